@@ -1,0 +1,27 @@
+"""tfgpu-doctor names the one reason why TensorFlow does not use the GPU."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # nothing may be imported before __main__ has taken the working folder off the search path
+if TYPE_CHECKING:
+    from tfgpu_doctor.report import Report
+
+__version__ = "0.1.0"
+
+if __name__ != "tfgpu_doctor":
+    # Under its folder name every class would exist twice; see "Where things are" in README.md.
+    raise ImportError(
+        f"this folder is the package tfgpu_doctor, not {__name__!r}: run `pip install -e .` and `import tfgpu_doctor`"
+    )
+
+
+def check(*, python: str | None = None, quick: bool = False, root: str = "/") -> Report:
+    """Diagnose this machine and give the report; the same as the command `tfgpu-doctor check`.
+
+    `python` is the interpreter to diagnose (this one by default), `quick` leaves TensorFlow itself out,
+    `root` is a folder to read the machine's files under.
+    """
+    from tfgpu_doctor.diagnosis import diagnose
+    from tfgpu_doctor.examination import examine
+
+    return diagnose(examine(python=python, quick=quick, root=root))

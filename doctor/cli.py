@@ -1,0 +1,105 @@
+"""The command line: finds the command, and sees that nothing ends in a traceback."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import NoReturn
+
+import click
+
+from tfgpu_doctor import __version__
+
+_COMMANDS = {
+    "check": "name the one reason why TensorFlow does not use the GPU (the default)",
+    "rehearse": "would TensorFlow see a GPU here, if there were one?",
+    "libraries": "each library that TensorFlow opens: found where, brought by whom, or why not",
+    "env": "the variables that the target needs, for a shell or a Dockerfile",
+    "fix": "the repair: planned, applied, undone",
+    "log": "the cause that a log tells of",
+    "matrix": "which TensorFlow releases fit which Python, driver and GPU",
+    "advise": "the newest release that works here, and the commands that install it",
+    "explain": "why a check exists, its sources, its fix",
+}
+_INTERNAL_ERROR = 3
+_INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """Commands by name, each in its own module of `commands/`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"tfgpu_doctor.commands.{cmd_name}")
+        found = getattr(module, cmd_name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in --help, without importing any command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tfgpu-doctor")
+def cli() -> None:
+    """Why does TensorFlow not use this machine's NVIDIA GPU, or use it badly?
+
+    Without a command it runs `check`. See `tfgpu-doctor check --help` for the options.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line, and exit with its code."""
+    sys.excepthook = _report_internal_error
+    threading.excepthook = lambda _: None  # what fails on a thread shows as a fact that is not known
+    signal.signal(signal.SIGTERM, _interrupt)
+    arguments = sys.argv[1:]
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")):
+        arguments.insert(0, "check")
+    try:
+        code = cli.main(arguments, prog_name="tfgpu-doctor", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except SystemExit as exit_:
+        code = exit_.code
+    except (click.Abort, KeyboardInterrupt):
+        code = _INTERRUPTED
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit at once: what is still blocked in some thread must not hold the process up."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            pass  # the reader is gone; the verdict stands
+    os._exit(code)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
+    """One line in place of a traceback, unless $TFGPU_DOCTOR_TRACEBACK asks for it."""
+    if os.environ.get("TFGPU_DOCTOR_TRACEBACK"):
+        sys.__excepthook__(kind, error, trace)
+    elif sys.stderr is not None:
+        sys.stderr.write(
+            f"tfgpu-doctor: the doctor itself failed ({kind.__name__}: {error}); please report it, with what "
+            "TFGPU_DOCTOR_TRACEBACK=1 adds: https://github.com/tfgpu-doctor/tfgpu-doctor/issues\n"
+        )
+    _leave(_INTERNAL_ERROR)

@@ -1,0 +1,176 @@
+"""`tfgpu-doctor check`: examine, diagnose, report."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgpu_doctor.commands.output import deliver, refuse
+from tfgpu_doctor.commands.waiting import Waiting
+from tfgpu_doctor.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.examination import Interrupted, examine
+from tfgpu_doctor.facts import Facts, FactsError, decode_facts, encode_facts
+from tfgpu_doctor.host.files import Files, write_whole
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.report import Report
+
+_FORMATS = ("text", "json", "markdown")
+_LARGEST_RECORD_BYTES = 64 << 20
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Leave TensorFlow itself out: an answer in a fraction of a second.")
+@click.option(
+    "--python", metavar="PATH", help="The Python to diagnose: an interpreter, or a virtual environment's folder."
+)
+@click.option(
+    "--root", metavar="DIR", default="/", help="Read the machine's files (/proc, /sys, /dev, /etc) under DIR."
+)
+@click.option("--facts", metavar="FILE", help="Diagnose a recorded machine in place of this one.")
+@click.option("--record", metavar="FILE", help="Save this machine's facts, to be diagnosed anywhere with --facts.")
+@click.option("--select", metavar="IDS", multiple=True, help="Show only these checks (DRV002, or DRV for all of them).")
+@click.option("--ignore", metavar="IDS", multiple=True, help="Leave these checks out of the verdict.")
+@click.option("--fail-level", type=click.Choice(["info", "warning", "error"]), help="Exit with 1 from here on.")
+@click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="How long TensorFlow may take, and no other part longer.  [default: 120]",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show every check, with the evidence that let it pass.")
+@click.option("--list", "list_", is_flag=True, help="List the checks, and examine nothing.")
+def check(
+    *,
+    quick: bool,
+    python: str | None,
+    root: str,
+    facts: str | None,
+    record: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_level: str | None,
+    format_: str,
+    output: str | None,
+    deadline: float | None,
+    verbose: bool,
+    list_: bool,
+) -> int:
+    """Name the one reason why TensorFlow does not use the GPU, with evidence and a fix.
+
+    Exit code: 0 nothing at or above --fail-level, 1 findings at or above it, 2 wrong usage or unreadable input,
+    3 nothing could be judged or the doctor itself failed, 130 interrupted.
+    """
+    if facts and (record or quick or python or root != "/"):
+        refuse("--facts diagnoses a recorded machine: it goes with none of --record, --quick, --python and --root")
+    try:
+        configuration = read_configuration().with_options(
+            select=select, ignore=ignore, fail_level=fail_level, python=python, deadline=deadline
+        )
+    except ConfigurationError as error:
+        refuse(str(error))
+    if list_:
+        return _list()
+    if configuration.selects:
+        _validate(configuration)
+    interrupted = False
+    started = time.monotonic()
+    if facts:
+        found = _read(facts)
+    else:
+        try:
+            found = _examine(configuration, quick, root)
+        except Interrupted as stop:
+            found, interrupted = stop.facts, True
+    if record and not interrupted:
+        _record(found, record)
+    report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
+    deliver(_render(report, format_, verbose, output), output)
+    return report.exit_code(configuration.fail_level)
+
+
+def _list() -> int:
+    from tabulate import tabulate
+
+    from tfgpu_doctor.plugins import load_checks
+
+    checks, _ = load_checks()
+    deliver(tabulate([(each.id, each.title) for each in checks], tablefmt="plain") + "\n", None)
+    return 0
+
+
+def _validate(configuration: Configuration) -> None:
+    """Refuse a misspelt id before the examination, not after it."""
+    from tfgpu_doctor.plugins import load_checks
+    from tfgpu_doctor.selection import UnknownId
+
+    checks, broken = load_checks()
+    try:
+        configuration.selection.validate([check.id for check in checks], complete=not broken)
+    except UnknownId as error:
+        refuse(str(error))
+
+
+def _examine(configuration: Configuration, quick: bool, root: str) -> Facts:
+    # What the report needs is imported while the examination waits for its children.
+    threading.Thread(target=_import_ahead, daemon=True).start()
+    with Waiting() as waiting:
+        return examine(
+            python=configuration.python,
+            quick=quick,
+            root=root,
+            deadline_s=configuration.deadline,
+            on_wait=waiting.show,
+        )
+
+
+def _import_ahead() -> None:
+    for module in ("diagnosis", "checks", "plugins", "reports.text", "requirements"):
+        importlib.import_module(f"tfgpu_doctor.{module}")
+
+
+def _read(path: str) -> Facts:
+    """A recorded machine from a file, `-` for standard input."""
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(_LARGEST_RECORD_BYTES + 1)
+        else:
+            content = Files().read_bytes(path, _LARGEST_RECORD_BYTES + 1)
+    except (OSError, AttributeError) as error:
+        refuse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
+    if len(content) > _LARGEST_RECORD_BYTES:
+        refuse(f"{path} is larger than {_LARGEST_RECORD_BYTES >> 20} MiB: it is not a recorded machine")
+    try:
+        return decode_facts(content)
+    except FactsError as error:
+        refuse(f"{path}: {error}")
+
+
+def _record(facts: Facts, path: str) -> None:
+    try:
+        write_whole(path, encode_facts(facts))
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror or error}")
+
+
+def _diagnose(facts: Facts, configuration: Configuration, interrupted: bool, seconds: float) -> Report:
+    from tfgpu_doctor.diagnosis import diagnose
+    from tfgpu_doctor.plugins import load_checks
+
+    checks, broken = load_checks()
+    return diagnose(
+        facts, checks=checks, selection=configuration.selection, broken=broken, interrupted=interrupted, seconds=seconds
+    )
+
+
+def _render(report: Report, format_: str, verbose: bool, output: str | None) -> str:
+    from tfgpu_doctor.reports import render
+
+    return render(report, format_, verbose=verbose, to_terminal=output is None)

@@ -1,0 +1,32 @@
+"""`tfgpu-doctor explain`: why a check exists, its sources, its fix; or what a root cause's label means."""
+
+from __future__ import annotations
+
+import click
+
+from tfgpu_doctor.commands.output import deliver, refuse
+
+
+@click.command()
+@click.argument("id_", metavar="ID")
+def explain(*, id_: str) -> int:
+    """Say why a check exists, its sources and its fix. ID is a check's (DRV002) or a cause's (driver_too_old)."""
+    from tfgpu_doctor.explanation import explain_cause, explain_check
+    from tfgpu_doctor.knowledge import read_knowledge
+    from tfgpu_doctor.plugins import load_checks
+    from tfgpu_doctor.selection import Selection, UnknownId
+
+    checks, _ = load_checks()
+    knowledge = read_knowledge()
+    found = next((check for check in checks if check.id == id_.upper()), None)
+    if found:
+        deliver(explain_check(found, knowledge), None)
+    elif id_ in knowledge.causes:
+        deliver(explain_cause(knowledge.causes[id_], checks), None)
+    else:
+        try:
+            Selection(select=(id_,)).validate([*(check.id for check in checks), *knowledge.causes])
+        except UnknownId as error:
+            refuse(str(error))
+        deliver("".join(f"{check.id}  {check.title}\n" for check in checks if check.id.startswith(id_.upper())), None)
+    return 0

@@ -1,0 +1,40 @@
+"""Which code of a build runs on which GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+Kernels = Literal["native", "ptx", "never", "unknown"]
+_TARGET = re.compile(r"(sm|compute)_(\d+)(\d)([a-z]?)")
+
+
+def kernels_for(capability: str, built: Iterable[str]) -> Kernels:
+    """How a GPU of a compute capability ("8.6") runs a build for targets like "sm_80" and "compute_90".
+
+    `sm_XY` is machine code, which runs on the same major and the same or a later minor version; `compute_XY` is machine
+    code for X.Y and PTX, which the driver compiles for any later GPU. A letter ("sm_90a") ties code to that very GPU.
+    Rules: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-compilation; that `compute_XY` holds machine code
+    too was seen in the fat binaries of TensorFlow 2.21.0.
+    """
+    major, _, minor = capability.partition(".")
+    gpu = (int(major), int(minor or 0))
+    matches = [match for text in built if (match := _TARGET.fullmatch(text))]
+    found: Kernels = "never" if matches else "unknown"
+    for match in matches:
+        target = (int(match.group(2)), int(match.group(3)))
+        if match.group(4):
+            native = target == gpu
+        else:
+            native = target[0] == gpu[0] and target[1] <= gpu[1]
+        if native:
+            return "native"
+        if match.group(1) == "compute" and target <= gpu and not match.group(4):
+            found = "ptx"
+    return found
+
+
+def newest_major(built: Iterable[str]) -> int:
+    """The highest major compute capability that a build has code for, 0 where it names none."""
+    return max((int(match.group(2)) for text in built if (match := _TARGET.fullmatch(text))), default=0)

@@ -1,0 +1,180 @@
+"""Examine a machine: run every probe at once, each with a deadline, and put their facts together."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfgpu_doctor import __version__
+from tfgpu_doctor.facts import Fact, Facts, writable
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.probe import Probe, Request, Unavailable
+from tfgpu_doctor.rehearsal import MACHINE_VARIABLE
+
+_MARGIN_S = 5.0  # beyond the deadline of a probe's own child, in which it must have been killed and read
+_LOOK_EVERY_S = 0.2
+
+OnWait = Callable[[Sequence[str], float], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A machine that is played to the target: facts that are given, not probed, and variables for its processes."""
+
+    facts: Mapping[str, Fact]
+    variables: Mapping[str, str]
+
+
+class Interrupted(Exception):
+    """The user stopped the examination; `facts` are those known by then."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__("interrupted")
+        self.facts = facts
+
+
+def examine(
+    *,
+    python: str | None = None,
+    quick: bool = False,
+    root: str = "/",
+    deadline_s: float = 120.0,
+    on_wait: OnWait | None = None,
+    only: Collection[str] | None = None,
+    stage: Stage | None = None,
+) -> Facts:
+    """The facts of this machine and of the target `python` (this interpreter by default).
+
+    `only` names the facts that are wanted, all by default; those that they need come along. On a `stage`, and
+    wherever the simulated driver answers, TensorFlow lists the GPUs and computes nothing.
+    `on_wait` is called a few times a second with what is being waited for and the seconds since the start.
+    Raises Interrupted on Ctrl-C, when every child has been killed.
+    """
+    from tfgpu_doctor.probes import ALL_PROBES
+
+    host = Host(root, additions=stage.variables if stage else None)
+    computes = stage is None and MACHINE_VARIABLE not in host.environment
+    request = Request(python=find_python(python), quick=quick, deadline_s=deadline_s, computes=computes)
+    probes = ALL_PROBES if only is None else _needed_for(only, ALL_PROBES)
+    examination = _Examination(host, request, probes, stage.facts if stage else None)
+    try:
+        examination.run(on_wait)
+    except KeyboardInterrupt:
+        examination.give_up("interrupted")
+        raise Interrupted(examination.facts()) from None
+    finally:
+        host.stop()
+    return examination.facts()
+
+
+def _needed_for(names: Collection[str], probes: Sequence[Probe]) -> list[Probe]:
+    """The probes of those facts, and of all facts that these need in turn."""
+    by_name = {each.name: each for each in probes}
+    wanted: dict[str, Probe] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        wanted[name] = by_name[name]
+        waiting += [each for each in by_name[name].needs if each not in wanted]
+    return [each for each in probes if each.name in wanted]
+
+
+def find_python(python: str | None) -> str:
+    """The interpreter meant: a path, the folder of a virtual environment, a name on $PATH, or this one."""
+    if python is None:
+        return sys.executable
+    if os.path.isdir(python):
+        inside = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+        return os.path.abspath(os.path.join(python, *inside))
+    if os.sep not in python and not os.path.exists(python):
+        return shutil.which(python) or python
+    return os.path.abspath(python)
+
+
+class _Examination:
+    """Probes under way: which are done, which wait for a fact, which are due."""
+
+    def __init__(
+        self, host: Host, request: Request, probes: Sequence[Probe], given: Mapping[str, Fact] | None = None
+    ) -> None:
+        self._host, self._request = host, request
+        self._waiting = [probe for probe in probes if probe.name not in (given or {})]
+        self._due: dict[str, tuple[Probe, float]] = {}
+        self._known: dict[str, Any] = dict(given or {})
+        self._unknown: dict[str, str] = {}
+        self._answers: queue.SimpleQueue[tuple[str, Any, str]] = queue.SimpleQueue()
+
+    def run(self, on_wait: OnWait | None) -> None:
+        started = time.monotonic()
+        self._start_ready()
+        while self._due:
+            try:
+                name, fact, why = self._answers.get(timeout=_LOOK_EVERY_S)
+            except queue.Empty:
+                self._drop_overdue()
+            else:
+                self._settle(name, fact, why)
+            self._start_ready()
+            if on_wait and self._due:
+                on_wait([probe.waits_for for probe, _ in self._due.values()], time.monotonic() - started)
+
+    def give_up(self, why: str) -> None:
+        """Leave every fact that is not known unknown, for that reason."""
+        for probe in [*self._waiting, *(probe for probe, _ in self._due.values())]:
+            self._unknown[probe.name] = why
+
+    def facts(self) -> Facts:
+        return Facts(
+            doctor=__version__,
+            recorded=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            quick=self._request.quick,
+            simulated=not self._request.computes,
+            unknown=dict(self._unknown),
+            **self._known,
+        )
+
+    def _start_ready(self) -> None:
+        """Start each probe whose facts are all known; one that needs a fact that cannot be had has none either."""
+        while lost := [(probe, name) for probe in self._waiting for name in probe.needs if name in self._unknown]:
+            probe, name = lost[0]
+            self._waiting.remove(probe)
+            self._unknown[probe.name] = self._unknown[name]
+        for probe in [each for each in self._waiting if all(name in self._known for name in each.needs)]:
+            self._waiting.remove(probe)
+            limit = self._request.deadline_s if probe.deadline_s is None else probe.deadline_s
+            self._due[probe.name] = (probe, time.monotonic() + limit + _MARGIN_S)
+            threading.Thread(target=self._answer, args=(probe,), daemon=True, name=probe.name).start()
+
+    def _answer(self, probe: Probe) -> None:
+        given = {"host": self._host, "request": self._request, **{name: self._known[name] for name in probe.needs}}
+        try:
+            fact = probe.function(**{name: given[name] for name in probe.parameters})
+        except Unavailable as error:
+            self._answers.put((probe.name, None, str(error)))
+        except Exception as error:  # noqa: BLE001 - a probe that breaks costs its fact, not the report
+            self._answers.put(
+                (probe.name, None, f"the probe broke ({type(error).__name__}: {error}); please report it")
+            )
+        else:
+            self._answers.put((probe.name, fact, ""))
+
+    def _settle(self, name: str, fact: Any, why: str) -> None:
+        if self._due.pop(name, None) is None:
+            return  # it came after its deadline
+        if fact is None:
+            self._unknown[name] = why
+        else:
+            self._known[name] = writable(fact)
+
+    def _drop_overdue(self) -> None:
+        now = time.monotonic()
+        for name, (_, due) in list(self._due.items()):
+            if now >= due:
+                self._settle(name, None, "no answer in time: reading it blocks")

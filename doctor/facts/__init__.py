@@ -1,0 +1,125 @@
+"""Everything that the probes found out about one machine, and its JSON document."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from tfgpu_doctor.facts.attempt import Attempt, Fact
+from tfgpu_doctor.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
+from tfgpu_doctor.facts.nvidia import (
+    CudaDriver,
+    CudaGpu,
+    DeviceNode,
+    DeviceNodes,
+    Driver,
+    GpuProcess,
+    Libraries,
+    LibraryFile,
+    Nvml,
+    NvmlGpu,
+)
+from tfgpu_doctor.facts.python import (
+    Computation,
+    Distribution,
+    LibraryLoad,
+    Runtime,
+    Target,
+    TensorFlow,
+    TensorFlowGpu,
+)
+from tfgpu_doctor.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.facts.xla import XlaTools
+
+__all__ = [
+    "SCHEMA", "Attempt", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
+    "Distribution", "Driver", "Environment", "Fact", "Facts", "FactsError", "GpuProcess", "Libraries",
+    "LibraryFile", "LibraryLoad", "Nvml", "NvmlGpu", "Pci", "PciDevice", "Resolution", "ResolvedLibrary", "Runtime",
+    "Scheduler", "System", "Target", "TensorFlow", "TensorFlowGpu", "XlaTools", "decode_facts", "encode_facts",
+    "writable",
+]  # fmt: skip
+
+SCHEMA = 1
+
+
+class FactsError(ValueError):
+    """A document that is no record of a machine; the message says why."""
+
+
+class Facts(Fact, frozen=True):
+    """The snapshot of a machine. A fact that could not be had is None, and `unknown` says why."""
+
+    schema: int = SCHEMA
+    doctor: str = ""  # the version that recorded it
+    recorded: str = ""  # UTC, ISO 8601
+    quick: bool = False
+    simulated: bool = False  # a rehearsal: the GPUs and their driver are simulated
+    unknown: dict[str, str] = {}
+    system: System | None = None
+    pci: Pci | None = None
+    container: Container | None = None
+    scheduler: Scheduler | None = None
+    environment: Environment | None = None
+    driver: Driver | None = None
+    device_nodes: DeviceNodes | None = None
+    driver_libraries: Libraries | None = None
+    cuda_driver: CudaDriver | None = None
+    nvml: Nvml | None = None
+    target: Target | None = None
+    tensorflow: TensorFlow | None = None
+    cuda_libraries: Libraries | None = None
+    resolution: Resolution | None = None
+    xla_tools: XlaTools | None = None
+    runtime: Runtime | None = None
+
+
+class _Header(msgspec.Struct):
+    schema: int
+
+
+FactType = TypeVar("FactType", bound=Fact)
+
+
+def writable(fact: FactType) -> FactType:
+    """The fact as JSON can hold it: bytes of names and variables that are no UTF-8 become question marks.
+
+    Python keeps such bytes as lone surrogates (PEP 383), which no UTF-8 document may hold.
+    """
+    try:
+        msgspec.json.encode(fact)
+    except UnicodeEncodeError:
+        return msgspec.convert(_without_surrogates(msgspec.to_builtins(fact)), type(fact))
+    return fact
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_surrogates(each) for each in value]
+    return value
+
+
+def encode_facts(facts: Facts) -> bytes:
+    """The snapshot as an indented JSON document."""
+    # The schema is written even though it is the default: a reader must be able to tell.
+    document = {"schema": facts.schema, **msgspec.to_builtins(writable(facts))}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def decode_facts(document: bytes) -> Facts:
+    """The snapshot that a JSON document holds. Raises FactsError."""
+    try:
+        header = msgspec.json.decode(document, type=_Header)
+        if header.schema > SCHEMA:
+            raise FactsError(
+                f"it has schema {header.schema}, and this tfgpu-doctor reads up to {SCHEMA}: upgrade tfgpu-doctor"
+            )
+        return msgspec.json.decode(document, type=Facts)
+    except msgspec.ValidationError as error:
+        raise FactsError(f"it is not a recorded machine: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FactsError(f"it is not JSON: {error}") from error

@@ -1,0 +1,81 @@
+"""Facts of the machine: system, PCI bus, container, batch job, environment."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.facts.attempt import Fact
+
+NVIDIA = "10de"  # its vendor id on the PCI bus
+
+
+class System(Fact, frozen=True):
+    """Operating system and processor."""
+
+    os: str  # "Linux", "Windows", "Darwin"
+    release: str  # of the kernel
+    architecture: str  # "x86_64", "aarch64"
+    distribution: str = ""
+    glibc: str = ""  # "2.36"; empty where the C library is another one
+    cpu_model: str = ""
+    cpu_count: int = 0
+    cpu_flags: tuple[str, ...] | None = None  # those that TensorFlow cares for; None where they cannot be read
+    memory_bytes: int | None = None
+    wsl: int = 0  # 1 or 2 inside the Windows Subsystem for Linux
+    board: str = ""  # the device tree's model, on a Jetson for instance
+
+
+class PciDevice(Fact, frozen=True):
+    """One device on the PCI bus, its numbers as sysfs gives them, without 0x."""
+
+    address: str  # "0000:01:00.0"
+    vendor: str  # "10de"
+    device: str  # "2204"
+    class_code: str  # "030000"
+    driver: str = ""  # the kernel driver bound to it
+
+    @property
+    def is_nvidia_gpu(self) -> bool:
+        """A VGA (0300), 3D (0302) or other (0380) display controller made by NVIDIA."""
+        return self.vendor == NVIDIA and self.class_code.startswith("03")
+
+    @property
+    def is_nvswitch(self) -> bool:
+        """A bridge (0680) made by NVIDIA: GPUs that only work once a fabric manager has set it up."""
+        return self.vendor == NVIDIA and self.class_code.startswith("0680")
+
+
+class Pci(Fact, frozen=True):
+    """NVIDIA's devices on the PCI bus, and every display controller."""
+
+    devices: tuple[PciDevice, ...] = ()
+    device_count: int = 0  # of all kinds
+
+    @property
+    def nvidia_gpus(self) -> tuple[PciDevice, ...]:
+        """NVIDIA's display controllers."""
+        return tuple(device for device in self.devices if device.is_nvidia_gpu)
+
+
+class Container(Fact, frozen=True):
+    """Whether this is a container, what tells so, and how much shared memory it has."""
+
+    kind: str = ""  # "docker", "podman", "kubernetes", "apptainer", "lxc"; empty outside of one
+    evidence: tuple[str, ...] = ()
+    shm_bytes: int | None = None
+
+
+class Scheduler(Fact, frozen=True):
+    """The batch job that this process is part of, and the variables that say which GPUs it was granted."""
+
+    kind: str = ""  # "slurm", "lsf", "pbs"; empty outside of a job
+    job: str = ""
+    granted: dict[str, str] = {}
+
+
+class Environment(Fact, frozen=True):
+    """The environment variables that matter to TensorFlow on a GPU; no others are looked at."""
+
+    variables: dict[str, str] = {}
+
+    def get(self, name: str) -> str | None:
+        """A variable's value, None where it is not set."""
+        return self.variables.get(name)

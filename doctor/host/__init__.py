@@ -1,0 +1,42 @@
+"""The only door to the outside world: files, commands and the environment of one machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.processes import Completed, Processes
+
+__all__ = ["Completed", "Files", "Host", "Processes"]
+
+
+class Host:
+    """A machine: its files under `root`, its processes, and the environment that they inherit.
+
+    `additions` are variables of the commands alone: `environment` stays the user's own.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        environment: Mapping[str, str] | None = None,
+        additions: Mapping[str, str] | None = None,
+    ) -> None:
+        self.files = Files(root)
+        self.target_files = Files()  # of the target's Python and environment, which `root` does not move
+        self.environment: Mapping[str, str] = dict(os.environ if environment is None else environment)
+        self.child_environment: Mapping[str, str] = {**self.environment, **(additions or {})}
+        self._processes = Processes()
+
+    def run(self, argv: Sequence[str], *, deadline_s: float, variables: Mapping[str, str] | None = None) -> Completed:
+        """Run a command in a process group of its own, and kill the whole group at the deadline.
+
+        `variables` are set on top of the environment of all commands. Never raises: what went wrong is in the answer.
+        """
+        environment = {**self.child_environment, **(variables or {})}
+        return self._processes.run(argv, deadline_s=deadline_s, environment=environment)
+
+    def stop(self) -> None:
+        """Kill every command that still runs, and start no more."""
+        self._processes.stop()

@@ -1,0 +1,147 @@
+"""The only door through which the doctor changes a target environment, and nothing outside of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+
+from tfgpu_doctor.host.entries import Entry, look
+from tfgpu_doctor.host.files import write_whole
+
+_STAGED = ".tfgpu-doctor-part"  # a file on its way to its place; the next one in that folder takes its place
+# Files that pip rewrites where they lie (pip/_internal/req/req_uninstall.py, UninstallPthEntries): all others it replaces.
+_REWRITTEN = (".pth", ".egg-link")
+
+
+class OutsideTarget(OSError):
+    """A change that was asked for outside of the folders that may be changed."""
+
+
+class Changes:
+    """Changes within some folders; each is checked to lie in one of them, links in its path followed."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._folders = [os.path.realpath(folder) for folder in folders]
+        self._checked: dict[str, bool] = {}
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder that is this user's alone, unless it is there."""
+        self._check(path)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file, whole and on the disk when this returns."""
+        self._check(path)
+        write_whole(path, content)
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def touch(self, path: str) -> None:
+        """Set the time of a file to now."""
+        self._check(path)
+        os.utime(path)
+
+    def keep(self, path: str, place: str) -> bool:
+        """Keep a file at a place as well, as a second name of it where that is safe and possible, else as a copy.
+
+        Gives whether it is a second name.
+        """
+        self._check(place)
+        if not path.endswith(_REWRITTEN):
+            try:
+                os.link(path, place)
+                return True
+            except OSError:
+                pass  # another file system, one without hard links, somebody else's file
+        shutil.copy2(path, place)
+        return False
+
+    def put_back(self, kept: str, path: str) -> None:
+        """Put a kept file at a path, in one step: a reader sees the old file or the new one."""
+        self._check(path)
+        staged = self._staged(path)
+        try:
+            os.link(kept, staged)
+        except OSError:
+            shutil.copy2(kept, staged)
+        os.replace(staged, path)
+        self._staged(path)  # a second name of the same file is left where it is by rename(2)
+
+    def make_link(self, path: str, target: str, *, replace: bool = False) -> None:
+        """Make a symbolic link with that target, as it is written. Raises FileExistsError unless it may replace."""
+        self._check(path)
+        if not replace:
+            os.symlink(target, path)
+            return
+        staged = self._staged(path)
+        os.symlink(target, staged)
+        os.replace(staged, path)
+
+    def remove(self, path: str, entry: Entry) -> bool:
+        """Remove what lies at a path. A folder that is not empty stays, and False is given."""
+        self._check(path)
+        if entry.kind != "folder":
+            os.unlink(path)
+            return True
+        try:
+            os.rmdir(path)
+        except OSError:
+            if os.listdir(path):
+                return False
+            raise
+        return True
+
+    def forget(self, path: str) -> None:
+        """Remove a file of the doctor's own, if it is there."""
+        self._check(path)
+        if look(path):
+            os.unlink(path)
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """Set permission bits."""
+        self._check(path)
+        os.chmod(path, mode)
+
+    def rename(self, path: str, new: str) -> None:
+        """Give a folder of the doctor's own another name, in one step."""
+        self._check(path)
+        self._check(new)
+        os.rename(path, new)
+
+    def discard(self, folder: str) -> None:
+        """Remove a folder of the doctor's own with all that is in it."""
+        self._check(folder)
+        shutil.rmtree(folder)
+
+    def discard_empty(self, folder: str) -> None:
+        """Remove a folder of the doctor's own if nothing is in it."""
+        self._check(folder)
+        try:
+            os.rmdir(folder)
+        except OSError:
+            pass
+
+    def _staged(self, path: str) -> str:
+        """The name under which a file waits in its folder, which is free afterwards."""
+        staged = os.path.join(os.path.dirname(path), _STAGED)
+        if look(staged) is not None:
+            os.unlink(staged)
+        return staged
+
+    def _check(self, path: str) -> None:
+        above, name = os.path.split(path)
+        if above not in self._checked:
+            self._checked[above] = self._holds(os.path.realpath(above))
+        if not (self._checked[above] and name not in ("", ".", "..")) and os.path.realpath(path) not in self._folders:
+            raise OutsideTarget(1, "it lies outside of the target environment", path)
+
+    def _holds(self, real_path: str) -> bool:
+        return any(os.path.join(real_path, "").startswith(os.path.join(folder, "")) for folder in self._folders)

@@ -1,0 +1,91 @@
+"""What lies at a path of the target environment; links are looked at, not followed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["file", "link", "folder", "other"]
+_CHUNK_BYTES = 1 << 20
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One file, symbolic link or folder: permission bits, size in bytes, and what tells whether it was replaced."""
+
+    kind: Kind
+    mode: int
+    size_bytes: int = 0
+    mtime_ns: int = 0
+    inode: int = 0
+    target: str = ""  # of a link, as written in it
+
+    def is_as(self, other: Entry) -> bool:
+        """Whether both are the same to a user: of a file its mode and content, of a link its target."""
+        if self.kind != other.kind or self.target != other.target:
+            return False
+        return self.kind == "link" or (self.mode == other.mode and self.has_content_of(other))
+
+    def has_content_of(self, other: Entry) -> bool:
+        """Whether size and time say that the content is the same."""
+        return (self.size_bytes, self.mtime_ns) == (other.size_bytes, other.mtime_ns)
+
+
+def look(path: str) -> Entry | None:
+    """What lies at a path, None where nothing does. Raises OSError where that cannot be told."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    mode = stat.S_IMODE(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        return Entry("link", 0, target=os.readlink(path))
+    if stat.S_ISDIR(found.st_mode):
+        return Entry("folder", mode)
+    if stat.S_ISREG(found.st_mode):
+        return Entry("file", mode, found.st_size, found.st_mtime_ns, found.st_ino)
+    return Entry("other", mode)
+
+
+def walk(folder: str, leave_out: Collection[str] = ()) -> Iterator[tuple[str, Entry]]:
+    """A folder and all that is in it, folders before what they hold. Raises OSError where one cannot be read."""
+    top = look(folder)
+    if top is None or folder in leave_out:
+        return
+    yield folder, top
+    if top.kind != "folder":
+        return
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return  # it went while this was looking
+    for name in names:
+        yield from walk(os.path.join(folder, name), leave_out)
+
+
+def digest(path: str) -> str:
+    """A fingerprint of a file's content. Raises OSError."""
+    found = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def changed_ns(path: str) -> int:
+    """When a file or link was last changed in any way, its time of change included (ns). Raises OSError."""
+    return os.lstat(path).st_ctime_ns
+
+
+def modified_ns(path: str) -> int:
+    """When a file was last written (ns). Raises OSError."""
+    return os.lstat(path).st_mtime_ns
+
+
+def is_writable(folder: str) -> bool:
+    """Whether this user may write into a folder; a file system that is mounted read-only lets nobody."""
+    return os.access(folder, os.W_OK | os.X_OK)

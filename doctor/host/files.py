@@ -1,0 +1,157 @@
+"""Files of a machine, read under a root folder and never outside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import BinaryIO
+
+_MOST_LINKS = 40  # as many as Linux follows before it says ELOOP
+_MOST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `stat` says of a file: sizes in bytes, numbers of a device node, permission bits."""
+
+    size_bytes: int
+    mode: int
+    uid: int
+    gid: int
+    major: int
+    minor: int
+
+    @property
+    def kind(self) -> str:
+        """`character device`, `folder`, `file` or `other`."""
+        if stat.S_ISCHR(self.mode):
+            return "character device"
+        if stat.S_ISDIR(self.mode):
+            return "folder"
+        return "file" if stat.S_ISREG(self.mode) else "other"
+
+
+class Files:
+    """The files of the machine whose `/` is the folder `root`; every path below is one of that machine."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = os.path.realpath(root)
+
+    def read_text(self, path: str) -> str:
+        """Text of a file, at most 4 MiB, undecodable bytes replaced. Raises OSError."""
+        return self.read_bytes(path).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str, limit: int = _MOST_BYTES) -> bytes:
+        """Bytes of a file, at most `limit`. Raises OSError."""
+        with open(self.place(path), "rb") as file:
+            return file.read(limit)
+
+    def open_binary(self, path: str) -> BinaryIO:
+        """A file opened for reading, for those of which a few bytes here and there tell all. Raises OSError."""
+        return open(self.place(path), "rb")
+
+    def text_if_any(self, path: str) -> str:
+        """Text of a file, empty where it cannot be read."""
+        try:
+            return self.read_text(path)
+        except OSError:
+            return ""
+
+    def names_if_any(self, path: str) -> list[str]:
+        """Names in a folder, none where it cannot be read."""
+        try:
+            return self.list_folder(path)
+        except OSError:
+            return []
+
+    def list_folder(self, path: str) -> list[str]:
+        """Names in a folder, sorted. Raises OSError."""
+        return sorted(os.listdir(self.place(path)))
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there, as far as this user can see."""
+        try:
+            return os.path.exists(self.place(path))
+        except OSError:
+            return False
+
+    def status(self, path: str) -> Status:
+        """`stat` of a file, links followed. Raises OSError."""
+        found = os.stat(self.place(path))
+        device = getattr(found, "st_rdev", 0)
+        major, minor = (os.major(device), os.minor(device)) if hasattr(os, "major") else (0, 0)
+        return Status(found.st_size, found.st_mode, found.st_uid, found.st_gid, major, minor)
+
+    def folder_capacity_bytes(self, path: str) -> int:
+        """Size of the file system that holds a folder. Raises OSError."""
+        found = os.statvfs(self.place(path))
+        return found.f_blocks * found.f_frsize
+
+    def link_target(self, path: str) -> str:
+        """Where a symbolic link points, as written in it. Raises OSError."""
+        folder, name = os.path.split(path)
+        return os.readlink(os.path.join(self.place(folder), name))
+
+    def real_path(self, path: str) -> str:
+        """The path with every link followed, as this machine names it. Raises OSError where links form a ring."""
+        place = self.place(path)
+        if self.root == "/":
+            real = os.path.realpath(place)
+            if os.path.islink(real):  # realpath leaves a ring of links as it is
+                os.stat(real)
+            return real
+        return "/" + os.path.relpath(place, self.root).removeprefix(".")
+
+    def place(self, path: str) -> str:
+        """Where the machine's `path` really lies here: links are followed as after a chroot to the root."""
+        if self.root == "/":
+            return path
+        waiting = deque(path.split("/"))
+        done: list[str] = []
+        links = 0
+        while waiting:
+            name = waiting.popleft()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                os.stat(os.path.join(self.root, *done))  # raises where the folder is not there, as the kernel does
+                done = done[:-1]
+                continue
+            here = os.path.join(self.root, *done, name)
+            if not os.path.islink(here):
+                done.append(name)
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(40, "Too many levels of symbolic links", path)
+            target = os.readlink(here)
+            if target.startswith("/"):
+                done = []
+            waiting.extendleft(reversed(target.split("/")))
+        return os.path.join(self.root, *done)
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Write a file so that it is either there whole or not at all; into a device or pipe, simply write. Raises OSError."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
+            file.write(content)
+        return
+    path = os.path.realpath(path)
+    part = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
+    try:
+        with open(part, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if os.path.exists(path):
+            shutil.copymode(path, part)
+        os.replace(part, path)
+    except BaseException:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise

@@ -1,0 +1,62 @@
+"""A long command of the user's own, shown as it runs: it ends with the doctor, however the doctor ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import tfgpu_doctor.inside
+
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.inside.__file__)), "run_watched.py")
+_TICK_S = 1.0
+
+
+def run_watched(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: str,
+    deadline_s: float,
+    holding: Sequence[int] = (),
+    on_tick: Callable[[], None] = lambda: None,
+) -> int | None:
+    """Run a command in a folder, its output on standard error, and give its exit code; None past the deadline.
+
+    It stops when it is interrupted, when the deadline has passed, and when the doctor is killed. `holding` are
+    descriptors (of a lock) that stay open until it has ended. `on_tick` is called about every second meanwhile.
+    Raises OSError where it cannot be started.
+    """
+    watcher = subprocess.Popen(
+        [sys.executable, "-I", _PROGRAM, *argv],
+        stdin=subprocess.PIPE,  # that it closes is how the watcher learns that the doctor is gone
+        stdout=_standard_error(),
+        stderr=_standard_error(),
+        env=dict(environment),
+        cwd=folder,
+        pass_fds=tuple(holding),
+        start_new_session=True,  # Ctrl-C reaches the doctor alone, which then ends this in order
+    )
+    assert watcher.stdin is not None
+    until = time.monotonic() + deadline_s
+    try:
+        while time.monotonic() < until:
+            on_tick()
+            try:
+                return watcher.wait(_TICK_S)
+            except subprocess.TimeoutExpired:
+                continue
+        return None
+    finally:
+        watcher.stdin.close()
+        watcher.wait()
+
+
+def _standard_error() -> int:
+    """Where a command's output goes: standard output is for the document alone."""
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return subprocess.DEVNULL

@@ -1,0 +1,191 @@
+"""Describe the interpreter that runs this file, and the packages that it would import. Imports none of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import struct
+import sys
+
+SAFE_PATH = getattr(sys.flags, "safe_path", False)
+if not SAFE_PATH:
+    # The folder of this file; a program of the user's would have its own folder, or the working folder, there.
+    del sys.path[0]
+OWNED = b"tensorflow/__init__.py,"
+WITH_REQUIREMENTS = ("tensorflow", "tf-nightly", "torch")
+CONDA_RECORDS = ("tensorflow", "_tflow_select", "cudatoolkit", "cudnn", "cuda-", "libcudnn")
+EXPORTED = ("export LD_LIBRARY_PATH", "export XLA_FLAGS")
+HIDING = ("tensorflow", "keras", "numpy", "google", "six", "wrapt", "absl", "h5py", "requests", "packaging")
+
+
+def canonical(name: str) -> str:
+    """The name as the packaging specification normalises it: lower case, runs of -_. as one dash."""
+    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file, empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def read(path: str) -> str:
+    """The text of a file, empty where it cannot be read."""
+    return read_bytes(path).decode("utf-8", "replace")
+
+
+def header(text: str, name: str) -> list[str]:
+    """All values of one header of a METADATA file."""
+    prefix = name + ": "
+    return [line[len(prefix) :].strip() for line in text.split("\n\n", 1)[0].splitlines() if line.startswith(prefix)]
+
+
+def name_and_version(folder: str, entry: str) -> tuple[str, str]:
+    """What the name of a .dist-info or .egg-info tells; from the metadata inside where it tells nothing."""
+    stem = entry.rsplit(".", 1)[0]
+    parts = stem.split("-")
+    if len(parts) >= 2 and parts[1][:1].isdigit():
+        return canonical(parts[0]), parts[1]
+    text = ""
+    for file in ("METADATA", "PKG-INFO"):
+        text = text or read(os.path.join(folder, entry, file))
+    names, versions = header(text, "Name"), header(text, "Version")
+    return canonical(names[0] if names else stem), versions[0] if versions else ""
+
+
+def distributions(search_path: list[str]) -> tuple[list[dict[str, object]], list[str]]:
+    """Every installed distribution, in the order of the search path, and the owners of tensorflow/__init__.py."""
+    found: list[dict[str, object]] = []
+    owners: list[str] = []
+    for folder in search_path:
+        for entry in names(folder):
+            # What begins with ~ is pip's: the leftover of an upgrade that was interrupted.
+            if entry.startswith("~") or not entry.endswith((".dist-info", ".egg-info")):
+                continue
+            name, version = name_and_version(folder, entry)
+            inside = os.path.join(folder, entry)
+            row: dict[str, object] = {"name": name, "version": version, "folder": folder}
+            row["installer"] = read(os.path.join(inside, "INSTALLER")).strip()
+            if name.startswith(WITH_REQUIREMENTS) or "tensorflow" in name:
+                text = read(os.path.join(inside, "METADATA")) or read(os.path.join(inside, "PKG-INFO"))
+                row["requires"] = header(text, "Requires-Dist")
+            found.append(row)
+            record = read_bytes(os.path.join(inside, "RECORD"))
+            if record.startswith(OWNED) or b"\n" + OWNED in record:
+                owners.append(name)
+    return found, owners
+
+
+def names(folder: str) -> list[str]:
+    """The names in a folder, sorted; none where it cannot be read."""
+    try:
+        return sorted(os.listdir(folder or "."))
+    except OSError:
+        return []
+
+
+def is_module(folder: str, name: str) -> str:
+    """The file that `import name` would run, were this folder the first of the search path."""
+    for candidate in (os.path.join(folder, name, "__init__.py"), os.path.join(folder, name + ".py")):
+        if os.path.isfile(candidate):
+            return candidate
+    return ""
+
+
+def first_module(search_path: list[str], name: str) -> str:
+    """The file that `import name` runs."""
+    return next((found for found in (is_module(folder or ".", name) for folder in search_path) if found), "")
+
+
+def local_modules(folder: str) -> list[str]:
+    """Modules in the working folder that bear the name of one that TensorFlow imports."""
+    library = os.path.dirname(os.__file__)
+    # sys.stdlib_module_names came with Python 3.10
+    standard = getattr(sys, "stdlib_module_names", None) or {name.partition(".")[0] for name in names(library)}
+    found = [entry[:-3] if entry.endswith(".py") else entry for entry in names(folder)]
+    hiding = [name for name in found if "." not in name and (name in standard or name in HIDING)]
+    return [found for found in (is_module(folder, name) for name in hiding) if found]
+
+
+def nvidia_libraries(search_path: list[str]) -> list[str]:
+    """Shared libraries under nvidia/*/lib (nvidia/*/bin on Windows) that pip's wheels brought."""
+    found: list[str] = []
+    for folder in search_path:
+        base = os.path.join(folder, "nvidia")
+        if not folder or not os.path.isdir(base):
+            continue
+        for part in names(base):
+            for sub in ("lib", "bin"):
+                inside = os.path.join(base, part, sub)
+                libraries = [name for name in names(inside) if ".so" in name or name.endswith(".dll")]
+                found += [os.path.join(inside, name) for name in libraries]
+    return found
+
+
+def conda_packages() -> dict[str, str]:
+    """Name to version and build of the conda packages that matter here."""
+    found: dict[str, str] = {}
+    folder = os.path.join(sys.prefix, "conda-meta")
+    if not os.path.isdir(folder):
+        return found
+    for entry in names(folder):
+        parts = entry[: -len(".json")].rsplit("-", 2)
+        if entry.endswith(".json") and entry.startswith(CONDA_RECORDS) and len(parts) == 3:
+            found[parts[0]] = parts[1] + " " + parts[2]
+    return found
+
+
+def exports() -> dict[str, str]:
+    """What activating this environment sets of the variables that matter, as its scripts write it."""
+    found: dict[str, str] = {}
+    folder = os.path.join(sys.prefix, "etc", "conda", "activate.d")
+    scripts = [os.path.join(folder, name) for name in names(folder) if name.endswith(".sh")]
+    for script in [os.path.join(sys.prefix, "bin", "activate")] + scripts:
+        for line in read(script).splitlines():
+            name, equals, value = line.strip().partition("=")
+            if equals and name in EXPORTED:
+                found[name.split()[1]] = value
+    return found
+
+
+def main() -> None:
+    try:
+        working_folder = os.getcwd()
+    except OSError:  # it was removed
+        working_folder = ""
+    program_path = sys.path if SAFE_PATH else [working_folder] + sys.path
+    found, owners = distributions(sys.path)
+    library = os.path.dirname(os.__file__)
+    user_site = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
+    answer = {
+        "executable": sys.executable,
+        "version": "%d.%d.%d" % sys.version_info[:3],
+        "bits": struct.calcsize("P") * 8,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "search_path": sys.path,
+        "working_folder": working_folder,
+        "user_site": user_site,
+        "externally_managed": sys.prefix == sys.base_prefix and is_file(library, "EXTERNALLY-MANAGED"),
+        "conda_packages": conda_packages(),
+        "distributions": found,
+        "tensorflow_owners": owners,
+        "tensorflow_file": first_module(program_path, "tensorflow"),
+        "local_modules": [] if SAFE_PATH else local_modules(working_folder),
+        "nvidia_libraries": nvidia_libraries(sys.path),
+        "exports": exports(),
+    }
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def is_file(folder: str, name: str) -> bool:
+    """Whether a folder holds a file of that name."""
+    return os.path.isfile(os.path.join(folder, name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,288 @@
+"""The tables shipped as data under checks/data, read when first asked for, and typed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import pathlib
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+Row = TypeVar("Row")
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """A label of the vocabulary of root causes: headline, what it means, and what to do where nothing more is known."""
+
+    label: str
+    severity: str  # "blocker", "degrades", "feature", "none"
+    title: str
+    definition: str
+    fix: str
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """An environment variable that matters; `values` are those that count, none where anything may."""
+
+    name: str
+    values: tuple[str, ...]
+    about: str
+    source: str
+    checked: str
+
+
+class CudaDriverRow(msgspec.Struct, frozen=True):
+    """A driver for a CUDA release, on Linux and on Windows (empty where there is none)."""
+
+    cuda: str
+    linux: str
+    windows: str
+    source: str
+    checked: str
+
+    def driver(self, os: str) -> str:
+        """The driver for an operating system as `platform.system()` names it."""
+        return self.windows if os == "Windows" else self.linux
+
+
+class CudaError(msgspec.Struct, frozen=True):
+    """A CUresult code."""
+
+    code: int
+    name: str
+    meaning: str
+    source: str
+    checked: str
+
+
+class Wheels(msgspec.Struct, frozen=True):
+    """A release's wheels for one system; `cuda`, `cudnn` and `compute_capabilities` are empty where it has no CUDA."""
+
+    os: str  # "linux", "windows", "macos"
+    architecture: str  # "x86_64", "aarch64", "arm64"
+    pythons: tuple[str, ...]  # "3.12"
+    tags: tuple[str, ...]
+    glibc: str  # the oldest that they run on; empty but for Linux
+    cuda: str
+    cudnn: str
+    compute_capabilities: tuple[str, ...]
+    stands_for: str  # the package that has the code, where these have none
+
+
+class TensorFlowRelease(msgspec.Struct, frozen=True):
+    """A release of TensorFlow. What is not said of each system's wheels is that of Linux on x86_64, the first of them."""
+
+    version: str
+    wheels: tuple[Wheels, ...]
+    requires_python: str
+    requires: tuple[str, ...]  # bounds of numpy, protobuf and keras
+    cuda_extra: tuple[str, ...]  # what [and-cuda] asks for; empty where there is no such extra
+    runpath: tuple[str, ...]  # folders under nvidia/ in which libtensorflow_framework.so.2 looks
+    source: str
+    checked: str
+
+    @property
+    def pythons(self) -> tuple[str, ...]:
+        """The Pythons that it has wheels for, on Linux x86_64."""
+        return self.wheels[0].pythons
+
+    def wheels_for(self, os: str, architecture: str) -> Wheels | None:
+        """Its wheels for a system; None where it has none."""
+        return next((each for each in self.wheels if (each.os, each.architecture) == (os, architecture)), None)
+
+
+class Boundary(msgspec.Struct, frozen=True):
+    """A single figure that a check compares with."""
+
+    name: str
+    value: str
+    about: str
+    source: str
+    checked: str
+
+
+class OpenedLibrary(msgspec.Struct, frozen=True):
+    """A library that TensorFlow opens by name; see the table's own words for what the fields mean."""
+
+    soname: str
+    needed: bool
+    cuda: str
+    cudnn: str
+    asked_by: str
+    since: str
+    source: str
+    checked: str
+
+
+class GpuModel(msgspec.Struct, frozen=True):
+    """A GPU: `name` is what NVML calls it, `memory_bytes` as sold."""
+
+    name: str
+    aliases: tuple[str, ...]
+    architecture: str
+    compute_capability: str
+    memory_bytes: int
+    multiprocessors: int
+    source: str
+    checked: str
+    tensor_cores: bool = False
+    memory_bandwidth_gb_per_s: float | None = None  # 10^9 bytes a second; None where it is not sure
+    peak_teraflops: dict[str, float] = {}  # "fp64", "fp32", "tf32", "fp16"; those that are sure
+
+
+class PtxasTarget(msgspec.Struct, frozen=True):
+    """The first CUDA release whose ptxas knows a compute capability."""
+
+    compute_capability: str
+    cuda: str
+    source: str
+    checked: str
+
+
+class LogSignature(msgspec.Struct, frozen=True):
+    """A kind of line in logs; see the table's own words for what the fields mean."""
+
+    name: str
+    gate: str
+    pattern: str
+    example: str
+    noise: bool
+    source: str
+    checked: str
+
+
+class LogRule(msgspec.Struct, frozen=True):
+    """Which signatures speak for which cause; see the table's own words for what the fields mean."""
+
+    label: str
+    rank: int
+    any: tuple[str, ...]
+    all: tuple[str, ...]
+    none: tuple[str, ...]
+    given: tuple[str, ...]
+    confidence: Literal["high", "medium", "low"]
+    ask: str
+    source: str
+    checked: str
+
+
+class _Table(msgspec.Struct, Generic[Row], frozen=True):
+    about: str
+    rows: tuple[Row, ...]
+
+
+class Knowledge:
+    """All tables. Each is read from its file on first use."""
+
+    @functools.cached_property
+    def causes(self) -> dict[str, Cause]:
+        """Label to row."""
+        return {row.label: row for row in _read("causes", Cause)}
+
+    @functools.cached_property
+    def variables(self) -> dict[str, Variable]:
+        """Name to row."""
+        return {row.name: row for row in _read("variables", Variable)}
+
+    @functools.cached_property
+    def cuda_errors(self) -> dict[int, CudaError]:
+        """Code to row."""
+        return {row.code: row for row in _read("cuda_errors", CudaError)}
+
+    @functools.cached_property
+    def cuda_toolkits(self) -> tuple[CudaDriverRow, ...]:
+        """The driver that each toolkit came with, oldest first."""
+        return _read("cuda_toolkits", CudaDriverRow)
+
+    @functools.cached_property
+    def cuda_minimum_drivers(self) -> tuple[CudaDriverRow, ...]:
+        """The oldest driver on which each CUDA release runs at all, oldest first."""
+        return _read("cuda_minimum_drivers", CudaDriverRow)
+
+    @functools.cached_property
+    def tensorflow_releases(self) -> tuple[TensorFlowRelease, ...]:
+        """Releases, oldest first."""
+        return _read("tensorflow_releases", TensorFlowRelease)
+
+    def opened_libraries(self, tensorflow: str, cuda: str, cudnn: str) -> list[OpenedLibrary]:
+        """What a release built with that CUDA and cuDNN opens; without CUDA's rows where the table does not know it."""
+        rows = [row for row in self._opened_libraries if not row.since or version(row.since) <= version(tensorflow)]
+        known = [row.cuda for row in rows if row.cuda and _covers(row.cuda, cuda)]
+        closest = max(known, key=len, default="")
+        return [
+            row for row in rows if row.cuda in ("", closest) and (not row.cudnn or row.cudnn == cudnn.partition(".")[0])
+        ]
+
+    @functools.cached_property
+    def _opened_libraries(self) -> tuple[OpenedLibrary, ...]:
+        return _read("opened_libraries", OpenedLibrary)
+
+    @functools.cached_property
+    def gpus(self) -> tuple[GpuModel, ...]:
+        """Models of GPUs, the newest data-centre ones first."""
+        return _read("gpus", GpuModel)
+
+    @functools.cached_property
+    def log_signatures(self) -> tuple[LogSignature, ...]:
+        """The kinds of lines that mean something."""
+        return _read("log_signatures", LogSignature)
+
+    @functools.cached_property
+    def log_rules(self) -> tuple[LogRule, ...]:
+        """Which of them speak for which cause."""
+        return _read("log_rules", LogRule)
+
+    def first_ptxas(self, compute_capability: str) -> PtxasTarget | None:
+        """The row for a compute capability; None where the table does not know it."""
+        return next((row for row in self._ptxas_targets if row.compute_capability == compute_capability), None)
+
+    @functools.cached_property
+    def _ptxas_targets(self) -> tuple[PtxasTarget, ...]:
+        return _read("ptxas_targets", PtxasTarget)
+
+    @functools.cached_property
+    def boundaries(self) -> dict[str, Boundary]:
+        """Name to row."""
+        return {row.name: row for row in _read("boundaries", Boundary)}
+
+    def minimum_driver(self, cuda: str, os: str) -> CudaDriverRow | None:
+        """The row for a CUDA release like "12.5.1"; None where the table does not know it."""
+        return next((row for row in self.cuda_minimum_drivers if _covers(row.cuda, cuda) and row.driver(os)), None)
+
+    def ptx_driver(self, cuda: str, os: str) -> CudaDriverRow | None:
+        """The driver needed to compile PTX that a CUDA toolkit made: none older has a compiler that knows it."""
+        return next((row for row in self.cuda_toolkits if _covers(row.cuda, cuda) and row.driver(os)), None)
+
+
+@functools.cache
+def read_knowledge() -> Knowledge:
+    """The tables, one object for the whole process."""
+    return Knowledge()
+
+
+def version(text: str) -> Version:
+    """A version to compare with; text that is none counts as older than any."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _covers(release: str, cuda: str) -> bool:
+    """Whether "12" or "12.5" covers "12.5.1"."""
+    parts = release.split(".")
+    return cuda.split(".")[: len(parts)] == parts
+
+
+def _read(name: str, row: type[Row]) -> tuple[Row, ...]:
+    # The folder is found without importing the checks, which themselves import this module.
+    found = importlib.util.find_spec("tfgpu_doctor.checks")
+    assert found is not None and found.submodule_search_locations
+    path = pathlib.Path(found.submodule_search_locations[0], "data", f"{name}.json")
+    return msgspec.json.decode(path.read_bytes(), type=_Table[row]).rows  # type: ignore[valid-type]

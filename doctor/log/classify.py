@@ -1,0 +1,142 @@
+"""From the signatures of a log, and what is known beside it, to ranked causes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from tfgpu_doctor.knowledge import Cause, Knowledge, LogRule
+from tfgpu_doctor.log.derived import Hits, derive
+from tfgpu_doctor.log.given import Given
+from tfgpu_doctor.log.signatures import Found, Hit
+from tfgpu_doctor.model import Confidence, Severity
+
+_SEVERITIES: dict[str, Severity] = {"blocker": "error", "degrades": "warning", "feature": "warning", "none": "info"}
+_MOST_LINES = 4  # of evidence for one cause
+_MOST_CAUSES = 6
+HARMLESS = "harmless_noise_only"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of the log: its number, from 1, and its text."""
+
+    line: int
+    text: str
+
+
+class LogCause(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause that a log speaks for; `ask` says what would tell where the log alone does not."""
+
+    label: str
+    title: str
+    severity: Severity
+    confidence: Confidence
+    evidence: tuple[str, ...]
+    lines: tuple[int, ...]
+    fix: str
+    ask: str = ""
+
+
+class Noise(msgspec.Struct, frozen=True):
+    """Lines that mean nothing by themselves: how many of one kind, and the first."""
+
+    name: str
+    count: int
+    line: Line
+
+
+class LogReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log says: causes, best first, none where it tells of none; and the noise."""
+
+    schema: int = 1
+    lines: int
+    given: dict[str, str]
+    causes: tuple[LogCause, ...]
+    noise: tuple[Noise, ...]
+
+
+def classify(found: Mapping[str, Found], given: Given, knowledge: Knowledge, lines: int = 0) -> LogReport:
+    """The report on a log in which these signatures were found."""
+    given = given.with_release({name: each.hits[0].text for name, each in found.items()})
+    hits = derive(found)
+    seen = set(hits)
+    best: dict[str, LogRule] = {}
+    for rule in sorted(knowledge.log_rules, key=lambda each: -each.rank):
+        if _holds(rule, seen, given):
+            best.setdefault(rule.label, rule)
+    causes = [_cause(rule, hits, knowledge.causes[rule.label]) for rule in best.values()]
+    noise = [each for each in found.values() if each.signature.noise]
+    if not causes and noise and all(each.signature.noise or _is_mere_fact(each) for each in found.values()):
+        causes = _harmless(noise, knowledge.causes[HARMLESS])
+    return LogReport(
+        lines=lines,
+        given=dict(given.values),
+        causes=tuple(causes[:_MOST_CAUSES]),
+        noise=tuple(Noise(each.signature.name, each.count, _line(each.hits[0])) for each in noise),
+    )
+
+
+def _holds(rule: LogRule, seen: set[str], given: Given) -> bool:
+    return (
+        any(name in seen for name in rule.any)
+        and all(name in seen for name in rule.all)
+        and not any(name in seen for name in rule.none)
+        and all(given.knows(word) for word in rule.given)
+    )
+
+
+def _cause(rule: LogRule, hits: Hits, cause: Cause) -> LogCause:
+    kept = _first_of_each([hits[name] for name in (*rule.all, *rule.any) if name in hits])
+    return LogCause(
+        label=rule.label,
+        title=cause.title,
+        severity=_SEVERITIES[cause.severity],
+        confidence=rule.confidence,
+        evidence=tuple(hit.text for hit in kept),
+        lines=tuple(hit.line for hit in kept),
+        fix=cause.fix,
+        ask=rule.ask,
+    )
+
+
+def _first_of_each(kinds: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Lines of evidence in the order of the log: the first of every kind, then more of them."""
+    places = [(place, hit.line, hit) for kind in kinds for place, hit in enumerate(kind)]
+    unique = {hit.line: hit for _, _, hit in sorted(places, key=lambda each: each[:2])[: 3 * _MOST_LINES]}
+    return sorted(list(unique.values())[:_MOST_LINES], key=lambda hit: hit.line)
+
+
+def _is_mere_fact(found: Found) -> bool:
+    """Whether lines describe what is there, and complain of nothing."""
+    return found.signature.name in (
+        "described_gpu",
+        "adding_gpus",
+        "opened",
+        "wsl2",
+        "jetson",
+        "free_memory",
+        "total_memory",
+    )
+
+
+def _harmless(noise: Iterable[Found], cause: Cause) -> list[LogCause]:
+    loud = [each for each in noise if each.signature.name.startswith("noise_")]
+    if not loud:
+        return []
+    kept = _first_of_each([each.hits for each in loud])
+    return [
+        LogCause(
+            label=HARMLESS,
+            title=cause.title,
+            severity="info",
+            confidence="medium",
+            evidence=tuple(hit.text for hit in kept),
+            lines=tuple(hit.line for hit in kept),
+            fix=cause.fix,
+        )
+    ]
+
+
+def _line(hit: Hit) -> Line:
+    return Line(hit.line, hit.text)

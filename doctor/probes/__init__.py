@@ -1,0 +1,41 @@
+"""The probes: each answers "what is so?" with one fact, and never "is it good?"."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.probe import Probe
+from tfgpu_doctor.probes.container import container
+from tfgpu_doctor.probes.cuda_driver import cuda_driver
+from tfgpu_doctor.probes.cuda_libraries import cuda_libraries
+from tfgpu_doctor.probes.device_nodes import device_nodes
+from tfgpu_doctor.probes.driver import driver
+from tfgpu_doctor.probes.driver_libraries import driver_libraries
+from tfgpu_doctor.probes.environment import environment
+from tfgpu_doctor.probes.nvml import nvml
+from tfgpu_doctor.probes.pci import pci
+from tfgpu_doctor.probes.resolution import resolution
+from tfgpu_doctor.probes.runtime import runtime
+from tfgpu_doctor.probes.scheduler import scheduler
+from tfgpu_doctor.probes.system import system
+from tfgpu_doctor.probes.target import target
+from tfgpu_doctor.probes.tensorflow_wheel import tensorflow
+from tfgpu_doctor.probes.xla_tools import xla_tools
+
+# The slow ones first: they run in children of their own while the rest reads files.
+ALL_PROBES: tuple[Probe, ...] = (
+    runtime,
+    target,
+    cuda_driver,
+    nvml,
+    system,
+    environment,
+    pci,
+    container,
+    scheduler,
+    driver,
+    device_nodes,
+    driver_libraries,
+    tensorflow,
+    cuda_libraries,
+    resolution,
+    xla_tools,
+)

@@ -1,0 +1,177 @@
+"""What a simulated GPU is; each field is what NVML and CUDA answer, and None is a question not supported on it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+# What CUDA and NVML read from, one line each: no text of theirs may hold a control character.
+Line = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]*\Z", max_length=95)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+Number = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+PciAddress = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.0)?\Z")]
+Capability = Annotated[str, msgspec.Meta(pattern=r"\A\d{1,2}\.\d\Z")]
+Code = Annotated[int, msgspec.Meta(ge=1, le=9999)]
+Fault = Code | Literal["hang", "crash"]
+Reason = Literal[
+    "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
+    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+]  # fmt: skip
+MOST_GPUS = 64  # as machine.h has it
+MOST_MIG_DEVICES = 7
+
+
+class MachineError(ValueError):
+    """A machine that cannot be simulated; the message is one line that names the field."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a simulated machine; an unknown field is refused, so that a misspelt one is noticed."""
+
+
+class Ecc(Part, frozen=True):
+    """Errors of the memory, counted since the driver was loaded (volatile) and ever (aggregate)."""
+
+    mode: bool = True
+    volatile_corrected: Count = 0
+    volatile_uncorrected: Count = 0
+    aggregate_corrected: Count = 0
+    aggregate_uncorrected: Count = 0
+
+
+class RemappedRows(Part, frozen=True):
+    """Rows of the memory that a spare one stands in for."""
+
+    corrected: Count = 0
+    uncorrected: Count = 0
+    pending: bool = False
+    failed: bool = False
+
+
+class RetiredPages(Part, frozen=True):
+    """Pages of the memory that are no longer used, on GPUs before Ampere."""
+
+    corrected: Count = 0
+    uncorrected: Count = 0
+    pending: bool = False
+
+
+class Temperatures(Part, frozen=True):
+    """Degrees Celsius, and the thresholds."""
+
+    gpu: Count | None = 41
+    memory: Count | None = None
+    slowdown: Count | None = 87
+    shutdown: Count | None = 92
+    gpu_max: Count | None = 85
+    memory_max: Count | None = None
+
+
+class Power(Part, frozen=True):
+    """Watts."""
+
+    draw: Number | None = 70.0
+    limit: Number | None = 350.0
+    default_limit: Number | None = 350.0
+    min_limit: Number | None = 100.0
+    max_limit: Number | None = 350.0
+
+
+class Clocks(Part, frozen=True):
+    """Megahertz, now and at most."""
+
+    graphics: Count | None = 1410
+    sm: Count | None = 1410
+    memory: Count | None = 1593
+    video: Count | None = 1275
+    max_graphics: Count | None = 1980
+    max_sm: Count | None = 1980
+    max_memory: Count | None = 2619
+    max_video: Count | None = 1545
+
+
+class Pcie(Part, frozen=True):
+    """The link to the host, now and at most."""
+
+    generation: Count | None = 4
+    width: Count | None = 16
+    max_generation: Count | None = 4
+    max_width: Count | None = 16
+    replays: Count | None = 0
+
+
+class NvLink(Part, frozen=True):
+    """One link to another GPU or a switch, and its errors."""
+
+    active: bool = True
+    replays: Count = 0
+    recoveries: Count = 0
+    crc_flit_errors: Count = 0
+    crc_data_errors: Count = 0
+
+
+class Tenant(Part, frozen=True):
+    """A process that holds memory on a GPU; None where the driver does not tell how much."""
+
+    pid: Annotated[int, msgspec.Meta(ge=1, lt=1 << 22)]
+    name: Line = "python"
+    kind: Literal["compute", "graphics", "mps"] = "compute"
+    memory_bytes: Count | None = None
+
+
+class MigDevice(Part, frozen=True):
+    """A slice of a GPU: "1g.10gb"."""
+
+    profile: Line = "1g.10gb"
+    uuid: Line = ""
+    memory_bytes: Count = 10 << 30
+    memory_used_bytes: Count = 0
+    multiprocessors: Count = 16
+    gpu_instance: Count | None = None
+    compute_instance: Count = 0
+
+
+class SimulatedGpu(Part, frozen=True):
+    """One GPU. What is None of memory, compute capability and multiprocessors comes from the table of GPUs."""
+
+    name: Line
+    memory_bytes: Count | None = None
+    compute_capability: Capability | None = None
+    multiprocessors: Count | None = None
+    uuid: Line = ""  # made up from its place where it is empty, as the PCI address is
+    pci_address: PciAddress = ""
+    pci_device: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{4}\Z")] = "0000"
+    serial: Line | None = None
+    vbios: Line | None = None
+    memory_used_bytes: Count = 0
+    compute_mode: Literal["default", "prohibited", "exclusive_process"] = "default"
+    persistence_mode: bool = True
+    performance_state: Count | None = 0
+    utilization_percent: Count | None = 0
+    memory_utilization_percent: Count | None = 0
+    fan_percent: Count | None = None
+    mig_mode: bool | None = None
+    mig_devices: Annotated[tuple[MigDevice, ...], msgspec.Meta(max_length=MOST_MIG_DEVICES)] = ()
+    ecc: Ecc | None = None
+    remapped_rows: RemappedRows | None = None
+    retired_pages: RetiredPages | None = None
+    temperature_c: Temperatures = Temperatures()
+    power_w: Power = Power()
+    clocks_mhz: Clocks = Clocks()
+    throttle_reasons: tuple[Reason, ...] | None = ()
+    pcie: Pcie = Pcie()
+    nvlinks: Annotated[tuple[NvLink, ...], msgspec.Meta(max_length=36)] = ()
+    processes: tuple[Tenant, ...] = ()
+    faults: dict[str, Fault] = {}
+
+    @property
+    def cuda_devices(self) -> int:
+        """How many devices it gives to CUDA: itself, or one of its MIG devices, for a process gets one alone."""
+        return 1 if not self.mig_mode else min(1, len(self.mig_devices))
+
+
+class WrittenGpu(SimulatedGpu, frozen=True):
+    """GPUs as a data file gives them: so many of the same."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=MOST_GPUS)] = 1

@@ -1,0 +1,161 @@
+"""The record of a fix: a journal written ahead of every change, so that any moment's end can be undone.
+
+It goes through these phases, each on the disk before what it speaks of begins:
+  preparing   what the environment holds is being kept; nothing is changed yet
+  applying    the environment may be changed in any way
+  applied     the changes are known, one by one
+  undoing     they are being taken back; this may be begun again as often as need be
+A record whose folder is renamed to gone-* is done with, and removed on the next occasion.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from tfgpu_doctor.host.changes import Changes
+from tfgpu_doctor.host.entries import Entry, modified_ns
+from tfgpu_doctor.host.files import Files
+
+SCHEMA = 1
+_JOURNAL = "journal.json"
+_MANIFEST = "manifest.json"
+_PULSE = "pulse"
+GONE = "gone-"
+_MOST_BYTES = 1 << 30
+
+Phase = Literal["preparing", "applying", "applied", "undoing"]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What lay at a path before and what lies there after, None for nothing.
+
+    `path` is relative to the environment's prefix. `kept` names the file of the record that holds the content of
+    before, `digest` is the fingerprint of the content of after.
+    """
+
+    path: str
+    before: Entry | None = None
+    after: Entry | None = None
+    kept: str = ""
+    digest: str = ""
+
+
+class Journal(msgspec.Struct, frozen=True):
+    """What a fix is about, how far it came, and what it changed.
+
+    `places` and `left_out` are relative to the environment's prefix, and empty where no pip runs.
+    """
+
+    id: str
+    label: str
+    title: str
+    steps: tuple[str, ...]
+    started: str  # UTC, ISO 8601
+    doctor: str
+    phase: Phase
+    places: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    mended: bool = False
+    schema: int = SCHEMA
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much the record holds of what was replaced or removed."""
+        return sum(change.before.size_bytes for change in self.changes if change.before and change.kept)
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """All that lay in the places before: path to entry, and path to the name under which the record keeps the file."""
+
+    entries: dict[str, Entry]
+    kept: dict[str, str]
+    copied: tuple[str, ...] = ()  # paths of those kept as copies; the others are second names of the same file
+
+
+_Document = TypeVar("_Document", Journal, Manifest)
+
+
+class Unreadable(Exception):
+    """A record that cannot be understood; the message says why."""
+
+
+class Record:
+    """One record in its folder."""
+
+    def __init__(self, folder: str, changes: Changes) -> None:
+        self.folder = folder
+        self.kept = os.path.join(folder, "kept")
+        self._changes = changes
+
+    def write(self, journal: Journal) -> Journal:
+        """Write the journal to the disk, and give it."""
+        self._changes.write(self._path(_JOURNAL), _encode(journal))
+        return journal
+
+    def read(self) -> Journal | None:
+        """The journal, None where it was not yet written. Raises Unreadable."""
+        found = self._read(_JOURNAL)
+        if found is None:
+            return None
+        if isinstance(found, dict) and found.get("schema", 0) > SCHEMA:
+            raise Unreadable(f"{self.folder} was written by a newer tfgpu-doctor: undo it with that one")
+        return self._convert(found, Journal)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write down what the environment holds."""
+        self._changes.write(self._path(_MANIFEST), _encode(manifest))
+        self._changes.write(self._path(_PULSE), b"")
+
+    def read_manifest(self) -> Manifest:
+        """What the environment held. Raises Unreadable."""
+        return self._convert(self._read(_MANIFEST), Manifest)
+
+    def beat(self) -> None:
+        """Note that the fix is alive."""
+        self._changes.touch(self._path(_PULSE))
+
+    def last_beat_ns(self) -> int:
+        """When the fix was last seen alive (ns)."""
+        return modified_ns(self._path(_PULSE))
+
+    def prune(self, changes: Iterable[Change]) -> None:
+        """Keep only what is needed once the changes are known: the content of before of what they changed."""
+        for name in (_MANIFEST, _PULSE):
+            self._changes.forget(self._path(name))
+        needed = {change.kept for change in changes if change.kept}
+        for name in set(Files().names_if_any(self.kept)) - needed:
+            self._changes.forget(os.path.join(self.kept, name))
+
+    def dispose(self) -> None:
+        """Remove the record. Where that is cut short, it is done with all the same."""
+        gone = os.path.join(os.path.dirname(self.folder), GONE + os.path.basename(self.folder))
+        self._changes.rename(self.folder, gone)
+        self._changes.discard(gone)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def _read(self, name: str) -> Any:
+        try:
+            return json.loads(Files().read_bytes(self._path(name), _MOST_BYTES))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise Unreadable(f"{self._path(name)} cannot be read: {error}") from error
+
+    def _convert(self, found: Any, kind: type[_Document]) -> _Document:
+        try:
+            return msgspec.convert(found, kind)
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"{self.folder} is no record of a fix: {error}") from error
+
+
+def _encode(document: Journal | Manifest) -> bytes:
+    # Names of files may hold what is no UTF-8; the standard library's JSON keeps it, msgspec's does not.
+    return json.dumps(msgspec.to_builtins(document)).encode()

@@ -1,0 +1,109 @@
+"""The report: everything that a diagnosis came to. Each output format is a rendering of it, and of nothing else."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tfgpu_doctor.model import SEVERITIES, Confidence, Finding, Fix, Severity
+
+SCHEMA = 1
+Outcome = Literal["pass", "warn", "fail", "skip", "blocked", "crash"]
+OUTCOMES: tuple[Outcome, ...] = ("pass", "warn", "fail", "blocked", "skip", "crash")
+
+
+class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The Python environment that was diagnosed; empty strings where that could not be read."""
+
+    python: str = ""
+    version: str = ""
+    prefix: str = ""
+    tensorflow: str = ""  # "2.21.0"
+    distribution: str = ""  # "tensorflow"
+
+
+class MachineSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine in a few words."""
+
+    system: str = ""
+    driver: str = ""
+    gpus: tuple[str, ...] = ()
+    container: str = ""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one check."""
+
+    id: str
+    title: str
+    outcome: Outcome
+    reason: str = ""  # of a skip or a crash
+    blocked_by: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()  # what let it pass
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+
+
+class RootCause(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding that explains others. `explains` are the ids of checks that could not be judged because of it."""
+
+    label: str
+    id: str
+    title: str
+    severity: Severity
+    confidence: Confidence
+    evidence: tuple[str, ...] = ()
+    fix: Fix
+    explains: tuple[str, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole result. `causes` is ranked, best first; `judged` tells whether the question itself was answered."""
+
+    schema: int = SCHEMA
+    healthy: bool
+    judged: bool
+    doctor: str
+    recorded: str
+    quick: bool
+    interrupted: bool = False
+    seconds: float = 0.0  # from the start to the diagnosis
+    target: TargetSummary
+    machine: MachineSummary
+    causes: tuple[RootCause, ...]
+    results: tuple[Result, ...]
+    counts: dict[str, int]
+
+    def exit_code(self, fail_level: Severity = "error") -> int:
+        """0 nothing at or above the level · 1 findings at or above it · 3 nothing could be judged · 130 interrupted."""
+        if self.interrupted:
+            return 130
+        threshold = SEVERITIES.index(fail_level)
+        findings = (finding for result in self.results for finding in result.findings)
+        if any(SEVERITIES.index(finding.severity) >= threshold for finding in findings):
+            return 1
+        return 3 if self.counts["crash"] or not self.judged else 0
+
+    def find(self, id: str) -> Result | None:
+        """The result of one check."""
+        return next((result for result in self.results if result.id == id), None)
+
+
+class RehearsalReport(Report, frozen=True, kw_only=True):
+    """The result of a rehearsal: the machine's GPUs and driver are simulated, the target and its TensorFlow are real."""
+
+    registered: int  # GPUs that TensorFlow registered
+    expected: int  # GPUs that CUDA gives to a program on such a machine
+    memory_growth_set: bool  # whether memory growth could be switched on for each
+    cuda: str  # the newest CUDA that the driver supports
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether TensorFlow registered every GPU, and took memory growth for each."""
+        return 0 < self.expected <= self.registered and self.memory_growth_set
+
+    def exit_code(self, fail_level: Severity = "error") -> int:
+        """As of every report, and 1 where a GPU was not registered for a reason that no check names."""
+        code = Report.exit_code(self, fail_level)
+        return 1 if code == 0 and not self.succeeded else code

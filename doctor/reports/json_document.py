@@ -1,0 +1,20 @@
+"""The report as JSON: the contract that docs and report.schema.json describe."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tfgpu_doctor.report import Report
+
+
+def render_json(report: Report) -> str:
+    """One JSON document, indented."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+
+
+def report_schema(kind: type[Report] = Report, title: str = "report") -> str:
+    """The JSON Schema of that document."""
+    schema = msgspec.json.schema(kind)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = f"tfgpu-doctor {title}, schema 1"
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

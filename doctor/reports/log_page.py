@@ -1,0 +1,48 @@
+"""The report on a log, as text."""
+
+from __future__ import annotations
+
+import textwrap
+
+from tfgpu_doctor.log.classify import LogCause, LogReport
+
+_WIDTH = 100
+
+
+def render_log(report: LogReport) -> str:
+    """The causes with their lines, fixes and questions; then what is noise."""
+    parts = []
+    told: set[int] = set()
+    for cause in report.causes:
+        parts.append(_cause(cause, is_other=set(cause.lines) <= told))
+        told.update(cause.lines)
+    if not report.causes:
+        parts.append(
+            f"No cause found in {report.lines:,} lines. Nothing in them speaks of trouble with the GPU that is known here;\n"
+            "`tfgpu-doctor` on the machine itself tells more than a log can."
+        )
+    if report.noise:
+        rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in report.noise]
+        parts.append("\n".join(["Known to be harmless by themselves:", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cause(cause: LogCause, *, is_other: bool) -> str:
+    """One cause; `is_other` where the same lines spoke for one before it already: then it is what it may be instead."""
+    mark = "? or else:" if is_other else {"error": "✗", "warning": "!", "info": "·"}[cause.severity]
+    rows = [f"{mark} {cause.title}", f"  {cause.label}, confidence {cause.confidence}", ""]
+    rows += [f"  line {number}: {text}" for number, text in zip(cause.lines, cause.evidence, strict=True)]
+    rows += ["", *_paragraph("Fix  ", cause.fix)]
+    rows += _paragraph("Ask  ", f"{cause.ask}.") if cause.ask else []
+    return "\n".join(rows)
+
+
+def _paragraph(head: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=f"  {head}", subsequent_indent=" " * (len(head) + 2), break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip
+
+
+def _times(count: int) -> str:
+    return f"  (and {count - 1:,} more)" if count > 1 else ""

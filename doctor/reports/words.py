@@ -1,0 +1,63 @@
+"""Words that the text and Markdown reports have in common."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.report import Report
+
+_COUNTS = (
+    ("pass", "passed"),
+    ("warn", "with warnings"),
+    ("fail", "failed"),
+    ("blocked", "blocked"),
+    ("skip", "skipped"),
+    ("crash", "crashed"),
+)
+
+
+def headline(report: Report) -> str:
+    """The verdict in one sentence."""
+    if report.interrupted:
+        return "Interrupted: this is what was known by then."
+    if report.healthy:
+        proof = (
+            "the driver gives a GPU; TensorFlow itself was left out (--quick)"
+            if report.quick
+            else "TensorFlow computes on the GPU"
+        )
+        return (
+            f"Healthy: {proof}." if not report.causes else f"Works, with {len(report.causes)} things to mend: {proof}."
+        )
+    if report.causes:
+        return ""
+    if report.counts["crash"]:
+        return "A check of the doctor's own broke; what it looks at was not judged."
+    return "Not judged: nothing wrong was found, and nothing showed that TensorFlow computes on a GPU either."
+
+
+def subject(report: Report) -> str:
+    """What was diagnosed, on one line."""
+    target, machine = report.target, report.machine
+    gpus = (
+        f"{len(machine.gpus)} x {machine.gpus[0]}"
+        if len(set(machine.gpus)) == 1 and machine.gpus
+        else ", ".join(machine.gpus)
+    )
+    parts = [
+        f"TensorFlow {target.tensorflow}" if target.tensorflow else "no TensorFlow",
+        f"Python {target.version}" if target.version else "",
+        f"driver {machine.driver}" if machine.driver else "no NVIDIA driver",
+        gpus or "no NVIDIA GPU",
+        f"in {machine.container}" if machine.container else "",
+        machine.system,
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def counts_line(report: Report) -> str:
+    """`21 passed · 1 failed · 3 blocked`, what is zero left out."""
+    return " · ".join(f"{report.counts[key]} {word}" for key, word in _COUNTS if report.counts.get(key))
+
+
+def unjudged(report: Report) -> list[str]:
+    """Why the checks that were skipped could not tell, each reason once."""
+    return list(dict.fromkeys(f"{result.id}: {result.reason}" for result in report.results if result.outcome == "skip"))

@@ -1,0 +1,1 @@
+"""The pytest-benchmark suites: proof, on this machine, that the GPU path beats the CPU."""

@@ -1,0 +1,150 @@
+"""`tfgpu-doctor advise` and `tfgpu-doctor matrix` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+from doctor_command import run_doctor
+
+A100 = ("--gpu", "A100", "--driver", "470.57.02", "--python", "3.10")
+
+
+def document(*arguments: str, code: int = 0) -> dict[str, Any]:
+    done = run_doctor(*arguments, "--format", "json")
+    assert (done.returncode, done.stderr) == (code, "")
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def test_advise_as_text() -> None:
+    done = run_doctor("advise", *A100)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("NVIDIA A100-SXM4-80GB (compute capability 8.0) · driver 470.57.02 · Python 3.10")
+    assert "\nTensorFlow 2.14.1: machine code for this GPU, CUDA 11.8" in done.stdout
+    assert "  • 2.15.0 to 2.21.0: needs driver 525.60.13 or newer for CUDA 12, this is 470.57.02\n" in done.stdout
+    assert "  • driver 525.60.13 or newer: TensorFlow 2.21.0\n" in done.stdout
+    assert "    python3.10 -m venv tensorflow-gpu\n" in done.stdout
+
+
+def test_advise_names_each_release_where_that_is_asked() -> None:
+    done = run_doctor("advise", *A100, "-v")
+    assert "  • 2.16.1: needs driver 525.60.13" in done.stdout
+    assert " to 2.21.0:" not in done.stdout
+
+
+def test_advise_as_json() -> None:
+    found = document("advise", *A100)
+    assert (found["schema"], found["release"], found["kernels"]) == (1, "2.14.1", "native")
+    assert found["situation"]["gpu"] == {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0"}
+    assert found["newer"][0]["reasons"] == [
+        {
+            "kind": "driver",
+            "text": "needs driver 525.60.13 or newer for CUDA 12, this is 470.57.02",
+            "needs": "525.60.13",
+        }
+    ]
+    (lift,) = found["lifts"]
+    assert (lift["change"], lift["release"]) == ("driver 525.60.13 or newer", "2.21.0")
+    assert "[and-cuda]==2.21.0" in lift["commands"][1]
+
+
+def test_advise_says_that_nothing_works() -> None:
+    found = document("advise", "--gpu", "rtx 5090", code=1)
+    assert found["release"] is None
+    assert found["commands"] == []
+    assert found["ways_out"][0]["commands"][0].startswith("docker run ")
+    assert run_doctor("advise", "--gpu", "rtx 5090").stdout.count("https://") > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--gpu", "voodoo 2"), "voodoo 2"),
+        (("--driver", "new"), "550.54.15"),
+        (("--gpu", "a100", "--python", "three"), "write 3.12"),
+        (("--glibc", "x"), "2.31"),
+        (("--os", "beos"), "beos"),
+    ],
+)
+@pytest.mark.parametrize("command", ["advise", "matrix"])
+def test_what_makes_no_sense_is_refused(command: str, arguments: tuple[str, ...], told: str) -> None:
+    done = run_doctor(command, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_commands_of_a_change_are_shown_where_nothing_works_without_it() -> None:
+    done = run_doctor("advise", "--gpu", "L4", "--python", "3.14")
+    assert done.returncode == 1
+    assert "  • Python 3.10 to 3.13: TensorFlow 2.21.0\n      python3.13 -m venv tensorflow-gpu\n" in done.stdout
+
+
+def test_a_compute_capability_stands_for_a_gpu() -> None:
+    assert document("advise", "--gpu", "5.2")["release"] == "2.16.2"
+
+
+@pytest.mark.parametrize("name", ["Jetson Nano", "jetson agx orin"])
+def test_a_jetson_is_known_by_its_name(name: str) -> None:
+    found = document("advise", "--gpu", name, code=1)
+    assert found["situation"]["architecture"] == "aarch64"
+    assert "JetPack" in found["ways_out"][0]["text"]
+
+
+def test_advise_for_this_machine_names_a_release_or_says_why_not() -> None:
+    done = run_doctor("advise", "--python", "3.12", "--format", "json")
+    assert done.returncode in (0, 1, 3)
+    assert bool(done.stdout) == (done.returncode != 3)
+    if done.returncode == 3:
+        assert "--gpu" in done.stderr
+    else:
+        assert json.loads(done.stdout)["situation"]["python"] == "3.12"
+
+
+def test_matrix_as_text_and_markdown() -> None:
+    text = run_doctor("matrix", "--python", "3.13").stdout.splitlines()
+    assert text[0].split() == [
+        "TensorFlow",
+        "Python",
+        "CUDA",
+        "cuDNN",
+        "driver",
+        "compute",
+        "capabilities",
+        "glibc",
+        "[and-cuda]",
+    ]
+    assert [line.split()[0] for line in text[2:]] == ["2.21.0", "2.20.0"]
+    markdown = run_doctor("matrix", "--python", "3.13", "--format", "markdown").stdout.splitlines()
+    assert len(markdown) == 4
+    assert all(line.startswith("|") and line.endswith("|") for line in markdown)
+
+
+def test_matrix_as_json() -> None:
+    newest = document("matrix")["releases"][0]
+    assert newest["tensorflow"] == "2.21.0"
+    assert newest["python"] == ["3.10", "3.11", "3.12", "3.13"]
+    assert (newest["cuda"], newest["cudnn"], newest["minimum_driver"]) == ("12.5.1", "9", "525.60.13")
+    assert newest["compute_capabilities"] == ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]
+    assert newest["kernels"] is None
+    assert len(document("matrix")["releases"]) >= 52
+
+
+def test_matrix_of_a_gpu_says_how_it_runs() -> None:
+    kernels = {row["tensorflow"]: row["kernels"] for row in document("matrix", "--gpu", "H100")["releases"]}
+    assert (kernels["2.21.0"], kernels["2.13.1"]) == ("native", "ptx")
+
+
+def test_matrix_without_a_row() -> None:
+    done = run_doctor("matrix", "--gpu", "rtx 5090", "--format", "json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {"schema": 1, "releases": []}
+    assert "advise" in done.stderr
+
+
+def test_the_document_goes_to_a_file(tmp_path: pathlib.Path) -> None:
+    done = run_doctor("matrix", "--format", "json", "-o", str(tmp_path / "matrix.json"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert json.loads((tmp_path / "matrix.json").read_text())["schema"] == 1

@@ -1,0 +1,50 @@
+"""Fixtures that several tests share."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+import hypothesis
+import pytest
+from simulated import Simulate, machine, simulate_in
+
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.rehearsal.build import BuildError, build_driver
+
+# No test fails because the machine is slow.
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.load_profile("here")
+
+TESTS = pathlib.Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> pathlib.Path:
+    """The folder that stands beside the checkout for the project's own developers."""
+    folder = TESTS.parent.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("the folder ../shared is not there")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def driver_folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The folder of the simulated driver's libcuda.so.1 and libnvidia-ml.so.1, built with the machine's C compiler."""
+    cache = {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+    try:
+        return pathlib.Path(build_driver(Host(environment={**os.environ, **cache})))
+    except BuildError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def simulate(driver_folder: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Simulate:
+    """Gives the variables for a machine: `simulate({"memory_used_bytes": 5}, faults={"cuInit": 999})`."""
+
+    def make(*gpus: dict[str, Any], **fields: Any) -> dict[str, str]:
+        folder = tmp_path_factory.mktemp("machine") / "stage"
+        return simulate_in(folder, driver_folder, machine(*gpus, **fields))
+
+    return make

@@ -1,0 +1,83 @@
+"""The lab's targets: virtual environments with a real `tensorflow[and-cuda]`, made once by pip and never changed.
+
+`python tests/lab/targets.py FOLDER` makes those that FOLDER does not hold yet, and the spare parts: real wheels that a
+machine of the lab gets in place of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+# 2.21.0 misses libcusolver alone, 2.16.1 misses all that pip brought, 2.18.1 finds everything.
+RELEASES = ("2.21.0", "2.16.1", "2.18.1")
+# What torch 2.4.1 pins, as far as it is needed to break something; and parts of CUDA 11.
+PARTS = {
+    "cudnn-9.1": "nvidia-cudnn-cu12==9.1.0.70",
+    "cudart-12.1": "nvidia-cuda-runtime-cu12==12.1.105",
+    "nvrtc-12.1": "nvidia-cuda-nvrtc-cu12==12.1.105",
+    "cudart-11": "nvidia-cuda-runtime-cu11==11.8.89",
+    "nvcc-11": "nvidia-cuda-nvcc-cu11==11.7.99",
+}
+FOLDER = "LAB_TARGETS"
+
+
+def site_packages(environment: pathlib.Path) -> pathlib.Path:
+    """The site-packages folder of a virtual environment."""
+    (folder,) = environment.glob("lib/python3*/site-packages")
+    return folder
+
+
+def find_targets(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Release to environment: those below a folder that hold a TensorFlow of the lab with its CUDA libraries.
+
+    pip installs what TensorFlow needs before TensorFlow itself, so an install that was cut short does not count.
+    """
+    found: dict[str, pathlib.Path] = {}
+    for metadata in sorted(folder.glob("*/lib/python3*/site-packages/tensorflow-*.dist-info/METADATA")):
+        site = metadata.parent.parent
+        release = metadata.parent.name.removeprefix("tensorflow-").removesuffix(".dist-info")
+        if (site / "nvidia/cudnn/lib").is_dir():
+            found.setdefault(release, site.parents[2].resolve())
+    return found
+
+
+def part(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """The folder of a spare part, laid out as site-packages is."""
+    return folder / "parts" / name
+
+
+def make(folder: pathlib.Path) -> None:
+    """Install what is not there yet, all of it at the same time: each waits for the network most of the time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    there = find_targets(folder)
+    running = [_install(folder / release, release) for release in RELEASES if release not in there]
+    running += [_fetch(part(folder, name), wheel) for name, wheel in PARTS.items() if not part(folder, name).is_dir()]
+    codes = [process.wait() for process in running]
+    if any(codes):
+        sys.exit("pip could not install every target of the lab; its messages are above")
+    for unfinished in folder.glob("parts/*.part"):
+        unfinished.rename(unfinished.with_suffix(""))
+
+
+def _install(environment: pathlib.Path, release: str) -> subprocess.Popen[bytes]:
+    shutil.rmtree(environment, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    python = str(environment / "bin/python")
+    return subprocess.Popen([python, "-m", "pip", "install", "-q", f"tensorflow[and-cuda]=={release}"])
+
+
+def _fetch(place: pathlib.Path, wheel: str) -> subprocess.Popen[bytes]:
+    """pip's own unpacking of one wheel into a folder, which bears its name only when it is whole."""
+    unfinished = place.with_name(place.name + ".part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(unfinished), wheel]
+    )
+
+
+if __name__ == "__main__":
+    make(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else os.environ[FOLDER]))

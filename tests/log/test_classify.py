@@ -1,0 +1,212 @@
+"""From signatures to causes: every rule, what is given, and logs of several troubles or none."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from tfgpu_doctor.knowledge import LogRule, read_knowledge
+from tfgpu_doctor.log.classify import HARMLESS, LogReport, classify
+from tfgpu_doctor.log.derived import derive
+from tfgpu_doctor.log.given import _WORDS, KEYS, Given
+from tfgpu_doctor.log.signatures import Found, Hit, Scanner
+
+KNOWLEDGE = read_knowledge()
+NAMES = {row.name for row in KNOWLEDGE.log_signatures}
+# Lines from which a derived signature follows.
+DERIVED = {
+    "libcuda_lost": "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file",
+    "needed_library_lost": "Could not load dynamic library 'libcusolver.so.11'; dlerror: libnvJitLink.so.12: cannot open",
+    "cudart_lost": "Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open",
+    "minor_library_lost": "Could not load dynamic library 'libcusolver.so.10'; dlerror: libcusolver.so.10: cannot open",
+    "cudnn_needs_libcuda": "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object",
+    "not_built_for_new": "not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA",
+    "not_built_for_middle": "not built with CUDA kernel binaries compatible with compute capability 9.0. CUDA",
+    "not_built_for_old": "not built with CUDA kernel binaries compatible with compute capability 5.2. CUDA",
+    "low_free_memory": "failed to allocate 90.5M (94896128 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+    "older_library": "kernel version 550.54.15 does not match DSO version 390.25.0 -- cannot find working devices",
+    "xid_memory": "NVRM: Xid (PCI:0000:01:00): 48, pid=1, DBE (double bit error)",
+    "xid_off_the_bus": "NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.",
+    "xid_application": "NVRM: Xid (PCI:0000:01:00): 31, pid=1, MMU Fault",
+    "no_tensorrt_libs": "ERROR: Could not find a version that satisfies the requirement tensorrt-libs==8.6.1",
+    "no_gpu_package": "ERROR: Could not find a version that satisfies the requirement tensorflow-gpu==2.12.0",
+    "no_tensorflow_version": "ERROR: Could not find a version that satisfies the requirement tensorflow==2.5",
+    "libcuda_only_lost": "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open",
+}
+# What somebody may write from which a word is known.
+SAID = {
+    "container": "os=Docker on Ubuntu", "nix": "install_method=Nix dockerTools", "snap": "install_method=Docker from snap",
+    "rootful": "install_method=Docker rootful", "rootless": "install_method=rootless podman", "wsl": "os=WSL2",
+    "wsl1": "os=Windows 10, WSL 1", "windows": "os=Windows 11", "macos": "os=macOS 14", "arm": "os=Jetson Orin",
+    "optimus": "os=Fedora, bumblebee", "no_gpu": "os=Ubuntu, no GPU", "pip": "install_method=pip", "ide": "os=PyCharm",
+    "blackwell": "gpu=RTX 5090", "gpu_dropped": "gpu=GeForce 210", "gpu": "gpu=RTX 3090", "no_toolkit": "os=Ubuntu",
+    "tensorflow>=2.11": "tensorflow=2.15.0", "tensorflow>=2.12": "tensorflow=2.12", "tensorflow>=2.14": "tensorflow=2.18",
+    "tensorflow==2.16": "tensorflow=2.16.1", "tensorflow==2.21": "tensorflow=tf-nightly 2.21.0-dev", "tensorflow<2": "tensorflow=1.x",
+}  # fmt: skip
+
+
+def read(log: str, *given: str) -> LogReport:
+    scanner = Scanner(KNOWLEDGE.log_signatures)
+    scanner.scan(io.BytesIO(log.encode()))
+    known = Given(dict(pair.split("=", 1) for pair in given))
+    return classify(scanner.found, known, KNOWLEDGE, scanner.lines)
+
+
+def labels(log: str, *given: str) -> list[str]:
+    return [cause.label for cause in read(log, *given).causes]
+
+
+def example(name: str) -> str:
+    return DERIVED.get(name) or next(row.example for row in KNOWLEDGE.log_signatures if row.name == name)
+
+
+def rule_id(rule: LogRule) -> str:
+    return f"{rule.label}-{rule.rank}"
+
+
+@pytest.mark.parametrize("rule", KNOWLEDGE.log_rules, ids=rule_id)
+def test_every_rule_is_well_formed(rule: LogRule) -> None:
+    assert rule.label in KNOWLEDGE.causes
+    assert rule.any
+    assert {*rule.any, *rule.all, *rule.none} <= NAMES | set(DERIVED)
+    assert all(word in SAID or word in _WORDS for word in rule.given)
+    assert 0 < rule.rank < 100
+    assert rule.confidence == "high" or rule.ask or rule.rank >= 46, "say what would tell"
+
+
+@pytest.mark.parametrize("rule", KNOWLEDGE.log_rules, ids=rule_id)
+def test_every_rule_names_its_cause(rule: LogRule) -> None:
+    for name in rule.any:
+        log = "\n".join([example(name), *map(example, rule.all)])
+        found = labels(log, *dict.fromkeys(SAID[word] for word in rule.given))
+        blocked = [other for other in rule.none if other in seen(log)]
+        assert rule.label in found or blocked, f"{name}: {found}"
+
+
+def seen(log: str) -> set[str]:
+    scanner = Scanner(KNOWLEDGE.log_signatures)
+    scanner.scan(io.BytesIO(log.encode()))
+    return set(derive(scanner.found))
+
+
+@pytest.mark.parametrize("name", sorted(DERIVED))
+def test_derived_signatures_follow(name: str) -> None:
+    assert name in seen(DERIVED[name])
+
+
+@pytest.mark.parametrize(("word", "said"), SAID.items())
+def test_words_are_known_from_what_people_write(word: str, said: str) -> None:
+    key, value = said.split("=", 1)
+    assert key in KEYS
+    assert Given({key: value}).knows(word)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("windows", "os=Windows 11 + WSL2 Ubuntu"), ("wsl1", "os=WSL2 Ubuntu 22.04"), ("arm", "os=macOS arm64"),
+        ("container", "os=Ubuntu 22.04"), ("tensorflow>=2.11", "tensorflow=2.9.1"), ("tensorflow<2", "tensorflow=2.0"),
+        ("tensorflow>=2.11", "os=Ubuntu"), ("tensorflow==2.16", "tensorflow=2.17.0"), ("no_toolkit", "cuda=12.4"),
+        ("gpu_dropped", "gpu=GeForce RTX 2080 Ti"), ("gpu_dropped", "gpu=GeForce GTX 960"), ("blackwell", "gpu=GeForce RTX 4090"),
+    ],
+)  # fmt: skip
+def test_words_that_are_not_said(word: str, said: str) -> None:
+    key, value = said.split("=", 1)
+    assert not Given({key: value}).knows(word)
+
+
+def test_every_label_that_a_log_can_show_is_reached() -> None:
+    reached = {rule.label for rule in KNOWLEDGE.log_rules} | {HARMLESS}
+    by_people_or_machines_alone = {
+        "gpu_thermal_or_power_throttling", "scheduler_did_not_grant_gpu", "corrupt_user_profile_windows",
+        "cpu_package_shadows_gpu_package", "torch_tf_nvidia_wheel_conflict", "workload_too_small_for_gpu",
+        "input_pipeline_bound", "undetermined",
+    }  # fmt: skip
+    assert set(KNOWLEDGE.causes) - reached == by_people_or_machines_alone
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "", "\n\n\n", "Epoch 1/10\n100/100 - loss: 0.5", "Created device /job:localhost/replica:0/task:0/device:GPU:0 with "
+        "22000 MB memory:  -> device: 0, name: NVIDIA GeForce RTX 3090, pci bus id: 0000:01:00.0, compute capability: 8.6",
+        "All tests passed on the GPU", "Error: could not reach the server, retrying",
+    ],
+)  # fmt: skip
+def test_a_log_without_trouble_is_left_in_peace(log: str) -> None:
+    assert labels(log) == []
+
+
+def test_noise_alone_is_called_harmless() -> None:
+    report = read("TF-TRT Warning: Could not find TensorRT\noneDNN custom operations are on. You may see\nnothing\n")
+    assert [cause.label for cause in report.causes] == [HARMLESS]
+    assert report.causes[0].severity == "info"
+    assert [each.name for each in report.noise] == ["noise_tensorrt", "noise_onednn"]
+
+
+def test_noise_beside_a_cause_stays_noise() -> None:
+    report = read("TF-TRT Warning: Could not find TensorRT\nNVRM: Xid (PCI:0000:01:00): 48, pid=1\n")
+    assert [cause.label for cause in report.causes] == ["hardware_ecc_error"]
+    assert len(report.noise) == 1
+
+
+def test_two_troubles_are_named_with_their_own_lines() -> None:
+    report = read(
+        "x\nValueError: Memory growth cannot differ between GPU devices\ny\nDMAR: DRHD: handling fault status reg 2\n"
+    )
+    lines = {cause.label: cause.lines for cause in report.causes}
+    assert lines == {"memory_growth_differs_between_gpus": (2,), "multi_gpu_p2p_iommu_acs": (4,)}
+
+
+@pytest.mark.parametrize(
+    ("first", "log", "given"),
+    [
+        ("container_started_without_gpu", "failed call to cuInit: UNKNOWN ERROR (303)", ["install_method=docker run"]),
+        ("no_nvidia_driver", "failed call to cuInit: UNKNOWN ERROR (303)", []),
+        ("no_gpu_in_machine", "failed call to cuInit: UNKNOWN ERROR (303)", ["os=Ubuntu VM without GPU"]),
+        ("cuda_visible_devices_hides_gpu", "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", []),
+        ("pip_cuda_libs_not_found", "gpu_device.cc:2251] Cannot dlopen some GPU libraries.", []),
+        ("pip_cuda_libs_not_found", "gpu_device.cc:2365] Cannot dlopen some GPU libraries.", []),
+        ("gpu_libs_not_found", "gpu_device.cc:2365] Cannot dlopen some GPU libraries.", ["cuda=13.0", "tensorflow=2.21"]),
+        ("gpu_libs_not_found", "Cannot dlopen some GPU libraries.", []),
+        ("cuda_compat_package_conflict", DERIVED["older_library"].replace("390.25.0", "560.1"), ["os=kubernetes"]),
+        ("driver_library_version_mismatch", DERIVED["older_library"].replace("390.25.0", "560.1"), []),
+        ("ld_library_path_shadows_pip_libs", "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.",
+         ["install_method=pip", "tensorflow=2.18"]),
+        ("cudnn_version_mismatch", "Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0.", []),
+        ("native_windows_no_gpu_build", ">>> tf.config.list_physical_devices('GPU')\n[]", ["os=Windows 11", "tensorflow=2.15"]),
+        ("aarch64_wheel_without_cuda", "[]", ["os=Ubuntu aarch64"]),
+        ("macos_metal_plugin_missing", "[]", ["os=macOS"]),
+    ],
+)  # fmt: skip
+def test_what_is_given_decides(first: str, log: str, given: list[str]) -> None:
+    assert labels(log, *given)[0] == first
+
+
+def test_free_memory_is_compared_with_the_total() -> None:
+    assert labels("Total memory: 7.92GiB\nFree memory: 190.31MiB") == ["gpu_memory_held_by_other_process"]
+    assert labels("Total memory: 7.92GiB\nFree memory: 7.31GiB") == []
+
+
+def test_evidence_is_short_and_in_the_order_of_the_log() -> None:
+    log = "\n".join(f"E{place} failed call to cuInit: UNKNOWN ERROR (34)" for place in range(50))
+    (cause, *_) = read(log).causes
+    assert list(cause.lines) == sorted(cause.lines)
+    assert 1 <= len(cause.evidence) <= 4
+
+
+@pytest.mark.parametrize("cause", KNOWLEDGE.causes.values(), ids=lambda cause: cause.label)
+def test_every_label_has_words(cause: object) -> None:
+    for name in ("title", "definition", "fix"):
+        text = getattr(cause, name)
+        assert len(text) > 15, name
+        assert not re.search(r"\bTODO\b|  ", text)
+
+
+def test_hits_of_one_signature_are_not_mixed_with_derived_ones() -> None:
+    row = next(row for row in KNOWLEDGE.log_signatures if row.name == "xid")
+    found = {"xid": Found(row, 1, [Hit(1, "x", {"xid": "79"})])}
+    derive(found)
+    assert set(found) == {"xid"}

@@ -1,0 +1,137 @@
+"""Signatures: each row matches what it says, and lines of any shape are read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfgpu_doctor.knowledge import LogSignature, read_knowledge
+from tfgpu_doctor.log.lines import LONGEST_BYTES, blocks
+from tfgpu_doctor.log.signatures import Scanner
+
+SIGNATURES = read_knowledge().log_signatures
+STUB = b"failed call to cuInit: UNKNOWN ERROR (34)"
+
+
+def scan(log: bytes | io.RawIOBase) -> Scanner:
+    scanner = Scanner(SIGNATURES)
+    scanner.scan(io.BytesIO(log) if isinstance(log, bytes) else log)  # type: ignore[arg-type]
+    return scanner
+
+
+@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
+def test_a_row_finds_its_example(row: LogSignature) -> None:
+    assert re.search(row.pattern, row.example)
+    assert any(gate in row.example.lower() for gate in row.gate.split("|"))
+    assert row.gate == row.gate.lower()
+    found = scan(row.example.encode()).found[row.name]
+    assert (found.count, found.hits[0].line) == (1, 1)
+    assert found.hits[0].text == row.example.strip()
+
+
+@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-11-21 10:00:00.123456: E tensorflow/stream_executor/cuda/cuda_driver.cc:271] ",
+        "E0000 00:00:1738697930.202924    7665 cuda_platform.cc:52] ",
+        "(pid=4242, ip=10.0.0.7) ", "[1,0]<stderr>:", "2026-11-21T10:00:00.1234567Z ", "\x1b[36m(raylet)\x1b[0m ",
+    ],
+    ids=["old", "absl", "ray", "mpi", "ci", "coloured"],
+)  # fmt: skip
+def test_what_stands_before_a_message_does_not_matter(row: LogSignature, prefix: str) -> None:
+    if row.pattern.startswith("^"):
+        pytest.skip("this one is a whole line")
+    assert row.name in scan((prefix + row.example).encode()).found
+
+
+def test_a_row_has_a_name_of_its_own() -> None:
+    assert len({row.name for row in SIGNATURES}) == len(SIGNATURES)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        STUB.decode().encode("utf-16"), STUB.decode().encode("utf-16-be"), b"\xef\xbb\xbf" + STUB, b"\xff\xfe\x80" + STUB,
+        b"\0" * 5000 + STUB, STUB + b"\r", b"10%\r20%\r" + STUB + b"\r30%", b"\x1b[1;31m" + STUB + b"\x1b[0m",
+        b"failed call to \x1b]8;;http://x\x1b\\cuInit\x1b]8;;\x1b\\: UNKNOWN ERROR (34)",
+        b"x" * (3 * LONGEST_BYTES) + STUB + b"y" * 50_000, b"\n" * 100_000 + STUB, bytes(range(256)) * 50 + STUB,
+    ],
+    ids=["utf-16", "utf-16-be", "mark", "broken", "nul", "return", "progress", "colour", "link", "long", "empty", "junk"],
+)  # fmt: skip
+def test_lines_of_any_shape_are_read(log: bytes) -> None:
+    assert "cuinit_stub" in scan(log).found
+
+
+def test_a_message_across_a_cut_is_found() -> None:
+    for shift in range(0, 80, 7):
+        log = b"x" * (LONGEST_BYTES - shift) + STUB + b"y" * LONGEST_BYTES
+        assert scan(log).found["cuinit_stub"].count == 1
+    for shift in range(0, 80, 7):
+        log = b"x" * ((1 << 20) - shift) + STUB + b"y" * (1 << 20)
+        assert "cuinit_stub" in scan(log).found
+
+
+def test_lines_are_numbered_from_1_over_blocks() -> None:
+    dull = b"step 1: loss 0.5\n" * 100_000
+    found = scan(dull + STUB + b"\n" + dull + STUB).found["cuinit_stub"]
+    assert [hit.line for hit in found.hits] == [100_001, 200_002]
+    assert found.count == 2
+
+
+def test_of_many_lines_of_one_kind_the_first_are_kept_and_all_counted() -> None:
+    log = b"".join(b"E%d failed call to cuInit: UNKNOWN ERROR (34)\n" % place for place in range(5000))
+    found = scan(log).found["cuinit_stub"]
+    assert found.count == 5000
+    assert len(found.hits) < 100
+
+
+def test_lines_that_differ_in_a_number_that_matters_are_told_apart() -> None:
+    log = b"NVRM: Xid (PCI:0000:01:00): 13, pid=1\nNVRM: Xid (PCI:0000:01:00): 79, pid=2\nNVRM: Xid x\n"
+    assert [hit.groups["xid"] for hit in scan(log).found["xid"].hits] == ["13", "79"]
+
+
+def test_a_stream_that_gives_little_at_a_time() -> None:
+    class Dripping(io.RawIOBase):
+        def __init__(self) -> None:
+            self._left = b"one\r\ntwo\n" + STUB + b"\nthree"
+
+        def read(self, size: int = -1) -> bytes:
+            part, self._left = self._left[:3], self._left[3:]
+            return part
+
+    assert "cuinit_stub" in scan(Dripping()).found
+
+
+def test_what_is_shown_is_short_and_printable() -> None:
+    text = scan(b"\x07\x08" * 10 + b"z" * 900 + STUB + b"\x00\x1b[2J" + b"w" * 900).found["cuinit_stub"].hits[0].text
+    assert STUB.decode() in text
+    assert len(text) <= 310
+    assert text.isprintable()
+
+
+def test_blocks_hold_whole_lines() -> None:
+    chance = random.Random(7)
+    log = b"\n".join(b"a" * chance.randint(0, 5000) for _ in range(2000))
+    joined = b"".join(blocks(io.BytesIO(log)))
+    assert joined == log + b"\n"
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.one_of(st.binary(max_size=300), st.sampled_from([row.example.encode() for row in SIGNATURES]))))
+def test_no_log_breaks_it(parts: list[bytes]) -> None:
+    for glue in (b"\n", b"\r\n", b"", b"\0"):
+        scanner = scan(glue.join(parts))
+        for found in scanner.found.values():
+            assert found.count >= len(found.hits) >= 1
+            assert all(1 <= hit.line <= scanner.lines for hit in found.hits)
+
+
+def test_a_compressed_log_is_silent() -> None:
+    assert not scan(gzip.compress(STUB * 1000)).found

@@ -1,0 +1,77 @@
+"""The snapshot of a machine: to JSON and back without loss, and clear words for anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from built_machines import built
+from healthy import healthy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfgpu_doctor.facts import Facts, FactsError, Runtime, decode_facts, encode_facts
+from tfgpu_doctor.probes import ALL_PROBES
+
+
+def test_every_probe_gives_a_fact_and_every_fact_has_a_probe() -> None:
+    header = {"schema", "doctor", "recorded", "quick", "unknown", "simulated"}
+    assert {probe.name for probe in ALL_PROBES} == set(Facts.__struct_fields__) - header
+
+
+@pytest.mark.parametrize("name", built())
+def test_facts_survive_json(name: str) -> None:
+    facts = built()[name]
+    assert decode_facts(encode_facts(facts)) == facts
+
+
+@given(text=st.text(), lines=st.lists(st.text(), max_size=4), number=st.integers(0, 2**60))
+def test_any_text_survives_json(text: str, lines: list[str], number: int) -> None:
+    runtime = Runtime(attempt=healthy().runtime.attempt, log=tuple(lines), import_error=text)  # type: ignore[union-attr]
+    facts = msgspec.structs.replace(healthy(), runtime=runtime, unknown={text: text})
+    assert decode_facts(encode_facts(facts)) == facts
+
+
+def test_the_document_says_its_schema() -> None:
+    assert json.loads(encode_facts(healthy()))["schema"] == 1
+
+
+def changed(**changes: Any) -> bytes:
+    document = json.loads(encode_facts(healthy()))
+    document.update(changes)
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        (b"", "it is not JSON"),
+        (b"hello", "it is not JSON"),
+        (b"\x00\xff\xfe", "it is not JSON"),
+        (b"[1, 2]", "it is not a recorded machine"),
+        (b"{}", "missing required field `schema`"),
+        (b'{"schema": "one"}', "Expected `int`"),
+        (encode_facts(healthy())[:2000], "it is not JSON"),
+        (changed(schema=2), "upgrade tfgpu-doctor"),
+        (changed(system=7), r"\$\.system"),
+        (changed(system={"os": "Linux"}), "release"),
+        (changed(runtime={"attempt": {"outcome": "levitated"}}), r"\$\.runtime\.attempt\.outcome"),
+        (b"[" * 100_000, "it is not"),
+    ],
+)
+def test_a_document_that_is_no_machine_is_refused(document: bytes, complaint: str) -> None:
+    with pytest.raises(FactsError, match=complaint):
+        decode_facts(document)
+
+
+def test_fields_of_a_later_doctor_are_passed_over() -> None:
+    assert decode_facts(changed(weather="fair")) == healthy()
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_understood_or_refused(document: bytes) -> None:
+    with contextlib.suppress(FactsError):
+        decode_facts(document)

@@ -1,0 +1,101 @@
+"""Write checks/data/tensorflow_releases.json out of the wheels themselves, of which a few pieces each are transferred.
+
+    python tools/read_releases.py                    add the releases that the table does not have yet
+    python tools/read_releases.py --again 2.21.0     read that release anew
+    python tools/read_releases.py --compare          read every wheel of the table, tell what differs, write nothing
+
+The index is the one that pip is set to (PIP_INDEX_URL, pip's global.index-url), or --index-url. The table is written at
+the end and whole: where anything cannot be read, the old one stays as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import pathlib
+import sys
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+
+from packaging.version import Version
+from releases.fetching import Unreachable
+from releases.package_index import IndexedWheel, index_address, list_wheels, platform_of
+from releases.table import Row, make_row, read_table, write_table
+from releases.wheel_contents import read_contents, read_runpath_folders
+
+TABLE = pathlib.Path(__file__).resolve().parent.parent / "checks/data/tensorflow_releases.json"
+FIRST = Version("2.4")
+REQUESTS_AT_ONCE = 4
+
+Releases = dict[Version, list[IndexedWheel]]
+
+
+def find_releases(index: str) -> Releases:
+    """Final releases from the first on, oldest first, with their wheels in one order."""
+    found: Releases = {}
+    for wheel in sorted(list_wheels(index, "tensorflow"), key=lambda wheel: (wheel.version, wheel.name)):
+        if wheel.version >= FIRST and not wheel.version.is_prerelease:
+            found.setdefault(wheel.version, []).append(wheel)
+    return found
+
+
+def read_release(version: Version, wheels: list[IndexedWheel], day: str, pool: ThreadPoolExecutor) -> Row:
+    """A row of the table. Raises Unreachable."""
+    linux = [each for each in wheels if platform_of(each) == ("linux", "x86_64")]
+    runpaths = pool.map(read_runpath_folders, linux[-1:])
+    contents = list(pool.map(read_contents, wheels))
+    return make_row(version, list(zip(wheels, contents, strict=True)), next(runpaths, ()), day)
+
+
+def read_all(releases: Releases, wanted: Collection[Version], day: str) -> list[Row]:
+    """Rows of those releases, one after the other, and a line on standard error for each. Raises Unreachable."""
+    rows = []
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        for version in (each for each in releases if each in wanted):
+            rows.append(read_release(version, releases[version], day, pool))
+            print(f"read {version}: {len(releases[version])} wheels", file=sys.stderr, flush=True)
+    return rows
+
+
+def compare(table: list[Row], fresh: list[Row]) -> list[str]:
+    """A line for each field of a row that the wheels say otherwise."""
+    old = {row["version"]: row for row in table}
+    return [
+        f"{row['version']}: {name} is {old[row['version']].get(name)}, and the wheels say {value}"
+        for row in fresh
+        for name, value in row.items()
+        if name != "checked" and old[row["version"]].get(name) != value
+    ]
+
+
+def main() -> int:
+    """Add, or with --compare only look."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--index-url", help="the package index, in place of pip's")
+    parser.add_argument("--table", type=pathlib.Path, default=TABLE)
+    parser.add_argument("--again", nargs="+", type=Version, default=[], metavar="VERSION")
+    parser.add_argument("--compare", action="store_true")
+    options = parser.parse_args()
+    table = read_table(options.table)
+    known = {Version(row["version"]) for row in table}
+    day = dt.datetime.now(dt.timezone.utc).date().isoformat()
+    try:
+        releases = find_releases(index_address(options.index_url))
+        wanted = known if options.compare else (releases.keys() - known) | set(options.again)
+        rows = read_all(releases, wanted, day)
+    except Unreachable as error:
+        print(f"{error}\nThe table is left as it was.", file=sys.stderr)
+        return 1
+    if options.compare:
+        differences = compare(table, rows)
+        print("\n".join(differences or [f"{len(rows)} releases agree with their wheels"]))
+        return 1 if differences else 0
+    if rows:
+        fresh = {row["version"] for row in rows}
+        write_table(options.table, [*(row for row in table if row["version"] not in fresh), *rows])
+    print(f"{len(rows)} releases read, {len(known)} were known")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

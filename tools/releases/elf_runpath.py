@@ -1,0 +1,63 @@
+"""RUNPATH of a shared library that arrives as a stream; it is read as far as the dynamic section, and no further."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+_PT_LOAD, _PT_DYNAMIC = 1, 2
+_DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 5, 15, 29
+_ELF_64_LITTLE = b"\x7fELF\x02\x01"
+
+
+class NoRunpath(ValueError):
+    """Why there is none to read."""
+
+
+class _Stream:
+    """The beginning of a file, made longer where more of it is asked for."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._known = bytearray()
+
+    def read(self, start: int, length: int) -> bytes:
+        while len(self._known) < start + length:
+            piece = next(self._pieces, None)
+            if piece is None:
+                raise NoRunpath("it ends before its own header says")
+            self._known += piece
+        return bytes(self._known[start : start + length])
+
+    def line(self, start: int) -> str:
+        """The text from there to the next zero byte."""
+        length = 256
+        while b"\0" not in (text := self.read(start, length)):
+            length *= 2
+        return text.partition(b"\0")[0].decode()
+
+
+def read_runpath(pieces: Iterator[bytes]) -> list[str]:
+    """The folders of RUNPATH (RPATH where there is none), as the ELF-64 object file format lays them out.
+
+    Raises NoRunpath.
+    """
+    stream = _Stream(pieces)
+    head = stream.read(0, 64)
+    if head[:6] != _ELF_64_LITTLE:
+        raise NoRunpath("it is no 64-bit little-endian ELF file")
+    (start,) = struct.unpack_from("<Q", head, 0x20)
+    size, count = struct.unpack_from("<HH", head, 0x36)
+    rows = [struct.unpack("<IIQQQQ", stream.read(start + size * index, 40)) for index in range(count)]
+    dynamic = next((row for row in rows if row[0] == _PT_DYNAMIC), None)
+    if dynamic is None:
+        raise NoRunpath("it has no dynamic section")
+    table = stream.read(dynamic[2], dynamic[5])
+    tags = dict(struct.iter_unpack("<QQ", table[: len(table) // 16 * 16]))
+    place = tags.get(_DT_RUNPATH, tags.get(_DT_RPATH))
+    if place is None:
+        return []
+    segment = next((row for row in rows if row[0] == _PT_LOAD and row[3] <= tags[_DT_STRTAB] < row[3] + row[5]), None)
+    if segment is None:
+        raise NoRunpath("its table of names lies in no segment")
+    return stream.line(tags[_DT_STRTAB] - segment[3] + segment[2] + place).split(":")

@@ -1,0 +1,58 @@
+"""Write what is made from the code: docs/checks.md, the report's JSON Schema, and the built machines of the tests.
+
+python tools/write_generated.py            write them
+python tools/write_generated.py --check    say which are stale, and end with 1
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+
+def generated() -> dict[pathlib.Path, str]:
+    """Path to content of every generated file."""
+    from built_machines import built
+
+    from tfgpu_doctor.checks import ALL_CHECKS
+    from tfgpu_doctor.explanation import checks_page
+    from tfgpu_doctor.facts import encode_facts
+    from tfgpu_doctor.knowledge import read_knowledge
+    from tfgpu_doctor.report import RehearsalReport
+    from tfgpu_doctor.reports.json_document import report_schema
+    from tfgpu_doctor.reports.matrix_table import matrix_page
+
+    machines = {
+        ROOT / "tests/machines" / name / "facts.json": encode_facts(facts).decode() for name, facts in built().items()
+    }
+    return {
+        ROOT / "docs/checks.md": checks_page(ALL_CHECKS, read_knowledge()),
+        ROOT / "docs/matrix.md": matrix_page(read_knowledge()),
+        ROOT / "doctor/reports/report.schema.json": report_schema(),
+        ROOT / "doctor/reports/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
+        **machines,
+    }
+
+
+def stale() -> list[pathlib.Path]:
+    """Generated files that differ from what would be written."""
+    return [path for path, content in generated().items() if not path.exists() or path.read_text("utf-8") != content]
+
+
+def main() -> int:
+    """Write, or with --check only look."""
+    paths = stale()
+    if "--check" not in sys.argv:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(generated()[path], "utf-8")
+    for path in paths:
+        print(path.relative_to(ROOT))
+    return 1 if paths and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
