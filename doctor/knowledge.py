@@ -59,6 +59,30 @@ class CudaError(msgspec.Struct, frozen=True):
     checked: str
 
 
+class DriverRange(msgspec.Struct, frozen=True):
+    """The first and the last driver of which a row is true; empty where it is not known or there is none."""
+
+    since: str = ""
+    until: str = ""
+
+
+class Xid(msgspec.Struct, frozen=True):
+    """A code that the driver writes to the kernel log; see the table's own words for what the fields mean."""
+
+    code: int
+    kind: Literal["xid", "sxid"]
+    name: str
+    meaning: str
+    likely: tuple[str, ...]  # "application", "driver", "hardware", ..., the likeliest first
+    cause: str  # a label, "undetermined", or empty where it is no fault
+    action: str
+    severity: Literal["info", "warning", "error"]
+    fatal: bool  # the program that used the GPU ends
+    source: str
+    checked: str
+    drivers: DriverRange = DriverRange()
+
+
 class Wheels(msgspec.Struct, frozen=True):
     """A release's wheels for one system; `cuda`, `cudnn` and `compute_capabilities` are empty where it has no CUDA."""
 
@@ -192,6 +216,11 @@ class Knowledge:
     def cuda_errors(self) -> dict[int, CudaError]:
         """Code to row."""
         return {row.code: row for row in _read("cuda_errors", CudaError)}
+
+    @functools.cached_property
+    def xids(self) -> dict[tuple[str, int], Xid]:
+        """("xid" or "sxid", code) to row."""
+        return {(row.kind, row.code): row for row in _read("xids", Xid)}
 
     @functools.cached_property
     def cuda_toolkits(self) -> tuple[CudaDriverRow, ...]:
