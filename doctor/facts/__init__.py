@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfgpu_doctor.facts.attempt import Attempt, Fact
-from tfgpu_doctor.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
+from tfgpu_doctor.facts.machine import Container, Environment, Pci, PciDevice, PciLink, Scheduler, System
 from tfgpu_doctor.facts.nvidia import (
     CudaDriver,
     CudaGpu,
@@ -35,7 +35,7 @@ from tfgpu_doctor.facts.xla import XlaTools
 __all__ = [
     "SCHEMA", "Attempt", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
     "Distribution", "Driver", "Environment", "Fact", "Facts", "FactsError", "GpuProcess", "Libraries",
-    "LibraryFile", "LibraryLoad", "Nvml", "NvmlGpu", "Pci", "PciDevice", "Resolution", "ResolvedLibrary", "Runtime",
+    "LibraryFile", "LibraryLoad", "Nvml", "NvmlGpu", "Pci", "PciDevice", "PciLink", "Resolution", "ResolvedLibrary", "Runtime",
     "Scheduler", "System", "Target", "TensorFlow", "TensorFlowGpu", "XlaTools", "decode_facts", "encode_facts",
     "writable",
 ]  # fmt: skip

@@ -23,14 +23,36 @@ class System(Fact, frozen=True):
     board: str = ""  # the device tree's model, on a Jetson for instance
 
 
+class PciLink(Fact, frozen=True):
+    """A PCI Express link as one of its ends describes it: now, and at most; None where sysfs does not say."""
+
+    speed_gt_per_s: float | None = None
+    width: int | None = None
+    max_speed_gt_per_s: float | None = None
+    max_width: int | None = None
+
+
 class PciDevice(Fact, frozen=True):
-    """One device on the PCI bus, its numbers as sysfs gives them, without 0x."""
+    """One device on the PCI bus, its numbers as sysfs gives them, without 0x.
+
+    What follows the driver is read for NVIDIA's own devices alone, the links only of those that are awake.
+    """
 
     address: str  # "0000:01:00.0"
     vendor: str  # "10de"
     device: str  # "2204"
     class_code: str  # "030000"
     driver: str = ""  # the kernel driver bound to it
+    power: str = ""  # "active", "suspended": what its run-time power management says
+    link: PciLink | None = None
+    port: str = ""  # address of the bridge above it; empty where it hangs on the root itself
+    port_link: PciLink | None = None
+    numa_node: int | None = None
+    iommu_group: str = ""
+    iommu_type: str = ""  # "DMA", "DMA-FQ", "identity"
+    errors: dict[str, int] = {}  # since the boot: "correctable", "nonfatal", "fatal"; those that are not 0
+    port_errors: dict[str, int] = {}  # the same of the bridge above it
+    physical_function: str = ""  # address of the device that this one is a virtual function of
 
     @property
     def is_nvidia_gpu(self) -> bool:

@@ -36,9 +36,12 @@ def test_nvidias_devices_and_every_display_are_listed(machine: Machine) -> None:
     assert found.device_count == 4
     assert found.devices == (
         PciDevice(address="0000:00:02.0", vendor="8086", device="4680", class_code="030000", driver="i915"),
-        PciDevice(address="0000:01:00.0", vendor="10de", device="2204", class_code="030000", driver="nvidia"),
+        PciDevice(
+            address="0000:01:00.0", vendor="10de", device="2204", class_code="030000", driver="nvidia",
+            port="0000:00:01.1",
+        ),
         PciDevice(address="0000:01:00.1", vendor="10de", device="1aef", class_code="040300", driver="snd_hda_intel"),
-    )
+    )  # fmt: skip
     assert [gpu.address for gpu in found.nvidia_gpus] == ["0000:01:00.0"]
 
 
