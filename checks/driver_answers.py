@@ -7,6 +7,7 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
 
 _ASK_KERNEL = "Look at what the kernel says of it: `sudo dmesg | grep -i -e NVRM -e Xid`."
+_RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."
 
 
 @check(
@@ -15,7 +16,7 @@ _ASK_KERNEL = "Look at what the kernel says of it: `sudo dmesg | grep -i -e NVRM
     after=("GPU001", "DRV001", "DRV006", "DRV008", "DEV003", "LIB005"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
 )
-def nvml_answers(nvml: Nvml, system: System, runtime: Runtime | None = None) -> Yielded:
+def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
     """TensorFlow asks NVML for each GPU that it registers; where NVML hangs or fails, a GPU or its driver is in trouble.
 
     Fix: look at the kernel log for NVRM and Xid lines, and reset the GPU or reboot.
@@ -27,16 +28,24 @@ def nvml_answers(nvml: Nvml, system: System, runtime: Runtime | None = None) -> 
         return
     if nvml.attempt.outcome in ("failed", "unparsable", "not_started"):
         raise Skip(f"reading NVML {nvml.attempt.ending}")  # the doctor's own trouble, not the machine's
-    ending = (
-        nvml.attempt.ending if not nvml.attempt.answered else f"failed with code {nvml.error_code}: {nvml.error_text}"
-    )
+    row = knowledge.nvml_errors.get(nvml.error_code) if nvml.attempt.answered else None
+    ending = f"failed with {_nvml_error(nvml, knowledge)}" if nvml.attempt.answered else nvml.attempt.ending
     used_all_the_same = bool(runtime and runtime.gpus)
     yield Finding(
         f"NVML {ending}",
         severity="warning" if used_all_the_same else "error",
-        evidence=(f"GPUs read before that: {len(nvml.gpus)}", *nvml.attempt.stderr[-3:]),
-        fix=Fix(f"{_ASK_KERNEL} A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."),
+        evidence=(
+            f"GPUs read before that: {len(nvml.gpus)}",
+            *([f"{row.name} means: {row.meaning}"] if row else []),
+            *nvml.attempt.stderr[-3:],
+        ),
+        fix=Fix(row.action if row and row.action else f"{_ASK_KERNEL} {_RESET}"),
     )
+
+
+def _nvml_error(nvml: Nvml, knowledge: Knowledge) -> str:
+    row = knowledge.nvml_errors.get(nvml.error_code)
+    return f"{f'{row.name} ({row.code})' if row else f'code {nvml.error_code}'}: {nvml.error_text}"
 
 
 @check(
@@ -87,6 +96,8 @@ def cuda_driver_initialises(
     name = cuda_driver.init_name or (row.name if row else "a code that the doctor's table does not hold")
     evidence = [f"cuInit returned {code}, {name}" + (f": {row.meaning}" if row else "")]
     cause, fix, confidence = _suspect(code, driver, nvml, pci, evidence)
+    if cause == UNDETERMINED and nvml and nvml.error_code:
+        evidence.append(f"NVML fails with {_nvml_error(nvml, knowledge)}")
     yield Finding(
         f"the CUDA driver does not initialise: {name} ({code})",
         cause=cause,
@@ -121,6 +132,4 @@ def _suspect(
         return "mig_single_instance_per_process", fix, "high"
     if code == 100 and nvml and nvml.gpus:
         evidence.append(f"NVML lists {len(nvml.gpus)} GPUs all the same")
-    if nvml and nvml.error_code:
-        evidence.append(f"NVML fails with code {nvml.error_code}: {nvml.error_text}")
     return UNDETERMINED, f"{_ASK_KERNEL} A GPU that fell off the bus needs a reset or a reboot.", "low"

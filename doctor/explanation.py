@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from tfgpu_doctor.knowledge import Cause, Knowledge
-from tfgpu_doctor.model import Check
+from tfgpu_doctor.knowledge import Cause, ErrorCode, Knowledge, Xid
+from tfgpu_doctor.model import UNDETERMINED, Check
 
 
 def explain_check(check: Check, knowledge: Knowledge) -> str:
@@ -35,6 +36,45 @@ def explain_cause(cause: Cause, checks: Sequence[Check]) -> str:
         else "No check names it: it shows in logs (`tfgpu-doctor log`), or is for people to find.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def find_code(word: str, knowledge: Knowledge) -> Xid | ErrorCode | None:
+    """The row for "XID79", "SXid 12028", "CUDA_ERROR_NO_DEVICE", "NVML_ERROR_GPU_IS_LOST"; None where there is none."""
+    numbered = re.fullmatch(r"(s?xid)[ _-]?(\d{1,6})", word.strip(), re.IGNORECASE)
+    if numbered:
+        return knowledge.xids.get((numbered[1].lower(), int(numbered[2])))
+    rows = (*knowledge.cuda_errors.values(), *knowledge.nvml_errors.values())
+    return next((row for row in rows if row.name == word.strip().upper()), None)
+
+
+def explain_code(row: Xid | ErrorCode, knowledge: Knowledge) -> str:
+    """Name, meaning, likely cause, what to do and source of a code of the driver, CUDA or NVML, as plain text."""
+    cause = knowledge.causes.get(row.cause) if row.cause != UNDETERMINED else None
+    parts = [
+        f"{_called(row)}: {row.meaning}",
+        _standing(row) if isinstance(row, Xid) else "",
+        f"First suspect: {cause.label} ({cause.title})" if cause else "",
+        f"Do next: {row.action}" if row.action else "",
+        f"Source: {row.source} (looked at on {row.checked})",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _called(row: Xid | ErrorCode) -> str:
+    if isinstance(row, Xid):
+        return f"{'SXid' if row.kind == 'sxid' else 'Xid'} {row.code} ({row.name})"
+    return f"{row.name} ({row.code})"
+
+
+def _standing(row: Xid) -> str:
+    """How bad it is, whose fault it may be, and which drivers know it."""
+    lines = [
+        f"Severity: {row.severity}; the program that uses the GPU {'ends' if row.fatal else 'goes on'}.",
+        f"Whose fault it may be, the likeliest first: {', '.join(row.likely)}." if row.likely else "",
+        f"Known to drivers from {row.drivers.since} on." if row.drivers.since else "",
+        f"Known to drivers up to {row.drivers.until}." if row.drivers.until else "",
+    ]
+    return "\n".join(line for line in lines if line)
 
 
 def checks_page(checks: Sequence[Check], knowledge: Knowledge) -> str:

@@ -49,14 +49,16 @@ class CudaDriverRow(msgspec.Struct, frozen=True):
         return self.windows if os == "Windows" else self.linux
 
 
-class CudaError(msgspec.Struct, frozen=True):
-    """A CUresult code."""
+class ErrorCode(msgspec.Struct, frozen=True):
+    """A CUresult or nvmlReturn_t code; `cause` (a label) and `action` are empty where the code alone does not tell."""
 
     code: int
     name: str
     meaning: str
     source: str
     checked: str
+    cause: str = ""
+    action: str = ""
 
 
 class DriverRange(msgspec.Struct, frozen=True):
@@ -213,9 +215,14 @@ class Knowledge:
         return {row.name: row for row in _read("variables", Variable)}
 
     @functools.cached_property
-    def cuda_errors(self) -> dict[int, CudaError]:
-        """Code to row."""
-        return {row.code: row for row in _read("cuda_errors", CudaError)}
+    def cuda_errors(self) -> dict[int, ErrorCode]:
+        """CUresult code to row."""
+        return {row.code: row for row in _read("cuda_errors", ErrorCode)}
+
+    @functools.cached_property
+    def nvml_errors(self) -> dict[int, ErrorCode]:
+        """nvmlReturn_t code to row."""
+        return {row.code: row for row in _read("nvml_errors", ErrorCode)}
 
     @functools.cached_property
     def xids(self) -> dict[tuple[str, int], Xid]:

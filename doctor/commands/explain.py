@@ -1,4 +1,4 @@
-"""`tfgpu-doctor explain`: why a check exists, its sources, its fix; or what a root cause's label means."""
+"""`tfgpu-doctor explain`: why a check exists, its sources, its fix; or what a root cause's label or a code means."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from tfgpu_doctor.commands.output import deliver, refuse
 @click.command()
 @click.argument("id_", metavar="ID")
 def explain(*, id_: str) -> int:
-    """Say why a check exists, its sources and its fix. ID is a check's (DRV002) or a cause's (driver_too_old)."""
-    from tfgpu_doctor.explanation import explain_cause, explain_check
+    """Say why a check exists, its sources and its fix; or what a cause or a code means.
+
+    ID is a check's (DRV002), a cause's (driver_too_old), or a code's: XID79, SXID12028, CUDA_ERROR_NO_DEVICE,
+    NVML_ERROR_GPU_IS_LOST.
+    """
+    from tfgpu_doctor.explanation import explain_cause, explain_check, explain_code, find_code
     from tfgpu_doctor.knowledge import read_knowledge
     from tfgpu_doctor.plugins import load_checks
     from tfgpu_doctor.selection import Selection, UnknownId
@@ -19,10 +23,13 @@ def explain(*, id_: str) -> int:
     checks, _ = load_checks()
     knowledge = read_knowledge()
     found = next((check for check in checks if check.id == id_.upper()), None)
+    code = find_code(id_, knowledge)
     if found:
         deliver(explain_check(found, knowledge), None)
     elif id_ in knowledge.causes:
         deliver(explain_cause(knowledge.causes[id_], checks), None)
+    elif code:
+        deliver(explain_code(code, knowledge), None)
     else:
         try:
             Selection(select=(id_,)).validate([*(check.id for check in checks), *knowledge.causes])

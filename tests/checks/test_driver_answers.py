@@ -51,10 +51,14 @@ def test_trouble_of_the_doctors_own_is_no_fault_of_nvml(judge: Judge, attempt: A
     [
         (Nvml(attempt=TIMED_OUT), "gave no answer within 15 s while at 'nvmlInit'"),
         (Nvml(attempt=CRASHED), "died of SIGSEGV"),
-        (Nvml(attempt=ANSWERED, error_code=999, error_text="Unknown Error"), "failed with code 999: Unknown Error"),
+        (
+            Nvml(attempt=ANSWERED, error_code=999, error_text="Unknown Error"),
+            "failed with NVML_ERROR_UNKNOWN (999): Unknown Error",
+        ),
+        (Nvml(attempt=ANSWERED, error_code=777, error_text="New"), "failed with code 777: New"),
         (
             Nvml(attempt=ANSWERED, gpus=(nvml_gpu(),), error_code=15, error_text="GPU 1: GPU is lost"),
-            "failed with code 15: GPU 1: GPU is lost",
+            "failed with NVML_ERROR_GPU_IS_LOST (15): GPU 1: GPU is lost",
         ),
     ],
 )
@@ -64,6 +68,12 @@ def test_an_nvml_that_does_not_answer_is_an_error(judge: Judge, run: Runtime | N
     assert words in finding.message
     assert finding.evidence[0] == f"GPUs read before that: {len(nvml.gpus)}"
     assert finding.fix and "dmesg" in finding.fix.text
+
+
+def test_the_table_says_what_a_code_of_nvml_means(judge: Judge) -> None:
+    finding = judge.finding(nvml_answers, nvml=Nvml(attempt=ANSWERED, error_code=8, error_text="Insufficient Power"))
+    assert "NVML_ERROR_INSUFFICIENT_POWER means: the GPU's power cables are not connected properly" in finding.evidence
+    assert finding.fix and "power cables" in finding.fix.text
 
 
 def test_an_nvml_that_fails_is_a_warning_where_tensorflow_has_its_gpu(judge: Judge) -> None:
@@ -232,7 +242,7 @@ def test_what_nvml_complains_of_is_evidence(judge: Judge) -> None:
         cuda_driver_initialises, nvml=nvml, cuda_driver=cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")
     )
     assert finding.cause == "undetermined"
-    assert "NVML fails with code 15: GPU 0: GPU is lost" in finding.evidence
+    assert "NVML fails with NVML_ERROR_GPU_IS_LOST (15): GPU 0: GPU is lost" in finding.evidence
 
 
 @pytest.mark.parametrize("nvml", [None, Nvml(attempt=ANSWERED)])
