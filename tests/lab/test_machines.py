@@ -26,7 +26,7 @@ def test_machine(machine: Machine, bench: pathlib.Path, lab_targets: pathlib.Pat
         ("expected", machine.label or "none"),
         ("first cause", answer.labels[0] if answer.labels else "none"),
         ("seconds", answer.seconds),
-        ("right", "ok" if answer.labels == expected and told else "WRONG"),
+        ("right", "ok" if answer.labels == expected and told else f"WRONG: {answer.labels}, {answer.first_words[:600]}"),
     ):
         record_property(name, value)
     assert answer.labels == expected, answer.document["causes"]
