@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfgpu_doctor.facts.attempt import Attempt, Fact
+from tfgpu_doctor.facts.kernel import KernelLog, KernelMessage, LogSource
 from tfgpu_doctor.facts.machine import Container, Environment, Pci, PciDevice, PciLink, Scheduler, System
 from tfgpu_doctor.facts.nvidia import (
     CudaDriver,
@@ -34,8 +35,8 @@ from tfgpu_doctor.facts.xla import XlaTools
 
 __all__ = [
     "SCHEMA", "Attempt", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
-    "Distribution", "Driver", "Environment", "Fact", "Facts", "FactsError", "GpuProcess", "Libraries",
-    "LibraryFile", "LibraryLoad", "Nvml", "NvmlGpu", "Pci", "PciDevice", "PciLink", "Resolution", "ResolvedLibrary", "Runtime",
+    "Distribution", "Driver", "Environment", "Fact", "Facts", "FactsError", "GpuProcess", "KernelLog", "KernelMessage", "Libraries",
+    "LibraryFile", "LibraryLoad", "LogSource", "Nvml", "NvmlGpu", "Pci", "PciDevice", "PciLink", "Resolution", "ResolvedLibrary", "Runtime",
     "Scheduler", "System", "Target", "TensorFlow", "TensorFlowGpu", "XlaTools", "decode_facts", "encode_facts",
     "writable",
 ]  # fmt: skip
@@ -72,6 +73,7 @@ class Facts(Fact, frozen=True):
     resolution: Resolution | None = None
     xla_tools: XlaTools | None = None
     runtime: Runtime | None = None
+    kernel_log: KernelLog | None = None
 
 
 class _Header(msgspec.Struct):

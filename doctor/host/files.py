@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -12,6 +13,7 @@ from typing import BinaryIO
 
 _MOST_LINKS = 40  # as many as Linux follows before it says ELOOP
 _MOST_BYTES = 4 << 20
+_PIECE_BYTES = 64 << 10  # /proc/sys gives nothing, but ENOMEM, to who asks for 4 MiB at once (fs/proc/proc_sysctl.c)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,19 @@ class Files:
 
     def read_bytes(self, path: str, limit: int = _MOST_BYTES) -> bytes:
         """Bytes of a file, at most `limit`. Raises OSError."""
+        pieces: list[bytes] = []
         with open(self.place(path), "rb") as file:
+            while limit and (piece := file.read(min(limit, _PIECE_BYTES))):
+                pieces.append(piece)
+                limit -= len(piece)
+        return b"".join(pieces)
+
+    def read_end(self, path: str, limit: int) -> bytes:
+        """The last bytes of a regular file, at most `limit`. Raises OSError, also for a pipe, which may never answer."""
+        if self.status(path).kind != "file":
+            raise OSError(errno.EINVAL, "no regular file", path)
+        with open(self.place(path), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
             return file.read(limit)
 
     def open_binary(self, path: str) -> BinaryIO:
@@ -90,6 +104,11 @@ class Files:
         """Size of the file system that holds a folder. Raises OSError."""
         found = os.statvfs(self.place(path))
         return found.f_blocks * found.f_frsize
+
+    def folder_free_bytes(self, path: str) -> int:
+        """What this user may still write to the file system that holds a folder. Raises OSError."""
+        found = os.statvfs(self.place(path))
+        return found.f_bavail * found.f_frsize
 
     def link_target(self, path: str) -> str:
         """Where a symbolic link points, as written in it. Raises OSError."""

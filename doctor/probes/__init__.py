@@ -10,6 +10,7 @@ from tfgpu_doctor.probes.device_nodes import device_nodes
 from tfgpu_doctor.probes.driver import driver
 from tfgpu_doctor.probes.driver_libraries import driver_libraries
 from tfgpu_doctor.probes.environment import environment
+from tfgpu_doctor.probes.kernel_log import kernel_log
 from tfgpu_doctor.probes.nvml import nvml
 from tfgpu_doctor.probes.pci import pci
 from tfgpu_doctor.probes.resolution import resolution
@@ -26,6 +27,7 @@ ALL_PROBES: tuple[Probe, ...] = (
     target,
     cuda_driver,
     nvml,
+    kernel_log,
     system,
     environment,
     pci,

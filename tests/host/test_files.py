@@ -493,3 +493,16 @@ def test_a_pipe_gets_the_document_and_stays_a_pipe(tmp_path: pathlib.Path) -> No
     assert got == [content]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert names(tmp_path) == ["pipe"]
+
+
+@pytest.mark.parametrize(("limit", "content"), [(4, "6789"), (10, "0123456789"), (99, "0123456789"), (0, "")])
+def test_the_end_of_a_file_is_read(root: pathlib.Path, limit: int, content: str) -> None:
+    (root / "log").write_text("0123456789")
+    assert Files(str(root)).read_end("/log", limit) == content.encode()
+
+
+def test_the_end_of_what_is_no_file_is_not_waited_for(root: pathlib.Path) -> None:
+    os.mkfifo(root / "pipe")
+    for path in ("/pipe", "/etc"):
+        with pytest.raises(OSError, match="no regular file"):
+            Files(str(root)).read_end(path, 10)

@@ -1,0 +1,61 @@
+"""Facts of the kernel: what its log says of the GPUs, the driver's module on disk, the services that should run."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.facts.attempt import Fact
+
+
+class KernelMessage(Fact, frozen=True):
+    """Messages of one kind in the kernel's log, of one GPU where they name one.
+
+    Ages are seconds before the recording; None where the log does not date its lines.
+    """
+
+    kind: str  # "xid", "sxid", "off_the_bus", ...: see probes/kernel_messages.py
+    text: str  # the last of them, without what the log puts before it
+    code: int | None = None  # of an Xid or SXid
+    pci_address: str = ""  # as the message writes it, "0000:01:00"
+    process: str = ""  # that the last of them names
+    count: int = 1
+    first_age_s: float | None = None
+    last_age_s: float | None = None
+    boots_ago: int = 0  # 0 since the last boot, 1 in the one before it
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is from before the last boot."""
+        return self.boots_ago > 0
+
+
+class LogSource(Fact, frozen=True):
+    """A place where the kernel's messages are to be had, and how far back it reaches; `error` where it gave none."""
+
+    name: str  # "dmesg", "journalctl", "/var/log/kern.log"
+    error: str = ""
+    oldest_age_s: float | None = None
+    newest_age_s: float | None = None
+    from_boot: bool = False  # it begins with the kernel's first message
+
+
+class KernelLog(Fact, frozen=True):
+    """The messages of the kernel that matter to a GPU, out of the first source that could be read."""
+
+    source: str = ""  # empty where none could be read
+    tried: tuple[LogSource, ...] = ()  # in the order in which they were asked
+    uptime_s: float | None = None
+    messages: tuple[KernelMessage, ...] = ()
+    left_out: int = 0  # kinds of messages beyond those kept
+
+    def of_kind(self, *kinds: str) -> tuple[KernelMessage, ...]:
+        """Those of some kinds since the last boot."""
+        return tuple(each for each in self.messages if each.kind in kinds and not each.is_gone)
+
+    @property
+    def reach(self) -> LogSource | None:
+        """The source that was read."""
+        return next((each for each in self.tried if each.name == self.source), None)
+
+    @property
+    def why_unread(self) -> str:
+        """What kept each source from being read."""
+        return "; ".join(f"{each.name}: {each.error}" for each in self.tried if each.error)
