@@ -7,7 +7,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfgpu_doctor.facts.attempt import Attempt, Fact
-from tfgpu_doctor.facts.kernel import KernelLog, KernelMessage, LogSource
+from tfgpu_doctor.facts.kernel import (
+    DkmsModule,
+    KernelLog,
+    KernelMessage,
+    LogSource,
+    ModuleFile,
+    ModuleFiles,
+    Services,
+)
 from tfgpu_doctor.facts.machine import Container, Environment, Pci, PciDevice, PciLink, Scheduler, System
 from tfgpu_doctor.facts.nvidia import (
     CudaDriver,
@@ -35,9 +43,10 @@ from tfgpu_doctor.facts.xla import XlaTools
 
 __all__ = [
     "SCHEMA", "Attempt", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
-    "Distribution", "Driver", "Environment", "Fact", "Facts", "FactsError", "GpuProcess", "KernelLog", "KernelMessage", "Libraries",
-    "LibraryFile", "LibraryLoad", "LogSource", "Nvml", "NvmlGpu", "Pci", "PciDevice", "PciLink", "Resolution", "ResolvedLibrary", "Runtime",
-    "Scheduler", "System", "Target", "TensorFlow", "TensorFlowGpu", "XlaTools", "decode_facts", "encode_facts",
+    "Distribution", "DkmsModule", "Driver", "Environment", "Fact", "Facts", "FactsError", "GpuProcess", "KernelLog", "KernelMessage", "Libraries",
+    "LibraryFile", "LibraryLoad", "LogSource", "ModuleFile", "ModuleFiles",
+    "Nvml", "NvmlGpu", "Pci", "PciDevice", "PciLink", "Resolution", "ResolvedLibrary", "Runtime",
+    "Scheduler", "Services", "System", "Target", "TensorFlow", "TensorFlowGpu", "XlaTools", "decode_facts", "encode_facts",
     "writable",
 ]  # fmt: skip
 
@@ -74,6 +83,8 @@ class Facts(Fact, frozen=True):
     xla_tools: XlaTools | None = None
     runtime: Runtime | None = None
     kernel_log: KernelLog | None = None
+    module_files: ModuleFiles | None = None
+    services: Services | None = None
 
 
 class _Header(msgspec.Struct):

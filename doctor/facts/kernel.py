@@ -59,3 +59,40 @@ class KernelLog(Fact, frozen=True):
     def why_unread(self) -> str:
         """What kept each source from being read."""
         return "; ".join(f"{each.name}: {each.error}" for each in self.tried if each.error)
+
+
+class ModuleFile(Fact, frozen=True):
+    """NVIDIA's kernel module as it lies on the disk for the kernel that runs; what modinfo does not say is empty."""
+
+    path: str = ""
+    version: str = ""  # "550.54.15"
+    flavour: str = ""  # "open" or "proprietary", from its licence
+    signer: str = ""
+    kernel: str = ""  # that it was built for
+
+
+class DkmsModule(Fact, frozen=True):
+    """A version of NVIDIA's module that DKMS looks after."""
+
+    name: str  # "nvidia", "nvidia-current"
+    version: str
+    state: str = "added"  # for the kernel that runs: "added", "built", "installed"
+    failed_for: str = ""  # the kernel of the last build, where that did not come to its end
+    log: str = ""  # of that build
+    error: str = ""  # its first line that tells of an error
+
+
+class ModuleFiles(Fact, frozen=True):
+    """What is installed of NVIDIA's kernel module, and how it is built."""
+
+    file: ModuleFile | None = None
+    dkms: tuple[DkmsModule, ...] = ()
+    headers: bool | None = None  # of the kernel that runs; None where there are no modules of it either
+
+
+class Services(Fact, frozen=True):
+    """NVIDIA's services, among the processes that run; `visible` where those of other users could be seen."""
+
+    visible: bool = False
+    running: tuple[str, ...] = ()  # "nv-fabricmanager", "nvidia-persistenced", "nvidia-cuda-mps-control", ...
+    fabric_manager_version: str = ""  # of the program that is installed

@@ -11,11 +11,13 @@ from tfgpu_doctor.probes.driver import driver
 from tfgpu_doctor.probes.driver_libraries import driver_libraries
 from tfgpu_doctor.probes.environment import environment
 from tfgpu_doctor.probes.kernel_log import kernel_log
+from tfgpu_doctor.probes.module_files import module_files
 from tfgpu_doctor.probes.nvml import nvml
 from tfgpu_doctor.probes.pci import pci
 from tfgpu_doctor.probes.resolution import resolution
 from tfgpu_doctor.probes.runtime import runtime
 from tfgpu_doctor.probes.scheduler import scheduler
+from tfgpu_doctor.probes.services import services
 from tfgpu_doctor.probes.system import system
 from tfgpu_doctor.probes.target import target
 from tfgpu_doctor.probes.tensorflow_wheel import tensorflow
@@ -34,6 +36,8 @@ ALL_PROBES: tuple[Probe, ...] = (
     container,
     scheduler,
     driver,
+    module_files,
+    services,
     device_nodes,
     driver_libraries,
     tensorflow,

@@ -48,6 +48,8 @@ def kernel_log(host: Host, request: Request) -> KernelLog:
     """
     if not host.files.exists("/proc/sys/kernel"):
         raise Unavailable("there is no Linux kernel here whose log could be read")
+    if not request.computes:
+        raise Unavailable("the GPUs are simulated, the kernel's log is this machine's own")
     clock = _clock(host)
     readings: list[_Reading] = []
     for ask in _ways(host, request, clock):
