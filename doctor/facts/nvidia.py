@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.facts.attempt import Attempt, Fact
+from tfgpu_doctor.facts.health import GpuHealth, GpuTrouble
 
 
 class Driver(Fact, frozen=True):
@@ -87,6 +88,7 @@ class GpuProcess(Fact, frozen=True):
     name: str = ""
     computes: bool = True  # else it only draws
     memory_bytes: int | None = None
+    user: str = ""  # whose it is, where that is certain
 
 
 class NvmlGpu(Fact, frozen=True):
@@ -103,6 +105,7 @@ class NvmlGpu(Fact, frozen=True):
     mig: bool | None = None
     mig_devices: tuple[str, ...] = ()  # their UUIDs
     processes: tuple[GpuProcess, ...] = ()
+    health: GpuHealth = GpuHealth()
 
 
 class Nvml(Fact, frozen=True):
@@ -113,11 +116,14 @@ class Nvml(Fact, frozen=True):
     error_code: int = 0  # of nvmlInit; 0 is success
     error_text: str = ""
     driver_version: str = ""
-    gpus: tuple[NvmlGpu, ...] = ()
+    count: int | None = None  # how many GPUs it has, those that it cannot read among them
+    gpus: tuple[NvmlGpu, ...] = ()  # those that could be read
+    troubles: tuple[GpuTrouble, ...] = ()  # those that gave no answer, or are lost
+    excluded: tuple[str, ...] = ()  # PCI addresses of those that the driver was told to leave alone
 
     @property
     def works(self) -> bool:
-        """Whether NVML could be initialised and read to the end."""
+        """Whether NVML could be initialised and read to the end; single GPUs may still be in trouble."""
         return self.attempt.answered and not self.library_error and self.error_code == 0
 
 

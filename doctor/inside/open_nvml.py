@@ -1,126 +1,219 @@
-"""Read the GPUs through NVML. Runs in the doctor's own interpreter, whose search path is the one argument."""
+"""Read the GPUs through NVML. Runs in the doctor's own interpreter.
+
+Its arguments: that interpreter's search path; for how long no GPU may answer before those that are still being read
+are given up, and by when all must be done (seconds); then the numbers of the GPUs, all where there are none.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import os
+import queue
 import sys
+import threading
+import time
+
+from gpu_health import read_health  # beside this file, which Python puts first on the path
 
 TYPE_CHECKING = False  # importing typing would cost a child more than its work
 if TYPE_CHECKING:
     from typing import Any
 
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+LOST, RESET_REQUIRED = 15, 16  # nvmlReturn_t of a GPU that answers no more
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_SAYING = threading.Lock()
 
 
 def say(**answer: object) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    with _SAYING:
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
-def asked(call: Any, *arguments: Any) -> Any:
-    """What NVML answers, None where it does not support the question on this GPU or may not tell."""
-    import pynvml
+class Reader:
+    """Reads one GPU on a thread of its own, and knows what it is waiting for when no answer comes."""
 
-    # The second says that this driver lacks the newest version of a function.
-    errors = (pynvml.NVMLError, getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError))
-    try:
-        answer = call(*arguments)
-    except (*errors, UnicodeDecodeError):  # nvidia-ml-py decodes names itself
-        return None
-    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+    def __init__(self, nvml: Any, index: int, done: Any) -> None:
+        self.nvml, self.index = nvml, index
+        self.errors = (nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError))
+        self.call, self.asked_at, self.answered_at = "", 0.0, time.monotonic()
+        self.row = {"index": index}  # type: dict[str, object]
+        self.trouble = {}  # type: dict[str, object]
+        self.broken = True  # until it has come to its end
+        self._done = done
+        threading.Thread(target=self._run, daemon=True).start()
 
+    def __call__(self, call: str, *arguments: Any) -> Any:
+        """What NVML answers, None where it does not support the question on this GPU or may not tell."""
+        function = getattr(self.nvml, call, None)
+        if function is None:  # an older nvidia-ml-py
+            return None
+        self.call, self.asked_at = call, time.monotonic()
+        try:
+            answer = function(*arguments)
+        except self.errors as error:
+            if getattr(error, "value", 0) in (LOST, RESET_REQUIRED):
+                self.note(error)
+            answer = None
+        except (UnicodeDecodeError, TypeError, ctypes.ArgumentError):
+            answer = None  # nvidia-ml-py decodes names itself, and an older one may want other arguments
+        self.answered_at = time.monotonic()
+        return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
-def mig_devices(nvml: Any, handle: Any) -> list[str]:
-    """UUIDs of the MIG devices of a GPU."""
-    most = asked(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
-    handles = [asked(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index) for index in range(most)]
-    return [asked(nvml.nvmlDeviceGetUUID, each) or "" for each in handles if each is not None]
+    def note(self, error: Any) -> None:
+        """Keep the first error that says that this GPU cannot be read."""
+        if not self.trouble:
+            self.trouble = {"call": self.call, "error_code": error.value, "error_text": str(error)}
+
+    def known(self) -> dict[str, object]:
+        """Which GPU it is, as far as it has told."""
+        return {name: self.row[name] for name in ("index", "name", "uuid", "pci_address") if name in self.row}
+
+    def _run(self) -> None:
+        try:
+            self._read()
+            self.broken = False
+        finally:
+            self._done.put(self)
+
+    def _read(self) -> None:
+        self.call, self.asked_at = "nvmlDeviceGetHandleByIndex", time.monotonic()
+        try:
+            handle = self.nvml.nvmlDeviceGetHandleByIndex(self.index)
+        except self.nvml.NVMLError as error:
+            self.note(error)
+        else:
+            describe(self, handle, self.row)
+            say(gpus={self.index: self.row})
+        if self.trouble:
+            say(troubles={self.index: dict(self.known(), **self.trouble)})
+        self.answered_at = time.monotonic()
 
 
 def is_the_doctors_own(pid: int) -> bool:
-    """Whether a process is the doctor's own TensorFlow, which may be running meanwhile."""
+    """Whether a process is one of the doctor's own programs, which may be running meanwhile."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
-            return os.path.join("inside", "run_tensorflow.py").encode() in file.read(4096)
+            return os.fsencode(_HERE + os.sep) in file.read(4096)
     except OSError:
         return False
 
 
-def processes(nvml: Any, handle: Any) -> list[dict[str, object]]:
+def processes(ask: Any, handle: Any) -> list[dict[str, object]]:
     """Processes that compute or draw on a GPU, with the memory that each holds (bytes)."""
     found = {}
-    calls = ((nvml.nvmlDeviceGetGraphicsRunningProcesses, False), (nvml.nvmlDeviceGetComputeRunningProcesses, True))
+    calls = (("nvmlDeviceGetGraphicsRunningProcesses", False), ("nvmlDeviceGetComputeRunningProcesses", True))
     for call, computes in calls:
-        for process in asked(call, handle) or ():
+        for process in ask(call, handle) or ():
             if is_the_doctors_own(process.pid):
                 continue
             row = {"pid": process.pid, "computes": computes, "memory_bytes": process.usedGpuMemory}
-            row["name"] = asked(nvml.nvmlSystemGetProcessName, process.pid) or ""
+            row["name"] = ask("nvmlSystemGetProcessName", process.pid) or ""
             found[process.pid] = row
     return list(found.values())
 
 
-def describe(nvml: Any, index: int) -> dict[str, object]:
-    """One GPU: identity, memory (bytes), mode, tenants."""
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = asked(nvml.nvmlDeviceGetMemoryInfo, handle)
-    capability = asked(nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    pci = asked(nvml.nvmlDeviceGetPciInfo, handle)
-    address = (
-        pci.busId.decode("ascii", "replace") if pci and isinstance(pci.busId, bytes) else getattr(pci, "busId", "")
-    )
-    mig = asked(nvml.nvmlDeviceGetMigMode, handle)
-    return {
-        "index": index,
-        "name": asked(nvml.nvmlDeviceGetName, handle) or "",
-        "uuid": asked(nvml.nvmlDeviceGetUUID, handle) or "",
-        "pci_address": address.lower(),
-        "compute_capability": "%d.%d" % tuple(capability) if capability else "",
-        "memory_total_bytes": memory.total if memory else None,
-        "memory_free_bytes": memory.free if memory else None,
-        "compute_mode": COMPUTE_MODES.get(asked(nvml.nvmlDeviceGetComputeMode, handle), ""),
-        "mig": bool(mig[0]) if mig else None,
-        "mig_devices": mig_devices(nvml, handle) if mig and mig[0] else [],
-        "processes": processes(nvml, handle),
-    }
+def describe(ask: Any, handle: Any, row: dict[str, object]) -> None:
+    """One GPU: identity first, then memory (bytes), mode, tenants, health."""
+    row["name"] = ask("nvmlDeviceGetName", handle) or ""
+    row["uuid"] = ask("nvmlDeviceGetUUID", handle) or ""
+    address = getattr(ask("nvmlDeviceGetPciInfo", handle), "busId", "")
+    row["pci_address"] = (address.decode("ascii", "replace") if isinstance(address, bytes) else address).lower()
+    capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
+    row["compute_capability"] = "%d.%d" % tuple(capability) if capability else ""
+    memory = ask("nvmlDeviceGetMemoryInfo", handle)
+    row["memory_total_bytes"] = memory.total if memory else None
+    row["memory_free_bytes"] = memory.free if memory else None
+    row["compute_mode"] = COMPUTE_MODES.get(ask("nvmlDeviceGetComputeMode", handle), "")
+    mig = ask("nvmlDeviceGetMigMode", handle)
+    row["mig"] = bool(mig[0]) if mig else None
+    row["processes"] = processes(ask, handle)
+    health = read_health(ask, handle, mig)
+    row["mig_devices"] = [each["uuid"] for each in health["mig_devices"]]
+    row["health"] = health
+
+
+def read(nvml: Any, indices: Any, quiet_s: float, ends_at: float) -> bool:
+    """Read those GPUs all at once; give up those that do not answer while no other does any more either.
+
+    Gives whether all went as it should in here, whatever NVML answered.
+    """
+    done = queue.Queue()  # type: Any
+    waiting = {index: Reader(nvml, index, done) for index in indices}
+    readers = list(waiting.values())
+    while waiting:
+        now = time.monotonic()
+        remaining = min(max(each.answered_at for each in readers) + quiet_s, ends_at) - now
+        try:
+            waiting.pop(done.get(timeout=max(0.0, remaining)).index)
+        except queue.Empty:
+            if time.monotonic() >= ends_at or max(each.answered_at for each in readers) <= now:
+                break
+    for index, reader in waiting.items():
+        waited = round(time.monotonic() - reader.asked_at, 3)
+        say(troubles={index: dict(reader.known(), call=reader.call, seconds=waited)})
+    return not any(each.broken for each in readers if each.index not in waiting)
+
+
+def excluded(nvml: Any) -> list[str]:
+    """PCI addresses of the GPUs that the driver was told to leave alone."""
+    try:
+        rows = [nvml.nvmlGetExcludedDeviceInfoByIndex(place) for place in range(nvml.nvmlGetExcludedDeviceCount())]
+        addresses = [row.pci.busId for row in rows]
+    except (nvml.NVMLError, AttributeError):  # an older driver, or nvidia-ml-py
+        return []
+    return [(each.decode("ascii", "replace") if isinstance(each, bytes) else each).lower() for each in addresses]
+
+
+def library_opens(name: str) -> bool:
+    """Whether the library is there; that is cheaper to know than to import pynvml for nothing."""
+    try:
+        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL: die with the doctor
+    except (OSError, AttributeError):
+        pass
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        say(library_error=str(error))
+        return False
+    return True
+
+
+def driver_version(nvml: Any) -> str:
+    try:
+        version = nvml.nvmlSystemGetDriverVersion()
+    except nvml.NVMLError:
+        return ""
+    return version.decode("utf-8", "replace") if isinstance(version, bytes) else str(version)
 
 
 def main() -> None:
+    started = time.monotonic()
     name = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
     say(phase="opening " + name)
-    if sys.platform != "win32":
-        try:
-            ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL: die with the doctor
-        except (OSError, AttributeError):
-            pass
-        try:
-            ctypes.CDLL(name)  # cheaper to know than to import pynvml for nothing
-        except OSError as error:
-            say(library_error=str(error))
-            return
+    if sys.platform != "win32" and not library_opens(name):
+        return
     sys.path[:] = json.loads(sys.argv[1])
+    quiet_s, within_s = (float(each) for each in sys.argv[2:4])
     import pynvml
 
     say(phase="nvmlInit")
     try:
         pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError_LibraryNotFound as error:
         say(library_error=str(error))
         return
     except pynvml.NVMLError as error:
         say(error_code=error.value, error_text=str(error))
         return
-    say(driver_version=asked(pynvml.nvmlSystemGetDriverVersion) or "")
-    gpus = []
-    for index in range(asked(pynvml.nvmlDeviceGetCount) or 0):
-        say(phase="reading GPU %d" % index)
-        try:
-            gpus.append(describe(pynvml, index))
-        except pynvml.NVMLError as error:
-            say(error_code=error.value, error_text="GPU %d: %s" % (index, error))
-        say(gpus=gpus)
+    say(driver_version=driver_version(pynvml), count=count, excluded=excluded(pynvml))
+    say(phase="reading the GPUs")
+    went_well = read(pynvml, [int(each) for each in sys.argv[4:]] or range(count), quiet_s, started + within_s)
+    say(finished=went_well)
+    os._exit(0 if went_well else 1)  # a thread that waits for NVML would keep the process from its end
 
 
 if __name__ == "__main__":

@@ -12,10 +12,9 @@ import sys
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.cache import cache_folder, make_folder
-from tfgpu_doctor.rehearsal.machine import SOURCES
+from tfgpu_doctor.rehearsal.machine import HEADERS, SOURCES
 
 _FOLDER = pathlib.Path(__file__).parent
-_HEADERS = ("machine.h", "nvml_readings.h")
 # Bsymbolic: a call of a library's own goes to itself, also in a process that has other functions of that name.
 _OPTIONS = ("-shared", "-fPIC", "-O1", "-std=c11", "-fvisibility=hidden", "-fno-sanitize=undefined", "-Wl,-Bsymbolic")
 _COMPILERS = ("cc", "gcc", "clang")
@@ -46,7 +45,7 @@ def build_driver(host: Host | None = None) -> str:
 
 def _fingerprint() -> str:
     """What the libraries are made of, as a short name."""
-    parts = [(_FOLDER / name).read_bytes() for name in (*SOURCES.values(), *_HEADERS)]
+    parts = [(_FOLDER / name).read_bytes() for name in (*SOURCES.values(), *HEADERS)]
     return hashlib.sha256(b"\0".join([*parts, " ".join(_OPTIONS).encode()])).hexdigest()[:16]
 
 

@@ -13,6 +13,10 @@ from tfgpu_doctor.rehearsal.gpu import MOST_GPUS, MachineError, SimulatedGpu, Wr
 from tfgpu_doctor.rehearsal.gpu_names import UnknownGpu, find_gpu
 
 _FIGURES = ("memory_bytes", "compute_capability", "multiprocessors")
+_FOLLOWING = (  # a part, a field of it, and the field whose value it has where it has none of its own
+    ("power_w", "enforced_limit", "limit"),
+    ("pcie", "gpu_max_generation", "max_generation"),
+)
 
 
 def complete_gpus(written: Sequence[WrittenGpu], knowledge: Knowledge) -> tuple[SimulatedGpu, ...]:
@@ -43,6 +47,9 @@ def _complete(written: WrittenGpu, place: int, index: int, knowledge: Knowledge)
     for number, mig in enumerate(fields["mig_devices"]):
         mig["uuid"] = mig["uuid"] or f"MIG-{_made_up(f'gpu {place} mig {number}')}"
         mig["gpu_instance"] = number + 1 if mig["gpu_instance"] is None else mig["gpu_instance"]
+    for part, name, leader in _FOLLOWING:
+        if fields[part][name] is None:
+            fields[part][name] = fields[part][leader]
     return msgspec.convert(fields, SimulatedGpu)
 
 

@@ -13,10 +13,14 @@ Number = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
 PciAddress = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.0)?\Z")]
 Capability = Annotated[str, msgspec.Meta(pattern=r"\A\d{1,2}\.\d\Z")]
 Code = Annotated[int, msgspec.Meta(ge=1, le=9999)]
-Fault = Code | Literal["hang", "crash"]
+Fault = Code | Literal["hang", "wedge", "crash"]
 Reason = Literal[
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
-    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "board_limit", "reliability",
+]  # fmt: skip
+Brand = Literal[
+    "unknown", "quadro", "tesla", "nvs", "grid", "geforce", "titan", "vapps", "vpc", "vcs", "vws", "cloud_gaming",
+    "quadro_rtx", "nvidia_rtx", "nvidia",
 ]  # fmt: skip
 MOST_GPUS = 64  # as machine.h has it
 MOST_MIG_DEVICES = 7
@@ -34,19 +38,26 @@ class Ecc(Part, frozen=True):
     """Errors of the memory, counted since the driver was loaded (volatile) and ever (aggregate)."""
 
     mode: bool = True
+    pending_mode: bool | None = None  # after the next reboot; as it is now where it is not given
     volatile_corrected: Count = 0
     volatile_uncorrected: Count = 0
     aggregate_corrected: Count = 0
     aggregate_uncorrected: Count = 0
+    sram_threshold_exceeded: bool | None = None
 
 
 class RemappedRows(Part, frozen=True):
-    """Rows of the memory that a spare one stands in for."""
+    """Rows of the memory that a spare one stands in for, and banks by how many of their spare rows are left."""
 
     corrected: Count = 0
     uncorrected: Count = 0
     pending: bool = False
     failed: bool = False
+    banks_all_spare: Count = 640
+    banks_most_spare: Count = 0
+    banks_some_spare: Count = 0
+    banks_few_spare: Count = 0
+    banks_none_spare: Count = 0
 
 
 class RetiredPages(Part, frozen=True):
@@ -66,6 +77,7 @@ class Temperatures(Part, frozen=True):
     shutdown: Count | None = 92
     gpu_max: Count | None = 85
     memory_max: Count | None = None
+    margin: Annotated[int, msgspec.Meta(ge=-200, le=200)] | None = None  # to the point where it slows down
 
 
 class Power(Part, frozen=True):
@@ -73,6 +85,7 @@ class Power(Part, frozen=True):
 
     draw: Number | None = 70.0
     limit: Number | None = 350.0
+    enforced_limit: Number | None = None  # the lowest of all that hold; `limit` where it is not given
     default_limit: Number | None = 350.0
     min_limit: Number | None = 100.0
     max_limit: Number | None = 350.0
@@ -96,8 +109,9 @@ class Pcie(Part, frozen=True):
 
     generation: Count | None = 4
     width: Count | None = 16
-    max_generation: Count | None = 4
+    max_generation: Count | None = 4  # of GPU and slot together
     max_width: Count | None = 16
+    gpu_max_generation: Count | None = None  # of the GPU alone; `max_generation` where it is not given
     replays: Count | None = 0
 
 
@@ -105,10 +119,19 @@ class NvLink(Part, frozen=True):
     """One link to another GPU or a switch, and its errors."""
 
     active: bool = True
+    version: Count = 4
+    remote: Literal["gpu", "npu", "switch"] = "gpu"
     replays: Count = 0
     recoveries: Count = 0
     crc_flit_errors: Count = 0
     crc_data_errors: Count = 0
+
+
+class Fabric(Part, frozen=True):
+    """Whether the GPU is part of the fabric of its NVSwitches; `status` is a code of NVML, 0 for success."""
+
+    state: Literal["not_supported", "not_started", "in_progress", "completed"] = "completed"
+    status: Count = 0
 
 
 class Tenant(Part, frozen=True):
@@ -142,6 +165,10 @@ class SimulatedGpu(Part, frozen=True):
     uuid: Line = ""  # made up from its place where it is empty, as the PCI address is
     pci_address: PciAddress = ""
     pci_device: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{4}\Z")] = "0000"
+    brand: Brand | None = None
+    gsp_firmware: Line | None = None
+    virtualization: Literal["none", "passthrough", "vgpu", "host_vgpu", "host_vsga"] | None = None
+    licence: Literal["licensed", "unlicensed"] | None = None  # of a vGPU
     serial: Line | None = None
     vbios: Line | None = None
     memory_used_bytes: Count = 0
@@ -160,8 +187,10 @@ class SimulatedGpu(Part, frozen=True):
     power_w: Power = Power()
     clocks_mhz: Clocks = Clocks()
     throttle_reasons: tuple[Reason, ...] | None = ()
+    recovery_action: Literal["none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset"] | None = None
     pcie: Pcie = Pcie()
     nvlinks: Annotated[tuple[NvLink, ...], msgspec.Meta(max_length=36)] = ()
+    fabric: Fabric | None = None
     processes: tuple[Tenant, ...] = ()
     faults: dict[str, Fault] = {}
 

@@ -290,6 +290,12 @@ typedef struct {
   char id[32];
 } PciInfo;
 
+static void write_pci_address(PciInfo *info) {
+  snprintf(info->legacy_id, sizeof info->legacy_id, "%04X:%02X:%02X.0", info->domain & 0xffff, info->bus & 0xff,
+           info->device & 0xff);
+  snprintf(info->id, sizeof info->id, "%08X:%02X:%02X.0", info->domain, info->bus, info->device);
+}
+
 static nvmlReturn_t give_pci(nvmlDevice_t device, PciInfo *info, const char *call) {
   if (!users) return UNINITIALIZED;
   int code = fault(call, device->gpu);
@@ -298,9 +304,7 @@ static nvmlReturn_t give_pci(nvmlDevice_t device, PciInfo *info, const char *cal
   pci_address(device->gpu, &info->domain, &info->bus, &info->device);
   const char *id = text(device->gpu, "pci_device");
   info->device_id = (unsigned)strtoul(id ? id : "0", NULL, 16) << 16 | 0x10de; /* NVIDIA's vendor id */
-  snprintf(info->legacy_id, sizeof info->legacy_id, "%04X:%02X:%02X.0", info->domain & 0xffff, info->bus & 0xff,
-           info->device & 0xff);
-  snprintf(info->id, sizeof info->id, "%08X:%02X:%02X.0", info->domain, info->bus, info->device);
+  write_pci_address(info);
   return SUCCESS;
 }
 
@@ -380,3 +384,5 @@ ENTRY nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned l
 }
 
 #include "nvml_readings.h"
+#include "nvml_links.h"
+#include "nvml_software.h"

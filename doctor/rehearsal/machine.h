@@ -3,7 +3,7 @@
  * The file that TFGPU_DOCTOR_MACHINE names holds one `key=value` a line, as rehearsal/flat_text.py writes it:
  *   driver=550.54.15            cuda=12.4              gpus=2
  *   gpus.0.name=NVIDIA L4       gpus.0.ecc.volatile_uncorrected=1     gpus.0.processes=0
- *   fault.cuInit=999            fault.1.nvmlDeviceGetTemperature=hang
+ *   fault.cuInit=999            fault.1.nvmlDeviceGetTemperature=hang   (or wedge, or crash)
  * A list is its length, and its entries under their numbers. A key that is absent is a question not supported.
  */
 #define _POSIX_C_SOURCE 200809L /* not _GNU_SOURCE, which ties the library to the newest glibc */
@@ -103,12 +103,18 @@ static int mig_device_count(int gpu) {
   return count < 0 ? 0 : count > MOST_MIG_DEVICES ? MOST_MIG_DEVICES : (int)count;
 }
 
-/* The code that a call is to return in place of its answer, 0 for none; a hang and a crash never come back. */
+static volatile sig_atomic_t wedged; /* a call holds the library's lock for good: no call of this process comes back */
+
+static void wait_for_ever(void) {
+  for (;;) pause();
+}
+
+/* The code that a call is to return in place of its answer, 0 for none; hang, wedge and crash never come back. */
 static int carry_out(const char *key) {
   const char *value = value_of(key);
   if (!value) return 0;
-  if (!strcmp(value, "hang"))
-    for (;;) pause();
+  if (!strcmp(value, "wedge")) wedged = 1;
+  if (wedged || !strcmp(value, "hang")) wait_for_ever();
   if (!strcmp(value, "crash")) {
     signal(SIGSEGV, SIG_DFL);
     raise(SIGSEGV);
@@ -122,6 +128,7 @@ static int fault(const char *call, int gpu) {
   char key[LONGEST_KEY];
   const char *version = strstr(call, "_v");
   int lengths[] = {(int)strlen(call), version ? (int)(version - call) : 0};
+  if (wedged) wait_for_ever();
   for (int place = 0; place < 2 && lengths[place]; place++) {
     int code = 0;
     snprintf(key, sizeof key, "fault.%d.%.*s", gpu, lengths[place], call);

@@ -13,10 +13,11 @@ import msgspec
 
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.rehearsal.completion import complete_gpus
-from tfgpu_doctor.rehearsal.gpu import MOST_GPUS, Fault, MachineError, Part, SimulatedGpu, WrittenGpu
+from tfgpu_doctor.rehearsal.gpu import MOST_GPUS, Fault, MachineError, Part, PciAddress, SimulatedGpu, WrittenGpu
 from tfgpu_doctor.rehearsal.gpu_names import UnknownGpu, find_gpu
 
 SOURCES = {"libcuda.so.1": "libcuda.c", "libnvidia-ml.so.1": "libnvidia_ml.c"}  # of the simulated driver
+HEADERS = ("machine.h", "nvml_links.h", "nvml_readings.h", "nvml_software.h")
 DEFAULT_GPU = "H100"
 _LARGEST_BYTES = 1 << 20
 _EXAMPLES = {
@@ -33,6 +34,7 @@ class SimulatedMachine(Part, frozen=True):
     cuda: Annotated[str, msgspec.Meta(pattern=r"\A\d{1,2}\.\d\Z")]  # the newest CUDA that the driver supports
     gpus: Annotated[tuple[SimulatedGpu, ...], msgspec.Meta(max_length=MOST_GPUS)]
     missing: tuple[Literal["libcuda.so.1", "libnvidia-ml.so.1"], ...] = ()
+    excluded_gpus: tuple[PciAddress, ...] = ()  # GPUs that the driver was told to leave alone
     faults: dict[str, Fault] = {}
 
     @property
@@ -47,6 +49,7 @@ class _WrittenMachine(Part, frozen=True):
     driver: DriverVersion | None = None
     cuda: Annotated[str, msgspec.Meta(pattern=r"\A\d{1,2}\.\d\Z")] | None = None
     missing: tuple[Literal["libcuda.so.1", "libnvidia-ml.so.1"], ...] = ()
+    excluded_gpus: tuple[PciAddress, ...] = ()
     faults: dict[str, Fault] = {}
 
 
@@ -69,6 +72,7 @@ def read_machine(content: bytes, knowledge: Knowledge) -> SimulatedMachine:
         cuda=written.cuda or cuda_of_driver(driver, knowledge),
         gpus=complete_gpus(written.gpus, knowledge),
         missing=written.missing,
+        excluded_gpus=written.excluded_gpus,
         faults=written.faults,
     )
 
@@ -110,9 +114,7 @@ def known_calls() -> frozenset[str]:
     """The calls of CUDA and NVML that the simulated driver has, and so can let fail."""
     folder = pathlib.Path(__file__).parent
     return frozenset(
-        call
-        for source in (*SOURCES.values(), "nvml_readings.h")
-        for call in _CALL.findall((folder / source).read_text("utf-8"))
+        call for source in (*SOURCES.values(), *HEADERS) for call in _CALL.findall((folder / source).read_text("utf-8"))
     )
 
 

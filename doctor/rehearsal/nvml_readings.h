@@ -1,4 +1,4 @@
-/* NVML's readings of a GPU: modes, errors of the memory, heat, power, clocks, links. Part of libnvidia_ml.c. */
+/* NVML's readings of a GPU: modes, errors of the memory, heat, power, clocks. Part of libnvidia_ml.c. */
 
 /* The number of a word in a list of words; -1 where it is none of them. */
 static int place_in(const char *word, const char *const *words, int count) {
@@ -31,6 +31,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, 
   DEVICE(device);
   nvmlReturn_t code = give(device->gpu, "ecc.mode", 1, current);
   *pending = *current;
+  give(device->gpu, "ecc.pending_mode", 1, pending);
   return code;
 }
 
@@ -63,6 +64,27 @@ ENTRY nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corr
   give(device->gpu, "remapped_rows.pending", 1, pending);
   give(device->gpu, "remapped_rows.failed", 1, failed);
   return give(device->gpu, "remapped_rows.corrected", 1, corrected);
+}
+
+typedef struct { unsigned version; u64 counts[11]; unsigned threshold_exceeded; } SramErrors;
+
+/* Errors of the caches alone; of their counts the machine's file says nothing. */
+ENTRY nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, SramErrors *errors) {
+  DEVICE(device);
+  if ((errors->version & 0xffffff) != sizeof *errors) return VERSION_MISMATCH;
+  memset(errors->counts, 0, sizeof errors->counts);
+  return give(device->gpu, "ecc.sram_threshold_exceeded", 1, &errors->threshold_exceeded);
+}
+
+/* Banks of the memory by how many of their spare rows are left: all, most, some, few, none. */
+ENTRY nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, unsigned banks[5]) {
+  static const char *const keys[] = {"remapped_rows.banks_all_spare", "remapped_rows.banks_most_spare",
+                                     "remapped_rows.banks_some_spare", "remapped_rows.banks_few_spare",
+                                     "remapped_rows.banks_none_spare"};
+  nvmlReturn_t code = SUCCESS;
+  DEVICE(device);
+  for (int place = 0; place < 5 && !code; place++) code = give(device->gpu, keys[place], 1, &banks[place]);
+  return code;
 }
 
 /* cause: 0 several errors that were corrected, 1 one that was not. The pages have made-up addresses. */
@@ -111,10 +133,20 @@ ENTRY nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsign
   return kind < 4 ? give(device->gpu, keys[kind], 1, celsius) : NOT_SUPPORTED;
 }
 
+typedef struct { unsigned version; int celsius; } Margin;
+
+ENTRY nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, Margin *margin) {
+  double number;
+  DEVICE(device);
+  if (!has_number(device->gpu, "temperature_c.margin", &number)) return NOT_SUPPORTED;
+  margin->celsius = (int)number;
+  return SUCCESS;
+}
+
 NUMBER(nvmlDeviceGetFanSpeed, "fan_percent", 1)
 NUMBER(nvmlDeviceGetPowerUsage, "power_w.draw", 1000)
 NUMBER(nvmlDeviceGetPowerManagementLimit, "power_w.limit", 1000)
-NUMBER(nvmlDeviceGetEnforcedPowerLimit, "power_w.limit", 1000)
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, "power_w.enforced_limit", 1000)
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_w.default_limit", 1000)
 
 ENTRY nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned *least, unsigned *most) {
@@ -140,7 +172,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind,
 /* Bits of nvmlClocksEventReasons, from the lowest. */
 static const char *const reasons[] = {
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
-    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "board_limit", "reliability",
 };
 enum { REASONS = sizeof reasons / sizeof *reasons };
 
@@ -175,47 +207,6 @@ ENTRY nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device,
   return SUCCESS;
 }
 
-NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie.generation", 1)
-NUMBER(nvmlDeviceGetCurrPcieLinkWidth, "pcie.width", 1)
-NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie.max_generation", 1)
-NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie.max_width", 1)
-NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie.max_generation", 1)
-NUMBER(nvmlDeviceGetPcieReplayCounter, "pcie.replays", 1)
-
-static nvmlReturn_t give_link(nvmlDevice_t device, unsigned link, const char *name, u64 *answer) {
-  long long count = whole(device->gpu, "nvlinks", -1);
-  if (count <= 0) return NOT_SUPPORTED;
-  if ((long long)link >= count) return INVALID_ARGUMENT;
-  *answer = (u64)listed_number(device->gpu, "nvlinks", (int)link, name, 0);
-  return SUCCESS;
-}
-
-ENTRY nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned *active) {
-  u64 answer = 0;
-  DEVICE(device);
-  nvmlReturn_t code = give_link(device, link, "active", &answer);
-  if (!code) *active = answer != 0;
-  return code;
-}
-
-ENTRY nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned link, unsigned counter, u64 *count) {
-  static const char *const names[] = {"replays", "recoveries", "crc_flit_errors", "crc_data_errors", "ecc_errors"};
-  DEVICE(device);
-  return counter < 5 ? give_link(device, link, names[counter], count) : INVALID_ARGUMENT;
-}
-
-/* TensorFlow asks for the fabric of NVSwitches while it describes a GPU; without an answer it goes on. */
-ENTRY nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, void *info) {
-  (void)info;
-  DEVICE(device);
-  return NOT_SUPPORTED;
-}
-ENTRY nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *info) {
-  (void)info;
-  DEVICE(device);
-  return NOT_SUPPORTED;
-}
-
 typedef struct {
   unsigned id, scope;
   long long timestamp, latency_us;
@@ -233,6 +224,16 @@ static const struct { unsigned id; const char *key; } fields[] = {
     {145, "remapped_rows.failed"},
 };
 
+enum { RECOVERY_ACTION = 230 };
+
+static nvmlReturn_t give_recovery_action(int gpu, u64 *action) {
+  static const char *const actions[] = {"none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset"};
+  int found = place_in(text(gpu, "recovery_action"), actions, 5);
+  if (found < 0) return NOT_SUPPORTED;
+  *action = (u64)found;
+  return SUCCESS;
+}
+
 ENTRY nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, Field *asked) {
   DEVICE(device);
   for (int place = 0; place < count; place++) {
@@ -240,7 +241,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, Fiel
     field->timestamp = field->latency_us = 0;
     field->type = 3; /* NVML_VALUE_TYPE_UNSIGNED_LONG_LONG */
     field->value = 0;
-    field->code = NOT_SUPPORTED;
+    field->code = field->id == RECOVERY_ACTION ? give_recovery_action(device->gpu, &field->value) : NOT_SUPPORTED;
     for (size_t row = 0; row < sizeof fields / sizeof *fields; row++)
       if (fields[row].id == field->id) field->code = give_wide(device->gpu, fields[row].key, &field->value);
   }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FOLDER = pathlib.Path(tfgpu_doctor.inside.__file__).parent
 FILES = sorted(FOLDER.glob("*.py"))
 PROGRAMS = [path for path in FILES if path.name != "__init__.py"]
-ALLOWED = {"run_tensorflow.py": {"tensorflow"}, "open_nvml.py": {"pynvml"}}
+ALLOWED = {"run_tensorflow.py": {"tensorflow"}, "open_nvml.py": {"pynvml", "gpu_health"}}
 NAMES = {"describe_target", "open_device_nodes", "open_libcuda", "open_nvml", "run_tensorflow"}
 
 

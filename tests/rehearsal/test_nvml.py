@@ -88,7 +88,7 @@ READINGS = {
     "MaxClockInfo, 3": 1290,
     "CurrentClocksThrottleReasons": 0x48,
     "CurrentClocksEventReasons": 0x48,
-    "SupportedClocksEventReasons": 0x1FF,
+    "SupportedClocksEventReasons": 0x7FF,
     "CurrPcieLinkGeneration": 1,
     "CurrPcieLinkWidth": 8,
     "MaxPcieLinkGeneration": 4,
