@@ -6,7 +6,6 @@ from tfgpu_doctor.facts import CudaDriver, Driver, Libraries, Nvml, Runtime, Sys
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
-_FIRST_WITH_MINOR_COMPATIBILITY = 11  # the major version of CUDA
 _LEAST_DRIVER_MAJOR = 100
 _VERSION_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 
@@ -41,7 +40,7 @@ def driver_is_new_enough(
     found = (driver.version if driver else "") or (nvml.driver_version if nvml else "")
     if not built_with:
         raise Skip("this TensorFlow does not say which CUDA it was built with")
-    if supported and _supports(supported, built_with):
+    if supported and _supports(supported, built_with, knowledge):
         yield Evidence(f"the driver supports CUDA {supported}, TensorFlow was built with {built_with}")
         return
     os = driver_system(system)
@@ -62,16 +61,32 @@ def driver_is_new_enough(
                 *([f"cuDriverGetVersion: this driver supports CUDA up to {supported}"] if supported else ()),
                 f"CUDA {minimum.cuda} runs on driver {needed} or newer ({minimum.source})",
             ),
-            fix=Fix(f"Upgrade the driver to {needed} or newer, or use a TensorFlow that was built with an older CUDA."),
+            fix=Fix(
+                f"Upgrade the driver to {needed} or newer, or use a TensorFlow that was built with an older CUDA."
+                + _package_in_its_place(built_with, found, os, nvml, knowledge)
+            ),
         )
     else:
         yield Evidence(f"driver {found}, at least {needed} needed")
 
 
-def _supports(supported: str, built_with: str) -> bool:
+def _package_in_its_place(built_with: str, driver: str, os: str, nvml: Nvml | None, knowledge: Knowledge) -> str:
+    """The way for data-centre GPUs to do without a new driver, where NVIDIA supports it on this one."""
+    names = [gpu.name for gpu in (nvml.gpus if nvml else ())]
+    package = knowledge.compat_package(built_with, driver, names) if os == "Linux" else None
+    if package is None:
+        return ""
+    return (
+        f" Where driver {driver} must stay, the package {package.package} brings CUDA {package.cuda} to this GPU (forward "
+        "compatibility); its folder `compat` must come first on LD_LIBRARY_PATH."
+    )
+
+
+def _supports(supported: str, built_with: str, knowledge: Knowledge) -> bool:
     """Whether a driver for one CUDA runs programs of another: from 11 on within a major version all, before newer ones."""
+    first = version(knowledge.compatibility["minor-version"].since)
     ours, theirs = version(supported), version(".".join(built_with.split(".")[:2]))
-    return ours.major >= theirs.major if theirs.major >= _FIRST_WITH_MINOR_COMPATIBILITY else ours >= theirs
+    return ours.major >= theirs.major if theirs >= first else ours >= theirs
 
 
 @check(

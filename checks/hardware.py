@@ -19,6 +19,7 @@ _FREE_IT = Fix("End the process that holds the GPU, or have an administrator run
 )
 def gpu_is_in_machine(
     system: System,
+    knowledge: Knowledge,
     pci: Pci | None = None,
     nvml: Nvml | None = None,
     cuda_driver: CudaDriver | None = None,
@@ -30,7 +31,7 @@ def gpu_is_in_machine(
     Fix: none is needed to run on the CPU. A virtual machine needs the GPU passed through; a cloud instance
     needs a type with a GPU; a laptop may have it switched off in its firmware.
     """
-    seen = _signs_of_gpu(pci, nvml, cuda_driver, driver, device_nodes)
+    seen = _signs_of_gpu(knowledge, pci, nvml, cuda_driver, driver, device_nodes)
     if system.board.startswith("NVIDIA"):
         seen.append(f"the board is a {system.board}")
     if seen:
@@ -68,13 +69,17 @@ def gpu_is_in_machine(
 
 
 def _signs_of_gpu(
+    knowledge: Knowledge,
     pci: Pci | None,
     nvml: Nvml | None,
     cuda_driver: CudaDriver | None,
     driver: Driver | None,
     device_nodes: DeviceNodes | None,
 ) -> list[str]:
-    signs = [f"PCI device {gpu.vendor}:{gpu.device} at {gpu.address}" for gpu in (pci.nvidia_gpus if pci else ())]
+    names = [(gpu, knowledge.name_for_id(gpu.device)) for gpu in (pci.nvidia_gpus if pci else ())]
+    signs = [
+        f"PCI device {gpu.vendor}:{gpu.device} at {gpu.address}" + (f": {name}" if name else "") for gpu, name in names
+    ]
     signs += [f"NVML lists {gpu.name or 'a GPU'}" for gpu in (nvml.gpus if nvml else ())]
     signs += [f"CUDA lists {gpu.name or 'a GPU'}" for gpu in (cuda_driver.gpus if cuda_driver else ())]
     signs += [f"/proc/driver/nvidia/gpus holds {address}" for address in (driver.gpus if driver else ())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.facts import CudaDriver, Driver, Nvml, Pci, System
+from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
 _INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
@@ -19,6 +20,7 @@ _OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's
 def driver_is_loaded(
     driver: Driver,
     system: System,
+    knowledge: Knowledge,
     pci: Pci | None = None,
     cuda_driver: CudaDriver | None = None,
     nvml: Nvml | None = None,
@@ -41,21 +43,25 @@ def driver_is_loaded(
     elif not (pci and pci.nvidia_gpus):
         raise Skip("no NVIDIA GPU on the PCI bus that it could drive")
     else:
-        bound = {gpu.address: gpu.driver or "none" for gpu in (pci.nvidia_gpus if pci else ())}
+        gpus = pci.nvidia_gpus if pci else ()
         yield Finding(
             "there is an NVIDIA GPU, but NVIDIA's kernel driver is not loaded",
             cause="no_nvidia_driver",
             evidence=(
                 "no /proc/driver/nvidia/version and no nvidia module in /sys/module",
-                *(f"the GPU at {address} is bound to the kernel driver {name}" for address, name in bound.items()),
+                *(
+                    f"{knowledge.name_for_id(gpu.device) or 'the GPU'} at {gpu.address} is bound to the kernel driver "
+                    f"{gpu.driver or 'none'}"
+                    for gpu in gpus
+                ),
                 *([cuda_driver.library_error] if cuda_driver and cuda_driver.library_error else ()),
             ),
-            fix=Fix(_how_to_install(system, bound.values())),
+            fix=Fix(_how_to_install(system, {gpu.driver for gpu in gpus})),
         )
 
 
-def _how_to_install(system: System, bound: object) -> str:
-    if "vfio-pci" in bound:  # type: ignore[operator]
+def _how_to_install(system: System, bound: set[str]) -> str:
+    if "vfio-pci" in bound:
         return "The GPU is bound to vfio-pci, kept for a virtual machine: give it back to the nvidia driver, or run inside it."
     tools = {
         "Ubuntu": "sudo ubuntu-drivers install",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Driver, Nvml, Pci
+from collections.abc import Sequence
+
+from tfgpu_doctor.facts import CudaDriver, Driver, Nvml, Pci, PciDevice
+from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
 
@@ -51,7 +54,7 @@ def gpu_is_switched_on(driver: Driver, cuda_driver: CudaDriver | None = None, nv
     ),
 )
 def driver_takes_gpu(
-    driver: Driver, pci: Pci, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None
+    driver: Driver, pci: Pci, knowledge: Knowledge, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None
 ) -> Yielded:
     """Each branch of the driver supports some generations of GPUs: newer ones drop the old, older ones do not know the
     new, and the open kernel modules need Turing or newer. The module is then loaded and holds no GPU.
@@ -72,11 +75,27 @@ def driver_takes_gpu(
             confidence="medium",
             evidence=(
                 "/proc/driver/nvidia/gpus holds no GPU",
-                *(f"{gpu.vendor}:{gpu.device} at {gpu.address} is bound to no driver" for gpu in free),
+                *(
+                    f"{knowledge.name_for_id(gpu.device) or 'the GPU'}, {gpu.vendor}:{gpu.device} at {gpu.address}, is bound "
+                    "to no driver"
+                    for gpu in free
+                ),
                 *(["it is the open kernel module, which needs Turing or newer"] if driver.flavour == "open" else ()),
             ),
             fix=Fix(
-                "`sudo dmesg | grep NVRM` says which branch of the driver supports this GPU, as NVIDIA's list of legacy GPUs "
+                _last_branch(free, driver, knowledge)
+                + "`sudo dmesg | grep NVRM` says which branch of the driver supports this GPU, as NVIDIA's list of legacy GPUs "
                 "does: install that one, or the proprietary modules in place of the open ones."
             ),
         )
+
+
+def _last_branch(free: Sequence[PciDevice], driver: Driver, knowledge: Knowledge) -> str:
+    """The branch to install, where NVIDIA dropped the GPU's generation after it and the loaded driver is of a newer one."""
+    models = [model for gpu in free for model in knowledge.gpus_with_id(gpu.device)]
+    rows = (knowledge.boundaries.get(f"last_driver_of_{model.architecture.lower()}") for model in models)
+    last = next((row.value for row in rows if row), "")
+    branch = driver.version.partition(".")[0]
+    if not last or not branch.isdigit() or int(branch) <= int(last):
+        return ""
+    return f"Install the driver's branch {last}, the last for this GPU. "

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tfgpu_doctor.knowledge import Cause, ErrorCode, Knowledge, Xid
+from tfgpu_doctor.knowledge import Cause, Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Check
+from tfgpu_doctor.rows import ErrorCode, Xid
 
 
 def explain_check(check: Check, knowledge: Knowledge) -> str:

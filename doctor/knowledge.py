@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import msgspec
 
+from tfgpu_doctor.rows import CompatibilityRule, CompatPackage, ErrorCode, PciGeneration, Xid
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packaging.version import Version
 
 Row = TypeVar("Row")
@@ -47,42 +51,6 @@ class CudaDriverRow(msgspec.Struct, frozen=True):
     def driver(self, os: str) -> str:
         """The driver for an operating system as `platform.system()` names it."""
         return self.windows if os == "Windows" else self.linux
-
-
-class ErrorCode(msgspec.Struct, frozen=True):
-    """A CUresult or nvmlReturn_t code; `cause` (a label) and `action` are empty where the code alone does not tell."""
-
-    code: int
-    name: str
-    meaning: str
-    source: str
-    checked: str
-    cause: str = ""
-    action: str = ""
-
-
-class DriverRange(msgspec.Struct, frozen=True):
-    """The first and the last driver of which a row is true; empty where it is not known or there is none."""
-
-    since: str = ""
-    until: str = ""
-
-
-class Xid(msgspec.Struct, frozen=True):
-    """A code that the driver writes to the kernel log; see the table's own words for what the fields mean."""
-
-    code: int
-    kind: Literal["xid", "sxid"]
-    name: str
-    meaning: str
-    likely: tuple[str, ...]  # "application", "driver", "hardware", ..., the likeliest first
-    cause: str  # a label, "undetermined", or empty where it is no fault
-    action: str
-    severity: Literal["info", "warning", "error"]
-    fatal: bool  # the program that used the GPU ends
-    source: str
-    checked: str
-    drivers: DriverRange = DriverRange()
 
 
 class Wheels(msgspec.Struct, frozen=True):
@@ -145,7 +113,7 @@ class OpenedLibrary(msgspec.Struct, frozen=True):
 
 
 class GpuModel(msgspec.Struct, frozen=True):
-    """A GPU: `name` is what NVML calls it, `memory_bytes` as sold."""
+    """A GPU: `name` is what NVML calls it, `memory_bytes` as sold, `pci_ids` its device ids under vendor 10de."""
 
     name: str
     aliases: tuple[str, ...]
@@ -153,8 +121,10 @@ class GpuModel(msgspec.Struct, frozen=True):
     compute_capability: str
     memory_bytes: int
     multiprocessors: int
+    line: Literal["data centre", "workstation", "GeForce", "TITAN", "Jetson"]
     source: str
     checked: str
+    pci_ids: tuple[str, ...] = ()
     tensor_cores: bool = False
     memory_bandwidth_gb_per_s: float | None = None  # 10^9 bytes a second; None where it is not sure
     peak_teraflops: dict[str, float] = {}  # "fp64", "fp32", "tf32", "fp16"; those that are sure
@@ -240,6 +210,16 @@ class Knowledge:
         return _read("cuda_minimum_drivers", CudaDriverRow)
 
     @functools.cached_property
+    def compatibility(self) -> dict[str, CompatibilityRule]:
+        """The rules by which a driver runs programs of a newer CUDA than its own: "minor-version", "forward", "ptx"."""
+        return {row.rule: row for row in _read("cuda_compatibility", CompatibilityRule)}
+
+    @functools.cached_property
+    def compat_packages(self) -> tuple[CompatPackage, ...]:
+        """The forward-compatibility packages, the oldest CUDA first."""
+        return _read("cuda_compat_packages", CompatPackage)
+
+    @functools.cached_property
     def tensorflow_releases(self) -> tuple[TensorFlowRelease, ...]:
         """Releases, oldest first."""
         return _read("tensorflow_releases", TensorFlowRelease)
@@ -261,6 +241,30 @@ class Knowledge:
     def gpus(self) -> tuple[GpuModel, ...]:
         """Models of GPUs, the newest data-centre ones first."""
         return _read("gpus", GpuModel)
+
+    def gpu_named(self, name: str) -> GpuModel | None:
+        """The model that NVML calls so, in any case and with or without the maker's name; None where there is none."""
+        return self._gpus_by_name.get(_without_maker(name))
+
+    def gpus_with_id(self, pci_id: str) -> tuple[GpuModel, ...]:
+        """The models that bear a PCI device id ("2204"): one id may be sold under several names."""
+        return tuple(gpu for gpu in self.gpus if pci_id.lower() in gpu.pci_ids)
+
+    def name_for_id(self, pci_id: str) -> str:
+        """What a GPU of that PCI device id is called; empty where the table does not know it."""
+        return " or ".join(gpu.name for gpu in self.gpus_with_id(pci_id))
+
+    @functools.cached_property
+    def _gpus_by_name(self) -> dict[str, GpuModel]:
+        return {_without_maker(gpu.name): gpu for gpu in self.gpus}
+
+    def pci_generation(self, pci_id: str) -> PciGeneration | None:
+        """The generation that a PCI device id ("2b85") belongs to; None where the table does not know it."""
+        return next((row for row in self._pci_generations if row.first <= pci_id.lower() <= row.last), None)
+
+    @functools.cached_property
+    def _pci_generations(self) -> tuple[PciGeneration, ...]:
+        return _read("pci_generations", PciGeneration)
 
     @functools.cached_property
     def log_signatures(self) -> tuple[LogSignature, ...]:
@@ -289,6 +293,22 @@ class Knowledge:
         """The row for a CUDA release like "12.5.1"; None where the table does not know it."""
         return next((row for row in self.cuda_minimum_drivers if _covers(row.cuda, cuda) and row.driver(os)), None)
 
+    def compat_package(self, cuda: str, driver: str, gpus: Sequence[str]) -> CompatPackage | None:
+        """The forward-compatibility package for a CUDA release beside that Linux driver; None where there is none, or where
+        one of the GPUs is not certain to be of a line that may use it, or has no driver as new as the package."""
+        models = [self.gpu_named(name) for name in gpus]
+        toolkit = next((row for row in self.cuda_toolkits if _covers(row.cuda, cuda)), None)
+        if not models or toolkit is None:
+            return None
+        for model in models:
+            if model is None or model.line not in self.compatibility["forward"].lines:
+                return None
+            last = self.boundaries.get(f"last_driver_of_{model.architecture.lower()}")
+            if last and _branch(toolkit.linux) > int(last.value):
+                return None
+        rows = (row for row in self.compat_packages if _covers(row.cuda, cuda))
+        return next((row for row in rows if driver.partition(".")[0] in row.driver_branches), None)
+
     def ptx_driver(self, cuda: str, os: str) -> CudaDriverRow | None:
         """The driver needed to compile PTX that a CUDA toolkit made: none older has a compiler that knows it."""
         return next((row for row in self.cuda_toolkits if _covers(row.cuda, cuda) and row.driver(os)), None)
@@ -308,6 +328,14 @@ def version(text: str) -> Version:
         return Version(text)
     except InvalidVersion:
         return Version("0")
+
+
+def _without_maker(name: str) -> str:
+    return name.lower().removeprefix("nvidia ")
+
+
+def _branch(driver: str) -> int:
+    return int(driver.partition(".")[0])
 
 
 def _covers(release: str, cuda: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.report import MachineSummary, TargetSummary
 
 
@@ -35,9 +36,10 @@ def summarise_machine(facts: Facts) -> MachineSummary:
 
 
 def _gpus(facts: Facts) -> tuple[str, ...]:
-    """Names of the GPUs, from whoever knows them: NVML, CUDA, or the PCI bus, which knows only numbers."""
+    """Names of the GPUs, from whoever knows them: NVML, CUDA, or the PCI bus by its numbers."""
     if facts.nvml and facts.nvml.gpus:
         return tuple(gpu.name for gpu in facts.nvml.gpus)
     if facts.cuda_driver and facts.cuda_driver.gpus:
         return tuple(gpu.name for gpu in facts.cuda_driver.gpus)
-    return tuple(f"NVIDIA device {gpu.device}" for gpu in facts.pci.nvidia_gpus) if facts.pci else ()
+    on_bus = facts.pci.nvidia_gpus if facts.pci else ()
+    return tuple(read_knowledge().name_for_id(gpu.device) or f"NVIDIA device {gpu.device}" for gpu in on_bus)

@@ -8,7 +8,8 @@ import pytest
 from doctor_command import run_doctor
 
 from tfgpu_doctor.explanation import explain_code, find_code
-from tfgpu_doctor.knowledge import ErrorCode, Xid, read_knowledge, version
+from tfgpu_doctor.knowledge import read_knowledge, version
+from tfgpu_doctor.rows import ErrorCode, Xid
 
 KNOWLEDGE = read_knowledge()
 LIKELY = {"application", "driver", "hardware", "GPU memory", "system memory", "bus", "thermal", "power"}

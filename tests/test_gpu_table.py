@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tfgpu_doctor.advice.fitting import kernels_of
@@ -77,3 +79,51 @@ def test_every_gpu_is_told_how_it_runs(gpu: GpuModel) -> None:
     kernels = {kernels_of(release.wheels[0], situation) for release in KNOWLEDGE.tensorflow_releases}
     assert "unknown" not in kernels
     assert ("native" in kernels) == (3.5 <= float(gpu.compute_capability) < 10)
+
+
+@each_gpu
+def test_pci_ids_are_well_formed(gpu: GpuModel) -> None:
+    assert all(re.fullmatch(r"[0-9a-f]{4}", each) for each in gpu.pci_ids)
+    assert list(gpu.pci_ids) == sorted(set(gpu.pci_ids))
+    assert not gpu.pci_ids or gpu.line != "Jetson"  # a part of its board's chip, on no PCI bus
+
+
+def test_an_id_tells_the_compute_capability() -> None:
+    ids = {each for gpu in KNOWLEDGE.gpus for each in gpu.pci_ids}
+    assert len(ids) > 300
+    shared = [each for each in ids if len({gpu.compute_capability for gpu in KNOWLEDGE.gpus_with_id(each)}) > 1]
+    assert shared == []
+
+
+def test_nearly_every_gpu_has_its_ids() -> None:
+    without = [gpu.name for gpu in KNOWLEDGE.gpus if not gpu.pci_ids and gpu.line != "Jetson"]
+    assert len(without) <= 10
+
+
+@pytest.mark.parametrize(
+    ("pci_id", "name"),
+    [
+        ("2204", "NVIDIA GeForce RTX 3090"), ("20B5", "NVIDIA A100 80GB PCIe"), ("1eb8", "Tesla T4"),
+        ("1db1", "Tesla V100-SXM2-16GB"), ("2330", "NVIDIA H100 80GB HBM3"), ("1b06", "NVIDIA GeForce GTX 1080 Ti"),
+        ("102d", "Tesla K80"), ("1e30", "Quadro RTX 8000 or Quadro RTX 6000"), ("ffff", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_an_id_names_its_gpu(pci_id: str, name: str) -> None:
+    assert KNOWLEDGE.name_for_id(pci_id) == name
+
+
+@each_gpu
+def test_the_line_is_that_of_the_name(gpu: GpuModel) -> None:
+    assert ("GeForce" in gpu.name) == (gpu.line == "GeForce") or gpu.line == "TITAN"
+    assert not gpu.name.startswith("Tesla") or gpu.line == "data centre"
+    assert not gpu.name.startswith("Quadro") or gpu.line == "workstation"
+
+
+@pytest.mark.parametrize("name", ["NVIDIA L4", "nvidia l4", "L4", "Tesla T4"])
+def test_a_model_is_found_by_the_name_that_nvml_gives(name: str) -> None:
+    assert KNOWLEDGE.gpu_named(name)
+
+
+def test_a_name_that_is_not_whole_is_no_model() -> None:
+    assert KNOWLEDGE.gpu_named("A100") is None
+    assert KNOWLEDGE.gpu_named("") is None

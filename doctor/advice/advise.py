@@ -14,8 +14,9 @@ from tfgpu_doctor.advice.situation import Situation
 from tfgpu_doctor.advice.way_out import WayOut, ways_out
 from tfgpu_doctor.compute_capability import Kernels
 from tfgpu_doctor.knowledge import Knowledge, TensorFlowRelease, version
+from tfgpu_doctor.rows import CompatPackage
 
-_LIFTABLE = ("driver", "python", "glibc", "windows")
+_LIFTABLE = ("driver", "compat", "python", "glibc", "windows")
 _GENERATION = {"3": "kepler", "5": "maxwell", "6": "pascal", "7.0": "volta", "7.2": "volta"}
 
 
@@ -104,6 +105,7 @@ def _lifts(situation: Situation, chosen: TensorFlowRelease | None, knowledge: Kn
         found = [
             lift
             for names in itertools.combinations(_LIFTABLE, size)
+            if not {"driver", "compat"} <= set(names)  # one does what the other does
             if (lift := _lift(situation, names, chosen, knowledge))
         ]
         if found:
@@ -134,6 +136,7 @@ def _without_limits(situation: Situation, names: Sequence[str]) -> Situation | N
     """The situation with those limits gone; None where one of them is none."""
     is_limit = {
         "driver": bool(situation.driver),
+        "compat": bool(situation.driver and situation.gpu),
         "python": bool(situation.python),
         "glibc": bool(situation.glibc or situation.other_libc),
         "windows": situation.os == "windows" and situation.architecture == "x86_64",
@@ -142,6 +145,7 @@ def _without_limits(situation: Situation, names: Sequence[str]) -> Situation | N
         return None
     gone: dict[str, dict[str, Any]] = {
         "driver": {"driver": ""},
+        "compat": {"driver": "", "module": ""},
         "python": {"python": "", "interpreter": ""},
         "glibc": {"glibc": "", "other_libc": False},
         "windows": {"os": "wsl"},
@@ -159,13 +163,25 @@ def _change(
     driver = row.driver(changed.driver_os) if row else ""
     if "driver" in names and (not driver or not _exists_for(driver, situation, knowledge)):
         return ""
+    package = _compat_package(wheels.cuda, situation, knowledge)
+    if "compat" in names and package is None:
+        return ""
+    beside = situation.module or situation.driver
     words = {
         "driver": f"driver {driver} or newer",
+        "compat": f"the package {package.package} beside driver {beside} (forward compatibility)" if package else "",
         "python": f"Python {spoken(wheels.pythons)}",
         "glibc": f"a system (or container) with glibc {wheels.glibc} or newer",
         "windows": "WSL 2 in place of native Windows",
     }
     return " and ".join(words[name] for name in names)
+
+
+def _compat_package(cuda: str, situation: Situation, knowledge: Knowledge) -> CompatPackage | None:
+    """The package that takes the place of a newer driver, where this GPU may use it."""
+    if situation.os != "linux" or situation.gpu is None:
+        return None
+    return knowledge.compat_package(cuda, situation.module or situation.driver, [situation.gpu.name])
 
 
 def _exists_for(driver: str, situation: Situation, knowledge: Knowledge) -> bool:

@@ -78,7 +78,7 @@ def _this_machine(python: str | None, knowledge: Knowledge) -> Situation | None:
     situation = situation_of(facts, knowledge)
     if situation.os == "linux" and not situation.board and situation.gpu is None and not _has_gpu(facts):
         return None
-    _tell(facts, situation)
+    _tell(facts, situation, knowledge)
     if other is None:
         return situation
     return dataclasses.replace(situation, python=".".join(other.split(".")[:2]), interpreter="")
@@ -88,9 +88,9 @@ def _has_gpu(facts: Facts) -> bool:
     return bool(facts.pci and facts.pci.nvidia_gpus) or bool(facts.nvml and facts.nvml.gpus)
 
 
-def _tell(facts: Facts, situation: Situation) -> None:
+def _tell(facts: Facts, situation: Situation, knowledge: Knowledge) -> None:
     """What limits the advice, on standard error."""
-    others = {gpu.name for gpu in gpus_of(facts)} - {situation.gpu.name if situation.gpu else ""}
+    others = {gpu.name for gpu in gpus_of(facts, knowledge)} - {situation.gpu.name if situation.gpu else ""}
     if others and situation.gpu:
         note(f"this is for {situation.gpu.name}; for {', '.join(sorted(others))} ask with --gpu")
     if situation.gpu is None and situation.os != "macos" and not situation.board:

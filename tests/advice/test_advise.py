@@ -95,6 +95,35 @@ def test_what_would_allow_more(capability: str, fields: dict[str, str], lifts: d
 
 
 @pytest.mark.parametrize(
+    ("name", "fields", "package"),
+    [
+        ("NVIDIA A100-SXM4-80GB", {"driver": "470.57.02"}, "cuda-compat-12-5 beside driver 470.57.02"),
+        ("Tesla T4", {"driver": "470.256.02"}, "cuda-compat-12-5 beside driver 470.256.02"),
+        ("Tesla T4", {"driver": "440.33", "python": "3.14"}, "cuda-compat-11-2 beside driver 440.33"),
+        ("Tesla V100-SXM2-16GB", {"driver": "440.33"}, "cuda-compat-11-2 beside driver 440.33"),
+        ("NVIDIA A100-SXM4-80GB", {"driver": "535.54.03", "module": "470.57.02", "python": "3.8"}, ""),
+        ("NVIDIA A100-SXM4-80GB", {"driver": "460.27.04"}, ""),  # a branch that no package supports
+        ("NVIDIA A100-SXM4-80GB", {"driver": "470.57.02", "os": "wsl"}, ""),
+        ("NVIDIA GeForce RTX 3090", {"driver": "470.57.02"}, ""),
+        ("NVIDIA GeForce RTX 2080 Ti", {"driver": "440.33"}, ""),
+        ("NVIDIA RTX A6000", {"driver": "470.57.02"}, ""),  # some of them, in some servers: not certain
+        ("a GPU of compute capability 8.0", {"driver": "470.57.02"}, ""),
+        ("Tesla K80", {"driver": "450.80.02"}, ""),  # the package's own driver no longer knows Kepler
+    ],
+)
+def test_forward_compatibility_is_offered_to_data_centre_gpus_alone(
+    name: str, fields: dict[str, str], package: str
+) -> None:
+    model = KNOWLEDGE.gpu_named(name)
+    gpu = Gpu(name, model.compute_capability if model else "8.0")
+    advice = advise(dataclasses.replace(Situation(gpu=gpu), **fields), KNOWLEDGE)  # type: ignore[arg-type]
+    told = [lift.change for lift in advice.lifts if "cuda-compat" in lift.change]
+    assert all("forward compatibility" in each for each in told)
+    assert bool(told) == bool(package)
+    assert all(package in each for each in told)
+
+
+@pytest.mark.parametrize(
     ("capability", "fields", "words"),
     [
         ("12.0", {}, ["nvcr.io/nvidia/tensorflow:", "from source for compute capability 12.0"]),

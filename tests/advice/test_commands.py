@@ -45,9 +45,11 @@ def test_advise_as_json() -> None:
             "needs": "525.60.13",
         }
     ]
-    (lift,) = found["lifts"]
-    assert (lift["change"], lift["release"]) == ("driver 525.60.13 or newer", "2.21.0")
-    assert "[and-cuda]==2.21.0" in lift["commands"][1]
+    driver, package = found["lifts"]
+    assert (driver["change"], driver["release"]) == ("driver 525.60.13 or newer", "2.21.0")
+    assert "[and-cuda]==2.21.0" in driver["commands"][1]
+    assert package["change"] == "the package cuda-compat-12-5 beside driver 470.57.02 (forward compatibility)"
+    assert package["release"] == "2.21.0"
 
 
 def test_advise_says_that_nothing_works() -> None:

@@ -8,7 +8,18 @@ import pytest
 
 from tfgpu_doctor.advice.advise import advise
 from tfgpu_doctor.advice.situation import situation_of
-from tfgpu_doctor.facts import CudaDriver, CudaGpu, Driver, Facts, Nvml, NvmlGpu, System, decode_facts
+from tfgpu_doctor.facts import (
+    CudaDriver,
+    CudaGpu,
+    Driver,
+    Facts,
+    Nvml,
+    NvmlGpu,
+    Pci,
+    PciDevice,
+    System,
+    decode_facts,
+)
 from tfgpu_doctor.facts.attempt import Attempt
 from tfgpu_doctor.knowledge import read_knowledge
 
@@ -53,6 +64,36 @@ def test_the_cuda_that_libcuda_supports_counts(version: str, supported: str, exp
     found = situation_of(Facts(system=LINUX, driver=Driver(version=version), cuda_driver=cuda), KNOWLEDGE)
     assert found.driver == expected
     assert found.gpu and found.gpu.compute_capability == "8.0"
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (["2204"], ("NVIDIA GeForce RTX 3090", "8.6")),
+        (["1e30"], ("Quadro RTX 8000 or Quadro RTX 6000", "7.5")),
+        (["1b06", "20b5"], ("NVIDIA A100 80GB PCIe", "8.0")),
+        (["ffff"], None),
+        ([], None),
+    ],
+)
+def test_without_a_driver_the_pci_ids_tell_the_gpu(devices: list[str], expected: tuple[str, str] | None) -> None:
+    found = [PciDevice(f"0000:0{n}:00.0", "10de", device, "030000") for n, device in enumerate(devices)]
+    situation = situation_of(Facts(system=LINUX, pci=Pci(devices=tuple(found))), KNOWLEDGE)
+    assert situation.driver == ""
+    assert (situation.gpu.name, situation.gpu.compute_capability) == expected if situation.gpu else expected is None
+
+
+def test_the_drivers_word_goes_before_the_pci_id() -> None:
+    pci = Pci(devices=(PciDevice("0000:01:00.0", "10de", "2204", "030000"),))
+    nvml = Nvml(attempt(), gpus=(NvmlGpu(0, "NVIDIA L4", compute_capability="8.9"),))
+    found = situation_of(Facts(system=LINUX, pci=pci, nvml=nvml), KNOWLEDGE)
+    assert found.gpu and found.gpu.name == "NVIDIA L4"
+
+
+def test_a_newer_libcuda_does_not_hide_the_kernel_modules_version() -> None:
+    cuda = CudaDriver(attempt(), cuda_version="12.2", gpus=(CudaGpu(0, "NVIDIA A100-SXM4-80GB", "8.0"),))
+    found = situation_of(Facts(system=LINUX, driver=Driver(version="470.57.02"), cuda_driver=cuda), KNOWLEDGE)
+    assert (found.driver, found.module) == ("535.54.03", "470.57.02")
 
 
 def test_another_c_library_is_no_glibc() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from built_machines import cuda_that_fails, cuda_without_library, wsl
-from healthy import ANSWERED, DRIVER, driver_library
+from healthy import ANSWERED, DRIVER, driver_library, nvml_gpu
 
 from tfgpu_doctor.checks.driver_versions import driver_is_new_enough, libraries_match_module
 from tfgpu_doctor.facts import Attempt, CudaDriver, Driver, Libraries, Nvml
@@ -69,6 +69,26 @@ def test_where_cuda_does_not_answer_the_drivers_own_version_counts(judge: Judge,
     findings = judge.findings(driver_is_new_enough, driver={"version": driver}, cuda_driver=None, runtime=None)
     assert [finding.cause for finding in findings] == (["driver_too_old"] if old else [])
     assert all(driver in finding.message and "525.60.13" in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("names", "driver", "offered"),
+    [
+        (["NVIDIA A100-SXM4-80GB"], "470.82.01", True),
+        (["Tesla T4", "Tesla V100-SXM2-16GB"], "470.82.01", True),
+        (["NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 3090"], "470.82.01", False),
+        (["NVIDIA GeForce RTX 3090"], "470.82.01", False),
+        (["NVIDIA A100-SXM4-80GB"], "460.32.03", False),
+        ([], "470.82.01", False),
+    ],
+)
+def test_a_data_centre_gpu_may_do_without_a_new_driver(
+    judge: Judge, names: list[str], driver: str, offered: bool
+) -> None:
+    gpus = tuple(nvml_gpu(name=name) for name in names)
+    unknown: dict[str, Any] = {"cuda_driver": None, "runtime": None}
+    finding = judge.finding(driver_is_new_enough, driver={"version": driver}, nvml={"gpus": gpus}, **unknown)
+    assert finding.fix and ("cuda-compat-12-5" in finding.fix.text) == offered
 
 
 def test_nvml_tells_the_version_where_the_kernel_does_not(judge: Judge) -> None:

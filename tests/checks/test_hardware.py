@@ -39,12 +39,22 @@ def nodes(*paths: str) -> DeviceNodes:
 
 def test_every_sign_of_a_gpu_is_evidence(judge: Judge) -> None:
     assert judge.passes(gpu_is_in_machine).splitlines() == [
-        "PCI device 10de:2204 at 0000:01:00.0",
+        "PCI device 10de:2204 at 0000:01:00.0: NVIDIA GeForce RTX 3090",
         "NVML lists NVIDIA GeForce RTX 3090",
         "CUDA lists NVIDIA GeForce RTX 3090",
         "/proc/driver/nvidia/gpus holds 0000:01:00.0",
         "/dev/nvidia0 exists",
     ]
+
+
+@pytest.mark.parametrize(
+    ("device", "named"),
+    [("20b5", ": NVIDIA A100 80GB PCIe"), ("1e30", ": Quadro RTX 8000 or Quadro RTX 6000"), ("ffff", "")],
+)
+def test_a_gpu_without_a_driver_is_named_by_its_id(judge: Judge, device: str, named: str) -> None:
+    gpu = PciDevice(address="0000:01:00.0", vendor="10de", device=device, class_code="030200")
+    told = judge.passes(gpu_is_in_machine, **{**NOTHING, "pci": Pci(devices=(gpu,))})
+    assert told == f"PCI device 10de:{device} at 0000:01:00.0{named}"
 
 
 @pytest.mark.parametrize(

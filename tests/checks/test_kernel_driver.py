@@ -57,7 +57,7 @@ def test_a_cuda_that_lists_no_gpu_does_not_stand_for_the_driver(judge: Judge, cu
 def test_a_gpu_without_its_driver_has_none(judge: Judge) -> None:
     finding = judge.finding(driver_is_loaded, no_driver())
     assert (finding.cause, finding.severity, finding.confidence) == ("no_nvidia_driver", "error", "high")
-    assert "0000:01:00.0 is bound to the kernel driver none" in finding.evidence[1]
+    assert finding.evidence[1] == "NVIDIA GeForce RTX 3090 at 0000:01:00.0 is bound to the kernel driver none"
     assert "libcuda.so.1: cannot open" in finding.evidence[2]
     assert finding.fix and "sudo ubuntu-drivers install" in finding.fix.text
     assert finding.fix.commands == ()

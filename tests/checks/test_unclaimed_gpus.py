@@ -69,8 +69,27 @@ NO_GPUS: dict[str, Any] = {
 def test_a_driver_that_takes_no_gpu(judge: Judge) -> None:
     finding = judge.finding(driver_takes_gpu, **NO_GPUS)
     assert (finding.cause, finding.severity) == ("driver_does_not_support_gpu", "error")
-    assert "10de:102d at 0000:01:00.0 is bound to no driver" in finding.evidence
+    assert "Tesla K80, 10de:102d at 0000:01:00.0, is bound to no driver" in finding.evidence
     assert "it is the open kernel module, which needs Turing or newer" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("device", "version", "named"),
+    [
+        ("102d", "560.35.03", "branch 470, the last"),
+        ("1b06", "590.44.01", "branch 580, the last"),
+        ("102d", "470.57.02", ""),
+        ("1b06", "", ""),
+        ("2204", "590.44.01", ""),
+        ("ffff", "590.44.01", ""),
+    ],
+)
+def test_the_last_branch_for_an_old_gpu_is_named(judge: Judge, device: str, version: str, named: str) -> None:
+    gpu = PciDevice(address="0000:01:00.0", vendor="10de", device=device, class_code="030200")
+    driver = {"gpus": (), "version": version, "modules": ("nvidia",)}
+    finding = judge.finding(driver_takes_gpu, **{**NO_GPUS, "pci": Pci(devices=(gpu,)), "driver": driver})
+    assert finding.fix and named in finding.fix.text
+    assert bool(named) == ("the last for this GPU" in finding.fix.text)
 
 
 def test_its_missing_nodes_are_explained_by_it() -> None:
