@@ -1,16 +1,80 @@
-"""What every benchmark here shares: TensorFlow, the GPU or the root cause of its absence, and who measured."""
+"""What every suite shares: the time budget, TensorFlow, the GPU or the root cause of its absence, duels and figures."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tfgpu_doctor.perf_tests.budget import Budget, parse_budget
+from tfgpu_doctor.perf_tests.journal import note
+from tfgpu_doctor.perf_tests.replay import TIMER
+from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
+
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from tfgpu_doctor.perf_tests.referee import Contender, NotRun, Referee
     from tfgpu_doctor.report import Report
+
+LEAST_TELLING = 9
+_BUDGET: pytest.StashKey[Budget] = pytest.StashKey()
+_OUTCOME: pytest.StashKey[tuple[str, str]] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --budget and --budget-ends."""
+    group = parser.getgroup("tfgpu-doctor")
+    group.addoption("--budget", default="60s", help="time for all suites, 60s or 5m; full: as long as they need")
+    group.addoption("--budget-ends", type=float, help="when the time ends, in seconds since 1970; beside --budget")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the clock of the budget."""
+    config.addinivalue_line("markers", "telling(rank): how much a duel tells, 1 most; what a short budget begins with")
+    try:
+        seconds = parse_budget(config.getoption("--budget"))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+    ends = config.getoption("--budget-ends")
+    if ends is None and seconds is not None:
+        ends = time.time() + seconds
+    config.stash[_BUDGET] = Budget(None if seconds is None else ends)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The most telling first; and pytest-benchmark takes its times from the duels."""
+    items.sort(key=_rank)
+    for item in items:
+        if "duel" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.benchmark(timer=TIMER, group=item.path.stem))
+    config.stash[_BUDGET].expect(len(items))
+    note("session", {"tests": len(items)})
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Say in the journal which test begins."""
+    note("test", {"id": nodeid})
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Say in the journal what became of a test, and why: its last phase, or the first one that went wrong."""
+    report = yield
+    outcomes = item.stash.setdefault(_OUTCOME, ("passed", ""))
+    if report.outcome != "passed":
+        outcomes = item.stash[_OUTCOME] = (report.outcome, str(call.excinfo.value) if call.excinfo else "")
+    if report.when == "teardown":
+        note("test ended", {"id": item.nodeid, "outcome": outcomes[0], "reason": outcomes[1][:500]})
+    return report
+
+
+def _rank(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("telling")
+    return int(marker.args[0]) if marker else LEAST_TELLING
 
 
 @pytest.fixture(scope="session")
@@ -26,17 +90,100 @@ def tensorflow() -> ModuleType:
 def diagnosis() -> Report:
     """What the doctor says of this machine, TensorFlow itself included."""
     import tfgpu_doctor
+    from tfgpu_doctor.diagnosis import diagnose
+    from tfgpu_doctor.facts import decode_facts
 
+    recorded = os.environ.get(FACTS_VARIABLE)
+    if recorded:
+        with open(recorded, "rb") as file:
+            return diagnose(decode_facts(file.read()))
     return tfgpu_doctor.check()
 
 
 @pytest.fixture(scope="session")
-def gpu(tensorflow: Any, diagnosis: Report) -> str:
-    """The name of the first GPU; where there is none, the test is skipped with the doctor's root cause."""
-    if not tensorflow.config.list_physical_devices("GPU"):
+def gpus(tensorflow: Any) -> tuple[str, ...]:
+    """The GPUs that TensorFlow lists: "GPU:0", ..."""
+    return tuple(f"GPU:{place}" for place, _ in enumerate(tensorflow.config.list_physical_devices("GPU")))
+
+
+@pytest.fixture(scope="session")
+def gpu(gpus: tuple[str, ...], diagnosis: Report) -> str:
+    """The first GPU; where there is none, the test is skipped with the doctor's root cause."""
+    if not gpus:
         cause = diagnosis.causes[0] if diagnosis.causes else None
         pytest.skip(f"{cause.label}: {cause.title}" if cause else "TensorFlow lists no GPU")
-    return "/GPU:0"
+    return gpus[0]
+
+
+@pytest.fixture(scope="session")
+def referee(tensorflow: Any, gpus: tuple[str, ...]) -> Referee:
+    """Who holds the duels; every GPU has done its work before the clock is read."""
+    from tfgpu_doctor.perf_tests.referee import Referee
+
+    return Referee(tensorflow.test.experimental.sync_devices if gpus else lambda: None)
+
+
+@pytest.fixture
+def share_s(request: pytest.FixtureRequest) -> float:
+    """The seconds that this test may measure; skips it where the budget is used up."""
+    share: float | None = request.config.stash[_BUDGET].share_s()
+    if share is None:
+        pytest.skip("the time budget ended before it; --budget full runs all")
+    return share
+
+
+@pytest.fixture
+def duel(
+    request: pytest.FixtureRequest, referee: Referee, gpus: tuple[str, ...], share_s: float, benchmark: Any
+) -> Callable[..., None]:
+    """Hold a duel: `duel(challenger, baseline, at_least=1.0)`. Passes where the challenger is faster by that much.
+
+    Where it is not, the test fails on a machine with a GPU; on one without it is skipped, with the verdict: what
+    two cores under other work show is no proof of the contrary.
+    """
+
+    def hold(challenger: Contender, baseline: Contender, *, at_least: float = 1.0) -> None:
+        name = (request.node.path.stem.removeprefix("test_"), request.node.name.removeprefix("test_"))
+        result, trouble = referee.hold(name, challenger, baseline, at_least=at_least, budget_s=share_s)
+        benchmark.extra_info.update(verdict=result.verdict, ratio=result.ratio, interval=result.interval)
+        if trouble:
+            _give_up(trouble)
+        assert result.challenger
+        assert result.baseline
+        benchmark.extra_info["baseline_s"] = list(result.baseline.seconds)
+        _keep(benchmark, result.challenger.seconds)
+        if result.verdict != "faster":
+            (pytest.fail if gpus else pytest.skip)(f"{result.verdict}: {result.reason}")
+
+    return hold
+
+
+def _give_up(trouble: NotRun) -> None:
+    (pytest.fail if trouble.fault else pytest.skip)(str(trouble))
+
+
+def _keep(benchmark: Any, seconds: tuple[float, ...]) -> None:
+    """Have pytest-benchmark keep what was measured: its table, JSON and comparison show the challenger's times."""
+    TIMER.replay(seconds)
+    try:
+        benchmark.pedantic(lambda: None, rounds=len(seconds), iterations=1)
+    finally:
+        TIMER.stop()
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Keep something measured that is no duel: `figure(name, value, unit, device=..., limit=..., about=...)`."""
+    import msgspec
+
+    from tfgpu_doctor.facts.bench import Figure
+
+    def keep(name: str, value: float, unit: str, **more: Any) -> None:
+        suite = request.node.path.stem.removeprefix("test_")
+        row = Figure(suite=suite, name=name, value=float(value), unit=unit, **more)
+        note("figure", {"figure": msgspec.to_builtins(row)})
+
+    return keep
 
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:

@@ -1,0 +1,112 @@
+"""Measure two sides against each other: interleaved in one process, order alternating, until the ratio is known."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfgpu_doctor.bench.ratio import Ratio, ratio_of_medians
+
+Call = Callable[[], object]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure: rounds until the interval is narrow enough, or until the time is over."""
+
+    budget_s: float = 5.0
+    least_rounds: int = 12
+    most_rounds: int = 600
+    half_width: float = 0.025
+    least_round_s: float = 0.002  # a round shorter than this is repeated within one reading of the clock
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds a call of each round, both sides of a round beside each other."""
+
+    challenger_s: tuple[float, ...]
+    baseline_s: tuple[float, ...]
+    calls_a_round: tuple[int, int]  # challenger, baseline
+    ratio: Ratio
+    seconds: float
+
+
+@dataclass
+class _Side:
+    """One side: what is called, and how often within one reading of the clock."""
+
+    call: Call
+    synchronise: Call
+    clock: Clock
+    calls: int = 1
+
+    def seconds(self) -> float:
+        """Seconds a call, the device's work to its end included."""
+        started = self.clock()
+        for _ in range(self.calls):
+            self.call()
+        self.synchronise()
+        return (self.clock() - started) / self.calls
+
+
+def measure(
+    challenger: Call,
+    baseline: Call,
+    *,
+    plan: Plan | None = None,
+    synchronise: Call = lambda: None,
+    clock: Clock = time.perf_counter,
+    on_round: Callable[[int], None] = lambda _: None,
+) -> Measured:
+    """Measure both sides, each of which was called before: tracing and compilation are no part of this.
+
+    `synchronise` waits until every device has done what it was given. `on_round` is told how many rounds are done.
+    """
+    plan = plan or Plan()
+    started = clock()
+    sides = (_Side(challenger, synchronise, clock), _Side(baseline, synchronise, clock))
+    for side in sides:
+        side.calls = _calls_a_round(side, plan)
+    times: tuple[list[float], list[float]] = ([], [])
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        ratio = _rounds(sides, times, plan, started, on_round)
+    finally:
+        if collecting:
+            gc.enable()
+    calls = (sides[0].calls, sides[1].calls)
+    return Measured(tuple(times[0]), tuple(times[1]), calls, ratio, clock() - started)
+
+
+def _calls_a_round(side: _Side, plan: Plan) -> int:
+    """How many calls fill a round, from the faster of two, which warm the side up as well."""
+    return max(1, math.ceil(plan.least_round_s / max(min(side.seconds(), side.seconds()), 1e-7)))
+
+
+def _rounds(
+    sides: tuple[_Side, _Side],
+    times: tuple[list[float], list[float]],
+    plan: Plan,
+    started: float,
+    on_round: Callable[[int], None],
+) -> Ratio:
+    """Fill `times`. It ends by the width of the interval alone, never by where it lies: that would favour a verdict."""
+    look_at = plan.least_rounds
+    while True:
+        number = len(times[0])
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            times[which].append(sides[which].seconds())
+        number += 1
+        on_round(number)
+        late = number >= plan.least_rounds and sides[0].clock() - started > plan.budget_s
+        if late or number >= look_at or number >= plan.most_rounds:
+            ratio = ratio_of_medians(times[1], times[0])
+            if late or number >= plan.most_rounds or ratio.half_width <= plan.half_width:
+                return ratio
+            look_at = math.ceil(number * 1.3)

@@ -1,0 +1,71 @@
+"""The result of `tfgpu-doctor bench`: duels, figures, comparison, and what the doctor says of the machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tfgpu_doctor.bench.compare import Comparison
+from tfgpu_doctor.facts.bench import Bench, Duel, Figure
+from tfgpu_doctor.report import MachineSummary, Report, RootCause, TargetSummary
+
+_INTERRUPTED = 130
+_NOTHING_JUDGED = 3
+
+
+class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The document. `causes` are the doctor's, ranked: why GPU duels did not run, or why one is slow."""
+
+    schema: int = 1
+    doctor: str
+    recorded: str
+    suite_version: str
+    budget_s: float | None
+    interrupted: bool
+    target: TargetSummary
+    machine: MachineSummary
+    causes: tuple[RootCause, ...]
+    duels: tuple[Duel, ...]
+    figures: tuple[Figure, ...]
+    skipped: dict[str, str]
+    problems: tuple[str, ...]
+    reference: str  # what the comparisons are with; empty where nothing was asked for
+    comparisons: tuple[Comparison, ...]
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """0 what was measured is as it should be · 1 a finding, or slower than the reference · 3 nothing was measured.
+
+        A duel that had to be faster on a GPU and was not shown to be counts, and so does one that is missing.
+        """
+        if self.interrupted:
+            return _INTERRUPTED
+        if not any(duel.ratio for duel in self.duels):
+            return _NOTHING_JUDGED
+        bad = any(cause.severity == "error" for cause in self.causes) or bool(self.problems)
+        lost = any(duel.on_gpu and duel.verdict != "faster" for duel in self.duels)
+        worse = any(each.standing in ("slower", "missing", "unstable") for each in self.comparisons)
+        return 1 if bad or lost or worse else 0
+
+
+def make_result(
+    report: Report, bench: Bench, *, reference: str = "", comparisons: tuple[Comparison, ...] = (), seconds: float
+) -> BenchReport:
+    """Put the result of one run together."""
+    return BenchReport(
+        doctor=report.doctor,
+        recorded=report.recorded,
+        suite_version=bench.suite_version,
+        budget_s=bench.budget_s,
+        interrupted=report.interrupted,
+        target=report.target,
+        machine=report.machine,
+        causes=report.causes,
+        duels=bench.duels,
+        figures=bench.figures,
+        skipped=bench.skipped,
+        problems=bench.problems,
+        reference=reference,
+        comparisons=comparisons,
+        seconds=round(seconds, 2),
+    )

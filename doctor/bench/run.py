@@ -1,0 +1,167 @@
+"""Run the suites in a child; where a test hangs or dies, say so, and go on with the rest in a new one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import tfgpu_doctor.inside
+import tfgpu_doctor.perf_tests
+from tfgpu_doctor.bench.journal import Account
+from tfgpu_doctor.facts.bench import Bench, Duel
+from tfgpu_doctor.host import Completed, Files, Host
+from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE
+
+SUITES = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.__file__))
+SUITE_VERSION = "1"  # results of another version are not compared: what is measured has changed
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.inside.__file__)), "run_suites.py")
+_PLUGINS = ("no:cacheprovider", "pytest_benchmark.plugin", "tfgpu_doctor.perf_tests.plugin")
+_PYTEST_OK, _NOTHING_COLLECTED = (0, 1), 5
+_LOOK_EVERY_S = 0.2
+_GRACE_S = 5.0  # beyond the end of the budget, for what is under way
+_MOST_STARTS = 12
+_A_DAY_S = 86400.0
+
+OnLook = Callable[[Account, float], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run: suites by name (none: all), with which budget, counted from when (seconds since 1970)."""
+
+    journal: str  # the path of a file that is not there yet
+    suites: Sequence[str] = ()
+    budget_s: float | None = None  # None: as long as it takes
+    started: float = field(default_factory=time.time)
+    longest_test_s: float = 180.0  # tracing and compilation included; what takes longer hangs
+    pytest_options: Sequence[str] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    folder: str = SUITES
+
+    def argv(self, ends: float | None, deselected: Sequence[str]) -> list[str]:
+        """The command, but for tests that are done."""
+        names = [os.path.join(self.folder, f"test_{name}.py") for name in self.suites] or [self.folder]
+        options = ["-c", os.path.join(SUITES, "pytest.ini"), "--rootdir", self.folder, "-q", "--no-header"]
+        options += [word for plugin in _PLUGINS for word in ("-p", plugin)]
+        options += ["--budget", "full"] if ends is None else ["--budget", f"{self.budget_s}s", f"--budget-ends={ends}"]
+        options += [word for test in deselected for word in ("--deselect", test)]
+        return [sys.executable, _PROGRAM, *options, *self.pytest_options, *names]
+
+
+def suite_names(folder: str = SUITES) -> list[str]:
+    """The suites that there are: test_pipeline.py is "pipeline"."""
+    files = Files().names_if_any(folder)
+    return sorted(
+        name[len("test_") : -len(".py")] for name in files if name.startswith("test_") and name.endswith(".py")
+    )
+
+
+def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Bench:
+    """Run them; `on_look` is called a few times a second. Raises KeyboardInterrupt when all is killed."""
+    run = _Run(order, None if order.budget_s is None else order.started + order.budget_s, on_look)
+    for _ in range(_MOST_STARTS):
+        if not run.once():
+            break
+    account = run.account
+    return Bench(
+        suite_version=SUITE_VERSION,
+        budget_s=order.budget_s,
+        seconds=round(time.time() - order.started, 2),
+        duels=tuple(account.duels),
+        figures=tuple(account.figures),
+        skipped={test: why for test, why in account.reasons.items() if account.outcomes[test] == "skipped"},
+        problems=tuple(run.problems),
+    )
+
+
+class _Run:
+    """The children of one run, one after the other, and what they wrote."""
+
+    def __init__(self, order: Order, ends: float | None, on_look: OnLook) -> None:
+        self._order, self._ends, self._on_look = order, ends, on_look
+        self.account = Account()
+        self.problems: list[str] = []
+        self._lost: list[str] = []
+        self._offset = 0
+
+    def once(self) -> bool:
+        """One child to its end; whether another is needed for what is left."""
+        stopped_for, done = self._watch()
+        account = self.account
+        if not account.test:
+            if done.exit_code not in (*_PYTEST_OK, _NOTHING_COLLECTED):
+                self.problems.append(_why_ended(done))
+            return False
+        why = stopped_for or _why_ended(done)
+        self.problems.append(f"{account.test}: {why}")
+        if account.duel:
+            known = {name: account.duel[name] for name in ("suite", "name", "at_least", "on_gpu", "device")}
+            account.duels.append(Duel(verdict="not run", reason=why, started=account.began, **known))
+        self._lost.append(account.test)
+        account.test, account.duel = "", {}
+        return self._ends is None or time.time() < self._ends
+
+    def _watch(self) -> tuple[str, Completed]:
+        """Start a child, and read the journal until it ends; why it was stopped, and how it ended."""
+        host, ended = Host(), threading.Event()
+        answer: list[Completed] = []
+        argv = self._order.argv(self._ends, [*self.account.ended, *self._lost])
+
+        def run() -> None:
+            answer.append(host.run(argv, deadline_s=_A_DAY_S, variables=self._variables(host)))
+            ended.set()
+
+        threading.Thread(target=run, daemon=True).start()
+        why = ""
+        try:
+            while not ended.wait(_LOOK_EVERY_S):
+                self._read_journal()
+                self._on_look(self.account, time.time() - self._order.started)
+                if why := self._why_stop():
+                    host.stop()
+                    ended.wait()
+        finally:
+            host.stop()
+        ended.wait()
+        self._read_journal()
+        return why, answer[0]
+
+    def _variables(self, host: Host) -> dict[str, str]:
+        """xdist would switch benchmarks off; options of the user's own pytest runs are not meant for these."""
+        cleared = {name: "" for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS") if name in host.environment}
+        own = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", JOURNAL_VARIABLE: self._order.journal}
+        return {**cleared, **own, **self._order.variables}
+
+    def _why_stop(self) -> str:
+        now = time.time()
+        if self._ends is not None and now > self._ends + _GRACE_S:
+            return f"the time budget of {self._order.budget_s:.0f} s ended while it ran"
+        if self.account.test and now - self.account.began > self._order.longest_test_s:
+            return f"it did not end within {self._order.longest_test_s:.0f} s: it hangs"
+        return ""
+
+    def _read_journal(self) -> None:
+        """Take in the lines that are new and whole."""
+        try:
+            with Files().open_binary(self._order.journal) as file:
+                file.seek(self._offset)
+                content = file.read()
+        except FileNotFoundError:
+            return  # not yet
+        whole = content[: content.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        self.account.read(whole)
+
+
+def _why_ended(done: Completed) -> str:
+    """How pytest's process ended, where it should not have."""
+    if done.not_started:
+        return f"pytest could not be started: {done.not_started}"
+    if done.signal:
+        return f"the process died of {done.signal}"
+    lines = [line for line in (done.stdout.decode("utf-8", "replace") + done.stderr).splitlines() if line.strip()]
+    return f"pytest ended with exit code {done.exit_code}" + (f": {lines[-1][:300]}" if lines else "")

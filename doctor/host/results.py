@@ -1,0 +1,84 @@
+"""Results of earlier runs, kept in SQLite in the user's cache folder; runs that end at the same time lose nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tfgpu_doctor.host.cache import cache_folder
+
+_WAIT_S = 30.0  # for another run that is writing
+_TABLE = """
+create table if not exists run (
+  number integer primary key, kept real not null, name text not null, place text not null, document blob not null
+)
+"""
+
+
+class ResultsError(Exception):
+    """The file of results cannot be read or written; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """One run: when (seconds since 1970), the name that it was saved under, the machine it belongs to, its document."""
+
+    kept: float
+    name: str
+    place: str
+    document: bytes
+
+
+class Results:
+    """The file of results."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @classmethod
+    def of_user(cls, environment: Mapping[str, str]) -> Results:
+        """The file in the user's cache folder."""
+        return cls(os.path.join(cache_folder(environment), "tfgpu-doctor", "results.sqlite"))
+
+    def keep(self, run: KeptRun) -> None:
+        """Add a run. Raises ResultsError."""
+        with self._open() as connection:
+            connection.execute(
+                "insert into run (kept, name, place, document) values (?, ?, ?, ?)",
+                (run.kept, run.name, run.place, run.document),
+            )
+
+    def of_place(self, place: str) -> list[KeptRun]:
+        """The runs of one machine, oldest first. Raises ResultsError."""
+        return self._select("where place = ?", place)
+
+    def named(self, name: str) -> list[KeptRun]:
+        """The runs saved under a name, oldest first. Raises ResultsError."""
+        return self._select("where name = ?", name)
+
+    def _select(self, condition: str, value: str) -> list[KeptRun]:
+        if not os.path.exists(self.path):
+            return []
+        with self._open() as connection:
+            query = f"select kept, name, place, document from run {condition} order by number"  # noqa: S608 - ours
+            return [KeptRun(*row) for row in connection.execute(query, (value,))]
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of it is kept, or nothing."""
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            connection = sqlite3.connect(self.path, timeout=_WAIT_S)
+            try:
+                with connection:
+                    connection.execute(_TABLE)
+                    yield connection
+            finally:
+                connection.close()
+        except (OSError, sqlite3.Error) as error:
+            raise ResultsError(
+                f"{self.path} cannot be used ({error}); delete it to begin anew, or set XDG_CACHE_HOME to another folder"
+            ) from error

@@ -1,0 +1,132 @@
+"""The report on a run of the perf suites."""
+
+from __future__ import annotations
+
+import msgspec
+from tabulate import tabulate
+
+from tfgpu_doctor.bench.compare import Comparison
+from tfgpu_doctor.bench.result import BenchReport
+from tfgpu_doctor.facts.bench import Duel, Figure
+from tfgpu_doctor.reports.text import clean
+
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_WIDTH = 100
+
+
+def render_bench(result: BenchReport, format_: str) -> str:
+    """The document in one of the formats."""
+    if format_ == "json":
+        return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
+    return clean_lines(_page(result, "pipe" if format_ == "markdown" else "simple"))
+
+
+def clean_lines(text: str) -> str:
+    """Every line without characters that steer a terminal."""
+    return "\n".join(clean(line).rstrip() for line in text.splitlines()) + "\n"
+
+
+def _page(result: BenchReport, style: str) -> str:
+    parts = [_head(result), _causes(result), _duels(result.duels, style), _figures(result.figures, style)]
+    if result.reference:
+        parts.append(_comparisons(result.comparisons, style))
+    parts += [_not_measured(result), _closing(result)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(result: BenchReport) -> str:
+    machine = result.machine
+    return " · ".join(
+        word
+        for word in (
+            f"TensorFlow {result.target.tensorflow}" if result.target.tensorflow else "",
+            ", ".join(machine.gpus) or "no GPU",
+            f"driver {machine.driver}" if machine.driver else "",
+            machine.system,
+        )
+        if word
+    )
+
+
+def _causes(result: BenchReport) -> str:
+    rows = []
+    for cause in result.causes:
+        rows += [f"{'✗' if cause.severity == 'error' else '!'} {cause.title}", f"  {cause.label} ({cause.id})"]
+        rows += [f"  Fix: {cause.fix.text}"] if cause.fix.text else []
+    return "\n".join(rows)
+
+
+def _duels(duels: tuple[Duel, ...], style: str) -> str:
+    rows = [
+        (
+            duel.suite,
+            duel.name,
+            duel.verdict,
+            _ratio(duel),
+            duel.rounds or "",
+            _time(duel.challenger.median_s) if duel.challenger else "",
+            _time(duel.baseline.median_s) if duel.baseline else "",
+        )
+        for duel in duels
+    ]
+    heads = ("suite", "duel", "verdict", "times as fast (95 %)", "rounds", "with it", "without it")
+    return tabulate(rows, headers=heads, tablefmt=style, disable_numparse=True) if rows else ""
+
+
+def _ratio(duel: Duel) -> str:
+    if duel.ratio is None or duel.interval is None:
+        return ""
+    return f"{duel.ratio:.2f} ({duel.interval[0]:.2f} to {duel.interval[1]:.2f})"
+
+
+def _time(seconds: float) -> str:
+    """Three significant digits, in the unit that suits: 1.23 ms."""
+    size, unit = next((row for row in _UNITS if seconds >= row[0]), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _figures(figures: tuple[Figure, ...], style: str) -> str:
+    rows = [
+        (
+            each.suite,
+            each.name,
+            f"{each.value:,.4g} {each.unit}",
+            f"{each.value / each.limit:.0%} of {each.limit:,.4g} {each.unit}" if each.limit else "",
+            each.device,
+        )
+        for each in figures
+    ]
+    heads = ("suite", "figure", "measured", "of what is possible", "device")
+    return tabulate(rows, headers=heads, tablefmt=style, disable_numparse=True) if rows else ""
+
+
+def _comparisons(comparisons: tuple[Comparison, ...], style: str) -> str:
+    rows = [
+        (
+            each.suite,
+            each.name,
+            each.standing,
+            f"{each.change - 1:+.1%}" if each.change else "",
+            each.runs or "",
+            each.reason,
+        )
+        for each in comparisons
+    ]
+    heads = ("suite", "duel", "against the reference", "change", "earlier runs", "")
+    return tabulate(rows, headers=heads, tablefmt=style, disable_numparse=True) if rows else ""
+
+
+def _not_measured(result: BenchReport) -> str:
+    """Each reason once, with the duels that it kept from running."""
+    tests: dict[str, list[str]] = {}
+    for test, why in result.skipped.items():
+        tests.setdefault(why, []).append(test.rpartition("::")[2].removeprefix("test_"))
+    rows = [f"not measured: {', '.join(names)}: {why}" for why, names in tests.items()]
+    rows += [f"{duel.suite}, {duel.name}: {duel.reason}" for duel in result.duels if duel.verdict == "not run"]
+    return "\n".join([*rows, *(f"✗ {problem}" for problem in result.problems)])
+
+
+def _closing(result: BenchReport) -> str:
+    verdicts = [duel.verdict for duel in result.duels]
+    counts = ", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts)) or "no duel was measured"
+    return f"{counts}   {result.seconds:.1f} s"
