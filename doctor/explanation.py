@@ -72,8 +72,8 @@ def _standing(row: Xid) -> str:
     lines = [
         f"Severity: {row.severity}; the program that uses the GPU {'ends' if row.fatal else 'goes on'}.",
         f"Whose fault it may be, the likeliest first: {', '.join(row.likely)}." if row.likely else "",
-        f"Known to drivers from {row.drivers.since} on." if row.drivers.since else "",
-        f"Known to drivers up to {row.drivers.until}." if row.drivers.until else "",
+        f"No driver older than {row.drivers.since} gives it." if row.drivers.since else "",
+        f"No driver newer than {row.drivers.until} gives it." if row.drivers.until else "",
     ]
     return "\n".join(line for line in lines if line)
 
