@@ -7,7 +7,7 @@ from lab.machine import A100, H100, NO_DRIVER, NO_GPUS, OLD, RTX_3090, Machine, 
 from lab.roots import having, lacking
 
 _TENANT = {"pid": 4242, "name": "/usr/bin/python3", "memory_bytes": 9 << 30}
-_SHORT = ("--deadline", "15")
+_SHORT = ("--deadline", "30")
 
 DRIVERS = (
     Machine("driver-not-installed", "no_nvidia_driver", done=(roots.not_loaded,), driver=NO_DRIVER),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from collections.abc import Callable
 
 import pytest
-from lab.examination import examine, why_not
+from lab.examination import Answer, examine, why_not
 from lab.machine import Machine
 from lab.machines import MACHINES
 
@@ -18,21 +19,31 @@ Note = Callable[[str, object], None]
 def test_machine(machine: Machine, bench: pathlib.Path, lab_targets: pathlib.Path, record_property: Note) -> None:
     if reason := why_not(machine):
         pytest.skip(reason)
-    answer = examine(machine, bench, lab_targets)
-    expected = [machine.label] if machine.label else []
-    told = machine.says in answer.first_words
+    answer, at_first = examine(machine, bench, lab_targets), ""
+    if wrong := why_wrong(machine, answer):
+        # A stall of the machine that runs the tests can cost TensorFlow its deadline. The table shows what was said then.
+        again = bench / "again"
+        again.mkdir()
+        at_first, answer = f", after WRONG: {wrong}", examine(machine, again, lab_targets)
+    wrong = why_wrong(machine, answer)
     for name, value in (
         ("machine", machine.name),
         ("expected", machine.label or "none"),
         ("first cause", answer.labels[0] if answer.labels else "none"),
         ("seconds", answer.seconds),
-        ("right", "ok" if answer.labels == expected and told else f"WRONG: {answer.labels}, {answer.first_words[:600]}"),
+        ("right", (f"WRONG: {wrong}" if wrong else "ok") + at_first),
     ):
         record_property(name, value)
-    assert answer.labels == expected, answer.document["causes"]
-    assert told, answer.first_words
+    assert not wrong, wrong
     assert answer.document["counts"]["crash"] == 0
     assert answer.document["healthy"] or machine.label
+
+
+def why_wrong(machine: Machine, answer: Answer) -> str:
+    """What is wrong with an answer; empty where it is the one expected."""
+    if answer.labels == ([machine.label] if machine.label else []) and machine.says in answer.first_words:
+        return ""
+    return json.dumps(answer.document["causes"])[:1500]
 
 
 def test_every_machine_has_a_name_of_its_own() -> None:
