@@ -45,7 +45,16 @@ class Order:
     def argv(self, ends: float | None, deselected: Sequence[str]) -> list[str]:
         """The command, but for tests that are done."""
         names = [os.path.join(self.folder, f"test_{name}.py") for name in self.suites] or [self.folder]
-        options = ["-c", os.path.join(SUITES, "pytest.ini"), "--rootdir", self.folder, "-q", "--no-header"]
+        options = [
+            "-c",
+            os.path.join(SUITES, "pytest.ini"),
+            "--rootdir",
+            self.folder,
+            "--confcutdir",
+            self.folder,
+            "-q",
+            "--no-header",
+        ]
         options += [word for plugin in _PLUGINS for word in ("-p", plugin)]
         options += ["--budget", "full"] if ends is None else ["--budget", f"{self.budget_s}s", f"--budget-ends={ends}"]
         options += [word for test in deselected for word in ("--deselect", test)]

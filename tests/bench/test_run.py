@@ -1,0 +1,140 @@
+"""The suites' runner with real children: tests that hang, die, and go on."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from tfgpu_doctor.bench.run import Order, run_suites, suite_names
+from tfgpu_doctor.facts.bench import Bench
+
+# A duel as the referee notes it, without TensorFlow.
+SUITE = """
+import os, time
+from tfgpu_doctor.perf_tests.journal import note
+
+def start(name):
+    note("start", {"suite": "made_up", "name": name, "at_least": 1.0, "on_gpu": False, "device": "CPU:0"})
+
+def measured(name):
+    start(name)
+    note("duel", {"duel": {"suite": "made_up", "name": name, "verdict": "faster", "ratio": 2.0, "rounds": 12}})
+
+def test_first():
+    measured("first")
+"""
+
+
+def run(folder: pathlib.Path, tests: str, **order: object) -> Bench:
+    suite = folder / "suites"
+    suite.mkdir()
+    (suite / "test_made_up.py").write_text(SUITE + textwrap.dedent(tests))
+    return run_suites(Order(journal=str(folder / "journal"), folder=str(suite), **order))  # type: ignore[arg-type]
+
+
+def verdicts(bench: Bench) -> dict[str, str]:
+    return {duel.name: duel.verdict for duel in bench.duels}
+
+
+def test_what_was_measured_comes_back(tmp_path: pathlib.Path) -> None:
+    bench = run(tmp_path, "import pytest\ndef test_second():\n    pytest.skip('no GPU')\n")
+    assert verdicts(bench) == {"first": "faster"}
+    assert bench.skipped == {"test_made_up.py::test_second": "no GPU"}
+    assert bench.problems == ()
+
+
+def test_a_hanging_duel_ends_alone(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_hangs():
+        start("hangs")
+        time.sleep(600)
+
+    def test_last():
+        measured("last")
+    """
+    bench = run(tmp_path, tests, longest_test_s=3.0)
+    assert verdicts(bench) == {"first": "faster", "hangs": "not run", "last": "faster"}
+    (hanging,) = [duel for duel in bench.duels if duel.name == "hangs"]
+    assert "it hangs" in hanging.reason
+    assert len(bench.problems) == 1
+
+
+def test_a_dying_duel_ends_alone(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_dies():
+        start("dies")
+        os.kill(os.getpid(), 11)
+
+    def test_last():
+        measured("last")
+    """
+    bench = run(tmp_path, tests)
+    assert verdicts(bench) == {"first": "faster", "dies": "not run", "last": "faster"}
+    assert "SIGSEGV" in bench.problems[0]
+
+
+def test_a_failing_test_is_no_crash(tmp_path: pathlib.Path) -> None:
+    bench = run(tmp_path, "def test_fails():\n    measured('fails')\n    assert False, 'slower'\n")
+    assert verdicts(bench) == {"first": "faster", "fails": "faster"}
+    assert bench.problems == ()
+
+
+def test_a_suite_that_cannot_be_imported_is_a_problem(tmp_path: pathlib.Path) -> None:
+    bench = run(tmp_path, "import nowhere_to_be_found\n")
+    assert bench.duels == ()
+    assert "exit code 2" in bench.problems[0]
+
+
+def test_the_budget_ends_the_run(tmp_path: pathlib.Path) -> None:
+    tests = "def test_long():\n    start('long')\n    time.sleep(600)\n"
+    started = time.monotonic()
+    bench = run(tmp_path, tests, budget_s=8.0)
+    assert time.monotonic() - started < 120
+    assert verdicts(bench)["long"] == "not run"
+    assert "budget" in bench.problems[0]
+
+
+def test_the_settings_of_the_users_own_tests_do_not_count(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conftest.py").write_text("raise SystemExit('not meant for these')\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
+    monkeypatch.setenv("PYTEST_PLUGINS", "no_such_plugin")
+    assert verdicts(run(tmp_path, "")) == {"first": "faster"}
+
+
+def test_the_shipped_suites_are_found() -> None:
+    assert {"device_placement", "pipeline"} <= set(suite_names())
+
+
+def test_when_the_doctor_is_killed_no_suite_runs_on(tmp_path: pathlib.Path) -> None:
+    suite = tmp_path / "suites"
+    suite.mkdir()
+    (suite / "test_made_up.py").write_text(
+        SUITE + "def test_long():\n    open(os.environ['PID_FILE'], 'w').write(str(os.getpid()))\n    time.sleep(600)\n"
+    )
+    pid_file = tmp_path / "pid"
+    code = (
+        "from tfgpu_doctor.bench.run import Order, run_suites;"
+        f"run_suites(Order(journal={str(tmp_path / 'journal')!r}, folder={str(suite)!r}))"
+    )
+    doctor = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PID_FILE": str(pid_file)})
+    until = time.monotonic() + 120
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    doctor.send_signal(signal.SIGKILL)
+    doctor.wait()
+    child = pathlib.Path(f"/proc/{pid_file.read_text()}")
+    while child.exists() and "Z" not in (child / "stat").read_text().rpartition(")")[2][:3]:
+        assert time.monotonic() < until
+        time.sleep(0.1)
