@@ -91,7 +91,7 @@ def uvm_is_there(
 @check(
     "DEV003",
     "this user may open the GPU's device nodes",
-    after=("DEV001", "DEV002", "CNT001"),
+    after=("DEV001", "DEV002", "CNT001", "XID001"),
     causes=(
         "device_node_permission_denied", "container_lost_gpu_cgroup", "selinux_blocks_container_gpu",
         "scheduler_did_not_grant_gpu",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Driver, Libraries, Nvml, Runtime, System, TensorFlow
+from tfgpu_doctor.facts import CudaDriver, Driver, Libraries, ModuleFiles, Nvml, Runtime, System, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -97,7 +97,11 @@ def _supports(supported: str, built_with: str, knowledge: Knowledge) -> bool:
     sources=("https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",),
 )
 def libraries_match_module(
-    driver: Driver, driver_libraries: Libraries, cuda_driver: CudaDriver, nvml: Nvml | None = None
+    driver: Driver,
+    driver_libraries: Libraries,
+    cuda_driver: CudaDriver,
+    nvml: Nvml | None = None,
+    module_files: ModuleFiles | None = None,
 ) -> Yielded:
     """libcuda and the kernel module must be of exactly one version; after an upgrade without a reboot they are not.
     The cuda-compat package is the one exception, and only on data-centre GPUs.
@@ -113,6 +117,8 @@ def libraries_match_module(
     module = driver.version or "of unknown version"
     evidence = [f"libcuda is {copy.real_path}"] if copy else []
     evidence += [f"/proc/driver/nvidia/version says {driver.version}"] if driver.version else []
+    on_disk = module_files.file.version if module_files and module_files.file else ""
+    evidence += [f"the module on the disk for this kernel is {on_disk}"] if on_disk else []
     evidence += [f"NVML says: {nvml.error_text}"] if nvml and told_by_nvml else []
     evidence += [f"cuInit returned {cuda_driver.init_code}, {cuda_driver.init_name}"] if refused else []
     if copy and copy.version and copy.version == driver.version and not (refused or told_by_nvml):
@@ -139,13 +145,22 @@ def libraries_match_module(
             cause="driver_library_version_mismatch",
             confidence="high" if differ or told_by_nvml else "medium",
             evidence=tuple(evidence),
-            fix=Fix(
-                "Reboot, so that the module of the new driver is loaded. If they still differ, remove what is left of "
-                "the older driver (`dpkg -l | grep nvidia`, or `nvidia-uninstall` after a .run install) and install one."
-            ),
+            fix=Fix(_how_to_match(driver.version, on_disk)),
         )
     else:
         raise Skip("the versions of libcuda and of the kernel module are not both known, or not comparable")
+
+
+def _how_to_match(loaded: str, on_disk: str) -> str:
+    if on_disk and on_disk == loaded:
+        return (
+            f"A reboot would not change it: the module on the disk is {on_disk} as well. Have DKMS build the new one (as root "
+            "`dkms status`, `dkms autoinstall`), or remove all but one of the installed drivers and install that anew."
+        )
+    return (
+        "Reboot, so that the module of the new driver is loaded. If they still differ, remove what is left of the older "
+        "driver (`dpkg -l | grep nvidia`, or `nvidia-uninstall` after a .run install) and install one."
+    )
 
 
 def _is_other(library: str, module: str) -> bool:

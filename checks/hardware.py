@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, tenants
-from tfgpu_doctor.facts import CudaDriver, DeviceNodes, Driver, Environment, Nvml, NvmlGpu, Pci, Runtime, System
+from tfgpu_doctor.facts import CudaDriver, DeviceNodes, Driver, Environment, KernelLog, Nvml, NvmlGpu, Pci, Runtime, System
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -25,6 +25,7 @@ def gpu_is_in_machine(
     cuda_driver: CudaDriver | None = None,
     driver: Driver | None = None,
     device_nodes: DeviceNodes | None = None,
+    kernel_log: KernelLog | None = None,
 ) -> Yielded:
     """Without an NVIDIA GPU on the PCI bus, all that TensorFlow says about CUDA and cuInit is noise: it uses the CPU.
 
@@ -32,6 +33,8 @@ def gpu_is_in_machine(
     needs a type with a GPU; a laptop may have it switched off in its firmware.
     """
     seen = _signs_of_gpu(knowledge, pci, nvml, cuda_driver, driver, device_nodes)
+    lost = kernel_log.of_kind("off_the_bus", "xid") if kernel_log else ()
+    seen += [f"the kernel's log speaks of one: {each.text}" for each in lost[:1]]
     if system.board.startswith("NVIDIA"):
         seen.append(f"the board is a {system.board}")
     if seen:

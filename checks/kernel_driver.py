@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Driver, Nvml, Pci, System
+from tfgpu_doctor.facts import CudaDriver, Driver, KernelLog, ModuleFiles, Nvml, Pci, System
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -13,7 +13,7 @@ _OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's
 @check(
     "DRV001",
     "the NVIDIA kernel driver is loaded",
-    after=("GPU001", "CNT001", "DRV003", "DRV004", "DRV005"),
+    after=("GPU001", "CNT001", "DRV003", "DRV004", "DRV005", "DRV010"),
     causes=("no_nvidia_driver",),
     sources=(_INSTALL,),
 )
@@ -110,11 +110,13 @@ def nouveau_is_not_loaded(driver: Driver, pci: Pci) -> Yielded:
 @check(
     "DRV004",
     "Secure Boot lets the NVIDIA module in",
-    after=("GPU001", "CNT001", "DRV003", "DRV005"),
+    after=("GPU001", "CNT001", "DRV003", "DRV005", "DRV010"),
     causes=("secure_boot_blocks_module",),
     sources=("https://wiki.debian.org/SecureBoot",),
 )
-def secure_boot_lets_module_in(driver: Driver) -> Yielded:
+def secure_boot_lets_module_in(
+    driver: Driver, kernel_log: KernelLog | None = None, module_files: ModuleFiles | None = None
+) -> Yielded:
     """With Secure Boot on, the kernel loads only modules signed with a key that the firmware trusts.
 
     Fix: enrol the key that DKMS signed the module with (`mokutil --import`), or switch Secure Boot off.
@@ -124,13 +126,18 @@ def secure_boot_lets_module_in(driver: Driver) -> Yielded:
     if driver.version or "nvidia" in driver.modules:
         yield Evidence("the module is loaded")
     elif driver.secure_boot and driver.running_kernel in driver.built_for:
+        refusals = kernel_log.of_kind("module_refused") if kernel_log else ()
+        file = module_files.file if module_files else None
+        guess = "" if refusals else "most likely "
         yield Finding(
-            "Secure Boot is on, and the installed NVIDIA module is not loaded: most likely its signature is refused",
+            f"Secure Boot is on, and the installed NVIDIA module is not loaded: {guess}its signature is refused",
             cause="secure_boot_blocks_module",
-            confidence="medium",
+            confidence="high" if refusals else "medium",
             evidence=(
                 "the firmware's variable SecureBoot is 1",
                 f"an nvidia module for kernel {driver.running_kernel} is installed and not loaded",
+                *(f"the kernel's log: {each.text}" for each in refusals[:1]),
+                *([f"the module is signed by {file.signer or 'nobody'}"] if file and file.version else ()),
             ),
             fix=Fix(
                 "See `sudo dmesg | grep -i -e 'unsigned module' -e 'Key was rejected'`. If it says so, enrol the key "
@@ -151,24 +158,46 @@ def secure_boot_lets_module_in(driver: Driver) -> Yielded:
     causes=("kernel_module_not_built_for_kernel",),
     sources=("https://github.com/dell/dkms",),
 )
-def module_is_built_for_kernel(driver: Driver) -> Yielded:
+def module_is_built_for_kernel(
+    driver: Driver, module_files: ModuleFiles | None = None, kernel_log: KernelLog | None = None
+) -> Yielded:
     """After a kernel upgrade the module must be built again, which DKMS does where the kernel's headers are installed.
 
     Fix: install the headers of the running kernel, `dkms autoinstall`, and load the module or reboot.
     """
     if driver.version or "nvidia" in driver.modules:
         yield Evidence("the module is loaded")
-    elif not driver.built_for:
+        return
+    kernel, dkms = driver.running_kernel, module_files.dkms if module_files else ()
+    misfits = kernel_log.of_kind("module_mismatch") if kernel_log else ()
+    waiting = [each for each in dkms if each.state == "added"]
+    if not driver.built_for and not waiting:
         raise Skip("no NVIDIA module is installed for any kernel under /lib/modules")
-    elif driver.running_kernel in driver.built_for:
-        yield Evidence(f"a module for {driver.running_kernel} is installed")
-    else:
-        yield Finding(
-            f"the NVIDIA module is not built for the running kernel {driver.running_kernel}",
-            cause="kernel_module_not_built_for_kernel",
-            evidence=(f"under /lib/modules only {', '.join(driver.built_for)} has it",),
-            fix=Fix(
-                f"As root install the headers (`apt install linux-headers-{driver.running_kernel}`, or `dnf install "
-                f"kernel-devel-{driver.running_kernel}`), then `dkms autoinstall` and `modprobe nvidia`."
-            ),
+    if kernel in driver.built_for and not misfits:
+        yield Evidence(f"a module for {kernel} is installed")
+        return
+    has_it = f"under /lib/modules only {', '.join(driver.built_for)} has it" if driver.built_for else "no kernel has it"
+    yield Finding(
+        f"the NVIDIA module is not built for the running kernel {kernel}",
+        cause="kernel_module_not_built_for_kernel",
+        evidence=(
+            *(misfits[0].text for _ in misfits[:1]),
+            *([has_it] if kernel not in driver.built_for else ()),
+            *(f"DKMS has {each.name}/{each.version} for it in the state {each.state!r}" for each in dkms),
+            *(f"{each.log}: {each.error}" for each in dkms if each.failed_for == kernel and each.error),
+        ),
+        fix=Fix(_how_to_build(kernel, module_files)),
+    )
+
+
+def _how_to_build(kernel: str, files: ModuleFiles | None) -> str:
+    failed = next((each for each in (files.dkms if files else ()) if each.failed_for == kernel), None)
+    if failed and files and files.headers is not False:
+        return (
+            f"DKMS tried to build {failed.name}/{failed.version} and failed: {failed.log} says why. Mostly that driver is "
+            "older than the kernel: upgrade it, or boot the kernel before."
         )
+    return (
+        f"As root install the headers (`apt install linux-headers-{kernel}`, or `dnf install kernel-devel-{kernel}`), then "
+        "`dkms autoinstall` and `modprobe nvidia`."
+    )

@@ -46,7 +46,7 @@ def gpu_is_switched_on(driver: Driver, cuda_driver: CudaDriver | None = None, nv
 @check(
     "DRV009",
     "the loaded driver takes the NVIDIA GPU",
-    after=("GPU001", "CNT001", "DRV001", "DRV003"),
+    after=("GPU001", "CNT001", "DRV001", "DRV003", "DRV010"),
     causes=("driver_does_not_support_gpu",),
     sources=(
         "https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",

@@ -50,7 +50,7 @@ class PciDevice(Fact, frozen=True):
     numa_node: int | None = None
     iommu_group: str = ""
     iommu_type: str = ""  # "DMA", "DMA-FQ", "identity"
-    errors: dict[str, int] = {}  # since the boot: "correctable", "nonfatal", "fatal"; those that are not 0
+    errors: dict[str, int] = {}  # since the boot: "correctable", "nonfatal", "fatal"; empty where nobody counts
     port_errors: dict[str, int] = {}  # the same of the bridge above it
     physical_function: str = ""  # address of the device that this one is a virtual function of
 

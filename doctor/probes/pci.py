@@ -94,12 +94,12 @@ def _link(host: Host, address: str) -> PciLink | None:
 
 
 def _errors(host: Host, address: str) -> dict[str, int]:
-    """Totals of Advanced Error Reporting, which the kernel counts itself; none where it does not."""
+    """Totals of Advanced Error Reporting, which the kernel counts itself; empty where it does not."""
     found = {}
     for kind, total in _ERRORS.items():
         text = host.files.text_if_any(f"{_FOLDER}/{address}/aer_dev_{kind}")
         counted = re.search(rf"^{total} (\d+)$", text, re.MULTILINE)
-        if counted and int(counted.group(1)):
+        if counted:
             found[kind] = int(counted.group(1))
     return found
 

@@ -8,6 +8,7 @@ import msgspec
 from healthy import DRIVER, broken
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_kernel import KERNEL_FACTS
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.facts import (
@@ -309,6 +310,7 @@ FACTS = {
         log=many(LINES),
         changed_variables=table(WORDS, VARIABLES),
     ),
+    **KERNEL_FACTS,
 }
 
 

@@ -116,7 +116,7 @@ def test_errors_on_the_link_are_counted_at_both_ends(machine: Machine) -> None:
     plug_in(machine, aer_dev_correctable=CORRECTABLE, aer_dev_fatal=NO_FATAL)
     machine.file(f"{PORT_FOLDER}/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL 3\n")
     found = the_gpu(machine)
-    assert (found.errors, found.port_errors) == ({"correctable": 19}, {"nonfatal": 3})
+    assert (found.errors, found.port_errors) == ({"correctable": 19, "fatal": 0}, {"nonfatal": 3})
 
 
 def test_a_virtual_function_names_its_device(machine: Machine) -> None:
