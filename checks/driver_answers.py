@@ -13,7 +13,7 @@ _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) o
 @check(
     "DRV007",
     "NVML, the library behind nvidia-smi, answers",
-    after=("GPU001", "DRV001", "DRV006", "DRV008", "DEV003", "LIB005", "XID001"),
+    after=("GPU001", "DRV001", "DRV006", "DRV008", "DEV003", "LIB005", "XID001", "HLT001"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
 )
 def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
@@ -54,6 +54,7 @@ def _nvml_error(nvml: Nvml, knowledge: Knowledge) -> str:
     after=(
         "GPU001", "GPU002", "CNT001", "CNT002", "CNT004", "DRV001", "DEV001", "DEV002", "DEV003", "LIB001", "LIB002",
         "DRV006", "VIS001", "PKG001", "SVC001", "XID001", "XID002",
+        "HLT001", "LNK003", "SHR004",
     ),
     causes=("fabric_manager_not_running", "nvidia_uvm_missing", "uvm_broken_after_suspend", "mig_single_instance_per_process"),
     sources=("https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, tenants
-from tfgpu_doctor.facts import CudaDriver, Environment, Nvml, NvmlGpu, Runtime
+from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, show_holders, size, who
+from tfgpu_doctor.facts import CudaDriver, Environment, Nvml, Runtime
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -12,18 +12,6 @@ _SOURCES = "https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/cor
 _LEAST_FREE_BYTES = 1 << 30  # a CUDA context with cuDNN and cuBLAS takes about half of it
 _STATES = {True: "on", False: "off", None: "not set"}
 _MEANS_OFF = ("false", "0", "no", "off")
-
-
-def _size(count: int | None) -> str:
-    return "an unknown amount" if count is None else f"{count / (1 << 30):.1f} GiB"
-
-
-def _who(gpu: NvmlGpu) -> tuple[str, ...]:
-    """Who computes on a GPU, most memory first."""
-    return tuple(
-        f"GPU {gpu.index}: {each.name or 'process'} ({each.pid}) holds {_size(each.memory_bytes)}"
-        for each in tenants(gpu)
-    )
 
 
 @check(
@@ -47,14 +35,14 @@ def memory_is_left(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: R
         free, total = gpu.memory_free_bytes or 0, gpu.memory_total_bytes or 1
         if free < _LEAST_FREE_BYTES and free < total // 2:
             yield Finding(
-                f"GPU {gpu.index} ({gpu.name}) has {_size(free)} of {_size(total)} left: others hold the rest",
+                f"GPU {gpu.index} ({gpu.name}) has {size(free)} of {size(total)} left: others hold the rest",
                 cause="gpu_memory_held_by_other_process",
                 severity="warning" if runtime and runtime.computes else "error",
-                evidence=_who(gpu) or ("NVML names no process: it may belong to another user or container",),
-                fix=Fix("End the process that holds it (a notebook: shut its kernel down).", ("nvidia-smi",)),
+                evidence=who(gpu) or ("NVML names no process: it may belong to another user or container",),
+                fix=Fix("End the process that holds it (a notebook: shut its kernel down).", show_holders(gpu)),
             )
         else:
-            yield Evidence(f"GPU {gpu.index}: {_size(free)} of {_size(total)} free")
+            yield Evidence(f"GPU {gpu.index}: {size(free)} of {size(total)} free")
 
 
 @check(
@@ -178,7 +166,9 @@ def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver:
         raise Skip("NVML lists no GPU")
     growth = environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
     on = growth or environment.get("TF_GPU_ALLOCATOR") == "cuda_malloc_async"
-    shared = [line for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig for line in _who(gpu)]
+    shared = [line for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig for line in who(gpu)]
+    state = "on" if on else "off, unless the program sets it"
+    yield Evidence(f"{len(shared)} other processes compute; memory growth is {state}")
     if shared and not on:
         yield Finding(
             "other processes compute on the GPU, and memory growth is not on: TensorFlow will ask for all that is left",
@@ -187,6 +177,3 @@ def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver:
             evidence=tuple(shared),
             fix=Fix("Let TensorFlow take memory as it needs it.", ("export TF_FORCE_GPU_ALLOW_GROWTH=true",)),
         )
-    else:
-        state = "on" if on else "off, unless the program sets it"
-        yield Evidence(f"{len(shared)} other processes compute; memory growth is {state}")

@@ -36,7 +36,7 @@ def visible_devices_hides_nothing(
         yield Evidence("CUDA_VISIBLE_DEVICES is not set")
         return
     count = _count(nvml, driver, pci)
-    uuids = [name for gpu in (nvml.gpus if nvml else ()) for name in (gpu.uuid, *gpu.mig_devices)]
+    uuids = _uuids(nvml)
     tokens = [token.strip() for token in value.split(",")]
     seen = _visible(tokens, count, uuids)
     listed = len(cuda_driver.gpus) if cuda_driver else 0
@@ -66,7 +66,15 @@ def visible_devices_hides_nothing(
 
 def _count(nvml: Nvml | None, driver: Driver | None, pci: Pci | None) -> int:
     """How many GPUs the machine has, whoever knows; 0 where nobody does."""
-    return len(nvml.gpus if nvml else ()) or len(driver.gpus if driver else ()) or len(pci.nvidia_gpus if pci else ())
+    return (nvml.gpu_count if nvml else 0) or len(driver.gpus if driver else ()) or len(pci.nvidia_gpus if pci else ())
+
+
+def _uuids(nvml: Nvml | None) -> list[str]:
+    """The names that NVML knows, none where a GPU that is in trouble did not tell its own."""
+    if nvml is None or not all(each.uuid or each.is_refused for each in nvml.troubles):
+        return []
+    named = [name for gpu in nvml.gpus for name in (gpu.uuid, *gpu.mig_devices)]
+    return [*named, *(each.uuid for each in nvml.troubles if each.uuid)]
 
 
 def _visible(tokens: list[str], count: int, uuids: list[str]) -> list[str]:
@@ -99,9 +107,8 @@ def import_changes_no_variable(runtime: Runtime, nvml: Nvml | None = None) -> Yi
     if not runtime.version:
         raise Skip("TensorFlow was not imported")
     value = runtime.changed_variables.get("CUDA_VISIBLE_DEVICES")
-    gpus = nvml.gpus if nvml else ()
-    uuids = [name for gpu in gpus for name in (gpu.uuid, *gpu.mig_devices)]
-    hides = value is not None and not _visible([token.strip() for token in value.split(",")], len(gpus), uuids)
+    tokens = [token.strip() for token in (value or "").split(",")]
+    hides = value is not None and not _visible(tokens, nvml.gpu_count if nvml else 0, _uuids(nvml))
     if hides and not runtime.gpus:
         yield Finding(
             f"something set CUDA_VISIBLE_DEVICES to {value!r} while Python started or TensorFlow was imported",

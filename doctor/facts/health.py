@@ -36,7 +36,7 @@ class RetiredPages(Fact, frozen=True):
 
 
 class Temperature(Fact, frozen=True):
-    """Degrees Celsius, and the thresholds; newer GPUs tell the margin to their slowdown in place of it."""
+    """Degrees Celsius, and the thresholds; newer GPUs tell the margin to the highest that they are meant to bear."""
 
     gpu_c: int | None = None
     memory_c: int | None = None
@@ -149,3 +149,8 @@ class GpuTrouble(Fact, frozen=True):
     def is_silent(self) -> bool:
         """Whether it gave no answer at all."""
         return self.error_code == 0
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether this process may not use it: NVML_ERROR_NO_PERMISSION, NVML_ERROR_OPERATING_SYSTEM."""
+        return self.error_code in (4, 17)

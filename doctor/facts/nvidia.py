@@ -126,6 +126,13 @@ class Nvml(Fact, frozen=True):
         """Whether NVML could be initialised and read to the end; single GPUs may still be in trouble."""
         return self.attempt.answered and not self.library_error and self.error_code == 0
 
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs this process may use, those in trouble among them."""
+        refused = {each.index for each in self.troubles if each.is_refused}
+        known = {gpu.index for gpu in self.gpus} | {each.index for each in self.troubles}
+        return len(known - refused)
+
 
 class CudaGpu(Fact, frozen=True):
     """A GPU as the CUDA driver API describes it."""

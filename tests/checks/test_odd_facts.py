@@ -8,6 +8,7 @@ import msgspec
 from healthy import DRIVER, broken
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_health import ODD_HEALTH, ODD_TROUBLES
 from odd_kernel import KERNEL_FACTS
 
 from tfgpu_doctor.checks import ALL_CHECKS
@@ -152,6 +153,7 @@ NVML_GPUS = st.builds(
     mig_devices=many(UUIDS),
     compute_mode=st.sampled_from(["", "default", "exclusive_process", "prohibited"]),
     processes=many(st.builds(GpuProcess, pid=COUNTS, name=WORDS, computes=st.booleans(), memory_bytes=SIZES)),
+    health=ODD_HEALTH,
 )
 DISTRIBUTIONS = st.builds(
     Distribution,
@@ -251,6 +253,7 @@ FACTS = {
         error_text=WORDS,
         driver_version=VERSIONS,
         gpus=many(NVML_GPUS),
+        troubles=ODD_TROUBLES,
     ),
     "target": st.builds(
         Target,
