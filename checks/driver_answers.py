@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Driver, Nvml, Pci, Runtime, System
+from tfgpu_doctor.facts import CudaDriver, Driver, KernelLog, Nvml, Pci, Runtime, System
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -66,6 +66,7 @@ def cuda_driver_initialises(
     driver: Driver | None = None,
     nvml: Nvml | None = None,
     pci: Pci | None = None,
+    kernel_log: KernelLog | None = None,
 ) -> Yielded:
     """CuInit is the first call of every CUDA program, and its code is what TensorFlow prints.
 
@@ -96,7 +97,7 @@ def cuda_driver_initialises(
     row = knowledge.cuda_errors.get(code)
     name = cuda_driver.init_name or (row.name if row else "a code that the doctor's table does not hold")
     evidence = [f"cuInit returned {code}, {name}" + (f": {row.meaning}" if row else "")]
-    cause, fix, confidence = _suspect(code, driver, nvml, pci, evidence)
+    cause, fix, confidence = _suspect(code, driver, nvml, pci, kernel_log, evidence)
     if cause == UNDETERMINED and nvml and nvml.error_code:
         evidence.append(f"NVML fails with {_nvml_error(nvml, knowledge)}")
     yield Finding(
@@ -108,8 +109,23 @@ def cuda_driver_initialises(
     )
 
 
+def _wakes(driver: Driver | None, kernel_log: KernelLog | None) -> str:
+    """That the machine woke up since the driver was loaded, and who says so; empty where nobody does."""
+    if driver and driver.suspends:
+        return f"the machine woke up {driver.suspends} times since it booted (/sys/power/suspend_stats)"
+    loaded = [each.last_age_s or 0.0 for each in (kernel_log.of_kind("driver_loaded") if kernel_log else ())]
+    resumed = [each for each in (kernel_log.of_kind("resumed") if kernel_log else ()) if each.last_age_s is not None]
+    since = [each for each in resumed if not loaded or (each.last_age_s or 0.0) < min(loaded)]
+    return f"the kernel's log says that it woke up since the driver was loaded: {since[0].text}" if since else ""
+
+
 def _suspect(
-    code: int, driver: Driver | None, nvml: Nvml | None, pci: Pci | None, evidence: list[str]
+    code: int,
+    driver: Driver | None,
+    nvml: Nvml | None,
+    pci: Pci | None,
+    kernel_log: KernelLog | None,
+    evidence: list[str],
 ) -> tuple[str, str, str]:
     """Label, fix and confidence for a code of cuInit, given what else is known; adds to the evidence."""
     if code == 802:
@@ -117,9 +133,9 @@ def _suspect(
         evidence += [f"{len(switches)} NVSwitches on the PCI bus"] if switches else []
         fix = "As root: `systemctl enable --now nvidia-fabricmanager`, of exactly the driver's version; then wait a minute."
         return "fabric_manager_not_running", fix, "high" if switches else "medium"
-    if code == 999 and driver and driver.suspends:
-        evidence.append(f"the machine woke up {driver.suspends} times since it booted (/sys/power/suspend_stats)")
-        kept = driver.parameters.get("PreserveVideoMemoryAllocations")
+    if code == 999 and (wakes := _wakes(driver, kernel_log)):
+        evidence.append(wakes)
+        kept = driver.parameters.get("PreserveVideoMemoryAllocations") if driver else ""
         evidence += [f"the module's PreserveVideoMemoryAllocations is {kept}"] if kept else []
         fix = (
             "End all programs that use the GPU, then as root `rmmod nvidia_uvm && modprobe nvidia_uvm`, or reboot. To "

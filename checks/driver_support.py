@@ -71,7 +71,9 @@ def driver_supports_gpu(
         yield Finding(
             f"{reason}: {', '.join(dict.fromkeys(names))}",
             cause="driver_does_not_support_gpu",
-            confidence="high" if refused else "medium",
+            confidence="high"
+            if refused or (driver and driver.version)
+            else "medium",  # else the library's version tells
             evidence=(
                 *(each.text for each in refused[:2]),
                 *(

@@ -105,7 +105,8 @@ class _Examination:
         self, host: Host, request: Request, probes: Sequence[Probe], given: Mapping[str, Fact] | None = None
     ) -> None:
         self._host, self._request = host, request
-        self._waiting = [probe for probe in probes if probe.name not in (given or {})]
+        self._probes = tuple(probe for probe in probes if probe.name not in (given or {}))
+        self._waiting = list(self._probes)
         self._due: dict[str, tuple[Probe, float]] = {}
         self._known: dict[str, Any] = dict(given or {})
         self._unknown: dict[str, str] = {}
@@ -128,7 +129,8 @@ class _Examination:
     def give_up(self, why: str) -> None:
         """Leave every fact that is not known unknown, for that reason."""
         for probe in [*self._waiting, *(probe for probe, _ in self._due.values())]:
-            self._unknown[probe.name] = why
+            if probe.name not in self._known:
+                self._unknown[probe.name] = why
 
     def facts(self) -> Facts:
         return Facts(
@@ -168,10 +170,12 @@ class _Examination:
     def _settle(self, name: str, fact: Any, why: str) -> None:
         if self._due.pop(name, None) is None:
             return  # it came after its deadline
-        if fact is None:
-            self._unknown[name] = why
-        else:
+        if fact is not None:
             self._known[name] = writable(fact)
+            known = [each for each in self._probes if each.name in self._known and each.name != name]
+            self._waiting += [each for each in known if each.again_if and each.again_if(fact)]
+        elif name not in self._known:  # what it told before stands
+            self._unknown[name] = why
 
     def _drop_overdue(self) -> None:
         now = time.monotonic()

@@ -34,14 +34,17 @@ class Probe:
     parameters: tuple[str, ...]
     deadline_s: float | None  # None: the request's own, for the one that runs TensorFlow
     waits_for: str
+    again_if: Callable[[Any], bool] | None = None  # asked once more when a fact is known that makes it true
 
 
-def probe(*, waits_for: str, deadline_s: float | None = 20.0) -> Callable[[Callable[..., Any]], Probe]:
+def probe(
+    *, waits_for: str, deadline_s: float | None = 20.0, again_if: Callable[[Any], bool] | None = None
+) -> Callable[[Callable[..., Any]], Probe]:
     """Make a probe of a function; its name is the fact's, its parameters are `host`, `request` and facts it needs."""
 
     def make(function: Callable[..., Any]) -> Probe:
         parameters = tuple(inspect.signature(function).parameters)
         needs = tuple(name for name in parameters if name not in SUPPLIED)
-        return Probe(function.__name__, function, needs, parameters, deadline_s, waits_for)
+        return Probe(function.__name__, function, needs, parameters, deadline_s, waits_for, again_if)
 
     return make

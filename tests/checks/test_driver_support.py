@@ -39,7 +39,7 @@ def test_where_there_is_no_driver_nothing_is_judged(judge: Judge) -> None:
 @pytest.mark.parametrize("device", ["2b85", "2C58", "2901", "2342", "3182"])
 def test_blackwell_and_grace_hopper_need_the_open_modules(judge: Judge, device: str) -> None:
     finding = judge.finding(driver_supports_gpu, refused(device, "", loaded="proprietary"))
-    assert (finding.cause, finding.severity, finding.confidence) == ("driver_does_not_support_gpu", "error", "medium")
+    assert (finding.cause, finding.severity, finding.confidence) == ("driver_does_not_support_gpu", "error", "high")
     assert "need NVIDIA's open kernel modules" in finding.message
     assert finding.fix and "-open" in finding.fix.text
     assert judge.does_not_object(driver_supports_gpu, refused(device, "", loaded="open"))

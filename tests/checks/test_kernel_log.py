@@ -22,9 +22,10 @@ from built_kernel import (
     with_switches,
     xid,
 )
-from built_machines import DOCKER, several
+from built_machines import DOCKER, cuda_that_fails, several
 from healthy import ANSWERED, broken, computation, cuda_gpu, node, nvml_gpu, runtime
 
+from tfgpu_doctor.checks.driver_answers import cuda_driver_initialises
 from tfgpu_doctor.checks.kernel_log import gpus_report_no_fault, power_held, switches_report_no_fault
 from tfgpu_doctor.checks.xids import ago, same_place
 from tfgpu_doctor.diagnosis import diagnose
@@ -304,3 +305,16 @@ def test_ages_are_told_in_words(seconds: float | None, words: str) -> None:
 )  # fmt: skip
 def test_addresses_are_compared_in_every_form(one: str, other: str, same: bool) -> None:
     assert same_place(one, other) is same
+
+
+# DRV008: what it takes from the log
+
+
+@pytest.mark.parametrize(("age_s", "blamed"), [(600.0, True), (7195.0, False)], ids=["since", "before"])
+def test_a_machine_that_woke_up_since_the_driver_was_loaded(judge: Judge, age_s: float, blamed: bool) -> None:
+    resumed = message("resumed", "PM: suspend exit", age_s)
+    unknown = cuda_that_fails(999, "CUDA_ERROR_UNKNOWN")
+    finding = judge.finding(
+        cuda_driver_initialises, cuda_driver=unknown, driver={"suspends": None}, kernel_log=log(resumed)
+    )
+    assert (finding.cause == "uvm_broken_after_suspend") is blamed
