@@ -1,0 +1,97 @@
+"""BEN: what the perf suites measured on this machine."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.facts import Bench, Nvml
+from tfgpu_doctor.facts.bench import Duel, Figure
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+
+_SLOWING = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown")
+_FRACTIONS = {"TFLOP/s": "bench_least_share_of_peak", "GB/s": "bench_least_share_of_bandwidth"}
+
+
+@check(
+    "BEN001",
+    "the GPU beats the CPU, and what is said to speed it up does",
+    after=("GPU004", "GPU005", "HLT004"),
+    causes=("gpu_thermal_or_power_throttling",),
+    sources=("https://www.tensorflow.org/guide/gpu_performance_analysis",),
+)
+def gpu_beats_cpu(bench: Bench, nvml: Nvml | None = None) -> Yielded:
+    """Each duel measures one thing done in two ways, interleaved, with proof of where it ran. On a machine with a GPU the
+    GPU's side has to win by a margin that the noise cannot explain.
+
+    Fix: look at clocks, link and other users of the GPU first; then `tfgpu-doctor bench SUITE --budget full`.
+    """
+    duels = [duel for duel in bench.duels if duel.on_gpu]
+    if not duels:
+        raise Skip("no duel on a GPU was held")
+    lost = [duel for duel in duels if duel.verdict != "faster"]
+    for duel in duels:
+        if duel.ratio and duel.verdict == "faster":
+            yield Evidence(f"{_name(duel)}: {duel.ratio:.1f} times as fast")
+    if lost:
+        slowing = _slowing(nvml)
+        yield Finding(
+            f"{len(lost)} of {len(duels)} duels on the GPU are not won: {', '.join(_name(duel) for duel in lost[:4])}"
+            + (", ..." if len(lost) > 4 else ""),
+            cause="gpu_thermal_or_power_throttling" if slowing else UNDETERMINED,
+            confidence="medium" if slowing else "low",
+            evidence=(*(f"{_name(duel)}: {duel.verdict}, {duel.reason}" for duel in lost), *slowing),
+            fix=Fix(
+                "See whether others use the GPU and what limits its clocks, then measure the suite alone.",
+                (
+                    "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",
+                    f"tfgpu-doctor bench {lost[0].suite} --budget full",
+                ),
+            ),
+        )
+
+
+def _name(duel: Duel) -> str:
+    return f"{duel.suite} {duel.name}"
+
+
+def _slowing(nvml: Nvml | None) -> list[str]:
+    """What NVML says that slowed the GPUs down."""
+    found = []
+    for gpu in nvml.gpus if nvml else ():
+        reasons = [reason for reason in gpu.health.throttle_reasons or () if reason in _SLOWING]
+        found += [f"GPU {gpu.index}: clocks limited by {', '.join(reasons)}"] if reasons else []
+    return found
+
+
+@check(
+    "BEN002",
+    "the GPU comes near what its data sheet says",
+    after=("BEN001",),
+    sources=("https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",),
+)
+def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
+    """Large matrix products and copies come near the peak of the data sheet; a GPU that stays far below is held back.
+
+    Fix: `tfgpu-doctor --level deep` looks at clocks, heat and power while the GPU works.
+    """
+    limited = [(figure, figure.limit) for figure in bench.figures if figure.limit and figure.unit in _FRACTIONS]
+    if not limited:
+        raise Skip("nothing was measured whose limit is known")
+    for figure, limit in limited:
+        least = float(knowledge.boundaries[_FRACTIONS[figure.unit]].value)
+        if figure.value < least * limit:
+            yield Finding(
+                f"{_said(figure)}, {figure.value / limit:.0%} of what is possible",
+                severity="warning",
+                confidence="low",
+                evidence=(f"{limit:,.4g} {figure.unit}: {figure.limit_source}", f"at least {least:.0%} is usual"),
+                fix=Fix(
+                    "Look at clocks, heat and power while it works.",
+                    ("tfgpu-doctor --level deep",),
+                ),
+            )
+        else:
+            yield Evidence(f"{_said(figure)}, {figure.value / limit:.0%} of what is possible")
+
+
+def _said(figure: Figure) -> str:
+    return f"{figure.suite} {figure.name} on {figure.device}: {figure.value:,.4g} {figure.unit}"

@@ -1,0 +1,60 @@
+"""BEN: what the perf suites measured."""
+
+from __future__ import annotations
+
+import pytest
+from healthy import healthy
+
+from tfgpu_doctor.checks.bench import gpu_beats_cpu, gpu_comes_near_its_limits
+from tfgpu_doctor.facts.bench import Bench, Duel, Figure, Verdict
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model import Evidence, Finding, Skip
+
+
+def duel(verdict: Verdict, ratio: float | None = 5.0, *, on_gpu: bool = True) -> Duel:
+    return Duel(
+        suite="device_placement", name="matmul", verdict=verdict, ratio=ratio, on_gpu=on_gpu,
+        interval=(ratio * 0.9, ratio * 1.1) if ratio else None, reason="" if verdict == "faster" else "because",
+    )  # fmt: skip
+
+
+def test_a_gpu_that_wins_passes_with_its_figures() -> None:
+    (told,) = gpu_beats_cpu(Bench(duels=(duel("faster"),)), healthy().nvml)
+    assert told == Evidence("device_placement matmul: 5.0 times as fast")
+
+
+@pytest.mark.parametrize("verdict", ["slower", "not shown", "too noisy", "not run"])
+def test_what_is_not_won_is_said(verdict: Verdict) -> None:
+    ratio = None if verdict == "not run" else 0.9
+    found = gpu_beats_cpu(Bench(duels=(duel("faster"), duel(verdict, ratio))), healthy().nvml)
+    (finding,) = [each for each in found if isinstance(each, Finding)]
+    assert finding.message.startswith("1 of 2 duels on the GPU are not won")
+    assert f"{verdict}, because" in finding.evidence[0]
+
+
+def test_duels_on_the_cpu_say_nothing_of_the_gpu() -> None:
+    with pytest.raises(Skip, match="no duel on a GPU"):
+        gpu_beats_cpu(Bench(duels=(duel("slower", on_gpu=False),)))
+
+
+def figure(value: float, limit: float | None = 100.0) -> Figure:
+    return Figure(
+        suite="device_placement", name="matmul bfloat16", value=value, unit="TFLOP/s", device="GPU:0", limit=limit
+    )
+
+
+def test_a_gpu_near_its_peak_passes() -> None:
+    (told,) = gpu_comes_near_its_limits(Bench(figures=(figure(75.0),)), read_knowledge())
+    assert isinstance(told, Evidence)
+    assert "75% of what is possible" in told.text
+
+
+def test_a_gpu_far_below_its_peak_is_said() -> None:
+    (told,) = gpu_comes_near_its_limits(Bench(figures=(figure(50.0),)), read_knowledge())
+    assert isinstance(told, Finding)
+    assert told.severity == "warning"
+
+
+def test_without_a_limit_nothing_can_be_said() -> None:
+    with pytest.raises(Skip, match="limit is known"):
+        gpu_comes_near_its_limits(Bench(figures=(figure(50.0, limit=None),)), read_knowledge())
