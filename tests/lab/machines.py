@@ -5,7 +5,8 @@ from __future__ import annotations
 from lab.broken_containers import CONTAINERS
 from lab.broken_drivers import DRIVERS
 from lab.broken_gpus import GPUS
+from lab.broken_health import HEALTH
 from lab.broken_libraries import LIBRARIES
 from lab.healthy import HEALTHY
 
-MACHINES = (*DRIVERS, *CONTAINERS, *LIBRARIES, *GPUS, *HEALTHY)
+MACHINES = (*DRIVERS, *CONTAINERS, *LIBRARIES, *GPUS, *HEALTH, *HEALTHY)
