@@ -78,7 +78,7 @@ def driver_supports_gpu(
                 *(each.text for each in refused[:2]),
                 *(
                     f"10de:{gpu.device} at {gpu.address} is {text}"
-                    for gpu, text in _generations(pci.nvidia_gpus, knowledge)
+                    for gpu, text in _generations(pci.nvidia_gpus[:2], knowledge)
                 ),
                 f"the installed driver is {installed or 'of unknown version'}, its module {flavour or 'of unknown flavour'}",
             ),

@@ -105,10 +105,10 @@ def _why_not_in_nvml(device: PciDevice, nvml: Nvml, given: str) -> str:
 
 
 def _what_the_kernel_says(device: PciDevice, kernel_log: KernelLog | None, knowledge: Knowledge) -> str:
-    """Where the driver itself reported the GPU, XID001 tells of it."""
-    reports = kernel_log.of_kind("xid") if kernel_log else ()
-    said = [each.code for each in reports if same_place(each.pci_address, device.address) and is_news(each, knowledge)]
-    return f"the kernel's log has Xid {said[0]} of it" if said else ""
+    """Where the driver itself reported the GPU, XID001 or XID004 tells of it."""
+    reports = kernel_log.of_kind("xid", "init_failed") if kernel_log else ()
+    said = [each for each in reports if same_place(each.pci_address, device.address) and is_news(each, knowledge)]
+    return f"the kernel's log says {said[0].text!r}" if said else ""
 
 
 def _lost(device: PciDevice, counts: list[str]) -> Finding:

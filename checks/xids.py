@@ -25,6 +25,7 @@ _SIGNS = (
     "launch failure",
 )
 _REFUSED = ("EACCES", "EPERM")
+_HARDWARE = (("hardware",), ("bus",), ("power",))  # what a reset may not mend; the rest the driver has dealt with
 _TOLD = ("answered", "timed_out", "killed_by_signal")  # the rest is the doctor's own trouble
 
 
@@ -118,10 +119,10 @@ def severity_of(each: Reported, *, broken: bool) -> Severity:
     row = each.row
     if row is None or not row.cause or row.severity == "info" or not each.is_news:
         return "info"
-    if row.severity == "error":
-        return "error" if broken else "warning"
-    lasting = row.cause != UNDETERMINED and row.likely[:1] != ("application",)
-    return "warning" if broken or lasting else "info"
+    if row.severity == "error" and broken:
+        return "error"
+    by_hardware = row.severity == "error" and row.likely[:1] in _HARDWARE
+    return "warning" if broken or by_hardware or row.cause != UNDETERMINED else "info"
 
 
 def label_of(row: Xid | None) -> tuple[str, Confidence]:

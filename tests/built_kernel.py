@@ -45,7 +45,7 @@ LOADED = KernelMessage(
 )  # fmt: skip
 UNREADABLE = KernelLog(
     tried=(
-        LogSource(name="dmesg", error="dmesg: read kernel buffer failed: Operation not permitted"),
+        LogSource(name="dmesg", error="read kernel buffer failed: Operation not permitted"),
         LogSource(name="journalctl", error="No journal files were opened due to insufficient permissions."),
         LogSource(name="/var/log/kern.log", error="Permission denied"),
     ),
@@ -159,6 +159,11 @@ def _gpus_that_failed() -> dict[str, Facts]:
             cuda_driver=CudaDriver(attempt=hung, library="/usr/lib/x86_64-linux-gnu/libcuda.so.560.35.03"),
             runtime=runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="listing the GPUs"), gpus=(), gpus_listed=False, computations=()),
             kernel_log=log(xid(119, GSP, count=30), xid(154, wish, 200.0)),
+        ),
+        "gpu-does-not-start": broken(
+            nvml=Nvml(attempt=ANSWERED, driver_version="560.35.03"), cuda_driver=NO_DEVICE, runtime=NOTHING_LISTED,
+            kernel_log=log(message("init_failed", "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x40:1860)", 60.0,
+                                   pci_address="0000:01:00.0", count=6)),
         ),
         "restarted-after-xid-79": broken(
             kernel_log=log(

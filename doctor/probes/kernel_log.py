@@ -161,4 +161,5 @@ def _why(done: Completed) -> str:
     if done.timed_out:
         return f"no answer within {_DEADLINE_S:.0f} s"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "it gave no message"
+    telling = [line for line in lines if "permission" in line or "not permitted" in line]
+    return next(iter(telling or lines), "it gave no message").removeprefix("dmesg: ")[:200]

@@ -56,7 +56,7 @@ def test_a_log_without_a_xid_passes_and_says_how_far_it_reaches(judge: Judge) ->
 
 def test_a_log_that_cannot_be_read_is_no_clean_log(judge: Judge) -> None:
     reason = judge.skips(gpus_report_no_fault, kernel_log=UNREADABLE)
-    assert "dmesg: dmesg: read kernel buffer failed: Operation not permitted" in reason
+    assert "dmesg: read kernel buffer failed: Operation not permitted" in reason
     assert "/var/log/kern.log: Permission denied" in reason
     assert "as root `dmesg | grep -i -e xid -e NVRM`" in reason
     for check in (switches_report_no_fault, power_held):
@@ -92,7 +92,8 @@ def test_a_fault_of_the_hardware_is_an_error_where_the_gpu_fails(judge: Judge, c
     assert (finding.severity, finding.cause) == ("error", cause)
     assert f"reported Xid {code}, last 5 minutes ago" in finding.message
     assert "NVML fails: GPU is lost" in finding.evidence
-    assert judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, "..."))).severity == "warning"
+    works = judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, "...")))
+    assert works.severity == ("info" if code in (46, 119, 120) else "warning"), "a driver that went on is no fault"
 
 
 def test_that_the_power_fails_is_no_more_than_likely(judge: Judge) -> None:

@@ -106,7 +106,7 @@ esac""",
     )
     found = programs.read()
     assert found.source == "journalctl"
-    assert source(found, "dmesg").error == "dmesg: read kernel buffer failed: Operation not permitted"
+    assert source(found, "dmesg").error == "read kernel buffer failed: Operation not permitted"
     reach = source(found, "journalctl")
     assert (reach.from_boot, reach.newest_age_s) == (True, pytest.approx(3, abs=60))
     assert found.messages[0].last_age_s == pytest.approx(50, abs=60)
@@ -134,13 +134,22 @@ esac""",
 
 
 @needs_proc
-def test_a_journal_without_entries_is_not_an_empty_log(programs: Programs) -> None:
-    programs.add(
-        "journalctl",
-        "echo 'No journal files were opened due to insufficient permissions.' >&2; echo '-- No entries --'",
-    )
+@pytest.mark.parametrize(
+    ("complaints", "why"),
+    [
+        (("No journal files were opened due to insufficient permissions.",), "No journal files were opened due to insufficient permissions."),
+        (("Hint: You are currently not seeing messages from other users and the system.", "      Users in groups 'adm', 'systemd-journal' can see all messages.", "      Pass -q to turn off this notice."),
+         "Hint: You are currently not seeing messages from other users and the system."),
+        ((), "it gave no message"),
+    ],
+)  # fmt: skip
+def test_a_journal_without_entries_is_not_an_empty_log(
+    programs: Programs, complaints: tuple[str, ...], why: str
+) -> None:
+    told = "".join(f'echo "{line}" >&2; ' for line in complaints)
+    programs.add("journalctl", f"{told}echo '-- No entries --'")
     found = programs.read()
-    assert "journalctl: No journal files were opened due to insufficient permissions." in found.why_unread
+    assert source(found, "journalctl").error == why
     assert "dmesg: No such file or directory" in found.why_unread
     assert found.source not in ("dmesg", "journalctl")
 
