@@ -81,7 +81,12 @@ def _in_trouble(
         message = f"{name} is in trouble: NVML says {trouble.error_text!r}"
         told = f"{trouble.call} gave {row.name if row else 'code'} ({trouble.error_code})"
     healthy = [gpu.uuid for gpu in nvml.gpus if gpu.uuid and gpu.index not in {each.index for each in nvml.troubles}]
-    hide = healthy and severity == "warning" and not (environment and environment.get("CUDA_VISIBLE_DEVICES"))
+    hide = (
+        healthy
+        and not any(gpu.mig for gpu in nvml.gpus)
+        and severity == "warning"
+        and not (environment and environment.get("CUDA_VISIBLE_DEVICES"))
+    )
     return Finding(
         message,
         cause=row.cause if row and row.cause in _TROUBLES else UNDETERMINED,

@@ -37,7 +37,9 @@ def pcie_link_is_full(
         raise Skip("NVML tells no PCI Express link")
     for gpu in gpus:
         device = _device(gpu, pci)
-        if gpu.health.virtualization in ("passthrough", "vgpu"):
+        if _shares_chip(gpu):
+            yield Evidence(f"GPU {gpu.index}: joined to the processor without a slot: {_figures(gpu, device)}")
+        elif gpu.health.virtualization in ("passthrough", "vgpu"):
             yield Evidence(f"GPU {gpu.index}: in a virtual machine, whose slots are made up: {_figures(gpu, device)}")
         elif is_of_laptop(gpu):
             yield Evidence(f"GPU {gpu.index}: of a laptop, as it was built: {_figures(gpu, device)}")
@@ -49,6 +51,12 @@ def pcie_link_is_full(
 
 def _device(gpu: NvmlGpu, pci: Pci | None) -> PciDevice | None:
     return next((each for each in (pci.devices if pci else ()) if place(each.address) == place(gpu.pci_address)), None)
+
+
+def _shares_chip(gpu: NvmlGpu) -> bool:
+    """Whether it is no card: NVML gives such GPUs a link of one lane, which does not exist (NVIDIA GB10)."""
+    health = gpu.health
+    return bool(health.chip_to_chip) or health.pcie.bus not in ("", "pcie") or gpu.memory_total_bytes is None
 
 
 def _most(gpu: NvmlGpu, device: PciDevice | None) -> int:

@@ -76,6 +76,7 @@ class Pcie(Fact, frozen=True):
     max_width: int | None = None
     gpu_max_generation: int | None = None  # of the GPU alone
     replays: int | None = None
+    bus: str = ""  # "pcie"; the GPU of a chip that it shares with the processor stands on another, "fpci"
 
 
 class NvLink(Fact, frozen=True):
@@ -122,6 +123,7 @@ class GpuHealth(Fact, frozen=True):
     utilization_percent: int | None = None
     memory_utilization_percent: int | None = None
     pcie: Pcie = Pcie()
+    chip_to_chip: bool | None = None  # whether NVLink-C2C joins it to the processor, PCI Express or not
     nvlinks: tuple[NvLink, ...] = ()
     fabric: Fabric | None = None
     mig_devices: tuple[MigDevice, ...] = ()

@@ -25,6 +25,7 @@ VIRTUALIZATION = ("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
 RECOVERY_ACTIONS = (
     "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain", "bus_reset", "system_reboot",
 )  # fmt: skip
+BUSES = ("", "pci", "pcie", "fpci", "agp")
 FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
 LINK_ERRORS = ("replays", "recoveries", "crc_flit_errors", "crc_data_errors", "ecc_errors")
 BANKS = (("max", "all"), ("high", "most"), ("partial", "some"), ("low", "few"), ("none", "none"))
@@ -167,6 +168,7 @@ def pcie(ask: Any, handle: Any) -> dict[str, object]:
         "max_width": ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         "gpu_max_generation": ask("nvmlDeviceGetGpuMaxPcieLinkGeneration", handle),
         "replays": ask("nvmlDeviceGetPcieReplayCounter", handle),
+        "bus": named(ask("nvmlDeviceGetBusType", handle), BUSES),
     }
 
 
@@ -236,6 +238,7 @@ def read_health(ask: Any, handle: Any, mig: Any) -> dict[str, Any]:
     memory_c, action = fields(ask, handle, MEMORY_TEMPERATURE, RECOVERY_ACTION)
     utilization = ask("nvmlDeviceGetUtilizationRates", handle)
     virtualization = ask("nvmlDeviceGetVirtualizationMode", handle)
+    chip_to_chip = ask("nvmlDeviceGetC2cModeInfoV", handle)
     return {
         "ecc": ecc(ask, handle),
         "remapped_rows": remapped_rows(ask, handle),
@@ -249,6 +252,7 @@ def read_health(ask: Any, handle: Any, mig: Any) -> dict[str, Any]:
         "utilization_percent": utilization.gpu if utilization else None,
         "memory_utilization_percent": utilization.memory if utilization else None,
         "pcie": pcie(ask, handle),
+        "chip_to_chip": bool(chip_to_chip.isC2cEnabled) if chip_to_chip else None,
         "nvlinks": nvlinks(ask, handle),
         "fabric": fabric(ask, handle),
         "mig_devices": mig_devices(ask, handle) if mig and mig[0] else [],

@@ -112,6 +112,7 @@ class Pcie(Part, frozen=True):
     max_generation: Count | None = 4  # of GPU and slot together
     max_width: Count | None = 16
     gpu_max_generation: Count | None = None  # of the GPU alone; `max_generation` where it is not given
+    bus: Literal["pci", "pcie", "fpci", "agp"] | None = "pcie"
     replays: Count | None = 0
 
 
@@ -189,6 +190,7 @@ class SimulatedGpu(Part, frozen=True):
     throttle_reasons: tuple[Reason, ...] | None = ()
     recovery_action: Literal["none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset"] | None = None
     pcie: Pcie = Pcie()
+    chip_to_chip: bool | None = None
     nvlinks: Annotated[tuple[NvLink, ...], msgspec.Meta(max_length=36)] = ()
     fabric: Fabric | None = None
     processes: tuple[Tenant, ...] = ()

@@ -7,6 +7,17 @@ NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie.max_width", 1)
 NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie.gpu_max_generation", 1)
 NUMBER(nvmlDeviceGetPcieReplayCounter, "pcie.replays", 1)
 
+ENTRY nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t device, unsigned *type) {
+  static const char *const types[] = {"unknown", "pci", "pcie", "fpci", "agp"};
+  DEVICE(device);
+  int found = place_in(text(device->gpu, "pcie.bus"), types, 5);
+  if (found < 0) return NOT_SUPPORTED;
+  *type = (unsigned)found;
+  return SUCCESS;
+}
+
+NUMBER(nvmlDeviceGetC2cModeInfoV, "chip_to_chip", 1) /* its structure is one number */
+
 static nvmlReturn_t give_link(nvmlDevice_t device, unsigned link, const char *name, u64 *answer) {
   long long count = whole(device->gpu, "nvlinks", -1);
   if (count <= 0) return NOT_SUPPORTED;

@@ -50,9 +50,12 @@ def test_an_idle_gpu_lowers_its_generation(judge: Judge) -> None:
         workstation(changed(SERVER, pcie=Pcie(width=16, max_width=16))),
         workstation(changed(GEFORCE, pcie={"width": 1}, virtualization="passthrough")),
         workstation(changed(GEFORCE, pcie={"width": 4}, virtualization="vgpu")),
+        workstation(changed(GEFORCE, pcie={"width": 1}, chip_to_chip=True)),
+        workstation(changed(GEFORCE, pcie={"width": 1, "bus": "fpci"})),
+        workstation(nvml={"gpus": (nvml_gpu(memory_total_bytes=None, health=linked(width=1)),)}),
     ],
     ids=["x8 of x16", "a slot of 8", "x8 in a slot of 16", "a GPU with 4", "a GPU with 8", "P0 with nothing to do",
-         "busy in P5", "no generation", "passed through", "vgpu"],
+         "busy in P5", "no generation", "passed through", "vgpu", "NVLink-C2C", "another bus", "unified memory"],
 )  # fmt: skip
 def test_links_as_they_are_made_pass(judge: Judge, machine: Facts) -> None:
     assert judge.passes(pcie_link_is_full, machine)

@@ -47,7 +47,7 @@ def machines() -> dict[str, Facts]:
     guest = GpuHealth(virtualization="vgpu", licensed=True, brand="vcs", ecc=Ecc(enabled=True), persistence_mode=True)
     unified = GpuHealth(temperature=Temperature(gpu_c=51, margin_c=34), power=Power(draw_w=11.0), performance_state=8,
                         clocks=Clocks(sm_mhz=208, max_sm_mhz=3003), throttle_reasons=("gpu_idle",), nvlinks=(),
-                        pcie=Pcie(generation=1, width=1, max_generation=1, max_width=1), persistence_mode=True)  # fmt: skip
+                        pcie=Pcie(generation=1, width=1, max_generation=5, max_width=16), persistence_mode=True)  # fmt: skip
     passed_through = changed(SERVER, virtualization="passthrough", pcie=Pcie(generation=1, width=1, max_generation=5, max_width=16),
                              nvlinks=tuple(NvLink(index=link, active=False) for link in range(18)),
                              fabric=Fabric(state="in_progress"))  # fmt: skip

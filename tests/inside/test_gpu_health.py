@@ -47,7 +47,8 @@ SICK = {
     "power_w": {"draw": 249.5, "limit": 300, "enforced_limit": 250, "default_limit": 400, "min_limit": 100, "max_limit": 400},
     "clocks_mhz": {"sm": 210, "memory": 1215, "max_sm": 1410, "max_memory": 1215},
     "throttle_reasons": ["sw_power_cap", "hw_slowdown", "hw_thermal_slowdown"],
-    "pcie": {"generation": 1, "width": 8, "max_generation": 4, "max_width": 16, "gpu_max_generation": 5, "replays": 12},
+    "pcie": {"generation": 1, "width": 8, "max_generation": 4, "max_width": 16, "gpu_max_generation": 5, "replays": 12, "bus": "fpci"},
+    "chip_to_chip": True,
     "nvlinks": [{"remote": "switch", "version": 3, "crc_data_errors": 8}, {"active": False, "replays": 5}],
     "fabric": {"state": "in_progress", "status": 27},
 }  # fmt: skip
@@ -65,7 +66,8 @@ TOLD = GpuHealth(
     performance_state=2,
     utilization_percent=97,
     memory_utilization_percent=40,
-    pcie=Pcie(generation=1, width=8, max_generation=4, max_width=16, gpu_max_generation=5, replays=12),
+    pcie=Pcie(generation=1, width=8, max_generation=4, max_width=16, gpu_max_generation=5, replays=12, bus="fpci"),
+    chip_to_chip=True,
     nvlinks=(NvLink(index=0, active=True, version=3, remote="switch", errors={"crc_data_errors": 8}),
              NvLink(index=1, active=False)),
     fabric=Fabric(state="in_progress", status=27),
@@ -80,7 +82,7 @@ SILENT: dict[str, Any] = {  # as in WSL, or in a virtual machine with a part of 
     "temperature_c": {"gpu": None, "slowdown": None, "shutdown": None, "gpu_max": None},
     "power_w": dict.fromkeys(("draw", "limit", "default_limit", "min_limit", "max_limit")),
     "clocks_mhz": dict.fromkeys(("sm", "memory", "max_sm", "max_memory")),
-    "pcie": dict.fromkeys(("generation", "width", "max_generation", "max_width", "replays")),
+    "pcie": dict.fromkeys(("generation", "width", "max_generation", "max_width", "replays", "bus")),
 }  # fmt: skip
 
 
