@@ -51,8 +51,11 @@ class Log:
     has_lines: bool = False  # whether there was any message of the kernel's, telling or not
 
 
-def read_log(text: str, telling: re.Pattern[str], clock: Clock) -> Log:
-    """The messages that match a pattern; those that go over several lines are put together."""
+def read_log(text: str, telling: re.Pattern[str], clock: Clock, *, boots_ago: int | None = None) -> Log:
+    """The messages that match a pattern; those that go over several lines are put together.
+
+    `boots_ago` is of all lines, where it is known: a journal may give the newest first. Else they are in their order.
+    """
     # rsyslog writes a line's end inside a message as #012.
     rows = [row[:_LONGEST_LINE] for row in text.replace("\0", "").replace("#012", "\n ").split("\n")]
     boots = [place for place, row in enumerate(rows) if _FIRST_LINE in row and _STARTS.match(row)]
@@ -64,8 +67,8 @@ def read_log(text: str, telling: re.Pattern[str], clock: Clock) -> Log:
     for place, start, message in _messages(rows, telling):
         age = _age(start, clock)
         before = age is not None and clock.uptime_s is not None and age > clock.uptime_s + SLACK_S
-        later = sum(boot > place for boot in boots)
-        lines.append(Line(message, age, max(later + stale, int(before))))
+        counted = max(sum(boot > place for boot in boots) + stale, int(before))
+        lines.append(Line(message, age, counted if boots_ago is None else boots_ago))
     return Log(
         tuple(lines),
         oldest_age_s=max(ends, default=None),
@@ -120,7 +123,7 @@ def _age(start: re.Match[str], clock: Clock) -> float | None:
 def _since_1970(start: re.Match[str], now: float) -> float | None:
     try:
         if start["iso"]:
-            return dt.datetime.fromisoformat(start["iso"]).timestamp()
+            return dt.datetime.fromisoformat(start["iso"].replace("Z", "+00:00")).timestamp()  # Z: from Python 3.11 on
         return _without_year(start["day"], now)
     except (ValueError, OverflowError, OSError):
         return None  # no such date

@@ -117,7 +117,7 @@ def _ask_journal(host: Host, clock: Clock, *which: str) -> _Reading:
     )
     if done.exit_code != 0 and not done.stdout:
         done = host.run([*command, "-n", str(_MOST_LINES)], deadline_s=_DEADLINE_S, variables={"LC_ALL": "C"})
-    log = read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock)
+    log = read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock, boots_ago=0)
     ages = [log.oldest_age_s, log.newest_age_s, last.newest_age_s]
     known = [age for age in ages if age is not None]
     found = Log(log.lines, max(known, default=None), min(known, default=None), log.from_boot, has_lines=True)
@@ -131,7 +131,7 @@ def _before(host: Host, clock: Clock) -> tuple[KernelMessage, ...]:
         deadline_s=_DEADLINE_S,
         variables={"LC_ALL": "C"},
     )
-    return gather(read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock).lines)[0]
+    return gather(read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock, boots_ago=1).lines)[0]
 
 
 def _read_file(host: Host, clock: Clock, path: str, limit: int) -> _Reading:

@@ -16,6 +16,11 @@ NVRM = re.compile("NVRM:")
 XID = "NVRM: Xid (PCI:0000:01:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 
 
+def utc(age_s: float) -> str:
+    """A date in UTC as newer loggers write it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(NOW - age_s))
+
+
 def stamp(age_s: float, form: str) -> str:
     """A date as syslog writes it, so many seconds ago."""
     return time.strftime(form, time.localtime(NOW - age_s))
@@ -34,6 +39,7 @@ def stamp(age_s: float, form: str) -> str:
         f"{stamp(1000, '%b %e %H:%M:%S')} node17 kernel: [ 4000.000000] {XID}",
         f"{stamp(1000, '%b %e %H:%M:%S')} kernel: {XID}",
         f"{stamp(1000, '%Y-%m-%dT%H:%M:%S.000000')} node17 kernel: [ 4000.000000] {XID}",
+        f"{utc(1000)} node17 kernel: {XID}",
         f"{stamp(1000, '%Y-%m-%dT%H:%M:%S.000000%z')[:-2]}:{stamp(0, '%z')[-2:]} node17 kernel: {XID}",
     ],
 )

@@ -100,7 +100,7 @@ def test_where_dmesg_is_refused_the_journal_is_asked(programs: Programs) -> None
     programs.add(
         "journalctl",
         f"""case "$*" in
-*--grep*) printf '%s\\n' '{now - 4000:.6f} node17 kernel: {FIRST}' '{now - 50:.6f} node17 kernel: {XID}';;
+*--grep*) printf '%s\\n' '{now - 50:.6f} node17 kernel: {XID}' '{now - 4000:.6f} node17 kernel: {FIRST}';;
 *) echo '{now - 3:.6f} node17 kernel: usb 1-1: new device';;
 esac""",
     )
@@ -110,6 +110,7 @@ esac""",
     reach = source(found, "journalctl")
     assert (reach.from_boot, reach.newest_age_s) == (True, pytest.approx(3, abs=60))
     assert found.messages[0].last_age_s == pytest.approx(50, abs=60)
+    assert found.messages[0].boots_ago == 0, "with -n and --grep the newest come first, the first of the boot last"
     assert all("--no-pager" in asked and "-n" in asked.split() for asked in programs.asked("journalctl"))
 
 
