@@ -129,7 +129,15 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
             severity="warning",
             confidence="medium",
             evidence=(
-                f"limit {power.limit_w or 0:.0f} W, enforced {power.enforced_limit_w or limit:.0f} W, default {default:.0f} W",
+                ", ".join(
+                    f"{name} {watts:.0f} W"
+                    for name, watts in (
+                        ("limit", power.limit_w),
+                        ("enforced", power.enforced_limit_w),
+                        ("default", default),
+                    )
+                    if watts is not None
+                ),
                 "`nvidia-smi -pl` set it" if by_hand else "not `nvidia-smi -pl` but the machine itself holds it down",
             ),
             fix=Fix(
