@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.xids import ago, is_news, is_ours, read_log, same_place
-from tfgpu_doctor.facts import Container, CudaDriver, KernelLog, KernelMessage, Nvml, Pci
+from tfgpu_doctor.facts import Container, CudaDriver, KernelLog, KernelMessage, Nvml, Pci, Scheduler
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -32,6 +32,7 @@ def driver_starts_gpus(
     cuda_driver: CudaDriver | None = None,
     nvml: Nvml | None = None,
     container: Container | None = None,
+    scheduler: Scheduler | None = None,
 ) -> Yielded:
     """A GPU may be bound to the driver and yet not start: nvidia-smi says "No devices were found", or lists the others.
     The kernel's log then says RmInitAdapter failed, and sometimes that the firmware of the GPU's own processor is missing.
@@ -48,7 +49,7 @@ def driver_starts_gpus(
         for each in log.of_kind("init_failed")
         if is_news(each, knowledge)
         and not any(same_place(each.pci_address, address) for address in listed)
-        and is_ours(each.pci_address, cuda_driver, nvml, container)
+        and is_ours(each.pci_address, cuda_driver, nvml, container, scheduler)
     ]
     if failed and nvml is None and cuda_driver is None:
         raise Skip("neither NVML nor CUDA was asked whether it started later")

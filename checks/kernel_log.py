@@ -18,7 +18,18 @@ from tfgpu_doctor.checks.xids import (
     severity_of,
     signs_of_trouble,
 )
-from tfgpu_doctor.facts import Container, CudaDriver, DeviceNodes, Driver, KernelLog, Nvml, Pci, Runtime, System
+from tfgpu_doctor.facts import (
+    Container,
+    CudaDriver,
+    DeviceNodes,
+    Driver,
+    KernelLog,
+    Nvml,
+    Pci,
+    Runtime,
+    Scheduler,
+    System,
+)
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -47,6 +58,7 @@ def gpus_report_no_fault(
     driver: Driver | None = None,
     container: Container | None = None,
     device_nodes: DeviceNodes | None = None,
+    scheduler: Scheduler | None = None,
 ) -> Yielded:
     """The driver writes a Xid to the kernel's log whenever a GPU fails, be it a program's fault, its own or the
     hardware's; TensorFlow only says that a launch failed. An old one, or a program's, is no fault of the machine.
@@ -60,7 +72,8 @@ def gpus_report_no_fault(
     computes = bool(runtime and runtime.computes)
     news = False
     for address, rows in by_device(found).items():
-        finding = _about(address, rows, signs, computes, is_ours(address, cuda_driver, nvml, container), kernel_log)
+        ours = is_ours(address, cuda_driver, nvml, container, scheduler)
+        finding = _about(address, rows, signs, computes, ours, kernel_log)
         news = news or finding.severity != "info"
         yield finding
     if not news:
@@ -155,7 +168,8 @@ def switches_report_no_fault(
 )
 def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
     """Where a power supply cannot feed a GPU's load steps, the GPU leaves the bus (Xid 79) or the machine restarts, and
-    nothing is left of it but the end of the log before. It is told so only where both happened, one after the other.
+    nothing is left of it but the end of the log before. It is told so only where the log ended at once with the GPU: a
+    machine that went on for a while was perhaps switched off by hand.
 
     Fix: lower the GPU's power limit (`nvidia-smi -pl`), use a cable of its own for each socket, a stronger supply.
     """
@@ -164,6 +178,10 @@ def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
     before = [each for each in log.messages if each.boots_ago == 1]
     lost = [each for each in before if each.kind == "xid" and each.code == OFF_THE_BUS]
     recent = log.uptime_s is not None and log.uptime_s <= float(knowledge.boundaries["xid_is_news_s"].value)
+    ends = [each.last_age_s for each in before if each.kind == "last_message" and each.last_age_s is not None]
+    at_once = bool(ends) and any(
+        (each.last_age_s or 0.0) - ends[0] <= float(knowledge.boundaries["power_fails_within_s"].value) for each in lost
+    )
     if not unclean:
         yield Evidence(f"nothing in {reach(log)} says that the machine had gone down without being shut down")
     elif not lost:
@@ -172,8 +190,8 @@ def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
         yield Finding(
             f"the machine went down after the GPU at {lost[0].pci_address} had left the bus",
             cause="hardware_power_supply",
-            severity="warning" if recent else "info",
-            confidence="medium",
+            severity="warning" if recent and at_once else "info",
+            confidence="medium" if at_once else "low",
             evidence=(f"before this boot: {lost[0].text}", f"since this boot: {unclean[0].text}"),
             fix=Fix(
                 "Lower the power limit for a test (as root `nvidia-smi -pl WATTS`): if that ends it, give the GPU a power "

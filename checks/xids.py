@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.facts import Container, CudaDriver, DeviceNodes, Driver, KernelLog, KernelMessage, Nvml, Runtime
+from tfgpu_doctor.facts import (
+    Container,
+    CudaDriver,
+    DeviceNodes,
+    Driver,
+    KernelLog,
+    KernelMessage,
+    Nvml,
+    Runtime,
+    Scheduler,
+)
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, Severity, Skip
 from tfgpu_doctor.rows import Xid
@@ -134,15 +144,22 @@ def label_of(row: Xid | None) -> tuple[str, Confidence]:
     return row.cause, "high" if row.likely[:1] == ("hardware",) else "medium"
 
 
-def is_ours(address: str, cuda_driver: CudaDriver | None, nvml: Nvml | None, container: Container | None) -> bool:
-    """Whether a GPU is this process's business: not where it is hidden from it, or another container's."""
+def is_ours(
+    address: str,
+    cuda_driver: CudaDriver | None,
+    nvml: Nvml | None,
+    container: Container | None,
+    scheduler: Scheduler | None,
+) -> bool:
+    """Whether a GPU is this process's business: not where it is hidden from it, or another container's or job's."""
     seen = [gpu.pci_address for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address]
     listed = [gpu.pci_address for gpu in (nvml.gpus if nvml else ()) if gpu.pci_address]
     if any(same_place(address, each) for each in seen):
         return True
     if seen and any(same_place(address, each) for each in listed):
         return False
-    return not (container and container.kind and (seen or listed))
+    given = bool((container and container.kind) or (scheduler and scheduler.kind))
+    return not (given and (seen or listed))
 
 
 def same_place(one: str, other: str) -> bool:
@@ -156,11 +173,18 @@ def _place(address: str) -> tuple[str, ...]:
     return domain, *parts[-2:]
 
 
+def _is_kept_out(nodes: DeviceNodes) -> bool:
+    """Whether this user may not open what every program needs, or none of the GPUs."""
+    refused = [node for node in nodes.nodes if node.error in _REFUSED]
+    shared = [node for node in refused if node.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")]
+    return bool(shared) or (bool(nodes.gpus) and all(gpu in refused for gpu in nodes.gpus))
+
+
 def signs_of_trouble(
     nvml: Nvml | None, cuda_driver: CudaDriver | None, runtime: Runtime | None, device_nodes: DeviceNodes | None
 ) -> Iterator[str]:
     """What shows that a GPU or its driver does not work now; nothing where this user is merely not let in."""
-    if device_nodes and any(node.error in _REFUSED for node in device_nodes.nodes):
+    if device_nodes and _is_kept_out(device_nodes):
         return
     if nvml and not nvml.works and not nvml.library_error and nvml.attempt.outcome in _TOLD:
         yield f"NVML {nvml.attempt.ending if not nvml.attempt.answered else f'fails: {nvml.error_text}'}"

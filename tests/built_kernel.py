@@ -168,7 +168,8 @@ def _gpus_that_failed() -> dict[str, Facts]:
         "restarted-after-xid-79": broken(
             kernel_log=log(
                 message("unclean_boot", "EXT4-fs (nvme0n1p2): recovery complete", 7195.0),
-                xid(79, OFF_THE_BUS, 7400.0, boots_ago=1),
+                xid(79, OFF_THE_BUS, 7243.0, boots_ago=1),
+                message("last_message", "", 7242.0, boots_ago=1),
             ),
         ),
     }  # fmt: skip

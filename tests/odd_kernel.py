@@ -24,7 +24,7 @@ KINDS = st.sampled_from(
     [
         "xid", "xid", "sxid", "off_the_bus", "legacy_gpu", "unsupported_gpu", "open_module_cannot", "open_module_needed",
         "init_failed", "driver_loaded", "module_refused", "module_mismatch", "pci_fatal", "pci_nonfatal", "pci_corrected",
-        "iommu_fault", "resumed", "out_of_memory", "unclean_boot", "odd",
+        "iommu_fault", "resumed", "out_of_memory", "unclean_boot", "last_message", "odd",
     ]
 )  # fmt: skip
 MESSAGES = st.builds(

@@ -131,7 +131,14 @@ def _before(host: Host, clock: Clock) -> tuple[KernelMessage, ...]:
         deadline_s=_DEADLINE_S,
         variables={"LC_ALL": "C"},
     )
-    return gather(read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock, boots_ago=1).lines)[0]
+    log = read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock, boots_ago=1)
+    if not log.has_lines:
+        return ()
+    age = log.newest_age_s
+    return (
+        *gather(log.lines)[0],
+        KernelMessage(kind="last_message", text="", first_age_s=age, last_age_s=age, boots_ago=1),
+    )
 
 
 def _read_file(host: Host, clock: Clock, path: str, limit: int) -> _Reading:

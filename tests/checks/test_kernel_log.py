@@ -29,7 +29,7 @@ from tfgpu_doctor.checks.driver_answers import cuda_driver_initialises
 from tfgpu_doctor.checks.kernel_log import gpus_report_no_fault, power_held, switches_report_no_fault
 from tfgpu_doctor.checks.xids import ago, same_place
 from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Attempt, DeviceNodes, KernelLog, LogSource, Nvml, Pci
+from tfgpu_doctor.facts import Attempt, DeviceNodes, KernelLog, LogSource, Nvml, Pci, Scheduler
 
 if TYPE_CHECKING:
     from tests.checks.conftest import Judge
@@ -193,6 +193,22 @@ def test_who_is_not_let_in_has_no_sign_of_a_fault(judge: Judge) -> None:
     assert finding.severity == "warning"
 
 
+def test_the_nodes_of_other_gpus_are_no_matter(judge: Judge) -> None:
+    others = DeviceNodes(
+        nodes=(node("/dev/nvidia0"), node("/dev/nvidia1", error="EPERM"), node("/dev/nvidiactl")), uid=1000
+    )
+    finding = judge.finding(
+        gpus_report_no_fault, kernel_log=log(xid(79, OFF_THE_BUS)), runtime=None, device_nodes=others, **FAILS
+    )
+    assert finding.severity == "error"
+
+
+def test_the_gpu_of_another_job_is_not_ours(judge: Judge) -> None:
+    job = Scheduler(kind="slurm", job="1", granted={"SLURM_JOB_GPUS": "0"})
+    machine = broken(scheduler=job, kernel_log=log(xid(79, OFF_THE_BUS, address="0000:41:00")))
+    assert judge.finding(gpus_report_no_fault, machine).severity == "info"
+
+
 def test_the_gpu_of_others_is_not_ours(judge: Judge) -> None:
     machine = several(2)
     machine["cuda_driver"] = {"gpus": (cuda_gpu(),)}
@@ -280,10 +296,17 @@ def test_a_machine_that_went_down_for_another_reason_passes(judge: Judge) -> Non
     assert "no GPU was lost" in judge.passes(power_held, kernel_log=log(unclean, xid(13, ILLEGAL, 7300.0, boots_ago=1)))
 
 
-@pytest.mark.parametrize(("uptime", "severity"), [(7200.0, "warning"), (30 * DAY, "info"), (None, "info")])
-def test_a_machine_that_went_down_after_its_gpu(judge: Judge, uptime: float | None, severity: str) -> None:
+@pytest.mark.parametrize(
+    ("uptime", "after_s", "severity"),
+    [(7200.0, 1.0, "warning"), (7200.0, 300.0, "info"), (7200.0, None, "info"), (30 * DAY, 1.0, "info"), (None, 1.0, "info")],
+    ids=["at once", "later", "when is not known", "long ago", "since when is not known"],
+)  # fmt: skip
+def test_a_machine_that_went_down_with_its_gpu(
+    judge: Judge, uptime: float | None, after_s: float | None, severity: str
+) -> None:
     unclean = message("unclean_boot", "EXT4-fs (sda2): recovery complete", 7195.0)
-    found = log(unclean, xid(79, OFF_THE_BUS, 7300.0, boots_ago=1), uptime_s=uptime)
+    end = [message("last_message", "", 7300.0 - after_s, boots_ago=1)] if after_s is not None else []
+    found = log(unclean, xid(79, OFF_THE_BUS, 7300.0, boots_ago=1), *end, uptime_s=uptime)
     finding = judge.finding(power_held, kernel_log=found)
     assert (finding.severity, finding.cause) == (severity, "hardware_power_supply")
 

@@ -178,9 +178,13 @@ def test_after_a_crash_the_end_of_the_boot_before_is_read(programs: Programs) ->
         "dmesg",
         f"printf '%s\\n' '[    0.000000] {FIRST}' '[    4.100000] EXT4-fs (sda2): recovery complete' '[{awake:12.6f}] usb'",
     )
-    programs.add("journalctl", f"echo '{now - uptime - 200:.6f} node17 kernel: {XID}'")
+    last = f"{now - uptime - 198:.6f} node17 kernel: usb"
+    programs.add("journalctl", f"printf '%s\\n' '{now - uptime - 200:.6f} node17 kernel: {XID}' '{last}'")
     found = programs.read()
-    assert [(each.kind, each.boots_ago) for each in found.messages] == [("unclean_boot", 0), ("xid", 1)]
+    kinds = [("unclean_boot", 0), ("xid", 1), ("last_message", 1)]
+    assert [(each.kind, each.boots_ago) for each in found.messages] == kinds
+    ages = [each.last_age_s or 0.0 for each in found.messages]
+    assert ages[1] - ages[2] == pytest.approx(2, abs=0.5)
     assert found.of_kind("xid") == ()
     assert "-b -1" in programs.asked("journalctl")[0]
 
