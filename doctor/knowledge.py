@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import msgspec
 
-from tfgpu_doctor.rows import CompatibilityRule, CompatPackage, ErrorCode, PciGeneration, Xid
+from tfgpu_doctor.rows import (
+    BatchSystem,
+    CompatibilityRule,
+    CompatPackage,
+    ErrorCode,
+    HostedService,
+    PciGeneration,
+    Xid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +35,7 @@ class Cause(msgspec.Struct, frozen=True):
     title: str
     definition: str
     fix: str
+    shown_by: Literal["check", "log", "advice"] = "check"  # "log": by `tfgpu-doctor log` alone; "advice": by nothing
 
 
 class Variable(msgspec.Struct, frozen=True):
@@ -288,6 +297,16 @@ class Knowledge:
     def boundaries(self) -> dict[str, Boundary]:
         """Name to row."""
         return {row.name: row for row in _read("boundaries", Boundary)}
+
+    @functools.cached_property
+    def batch_systems(self) -> dict[str, BatchSystem]:
+        """Kind to row."""
+        return {row.kind: row for row in _read("schedulers", BatchSystem)}
+
+    @functools.cached_property
+    def hosted_services(self) -> dict[str, HostedService]:
+        """Name to row."""
+        return {row.name: row for row in _read("hosted_services", HostedService)}
 
     def minimum_driver(self, cuda: str, os: str) -> CudaDriverRow | None:
         """The row for a CUDA release like "12.5.1"; None where the table does not know it."""

@@ -75,3 +75,30 @@ class PciGeneration(msgspec.Struct, frozen=True):
     modules: Literal["open", "proprietary", "either"]
     source: str
     checked: str
+
+
+class BatchSystem(msgspec.Struct, frozen=True):
+    """A batch system's variables; see the table's own words for what the fields mean."""
+
+    kind: str
+    job: str
+    also: tuple[str, ...]
+    grants: tuple[str, ...]
+    nothing: tuple[str, ...]
+    step: str
+    step_grants: tuple[str, ...]
+    cpus: tuple[str, ...]
+    ask: str
+    source: str
+    checked: str
+
+
+class HostedService(msgspec.Struct, frozen=True):
+    """A service that runs notebooks for others; see the table's own words for what the fields mean."""
+
+    name: str
+    variables: tuple[str, ...]
+    files: tuple[str, ...]
+    gpu: str
+    source: str
+    checked: str

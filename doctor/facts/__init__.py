@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfgpu_doctor.facts.attempt import Attempt, Fact
+from tfgpu_doctor.facts.engines import Engines
+from tfgpu_doctor.facts.hosting import Hosting
 from tfgpu_doctor.facts.kernel import (
     DkmsModule,
     KernelLog,
@@ -16,7 +18,9 @@ from tfgpu_doctor.facts.kernel import (
     ModuleFiles,
     Services,
 )
-from tfgpu_doctor.facts.machine import Container, Environment, Pci, PciDevice, PciLink, Scheduler, System
+from tfgpu_doctor.facts.limits import Limits
+from tfgpu_doctor.facts.machine import Container, Environment, NumaNode, Pci, PciDevice, PciLink, Scheduler, System
+from tfgpu_doctor.facts.notebooks import EditorSetting, Interpreter, Kernel, Notebooks
 from tfgpu_doctor.facts.nvidia import (
     CudaDriver,
     CudaGpu,
@@ -29,6 +33,7 @@ from tfgpu_doctor.facts.nvidia import (
     Nvml,
     NvmlGpu,
 )
+from tfgpu_doctor.facts.project import Project, Wish
 from tfgpu_doctor.facts.python import (
     Computation,
     Distribution,
@@ -43,11 +48,11 @@ from tfgpu_doctor.facts.xla import XlaTools
 
 __all__ = [
     "SCHEMA", "Attempt", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
-    "Distribution", "DkmsModule", "Driver", "Environment", "Fact", "Facts", "FactsError", "GpuProcess", "KernelLog", "KernelMessage", "Libraries",
-    "LibraryFile", "LibraryLoad", "LogSource", "ModuleFile", "ModuleFiles",
-    "Nvml", "NvmlGpu", "Pci", "PciDevice", "PciLink", "Resolution", "ResolvedLibrary", "Runtime",
-    "Scheduler", "Services", "System", "Target", "TensorFlow", "TensorFlowGpu", "XlaTools", "decode_facts", "encode_facts",
-    "writable",
+    "Distribution", "DkmsModule", "Driver", "EditorSetting", "Engines", "Environment", "Fact", "Facts", "FactsError",
+    "GpuProcess", "Hosting", "Interpreter", "Kernel", "KernelLog", "KernelMessage", "Libraries", "LibraryFile",
+    "LibraryLoad", "Limits", "LogSource", "ModuleFile", "ModuleFiles", "Notebooks", "NumaNode", "Nvml", "NvmlGpu",
+    "Pci", "PciDevice", "PciLink", "Project", "Resolution", "ResolvedLibrary", "Runtime", "Scheduler", "Services",
+    "System", "Target", "TensorFlow", "TensorFlowGpu", "Wish", "XlaTools", "decode_facts", "encode_facts", "writable",
 ]  # fmt: skip
 
 SCHEMA = 1
@@ -81,6 +86,11 @@ class Facts(Fact, frozen=True):
     cuda_libraries: Libraries | None = None
     resolution: Resolution | None = None
     xla_tools: XlaTools | None = None
+    limits: Limits | None = None
+    hosting: Hosting | None = None
+    engines: Engines | None = None
+    notebooks: Notebooks | None = None
+    project: Project | None = None
     runtime: Runtime | None = None
     kernel_log: KernelLog | None = None
     module_files: ModuleFiles | None = None

@@ -7,8 +7,16 @@ from tfgpu_doctor.facts.attempt import Fact
 NVIDIA = "10de"  # its vendor id on the PCI bus
 
 
+class NumaNode(Fact, frozen=True):
+    """Processors and memory that lie close together."""
+
+    number: int
+    cpu_list: str = ""  # "0-15,32-47"; empty for memory without processors
+    memory_bytes: int | None = None
+
+
 class System(Fact, frozen=True):
-    """Operating system and processor."""
+    """Operating system, processor and memory."""
 
     os: str  # "Linux", "Windows", "Darwin"
     release: str  # of the kernel
@@ -21,6 +29,13 @@ class System(Fact, frozen=True):
     memory_bytes: int | None = None
     wsl: int = 0  # 1 or 2 inside the Windows Subsystem for Linux
     board: str = ""  # the device tree's model, on a Jetson for instance
+    memory_free_bytes: int | None = None  # holds nothing at all
+    memory_available_bytes: int | None = None  # could be had without swapping
+    swap_bytes: int | None = None
+    huge_pages: int | None = None  # set aside
+    transparent_huge_pages: str = ""  # "always", "madvise", "never"
+    numa_nodes: tuple[NumaNode, ...] = ()
+    rdma_devices: tuple[str, ...] = ()  # InfiniBand and the like that programs may open: "uverbs0"
 
 
 class PciLink(Fact, frozen=True):
@@ -80,17 +95,30 @@ class Pci(Fact, frozen=True):
 class Container(Fact, frozen=True):
     """Whether this is a container, what tells so, and how much shared memory it has."""
 
-    kind: str = ""  # "docker", "podman", "kubernetes", "apptainer", "lxc"; empty outside of one
+    kind: str = ""  # "docker", "podman", "kubernetes", "containerd", "apptainer", "lxc", ...; empty outside of one
     evidence: tuple[str, ...] = ()
     shm_bytes: int | None = None
+    shm_free_bytes: int | None = None
+    engine: str = ""  # "docker", "podman", "containerd", "cri-o", where the files of the image tell it
+    user_namespace: bool | None = None  # its root is not the machine's
+    privileged: bool | None = None  # it has every capability that there is
+    seccomp: str = ""  # "off", "strict", "filter"
+    security_label: str = ""  # SELinux's context or AppArmor's profile: "system_u:system_r:container_t:s0:c1,c2"
+    service_account: bool = False  # Kubernetes gave it one
+    device_mounts: tuple[str, ...] = ()  # GPUs that Kubernetes' device plugin handed in by mounts
 
 
 class Scheduler(Fact, frozen=True):
     """The batch job that this process is part of, and the variables that say which GPUs it was granted."""
 
-    kind: str = ""  # "slurm", "lsf", "pbs"; empty outside of a job
+    kind: str = ""  # "slurm", "lsf", "pbs", "sge", "htcondor", "flux"; empty outside of a job
     job: str = ""
     granted: dict[str, str] = {}
+    denied: dict[str, str] = {}  # variables whose value says that no GPU was granted
+    step: str = ""  # of Slurm, where srun started this process
+    step_granted: dict[str, str] = {}
+    cpus: int | None = None  # processors that the job was granted on this machine
+    cpus_said_by: str = ""  # the variable
 
 
 class Environment(Fact, frozen=True):

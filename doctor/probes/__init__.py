@@ -9,11 +9,16 @@ from tfgpu_doctor.probes.cuda_libraries import cuda_libraries
 from tfgpu_doctor.probes.device_nodes import device_nodes
 from tfgpu_doctor.probes.driver import driver
 from tfgpu_doctor.probes.driver_libraries import driver_libraries
+from tfgpu_doctor.probes.engines import engines
 from tfgpu_doctor.probes.environment import environment
+from tfgpu_doctor.probes.hosting import hosting
 from tfgpu_doctor.probes.kernel_log import kernel_log
+from tfgpu_doctor.probes.limits import limits
 from tfgpu_doctor.probes.module_files import module_files
+from tfgpu_doctor.probes.notebooks import notebooks
 from tfgpu_doctor.probes.nvml import nvml
 from tfgpu_doctor.probes.pci import pci
+from tfgpu_doctor.probes.project import project
 from tfgpu_doctor.probes.resolution import resolution
 from tfgpu_doctor.probes.runtime import runtime
 from tfgpu_doctor.probes.scheduler import scheduler
@@ -35,6 +40,9 @@ ALL_PROBES: tuple[Probe, ...] = (
     pci,
     container,
     scheduler,
+    limits,
+    hosting,
+    engines,
     driver,
     module_files,
     services,
@@ -44,4 +52,6 @@ ALL_PROBES: tuple[Probe, ...] = (
     cuda_libraries,
     resolution,
     xla_tools,
+    notebooks,
+    project,
 )

@@ -264,6 +264,12 @@ def test_real_path_of_the_root_is_the_root(root: pathlib.Path) -> None:
     assert Files(str(root)).real_path("/") == "/"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/sys is Linux's")
+def test_settings_of_the_kernel_are_read() -> None:
+    """Its numbers come to nobody who asks for 4 MiB at once: ENOMEM."""
+    assert Files().read_text("/proc/sys/kernel/pid_max").strip().isdecimal()
+
+
 def test_bytes_are_read_up_to_the_limit(root: pathlib.Path) -> None:
     (root / "etc/long").write_bytes(b"0123456789")
     files = Files(str(root))

@@ -105,3 +105,96 @@ def test_this_machine_is_looked_at() -> None:
     if os.path.exists("/.dockerenv"):
         assert "docker" in found.evidence[0]
     assert (found.shm_bytes is not None) == os.path.isdir("/dev/shm")
+
+
+OVERLAY = "510 400 0:55 / / rw,relatime - overlay overlay rw,lowerdir={lower},upperdir={lower}\n"
+
+
+@pytest.mark.parametrize(
+    ("lower", "engine", "kind"),
+    [
+        ("/var/lib/docker/overlay2/l/ABC:/var/lib/docker/overlay2/l/DEF", "docker", "docker"),
+        ("/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs", "containerd", "containerd"),
+        ("/home/anna/.local/share/containers/storage/overlay/l/ABC", "podman or cri-o", "podman"),
+        ("/run/live/rootfs/filesystem.squashfs", "", ""),
+    ],
+)
+def test_the_layers_of_the_root_file_system_tell_the_engine(
+    machine: Machine, lower: str, engine: str, kind: str
+) -> None:
+    """In a control group namespace of version 2, without Docker's mark, nothing else tells a container."""
+    machine.file("/proc/self/cgroup", "0::/\n")
+    machine.file("/proc/self/mountinfo", OVERLAY.format(lower=lower))
+    found = machine.ask(container)
+    assert (found.engine, found.kind) == (engine, kind)
+    assert bool(found.evidence) == bool(kind)
+
+
+def test_an_overlay_elsewhere_is_a_container_engines_host(machine: Machine) -> None:
+    mounted = OVERLAY.format(lower="/var/lib/docker/overlay2/l/A").replace(
+        "/ / rw", "/ /var/lib/docker/overlay2/7/merged rw"
+    )
+    machine.file("/proc/self/mountinfo", mounted + "junk\n - overlay\n")
+    found = machine.ask(container)
+    assert (found.engine, found.kind) == ("", "")
+
+
+@pytest.mark.parametrize("path", ["/run/systemd/container", "/run/host/container-manager"])
+@pytest.mark.parametrize(
+    ("said", "kind"), [("systemd-nspawn", "systemd-nspawn"), ("lxc", "lxc"), ("wsl", ""), ("", "")]
+)
+def test_systemd_says_what_it_runs_in(machine: Machine, path: str, said: str, kind: str) -> None:
+    machine.file(path, said + "\n")
+    found = machine.ask(container)
+    assert found.kind == kind
+    assert found.evidence == ((f"{path} says {kind!r}",) if kind else ())
+
+
+@pytest.mark.parametrize(
+    ("effective", "privileged"), [("000001ffffffffff", True), ("00000000a80425fb", False), ("0000000000000000", False)]
+)
+def test_every_capability_makes_it_privileged(machine: Machine, effective: str, privileged: bool) -> None:
+    machine.file("/proc/self/status", f"Name:\tpython\nCapEff:\t{effective}\nSeccomp:\t2\nSeccomp_filters:\t1\n")
+    machine.file("/proc/sys/kernel/cap_last_cap", "40\n")
+    found = machine.ask(container)
+    assert (found.privileged, found.seccomp) == (privileged, "filter")
+
+
+@pytest.mark.parametrize(
+    ("mapped", "own"),
+    [("         0          0 4294967295\n", False), ("         0       1000          1\n", True), ("", None)],
+)
+def test_a_user_namespace_maps_few_users(machine: Machine, mapped: str, own: bool | None) -> None:
+    machine.file("/proc/self/uid_map", mapped)
+    assert machine.ask(container).user_namespace is own
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("system_u:system_r:container_t:s0:c1,c2\0", "system_u:system_r:container_t:s0:c1,c2"),
+        ("docker-default (enforce)\n", "docker-default (enforce)"),
+        ("unconfined\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_label_of_selinux_or_apparmor(machine: Machine, label: str, shown: str) -> None:
+    machine.file("/proc/self/attr/current", label)
+    assert machine.ask(container).security_label == shown
+
+
+def test_what_kubernetes_leaves_in_a_pod(machine: Machine) -> None:
+    machine.file("/var/run/secrets/kubernetes.io/serviceaccount/namespace", "default")
+    machine.file("/var/run/nvidia-container-devices/GPU-1", "")
+    found = machine.ask(container, environment={"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert (found.service_account, found.device_mounts) == (True, ("GPU-1",))
+
+
+def test_of_the_secrets_of_a_pod_none_is_kept(machine: Machine) -> None:
+    machine.file("/var/run/secrets/kubernetes.io/serviceaccount/token", "sesame")
+    assert "sesame" not in repr(machine.ask(container))
+
+
+def test_a_machine_without_proc_says_nothing_of_how_it_is_confined(machine: Machine) -> None:
+    found = machine.ask(container)
+    assert (found.user_namespace, found.privileged, found.seccomp, found.shm_free_bytes) == (None, None, "", None)

@@ -177,3 +177,31 @@ def test_this_machine_is_described_as_it_is() -> None:
     assert found.release == platform.release()
     if platform.libc_ver()[0] == "glibc":
         assert found.glibc == platform.libc_ver()[1]
+
+
+def test_memory_that_is_free_and_available(machine: Machine) -> None:
+    machine.file(
+        "/proc/meminfo",
+        "MemTotal: 100 kB\nMemFree: 40 kB\nMemAvailable: 70 kB\nSwapTotal: 8 kB\nHugePages_Total:      12\n",
+    )
+    machine.file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    found = machine.ask(system)
+    assert (found.memory_free_bytes, found.memory_available_bytes, found.swap_bytes) == (40960, 71680, 8192)
+    assert (found.huge_pages, found.transparent_huge_pages) == (12, "madvise")
+
+
+def test_the_nodes_of_a_machine_with_two_sockets(machine: Machine) -> None:
+    machine.file("/sys/devices/system/node/node0/cpulist", "0-15,32-47\n")
+    machine.file("/sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:       1000 kB\nNode 0 MemFree: 5 kB\n")
+    machine.file("/sys/devices/system/node/node1/cpulist", "\n")
+    machine.file("/sys/devices/system/node/online", "0-1\n")
+    found = machine.ask(system).numa_nodes
+    assert [(node.number, node.cpu_list, node.memory_bytes) for node in found] == [
+        (0, "0-15,32-47", 1_024_000), (1, "", None),
+    ]  # fmt: skip
+
+
+def test_infiniband_is_what_programs_may_open(machine: Machine) -> None:
+    for name in ("uverbs0", "uverbs1", "rdma_cm", "umad0"):
+        machine.file(f"/dev/infiniband/{name}")
+    assert machine.ask(system).rdma_devices == ("uverbs0", "uverbs1")

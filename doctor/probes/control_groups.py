@@ -1,0 +1,82 @@
+"""Where the control groups of this process lie, version 1 and version 2."""
+
+from __future__ import annotations
+
+import os
+
+from tfgpu_doctor.host import Host
+
+_MOUNTS = "/sys/fs/cgroup"
+_SECOND = "cgroup2"  # what mountinfo calls version 2
+
+
+class ControlGroups:
+    """The control groups of this process, as /proc/self/cgroup and /proc/self/mountinfo tell them."""
+
+    def __init__(self, host: Host) -> None:
+        self._files = host.files
+        self._paths = _paths(host.files.text_if_any("/proc/self/cgroup"))
+        self._mounts = _mounts(host.files.text_if_any("/proc/self/mountinfo"))
+
+    def version(self, controller: str) -> int:
+        """Which version has a controller; 0 where neither says so."""
+        if controller in self._paths:
+            return 1
+        return 2 if "" in self._paths else 0
+
+    def folders(self, controller: str) -> list[str]:
+        """The group's folder and those above it, the innermost first. A limit of any of them holds."""
+        version = self.version(controller)
+        if not version:
+            return []
+        name = controller if version == 1 else ""
+        default = ("/", f"{_MOUNTS}/{controller}" if version == 1 else _MOUNTS)
+        root, place = self._mounts.get(controller if version == 1 else _SECOND, default)
+        inside = _below(self._paths[name], root)
+        names = [part for part in inside.split("/") if part]
+        return [os.path.join(place, *names[:count]) for count in range(len(names), -1, -1)]
+
+    def readings(self, controller: str, file: str) -> list[tuple[str, str]]:
+        """Folder and text of a file of each of these folders that has it."""
+        found = ((folder, self._files.text_if_any(f"{folder}/{file}").strip()) for folder in self.folders(controller))
+        return [(folder, text) for folder, text in found if text]
+
+    def read(self, folder: str, file: str) -> str:
+        """Text of a file of one folder, empty where it cannot be read."""
+        return self._files.text_if_any(f"{folder}/{file}").strip()
+
+
+def _paths(text: str) -> dict[str, str]:
+    """Controller to path of the group, from lines like `4:memory:/a` and, for version 2 under the name "", `0::/a`."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if colon and path.startswith("/") and (controllers or number == "0"):
+            found.update(dict.fromkeys(controllers.split(","), path))
+    return found
+
+
+def _mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
+    """Controller (or "cgroup2") to the root of the mount and the folder that it is mounted at; proc(5) has the fields."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in mountinfo.splitlines():
+        before, dash, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if not dash or len(fields) < 5 or len(kind) < 3:
+            continue
+        if kind[0] == _SECOND:
+            found.setdefault(_SECOND, (fields[3], fields[4]))
+        elif kind[0] == "cgroup":
+            for option in kind[2].split(","):
+                found.setdefault(option, (fields[3], fields[4]))
+    return found
+
+
+def _below(path: str, root: str) -> str:
+    """The path as seen from the root of the mount; empty where it lies outside of what is mounted."""
+    if ".." in path.split("/"):
+        return ""  # of a process that was moved out of the namespace's root
+    if root == "/":
+        return path
+    return path[len(root) :] if path == root or path.startswith(root + "/") else ""
