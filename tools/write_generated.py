@@ -6,17 +6,24 @@ python tools/write_generated.py --check    say which are stale, and end with 1
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 import sys
+
+from tfgpu_doctor.facts import Facts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 
+def built() -> dict[str, Facts]:
+    """Name to facts of every machine that is built by hand: what each of tests/built_*.py has built."""
+    modules = [importlib.import_module(path.stem) for path in sorted((ROOT / "tests").glob("built_*.py"))]
+    return {name: facts for module in modules if hasattr(module, "built") for name, facts in module.built().items()}
+
+
 def generated() -> dict[pathlib.Path, str]:
     """Path to content of every generated file."""
-    from built_machines import built
-
     from tfgpu_doctor.checks import ALL_CHECKS
     from tfgpu_doctor.explanation import checks_page
     from tfgpu_doctor.facts import encode_facts
