@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tfgpu_doctor.facts import KernelLog, KernelMessage, Load, LogSource, Runtime
+from tfgpu_doctor.facts import KernelLog, KernelMessage, LogSource, Runtime
 from tfgpu_doctor.host import Completed, Host
 from tfgpu_doctor.host.entries import modified_ns
 from tfgpu_doctor.probe import Request, Unavailable, probe
@@ -41,8 +41,8 @@ class _Reading:
 
 
 def _may_have_more(fact: object) -> bool:
-    """Whether what was done for another fact may have left a message: TensorFlow failed on a GPU, or was put under load."""
-    return isinstance(fact, Load) or (isinstance(fact, Runtime) and bool(fact.gpus) and not fact.computes)
+    """Whether what was done for another fact may have left a message: TensorFlow failed on a GPU."""
+    return isinstance(fact, Runtime) and bool(fact.gpus) and not fact.computes
 
 
 @probe(waits_for="the kernel's log", again_if=_may_have_more)
