@@ -10,7 +10,10 @@ _CAUSES = (
     "gpu_memory_held_by_other_process", "cudnn_init_failed_memory", "gpu_compute_capability_too_new", "driver_too_old",
     "hardware_ecc_error", "ptx_jit_startup_delay",
 )  # fmt: skip
-_BEFORE = ("TFW001", "TFW002", "GPU001", "DRV002", "DRV008", "TFB001", "TFB002", "TFB003", "MEM001", "HLT002", "HLT003")
+_BEFORE = (
+    "TFW001", "TFW002", "GPU001", "DRV002", "DRV008", "TFB001", "TFB002", "TFB003", "MEM001", "LIM002", "LIM003", "LIM004",
+    "HLT002", "HLT003",
+)  # fmt: skip
 _KNOWN_ERRORS = (
     (
         ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ResourceExhausted", "out of memory"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Container, CudaDriver, DeviceNodes, Driver, Environment, Nvml, Runtime, Scheduler
+from tfgpu_doctor.facts import Container, CudaDriver, DeviceNodes, Driver, Environment, Nvml, Pci, Runtime, Scheduler
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -12,11 +12,18 @@ _HOW = {
     "podman": "Start it with `podman run --device nvidia.com/gpu=all ...`, after `nvidia-ctk cdi generate` on the host.",
     "kubernetes": "Request the GPU in the pod: resources.limits `nvidia.com/gpu: 1` (and runtimeClassName nvidia).",
     "apptainer": "Start it with `apptainer exec --nv ...`.",
+    "containerd": "Start it with `nerdctl run --gpus all ...`.",
     "lxc": "Give the container the GPU: `lxc config device add NAME gpu gpu` and nvidia.runtime=true.",
+    "systemd-nspawn": "Bind the nodes into it (`--bind=/dev/nvidia0 --bind=/dev/nvidiactl --bind=/dev/nvidia-uvm`), allow "
+    "them (DeviceAllow= of its service), and bind the driver's libraries.",
 }
-
-_ASK = {"slurm": "`--gres=gpu:1` on sbatch and srun", "lsf": "`bsub -gpu num=1`", "pbs": "`-l select=1:ngpus=1`"}
-_NO_DEVICES = ("", "NoDevFiles", "-1")  # what Slurm puts into CUDA_VISIBLE_DEVICES of a job without GPUs
+_MORE_SHM = {
+    "kubernetes": "Mount a volume `emptyDir: {medium: Memory}` at /dev/shm of the pod.",
+    "podman": "Start the container with `--shm-size=1g --ulimit memlock=-1`, or with `--ipc=host`.",
+}
+_NOTHING = ("void", "none")  # of NVIDIA_VISIBLE_DEVICES: no GPU at all, and none but the driver's libraries
+# What Slurm and Flux, and what HTCondor puts into CUDA_VISIBLE_DEVICES of a job without GPUs.
+_NO_DEVICES = ("", "NoDevFiles", "-1", "10000")
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
 
@@ -59,6 +66,7 @@ def container_has_gpu(
                 "the machine has an NVIDIA GPU, and there is no /dev/nvidia0 in here",
                 f"a container, because {container.evidence[0] if container.evidence else container.kind}",
                 f"NVIDIA_VISIBLE_DEVICES is {'not set' if asked is None else repr(asked)}",
+                *(["which asks for no GPU: the container requested none"] if asked in _NOTHING else ()),
             ),
             fix=Fix(_HOW.get(container.kind, "Start the container with the GPU, as its engine documents it.")),
         )
@@ -123,10 +131,11 @@ def shared_memory_suffices(container: Container, cuda_driver: CudaDriver, knowle
             cause="docker_shm_too_small",
             severity="warning",
             evidence=(f"{container.shm_bytes} bytes; {int(row.value) >> 30} GiB is what NCCL's guide asks for",),
-            fix=Fix("Start the container with `--shm-size=1g --ulimit memlock=-1`, or with `--ipc=host`."),
+            fix=Fix(_MORE_SHM.get(container.kind, _MORE_SHM["podman"])),
         )
         return
-    yield Evidence(f"/dev/shm has {container.shm_bytes >> 20} MiB")
+    free = "" if container.shm_free_bytes is None else f", {container.shm_free_bytes >> 20} MiB of them free"
+    yield Evidence(f"/dev/shm has {container.shm_bytes >> 20} MiB{free}")
 
 
 @check(
@@ -140,7 +149,9 @@ def job_was_granted_gpu(
     scheduler: Scheduler,
     environment: Environment,
     cuda_driver: CudaDriver,
+    knowledge: Knowledge,
     driver: Driver | None = None,
+    pci: Pci | None = None,
 ) -> Yielded:
     """A batch system gives a job only the GPUs that it asked for, and hides the others from it.
 
@@ -148,11 +159,14 @@ def job_was_granted_gpu(
     """
     if not scheduler.kind:
         raise Skip("this is no batch job")
+    row = knowledge.batch_systems.get(scheduler.kind)
     visible = environment.get("CUDA_VISIBLE_DEVICES")
-    denied = visible in _NO_DEVICES
+    denied = visible in _NO_DEVICES or bool(scheduler.denied)
     grants = [f"{name}={value}" for name, value in scheduler.granted.items()]
+    whole = len(pci.nvidia_gpus) if pci else 0
     if cuda_driver.gpus:
-        yield Evidence(f"CUDA lists {len(cuda_driver.gpus)} GPUs in {scheduler.kind} job {scheduler.job}")
+        count = f"{len(cuda_driver.gpus)} GPUs" + (f" of the node's {whole}" if whole > len(cuda_driver.gpus) else "")
+        yield Evidence(f"CUDA lists {count} in {scheduler.kind} job {scheduler.job}")
     elif grants and not denied:
         yield Evidence("; ".join(grants))
     elif visible and not denied:
@@ -165,8 +179,9 @@ def job_was_granted_gpu(
             cause="scheduler_did_not_grant_gpu",
             evidence=(
                 *(grants or ("none of the variables that name granted GPUs is set",)),
+                *(f"{name}={value}, which means none" for name, value in scheduler.denied.items()),
                 f"CUDA_VISIBLE_DEVICES is {'not set' if visible is None else repr(visible)}",
                 *([f"the node's driver is {driver.version}"] if driver and driver.version else ()),
             ),
-            fix=Fix(f"Ask for a GPU when submitting: {_ASK.get(scheduler.kind, 'as your batch system documents it')}."),
+            fix=Fix(f"Ask for a GPU when submitting: {row.ask if row else 'as your batch system documents it'}."),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Scheduler, System
+from tfgpu_doctor.facts import Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Limits, Scheduler, System
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
 _UNKNOWN = 999  # CUDA_ERROR_UNKNOWN, which a missing nvidia-uvm gives
@@ -103,6 +103,7 @@ def user_may_open_nodes(
     container: Container,
     scheduler: Scheduler,
     cuda_driver: CudaDriver | None = None,
+    limits: Limits | None = None,
 ) -> Yielded:
     """A node that exists may still not be opened: its mode and group, a container's device rules, or SELinux forbid it.
 
@@ -125,13 +126,25 @@ def user_may_open_nodes(
         )
     else:
         cause, why, fix = _judge(needed[0], device_nodes, container, scheduler)
+        proof = _proof(needed[0], container, limits)
         yield Finding(
             f"this user may not open {needed[0].path}: {why}",
             cause=cause,
-            confidence="high" if cause == "device_node_permission_denied" else "medium",
-            evidence=tuple(f"{each.path} (mode {each.mode}, group {each.gid}): {each.error}" for each in needed),
+            confidence="high" if cause == "device_node_permission_denied" or proof else "medium",
+            evidence=(*(f"{each.path} (mode {each.mode}, group {each.gid}): {each.error}" for each in needed), *proof),
             fix=Fix(fix),
         )
+
+
+def _proof(node: DeviceNode, container: Container, limits: Limits | None) -> tuple[str, ...]:
+    """Who forbids it, where they can be read: the device rules of control groups of version 1, the label of a module."""
+    rules = limits.device_rules if limits else ()
+    allowed = [rule for rule in rules if rule.startswith(("a ", f"c {node.major}:", "c *:"))]
+    if node.error == "EPERM" and rules and not allowed:
+        return (f"the {len(rules)} device rules of its control group name no device of number {node.major}",)
+    if node.error == "EACCES" and ":container_t:" in container.security_label:
+        return (f"SELinux gives it the label {container.security_label}",)
+    return ()
 
 
 def _needed(nodes: DeviceNodes) -> list[DeviceNode]:
@@ -156,6 +169,9 @@ def _judge(node: DeviceNode, nodes: DeviceNodes, container: Container, scheduler
             "toolkit's CDI mode or the cgroupfs driver, and see that no-cgroups is false in the toolkit's config.toml."
         )
         return "container_lost_gpu_cgroup", "the container's device rules forbid it", fix
+    if node.error == "EACCES" and allowed and container.security_label.endswith(")"):
+        fix = "Start the container with `--security-opt apparmor=unconfined` to see whether the profile forbids it."
+        return "undetermined", f"AppArmor's profile {container.security_label} may forbid it", fix
     if node.error == "EACCES" and allowed and container.kind:
         fix = "On the host: `sudo setsebool -P container_use_devices=true`, or start it with `--security-opt label=disable`."
         return "selinux_blocks_container_gpu", "its mode allows it, so a security module forbids it", fix

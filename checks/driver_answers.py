@@ -53,7 +53,7 @@ def _nvml_error(nvml: Nvml, knowledge: Knowledge) -> str:
     "the CUDA driver initialises",
     after=(
         "GPU001", "GPU002", "CNT001", "CNT002", "CNT004", "DRV001", "DEV001", "DEV002", "DEV003", "LIB001", "LIB002",
-        "DRV006", "VIS001", "PKG001", "SVC001", "XID001", "XID002", "XID004",
+        "DRV006", "VIS001", "PKG001", "LIM002", "JOB001", "SVC001", "XID001", "XID002", "XID004",
         "HLT001", "LNK003", "SHR004",
     ),
     causes=("fabric_manager_not_running", "nvidia_uvm_missing", "uvm_broken_after_suspend", "mig_single_instance_per_process"),

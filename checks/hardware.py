@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, tenants
-from tfgpu_doctor.facts import CudaDriver, DeviceNodes, Driver, Environment, KernelLog, Nvml, NvmlGpu, Pci, Runtime, System
+from tfgpu_doctor.facts import (
+    CudaDriver,
+    DeviceNodes,
+    Driver,
+    Environment,
+    Hosting,
+    KernelLog,
+    Nvml,
+    NvmlGpu,
+    Pci,
+    Runtime,
+    System,
+)
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Yielded, check
 
@@ -25,6 +37,7 @@ def gpu_is_in_machine(
     cuda_driver: CudaDriver | None = None,
     driver: Driver | None = None,
     device_nodes: DeviceNodes | None = None,
+    hosting: Hosting | None = None,
     kernel_log: KernelLog | None = None,
 ) -> Yielded:
     """Without an NVIDIA GPU on the PCI bus, all that TensorFlow says about CUDA and cuInit is noise: it uses the CPU.
@@ -62,13 +75,35 @@ def gpu_is_in_machine(
                 f"{pci.device_count} devices on the PCI bus, no display controller of NVIDIA's among them",
                 *([f"display controllers of others: {', '.join(others)}"] if others else ()),
                 "no /dev/nvidia*, no /proc/driver/nvidia/gpus, and neither NVML nor CUDA lists a GPU",
+                *_whose(hosting),
             ),
             fix=Fix(
                 "TensorFlow itself is not at fault: it runs on the CPU here, and what it prints about CUDA and cuInit "
-                "can be ignored. To use a GPU: in a virtual machine have it passed through, in a cloud choose an "
-                "instance type with an NVIDIA GPU, in a laptop look whether the firmware switched it off."
+                f"can be ignored. To use a GPU: {_how_to_get_one(hosting, knowledge)}"
             ),
         )
+
+
+def _whose(hosting: Hosting | None) -> list[str]:
+    """Whose machine this is, as far as anything says so."""
+    if not hosting:
+        return []
+    said = [f"this is {hosting.service}: {hosting.evidence[0]}"] if hosting.service and hosting.evidence else []
+    names = ", ".join(name for name in (hosting.vendor, hosting.product) if name)
+    return [*said, *([f"the firmware calls the machine {names}"] if names else ())]
+
+
+def _how_to_get_one(hosting: Hosting | None, knowledge: Knowledge) -> str:
+    """In words that complete "To use a GPU: "."""
+    service = knowledge.hosted_services.get(hosting.service) if hosting else None
+    if service and service.gpu:
+        return service.gpu
+    if service:
+        return f"{service.name} has none to give; use another machine."
+    return (
+        "in a virtual machine have it passed through, in a cloud choose an instance type with an NVIDIA GPU, in a laptop "
+        "look whether the firmware switched it off."
+    )
 
 
 def _signs_of_gpu(

@@ -46,8 +46,8 @@ def python_answers(target: Target) -> Yielded:
 @check(
     "PKG002",
     "TensorFlow is installed in the target",
-    after=("PKG001", "PKG004"),
-    causes=("wrong_python_environment", "unsupported_python_version"),
+    after=("PKG001", "PKG004", "PKG010", "NBK001", "CNT005", "CNT006", "CNT007"),
+    causes=("wrong_python_environment", "unsupported_python_version", "externally_managed_python"),
     sources=(_PIP,),
 )
 def tensorflow_is_installed(
@@ -77,11 +77,15 @@ def tensorflow_is_installed(
         )
     else:
         active = _other_environment(target, environment)
+        refuses = target.externally_managed and not active
         yield Finding(
-            "TensorFlow is not installed in this Python",
-            cause="wrong_python_environment",
+            "TensorFlow is not installed in this Python"
+            + (", which refuses what pip would install" if refuses else ""),
+            cause="externally_managed_python" if refuses else "wrong_python_environment",
+            confidence="medium" if refuses else "high",
             evidence=(
                 f"no tensorflow on the search path of {target.executable}",
+                *(["its library has a file EXTERNALLY-MANAGED (PEP 668)"] if refuses else ()),
                 *([f"another environment is active: {active}"] if active else ()),
             ),
             fix=_where_it_may_be(target, active, system),

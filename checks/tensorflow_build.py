@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.checks.packages import CONDA_TENSORFLOW
-from tfgpu_doctor.facts import Runtime, System, Target, TensorFlow
+from tfgpu_doctor.facts import Hosting, Runtime, System, Target, TensorFlow
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
 _PIP = "https://www.tensorflow.org/install/pip"
@@ -17,7 +17,13 @@ _PIP = "https://www.tensorflow.org/install/pip"
     causes=("aarch64_wheel_without_cuda", "conda_cpu_build_selected", "cpu_package_shadows_gpu_package"),
     sources=(_PIP,),
 )
-def built_with_cuda(tensorflow: TensorFlow, system: System, target: Target, runtime: Runtime | None = None) -> Yielded:
+def built_with_cuda(
+    tensorflow: TensorFlow,
+    system: System,
+    target: Target,
+    runtime: Runtime | None = None,
+    hosting: Hosting | None = None,
+) -> Yielded:
     """A build without CUDA never uses an NVIDIA GPU, whatever else is installed.
 
     Fix: install a build with CUDA: `pip install 'tensorflow[and-cuda]'`; on Jetson NVIDIA's own wheel.
@@ -31,10 +37,10 @@ def built_with_cuda(tensorflow: TensorFlow, system: System, target: Target, runt
     elif runtime and runtime.computes:
         yield Evidence("it computes on a GPU all the same, by a plug-in")
     else:
-        yield _without_cuda(tensorflow, system, target)
+        yield _without_cuda(tensorflow, system, target, hosting)
 
 
-def _without_cuda(tensorflow: TensorFlow, system: System, target: Target) -> Finding:
+def _without_cuda(tensorflow: TensorFlow, system: System, target: Target, hosting: Hosting | None) -> Finding:
     said = f"build_info.py of {tensorflow.distribution} {tensorflow.version} says is_cuda_build: False"
     conda = [
         f"conda-meta lists {name} {build}" for name, build in target.conda_packages.items() if name in CONDA_TENSORFLOW
@@ -43,7 +49,11 @@ def _without_cuda(tensorflow: TensorFlow, system: System, target: Target) -> Fin
         return Finding(
             "the TensorFlow wheel for 64-bit Arm is built without CUDA",
             cause="aarch64_wheel_without_cuda",
-            evidence=(said, *([f"the board is a {system.board}"] if system.board else ())),
+            evidence=(
+                said,
+                *([f"the board is a {system.board}"] if system.board else ()),
+                *([f"Jetson Linux {hosting.l4t}, for which NVIDIA's wheel must be"] if hosting and hosting.l4t else ()),
+            ),
             fix=Fix(
                 "On a Jetson install NVIDIA's: https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/; "
                 "on a server use NVIDIA's container nvcr.io/nvidia/tensorflow."

@@ -14,10 +14,13 @@ _GUIDE = "https://www.tensorflow.org/install/errors"
 @check(
     "TFW001",
     "TensorFlow imports",
-    after=("PKG001", "PKG002", "PKG003", "PKG004", "PKG005", "PKG006", "PKG007", "PKG008", "SYS002", "SYS003"),
+    after=(
+        "PKG001", "PKG002", "PKG003", "PKG004", "PKG005", "PKG006", "PKG007", "PKG008", "SYS002", "SYS003", "LIM002",
+        "LIM003", "LIM004",
+    ),
     causes=("macos_metal_plugin_mismatch",),
     sources=(_GUIDE,),
-)
+)  # fmt: skip
 def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yielded:
     """An import that fails, hangs or dies ends every program before it can use a GPU.
 

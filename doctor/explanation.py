@@ -9,6 +9,12 @@ from tfgpu_doctor.knowledge import Cause, Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Check
 from tfgpu_doctor.rows import ErrorCode, Xid
 
+_UNNAMED = {
+    "check": "No check names it.",
+    "log": "No check of a machine can see it: `tfgpu-doctor log` finds it in the log of a program.",
+    "advice": "Neither a check nor a log shows it: it is for people to find.",
+}
+
 
 def explain_check(check: Check, knowledge: Knowledge) -> str:
     """Title, reason, fix, causes, prerequisites and sources of a check, as plain text."""
@@ -32,9 +38,7 @@ def explain_cause(cause: Cause, checks: Sequence[Check]) -> str:
         cause.definition,
         f"Fix: {cause.fix}",
         f"Severity: {cause.severity}",
-        "\n".join(["Named by:", *named_by])
-        if named_by
-        else "No check names it: it shows in logs (`tfgpu-doctor log`), or is for people to find.",
+        "\n".join(["Named by:", *named_by]) if named_by else _UNNAMED[cause.shown_by],
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -66,7 +66,9 @@ def test_a_driver_that_lists_a_gpu_needs_no_node(judge: Judge, known: str) -> No
         ("kubernetes", "nvidia.com/gpu: 1"),
         ("apptainer", "apptainer exec --nv"),
         ("lxc", "lxc config device add"),
-        ("systemd-nspawn", "as its engine documents it"),
+        ("containerd", "nerdctl run --gpus all"),
+        ("systemd-nspawn", "--bind=/dev/nvidia0"),
+        ("garden", "as its engine documents it"),
     ],
 )
 def test_a_container_without_nodes_was_started_without_the_gpu(judge: Judge, kind: str, words: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from built_machines import DOCKER, cuda_that_fails, wsl
 from healthy import ANSWERED, node
 
 from tfgpu_doctor.checks.device_nodes import device_nodes_exist, user_may_open_nodes, uvm_is_there
-from tfgpu_doctor.facts import Attempt, Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Scheduler
+from tfgpu_doctor.facts import Attempt, Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Limits, Scheduler
 
 if TYPE_CHECKING:
     from tests.checks.conftest import Judge
@@ -312,3 +313,46 @@ def test_nobody_is_told_to_join_a_group_that_has_no_right_itself(judge: Judge) -
     )
     assert finding.cause == "device_node_permission_denied"
     assert finding.fix and "add you to the group 0" not in finding.fix.text
+
+
+# Who forbids it
+
+
+V1_RULES = ("c 1:3 rwm", "c 5:0 rwm")
+
+
+def all_refused(error: str) -> DeviceNodes:
+    return nodes(*(refused(path, error) for path in ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")))
+
+
+@pytest.mark.parametrize(
+    ("rules", "sure"), [(V1_RULES, True), ((*V1_RULES, "c 195:* rw"), False), (("a *:* rwm",), False), ((), False)]
+)
+def test_device_rules_that_can_be_read_make_it_sure(judge: Judge, rules: tuple[str, ...], sure: bool) -> None:
+    finding = judge.finding(
+        user_may_open_nodes,
+        device_nodes=all_refused("EPERM"),
+        container=DOCKER,
+        cuda_driver=NOTHING,
+        limits=Limits(device_rules=rules),
+    )
+    assert finding.cause == "container_lost_gpu_cgroup"
+    assert finding.confidence == ("high" if sure else "medium")
+
+
+def test_selinuxs_label_of_containers_makes_it_sure(judge: Judge) -> None:
+    labelled = msgspec.structs.replace(DOCKER, security_label="system_u:system_r:container_t:s0:c1,c2")
+    finding = judge.finding(
+        user_may_open_nodes, device_nodes=all_refused("EACCES"), container=labelled, cuda_driver=NOTHING
+    )
+    assert (finding.cause, finding.confidence) == ("selinux_blocks_container_gpu", "high")
+    assert any("container_t" in line for line in finding.evidence)
+
+
+def test_apparmor_is_not_selinux(judge: Judge) -> None:
+    labelled = msgspec.structs.replace(DOCKER, security_label="docker-default (enforce)")
+    finding = judge.finding(
+        user_may_open_nodes, device_nodes=all_refused("EACCES"), container=labelled, cuda_driver=NOTHING
+    )
+    assert finding.cause == "undetermined"
+    assert finding.fix and "apparmor=unconfined" in finding.fix.text

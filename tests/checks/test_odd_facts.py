@@ -8,6 +8,7 @@ import msgspec
 from healthy import DRIVER, broken
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_ground import GROUND_FACTS, with_ground
 from odd_health import ODD_HEALTH, ODD_TROUBLES
 from odd_kernel import KERNEL_FACTS
 
@@ -314,7 +315,11 @@ FACTS = {
         changed_variables=table(WORDS, VARIABLES),
     ),
     **KERNEL_FACTS,
+    **GROUND_FACTS,
 }
+
+
+FACTS["system"] = with_ground(FACTS["system"])
 
 
 @st.composite

@@ -137,8 +137,15 @@ def test_a_python_of_unknown_version_is_not_called_unsupported(judge: Judge) -> 
 def test_an_externally_managed_python_is_not_told_to_install_into(judge: Judge) -> None:
     there = target(executable="/usr/bin/python3", prefix="/usr", externally_managed=True, **BARE)
     finding = judge.finding(tensorflow_is_installed, target=there, environment=DEACTIVATED)
+    assert (finding.cause, finding.confidence) == ("externally_managed_python", "medium")
     assert finding.fix
     assert not any(command.startswith("/usr/bin/python3 -m pip install") for command in finding.fix.commands)
+
+
+def test_an_environment_that_is_active_counts_more_than_a_python_that_refuses_pip(judge: Judge) -> None:
+    there = target(executable="/usr/bin/python3", prefix="/usr", externally_managed=True, **BARE)
+    finding = judge.finding(tensorflow_is_installed, target=there)
+    assert (finding.cause, finding.confidence) == ("wrong_python_environment", "high")
 
 
 @pytest.mark.parametrize("os", ["Darwin", "Windows"])
