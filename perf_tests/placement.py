@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfgpu_doctor.perf_tests.children import Answer
+
 # Operations that hand data on and compute nothing: they may stand on the CPU beside work on the GPU.
 _HAND_ON = frozenset(
     ("_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv", "NoOp", "Const",
@@ -64,9 +66,11 @@ def watch_placement() -> Iterator[Placement]:
 
 
 def devices_of(result: Any) -> list[str]:
-    """The devices that hold the tensors of a result: "GPU:0"."""
+    """The devices that hold the tensors of a result: "GPU:0"; a child tells its own."""
     import tensorflow as tf
 
+    if isinstance(result, Answer):
+        return list(result.devices)
     tensors = [each for each in tf.nest.flatten(result) if isinstance(each, tf.Tensor) and hasattr(each, "device")]
     return [short_device(getattr(each, "backing_device", None) or each.device) for each in tensors]
 

@@ -1,45 +1,178 @@
-"""Work on the GPU against the same work on the CPU."""
+"""Work on the GPU against the same work on the CPU, from where on the GPU wins, and what it costs to go there."""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tfgpu_doctor.perf_tests.ceilings import link_in_words, memory_ceiling
+from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.work import Convolution, Product, Work
 
-SIDE = 2048  # large enough that a GPU wins on any machine, small enough for two CPU cores
-
-
-class Product:
-    """A float32 matrix product on one device."""
-
-    def __init__(self, tf: Any, device: str, side: int) -> None:
-        numbers = np.random.default_rng(seed=7)
-        self.left = numbers.standard_normal((side, side), dtype=np.float32)
-        self.right = numbers.standard_normal((side, side), dtype=np.float32)
-        with tf.device(device):
-            operands = tf.constant(self.left), tf.constant(self.right)
-            self._call = tf.function(lambda: tf.linalg.matmul(*operands))
-        self._tf, self.device = tf, device
-
-    def __call__(self) -> Any:
-        with self._tf.device(self.device):
-            return self._call()
-
-    def verify(self, result: Any) -> None:
-        """Agrees with float64 within what TF32's 10 bits of mantissa allow."""
-        exact = self.left.astype(np.float64) @ self.right.astype(np.float64)
-        scale = np.abs(self.left).astype(np.float64) @ np.abs(self.right).astype(np.float64)
-        assert np.max(np.abs(result.numpy() - exact) / scale) < 2**-10
-
-    def contender(self) -> Contender:
-        return Contender(f"matmul on {self.device}", self, self.verify, self.device)
+Hold = Callable[..., None]
+Keep = Callable[..., None]
+LARGE = {Product: 2048, Convolution: 96}  # a GPU wins on any machine, and two CPU cores end within a second
+SIZES = {Product: (16, 64, 128, 256, 512, 1024, 2048), Convolution: (4, 8, 16, 32, 64, 96)}
+NAMES = {Product: "matmul", Convolution: "convolution"}
+_KINDS = pytest.mark.parametrize("kind", list(NAMES), ids=NAMES.values())
+COPIED = 1 << 26  # float32 numbers, 256 MiB
+CALLS = 300
+TRIPS = 24
 
 
 @pytest.mark.telling(1)
-def test_matmul(duel: Callable[..., None], tensorflow: Any, gpu: str) -> None:
-    on_gpu, on_cpu = (Product(tensorflow, device, SIDE) for device in (gpu, "CPU:0"))
+@_KINDS
+def test_gpu(duel: Hold, tensorflow: Any, gpu: str, kind: Any) -> None:
+    on_gpu, on_cpu = (kind(tensorflow, device, LARGE[kind]) for device in (gpu, "CPU:0"))
     duel(on_gpu.contender(), on_cpu.contender())
+
+
+@pytest.mark.telling(3)
+@_KINDS
+def test_cpu(share_s: float, tensorflow: Any, figure: Keep, kind: Any) -> None:
+    """What the CPU does alone: the baseline that there is on any machine."""
+    work: Work = kind(tensorflow, "CPU:0", LARGE[kind] // 2)
+    result = work()
+    work.verify(result)
+    assert short_device(result.backing_device) == "CPU:0"
+    took_s = seconds(work, lambda: None, rounds=7)
+    figure(f"{NAMES[kind]} on the CPU", work.operations / took_s / 1e9, "GFLOP/s", device="CPU:0", about=work.name)
+
+
+@pytest.mark.telling(3)
+@_KINDS
+def test_crossover(share_s: float, tensorflow: Any, gpu: str, figure: Keep, kind: Any) -> None:
+    """From which size on the GPU wins."""
+    wait = tensorflow.test.experimental.sync_devices
+    wins = {}
+    for size in SIZES[kind]:
+        pair: list[Work] = [kind(tensorflow, device, size) for device in (gpu, "CPU:0")]
+        for work in pair:
+            work.verify(work())
+        on_gpu, on_cpu = (seconds(work, wait, rounds=9) for work in pair)
+        wins[size] = on_cpu / on_gpu
+        figure(f"{NAMES[kind]} {size}", wins[size], "times as fast as the CPU", device=gpu)
+    lost = [size for size, times in wins.items() if times <= 1]
+    won = [size for size in wins if size > max(lost, default=0)]
+    assert won, f"the CPU wins at every size, also at {max(wins)}"
+    figure(f"crossover of {NAMES[kind]}", won[0], "side", device=gpu, about="the GPU wins from this size on")
+
+
+def seconds(call: Callable[[], Any], wait: Callable[[], object], *, rounds: int) -> float:
+    """The median of some calls, the device's work to its end included."""
+    call()
+    wait()
+    times = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        call()
+        wait()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+@pytest.mark.telling(5)
+def test_soft_placement(tensorflow: Any, gpus: tuple[str, ...]) -> None:
+    """What has no GPU kernel goes to the CPU where soft placement is on, and fails where it is off."""
+    tf = tensorflow
+    device = gpus[0] if gpus else "GPU:7"  # without a GPU everything lacks a kernel there
+    before = tf.config.get_soft_device_placement()
+
+    def join() -> Any:
+        with tf.device(f"/{device}"):
+            return tf.strings.unsorted_segment_join(["soft", "placement"], [0, 0], 1, " ")
+
+    try:
+        tf.config.set_soft_device_placement(True)
+        result = tf.function(join)()
+        assert result.numpy() == [b"soft placement"]
+        assert short_device(result.backing_device) == "CPU:0"
+        tf.config.set_soft_device_placement(False)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.function(join)()
+    finally:
+        tf.config.set_soft_device_placement(before)
+
+
+@pytest.mark.telling(4)
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_dispatch(request: pytest.FixtureRequest, tensorflow: Any, figure: Keep, kind: str) -> None:
+    """What one eager operation costs beside its work."""
+    device = request.getfixturevalue("gpu") if kind == "GPU" else "CPU:0"
+    wait = tensorflow.test.experimental.sync_devices if kind == "GPU" else lambda: None
+    with tensorflow.device(device):
+        one = tensorflow.constant(1.0)
+
+        def calls() -> Any:
+            value = one
+            for _ in range(CALLS):
+                value = value + one
+            return value
+
+        result = calls()
+        assert result.numpy() == CALLS + 1
+        assert short_device(result.backing_device) == device
+        took_s = seconds(calls, wait, rounds=9)
+    figure("eager dispatch", took_s / CALLS * 1e6, "us", device=device, about=f"an addition, of {CALLS} in a row")
+
+
+@pytest.mark.telling(2)
+@pytest.mark.parametrize("way", ["host to device", "device to host", "in the device", "device to device"])
+def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: str, figure: Keep, way: str) -> None:
+    """Copies between host and GPU, in the GPU's memory, and between GPUs; the copy is compared with what was copied."""
+    tf = tensorflow
+    if way == "device to device" and len(gpus) < 2:
+        pytest.skip("there is no second GPU")
+    source, target = {
+        "host to device": ("CPU:0", gpu), "device to host": (gpu, "CPU:0"), "in the device": (gpu, gpu),
+        "device to device": (gpu, gpus[-1]),
+    }[way]  # fmt: skip
+    content = np.random.default_rng(seed=2).integers(0, 1 << 20, COPIED).astype(np.float32)
+    with tf.device(source):
+        original = tf.identity(tf.constant(content))
+    inside = way == "in the device"
+
+    def copy() -> Any:
+        with tf.device(target):
+            return tf.raw_ops.DeepCopy(x=original) if inside else tf.identity(original)
+
+    copied = copy()
+    assert short_device(copied.backing_device) == target
+    assert np.array_equal(copied.numpy(), content), "the copy differs from what was copied"
+    took_s = seconds(copy, tf.test.experimental.sync_devices, rounds=9)
+    moved = content.nbytes * (2 if inside else 1)  # within a memory all is read and written
+    limit = memory_ceiling(tf, gpu) if inside else {}
+    about = "read and written" if inside else "; ".join(filter(None, ("from pageable memory", link_in_words())))
+    figure(
+        f"copy {way}", moved / took_s / 1e9, "GB/s", device=target if "GPU" in target else source, about=about, **limit
+    )
+
+
+@pytest.mark.telling(3)
+def test_needless_transfers(duel: Hold, tensorflow: Any, gpu: str) -> None:
+    """A loop that stays on the GPU, against one that brings each answer to the host and takes it back."""
+    tf = tensorflow
+    with tf.device(gpu):
+        start = tf.random.stateless_normal((1024, 1024), seed=(1, 2))
+    due = start.numpy().astype(np.float64) * 0.5**TRIPS
+
+    def side(name: str, between: Callable[[Any], Any]) -> Contender:
+        def call() -> Any:
+            value = start
+            with tf.device(gpu):
+                for _ in range(TRIPS):
+                    value = between(value) * 0.5
+            return value
+
+        def verify(result: Any) -> None:
+            assert np.allclose(result.numpy(), due, rtol=1e-6)
+
+        return Contender(name, call, verify, gpu)
+
+    duel(side("stays on the GPU", lambda value: value), side("through the host", lambda value: value.numpy()))

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tfgpu_doctor.perf_tests.images import as_written, make_jpegs, prepare, tuned_and_naive
 from tfgpu_doctor.perf_tests.referee import Contender
 
-ELEMENTS = 24
-READ_S = 0.002  # what an element costs to read or decode: a wait, as for a disk
-STEP_S = 0.002  # what a training step costs meanwhile
+Hold = Callable[..., None]
+ELEMENTS = 4
+READ_S = 0.03  # what an element costs to read: a wait, as for a disk; far above what starting a pipeline costs
+STEP_S = 0.03  # what a training step costs meanwhile
+AT_ONCE = 4
+SMALL = 2048  # elements that cost next to nothing but the call
+PICTURES = 24
+
+
+def read(number: np.int64) -> np.int64:
+    """Read one element, slowly."""
+    time.sleep(READ_S)
+    return number
 
 
 def slow_numbers() -> Iterator[int]:
@@ -22,27 +37,214 @@ def slow_numbers() -> Iterator[int]:
         yield number
 
 
-def consume(dataset: Any, step_s: float = 0.0) -> list[int]:
+def consume(elements: Any, step_s: float = 0.0) -> list[int]:
     """Go through a dataset as a training loop does."""
     seen = []
-    for element in dataset:
+    for element in elements:
         if step_s:
             time.sleep(step_s)
         seen.append(int(element))
     return seen
 
 
-def verify(seen: list[int]) -> None:
+def in_order(seen: list[int]) -> None:
     assert seen == list(range(ELEMENTS))
 
 
-def contender(name: str, dataset: Any, step_s: float = 0.0) -> Contender:
-    return Contender(name, lambda: consume(dataset, step_s), verify)
+def complete(seen: list[int]) -> None:
+    assert sorted(seen) == list(range(ELEMENTS))
+
+
+@pytest.fixture(scope="session")
+def slow_read(tensorflow: Any) -> Callable[[Any], Any]:
+    """Read an element inside a pipeline; several can wait at once."""
+
+    def call(number: Any) -> Any:
+        return tensorflow.ensure_shape(tensorflow.numpy_function(read, [number], tensorflow.int64, stateful=False), ())
+
+    return call
+
+
+def contender(
+    tf: Any, name: str, dataset: Any, *, step_s: float = 0.0, verify: Callable[[list[int]], None] = in_order
+) -> Contender:
+    written = as_written(tf, dataset)
+    return Contender(name, lambda: consume(written, step_s), verify)
+
+
+@pytest.mark.telling(1)
+def test_parallel_map(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+    """Several elements read at once, against one after the other."""
+    numbers = tensorflow.data.Dataset.range(ELEMENTS)
+    parallel = contender(tensorflow, "parallel map", numbers.map(slow_read, num_parallel_calls=AT_ONCE))
+    duel(parallel, contender(tensorflow, "map", numbers.map(slow_read)), at_least=1.2)
+
+
+@pytest.mark.telling(1)
+def test_prefetch(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+    """Reading ahead while the training step runs, against waiting for each element."""
+    plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
+    ahead = contender(tensorflow, "prefetch", plain.prefetch(AT_ONCE), step_s=STEP_S)
+    duel(ahead, contender(tensorflow, "no prefetch", plain, step_s=STEP_S), at_least=1.1)
+
+
+@pytest.mark.telling(1)
+def test_cache_in_memory(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+    """The second epoch from memory, against reading it again."""
+    plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
+    cached = contender(tensorflow, "cache", plain.cache())
+    duel(cached, contender(tensorflow, "no cache", plain), at_least=1.2)
+
+
+@pytest.mark.telling(3)
+def test_cache_in_file(duel: Hold, tensorflow: Any, slow_read: Any, tmp_path: Path) -> None:
+    """The second epoch from a local file, against reading it again from where it is slow to read."""
+    plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
+    cached = contender(tensorflow, "cache in a file", plain.cache(str(tmp_path / "cache")))
+    duel(cached, contender(tensorflow, "no cache", plain), at_least=1.2)
 
 
 @pytest.mark.telling(2)
-def test_prefetch(duel: Callable[..., None], tensorflow: Any) -> None:
-    """Reading ahead while the training step runs, against waiting for each element."""
-    tf = tensorflow
-    plain = tf.data.Dataset.from_generator(slow_numbers, output_signature=tf.TensorSpec((), tf.int64))
-    duel(contender("prefetch", plain.prefetch(4), STEP_S), contender("no prefetch", plain, STEP_S), at_least=1.1)
+def test_generator(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+    """tf.data with its means, against the generator that people start with."""
+    tuned = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read, num_parallel_calls=AT_ONCE).prefetch(AT_ONCE)
+    naive = Contender("Python generator", lambda: consume(slow_numbers(), STEP_S), in_order)
+    duel(contender(tensorflow, "tf.data", tuned, step_s=STEP_S), naive, at_least=1.1)
+
+
+@pytest.mark.telling(3)
+def test_interleave(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+    """Several files read at once, against one after the other."""
+    files = tensorflow.data.Dataset.range(AT_ONCE)
+    share = ELEMENTS // AT_ONCE
+
+    def elements_of(file: Any) -> Any:
+        return tensorflow.data.Dataset.range(file * share, (file + 1) * share).map(slow_read)
+
+    mixed = files.interleave(elements_of, cycle_length=AT_ONCE, num_parallel_calls=AT_ONCE, deterministic=False)
+    at_once = contender(tensorflow, "interleave", mixed, verify=complete)
+    duel(at_once, contender(tensorflow, "one file after the other", files.flat_map(elements_of)), at_least=1.2)
+
+
+@pytest.mark.telling(3)
+def test_vectorised_map(duel: Hold, tensorflow: Any) -> None:
+    """One call for a batch, against one for each element: what a cheap function costs is the calling."""
+    numbers = tensorflow.data.Dataset.range(SMALL)
+    batches = {
+        "batch, then map": as_written(tensorflow, numbers.batch(256).map(lambda number: number * 3 + 1)),
+        "map, then batch": as_written(tensorflow, numbers.map(lambda number: number * 3 + 1).batch(256)),
+    }
+
+    def verify(result: Any) -> None:
+        assert np.array_equal(result, np.arange(SMALL) * 3 + 1)
+
+    def side(name: str) -> Contender:
+        return Contender(name, lambda: np.concatenate(list(batches[name].as_numpy_iterator())), verify)
+
+    duel(side("batch, then map"), side("map, then batch"), at_least=1.2)
+
+
+@pytest.mark.telling(6)
+def test_shuffle(share_s: float, tensorflow: Any, figure: Callable[..., None]) -> None:
+    """Shuffling keeps each element once, follows its seed, mixes anew each epoch; and what it costs."""
+    numbers = tensorflow.data.Dataset.range(SMALL)
+    plain = numbers.batch(SMALL)
+    shuffled = numbers.shuffle(SMALL, seed=5).batch(SMALL)
+    again = numbers.shuffle(SMALL, seed=5, reshuffle_each_iteration=False).batch(SMALL)
+
+    def seen(dataset: Any) -> tuple[list[int], float]:
+        started = time.perf_counter()
+        elements = next(dataset.as_numpy_iterator())
+        return elements.tolist(), time.perf_counter() - started
+
+    first, second = seen(shuffled)[0], seen(shuffled)[0]
+    assert sorted(first) == sorted(second) == list(range(SMALL))
+    assert first != second, "it is not mixed anew"
+    assert first != list(range(SMALL)), "it is not mixed"
+    assert seen(again)[0] == seen(again)[0], "the seed is not followed"
+    costs = [seen(shuffled)[1] - seen(plain)[1] for _ in range(15)]
+    cost_us = 1e6 * float(np.median(costs)) / SMALL
+    figure("shuffle", cost_us, "us/element", device="CPU:0", about=f"beyond reading, with a buffer of {SMALL}")
+
+
+@pytest.fixture(scope="session")
+def pictures(tensorflow: Any) -> Any:
+    """Numbered JPEGs, as a dataset."""
+    return tensorflow.data.Dataset.from_tensor_slices(make_jpegs(tensorflow, PICTURES)).enumerate()
+
+
+@pytest.mark.telling(3)
+def test_pictures(duel: Hold, tensorflow: Any, pictures: Any) -> None:
+    """Decoding, resizing and augmenting JPEGs on all processors, against on one."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one processor alone cannot do two things at once")
+    ready = partial(prepare, tensorflow)
+    exact = np.stack([ready(number, content).numpy() for number, content in pictures])
+
+    def verify(seen: Any) -> None:
+        assert np.allclose(np.stack(seen), exact, atol=1e-5)
+
+    def side(name: str, at_once: int | None) -> Contender:
+        prepared = as_written(tensorflow, pictures.map(ready, num_parallel_calls=at_once))
+        return Contender(name, lambda: list(prepared.as_numpy_iterator()), verify)
+
+    duel(side("parallel", len(os.sched_getaffinity(0))), side("sequential", None))
+
+
+@pytest.mark.telling(4)
+def test_fit(duel: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: Any) -> None:
+    """Training from JPEGs through a tuned pipeline, against through a generator; both see the same pictures."""
+    tuned, naive = tuned_and_naive(tensorflow, pictures)
+    exact = np.concatenate(list(naive.as_numpy_iterator()))
+
+    def side(name: str, dataset: Any) -> Contender:
+        model = reconstructor(tensorflow)
+        targets = dataset.map(lambda batch: (batch, batch))
+
+        def verify(loss: float) -> None:
+            assert np.isfinite(loss)
+            assert np.allclose(np.concatenate(list(dataset.as_numpy_iterator())), exact, atol=1e-5)
+
+        return Contender(name, lambda: model.fit(targets, shuffle=False, verbose=0).history["loss"][-1], verify)
+
+    duel(side("tuned tf.data", tuned), side("Python generator", naive), at_least=1.1)
+
+
+@pytest.mark.telling(5)
+def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, figure: Callable[..., None]) -> None:
+    """Which share of a training step is spent on waiting for its input, with and without a tuned pipeline."""
+    names = ("tuned tf.data", "Python generator")
+    shares = {}
+    for name, dataset in zip(names, tuned_and_naive(tensorflow, pictures), strict=True):
+        model = reconstructor(tensorflow)
+        step_through(model, dataset)  # traces, and fills the cache
+        seen = [step_through(model, dataset) for _ in range(3)]
+        shares[name] = sum(wait for wait, _ in seen) / sum(wait + work for wait, work in seen)
+        figure(f"wait for input, {name}", 100 * shares[name], "%", limit=100.0, about="of the time of a training step")
+    assert all(0 <= share < 1 for share in shares.values())
+
+
+def reconstructor(tf: Any) -> Any:
+    """A small network that gives its input back."""
+    layers = [
+        tf.keras.layers.Conv2D(8, 3, 2, "same", activation="relu"),
+        tf.keras.layers.Conv2DTranspose(3, 3, 2, "same"),
+    ]
+    model = tf.keras.Sequential(layers)
+    model.compile("sgd", "mse")
+    return model
+
+
+def step_through(model: Any, dataset: Any) -> tuple[float, float]:
+    """Seconds spent waiting for batches, and training with them."""
+    batches = iter(dataset)
+    wait = work = 0.0
+    while True:
+        started = time.perf_counter()
+        batch = next(batches, None)
+        arrived = time.perf_counter()
+        wait += arrived - started
+        if batch is None:
+            return wait, work
+        model.train_on_batch(batch, batch)  # gives the loss as a number, thus ends when the device is done
+        work += time.perf_counter() - arrived

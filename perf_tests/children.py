@@ -1,0 +1,109 @@
+"""Children that do a piece of work on request: for what TensorFlow takes up once, when it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tfgpu_doctor.perf_tests.programs
+
+_FOLDER = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.programs.__file__))
+START_S, ANSWER_S = 120.0, 60.0
+
+
+class ChildDied(Exception):
+    """A child ended, or was silent for too long; the message holds what it said last."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a child says of a piece of work; `devices` are those that hold the result: "CPU:0"."""
+
+    values: dict[str, Any]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return tuple(self.values.get("devices", ()))
+
+
+class Child:
+    """A child under way. What it says first stands in `ready`."""
+
+    def __init__(self, program: str, order: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> None:
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed by end
+        self._process = subprocess.Popen(
+            [sys.executable, os.path.join(_FOLDER, program + ".py"), json.dumps(order)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **(variables or {})},
+        )  # fmt: skip
+        self.ready: dict[str, Any] = {}
+
+    def wait(self) -> None:
+        """Wait until it can work. Raises ChildDied."""
+        self.ready = self._read(START_S)
+
+    def ask(self, what: str = "go") -> Answer:
+        """Have it do its work once, and wait for that. Raises ChildDied."""
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(what + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise ChildDied(self._last_words()) from None
+        return Answer(self._read(ANSWER_S))
+
+    def _read(self, deadline_s: float) -> dict[str, Any]:
+        assert self._process.stdout
+        alarm = threading.Timer(deadline_s, self._process.kill)
+        alarm.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            alarm.cancel()
+        if not line:
+            raise ChildDied(self._last_words())
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ChildDied(answer["error"])
+        return answer
+
+    def _last_words(self) -> str:
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = [line.strip() for line in self._errors if line.strip()]
+        return f"the child ended with {code}" + (f": {lines[-1][:300]}" if lines else "")
+
+    def end(self) -> None:
+        """Let it end; it gives back what it holds."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                pipe and pipe.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+@contextlib.contextmanager
+def children(program: str, *orders: tuple[Mapping[str, Any], Mapping[str, str]]) -> Iterator[list[Child]]:
+    """One child for each order and its variables, all started at once and ready to work."""
+    started: list[Child] = []
+    try:
+        for order, variables in orders:
+            started.append(Child(program, order, variables))
+        for child in started:
+            child.wait()
+        yield started
+    finally:
+        for child in started:
+            child.end()

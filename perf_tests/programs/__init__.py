@@ -1,0 +1,1 @@
+"""Programs that run in a child of their own: for what TensorFlow takes up once, when it starts."""

@@ -1,0 +1,135 @@
+"""Do a piece of work each time a line comes in, in a TensorFlow that was started with given threads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+SIDE = 1024
+WAITS, WAIT_S = 6, 0.02
+STEPS, BATCH, WIDTH = 8, 64, 1024
+Work = Callable[[], dict[str, Any]]
+
+
+def product(tf: Any, device: str) -> Work:
+    """One large operation, which its own threads share. Whole numbers, so that the sum is exact."""
+    import numpy as np
+
+    left = (np.arange(SIDE * SIDE).reshape(SIDE, SIDE) % 7).astype(np.float32)
+    with tf.device(device):
+        operands = tf.constant(left), tf.constant(left.T % 5)
+        multiply = tf.function(lambda: tf.linalg.matmul(*operands))
+
+    def work() -> dict[str, Any]:
+        result = multiply()
+        return {"sum": int(result.numpy().astype("int64").sum()), "devices": [result.device.rpartition("device:")[2]]}
+
+    return work
+
+
+def waits(tf: Any, device: str) -> Work:
+    """Operations that do not need each other, and wait: they can all wait at once."""
+
+    def wait(number: Any) -> Any:
+        time.sleep(WAIT_S)
+        return number
+
+    def all_of_them(numbers: Any) -> Any:
+        parts = [tf.numpy_function(wait, [number], tf.float32, stateful=False) for number in tf.unstack(numbers)]
+        return tf.add_n(parts)
+
+    graph = tf.function(all_of_them)
+    numbers = tf.range(WAITS, dtype=tf.float32)
+
+    def work() -> dict[str, Any]:
+        with tf.device("CPU:0"):
+            return {"sum": int(graph(numbers)), "devices": ["CPU:0"]}
+
+    return work
+
+
+def fed_training(tf: Any, device: str) -> Work:
+    """Training steps on a device, while the processors make its input."""
+    import numpy as np
+
+    weights = tf.Variable(np.full((WIDTH, WIDTH), 1e-3, np.float32))
+    batches = tf.data.Dataset.range(STEPS * BATCH).map(
+        lambda number: tf.math.sin(tf.range(WIDTH, dtype=tf.float32) + tf.cast(number, tf.float32)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    batches = batches.batch(BATCH).prefetch(2)
+
+    def step(batch: Any) -> Any:
+        with tf.device(device):
+            for _ in range(8):
+                batch = tf.nn.tanh(tf.linalg.matmul(batch, weights))
+            return tf.reduce_mean(batch)
+
+    graph = tf.function(step)
+
+    def work() -> dict[str, Any]:
+        results = [graph(batch) for batch in batches]
+        places = {result.device.rpartition("device:")[2] for result in results}
+        return {"sum": float(sum(result.numpy() for result in results)), "devices": sorted(places)}
+
+    return work
+
+
+def repeats(tf: Any, device: str) -> Work:
+    """A few training steps from the same start, with operations that add up in any order unless told not to."""
+    import numpy as np
+
+    numbers = np.random.default_rng(seed=1)
+    images = numbers.standard_normal((8, 32, 32, 8)).astype(np.float32)
+    places = numbers.integers(0, 16, 8 * 32 * 32).astype(np.int32)
+
+    def work() -> dict[str, Any]:
+        tf.keras.utils.set_random_seed(5)
+        with tf.device(device):
+            weights = tf.Variable(tf.random.normal((3, 3, 8, 16), seed=2) * 0.1)
+            for _ in range(3):
+                with tf.GradientTape() as tape:
+                    maps = tf.nn.dropout(tf.nn.relu(tf.nn.conv2d(images, weights, 1, "SAME")), 0.2)
+                    sums = tf.math.unsorted_segment_sum(tf.reshape(maps, (-1, 16)), places, 16)
+                    loss = tf.reduce_mean(sums**2)
+                weights.assign_sub(1e-6 * tape.gradient(loss, weights))
+        digest = hashlib.sha256(weights.numpy().tobytes()).hexdigest()
+        return {"digest": digest, "loss": float(loss), "devices": [loss.device.rpartition("device:")[2]]}
+
+    return work
+
+
+WORKS = {"product": product, "waits": waits, "fed_training": fed_training, "repeats": repeats}
+
+
+def main() -> None:
+    """The first argument is a JSON object: work, device, intra, inter, deterministic."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else prints must not spoil the answers
+    order = json.loads(sys.argv[1])
+    os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(order.get("intra", 0))
+    tf.config.threading.set_inter_op_parallelism_threads(order.get("inter", 0))
+    if order.get("deterministic"):
+        tf.config.experimental.enable_op_determinism()
+    work = WORKS[order["work"]](tf, order.get("device", "CPU:0"))
+    threads = tf.config.threading
+    ready = {
+        "intra": threads.get_intra_op_parallelism_threads(),
+        "inter": threads.get_inter_op_parallelism_threads(),
+    }
+    print(json.dumps(ready), file=answers, flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(work()), file=answers, flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

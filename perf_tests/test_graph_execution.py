@@ -1,0 +1,174 @@
+"""Eager execution against tf.function and XLA; what tracing and compiling cost apart from running."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfgpu_doctor.perf_tests.placement import short_device
+from tfgpu_doctor.perf_tests.referee import Contender
+
+Hold = Callable[..., None]
+SMALL_STEPS = 150  # operations on a few numbers: calling them costs more than doing them
+WIDE, WIDE_STEPS = 1 << 20, 12  # operations on many numbers: reading and writing them costs most
+STEPS, BATCH, INPUTS = 48, 16, 8
+RATE = 0.05
+
+
+@pytest.fixture(scope="session")
+def device(gpus: tuple[str, ...]) -> str:
+    """Where a graph is run that pays on any device: the first GPU where there is one."""
+    return gpus[0] if gpus else "CPU:0"
+
+
+def steps(values: Any, count: int) -> Any:
+    """So many operations, each on the answer of the one before."""
+    for number in range(count // 2):
+        values = values * (1.0 - 0.001 * number) + 0.01
+    return values
+
+
+def expected(start: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+    answer: np.ndarray[Any, Any] = steps(start.astype(np.float64), count)
+    return answer
+
+
+class Chain:
+    """A chain of operations on one tensor, run in one way."""
+
+    def __init__(self, tf: Any, device: str, size: int, count: int, wrap: Callable[[Any], Any]) -> None:
+        self.start = np.linspace(-1.0, 1.0, size, dtype=np.float32)
+        with tf.device(device):
+            self.values = tf.constant(self.start)
+        self._tf, self.device, self.count = tf, device, count
+        self.function = wrap(lambda values: steps(values, count))
+
+    def __call__(self) -> Any:
+        with self._tf.device(self.device):
+            return self.function(self.values)
+
+    def verify(self, result: Any) -> None:
+        assert np.allclose(result.numpy(), expected(self.start, self.count), rtol=1e-4, atol=1e-5)
+
+    def contender(self, name: str) -> Contender:
+        return Contender(name, self, self.verify, self.device)
+
+
+@pytest.mark.telling(2)
+def test_function(duel: Hold, tensorflow: Any, device: str) -> None:
+    """A graph of many small operations, against calling each from Python."""
+    graph = Chain(tensorflow, device, 64, SMALL_STEPS, tensorflow.function)
+    eager = Chain(tensorflow, device, 64, SMALL_STEPS, lambda function: function)
+    duel(graph.contender("tf.function"), eager.contender("eager"), at_least=1.2)
+
+
+@pytest.mark.telling(3)
+def test_xla(duel: Hold, tensorflow: Any, device: str) -> None:
+    """XLA makes one pass over the numbers of what takes a pass for each operation otherwise."""
+    compiled = Chain(tensorflow, device, WIDE, WIDE_STEPS, lambda f: tensorflow.function(f, jit_compile=True))
+    graph = Chain(tensorflow, device, WIDE, WIDE_STEPS, tensorflow.function)
+    duel(compiled.contender("jit_compile=True"), graph.contender("tf.function"), at_least=1.1)
+
+
+@pytest.mark.telling(5)
+@pytest.mark.parametrize("jit_compile", [False, True], ids=["function", "xla"])
+def test_first_call(
+    share_s: float, tensorflow: Any, device: str, figure: Callable[..., None], jit_compile: bool
+) -> None:
+    """What tracing costs, what else the first call costs (optimising or compiling the graph), and what a later one."""
+    tf = tensorflow
+    chain = Chain(tf, device, WIDE, WIDE_STEPS, lambda f: tf.function(f, jit_compile=jit_compile))
+    started = time.perf_counter()
+    with tf.device(device):
+        chain.function.get_concrete_function(chain.values)
+    traced = time.perf_counter()
+    chain().numpy()
+    called = time.perf_counter()
+    later = []
+    for _ in range(15):
+        begun = time.perf_counter()
+        result = chain()
+        result.numpy()
+        later.append(time.perf_counter() - begun)
+    chain.verify(result)
+    run_s = statistics.median(later)
+    way = "XLA" if jit_compile else "tf.function"
+    about = f"{WIDE_STEPS} operations"
+    figure(f"tracing, {way}", 1e3 * (traced - started), "ms", device=short_device(result.device), about=about)
+    figure(f"first call, {way}", 1e3 * (called - traced), "ms", device=short_device(result.device), about=about)
+    figure(f"later call, {way}", 1e3 * run_s, "ms", device=short_device(result.device), about=about)
+
+
+@pytest.mark.telling(2)
+def test_retracing(duel: Hold, tensorflow: Any, device: str, figure: Callable[..., None]) -> None:
+    """A number given as a tensor, against as a Python number: the latter is traced anew for each value."""
+    traces = {"tensor": 0, "Python number": 0}
+    calls = {"tensor": 0, "Python number": 0}
+    numbers = itertools.count(1)
+
+    def side(name: str, give: Callable[[float], Any]) -> Contender:
+        def traced(factor: Any) -> Any:
+            traces[name] += 1
+            return factor, steps(tensorflow.ones(64) * factor, 8)
+
+        # One function for all values, as in a training loop that is given its learning rate.
+        function = tensorflow.function(traced, reduce_retracing=False)
+
+        def call() -> Any:
+            calls[name] += 1
+            with tensorflow.device(device):
+                return function(give(float(next(numbers))))
+
+        def verify(result: Any) -> None:
+            factor, values = result
+            assert np.allclose(values.numpy(), expected(np.full(64, float(factor)), 8), rtol=1e-4)
+
+        return Contender(name, call, verify, device)
+
+    duel(side("tensor", tensorflow.constant), side("Python number", float), at_least=2.0)
+    assert traces["tensor"] == 1, "a tensor is traced once"
+    assert traces["Python number"] == calls["Python number"], "each value of a Python number is traced"
+
+
+@pytest.mark.telling(4)
+def test_steps_per_execution(duel: Hold, tensorflow: Any, gpus: tuple[str, ...]) -> None:
+    """Many steps of model.fit in one call of the graph, against one in each."""
+    numbers = np.random.default_rng(seed=3)
+    inputs = numbers.standard_normal((STEPS * BATCH, INPUTS)).astype(np.float32)
+    targets = inputs @ numbers.standard_normal((INPUTS, 1)).astype(np.float32)
+    batches = tensorflow.data.Dataset.from_tensor_slices((inputs, targets)).batch(BATCH).cache()
+    exact = mean_loss(inputs.astype(np.float64), targets.astype(np.float64))
+
+    def verify(loss: float) -> None:
+        assert np.isclose(loss, exact, rtol=1e-3), f"the loss is {loss}, and by hand {exact}"
+
+    def side(name: str, at_once: int) -> Contender:
+        layers = tensorflow.keras.layers
+        model = tensorflow.keras.Sequential([layers.Input((INPUTS,)), layers.Dense(1, use_bias=False)])
+        model.compile(tensorflow.keras.optimizers.SGD(RATE), "mse", steps_per_execution=at_once)
+
+        def call() -> float:
+            model.set_weights([np.zeros((INPUTS, 1), np.float32)])
+            return float(model.fit(batches, shuffle=False, verbose=0).history["loss"][-1])
+
+        return Contender(name, call, verify)
+
+    duel(side(f"steps_per_execution={STEPS}", STEPS), side("steps_per_execution=1", 1), at_least=1.1)
+
+
+def mean_loss(inputs: np.ndarray[Any, Any], targets: np.ndarray[Any, Any]) -> float:
+    """The mean squared error of one epoch of gradient descent on a linear model, by hand in float64."""
+    weights = np.zeros((INPUTS, 1))
+    losses = []
+    for start in range(0, len(inputs), BATCH):
+        batch = inputs[start : start + BATCH]
+        error = batch @ weights - targets[start : start + BATCH]
+        losses.append(float(np.mean(error**2)))
+        weights = weights - RATE * 2 / BATCH * batch.T @ error
+    return float(np.mean(losses))

@@ -1,0 +1,105 @@
+"""Answers: against float64 for each element, bit-equal when repeated, and the same on all GPUs. No clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfgpu_doctor.perf_tests.children import Child, children
+from tfgpu_doctor.perf_tests.operations import TF32_UNIT, UNIT, Operation, operations
+from tfgpu_doctor.perf_tests.placement import short_device
+
+Keep = Callable[..., None]
+REPEATS = 5
+OPERATIONS = operations()
+
+
+def answer_of(tf: Any, operation: Operation, device: str) -> np.ndarray[Any, Any]:
+    """What a device answers; raises AssertionError where another one did."""
+    with tf.device(device):
+        result = operation.call(tf, [tf.constant(each) for each in operation.inputs])
+    assert short_device(result.backing_device) == device
+    answer: np.ndarray[Any, Any] = result.numpy()
+    return answer
+
+
+@pytest.mark.telling(5)
+def test_cpu_against_float64(tensorflow: Any, figure: Keep) -> None:
+    judge(tensorflow, figure, OPERATIONS, "CPU:0", UNIT)
+
+
+@pytest.mark.telling(2)
+def test_gpu_against_float64(tensorflow: Any, gpu: str, figure: Keep) -> None:
+    """In full float32: with TF32 off."""
+    tf32 = tensorflow.config.experimental.tensor_float_32_execution_enabled()
+    tensorflow.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        judge(tensorflow, figure, OPERATIONS, gpu, UNIT)
+    finally:
+        tensorflow.config.experimental.enable_tensor_float_32_execution(tf32)
+
+
+@pytest.mark.telling(5)
+def test_tf32_against_float64(tensorflow: Any, gpu: str, figure: Keep) -> None:
+    """With TF32, which products and convolutions use by default on Ampere and newer."""
+    if not tensorflow.config.experimental.tensor_float_32_execution_enabled():
+        pytest.skip("TF32 is switched off here")
+    judge(tensorflow, figure, [each for each in OPERATIONS if each.may_use_tf32], gpu, TF32_UNIT, "TF32 allowed, ")
+
+
+def judge(tf: Any, figure: Keep, asked: list[Operation], device: str, unit: float, mode: str = "") -> None:
+    """Ask a device, keep the errors, and raise AssertionError where one is larger than rounding can explain."""
+    errors = {}
+    for operation in asked:
+        answer = answer_of(tf, operation, device)
+        assert answer.shape == operation.exact.shape
+        assert np.all(np.isfinite(answer)), f"{operation.name} gives numbers that are not finite"
+        errors[operation.name] = operation.error(answer, unit)
+    about = f"{mode}of what rounding may do to the worst element, against float64"
+    for name, error in errors.items():
+        figure(f"error of {name}", error, "of the allowed", device=device, limit=1.0, about=about)
+    wrong = [f"{name} {error:.3g} times" for name, error in errors.items() if error > 1]
+    assert not wrong, f"on {device} off by more than rounding allows: {', '.join(wrong)}"
+
+
+def _digests(child: Child) -> tuple[set[str], set[str], float]:
+    """The digests of the weights after training again and again, the devices, and the loss."""
+    answers = [child.ask() for _ in range(REPEATS)]
+    devices = {device for answer in answers for device in answer.devices}
+    return {answer.values["digest"] for answer in answers}, devices, answers[0].values["loss"]
+
+
+@pytest.mark.telling(5)
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, figure: Keep, kind: str) -> None:
+    """With op determinism on, the same training from the same seed gives the same bits each time."""
+    device = request.getfixturevalue("gpu") if kind == "GPU" else "CPU:0"
+    order = {"work": "repeats", "device": f"/{device}", "deterministic": True}
+    with children("work_on_request", (order, {})) as (child,):
+        digests, devices, loss = _digests(child)
+    assert devices == {device}
+    assert np.isfinite(loss)
+    figure("different results of repeats", len(digests), "results", device=device, limit=1.0, about=f"{REPEATS} runs")
+    assert len(digests) == 1, f"{len(digests)} different results in {REPEATS} runs, with op determinism on"
+
+
+@pytest.mark.telling(4)
+def test_gpus_agree(tensorflow: Any, gpu: str, gpus: tuple[str, ...], figure: Keep) -> None:
+    """GPUs of one model give the same bits; one that does not is damaged, or set up otherwise."""
+    details = tensorflow.config.experimental.get_device_details
+    models = [details(each).get("device_name") for each in tensorflow.config.list_physical_devices("GPU")]
+    alike = [each for each, model in zip(gpus, models, strict=True) if model == models[0]]
+    if len(alike) < 2:
+        pytest.skip(f"there is no second GPU of the model {models[0]}")
+    first = [answer_of(tensorflow, operation, gpu) for operation in OPERATIONS]
+    wrong = [
+        f"{device} on {operation.name}"
+        for device in alike[1:]
+        for operation, due in zip(OPERATIONS, first, strict=True)
+        if not np.array_equal(answer_of(tensorflow, operation, device), due)
+    ]
+    figure("answers that differ", len(wrong), "answers", device=gpu, limit=0.0, about=f"of {len(alike)} GPUs")
+    assert not wrong, f"these differ from {gpu}: {', '.join(wrong)}"

@@ -1,0 +1,84 @@
+"""Work that is done on the GPU and on the CPU alike, with answers that can be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfgpu_doctor.perf_tests.referee import Contender
+
+_TOLERANCE = 2.0**-10  # of the magnitudes that are added up: what TF32's 10 bits of mantissa allow
+_LOOKED_AT = 64  # places of an answer that are worked out in float64
+Array = np.ndarray[Any, Any]
+
+
+class Work:
+    """A tf.function on one device with its operands; `places` are some places of the answer, `exact` what is due there."""
+
+    name = ""
+    operations = 0  # floating-point ones, a multiplication and an addition counted as two
+
+    def __init__(self, tf: Any, device: str, call: Callable[..., Any], operands: tuple[Array, ...]) -> None:
+        with tf.device(device):
+            placed = [tf.identity(tf.constant(each)) for each in operands]
+            self._call = tf.function(lambda: call(*placed))
+        self._tf, self.device, self.operands = tf, device, operands
+
+    def __call__(self) -> Any:
+        with self._tf.device(self.device):
+            return self._call()
+
+    def exact(self) -> tuple[tuple[Array, ...], Array, Array]:
+        """Some places of the answer, what is due there in float64, and the magnitudes that it was added up from."""
+        raise NotImplementedError
+
+    def verify(self, result: Any) -> None:
+        """Compare it at those places."""
+        places, due, scale = self.exact()
+        error = np.abs(result.numpy()[places].astype(np.float64) - due) / scale
+        assert error.max() < _TOLERANCE, f"it is off by {error.max():.2g} of what was added up"
+
+    def contender(self) -> Contender:
+        return Contender(f"{self.name} on {self.device}", self, self.verify, self.device)
+
+
+class Product(Work):
+    """A product of two square matrices."""
+
+    def __init__(self, tf: Any, device: str, side: int) -> None:
+        numbers = np.random.default_rng(seed=7)
+        pair = tuple(numbers.standard_normal((side, side), dtype=np.float32) for _ in range(2))
+        super().__init__(tf, device, tf.linalg.matmul, pair)
+        self.name, self.operations = f"matmul {side}", 2 * side**3
+
+    def exact(self) -> tuple[tuple[Array, ...], Array, Array]:
+        left, right = (each.astype(np.float64) for each in self.operands)
+        rows, columns = np.random.default_rng(seed=1).integers(0, len(left), (2, _LOOKED_AT))
+        terms = left[rows] * right[:, columns].T
+        return (rows, columns), terms.sum(axis=1), np.abs(terms).sum(axis=1)
+
+
+class Convolution(Work):
+    """A 3x3 convolution of pictures with as many maps as channels."""
+
+    def __init__(self, tf: Any, device: str, side: int, *, batch: int = 8, channels: int = 64) -> None:
+        numbers = np.random.default_rng(seed=9)
+        pictures = numbers.standard_normal((batch, side, side, channels), dtype=np.float32)
+        kernel = numbers.standard_normal((3, 3, channels, channels), dtype=np.float32)
+        super().__init__(
+            tf, device, lambda given, weights: tf.nn.conv2d(given, weights, 1, "VALID"), (pictures, kernel)
+        )
+        self.name, self.operations = f"convolution {side}", 2 * batch * (side - 2) ** 2 * 9 * channels**2
+
+    def exact(self) -> tuple[tuple[Array, ...], Array, Array]:
+        pictures, kernel = (each.astype(np.float64) for each in self.operands)
+        draw = np.random.default_rng(seed=1).integers
+        batch, side, _, channels = pictures.shape
+        which, maps = draw(0, batch, _LOOKED_AT), draw(0, channels, _LOOKED_AT)
+        down, across = draw(0, side - 2, (2, _LOOKED_AT))
+        windows = [pictures[w, d : d + 3, a : a + 3] for w, d, a in zip(which, down, across, strict=True)]
+        terms = np.stack([window * kernel[..., m] for window, m in zip(windows, maps, strict=True)])
+        axes = (1, 2, 3)
+        return (which, down, across, maps), terms.sum(axis=axes), np.abs(terms).sum(axis=axes)
