@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.facts.attempt import Fact
 
 UNLIMITED = -1
+_MOST_PROCESSORS = 1 << 16  # more than any machine has; keeps a damaged file from filling the memory
 
 
 def numbers_in(listed: str) -> frozenset[int]:
@@ -16,9 +17,6 @@ def numbers_in(listed: str) -> frozenset[int]:
             continue
         numbers.update(range(int(first), int(last or first) + 1))
     return frozenset(numbers)
-
-
-_MOST_PROCESSORS = 1 << 16  # more than any machine has; keeps a damaged file from filling the memory
 
 
 class Limits(Fact, frozen=True):
