@@ -160,6 +160,16 @@ class LogSignature(msgspec.Struct, frozen=True):
     checked: str
 
 
+class LogRelease(msgspec.Struct, frozen=True):
+    """The release whose source has a message at that line."""
+
+    file: str
+    line: int
+    tensorflow: str
+    source: str
+    checked: str
+
+
 class LogRule(msgspec.Struct, frozen=True):
     """Which signatures speak for which cause; see the table's own words for what the fields mean."""
 
@@ -279,6 +289,11 @@ class Knowledge:
     def log_signatures(self) -> tuple[LogSignature, ...]:
         """The kinds of lines that mean something."""
         return _read("log_signatures", LogSignature)
+
+    @functools.cached_property
+    def log_releases(self) -> dict[tuple[str, int], LogRelease]:
+        """File and line of TensorFlow's source to row."""
+        return {(row.file, row.line): row for row in _read("log_releases", LogRelease)}
 
     @functools.cached_property
     def log_rules(self) -> tuple[LogRule, ...]:

@@ -10,6 +10,7 @@ from tfgpu_doctor.knowledge import Cause, Knowledge, LogRule
 from tfgpu_doctor.log.derived import Hits, derive
 from tfgpu_doctor.log.given import Given
 from tfgpu_doctor.log.signatures import Found, Hit
+from tfgpu_doctor.log.told import tell
 from tfgpu_doctor.model import Confidence, Severity
 
 _SEVERITIES: dict[str, Severity] = {"blocker": "error", "degrades": "warning", "feature": "warning", "none": "info"}
@@ -52,18 +53,19 @@ class LogReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     lines: int
     given: dict[str, str]
+    told: dict[str, tuple[str, ...]]  # what the log tells of the machine and of the errors, each value once
     causes: tuple[LogCause, ...]
     noise: tuple[Noise, ...]
 
 
 def classify(found: Mapping[str, Found], given: Given, knowledge: Knowledge, lines: int = 0) -> LogReport:
     """The report on a log in which these signatures were found."""
-    given = given.with_release({name: each.hits[0].text for name, each in found.items()})
-    hits = derive(found)
+    known = given.learning(found, knowledge)
+    hits = derive(found, known, knowledge)
     seen = set(hits)
     best: dict[str, LogRule] = {}
     for rule in sorted(knowledge.log_rules, key=lambda each: -each.rank):
-        if _holds(rule, seen, given):
+        if _holds(rule, seen, known):
             best.setdefault(rule.label, rule)
     causes = [_cause(rule, hits, knowledge.causes[rule.label]) for rule in best.values()]
     noise = [each for each in found.values() if each.signature.noise]
@@ -72,6 +74,7 @@ def classify(found: Mapping[str, Found], given: Given, knowledge: Knowledge, lin
     return LogReport(
         lines=lines,
         given=dict(given.values),
+        told=tell(found, known),
         causes=tuple(causes[:_MOST_CAUSES]),
         noise=tuple(Noise(each.signature.name, each.count, _line(each.hits[0])) for each in noise),
     )
@@ -109,14 +112,16 @@ def _first_of_each(kinds: Sequence[Sequence[Hit]]) -> list[Hit]:
 
 def _is_mere_fact(found: Found) -> bool:
     """Whether lines describe what is there, and complain of nothing."""
-    return found.signature.name in (
+    return found.signature.name.startswith(("says_", "tells_")) or found.signature.name in (
         "described_gpu",
         "adding_gpus",
         "opened",
-        "wsl2",
         "jetson",
         "free_memory",
         "total_memory",
+        "secure_boot_on",
+        "mig_listed",
+        "shm_default",
     )
 
 

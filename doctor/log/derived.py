@@ -5,53 +5,84 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from tfgpu_doctor.knowledge import version
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.log.given import Given
 from tfgpu_doctor.log.signatures import Found, Hit
+from tfgpu_doctor.log.xids import xid_signatures
 
 Hits = dict[str, list[Hit]]
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LITTLE_BYTES = 1 << 30  # an allocator that begins with less than this found a GPU that others fill
 _LITTLE_SHARE = 0.1
-# By Xid (https://docs.nvidia.com/deploy/xid-errors/): errors of the GPU's memory, and of the program or the GPU's engine.
-_MEMORY_XIDS = {"48", "63", "64", "74", "92", "94", "95"}
-_OFF_THE_BUS_XIDS = {"79"}
-_APPLICATION_XIDS = {"13", "31", "43", "45", "62", "68"}
+# Libraries named after the CUDA release that they belong to; the others have versions of their own.
+_NAMED_AFTER_CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(\d+(?:\.\d+)?)|cudart64_(\d+)\.dll")
+_TOOLKIT = re.compile(r"lib(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse)\.so")
+_LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pascal and newer, and PTX does not go back
+_ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before, each minor version had names of its own (release notes)
 
 
-def derive(found: Mapping[str, Found]) -> Hits:
+def derive(found: Mapping[str, Found], given: Given, knowledge: Knowledge) -> Hits:
     """Every signature that was seen, with the derived ones."""
     hits: Hits = {name: each.hits for name, each in found.items()}
     for name, hit in (
         *_libraries(hits),
+        *_cuda(hits, given),
         *_driver(hits),
-        *_capabilities(hits),
+        *_capabilities(hits, knowledge),
         *_memory(hits),
-        *_xids(hits),
-        *_versions(hits),
+        *xid_signatures(hits, knowledge),
+        *_versions(hits, knowledge),
     ):
         hits.setdefault(name, []).append(hit)
     return hits
 
 
 def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:
-    lost = hits.get("library_lost", [])
+    """What the names of the lost libraries tell."""
+    lost = [hit for name in ("library_lost", "import_library", "windows_dll_lost") for hit in hits.get(name, [])]
     names = {hit.groups["library"] for hit in lost}
+    imported = hits.get("import_library", [])
     for hit in lost:
         name, cause = hit.groups["library"], hit.groups.get("cause", "")
-        if name.startswith("libcuda.so"):
+        if name.startswith(("libcuda.so", "nvcuda.dll")):
             yield "libcuda_lost", hit
-            if len({each for each in names if "nvinfer" not in each}) == 1:
+            if names <= {"libcuda.so.1", "libcuda.so", "nvcuda.dll"}:
                 yield "libcuda_only_lost", hit
         elif cause and cause != name:
             yield "needed_library_lost", hit
-        elif name.startswith("libcudart.so"):
+        elif name.startswith(("libcudart.so", "cudart64_")):
             yield "cudart_lost", hit
         # CUDA 11.0 alone has this name beside a libcudart.so.11.0; every later one has libcusolver.so.11 (release notes).
         elif name == "libcusolver.so.10" and not any(each.startswith("libcudart") for each in names):
             yield "minor_library_lost", hit
+        elif hit in imported and _TOOLKIT.match(name):
+            yield "toolkit_library_lost", hit
     for hit in hits.get("cudnn_part_lost", []):
         if hit.groups.get("cause", "").startswith("libcuda.so"):
             yield "cudnn_needs_libcuda", hit
+
+
+def _cuda(hits: Hits, given: Given) -> Iterator[tuple[str, Hit]]:
+    """Whether the CUDA that a lost library belongs to is one that is known to be installed."""
+    installed = [_parts(text) for text in re.findall(r"\d+(?:\.\d+)*", given.values.get("cuda", ""))]
+    for name in ("library_lost", "import_library", "windows_dll_lost"):
+        for hit in hits.get(name, []):
+            found = _NAMED_AFTER_CUDA.match(hit.groups["library"])
+            if found and installed:
+                wanted = _parts(found[1] or _dotted(found[2]))
+                same = any(each[: len(wanted)] == wanted for each in installed)
+                yield "cuda_as_wanted" if same else "cuda_other", hit
+
+
+def _parts(version: str) -> list[int]:
+    """As much of a CUDA version as the names of its libraries tell apart."""
+    parts = [int(part) for part in version.split(".")]
+    return parts[:1] if parts[0] >= _ONE_NAME_PER_MAJOR else parts[:2]
+
+
+def _dotted(digits: str) -> str:
+    """The version in the name of a DLL: 110 is 11.0, 90 is 9.0, and 12 is 12."""
+    return digits if digits.startswith("1") and len(digits) == 2 else f"{digits[:-1]}.{digits[-1]}"
 
 
 def _driver(hits: Hits) -> Iterator[tuple[str, Hit]]:
@@ -62,13 +93,14 @@ def _driver(hits: Hits) -> Iterator[tuple[str, Hit]]:
             yield "older_library", hit
 
 
-def _capabilities(hits: Hits) -> Iterator[tuple[str, Hit]]:
+def _capabilities(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
     """Which way a GPU differs from what TensorFlow was built for."""
+    too_new = version(knowledge.boundaries["first_capability_where_ptx_fails"].value)
     for hit in hits.get("not_built_for", []):
-        major = int(hit.groups["capability"].partition(".")[0])
-        if major >= 10:
+        capability = version(hit.groups["capability"])
+        if capability >= too_new:
             yield "not_built_for_new", hit
-        elif major <= 5:
+        elif capability.major <= _LAST_OLD_MAJOR:
             yield "not_built_for_old", hit
         else:
             yield "not_built_for_middle", hit
@@ -79,9 +111,10 @@ def _memory(hits: Hits) -> Iterator[tuple[str, Hit]]:
     for hit in hits.get("free_memory", []):
         if total and _bytes(hit) < _LITTLE_SHARE * total:
             yield "low_free_memory", hit
-    first = next(iter(hits.get("device_out_of_memory", [])), None)
-    if first and _bytes(first) < _LITTLE_BYTES:
-        yield "low_free_memory", first
+    # TensorFlow asks for a tenth less each time: where it comes to little, others hold the rest.
+    least = min(hits.get("device_out_of_memory", []), key=_bytes, default=None)
+    if least and _bytes(least) < _LITTLE_BYTES:
+        yield "low_free_memory", least
 
 
 def _bytes(hit: Hit) -> float:
@@ -91,26 +124,15 @@ def _bytes(hit: Hit) -> float:
         return float("inf")
 
 
-def _xids(hits: Hits) -> Iterator[tuple[str, Hit]]:
-    kinds = (
-        ("xid_memory", _MEMORY_XIDS),
-        ("xid_off_the_bus", _OFF_THE_BUS_XIDS),
-        ("xid_application", _APPLICATION_XIDS),
-    )
-    for hit in hits.get("xid", []):
-        for name, codes in kinds:
-            if hit.groups["xid"] in codes:
-                yield name, hit
-
-
-def _versions(hits: Hits) -> Iterator[tuple[str, Hit]]:
-    """What pip could not find."""
+def _versions(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
+    """What pip could not find. Releases of tensorflow-gpu from before its end are missing as any other's are."""
+    ended = version(knowledge.boundaries["tensorflow_gpu_first_empty_release"].value)
     for hit in hits.get("no_version", []):
-        wanted = re.match(r"[\w.-]+", hit.groups["wanted"])
-        name = wanted.group().lower().replace("_", "-") if wanted else ""
+        wanted = re.match(r"([\w.-]+)(?:\[[^\]]*\])?(?:==(\d[\w.]*))?", hit.groups["wanted"].strip("'\"`"))
+        name = wanted[1].lower().replace("_", "-") if wanted else ""
         if name.startswith("tensorrt"):
             yield "no_tensorrt_libs", hit
-        elif name == "tensorflow-gpu":
+        elif wanted and name == "tensorflow-gpu" and version(wanted[2] or "0") >= ended:
             yield "no_gpu_package", hit
         elif name.startswith(("tensorflow", "tf-nightly")):
             yield "no_tensorflow_version", hit

@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.log.signatures import Found
+
 KEYS = ("tensorflow", "python", "driver", "cuda", "cudnn", "gpu", "os", "install_method")
 
 # Word to what says it, looked for in `os`, `install_method` and `gpu`.
@@ -23,14 +26,18 @@ _WORDS = {
     "optimus": r"bumblebee|optirun|optimus|prime-select|prime offload",
     "no_gpu": r"no (?:nvidia )?gpu|without (?:a |an )?(?:nvidia )?gpu|cpu[- ]only",
     "pip": r"\bpip\b|pypi|virtualenv|\bvenv\b|poetry|\buv\b",
+    "laptop": r"laptop|notebook pc|thinkpad|max-q|\bmobile\b",
+    "mig": r"\bmig\b",
+    "selinux": r"selinux|enforcing",
+    "torch": r"\btorch|pytorch",
     "conda": r"conda|mamba",
     "ide": r"pycharm|jupyter|notebook|vs ?code|spyder|intellij",
     "blackwell": r"\brtx ?(?:pro )?50[5-9]0|\bg?b[123]00\b|blackwell",
     # Fermi and older: no driver after 390 knows them (NVIDIA's list of legacy GPUs).
     "gpu_dropped": r"\bgeforce (?:gts? ?)?[2-5]\d0(?![\d ]?ti)\b|\bgt2\d\d\b|\b(?:8|9)[46-8]00 ?gt",
 }
-# Where gpu_device.cc says "Cannot dlopen some GPU libraries", by release: the number of the line in its source.
-_RELEASE_OF_LINE = {"1956": "2.12", "1960": "2.13", "2251": "2.16", "2256": "2.16", "2365": "2.21"}
+_JOINED = ("os", "install_method")  # free text: what the log tells is added to what was said
+_SOURCE_LINE = re.compile(r"\b(\w+\.cc):(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,14 @@ class Given:
     """What is known of the machine, by key; empty where nothing was said."""
 
     values: Mapping[str, str]
+    words: frozenset[str] = frozenset()  # what the log says of itself
 
     def knows(self, word: str) -> bool:
-        """Whether a word is known to hold: one of those above, `gpu`, `no_toolkit`, or `tensorflow>=2.11` and the like."""
+        """Whether a word is known to hold: one of those above, `gpu`, `no_toolkit`, or `tensorflow>=2.11` and the like;
+        with ! before it, whether it is not known to.
+        """
+        if word.startswith("!"):
+            return not self.knows(word[1:])
         comparison = re.fullmatch(r"(\w+)(>=|==|<)([\d.]+)", word)
         if comparison:
             return self._compares(*comparison.groups())
@@ -54,18 +66,23 @@ class Given:
             return self._says("arm") and not self._says("macos")
         return self._says(word)
 
-    def with_release(self, lines: Mapping[str, str]) -> Given:
-        """The same, with the release of TensorFlow that the log itself shows where none was said.
-
-        `lines` maps a signature to the text of a line of it.
-        """
-        found = re.search(r"gpu_device\.cc:(\d+)\]", lines.get("cannot_dlopen", ""))
-        release = _RELEASE_OF_LINE.get(found.group(1), "") if found else ""
-        if not release or self.values.get("tensorflow"):
-            return self
-        return Given({**self.values, "tensorflow": release})
+    def learning(self, found: Mapping[str, Found], knowledge: Knowledge) -> Given:
+        """The same, and what the log tells of the machine; what was said counts more than what the log tells."""
+        values = dict(self.values)
+        for hit in sorted((hit for each in found.values() for hit in each.hits), key=lambda hit: hit.line):
+            told = {key: value.strip() for key, value in hit.groups.items() if key in KEYS}
+            release = _SOURCE_LINE.search(hit.text)
+            if release and (row := knowledge.log_releases.get((release[1], int(release[2])))):
+                told["tensorflow"] = row.tensorflow
+            for key, value in told.items():
+                said = self.values.get(key, "")
+                values[key] = f"{said}; {value}" if said and key in _JOINED else values.get(key) or value
+        words = {name.removeprefix("says_") for name in found if name.startswith("says_")}
+        return Given(values, frozenset(words))
 
     def _says(self, word: str) -> bool:
+        if word in self.words:
+            return True
         text = " ".join(self.values.get(key, "") for key in ("os", "install_method", "gpu"))
         return re.search(_WORDS[word], text, re.IGNORECASE) is not None
 

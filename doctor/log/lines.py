@@ -1,35 +1,35 @@
-"""The lines of a log of any size and any encoding, in a stream; of a line of a hundred megabytes, pieces."""
+"""The lines of a log of any size and any encoding, in a stream; of a line of a hundred megabytes, parts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
 _BLOCK_BYTES = 1 << 20
-LONGEST_BYTES = 16 << 10  # a longer line is cut into pieces, each of which is looked at as a line
-_OVERLAP_BYTES = 512  # of two pieces, so that a message that lies across the cut is whole in one of them
+_OVERLAP_BYTES = 4 << 10  # of two blocks of one line: a message that lies across the cut is whole in one of them
+LONGEST_BYTES = 4 << 10  # of a line on either side of a phrase
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 def blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """The log in blocks of whole lines, cleaned: no terminal codes, no NUL bytes, every line ended by a newline.
+    """The log in blocks of whole lines, cleaned: no terminal codes, no NUL bytes, quotes without their backslashes.
 
     Without its NUL bytes UTF-16 reads as ASCII, as far as it is; that is far enough for all that is looked for.
     """
     rest = b""
     while chunk := stream.read(_BLOCK_BYTES):
         text = rest + chunk
-        end = max(text.rfind(b"\n"), text.rfind(b"\r"))
-        if end < 0 and len(text) < _BLOCK_BYTES:
+        end = text.rfind(b"\n") + 1
+        if end:
+            yield _clean(text[:end])
+            rest = text[end:]
+        elif len(text) < _BLOCK_BYTES:
             rest = text
-            continue
-        if end < 0:  # one line fills the block: what is left overlaps, for a message across the cut
-            yield _clean(text) + b"\n"
+        else:  # one line fills the block
+            yield _clean(text)
             rest = text[-_OVERLAP_BYTES:]
-            continue
-        yield _clean(text[: end + 1])
-        rest = text[end + 1 :]
     if rest:
         yield _clean(rest) + b"\n"
 
@@ -37,15 +37,43 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
 def _clean(text: bytes) -> bytes:
     if b"\0" in text:
         text = text.replace(b"\0", b"")
-    if b"\x1b" in text:
-        text = _ANSI.sub(b"", text)
-    return text.replace(b"\r", b"\n") if b"\r" in text else text
+    if b"\\" in text:  # as JSON writes quotes and backslashes: notebooks, and the logs of containers
+        text = text.replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+    return _ANSI.sub(b"", text) if b"\x1b" in text else text
 
 
-def pieces(line: bytes) -> Iterator[bytes]:
-    """A long line in parts that overlap; a short one as it is."""
-    if len(line) <= LONGEST_BYTES:
-        yield line
-        return
-    for start in range(0, len(line), LONGEST_BYTES - _OVERLAP_BYTES):
-        yield line[start : start + LONGEST_BYTES]
+@dataclass
+class Excerpt:
+    """A line of a block in which phrases stand, or of a long one the part around them: where, and which."""
+
+    start: int
+    end: int
+    phrases: list[bytes]
+    reach: int  # a phrase that begins before has enough of its line after it
+
+
+def excerpts(block: bytes, found: Iterable[tuple[int, bytes]]) -> Iterator[Excerpt]:
+    """The lines around phrases, given in the order of the block; a progress bar's carriage return ends a line too."""
+    last = None
+    for place, phrase in found:
+        if last and place < last.reach:
+            last.phrases.append(phrase)
+            continue
+        if last:
+            yield last
+        last = _excerpt(block, place, phrase)
+    if last:
+        yield last
+
+
+def _excerpt(block: bytes, place: int, phrase: bytes) -> Excerpt:
+    lowest, highest = max(0, place - LONGEST_BYTES), place + LONGEST_BYTES
+    start = max(block.rfind(b"\n", lowest, place) + 1, lowest)
+    end = block.find(b"\n", place, highest)
+    if b"\r" in block[start : end if end >= 0 else highest]:
+        start = max(block.rfind(b"\r", start, place) + 1, start)
+        stop = block.find(b"\r", place, end if end >= 0 else highest)
+        end = stop if stop >= 0 else end
+    if end >= 0:
+        return Excerpt(start, end, [phrase], end)
+    return Excerpt(start, min(highest, len(block)), [phrase], place + LONGEST_BYTES // 2)

@@ -7,10 +7,14 @@ import textwrap
 from tfgpu_doctor.log.classify import LogCause, LogReport
 
 _WIDTH = 100
+_NAMES = {
+    "tensorflow": "TensorFlow", "python": "Python", "cuda": "CUDA", "cudnn": "cuDNN", "gpu": "GPU", "os": "system",
+    "capability": "compute capability", "xid": "Xid", "sxid": "SXid",
+}  # fmt: skip
 
 
 def render_log(report: LogReport) -> str:
-    """The causes with their lines, fixes and questions; then what is noise."""
+    """The causes with their lines, fixes and questions; then what the log tells beside them, and what is noise."""
     parts = []
     told: set[int] = set()
     for cause in report.causes:
@@ -21,6 +25,9 @@ def render_log(report: LogReport) -> str:
             f"No cause found in {report.lines:,} lines. Nothing in them speaks of trouble with the GPU that is known here;\n"
             "`tfgpu-doctor` on the machine itself tells more than a log can."
         )
+    if report.told:
+        told_by_log = "; ".join(_told(*each) for each in report.told.items())
+        parts.append("\n".join(["Told by the log:", *_paragraph("", told_by_log)]))
     if report.noise:
         rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in report.noise]
         parts.append("\n".join(["Known to be harmless by themselves:", *rows]))
@@ -35,6 +42,10 @@ def _cause(cause: LogCause, *, is_other: bool) -> str:
     rows += ["", *_paragraph("Fix  ", cause.fix)]
     rows += _paragraph("Ask  ", f"{cause.ask}.") if cause.ask else []
     return "\n".join(rows)
+
+
+def _told(kind: str, values: tuple[str, ...]) -> str:
+    return f"{_NAMES.get(kind, kind)} {', '.join(values)}"
 
 
 def _paragraph(head: str, text: str) -> list[str]:

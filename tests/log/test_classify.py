@@ -34,6 +34,9 @@ DERIVED = {
     "no_gpu_package": "ERROR: Could not find a version that satisfies the requirement tensorflow-gpu==2.12.0",
     "no_tensorflow_version": "ERROR: Could not find a version that satisfies the requirement tensorflow==2.5",
     "libcuda_only_lost": "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open",
+    "toolkit_library_lost": "ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory",
+    "cuda_other": "CUDA/cuDNN version: 12.4/8.9\nCould not load dynamic library 'libcudart.so.11.0'; dlerror: x",
+    "cuda_as_wanted": "CUDA/cuDNN version: 11.8/8.6\nCould not load dynamic library 'libcudart.so.11.0'; dlerror: x",
 }
 # What somebody may write from which a word is known.
 SAID = {
@@ -41,7 +44,8 @@ SAID = {
     "rootful": "install_method=Docker rootful", "rootless": "install_method=rootless podman", "wsl": "os=WSL2",
     "wsl1": "os=Windows 10, WSL 1", "windows": "os=Windows 11", "macos": "os=macOS 14", "arm": "os=Jetson Orin",
     "optimus": "os=Fedora, bumblebee", "no_gpu": "os=Ubuntu, no GPU", "pip": "install_method=pip", "ide": "os=PyCharm",
-    "blackwell": "gpu=RTX 5090", "gpu_dropped": "gpu=GeForce 210", "gpu": "gpu=RTX 3090", "no_toolkit": "os=Ubuntu",
+    "blackwell": "gpu=RTX 5090", "laptop": "gpu=RTX 2060 Mobile", "mig": "gpu=A100 MIG 1g.5gb", "selinux": "os=Fedora, SELinux",
+    "torch": "install_method=pip, with torch", "gpu_dropped": "gpu=GeForce 210", "gpu": "gpu=RTX 3090", "no_toolkit": "os=Ubuntu",
     "tensorflow>=2.11": "tensorflow=2.15.0", "tensorflow>=2.12": "tensorflow=2.12", "tensorflow>=2.14": "tensorflow=2.18",
     "tensorflow==2.16": "tensorflow=2.16.1", "tensorflow==2.21": "tensorflow=tf-nightly 2.21.0-dev", "tensorflow<2": "tensorflow=1.x",
 }  # fmt: skip
@@ -71,7 +75,7 @@ def test_every_rule_is_well_formed(rule: LogRule) -> None:
     assert rule.label in KNOWLEDGE.causes
     assert rule.any
     assert {*rule.any, *rule.all, *rule.none} <= NAMES | set(DERIVED)
-    assert all(word in SAID or word in _WORDS for word in rule.given)
+    assert all(word.removeprefix("!") in SAID or word in _WORDS for word in rule.given)
     assert 0 < rule.rank < 100
     assert rule.confidence == "high" or rule.ask or rule.rank >= 46, "say what would tell"
 
@@ -80,7 +84,7 @@ def test_every_rule_is_well_formed(rule: LogRule) -> None:
 def test_every_rule_names_its_cause(rule: LogRule) -> None:
     for name in rule.any:
         log = "\n".join([example(name), *map(example, rule.all)])
-        found = labels(log, *dict.fromkeys(SAID[word] for word in rule.given))
+        found = labels(log, *dict.fromkeys(SAID[word] for word in rule.given if not word.startswith("!")))
         blocked = [other for other in rule.none if other in seen(log)]
         assert rule.label in found or blocked, f"{name}: {found}"
 
@@ -88,7 +92,7 @@ def test_every_rule_names_its_cause(rule: LogRule) -> None:
 def seen(log: str) -> set[str]:
     scanner = Scanner(KNOWLEDGE.log_signatures)
     scanner.scan(io.BytesIO(log.encode()))
-    return set(derive(scanner.found))
+    return set(derive(scanner.found, Given({}).learning(scanner.found, KNOWLEDGE), KNOWLEDGE))
 
 
 @pytest.mark.parametrize("name", sorted(DERIVED))
@@ -121,8 +125,7 @@ def test_every_label_that_a_log_can_show_is_reached() -> None:
     reached = {rule.label for rule in KNOWLEDGE.log_rules} | {HARMLESS}
     by_people_or_machines_alone = {
         "gpu_thermal_or_power_throttling", "scheduler_did_not_grant_gpu", "corrupt_user_profile_windows",
-        "cpu_package_shadows_gpu_package", "torch_tf_nvidia_wheel_conflict", "workload_too_small_for_gpu",
-        "input_pipeline_bound", "undetermined",
+        "cpu_package_shadows_gpu_package", "workload_too_small_for_gpu", "input_pipeline_bound", "undetermined",
     }  # fmt: skip
     assert set(KNOWLEDGE.causes) - reached == by_people_or_machines_alone
 
@@ -133,6 +136,18 @@ def test_every_label_that_a_log_can_show_is_reached() -> None:
         "", "\n\n\n", "Epoch 1/10\n100/100 - loss: 0.5", "Created device /job:localhost/replica:0/task:0/device:GPU:0 with "
         "22000 MB memory:  -> device: 0, name: NVIDIA GeForce RTX 3090, pci bus id: 0000:01:00.0, compute capability: 8.6",
         "All tests passed on the GPU", "Error: could not reach the server, retrying",
+        "[]", "[]\n42 integration tests passed on jetson", "CUDA_ERROR_ILLEGAL_INSTRUCTION: an illegal instruction was encountered",
+        "AssertionError: Torch not compiled with CUDA enabled\n[]", "Successfully installed tensorflow-2.16.1 numpy-1.26.4",
+        'File "/venv/lib/python3.11/site-packages/mlflow/tensorflow.py", line 7, in <module>',
+        'File "/home/user/.local/lib/python3.10/site-packages/keras/models.py", line 7, in fit\nKeyError: 5',
+        "Using GPU: 0", "No space left on device: /data", "The file system is not yet initialized: system not yet initialized",
+        "failed to synchronize the stop event: CUDA_ERROR_UNKNOWN: unknown error",
+        "modprobe: ERROR: could not insert 'vboxdrv': Key was rejected by service",
+        "failed to allocate 2.96G (3179741184 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "NCCL WARN Call to ibv_create_qp failed\nNCCL: unhandled system error.",
+        "crw-rw----+ 1 root video 195, 0 10-20 21:39 /dev/nvidia0", "drwxr-xr-x docker run --rm ubuntu",
+        "Using libdevice at /usr/local/cuda/nvvm/libdevice/libdevice.10.bc", "lsmod: nouveau is not loaded",
+        "Could not load dynamic library 'libcupti.so.11.2'; dlerror: libcupti.so.11.2: cannot open shared object file",
     ],
 )  # fmt: skip
 def test_a_log_without_trouble_is_left_in_peace(log: str) -> None:
@@ -144,6 +159,20 @@ def test_noise_alone_is_called_harmless() -> None:
     assert [cause.label for cause in report.causes] == [HARMLESS]
     assert report.causes[0].severity == "info"
     assert [each.name for each in report.noise] == ["noise_tensorrt", "noise_onednn"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open shared object file",
+        "Not creating XLA devices, tf_xla_enable_xla_devices not set",
+        "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
+        "computation placer already registered. Please check linkage",
+        "Your kernel may have been built without NUMA support.",
+    ],
+)
+def test_what_looks_like_trouble_and_is_none(line: str) -> None:
+    assert labels(line) == [HARMLESS]
 
 
 def test_noise_beside_a_cause_stays_noise() -> None:
@@ -179,10 +208,75 @@ def test_two_troubles_are_named_with_their_own_lines() -> None:
         ("native_windows_no_gpu_build", ">>> tf.config.list_physical_devices('GPU')\n[]", ["os=Windows 11", "tensorflow=2.15"]),
         ("aarch64_wheel_without_cuda", "[]", ["os=Ubuntu aarch64"]),
         ("macos_metal_plugin_missing", "[]", ["os=macOS"]),
+        ("tensorflow_gpu_package_removed", "No matching distribution found for tensorflow-gpu==2.13.0", []),
+        ("unsupported_python_version", "ERROR: No matching distribution found for tensorflow-gpu", []),
+        ("unsupported_python_version", "No matching distribution found for tensorflow_gpu==1.15", []),
+        ("no_nvidia_driver", "ImportError: libcuda.so.1: cannot open shared object file", []),
+        ("container_started_without_gpu", "ImportError: libcuda.so.1: cannot open shared object file", ["os=Kubernetes"]),
+        ("no_nvidia_driver", "Could not load dynamic library 'nvcuda.dll'; dlerror: nvcuda.dll not found", []),
+        ("gpu_libs_not_found", "ImportError: libcudnn.so.7: cannot open shared object file", []),
+        ("gpu_libs_not_found", "Couldn't open CUDA library libcudnn.so.5. LD_LIBRARY_PATH: /usr/local/cuda/lib64", []),
+        ("cuda_toolkit_wrong_major", "Could not load dynamic library 'libcudart.so.11.0'; dlerror: x", ["cuda=12.4"]),
+        ("gpu_libs_not_found", "Could not load dynamic library 'libcudart.so.11.0'; dlerror: x", ["cuda=11.8"]),
+        ("cuda_toolkit_wrong_major", "Could not load dynamic library 'cudart64_101.dll'; dlerror: x", ["cuda=11.2"]),
+        ("gpu_libs_not_found", "Could not load dynamic library 'cudart64_12.dll'; dlerror: x", ["cuda=12.1"]),
+        ("cuda_toolkit_wrong_major", "ImportError: libcublas.so.9.0: cannot open shared object file", ["cuda=9.1.85"]),
+        ("uvm_broken_after_suspend", "failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error", ["gpu=RTX 3060 Laptop"]),
+        ("torch_tf_nvidia_wheel_conflict", "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.",
+         ["install_method=pip, with PyTorch"]),
+        ("libdevice_or_ptxas_missing", "Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice.",
+         ["install_method=Docker latest-gpu-jupyter"]),
+        ("gpu_memory_held_by_other_process", "\n".join(
+            f"failed to allocate {size} (1 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY" for size in ("1.2G", "900.5M")), []),
     ],
 )  # fmt: skip
 def test_what_is_given_decides(first: str, log: str, given: list[str]) -> None:
     assert labels(log, *given)[0] == first
+
+
+HOST = "I cuda_diagnostics.cc:158] retrieving CUDA diagnostic information for host: "
+
+
+@pytest.mark.parametrize(
+    ("first", "log"),
+    [
+        ("container_started_without_gpu", HOST + "16c54693e7f2\nfailed call to cuInit: UNKNOWN ERROR (303)"),
+        ("container_started_without_gpu", HOST + "train-job-5f7d446b77-kmsxn\nfailed call to cuInit: UNKNOWN ERROR (303)"),
+        ("no_nvidia_driver", HOST + "my-workstation\nfailed call to cuInit: UNKNOWN ERROR (303)"),
+        ("native_windows_no_gpu_build", "C:\\Program Files\\Python\nTensorFlow version: 2.15.0\n[]"),
+        ("wsl_libcuda_not_on_path", "5.15.153.1-microsoft-standard-WSL2\nfailed call to cuInit: UNKNOWN ERROR (303)"),
+        ("native_windows_no_gpu_build", "- OS Platform and Distribution (e.g., Linux Ubuntu 16.04): Windows 11\n"
+         "- TensorFlow version (use command below): v2.12.0\nNum GPUs Available:  0"),
+        ("pip_cuda_libs_not_found", "Successfully installed numpy-1.26.4 tensorflow-2.16.1\nCannot dlopen some GPU libraries."),
+        ("cuda_toolkit_wrong_major", "Cuda compilation tools, release 12.4, V12.4.99\n"
+         "Could not load dynamic library 'libcudart.so.11.0'; dlerror: x; LD_LIBRARY_PATH: /usr/local/cuda-12.4/lib64"),
+        ("pip_without_and_cuda_extra", "cudart_stub.cc:32] Could not find cuda drivers on your machine, GPU will not be used.\n"
+         "gpu_device.cc:2344] Cannot dlopen some GPU libraries."),
+        ("aarch64_wheel_without_cuda", "/usr/lib/aarch64-linux-gnu/libc.so.6\n[]"),
+        ("selinux_blocks_container_gpu", "avc:  denied  { read } for  comm=\"python\" tcontext=u:object_r:xserver_misc_device_t:s0"),
+    ],
+)  # fmt: skip
+def test_what_the_log_tells_of_the_machine_decides(first: str, log: str) -> None:
+    assert labels(log)[0] == first
+
+
+def test_what_is_said_counts_more_than_what_the_log_tells() -> None:
+    log = "TensorFlow version: 2.15.0\nC:\\Program Files\\Python\n[]"
+    assert labels(log, "tensorflow=2.9") == []
+    assert labels(log) == ["native_windows_no_gpu_build"]
+
+
+def test_the_facts_of_a_log_are_told() -> None:
+    report = read(
+        "| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4 |\n"
+        "gpu_device.cc:2251] Cannot dlopen some GPU libraries.\nfailed call to cuInit: CUDA_ERROR_NO_DEVICE: no\n"
+        "GPU:0 -> device: 0, name: NVIDIA A100, pci bus id: 0000:01:00.0, compute capability: 8.0\n"
+    )
+    assert report.given == {}
+    assert report.told == {
+        "capability": ("8.0",), "driver": ("550.54.15",), "error": ("CUDA_ERROR_NO_DEVICE",), "gpu": ("NVIDIA A100",),
+        "tensorflow": ("2.16",),
+    }  # fmt: skip
 
 
 def test_free_memory_is_compared_with_the_total() -> None:
@@ -208,5 +302,5 @@ def test_every_label_has_words(cause: object) -> None:
 def test_hits_of_one_signature_are_not_mixed_with_derived_ones() -> None:
     row = next(row for row in KNOWLEDGE.log_signatures if row.name == "xid")
     found = {"xid": Found(row, 1, [Hit(1, "x", {"xid": "79"})])}
-    derive(found)
+    derive(found, Given({}), KNOWLEDGE)
     assert set(found) == {"xid"}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import random
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfgpu_doctor.knowledge import LogSignature, read_knowledge
 from tfgpu_doctor.log.lines import LONGEST_BYTES, blocks
+from tfgpu_doctor.log.sieve import LONG
 from tfgpu_doctor.log.signatures import Scanner
 
 SIGNATURES = read_knowledge().log_signatures
@@ -27,28 +29,54 @@ def scan(log: bytes | io.RawIOBase) -> Scanner:
 
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
 def test_a_row_finds_its_example(row: LogSignature) -> None:
-    assert re.search(row.pattern, row.example)
-    assert any(gate in row.example.lower() for gate in row.gate.split("|"))
     assert row.gate == row.gate.lower()
+    assert all(row.gate.split("|"))
     found = scan(row.example.encode()).found[row.name]
     assert (found.count, found.hits[0].line) == (1, 1)
     assert found.hits[0].text == row.example.strip()
 
 
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "2026-11-21 10:00:00.123456: E tensorflow/stream_executor/cuda/cuda_driver.cc:271] ",
-        "E0000 00:00:1738697930.202924    7665 cuda_platform.cc:52] ",
-        "(pid=4242, ip=10.0.0.7) ", "[1,0]<stderr>:", "2026-11-21T10:00:00.1234567Z ", "\x1b[36m(raylet)\x1b[0m ",
-    ],
-    ids=["old", "absl", "ray", "mpi", "ci", "coloured"],
-)  # fmt: skip
-def test_what_stands_before_a_message_does_not_matter(row: LogSignature, prefix: str) -> None:
-    if row.pattern.startswith("^"):
-        pytest.skip("this one is a whole line")
-    assert row.name in scan((prefix + row.example).encode()).found
+@settings(max_examples=10, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_whatever_a_pattern_matches_holds_a_gate(row: LogSignature, data: st.DataObject) -> None:
+    pattern = re.compile(row.pattern, re.MULTILINE)
+    found = pattern.search(data.draw(st.from_regex(pattern)))
+    if found:  # what is drawn does not heed lookarounds
+        assert any(gate.encode() in found.group().encode().lower() for gate in row.gate.split("|"))
+
+
+def test_few_gates_cost_a_pass_of_their_own() -> None:
+    short = {gate for row in SIGNATURES for gate in row.gate.split("|") if len(gate) < LONG}
+    assert short == {"[]", "memory: "}
+
+
+LOGGERS = [
+    "2026-11-21 10:00:00.123456: E tensorflow/stream_executor/cuda/cuda_driver.cc:271] ",
+    "E0000 00:00:1738697930.202924    7665 cuda_platform.cc:52] ",
+]
+CARRIERS = [
+    "(pid=4242, ip=10.0.0.7) ", "[1,0]<stderr>:", "2026-11-21T10:00:00.1234567Z ", "\x1b[36m(worker pid=7)\x1b[0m ", "worker-1  | ",
+    "    ", "> ", "# ", "(RayTrainWorker pid=123, ip=172.31.1.2) ", "2026-11-21 10:00:00,123 ", "[0]: ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
+def test_what_stands_before_a_message_does_not_matter(row: LogSignature) -> None:
+    whole_line = row.pattern.startswith("^")
+    prefixes = CARRIERS if whole_line else LOGGERS + CARRIERS
+    log = "".join(f"{prefix}{row.example}\n" for prefix in prefixes)
+    found = scan(log.encode()).found[row.name]
+    assert {hit.line for hit in found.hits} == set(range(1, len(prefixes) + 1))
+
+
+@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
+def test_a_line_in_a_notebook_or_a_containers_log_is_read(row: LogSignature) -> None:
+    notebook = "".join(
+        f"      {json.dumps(line)},\n" for line in ("first\n", row.example + "\n", "\x1b[1mlast\x1b[0m\n")
+    )
+    assert row.name in scan(notebook.encode()).found
+    assert row.name in scan(json.dumps({"log": row.example + "\n", "stream": "stderr"}).encode()).found
 
 
 def test_a_row_has_a_name_of_its_own() -> None:
@@ -83,6 +111,26 @@ def test_lines_are_numbered_from_1_over_blocks() -> None:
     found = scan(dull + STUB + b"\n" + dull + STUB).found["cuinit_stub"]
     assert [hit.line for hit in found.hits] == [100_001, 200_002]
     assert found.count == 2
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\n\n", "\r\r\n"])
+def test_lines_are_numbered_as_an_editor_does(end: str) -> None:
+    log = end.join(["one", "10%\r20%\r30%", "x" * 3_000_000, "(34)", STUB.decode(), ""]).encode()
+    (hit,) = scan(log).found["cuinit_stub"].hits
+    assert hit.line == log[: log.index(STUB)].count(b"\n") + 1
+    assert hit.text == STUB.decode()
+
+
+def test_two_messages_in_one_long_line_are_two() -> None:
+    line = b"NVRM: Xid (PCI:0000:01:00): 13, pid=1 " + b"x" * 20_000 + b"NVRM: Xid (PCI:0000:01:00): 79, pid=2 "
+    found = scan(line + b"y" * 10_000).found["xid"]
+    assert [hit.groups["xid"] for hit in found.hits] == ["13", "79"]
+    assert {hit.line for hit in found.hits} == {1}
+
+
+def test_a_message_in_a_progress_bar_is_read_alone() -> None:
+    (hit,) = scan(b"10%\r" + STUB + b"\r20%\n").found["cuinit_stub"].hits
+    assert hit.text == STUB.decode()
 
 
 def test_of_many_lines_of_one_kind_the_first_are_kept_and_all_counted() -> None:
