@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.kernels import NO_KERNEL
+from tfgpu_doctor.checks.tensorflow_log import complaints
 from tfgpu_doctor.facts import Computation, Runtime
+from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
 
 _CAUSES = (
@@ -44,7 +46,7 @@ _KNOWN_ERRORS = (
 )  # fmt: skip
 
 
-def _judge(runtime: Runtime, operation: str) -> Yielded:
+def _judge(runtime: Runtime, knowledge: Knowledge, operation: str) -> Yielded:
     """The findings about one operation on every GPU."""
     if runtime.only_listed:
         raise Skip("no kernel runs on a simulated driver")
@@ -55,21 +57,24 @@ def _judge(runtime: Runtime, operation: str) -> Yielded:
         if each.is_right:
             yield Evidence(f"{each.placed_on}: as on the CPU, in {each.seconds:.2f} s with compilation")
         else:
-            yield _finding(each, runtime)
+            yield _finding(each, runtime, knowledge)
     if len(done) < len(runtime.gpus):
-        yield _cut_short(operation, runtime)
+        yield _cut_short(operation, runtime, knowledge)
 
 
-def _finding(each: Computation, runtime: Runtime) -> Finding:
-    cause, fix = _explain(each.error)
+def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge) -> Finding:
+    cause, fix = explain_error(each.error)
     if each.error and cause == UNDETERMINED:
-        cause, fix = _explain(" ".join(line for line in runtime.log if line.startswith(("E ", "F "))))
+        cause, fix = explain_error(" ".join(line for line in runtime.log if line.startswith(("E ", "F "))))
     wrong = _what_is_wrong(each)
     return Finding(
         f"the {each.operation} on {each.device} " + (f"fails: {each.error[:200]}" if each.error else wrong),
         cause=cause,
         confidence="medium" if cause != UNDETERMINED else "low",
-        evidence=(each.error or f"the result on {each.placed_on or each.device} {wrong}", *runtime.complaints[-4:]),
+        evidence=(
+            each.error or f"the result on {each.placed_on or each.device} {wrong}",
+            *complaints(runtime, knowledge)[-4:],
+        ),
         fix=Fix(fix),
     )
 
@@ -85,7 +90,7 @@ def _what_is_wrong(each: Computation) -> str:
     )
 
 
-def _explain(error: str) -> tuple[str, str]:
+def explain_error(error: str) -> tuple[str, str]:
     """Label and fix for what an operation raised; a result that is wrong raised nothing, and has no known cause."""
     for words, cause, fix in _KNOWN_ERRORS:
         if any(word in error for word in words):
@@ -93,7 +98,7 @@ def _explain(error: str) -> tuple[str, str]:
     return UNDETERMINED, "Report it with the machine recorded by `tfgpu-doctor --record machine.json`."
 
 
-def _cut_short(operation: str, runtime: Runtime) -> Finding:
+def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Finding:
     """The run ended before every GPU had its turn: a crash, a deadline, or minutes of compiling PTX."""
     compiling = runtime.log_lines("jit-compiled from PTX")
     if compiling and runtime.attempt.outcome == "timed_out":
@@ -108,7 +113,8 @@ def _cut_short(operation: str, runtime: Runtime) -> Finding:
     return Finding(
         f"TensorFlow {ending}",
         cause=UNDETERMINED,
-        evidence=(*runtime.attempt.stderr[-6:], *runtime.complaints[-4:]) or ("it said nothing before it ended",),
+        evidence=(*runtime.attempt.stderr[-6:], *complaints(runtime, knowledge)[-4:])
+        or ("it said nothing before it ended",),
         fix=Fix("Look at `sudo dmesg | grep -i -e NVRM -e Xid`: a GPU in trouble leaves a line there."),
     )
 
@@ -120,13 +126,13 @@ def _cut_short(operation: str, runtime: Runtime) -> Finding:
     causes=_CAUSES,
     sources=("https://www.tensorflow.org/guide/gpu",),
 )
-def matrix_product_is_right(runtime: Runtime) -> Yielded:
+def matrix_product_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
     """A GPU that is listed may still not compute. Matrices of small integers are multiplied on each GPU with soft
     placement off, and the result must equal the CPU's; no rounding enters, with TF32 either.
 
     Fix: it depends on the error, which the finding reads.
     """
-    yield from _judge(runtime, "matmul")
+    yield from _judge(runtime, knowledge, "matmul")
 
 
 @check(
@@ -136,9 +142,9 @@ def matrix_product_is_right(runtime: Runtime) -> Yielded:
     causes=_CAUSES,
     sources=("https://www.tensorflow.org/guide/gpu",),
 )
-def convolution_is_right(runtime: Runtime) -> Yielded:
+def convolution_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
     """Convolutions go through cuDNN, which is opened, and compared with its headers, only at the first of them.
 
     Fix: it depends on the error, which the finding reads.
     """
-    yield from _judge(runtime, "convolution")
+    yield from _judge(runtime, knowledge, "convolution")

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import shlex
 
+from tfgpu_doctor.checks.tensorflow_log import cause_in_log, complaints
 from tfgpu_doctor.facts import CudaDriver, Runtime, System, Target
+from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
 
 _SILENT = ("TensorFlow's log holds no complaint",)
+_REPORT = (
+    "The lines of TensorFlow's log say what it stumbled over; where they do not, report it with the machine recorded by "
+    "`tfgpu-doctor --record machine.json`: https://github.com/tensorflow/tensorflow/issues"
+)
 _GUIDE = "https://www.tensorflow.org/install/errors"
+# What keeps a GPU from being listed, and what TensorFlow's log may tell of it.
+_SEEN_IN_LOG = (
+    "gpu_compute_capability_too_old", "gpu_below_min_multiprocessor_count", "gpu_libs_not_found", "pip_cuda_libs_not_found",
+    "pip_without_and_cuda_extra", "cuda_toolkit_wrong_major", "cuda_toolkit_wrong_minor", "cuda_minor_library_mix",
+    "driver_too_old", "driver_library_version_mismatch", "cuda_compat_package_conflict", "no_nvidia_driver",
+    "nvidia_uvm_missing", "cuda_visible_devices_hides_gpu", "exclusive_compute_mode", "fabric_manager_not_running",
+    "hardware_ecc_error", "gpu_memory_held_by_other_process", "container_started_without_gpu", "wsl_libcuda_not_on_path",
+)  # fmt: skip
 
 
 @check(
@@ -71,11 +85,14 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
         "TFW001", "VIS001", "VIS002", "DRV002", "DRV007", "DRV008", "LIB003", "LIB004", "LIB005", "LIB006", "PKG009",
         "TFB001", "TFB002",
     ),
-    causes=("gpu_compute_capability_too_old", "gpu_below_min_multiprocessor_count"),
+    causes=_SEEN_IN_LOG,
     sources=("https://www.tensorflow.org/guide/gpu",),
 )  # fmt: skip
-def tensorflow_lists_gpus(runtime: Runtime, system: System, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """`tf.config.list_physical_devices("GPU")` is what programs ask. It is judged after everything that explains it.
+def tensorflow_lists_gpus(
+    runtime: Runtime, system: System, knowledge: Knowledge, cuda_driver: CudaDriver | None = None
+) -> Yielded:
+    """`tf.config.list_physical_devices("GPU")` is what programs ask. It is judged after everything that explains it;
+    what is left TensorFlow's log may tell, by the rules of `tfgpu-doctor log`.
 
     Fix: the lines of TensorFlow's log beside the finding say what it stumbled over.
     """
@@ -83,32 +100,28 @@ def tensorflow_lists_gpus(runtime: Runtime, system: System, cuda_driver: CudaDri
     # Without a CUDA driver there may still be Metal, on a Mac of Apple silicon, or DirectML on Windows.
     has_other = system.os == "Windows" or (system.os == "Darwin" and system.architecture == "arm64")
     if not runtime.gpus_listed:
-        yield Finding(
-            f"listing the GPUs {'raises ' + runtime.use_error if runtime.use_error else runtime.attempt.ending}",
-            cause=UNDETERMINED,
-            evidence=(*runtime.complaints[-8:], *runtime.attempt.stderr[-3:]) or _SILENT,
-            fix=Fix(
-                "Report it with `tfgpu-doctor --record machine.json`: https://github.com/tensorflow/tensorflow/issues"
-            ),
-        )
+        ending = "raises " + runtime.use_error if runtime.use_error else runtime.attempt.ending
+        yield _finding(f"listing the GPUs {ending}", runtime, system, knowledge)
     elif runtime.gpus and len(runtime.gpus) >= expected:
         yield Evidence(", ".join(f"{gpu.name} {gpu.description}".strip() for gpu in runtime.gpus))
     elif not expected and not has_other:
         raise Skip("how many GPUs the driver has is not known")
     else:
-        yield Finding(
-            f"TensorFlow lists {len(runtime.gpus)} GPUs, and the driver has {expected or 'not told how many'}",
-            cause=_cause(runtime),
-            severity="warning" if runtime.gpus else "error",
-            evidence=runtime.complaints[-8:] or _SILENT,
-            fix=Fix(
-                "The lines of TensorFlow's log say what it stumbled over; where they do not, report it with the machine "
-                "recorded by `tfgpu-doctor --record machine.json`."
-            ),
-        )
+        message = f"TensorFlow lists {len(runtime.gpus)} GPUs, and the driver has {expected or 'not told how many'}"
+        yield _finding(message, runtime, system, knowledge)
 
 
-def _cause(runtime: Runtime) -> str:
-    if runtime.log_lines("minimum required Cuda capability"):
-        return "gpu_compute_capability_too_old"
-    return "gpu_below_min_multiprocessor_count" if runtime.log_lines("core count") else UNDETERMINED
+def _finding(message: str, runtime: Runtime, system: System, knowledge: Knowledge) -> Finding:
+    """The finding with the cause that the log names; without one, with the log itself."""
+    cause = cause_in_log(runtime, system, knowledge, _SEEN_IN_LOG)
+    if cause and not runtime.gpus_listed and cause.confidence != "high":
+        cause = None  # a run that ended before it listed anything may have ended of something else
+    said = (*complaints(runtime, knowledge)[-8:], *(runtime.attempt.stderr[-3:] if not runtime.gpus_listed else ()))
+    return Finding(
+        message,
+        cause=cause.label if cause else UNDETERMINED,
+        severity="warning" if runtime.gpus else "error",
+        confidence=cause.confidence if cause else "high",
+        evidence=tuple(dict.fromkeys((*(cause.evidence if cause else ()), *said))) or _SILENT,
+        fix=Fix(cause.fix + (f" If that is not it, look at {cause.ask}." if cause.ask else "") if cause else _REPORT),
+    )

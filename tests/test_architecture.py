@@ -16,7 +16,7 @@ LAYERED = [path for path in SOURCES if "inside" not in path.parts and "perf_test
 # Each may import those to its left, and itself.
 LAYERS = ("host", "facts", "probes", "knowledge", "checks", "diagnosis", "report", "commands")
 LAYER_OF = {
-    "host": "host", "loader": "probes", "log": "diagnosis", "facts": "facts", "inside": "host", "probe": "probes", "probes": "probes",
+    "host": "host", "loader": "probes", "log": "checks", "facts": "facts", "inside": "host", "probe": "probes", "probes": "probes",
     "examination": "probes", "rehearsal": "probes", "knowledge": "host", "rows": "host", "compute_capability": "facts", "requirements": "facts", "model": "facts",
     "checks": "checks", "report": "report", "root_cause": "diagnosis", "summary": "diagnosis", "selection": "diagnosis",
     "advice": "diagnosis", "diagnosis": "diagnosis", "repair": "diagnosis", "plugins": "commands", "reports": "report", "explanation": "diagnosis",
@@ -75,7 +75,7 @@ def test_imports_go_one_way(path: pathlib.Path) -> None:
 def test_checks_are_pure(path: pathlib.Path) -> None:
     assert not imports_of(path) & {"os.path.exists", "pathlib", "time", "sys", "platform", "random"}
     modules = {module.split(".")[1] for module in imports_of(path) if module.startswith("tfgpu_doctor.")}
-    assert modules <= {"model", "checks", "facts", "knowledge", "rows", "compute_capability", "requirements"}
+    assert modules <= {"model", "checks", "facts", "knowledge", "rows", "compute_capability", "requirements", "log"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

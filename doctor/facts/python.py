@@ -117,14 +117,6 @@ class Runtime(Fact, frozen=True):
         """Whether at least one operation was tried, and all were right."""
         return bool(self.computations) and all(each.is_right for each in self.computations)
 
-    @property
-    def complaints(self) -> tuple[str, ...]:
-        """Lines of the log that are warnings or errors, without those known to mean nothing."""
-        noise = ("Unable to register", "NUMA node", "TensorRT", "NVML library doesn't have required functions")
-        return tuple(
-            line for line in self.log if line[:2] in ("W ", "E ", "F ") and not any(each in line for each in noise)
-        )
-
     def log_lines(self, *fragments: str) -> tuple[str, ...]:
         """Lines of the log that hold any of the fragments."""
         return tuple(line for line in self.log if any(fragment in line for fragment in fragments))

@@ -120,6 +120,7 @@ LINES = (
     "I gpu_device.cc:1] fine",
     "E cuda_platform.cc:52] failed",
 )
+UNKNOWN = ("W gpu_device.cc:99] something is odd", "I gpu_device.cc:1] fine", "E cuda_platform.cc:52] failed")
 
 
 def listing(count: int, *log: str, **changes: Any) -> Runtime:
@@ -146,19 +147,40 @@ def test_a_gpu_without_a_description_passes(judge: Judge) -> None:
     assert judge.passes(tensorflow_lists_gpus, runtime=run) == "/physical_device:GPU:0"
 
 
-@pytest.mark.parametrize(("expected", "severity"), [(1, "error"), (8, "error")])
-def test_no_gpu_of_those_that_the_driver_has_is_an_error(judge: Judge, expected: int, severity: str) -> None:
+@pytest.mark.parametrize("expected", [1, 8])
+def test_no_gpu_of_those_that_the_driver_has_is_an_error(judge: Judge, expected: int) -> None:
     cuda = {"gpus": tuple(cuda_gpu(index) for index in range(expected))}
-    finding = judge.finding(tensorflow_lists_gpus, runtime=listing(0, *LINES), cuda_driver=cuda)
-    assert (finding.cause, finding.severity) == ("undetermined", severity)
+    finding = judge.finding(tensorflow_lists_gpus, runtime=listing(0, *UNKNOWN), cuda_driver=cuda)
+    assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "error", "high")
     assert finding.message == f"TensorFlow lists 0 GPUs, and the driver has {expected}"
-    assert finding.evidence == (LINES[0], LINES[2])
+    assert finding.evidence == (UNKNOWN[0], UNKNOWN[2])
     assert finding.fix and "--record machine.json" in finding.fix.text
+
+
+def test_the_rules_for_logs_name_what_is_left(judge: Judge) -> None:
+    finding = judge.finding(tensorflow_lists_gpus, runtime=listing(0, *LINES))
+    assert (finding.cause, finding.confidence) == ("gpu_libs_not_found", "medium")
+    assert finding.evidence == (LINES[0], LINES[2])
+    assert finding.fix and "tfgpu-doctor libraries" in finding.fix.text
+
+
+def test_what_the_log_tells_of_other_troubles_is_not_named(judge: Judge) -> None:
+    line = "E op_kernel.cc:1] TypeError: Descriptors cannot be created directly."
+    assert judge.finding(tensorflow_lists_gpus, runtime=listing(0, line)).cause == "undetermined"
+
+
+def test_noise_is_no_evidence(judge: Judge) -> None:
+    noise = (
+        "E cuda_dnn.cc:8310] Unable to register cuDNN factory: one",
+        "W py_utils.cc:38] TF-TRT Warning: Could not find TensorRT",
+    )
+    finding = judge.finding(tensorflow_lists_gpus, runtime=listing(0, *noise, *UNKNOWN))
+    assert finding.evidence == (UNKNOWN[0], UNKNOWN[2])
 
 
 def test_fewer_gpus_than_the_driver_has_are_a_warning(judge: Judge) -> None:
     cuda = {"gpus": (cuda_gpu(0), cuda_gpu(1))}
-    finding = judge.finding(tensorflow_lists_gpus, runtime=listing(1, *LINES), cuda_driver=cuda)
+    finding = judge.finding(tensorflow_lists_gpus, runtime=listing(1, *UNKNOWN), cuda_driver=cuda)
     assert (finding.cause, finding.severity) == ("undetermined", "warning")
     assert finding.message == "TensorFlow lists 1 GPUs, and the driver has 2"
 
