@@ -1,0 +1,110 @@
+"""Small networks trained for real: their data is made here, and the same start gives the same steps on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+SIDE, CHANNELS = 24, 3
+WORDS, LENGTH, WIDTH = 64, 24, 48
+CLASSES = 4
+
+
+def pictures(count: int, seed: int = 31) -> tuple[Array, Array]:
+    """Stripes in one of four directions with noise on them, and which direction it is."""
+    numbers = np.random.default_rng(seed=seed)
+    classes = numbers.integers(0, CLASSES, count)
+    angles = classes * np.pi / CLASSES
+    down, across = np.mgrid[0:SIDE, 0:SIDE]
+    along = np.cos(angles)[:, None, None] * across + np.sin(angles)[:, None, None] * down
+    stripes = np.sin(along + numbers.uniform(0, 6, (count, 1, 1)))[..., None]
+    noise = numbers.normal(0, 0.3, (count, SIDE, SIDE, CHANNELS))
+    return (stripes + noise).astype(np.float32), classes.astype(np.int32)
+
+
+def sentences(count: int, seed: int = 32) -> tuple[Array, Array]:
+    """Rows of words, and which of four groups of words is the most frequent."""
+    numbers = np.random.default_rng(seed=seed)
+    classes = numbers.integers(0, CLASSES, count)
+    group = WORDS // CLASSES
+    told = classes[:, None] * group + numbers.integers(0, group, (count, LENGTH))
+    words = np.where(numbers.random((count, LENGTH)) < 0.6, told, numbers.integers(0, WORDS, (count, LENGTH)))
+    return words.astype(np.int32), classes.astype(np.int32)
+
+
+def convolutional(tf: Any) -> Any:
+    """A small CNN."""
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            layers.Input((SIDE, SIDE, CHANNELS)),
+            layers.Conv2D(16, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(CLASSES, dtype="float32"),
+        ]
+    )
+
+
+def transformer(tf: Any) -> Any:
+    """A small transformer: one block."""
+    layers = tf.keras.layers
+    words = layers.Input((LENGTH,), dtype="int32")
+    seen = layers.Embedding(WORDS, WIDTH)(words)
+    seen = layers.LayerNormalization()(seen + layers.MultiHeadAttention(4, WIDTH // 4)(seen, seen))
+    seen = layers.LayerNormalization()(seen + layers.Dense(WIDTH)(layers.Dense(2 * WIDTH, activation="relu")(seen)))
+    answer = layers.Dense(CLASSES, dtype="float32")(layers.GlobalAveragePooling1D()(seen))
+    return tf.keras.Model(words, answer)
+
+
+NETWORKS: dict[str, tuple[Callable[[Any], Any], Callable[[int], tuple[Array, Array]]]] = {
+    "cnn": (convolutional, pictures),
+    "transformer": (transformer, sentences),
+}
+
+
+class Training:
+    """Training of a network on one device with one batch; a call is one step, and gives its loss as a tensor."""
+
+    def __init__(self, tf: Any, kind: str, device: str, batch: int, *, policy: str = "float32") -> None:
+        build, make = NETWORKS[kind]
+        before = tf.keras.config.dtype_policy()
+        tf.keras.utils.set_random_seed(17)
+        try:
+            tf.keras.config.set_dtype_policy(policy)
+            with tf.device("CPU:0"):  # so that the start is the same on every device
+                start = build(tf).get_weights()
+            with tf.device(device):
+                self.model = build(tf)
+                self.model.set_weights(start)
+                self.inputs, self.classes = (tf.identity(tf.constant(each)) for each in make(batch))
+                self.optimizer = tf.keras.optimizers.Adam(0.002)
+                if policy == "mixed_float16":
+                    self.optimizer = tf.keras.optimizers.LossScaleOptimizer(self.optimizer)
+                self.optimizer.build(self.model.trainable_variables)
+        finally:
+            tf.keras.config.set_dtype_policy(before)
+        self._tf, self.kind, self.device, self.batch = tf, kind, device, batch
+        self._loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self._step = tf.function(self._one_step)
+
+    def __call__(self) -> Any:
+        with self._tf.device(self.device):
+            return self._step()
+
+    def _one_step(self) -> Any:
+        scaled = hasattr(self.optimizer, "inner_optimizer")
+        with self._tf.GradientTape() as tape:
+            loss = self._loss(self.classes, self.model(self.inputs, training=True))
+            goal = self.optimizer.scale_loss(loss) if scaled else loss
+        variables = self.model.trainable_variables
+        self.optimizer.apply(tape.gradient(goal, variables), variables)
+        return loss
+
+    def losses(self, steps: int) -> list[float]:
+        """The losses of so many steps."""
+        return [float(self()) for _ in range(steps)]

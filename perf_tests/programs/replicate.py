@@ -1,0 +1,120 @@
+"""Train one batch on several replicas, and say how their gradients agree with those of one device, and how long it took."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+WIDTH, MILLION = 64, 1 << 20
+
+
+def logical(tf: Any, count: int) -> tuple[list[str], str]:
+    """The devices that the replicas shall have: all GPUs where there are as many, else parts of one, else of the CPU."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) >= count:
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        return ["GPU:%d" % place for place in range(count)], "GPU"
+    part = tf.config.LogicalDeviceConfiguration
+    if gpus:
+        tf.config.set_logical_device_configuration(gpus[0], [part(memory_limit=2048)] * count)
+        return ["GPU:%d" % place for place in range(count)], "parts of one GPU"
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [part()] * count)
+    return ["CPU:%d" % place for place in range(count)], "parts of the CPU"
+
+
+class Replicas:
+    """A linear layer and its training step under a strategy, and the same on one device."""
+
+    def __init__(self, tf: Any, devices: list[str], batch: int) -> None:
+        import numpy as np
+
+        self._tf, self._batch, self._devices = tf, batch, devices
+        # NCCL refuses a GPU that takes part twice, and there is none for CPUs.
+        whole = len(tf.config.list_physical_devices("GPU")) >= len(devices)
+        across = None if whole else tf.distribute.HierarchicalCopyAllReduce()
+        self.strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=across)
+        numbers = np.random.default_rng(4)
+        self._inputs = numbers.standard_normal((batch, WIDTH)).astype("float32")
+        self._due = numbers.standard_normal((batch, 1)).astype("float32")
+        self._start = numbers.standard_normal((WIDTH, 1)).astype("float32")
+        with self.strategy.scope():
+            self._weights = tf.Variable(self._start)
+        with tf.device(devices[0]):
+            self._one = tf.Variable(self._start)
+        data = tf.data.Dataset.from_tensor_slices((self._inputs, self._due)).batch(batch)
+        self._shares = next(iter(self.strategy.experimental_distribute_dataset(data)))
+        self._step = tf.function(lambda shares: self.strategy.run(self._slope, args=shares))
+        self._sum = tf.function(
+            lambda value: self.strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", value))
+        )
+
+    def _loss(self, weights: Any, inputs: Any, due: Any) -> Any:
+        """Divided by the global batch: the replicas' losses add up to that of one device."""
+        return self._tf.reduce_sum((self._tf.linalg.matmul(inputs, weights) - due) ** 2) / self._batch
+
+    def _slope(self, inputs: Any, due: Any) -> Any:
+        tf = self._tf
+        with tf.GradientTape() as tape:
+            loss = self._loss(self._weights, inputs, due)
+        slope = tape.gradient(loss, self._weights)
+        return tf.distribute.get_replica_context().all_reduce("SUM", slope), tf.shape(inputs)[0]
+
+    def check(self) -> dict[str, Any]:
+        """How far the gradient is from that of one device, and from NumPy's in float64; the batch of each replica."""
+        import numpy as np
+
+        tf = self._tf
+        slopes, batches = self._step(self._shares)
+        local = self.strategy.experimental_local_results
+        with tf.device(self._devices[0]), tf.GradientTape() as tape:
+            loss = self._loss(self._one, self._inputs, self._due)
+        alone = tape.gradient(loss, self._one).numpy()
+        wide = self._inputs.astype("float64")
+        exact = 2 / self._batch * wide.T @ (wide @ self._start - self._due)
+        seen = [each.numpy() for each in local(slopes)]
+        return {
+            "replicas": self.strategy.num_replicas_in_sync,
+            "batches": [int(each) for each in local(batches)],
+            "from_one_device": float(max(np.abs(each - alone).max() for each in seen) / np.abs(alone).max()),
+            "from_float64": float(max(np.abs(each - exact).max() for each in seen) / np.abs(exact).max()),
+            "devices": [each.device.rpartition("device:")[2] for each in local(slopes)],
+        }
+
+    def all_reduce_s(self) -> float:
+        """The median time of adding up 4 MiB of each replica."""
+        tf = self._tf
+        value = tf.ones(MILLION)
+        times = []
+        for _ in range(9):
+            started = time.perf_counter()
+            answers = self.strategy.experimental_local_results(self._sum(value))
+            assert all(float(each[-1]) == len(self._devices) for each in answers)
+            times.append(time.perf_counter() - started)
+        return sorted(times)[len(times) // 2]
+
+
+def main() -> None:
+    """The first argument is a JSON object: replicas, batch."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    order = json.loads(sys.argv[1])
+    import tensorflow as tf
+
+    devices, kind = logical(tf, order["replicas"])
+    replicas = Replicas(tf, devices, order["batch"])
+    print(json.dumps({"kind": kind}), file=answers, flush=True)
+    for line in sys.stdin:
+        answer = (
+            replicas.check() if line.strip() == "check" else {"seconds": replicas.all_reduce_s(), "bytes": 4 * MILLION}
+        )
+        print(json.dumps(answer), file=answers, flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

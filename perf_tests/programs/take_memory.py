@@ -1,0 +1,101 @@
+"""Start TensorFlow on a GPU with given memory settings, and say what that takes and what still works."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+MIB = 1 << 20
+SMALL_MIB = 64
+
+
+def set_up(tf: Any, order: dict[str, Any]) -> None:
+    """Growth and limits, as the order says; both must come before the first operation."""
+    if "parts" in order:
+        parts = [tf.config.LogicalDeviceConfiguration()] * order["parts"]
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
+        assert len(tf.config.list_logical_devices("CPU")) == order["parts"]
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus[: 1 if order.get("only_first") else None]:
+        if "growth" in order:
+            tf.config.experimental.set_memory_growth(gpu, order["growth"])
+        if "limit_mib" in order:
+            limit = tf.config.LogicalDeviceConfiguration(memory_limit=order["limit_mib"])
+            tf.config.set_logical_device_configuration(gpu, [limit])
+
+
+def used_mib() -> float | None:
+    """What NVML says is taken on all GPUs, by all processes; None where it does not tell."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        gpus = [pynvml.nvmlDeviceGetHandleByIndex(place) for place in range(pynvml.nvmlDeviceGetCount())]
+        return sum(float(pynvml.nvmlDeviceGetMemoryInfo(gpu).used) for gpu in gpus) / MIB
+    except pynvml.NVMLError:
+        return None
+
+
+def allocate(tf: Any, mebibytes: int) -> str:
+    """Take that much in one piece; empty, or the error's name."""
+    try:
+        with tf.device("GPU:0"):
+            block = tf.ones((mebibytes, MIB // 4))
+        return "" if float(block[-1, -1]) == 1.0 else "wrong"
+    except tf.errors.ResourceExhaustedError:
+        return "ResourceExhaustedError"
+
+
+def largest(tf: Any, most_mib: int) -> int:
+    """The largest piece that fits (MiB), to a sixteenth."""
+    fits, fails = 0, most_mib
+    while fails - fits > most_mib // 16:
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if not allocate(tf, middle) else (fits, middle)
+    return fits
+
+
+def late(tf: Any) -> dict[str, str]:
+    """The error of a setting that comes after the first operation; empty where it is taken."""
+    tf.ones(4).numpy()
+    gpus = tf.config.list_physical_devices("GPU")
+    try:
+        if gpus:
+            tf.config.experimental.set_memory_growth(gpus[0], not tf.config.experimental.get_memory_growth(gpus[0]))
+        else:
+            parts = [tf.config.LogicalDeviceConfiguration()] * 2
+            tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
+    except RuntimeError as error:
+        return {"late": str(error)}
+    return {"late": ""}
+
+
+def main() -> None:
+    """The first argument is a JSON object: growth, limit_mib, only_first. Then one line for each question."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    order = json.loads(sys.argv[1])
+    before = used_mib()
+    import tensorflow as tf
+
+    set_up(tf, order)
+    print(json.dumps({"used_mib": before}), file=answers, flush=True)
+    for line in sys.stdin:
+        word, _, number = line.strip().partition(" ")
+        if word == "take":
+            failed = allocate(tf, int(number or SMALL_MIB))
+            answer: dict[str, Any] = {"failed": failed, "used_mib": used_mib()}
+        elif word == "largest":
+            answer = {"mib": largest(tf, int(number))}
+        else:
+            answer = dict(late(tf))
+        print(json.dumps(answer), file=answers, flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""MirroredStrategy: gradients equal to one device's, what a replica is given, what adding up costs, and scaling."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfgpu_doctor.bench.measure import Plan, measure
+from tfgpu_doctor.perf_tests.children import Child, children
+
+Keep = Callable[..., None]
+REPLICAS, BATCH = 2, 64
+ROUNDING = 1e-5  # float32, a few hundred numbers added up in another order
+STEPS = 10
+SCALED_BATCH = 512
+WIDTHS = {"CPU": 64, "GPU": 2048}
+ENOUGH = 0.7  # of what as many GPUs could do at most: weak scaling on one machine
+
+
+@pytest.fixture(scope="module")
+def replicas() -> Iterator[Callable[[], Child]]:
+    """Two replicas: on GPUs where there are two, else on parts of one GPU or of the CPU, for correctness alone."""
+    with contextlib.ExitStack() as open_:
+
+        @functools.cache
+        def start() -> Child:
+            order = {"replicas": REPLICAS, "batch": BATCH}
+            return open_.enter_context(children("replicate", (order, {})))[0]
+
+        yield start
+
+
+@pytest.mark.telling(5)
+def test_gradients(share_s: float, replicas: Callable[[], Child], figure: Keep) -> None:
+    """The replicas' gradients add up to that of one device; a replica gets its share of the global batch."""
+    child = replicas()
+    seen = child.ask("check").values
+    about = f"{REPLICAS} replicas on {child.ready['kind']}: for correctness, no speed"
+    figure("gradient apart from one device's", seen["from_one_device"], "of its size", limit=ROUNDING, about=about)
+    assert seen["replicas"] == REPLICAS
+    assert len(set(seen["devices"])) == REPLICAS, f"all replicas ran on {seen['devices'][0]}"
+    assert seen["batches"] == [BATCH // REPLICAS] * REPLICAS, "per-replica batch times replicas is the global batch"
+    assert seen["from_one_device"] < ROUNDING
+    assert seen["from_float64"] < ROUNDING
+
+
+@pytest.mark.telling(6)
+def test_all_reduce(share_s: float, replicas: Callable[[], Child], figure: Keep) -> None:
+    """Adding up what all replicas have gives the sum everywhere; how fast."""
+    child = replicas()
+    seen, kind = child.ask("all-reduce").values, child.ready["kind"]
+    about = f"{REPLICAS} replicas on {kind}" + ("" if kind == "GPU" else ": no measure of a link between GPUs")
+    figure("all-reduce", seen["bytes"] / seen["seconds"] / 1e9, "GB/s", device=kind, about=about)
+    assert seen["seconds"] > 0
+
+
+class Distributed:
+    """Steps of a dense network under a strategy, or without one."""
+
+    def __init__(self, tf: Any, strategy: Any, device: str, batch: int) -> None:
+        numbers = np.random.default_rng(seed=8)
+        width = WIDTHS[device[:3]]
+        inputs = numbers.standard_normal((batch * STEPS, width // 2), dtype=np.float32)
+        with strategy.scope() if strategy else tf.device(device):
+            tf.keras.utils.set_random_seed(2)
+            layers = [tf.keras.layers.Dense(width, activation="relu") for _ in range(4)]
+            self._model = tf.keras.Sequential([tf.keras.layers.Input((width // 2,)), *layers, tf.keras.layers.Dense(1)])
+            self._model.compile(tf.keras.optimizers.SGD(1e-4), "mse", steps_per_execution=STEPS)
+        data = tf.data.Dataset.from_tensor_slices((inputs, inputs[:, :1])).batch(batch)
+        self._data = data.cache().prefetch(2)
+
+    def __call__(self) -> float:
+        """Fit once over the data; the loss."""
+        return float(self._model.fit(self._data, shuffle=False, verbose=0).history["loss"][-1])
+
+
+@pytest.mark.telling(4)
+def test_one_replica(share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Keep) -> None:
+    """What a strategy with one replica costs beside training without one."""
+    device = gpus[0] if gpus else "CPU:0"
+    batch = SCALED_BATCH if gpus else 16
+    plain = Distributed(tensorflow, None, device, batch)
+    mirrored = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy([device]), device, batch)
+    assert np.isclose(plain(), mirrored(), rtol=1e-2), "the same training ends elsewhere"
+    measured = measure(mirrored, plain, plan=Plan(budget_s=share_s))
+    ratio = measured.ratio
+    about = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}; without a strategy is 1"
+    figure("one replica", ratio.value, "times as fast", device=device, about=about)
+
+
+@pytest.mark.telling(2)
+@pytest.mark.parametrize("scaling", ["weak", "strong"])
+def test_scaling(share_s: float, tensorflow: Any, gpu: str, gpus: tuple[str, ...], figure: Keep, scaling: str) -> None:
+    """All GPUs against one: each with a batch of its own (weak), or all with parts of one batch (strong)."""
+    if len(gpus) < 2:
+        pytest.skip("there is one GPU: nothing to scale over")
+    batch = SCALED_BATCH * len(gpus)
+    everywhere = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy(list(gpus)), gpu, batch)
+    alone = Distributed(tensorflow, None, gpu, SCALED_BATCH if scaling == "weak" else batch)
+    assert np.isfinite(everywhere())
+    assert np.isfinite(alone())
+    ratio = measure(everywhere, alone, plan=Plan(budget_s=share_s)).ratio
+    times = ratio.value * (len(gpus) if scaling == "weak" else 1)  # weak: so many times the samples in that time
+    about = f"{len(gpus)} GPUs; 95 % interval {ratio.low:.2f} to {ratio.high:.2f} of the time of one"
+    figure(f"{scaling} scaling", times, "times one GPU", device="GPU", limit=float(len(gpus)), about=about)
+    assert scaling == "strong" or times > ENOUGH * len(gpus), f"{len(gpus)} GPUs do {times:.2f} times the work of one"

@@ -1,0 +1,162 @@
+"""TF32, float16 and bfloat16 against float32: speed, memory, and that training still learns the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfgpu_doctor.perf_tests.networks import Training
+from tfgpu_doctor.perf_tests.referee import Contender
+
+Keep = Callable[..., None]
+STEPS, AGREE = 20, 0.1
+TENSOR_CORES = {"float16": (7, 0), "bfloat16": (8, 0), "tf32": (8, 0)}  # compute capability that has them
+_PRECISIONS = pytest.mark.parametrize("precision", list(TENSOR_CORES))
+TINY = 1e-8  # below the smallest number of float16, 6e-8
+CLIP = 0.5
+
+
+@pytest.fixture
+def tensor_cores(tensorflow: Any, gpu: str) -> Callable[[str], None]:
+    """Skip a test on a GPU whose tensor cores do not know a precision."""
+
+    def need(precision: str) -> None:
+        details = tensorflow.config.experimental.get_device_details
+        has = details(tensorflow.config.list_physical_devices("GPU")[0]).get("compute_capability", (0, 0))
+        if has < TENSOR_CORES[precision]:
+            pytest.skip(f"compute capability {has[0]}.{has[1]} has no tensor cores for {precision}")
+
+    return need
+
+
+class Step:
+    """The forward and backward pass of one large layer, in one precision."""
+
+    def __init__(self, tf: Any, device: str, kind: str, precision: str) -> None:
+        policy = precision if precision in ("float32", "tf32") else f"mixed_{precision}"
+        policy = "float32" if policy == "tf32" else policy
+        layers = tf.keras.layers
+        tf.keras.utils.set_random_seed(3)
+        build: dict[str, tuple[tuple[int, ...], Callable[[], Any]]] = {
+            "dense": ((4096, 4096), lambda: layers.Dense(4096, dtype=policy)),
+            "convolution": ((32, 28, 28, 512), lambda: layers.Conv2D(512, 3, padding="same", dtype=policy)),
+            "attention": ((16, 1024, 512), lambda: layers.MultiHeadAttention(8, 64, dtype=policy)),
+        }
+        shape, make = build[kind]
+        with tf.device(device):
+            self.layer = make()
+            given = tf.random.stateless_normal(shape, seed=(1, 2))
+            _ = self.layer(given, given) if kind == "attention" else self.layer(given)
+        self._given, self._kind, self._tf32 = given, kind, precision == "tf32"
+        self._tf, self.device, self.name = tf, device, precision
+        self._step = tf.function(self._one_step)
+
+    def _one_step(self) -> Any:
+        tf, given = self._tf, self._given
+        with tf.GradientTape() as tape:
+            answer = self.layer(given, given) if self._kind == "attention" else self.layer(given)
+            loss = tf.reduce_mean(tf.cast(answer, tf.float32) ** 2)
+        slopes = tape.gradient(loss, self.layer.trainable_variables)
+        return loss, tf.linalg.global_norm([tf.cast(slope, tf.float32) for slope in slopes])
+
+    def __call__(self) -> Any:
+        switch = self._tf.config.experimental.enable_tensor_float_32_execution
+        switch(self._tf32)
+        try:
+            with self._tf.device(self.device):
+                return self._step()
+        finally:
+            switch(True)
+
+    def contender(self, due: list[float]) -> Contender:
+        def verify(result: Any) -> None:
+            seen = [float(each) for each in result]
+            assert np.allclose(seen, due, rtol=0.05), f"loss and gradient are {seen}, and in float32 {due}"
+
+        return Contender(self.name, self, verify, self.device)
+
+
+@pytest.mark.telling(2)
+@_PRECISIONS
+@pytest.mark.parametrize("kind", ["dense", "convolution", "attention"])
+def test_speed(
+    duel: Callable[..., None], tensorflow: Any, gpu: str, tensor_cores: Any, figure: Keep, kind: str, precision: str
+) -> None:
+    """The forward and backward pass on tensor cores, against float32 proper; and the memory that either needs."""
+    tensor_cores(precision)
+    memory = tensorflow.config.experimental
+    steps = [Step(tensorflow, gpu, kind, each) for each in (precision, "float32")]
+    due = [float(each) for each in steps[1]()]
+    for step in steps:
+        memory.reset_memory_stats(gpu)
+        step()
+        peak = memory.get_memory_info(gpu)["peak"]
+        figure(
+            f"memory of {kind} in {step.name}", peak / 2**20, "MiB", device=gpu, about="at most, of both sides' data"
+        )
+    duel(*(step.contender(due) for step in steps))
+
+
+@pytest.mark.telling(5)
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Keep, policy: str) -> None:
+    """Training in mixed precision goes as in float32; the weights and the last layer stay float32."""
+    device = gpus[0] if gpus else "CPU:0"
+    batch = 32 if gpus else 8  # a CPU does float16 slowly
+    runs = {each: Training(tensorflow, "cnn", device, batch, policy=each) for each in ("float32", policy)}
+    losses = {name: training.losses(STEPS) for name, training in runs.items()}
+    model = runs[policy].model
+    assert {each.dtype for each in model.trainable_variables} == {"float32"}
+    assert model.layers[0].compute_dtype == policy.removeprefix("mixed_")
+    assert model.layers[-1].compute_dtype == "float32", "the last layer answers in half precision"
+    apart = abs(np.mean(losses[policy]) / np.mean(losses["float32"]) - 1)
+    figure(f"loss in {policy}", 100 * apart, "% from float32", device=device, about=f"mean over {STEPS} steps")
+    assert losses[policy][-1] < losses[policy][0], "the loss does not go down"
+    assert apart < AGREE, f"the loss is {apart:.0%} from that in float32"
+
+
+def half_gradient(tf: Any, scale: float) -> float:
+    """The gradient of TINY times a float16 number, worked out in float16, of a loss that was scaled."""
+    weight = tf.Variable(1.0)
+    with tf.GradientTape() as tape:
+        answer = tf.cast(tf.cast(weight, tf.float16) * tf.constant(1.0, tf.float16), tf.float32)
+        loss = answer * TINY * scale
+    return float(tape.gradient(loss, weight)) / scale
+
+
+@pytest.mark.telling(6)
+def test_loss_scaling(tensorflow: Any, figure: Keep) -> None:
+    """A gradient too small for float16 is lost without loss scaling, and kept with it."""
+    optimizer = tensorflow.keras.optimizers.LossScaleOptimizer(tensorflow.keras.optimizers.SGD(1.0))
+    optimizer.build([tensorflow.Variable(1.0)])
+    scale = float(optimizer.scale_loss(tensorflow.constant(1.0)))
+    assert half_gradient(tensorflow, 1.0) == 0.0, "float16 is not what it is said to be"
+    kept = half_gradient(tensorflow, scale)
+    figure("gradient kept by loss scaling", kept / TINY, "of its value", device="CPU:0", about=f"a scale of {scale:g}")
+    assert math.isclose(kept, TINY, rel_tol=0.01)
+
+
+@pytest.mark.telling(6)
+def test_gradient_clipping(tensorflow: Any, figure: Keep) -> None:
+    """Gradients are clipped by what they are, not by what they are while the loss is scaled."""
+    tf = tensorflow
+    weight = tf.keras.Variable(np.zeros(4, np.float32))
+    inner = tf.keras.optimizers.SGD(1.0, global_clipnorm=CLIP)
+    optimizer = tf.keras.optimizers.LossScaleOptimizer(inner, initial_scale=1024.0)
+    optimizer.build([weight])
+    slopes = np.array([0.1, 0.1, 0.0, 0.0], np.float32)
+    steps = []
+    for slope in (slopes, 100 * slopes):
+        before = np.array(weight)
+        optimizer.apply([tf.constant(slope) * 1024.0], [weight])
+        steps.append(before - np.array(weight))
+    assert np.allclose(steps[0], slopes, rtol=1e-3), (
+        "a gradient within the limit is changed: it was clipped while scaled"
+    )
+    norm = float(np.linalg.norm(steps[1]))
+    figure("norm of a clipped gradient", norm, "", limit=CLIP, about="under a loss scale of 1024")
+    assert math.isclose(norm, CLIP, rel_tol=1e-3)

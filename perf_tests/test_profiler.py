@@ -1,0 +1,92 @@
+"""tf.profiler: a trace that holds what ran, kernels of the GPU among it, and what tracing costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfgpu_doctor.bench.measure import Plan, measure
+from tfgpu_doctor.perf_tests.work import Product
+
+SIDE, CALLS = 512, 5
+
+
+def trace(tf: Any, folder: Path, call: Callable[[], Any]) -> Any:
+    """Call it while the profiler traces; what it returned."""
+    tf.profiler.experimental.start(str(folder))
+    try:
+        result = call()
+        result.numpy()
+    finally:
+        tf.profiler.experimental.stop()
+    return result
+
+
+def planes(folder: Path) -> dict[str, set[str]]:
+    """The names of the events of each plane of the traces in a folder: of "/host:CPU", "/device:GPU:0"."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    found: dict[str, set[str]] = {}
+    for file in folder.rglob("*.xplane.pb"):
+        space = xplane_pb2.XSpace.FromString(file.read_bytes())
+        for plane in space.planes:
+            numbers = {event.metadata_id for line in plane.lines for event in line.events}
+            names = {plane.event_metadata[number].name for number in numbers}
+            found.setdefault(plane.name, set()).update(names)
+    return found
+
+
+@pytest.mark.telling(6)
+def test_trace_of_the_host(share_s: float, tensorflow: Any, figure: Callable[..., None], tmp_path: Path) -> None:
+    work = Product(tensorflow, "CPU:0", SIDE)
+    work.verify(trace(tensorflow, tmp_path, work))
+    events = {name for plane, names in planes(tmp_path).items() if plane.startswith("/host") for name in names}
+    assert any("MatMul" in name for name in events), "the trace does not hold the product that ran"
+    figure("kinds of events traced", len(events), "events", device="CPU:0")
+
+
+@pytest.mark.telling(5)
+def test_trace_of_the_gpu(
+    share_s: float, tensorflow: Any, gpu: str, figure: Callable[..., None], tmp_path: Path
+) -> None:
+    """CUPTI works: the trace holds kernels of the GPU."""
+    work = Product(tensorflow, gpu, SIDE)
+    work()
+    work.verify(trace(tensorflow, tmp_path, work))
+    seen = planes(tmp_path)
+    kernels = {name for plane, names in seen.items() if plane.startswith("/device:GPU") for name in names}
+    assert kernels, f"the trace holds no kernel of a GPU, only {', '.join(sorted(seen))}: CUPTI does not work"
+    figure("kernels traced", len(kernels), "kernels", device=gpu)
+
+
+@pytest.mark.telling(7)
+def test_cost(
+    share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Callable[..., None], tmp_path: Path
+) -> None:
+    """Work that is traced, against work that is not; starting and writing of the trace are left out."""
+    device = gpus[0] if gpus else "CPU:0"
+    work = Product(tensorflow, device, SIDE)
+    work.verify(work())
+    plain: list[float] = []
+    traced: list[float] = []
+
+    def calls() -> None:
+        for _ in range(CALLS):
+            work().numpy()
+
+    for number in range(3):
+        for times, folder in ((plain, None), (traced, tmp_path / str(number))):
+            if folder:
+                tensorflow.profiler.experimental.start(str(folder))
+            try:
+                measured = measure(calls, calls, plan=Plan(budget_s=share_s / 12, least_rounds=2))
+            finally:
+                if folder:
+                    tensorflow.profiler.experimental.stop()
+            times.extend(measured.challenger_s + measured.baseline_s)
+    cost = float(np.median(traced) / np.median(plain) - 1)
+    figure("cost of tracing", 100 * cost, "%", device=device, about=f"of {CALLS} products of {SIDE}x{SIDE}")

@@ -1,0 +1,69 @@
+"""A small CNN and a small transformer trained for real, on the GPU against on the CPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfgpu_doctor.perf_tests.networks import CLASSES, NETWORKS, Training
+from tfgpu_doctor.perf_tests.placement import short_device
+from tfgpu_doctor.perf_tests.referee import Contender
+
+BATCH, LARGE_BATCH = 64, 1024  # the latter gives a GPU enough to do
+STEPS = 40
+COMPARED, AGREE = (
+    5,
+    0.02,
+)  # steps, after which rounding has grown in any training; and the share that losses may differ by
+_KINDS = pytest.mark.parametrize("kind", list(NETWORKS))
+
+
+@pytest.mark.telling(2)
+@_KINDS
+def test_step(duel: Callable[..., None], tensorflow: Any, gpu: str, kind: str) -> None:
+    """A training step on the GPU, against on the CPU."""
+    due = Training(tensorflow, kind, "CPU:0", LARGE_BATCH).losses(1)[0]
+
+    def side(device: str) -> Contender:
+        training = Training(tensorflow, kind, device, LARGE_BATCH)
+
+        def verify(loss: Any) -> None:
+            assert np.isclose(float(loss), due, rtol=AGREE), f"the loss is {float(loss)}, and on the CPU {due}"
+
+        return Contender(f"{kind} on {device}", training, verify, device)
+
+    duel(side(gpu), side("CPU:0"))
+
+
+@pytest.mark.telling(4)
+@_KINDS
+def test_learning(
+    share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Callable[..., None], kind: str
+) -> None:
+    """The loss goes down on every device, and at first it is the same on all; time per step and samples per second."""
+    runs = {}
+    for device in ("CPU:0", *gpus):
+        training = Training(tensorflow, kind, device, BATCH)
+        assert short_device(training().backing_device) == device
+        training = Training(tensorflow, kind, device, BATCH)
+        first = training.losses(1)  # traces
+        started = time.perf_counter()
+        runs[device] = first + training.losses(STEPS - 1)
+        step_s = (time.perf_counter() - started) / (STEPS - 1)
+        figure(f"step of the {kind}", 1e3 * step_s, "ms", device=device, about=f"a batch of {BATCH}")
+        figure(f"training of the {kind}", BATCH / step_s, "samples/s", device=device, about=f"a batch of {BATCH}")
+        figure(
+            f"loss of the {kind}",
+            runs[device][-1],
+            "",
+            device=device,
+            about=f"after {STEPS} steps, from {first[0]:.3g}",
+        )
+    for device, losses in runs.items():
+        assert np.all(np.isfinite(losses))
+        assert losses[-1] < 0.7 * np.log(CLASSES), f"on {device} nothing is learned: the loss ends at {losses[-1]:.3g}"
+        assert np.allclose(losses[:COMPARED], runs["CPU:0"][:COMPARED], rtol=AGREE), f"{device} learns otherwise"
