@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # nothing may be imported before __main__ has taken the working folder off the search path
 if TYPE_CHECKING:
+    from tfgpu_doctor.facts import Level
     from tfgpu_doctor.report import Report
 
 __version__ = "0.1.0"
@@ -15,13 +16,13 @@ if __name__ != "tfgpu_doctor":
     )
 
 
-def check(*, python: str | None = None, quick: bool = False, root: str = "/") -> Report:
+def check(*, python: str | None = None, quick: bool = False, level: Level = "standard", root: str = "/") -> Report:
     """Diagnose this machine and give the report; the same as the command `tfgpu-doctor check`.
 
-    `python` is the interpreter to diagnose (this one by default), `quick` leaves TensorFlow itself out,
-    `root` is a folder to read the machine's files under.
+    `python` is the interpreter to diagnose (this one by default), `quick` leaves TensorFlow itself out, as the level of
+    that name does, `root` is a folder to read the machine's files under.
     """
     from tfgpu_doctor.diagnosis import diagnose
     from tfgpu_doctor.examination import examine
 
-    return diagnose(examine(python=python, quick=quick, root=root))
+    return diagnose(examine(python=python, quick=quick, level=level, root=root))

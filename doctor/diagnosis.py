@@ -57,6 +57,7 @@ def diagnose(
         doctor=facts.doctor,
         recorded=facts.recorded,
         quick=facts.quick,
+        level=facts.level or ("quick" if facts.quick else "standard"),
         interrupted=interrupted,
         seconds=round(seconds, 3),
         target=summarise_target(facts),

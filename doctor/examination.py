@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfgpu_doctor import __version__
-from tfgpu_doctor.facts import Fact, Facts, writable
+from tfgpu_doctor.facts import Fact, Facts, Level, writable
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.probe import Probe, Request, Unavailable
 from tfgpu_doctor.rehearsal import MACHINE_VARIABLE
 
 _MARGIN_S = 5.0  # beyond the deadline of a probe's own child, in which it must have been killed and read
 _LOOK_EVERY_S = 0.2
+_GRACE_S = 3.0  # after an interruption, for what is known of a load that was just killed
 
 OnWait = Callable[[Sequence[str], float], None]
 
@@ -44,6 +45,9 @@ def examine(
     *,
     python: str | None = None,
     quick: bool = False,
+    level: Level = "standard",
+    soak_s: float = 600.0,
+    even_if_busy: bool = False,
     root: str = "/",
     deadline_s: float = 120.0,
     on_wait: OnWait | None = None,
@@ -52,6 +56,7 @@ def examine(
 ) -> Facts:
     """The facts of this machine and of the target `python` (this interpreter by default).
 
+    `quick` is another word for the level of that name; `soak_s` and `even_if_busy` are for the levels with a load.
     `only` names the facts that are wanted, all by default; those that they need come along. On a `stage`, and
     wherever the simulated driver answers, TensorFlow lists the GPUs and computes nothing.
     `on_wait` is called a few times a second with what is being waited for and the seconds since the start.
@@ -61,12 +66,17 @@ def examine(
 
     host = Host(root, additions=stage.variables if stage else None)
     computes = stage is None and MACHINE_VARIABLE not in host.environment
-    request = Request(python=find_python(python), quick=quick, deadline_s=deadline_s, computes=computes)
+    request = Request(
+        python=find_python(python), level="quick" if quick else level, deadline_s=deadline_s, computes=computes,
+        soak_s=soak_s, even_if_busy=even_if_busy,
+    )  # fmt: skip
     probes = ALL_PROBES if only is None else _needed_for(only, ALL_PROBES)
     examination = _Examination(host, request, probes, stage.facts if stage else None)
     try:
         examination.run(on_wait)
     except KeyboardInterrupt:
+        host.stop()
+        examination.keep_parts(_GRACE_S)
         examination.give_up("interrupted")
         raise Interrupted(examination.facts()) from None
     finally:
@@ -126,6 +136,17 @@ class _Examination:
             if on_wait and self._due:
                 on_wait([probe.waits_for for probe, _ in self._due.values()], time.monotonic() - started)
 
+    def keep_parts(self, within_s: float) -> None:
+        """Wait a moment for the probes that give what they have although their children were killed."""
+        end = time.monotonic() + within_s
+        while any(probe.keeps_part for probe, _ in self._due.values()) and time.monotonic() < end:
+            try:
+                name, fact, why = self._answers.get(timeout=_LOOK_EVERY_S)
+            except queue.Empty:
+                continue
+            if name in self._due and self._due[name][0].keeps_part:
+                self._settle(name, fact, why)
+
     def give_up(self, why: str) -> None:
         """Leave every fact that is not known unknown, for that reason."""
         for probe in [*self._waiting, *(probe for probe, _ in self._due.values())]:
@@ -137,6 +158,7 @@ class _Examination:
             doctor=__version__,
             recorded=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             quick=self._request.quick,
+            level=self._request.level,
             simulated=not self._request.computes,
             unknown=dict(self._unknown),
             **self._known,
@@ -150,8 +172,7 @@ class _Examination:
             self._unknown[probe.name] = self._unknown[name]
         for probe in [each for each in self._waiting if all(name in self._known for name in each.needs)]:
             self._waiting.remove(probe)
-            limit = self._request.deadline_s if probe.deadline_s is None else probe.deadline_s
-            self._due[probe.name] = (probe, time.monotonic() + limit + _MARGIN_S)
+            self._due[probe.name] = (probe, time.monotonic() + probe.limit_s(self._request) + _MARGIN_S)
             threading.Thread(target=self._answer, args=(probe,), daemon=True, name=probe.name).start()
 
     def _answer(self, probe: Probe) -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from tfgpu_doctor.facts import Level
 from tfgpu_doctor.model import SEVERITIES, Confidence, Finding, Fix, Severity
 
 SCHEMA = 1
@@ -67,6 +68,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     doctor: str
     recorded: str
     quick: bool
+    level: Level = "standard"  # how far the examination went
     interrupted: bool = False
     seconds: float = 0.0  # from the start to the diagnosis
     target: TargetSummary

@@ -100,8 +100,8 @@ def test_a_probe_is_given_host_request_and_the_facts_that_it_needs() -> None:
         given.extend((system, host, container, request))
         return Driver(version="1.0")
 
-    found = facts_of(driver, container, system, host=host, python="/venv/bin/python", quick=True)
-    assert given == [found.system, host, found.container, Request(python="/venv/bin/python", quick=True)]
+    found = facts_of(driver, container, system, host=host, python="/venv/bin/python", level="quick")
+    assert given == [found.system, host, found.container, Request(python="/venv/bin/python", level="quick")]
     assert found.driver == Driver(version="1.0")
     assert found.quick
 
@@ -311,7 +311,7 @@ def test_what_is_known_stays_known_when_the_user_gives_up(gate: threading.Event)
 
 def test_the_probes_give_each_fact_once_and_need_only_those() -> None:
     names = [each.name for each in ALL_PROBES]
-    fields = set(Facts.__struct_fields__) - {"schema", "doctor", "recorded", "quick", "simulated", "unknown"}
+    fields = set(Facts.__struct_fields__) - {"schema", "doctor", "recorded", "quick", "level", "simulated", "unknown"}
     assert sorted(names) == sorted(fields)
     for each in ALL_PROBES:
         assert set(each.needs) <= set(names)

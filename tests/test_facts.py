@@ -18,7 +18,7 @@ from tfgpu_doctor.probes import ALL_PROBES
 
 
 def test_every_probe_gives_a_fact_and_every_fact_has_a_probe() -> None:
-    header = {"schema", "doctor", "recorded", "quick", "unknown", "simulated"}
+    header = {"schema", "doctor", "recorded", "quick", "level", "unknown", "simulated"}
     assert {probe.name for probe in ALL_PROBES} == set(Facts.__struct_fields__) - header
 
 

@@ -6,6 +6,7 @@ import importlib
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,8 @@ from tfgpu_doctor.commands.output import deliver, refuse
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.examination import Interrupted, examine
-from tfgpu_doctor.facts import Facts, FactsError, decode_facts, encode_facts
+from tfgpu_doctor.facts import Facts, FactsError, Level, decode_facts, encode_facts
+from tfgpu_doctor.facts.load import LEVELS, LOADING
 from tfgpu_doctor.host.files import Files, write_whole
 
 if TYPE_CHECKING:
@@ -22,10 +24,21 @@ if TYPE_CHECKING:
 
 _FORMATS = ("text", "json", "markdown")
 _LARGEST_RECORD_BYTES = 64 << 20
+_SOAK_MINUTES = 10.0
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Leave TensorFlow itself out: an answer in a fraction of a second.")
+@click.option("--quick", is_flag=True, help="The same as --level quick: an answer in a fraction of a second.")
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    help="quick: files alone; standard (the default): TensorFlow too; deep: two minutes of load on every GPU that "
+    "nobody uses; soak: the same for --minutes.",
+)
+@click.option(
+    "--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts.  [default: 10]"
+)
+@click.option("--even-if-busy", is_flag=True, help="With --level deep or soak: load a GPU that others use, too.")
 @click.option(
     "--python", metavar="PATH", help="The Python to diagnose: an interpreter, or a virtual environment's folder."
 )
@@ -50,6 +63,9 @@ _LARGEST_RECORD_BYTES = 64 << 20
 def check(
     *,
     quick: bool,
+    level: Level | None,
+    minutes: float | None,
+    even_if_busy: bool,
     python: str | None,
     root: str,
     facts: str | None,
@@ -68,8 +84,9 @@ def check(
     Exit code: 0 nothing at or above --fail-level, 1 findings at or above it, 2 wrong usage or unreadable input,
     3 nothing could be judged or the doctor itself failed, 130 interrupted.
     """
-    if facts and (record or quick or python or root != "/"):
-        refuse("--facts diagnoses a recorded machine: it goes with none of --record, --quick, --python and --root")
+    if facts and (record or quick or level or python or root != "/"):
+        refuse("--facts diagnoses a recorded machine: it goes with none of --record, --level, --python and --root")
+    depth = _depth(quick, level, minutes, even_if_busy)
     try:
         configuration = read_configuration().with_options(
             select=select, ignore=ignore, fail_level=fail_level, python=python, deadline=deadline
@@ -86,7 +103,7 @@ def check(
         found = _read(facts)
     else:
         try:
-            found = _examine(configuration, quick, root)
+            found = _examine(configuration, depth, root)
         except Interrupted as stop:
             found, interrupted = stop.facts, True
     if record and not interrupted:
@@ -118,13 +135,36 @@ def _validate(configuration: Configuration) -> None:
         refuse(str(error))
 
 
-def _examine(configuration: Configuration, quick: bool, root: str) -> Facts:
+@dataclass(frozen=True)
+class _Depth:
+    """How far the examination goes."""
+
+    level: Level
+    soak_s: float
+    even_if_busy: bool
+
+
+def _depth(quick: bool, level: Level | None, minutes: float | None, even_if_busy: bool) -> _Depth:
+    """What the options say together; what they cannot mean is refused."""
+    if quick and level not in (None, "quick"):
+        refuse(f"--quick is --level quick, and --level {level} was asked for as well")
+    chosen: Level = "quick" if quick else level or "standard"
+    if minutes is not None and chosen != "soak":
+        refuse("--minutes says how long --level soak lasts")
+    if even_if_busy and chosen not in LOADING:
+        refuse("--even-if-busy goes with --level deep and --level soak: no other puts a load on a GPU")
+    return _Depth(chosen, 60 * (minutes or _SOAK_MINUTES), even_if_busy)
+
+
+def _examine(configuration: Configuration, depth: _Depth, root: str) -> Facts:
     # What the report needs is imported while the examination waits for its children.
     threading.Thread(target=_import_ahead, daemon=True).start()
     with Waiting() as waiting:
         return examine(
             python=configuration.python,
-            quick=quick,
+            level=depth.level,
+            soak_s=depth.soak_s,
+            even_if_busy=depth.even_if_busy,
             root=root,
             deadline_s=configuration.deadline,
             on_wait=waiting.show,

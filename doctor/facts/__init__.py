@@ -19,6 +19,17 @@ from tfgpu_doctor.facts.kernel import (
     Services,
 )
 from tfgpu_doctor.facts.limits import Limits
+from tfgpu_doctor.facts.load import (
+    Exactness,
+    Level,
+    Load,
+    LoadedGpu,
+    LoadRound,
+    MemoryPattern,
+    Readings,
+    Speed,
+    Transfer,
+)
 from tfgpu_doctor.facts.machine import Container, Environment, NumaNode, Pci, PciDevice, PciLink, Scheduler, System
 from tfgpu_doctor.facts.notebooks import EditorSetting, Interpreter, Kernel, Notebooks
 from tfgpu_doctor.facts.nvidia import (
@@ -48,11 +59,13 @@ from tfgpu_doctor.facts.xla import XlaTools
 
 __all__ = [
     "SCHEMA", "Attempt", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
-    "Distribution", "DkmsModule", "Driver", "EditorSetting", "Engines", "Environment", "Fact", "Facts", "FactsError",
-    "GpuProcess", "Hosting", "Interpreter", "Kernel", "KernelLog", "KernelMessage", "Libraries", "LibraryFile",
-    "LibraryLoad", "Limits", "LogSource", "ModuleFile", "ModuleFiles", "Notebooks", "NumaNode", "Nvml", "NvmlGpu",
-    "Pci", "PciDevice", "PciLink", "Project", "Resolution", "ResolvedLibrary", "Runtime", "Scheduler", "Services",
-    "System", "Target", "TensorFlow", "TensorFlowGpu", "Wish", "XlaTools", "decode_facts", "encode_facts", "writable",
+    "Distribution", "DkmsModule", "Driver", "EditorSetting", "Engines", "Environment", "Exactness", "Fact", "Facts", "FactsError",
+    "GpuProcess", "Hosting", "Interpreter", "Kernel", "KernelLog", "KernelMessage", "Level",
+    "Libraries", "LibraryFile", "LibraryLoad", "Limits", "Load", "LoadRound", "LoadedGpu", "LogSource", "MemoryPattern",
+    "ModuleFile", "ModuleFiles", "Notebooks", "NumaNode", "Nvml", "NvmlGpu", "Pci", "PciDevice",
+    "PciLink", "Project", "Readings", "Resolution", "ResolvedLibrary", "Runtime", "Scheduler", "Services", "Speed", "System",
+    "Target", "TensorFlow", "TensorFlowGpu", "Transfer", "Wish", "XlaTools", "decode_facts", "encode_facts",
+    "writable",
 ]  # fmt: skip
 
 SCHEMA = 1
@@ -69,6 +82,7 @@ class Facts(Fact, frozen=True):
     doctor: str = ""  # the version that recorded it
     recorded: str = ""  # UTC, ISO 8601
     quick: bool = False
+    level: Level | None = None  # None in a record of a doctor that had but two: quick, and the rest
     simulated: bool = False  # a rehearsal: the GPUs and their driver are simulated
     unknown: dict[str, str] = {}
     system: System | None = None
@@ -95,6 +109,7 @@ class Facts(Fact, frozen=True):
     kernel_log: KernelLog | None = None
     module_files: ModuleFiles | None = None
     services: Services | None = None
+    load: Load | None = None
 
 
 class _Header(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 
 from tfgpu_doctor.host.files import Files
@@ -29,13 +30,27 @@ class Host:
         self.child_environment: Mapping[str, str] = {**self.environment, **(additions or {})}
         self._processes = Processes()
 
-    def run(self, argv: Sequence[str], *, deadline_s: float, variables: Mapping[str, str] | None = None) -> Completed:
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        variables: Mapping[str, str] | None = None,
+        until: threading.Event | None = None,
+    ) -> Completed:
         """Run a command in a process group of its own, and kill the whole group at the deadline.
 
-        `variables` are set on top of the environment of all commands. Never raises: what went wrong is in the answer.
+        `variables` are set on top of the environment of all commands. With `until`, its standard input ends when that
+        is set, or when the doctor is gone, however it went: a command that watches it knows that it has to end.
+        Never raises: what went wrong is in the answer.
         """
         environment = {**self.child_environment, **(variables or {})}
-        return self._processes.run(argv, deadline_s=deadline_s, environment=environment)
+        return self._processes.run(argv, deadline_s=deadline_s, environment=environment, until=until)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether every command was killed, because the user stopped the doctor."""
+        return self._processes.stopped
 
     def stop(self) -> None:
         """Kill every command that still runs, and start no more."""

@@ -38,17 +38,32 @@ class Processes:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, argv: Sequence[str], *, deadline_s: float, environment: Mapping[str, str]) -> Completed:
-        """Run a command to its end or its deadline (seconds), then leave nothing of its process group behind."""
+    @property
+    def stopped(self) -> bool:
+        """Whether all commands were killed, and no more are started."""
+        return self._stopped
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        environment: Mapping[str, str],
+        until: threading.Event | None = None,
+    ) -> Completed:
+        """Run a command to its end or its deadline (seconds), then leave nothing of its process group behind.
+
+        With `until`, the command's standard input stays open until that is set, or this process is gone.
+        """
         started = time.monotonic()
         try:
-            process = self._start(argv, environment)
+            process = self._start(argv, environment, subprocess.DEVNULL if until is None else subprocess.PIPE)
         except (OSError, ValueError, IndexError) as error:
             return Completed(b"", "", time.monotonic() - started, not_started=_reason(error))
         assert process.stdout is not None and process.stderr is not None
         output = _Reader(process.stdout, _MOST_OUTPUT_BYTES)
         errors = _Reader(process.stderr, _MOST_ERROR_BYTES)
-        timed_out = not _ended(process, (output, errors), started + deadline_s)
+        timed_out = not _ended(process, (output, errors), started + deadline_s, until)
         if timed_out:
             _kill_group(process)
         try:
@@ -57,6 +72,8 @@ class Processes:
             code = None
         _kill_group(process)  # whatever it started and left behind
         _drain((output, errors))
+        if process.stdin is not None:
+            process.stdin.close()
         with self._lock:
             self._running.discard(process)
         return Completed(
@@ -77,13 +94,13 @@ class Processes:
         for process in running:
             _kill_group(process)
 
-    def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _start(self, argv: Sequence[str], environment: Mapping[str, str], stdin: int) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._stopped:
                 raise OSError("interrupted")
             process = subprocess.Popen(
                 list(argv),
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=dict(environment),
@@ -144,8 +161,10 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         pass  # it ended by itself
 
 
-def _ended(process: subprocess.Popen[bytes], readers: Sequence[_Reader], deadline: float) -> bool:
-    """Wait for the process to end, or for the deadline.
+def _ended(
+    process: subprocess.Popen[bytes], readers: Sequence[_Reader], deadline: float, until: threading.Event | None
+) -> bool:
+    """Wait for the process to end, or for the deadline; close its standard input when `until` is set.
 
     Its pipes close when it ends, and waiting for that wakes at once; `Popen.wait` alone looks only every 50 ms.
     """
@@ -154,6 +173,8 @@ def _ended(process: subprocess.Popen[bytes], readers: Sequence[_Reader], deadlin
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return False
+            if process.stdin is not None and until is not None and until.is_set():
+                process.stdin.close()
             reader.join(min(remaining, 0.1))
     try:
         process.wait(max(0.0, deadline - time.monotonic()))

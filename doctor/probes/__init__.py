@@ -14,6 +14,7 @@ from tfgpu_doctor.probes.environment import environment
 from tfgpu_doctor.probes.hosting import hosting
 from tfgpu_doctor.probes.kernel_log import kernel_log
 from tfgpu_doctor.probes.limits import limits
+from tfgpu_doctor.probes.load import load
 from tfgpu_doctor.probes.module_files import module_files
 from tfgpu_doctor.probes.notebooks import notebooks
 from tfgpu_doctor.probes.nvml import nvml
@@ -54,4 +55,5 @@ ALL_PROBES: tuple[Probe, ...] = (
     xla_tools,
     notebooks,
     project,
+    load,
 )

@@ -31,13 +31,18 @@ def ask(
     deadline_s: float,
     options: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
+    until: threading.Event | None = None,
 ) -> tuple[Attempt, dict[str, Any], list[str]]:
-    """Run one program of `inside/`: how it went, the merged answer, and all lines of its standard error."""
+    """Run one program of `inside/`: how it went, the merged answer, and all lines of its standard error.
+
+    One that watches its standard input ends when `until` is set, or the doctor is gone.
+    """
     done = host.run(
         [python, *options, os.path.join(_FOLDER, program + ".py"), *arguments],
         deadline_s=deadline_s,
         # The doctor writes nothing: no .pyc files either.
         variables={"PYTHONDONTWRITEBYTECODE": "1", **(variables or {})},
+        until=until,
     )
     answer, understood = _merge(done.stdout)
     lines = done.stderr.splitlines()

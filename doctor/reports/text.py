@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tfgpu_doctor.model import UNDETERMINED
 from tfgpu_doctor.report import Report, Result, RootCause
-from tfgpu_doctor.reports.words import counts_line, headline, subject, unjudged
+from tfgpu_doctor.reports.words import counts_line, headline, measured, subject, unjudged
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _TRAILING = re.compile(r"[ \t]+((?:\x1b\[0m)*)$", re.MULTILINE)
@@ -43,6 +43,10 @@ def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> s
     for result in report.results:
         if result.outcome == "crash" and not verbose:
             page.say(f"{result.id} {result.title}: {result.reason}", start="☠ ", style="magenta")
+    if not verbose and (figures := measured(report)):
+        for result in figures:
+            say_result(page, result)
+        page.gap()
     if verbose:
         for result in report.results:
             say_result(page, result)

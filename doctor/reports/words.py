@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.report import Report
+from tfgpu_doctor.facts.load import LOADING
+from tfgpu_doctor.report import Report, Result
 
+_UNDER_LOAD = "LOD"  # what the ids of those checks begin with
 _COUNTS = (
     ("pass", "passed"),
     ("warn", "with warnings"),
@@ -60,4 +62,24 @@ def counts_line(report: Report) -> str:
 
 def unjudged(report: Report) -> list[str]:
     """Why the checks that were skipped could not tell, each reason once."""
-    return list(dict.fromkeys(f"{result.id}: {result.reason}" for result in report.results if result.outcome == "skip"))
+    reasons: dict[str, list[str]] = {}
+    for result in report.results:
+        if result.outcome == "skip":
+            reasons.setdefault(result.reason, []).append(result.id)
+    return [f"{_first_of(ids)}: {reason}" for reason, ids in reasons.items()]
+
+
+def _first_of(ids: list[str]) -> str:
+    return ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
+
+
+def measured(report: Report) -> list[Result]:
+    """The checks of a load, where one was asked for: their figures are what it was asked for. A reason stands once."""
+    if report.level not in LOADING:
+        return []
+    found: list[Result] = []
+    for result in report.results:
+        told = result.outcome == "skip" and any(each.reason == result.reason for each in found)
+        if result.id.startswith(_UNDER_LOAD) and result.outcome != "blocked" and not told:
+            found.append(result)
+    return found

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from odd_ground import GROUND_FACTS, with_ground
 from odd_health import ODD_HEALTH, ODD_TROUBLES
 from odd_kernel import KERNEL_FACTS
+from odd_load import LOAD_FACTS
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.facts import (
@@ -315,9 +316,9 @@ FACTS = {
         changed_variables=table(WORDS, VARIABLES),
     ),
     **KERNEL_FACTS,
+    **LOAD_FACTS,
     **GROUND_FACTS,
 }
-
 
 FACTS["system"] = with_ground(FACTS["system"])
 
@@ -332,7 +333,7 @@ def odd_machines(draw: st.DrawFn) -> Facts:
 
 
 def test_every_fact_has_its_odd_ones() -> None:
-    about_the_record = {"schema", "doctor", "recorded", "quick", "unknown", "simulated"}
+    about_the_record = {"schema", "doctor", "recorded", "quick", "level", "unknown", "simulated"}
     assert set(FACTS) == set(Facts.__struct_fields__) - about_the_record
 
 

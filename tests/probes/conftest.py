@@ -33,7 +33,9 @@ class Recorded(Host):
         super().__init__(root, environment)
         self._done, self._asked = done, asked
 
-    def run(self, argv: Sequence[str], *, deadline_s: float, variables: Mapping[str, str] | None = None) -> Completed:
+    def run(
+        self, argv: Sequence[str], *, deadline_s: float, variables: Mapping[str, str] | None = None, until: Any = None
+    ) -> Completed:
         self._asked.append(Asked(list(argv), deadline_s, dict(variables or {})))
         return self._done
 

@@ -249,7 +249,7 @@ def test_an_operation_that_was_wrong_does_not_count_as_computing(machine: Machin
 
 def test_quick_leaves_tensorflow_out(machine: Machine) -> None:
     with pytest.raises(Unavailable, match="--quick"):
-        machine.ask(runtime, done=Completed(b"", "", 0.0), request=Request(python=sys.executable, quick=True))
+        machine.ask(runtime, done=Completed(b"", "", 0.0), request=Request(python=sys.executable, level="quick"))
     assert machine.asked == []
 
 

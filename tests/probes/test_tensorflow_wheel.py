@@ -72,7 +72,7 @@ def wheel(tmp_path: pathlib.Path) -> Wheel:
 
 def read(machine: Machine, target: Target, quick: bool = False) -> TensorFlow:
     system = System(os="Linux", release="6.8", architecture=platform.machine())
-    request = Request(python=sys.executable, quick=quick)
+    request = Request(python=sys.executable, level="quick" if quick else "standard")
     fact: TensorFlow = machine.ask(tensorflow, target=target, request=request, system=system)
     return fact
 

@@ -1,0 +1,119 @@
+"""Operations whose results must be equal to the last bit whenever they are repeated, and near a reference in float64."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SEED = 20211
+LEAST_REPEATS = 3
+PARTS = 16  # of a result, each with a digest: GPUs that disagree say where
+SAMPLED = 256  # elements of a result that are computed in float64
+# What rounding allows an element of sum(a * b) to be off by, as a share of sum(|a| * |b|): the sums are taken in
+# float32 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), after TF32 has rounded each factor to
+# 10 bits (https://blogs.nvidia.com/blog/tensorfloat-32-precision-format), or float16 the result to as many.
+ROUNDED_FACTORS, SUMMED = 2.0**-10 + 2.0**-11, 2.0**-24
+TRANSFORMED = 8  # times as much where cuDNN takes a convolution apart (Winograd, FFT) and sums intermediate values
+
+
+def matmul(np: Any, side: int, precision: str) -> tuple[list[Any], Any]:
+    """Two matrices, and what computes sampled elements of their product: places, values, what rounding allows."""
+    random = np.random.RandomState(SEED)
+    left, right = (random.uniform(-1, 1, (side, side)).astype(precision) for _ in range(2))
+
+    def reference() -> tuple[Any, Any, Any]:
+        rows, columns = (random.randint(0, side, SAMPLED) for _ in range(2))
+        a, b = left[rows].astype("float64"), right[:, columns].astype("float64").T
+        return (rows, columns), (a * b).sum(1), (abs(a * b)).sum(1) * (ROUNDED_FACTORS + side * SUMMED)
+
+    return [left, right], reference
+
+
+def convolution(np: Any, side: int, precision: str) -> tuple[list[Any], Any]:
+    """Images and kernels of 3 by 3, of about as many operations as matrices of that side, and their reference."""
+    random = np.random.RandomState(SEED)
+    count, edge, channels = max(1, side // 128), max(4, side // 64), max(2, side // 32)
+    images = random.uniform(-1, 1, (count, edge, edge, channels)).astype(precision)
+    kernels = random.uniform(-1, 1, (3, 3, channels, channels)).astype(precision)
+
+    def reference() -> tuple[Any, Any, Any]:
+        image, channel = random.randint(0, count, SAMPLED), random.randint(0, channels, SAMPLED)
+        row, column = (random.randint(1, edge - 1, SAMPLED) for _ in range(2))  # away from the padding
+        values, bounds = [], []
+        for n, y, x, c in np.stack((image, row, column, channel), axis=1):
+            terms = images[n, y - 1 : y + 2, x - 1 : x + 2].astype("float64") * kernels[:, :, :, c].astype("float64")
+            values.append(terms.sum())
+            bounds.append(abs(terms).sum() * (ROUNDED_FACTORS + terms.size * SUMMED) * TRANSFORMED)
+        return (image, row, column, channel), np.array(values), np.array(bounds)
+
+    return [images, kernels], reference
+
+
+OPERATIONS = (("matmul", "float32", matmul), ("convolution", "float32", convolution), ("matmul", "float16", matmul))
+
+
+def compute(tf: Any, operation: str, inputs: list[Any]) -> Any:
+    if operation == "convolution":
+        return tf.nn.conv2d(inputs[0], inputs[1], strides=1, padding="SAME")
+    return tf.linalg.matmul(inputs[0], inputs[1])
+
+
+def words(tf: Any, tensor: Any) -> Any:
+    """The bits of a tensor as numbers of 8 bytes: comparing those is done on the GPU, and knows no NaN."""
+    return tf.bitcast(tf.reshape(tensor, (-1, 8 // tensor.dtype.size)), tf.int64)
+
+
+def differing(np: Any, found: Any, expected: Any) -> int:
+    """How many elements of two arrays differ in any bit."""
+    kind = "uint%d" % (8 * found.dtype.itemsize)
+    return int(np.count_nonzero(np.ascontiguousarray(found).view(kind) != np.ascontiguousarray(expected).view(kind)))
+
+
+def deviation(np: Any, result: Any, reference: tuple[Any, Any, Any]) -> float:
+    """How far the sampled elements are from their reference, as a share of what rounding allows; infinite for NaN."""
+    places, values, bounds = reference
+    off = abs(result[places].astype("float64") - values) / bounds
+    return float("inf") if np.isnan(off).any() else float(off.max())
+
+
+def digests(result: Any) -> list[str]:
+    """A digest of each part of a result."""
+    content = memoryview(result.tobytes())
+    size = -(-len(content) // PARTS)
+    return [hashlib.blake2b(content[at : at + size], digest_size=8).hexdigest() for at in range(0, len(content), size)]
+
+
+class Repeated:
+    """An operation, and the first result that it ever had; every later one is compared with that."""
+
+    def __init__(self, np: Any, side: int, operation: str, precision: str, make: Any) -> None:
+        self.operation, self.precision = operation, precision
+        self._inputs, self._reference = make(np, side, precision)
+        self._first: Any = None
+
+    def repeat(self, tf: Any, np: Any, device: str, seconds: float) -> dict[str, object]:
+        """Compute again and again for so long, and say how many elements ever differed."""
+        started = time.monotonic()
+        with tf.device(device):
+            inputs = [tf.constant(each) for each in self._inputs]
+            result = compute(tf, self.operation, inputs)
+            row = {"operation": self.operation, "precision": self.precision, "placed_on": result.device}
+            if self._first is None:
+                self._first = result.numpy()
+            expected = words(tf, tf.constant(self._first))
+            iterations, mismatches = 0, 0
+            while iterations < LEAST_REPEATS or time.monotonic() < started + seconds:
+                result = compute(tf, self.operation, inputs)
+                if int(tf.reduce_sum(tf.cast(tf.not_equal(words(tf, result), expected), tf.int64))):
+                    mismatches += differing(np, result.numpy(), self._first)
+                iterations += 1
+        last = result.numpy()
+        off = deviation(np, last, self._reference())
+        row.update(iterations=iterations, mismatches=mismatches, elements=int(last.size), digests=digests(last))
+        # JSON knows no infinity.
+        row.update(deviation=min(off, 1e9), seconds=time.monotonic() - started)
+        return row

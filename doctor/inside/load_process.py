@@ -1,0 +1,95 @@
+"""What the programs that load a GPU have in common: their answer, their end with the doctor's, TensorFlow made ready.
+
+A load begins where this is imported: before TensorFlow is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import threading
+import time
+import traceback
+
+TYPE_CHECKING = False  # importing typing would cost a child more than its work
+if TYPE_CHECKING:
+    from typing import Any, TextIO
+
+
+def open_answer() -> TextIO:
+    """The standard output that this process found, for the answer alone; whatever else prints goes to standard error."""
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answer
+
+
+ANSWER = open_answer()
+
+
+def say(**answer: object) -> None:
+    """One line of the journal: what is known is known, should this process die in the next moment."""
+    ANSWER.write(json.dumps(answer) + "\n")
+    ANSWER.flush()
+
+
+def end_with_the_doctor() -> None:
+    """End at once when the doctor is gone, however it went: the driver then takes the GPU's memory back.
+
+    The kernel sees to it on Linux, and wherever the doctor holds the other end of standard input its closing tells.
+    """
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    except (ImportError, OSError, AttributeError, TypeError):
+        pass
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        threading.Thread(target=wait_for_the_end, daemon=True).start()
+
+
+def wait_for_the_end() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
+
+
+def last_line(error: BaseException) -> str:
+    """Type and message of an exception, on one line of at most 1,000 characters."""
+    return " ".join("".join(traceback.format_exception_only(type(error), error)).split())[:1000]
+
+
+def forget_folder(folder: str) -> None:
+    """Search modules as a user's program does: its own folder first, never the one of these programs."""
+    sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != folder]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, "")
+
+
+def import_tensorflow() -> Any:
+    """TensorFlow with results that repeat where it can promise that. Raises whatever its import raises."""
+    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)  # it would forbid what is to be measured
+    say(phase="importing TensorFlow")
+    started = time.monotonic()
+    import tensorflow as tf
+
+    say(version=str(tf.__version__), import_seconds=time.monotonic() - started)
+    tf.config.set_soft_device_placement(False)
+    promise = getattr(tf.config.experimental, "enable_op_determinism", None)  # from 2.8 on
+    if promise:
+        promise()
+    # Before that a variable did it: https://github.com/NVIDIA/framework-reproducibility
+    say(deterministic=bool(promise) or os.environ.get("TF_DETERMINISTIC_OPS") == "1")
+    return tf
+
+
+def limit_memory(tf: Any, most_bytes: int | None) -> None:
+    """Let memory grow as it is needed, up to a limit: what is left belongs to others, to cuDNN and to cuBLAS."""
+    for device in tf.config.list_physical_devices("GPU"):
+        if most_bytes and hasattr(tf.config, "set_logical_device_configuration"):
+            # Growth is switched on by a variable: with a limit, set_memory_growth would be refused.
+            limit = tf.config.LogicalDeviceConfiguration(memory_limit=max(1, most_bytes >> 20))
+            tf.config.set_logical_device_configuration(device, [limit])
+        else:
+            tf.config.experimental.set_memory_growth(device, True)

@@ -1,0 +1,170 @@
+"""Read clocks, heat, power and the use of all GPUs several times a second, until standard input ends.
+
+Runs in the doctor's own interpreter. The first argument is its search path, the second a plan in JSON: `seconds` at
+most, `every_s` between two looks, `with_tenants` to say who uses the GPUs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False  # importing typing would cost a child more than its work
+if TYPE_CHECKING:
+    from typing import Any
+
+# Bits of nvmlClocksEventReasons: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
+REASONS = (
+    "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
+    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+)  # fmt: skip
+SM, GPU_SENSOR, SLOWDOWN = 1, 0, 1  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+
+
+def say(**answer: object) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def asked(nvml: Any, call: str, *arguments: Any) -> Any:
+    """What NVML answers, None where it does not support the question on this GPU, or this nvidia-ml-py not the call."""
+    errors = (nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError))
+    try:
+        answer = getattr(nvml, call)(*arguments)
+    except (*errors, UnicodeDecodeError, AttributeError):
+        return None
+    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+
+
+def watts(milliwatts: Any) -> Any:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def describe(nvml: Any, handle: Any) -> dict[str, object]:
+    """What does not change: who it is, and its limits."""
+    pci = asked(nvml, "nvmlDeviceGetPciInfo", handle)
+    address = getattr(pci, "busId", "")
+    return {
+        "uuid": asked(nvml, "nvmlDeviceGetUUID", handle) or "",
+        "pci_address": (address.decode("ascii", "replace") if isinstance(address, bytes) else address).lower(),
+        "max_sm_mhz": asked(nvml, "nvmlDeviceGetMaxClockInfo", handle, SM),
+        "power_limit_w": watts(asked(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)),
+        "default_power_limit_w": watts(asked(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)),
+        "slowdown_c": asked(nvml, "nvmlDeviceGetTemperatureThreshold", handle, SLOWDOWN),
+    }
+
+
+def tenants(nvml: Any, handle: Any) -> list[dict[str, object]]:
+    """Who computes on a GPU, and what each holds (bytes)."""
+    found = asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle) or ()
+    return [
+        {
+            "pid": each.pid,
+            "memory_bytes": each.usedGpuMemory,
+            "name": asked(nvml, "nvmlSystemGetProcessName", each.pid) or "",
+        }
+        for each in found
+        if not is_the_doctors_own(each.pid)
+    ]
+
+
+def drawing_bytes(nvml: Any, handle: Any) -> int:
+    """What processes hold that only draw."""
+    found = asked(nvml, "nvmlDeviceGetGraphicsRunningProcesses", handle) or ()
+    return sum(each.usedGpuMemory or 0 for each in found)
+
+
+def is_the_doctors_own(pid: int) -> bool:
+    """Whether a process is a program of the doctor's, which may just be ending."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            words = file.read(4096).split(b"\0")
+    except OSError:
+        return False
+    folder = os.path.dirname(os.path.abspath(__file__)).encode()
+    return any(os.path.dirname(word) == folder for word in words)
+
+
+def look(nvml: Any, handle: Any, with_tenants: bool) -> dict[str, object]:
+    """One look at one GPU, and who uses it where that is asked for."""
+    memory = asked(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    rates = asked(nvml, "nvmlDeviceGetUtilizationRates", handle)
+    bits = asked(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
+    if bits is None:  # the older name
+        bits = asked(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    row = {
+        "sm_mhz": asked(nvml, "nvmlDeviceGetClockInfo", handle, SM),
+        "temperature_c": asked(nvml, "nvmlDeviceGetTemperature", handle, GPU_SENSOR),
+        "power_w": watts(asked(nvml, "nvmlDeviceGetPowerUsage", handle)),
+        "utilization_percent": rates.gpu if rates else None,
+        "reasons": None if bits is None else [word for bit, word in enumerate(REASONS) if bits >> bit & 1],
+        "pcie_generation": asked(nvml, "nvmlDeviceGetCurrPcieLinkGeneration", handle),
+        "pcie_width": asked(nvml, "nvmlDeviceGetCurrPcieLinkWidth", handle),
+    }
+    if with_tenants:
+        row["tenants"] = tenants(nvml, handle)
+        row["used_bytes"] = memory.used if memory else None
+        row["drawing_bytes"] = drawing_bytes(nvml, handle)
+    return row
+
+
+def is_over(every_s: float) -> bool:
+    """Wait for the next look, or for the end of standard input: nobody reads any more."""
+    if os.name == "nt":
+        time.sleep(every_s)  # pipes cannot be waited for there; the deadline ends this
+        return False
+    ready, _, _ = select.select([0], [], [], every_s)
+    return bool(ready) and not os.read(0, 4096)
+
+
+def watch(nvml: Any, handles: dict[int, Any], *, seconds: float, every_s: float, with_tenants: bool) -> None:
+    """Look at all GPUs again and again."""
+    ends = time.monotonic() + seconds
+    while True:
+        now, rows = time.monotonic(), {}
+        for index, handle in handles.items():
+            say(phase="reading GPU %d" % index)
+            rows[str(index)] = look(nvml, handle, with_tenants)
+        say(samples={"%.3f" % now: rows})
+        if now > ends or is_over(every_s):
+            return
+
+
+def main() -> None:
+    name = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+    if sys.platform != "win32":
+        try:
+            ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL: die with the doctor
+        except (OSError, AttributeError):
+            pass
+    try:
+        ctypes.CDLL(name)  # cheaper to know than to import pynvml for nothing
+    except OSError as error:
+        say(library_error=str(error))
+        return
+    sys.path[:] = json.loads(sys.argv[1])
+    plan = json.loads(sys.argv[2])
+    import pynvml
+
+    say(phase="nvmlInit")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        say(library_error=str(error))
+        return
+    handles = {}
+    for index in range(asked(pynvml, "nvmlDeviceGetCount") or 0):
+        say(phase="describing GPU %d" % index)
+        handle = asked(pynvml, "nvmlDeviceGetHandleByIndex", index)
+        if handle is not None:
+            handles[index] = handle
+            say(gpus={str(index): describe(pynvml, handle)})
+    watch(pynvml, handles, **plan)
+
+
+if __name__ == "__main__":
+    main()
