@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks import (
     activation,
+    bench,
     computation,
     container,
     cpu_share,
@@ -72,7 +73,6 @@ ALL_CHECKS: tuple[Check, ...] = (
     unclaimed_gpus.driver_takes_gpu,
     device_nodes.device_nodes_exist,
     device_nodes.uvm_is_there,
-    device_nodes.user_may_open_nodes,
     container.container_has_compute_libraries,
     driver_libraries.libcuda_is_found,
     driver_libraries.libcuda_is_the_drivers_own,
@@ -81,6 +81,7 @@ ALL_CHECKS: tuple[Check, ...] = (
     visibility.visible_devices_hides_nothing,
     services.fabric_manager_runs,
     kernel_log.gpus_report_no_fault,
+    device_nodes.user_may_open_nodes,
     kernel_log.switches_report_no_fault,
     gpu_start.driver_starts_gpus,
     driver_libraries.libnvidia_ml_is_found,
@@ -166,4 +167,6 @@ ALL_CHECKS: tuple[Check, ...] = (
     notebooks.kernel_runs_target,
     notebooks.editor_runs_target,
     notebooks.kernels_have_library_path,
+    bench.gpu_beats_cpu,
+    bench.gpu_comes_near_its_limits,
 )

@@ -23,6 +23,7 @@ _COMMANDS = {
     "log": "the cause that a log tells of",
     "matrix": "which TensorFlow releases fit which Python, driver and GPU",
     "advise": "the newest release that works here, and the commands that install it",
+    "bench": "the perf suites: the GPU against the CPU, each technique against its absence",
     "explain": "why a check exists, its sources, its fix",
 }
 _INTERNAL_ERROR = 3

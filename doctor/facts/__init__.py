@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfgpu_doctor.facts.attempt import Attempt, Fact
+from tfgpu_doctor.facts.bench import Bench
 from tfgpu_doctor.facts.engines import Engines
 from tfgpu_doctor.facts.hosting import Hosting
 from tfgpu_doctor.facts.kernel import (
@@ -58,7 +59,7 @@ from tfgpu_doctor.facts.resolution import Resolution, ResolvedLibrary
 from tfgpu_doctor.facts.xla import XlaTools
 
 __all__ = [
-    "SCHEMA", "Attempt", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
+    "SCHEMA", "Attempt", "Bench", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
     "Distribution", "DkmsModule", "Driver", "EditorSetting", "Engines", "Environment", "Exactness", "Fact", "Facts", "FactsError",
     "GpuProcess", "Hosting", "Interpreter", "Kernel", "KernelLog", "KernelMessage", "Level",
     "Libraries", "LibraryFile", "LibraryLoad", "Limits", "Load", "LoadRound", "LoadedGpu", "LogSource", "MemoryPattern",
@@ -106,6 +107,7 @@ class Facts(Fact, frozen=True):
     notebooks: Notebooks | None = None
     project: Project | None = None
     runtime: Runtime | None = None
+    bench: Bench | None = None
     kernel_log: KernelLog | None = None
     module_files: ModuleFiles | None = None
     services: Services | None = None
