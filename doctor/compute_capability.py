@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 Kernels = Literal["native", "ptx", "never", "unknown"]
-_TARGET = re.compile(r"(sm|compute)_(\d+)(\d)([a-z]?)")
+_TARGET = re.compile(r"(sm|compute)_(\d{1,3})(\d)([a-z]?)")
+_CAPABILITY = re.compile(r"(\d{1,3})(?:\.(\d{1,3}))?")
 
 
 def kernels_for(capability: str, built: Iterable[str]) -> Kernels:
@@ -18,8 +19,10 @@ def kernels_for(capability: str, built: Iterable[str]) -> Kernels:
     Rules: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-compilation; that `compute_XY` holds machine code
     too was seen in the fat binaries of TensorFlow 2.21.0.
     """
-    major, _, minor = capability.partition(".")
-    gpu = (int(major), int(minor or 0))
+    known = _CAPABILITY.fullmatch(capability)
+    if not known:
+        return "unknown"
+    gpu = (int(known.group(1)), int(known.group(2) or 0))
     matches = [match for text in built if (match := _TARGET.fullmatch(text))]
     found: Kernels = "never" if matches else "unknown"
     for match in matches:

@@ -45,3 +45,9 @@ def test_the_newest_major() -> None:
     assert newest_major(BUILD) == 9
     assert newest_major(("sm_89", "sm_120")) == 12
     assert newest_major(()) == 0
+
+
+@pytest.mark.parametrize("capability", ["", "8..6", "8.6.1", "x", "-1", "8.", "9" * 5000])
+def test_what_is_no_capability_tells_nothing(capability: str) -> None:
+    assert kernels_for(capability, ("sm_80", "compute_90")) == "unknown"
+    assert kernels_for("8.6", (f"sm_{capability}",)) == "unknown"

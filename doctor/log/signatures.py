@@ -83,7 +83,7 @@ class Scanner:
             kept.in_line[1].add(caught)
             kept.count += 1
             if len(kept.hits) < _MOST_HITS:
-                groups = {name: value for name, value in found.groupdict().items() if value}
+                groups = {name: _printable(value) for name, value in found.groupdict().items() if value}
                 kept.hits.append(Hit(number, _shown(text, found.start()), groups))
 
 
@@ -95,5 +95,10 @@ def _unfolded(text: str) -> str:
 def _shown(text: str, start: int) -> str:
     """The part of a line around a match that is worth showing."""
     text, cut = (text[start - 100 :], "... ") if start > _SHOWN - 100 else (text, "")
-    text = "".join(char if char.isprintable() else " " for char in text[: _SHOWN + 1]).strip()
+    text = _printable(text[: _SHOWN + 1]).strip()
     return cut + (text if len(text) <= _SHOWN else text[: _SHOWN - 4] + " ...")
+
+
+def _printable(text: str) -> str:
+    """A log steers no terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)

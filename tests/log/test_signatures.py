@@ -164,6 +164,11 @@ def test_what_is_shown_is_short_and_printable() -> None:
     assert text.isprintable()
 
 
+def test_what_is_caught_is_printable() -> None:
+    (hit,) = scan(b"Successfully opened dynamic library libcudart\x01\xe2\x80\xae.so").found["opened"].hits
+    assert hit.groups == {"library": "libcudart  .so"}
+
+
 def test_blocks_hold_whole_lines() -> None:
     chance = random.Random(7)
     log = b"\n".join(b"a" * chance.randint(0, 5000) for _ in range(2000))
