@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]
 SIDE, CHANNELS = 24, 3
 WORDS, LENGTH, WIDTH = 64, 24, 48
 CLASSES = 4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]
 UNIT = 2.0**-23  # float32 has 24 bits of mantissa
 TF32_UNIT = 2.0**-10  # TF32, that tensor cores may use for float32, has 11
 

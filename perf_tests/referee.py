@@ -45,7 +45,9 @@ class Referee:
     ) -> tuple[Duel, NotRun | None]:
         """The duel of that suite and name, and what kept it from a verdict."""
         on_gpu = "GPU" in challenger.device
-        known = {"suite": name[0], "name": name[1], "at_least": at_least, "on_gpu": on_gpu, "device": challenger.device}
+        known: dict[str, Any] = {
+            "suite": name[0], "name": name[1], "at_least": at_least, "on_gpu": on_gpu, "device": challenger.device,
+        }  # fmt: skip
         started = time.time()
         note("start", {**known, "budget_s": budget_s})
         try:

@@ -68,7 +68,9 @@ def _data_folders(host: Host, target: Target) -> list[str]:
     environment = host.environment
     home = environment.get("HOME") or environment.get("USERPROFILE") or ""
     places = {"darwin": f"{home}/Library/Jupyter", "win32": f"{environment.get('APPDATA', home)}/jupyter"}
-    own = environment.get("JUPYTER_DATA_DIR") or (places.get(sys.platform, f"{home}/.local/share/jupyter") if home else "")
+    own = environment.get("JUPYTER_DATA_DIR") or (
+        places.get(sys.platform, f"{home}/.local/share/jupyter") if home else ""
+    )
     inside = f"{target.prefix}/share/jupyter" if target.prefix else ""
     folders = [*environment.get("JUPYTER_PATH", "").split(os.pathsep), own, inside, *_SHARED]
     return list(dict.fromkeys(os.path.normpath(folder) for folder in folders if folder))
