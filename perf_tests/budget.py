@@ -38,11 +38,11 @@ class Budget:
         """So many duels share what is left."""
         self._waiting = duels
 
-    def share_s(self) -> float | None:
-        """What the next duel may take; None where too little is left to measure anything."""
+    def share_s(self, needs_s: float = LEAST_S) -> float | None:
+        """What the next duel may take; None where less is left than it needs, what it does before included."""
         waiting, self._waiting = max(1, self._waiting), self._waiting - 1
         if self._ends is None:
             return MOST_S
-        if self.left_s < LEAST_S:
+        if self.left_s < max(LEAST_S, needs_s):
             return None
         return min(self.left_s, USUAL_S, max(LEAST_S, self.left_s / waiting))

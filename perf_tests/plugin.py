@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfgpu_doctor.perf_tests.budget import Budget, parse_budget
+from tfgpu_doctor.perf_tests.budget import LEAST_S, Budget, parse_budget
 from tfgpu_doctor.perf_tests.journal import note
 from tfgpu_doctor.perf_tests.replay import TIMER
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
@@ -34,7 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the clock of the budget."""
-    config.addinivalue_line("markers", "telling(rank): how much a duel tells, 1 most; what a short budget begins with")
+    config.addinivalue_line(
+        "markers",
+        "telling(rank, needs_s=1.5): how much a duel tells, 1 most; a short budget begins with it, if it fits",
+    )
     try:
         seconds = parse_budget(config.getoption("--budget"))
     except ValueError as error:
@@ -126,7 +129,9 @@ def referee(tensorflow: Any, gpus: tuple[str, ...]) -> Referee:
 @pytest.fixture
 def share_s(request: pytest.FixtureRequest) -> float:
     """The seconds that this test may measure; skips it where the budget is used up."""
-    share: float | None = request.config.stash[_BUDGET].share_s()
+    marker = request.node.get_closest_marker("telling")
+    needs_s = marker.kwargs.get("needs_s", LEAST_S) if marker else LEAST_S
+    share: float | None = request.config.stash[_BUDGET].share_s(needs_s)
     if share is None:
         pytest.skip("the time budget ended before it; --budget full runs all")
     return share

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfgpu_doctor.perf_tests.ceilings import link_in_words, memory_ceiling
+from tfgpu_doctor.perf_tests.ceilings import compute_ceiling, link_in_words, memory_ceiling
 from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.referee import Contender
 from tfgpu_doctor.perf_tests.work import Convolution, Product, Work
@@ -24,6 +24,7 @@ _KINDS = pytest.mark.parametrize("kind", list(NAMES), ids=NAMES.values())
 COPIED = 1 << 26  # float32 numbers, 256 MiB
 CALLS = 300
 TRIPS = 24
+PEAK_SIDE = 8192
 
 
 @pytest.mark.telling(1)
@@ -154,6 +155,29 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
     )
 
 
+@pytest.mark.telling(1)
+@pytest.mark.parametrize("precision", ["bfloat16", "float16", "tf32", "float32"])
+def test_peak(share_s: float, tensorflow: Any, gpu: str, figure: Keep, precision: str) -> None:
+    """A large matrix product, against the peak of the data sheet."""
+    kind = {"bfloat16": "fp16", "float16": "fp16", "tf32": "tf32", "float32": "fp32"}[
+        precision
+    ]  # both halves go at one speed
+    switch = tensorflow.config.experimental.enable_tensor_float_32_execution
+    switch(precision == "tf32")
+    try:
+        work = Product(tensorflow, gpu, PEAK_SIDE, "float32" if "32" in precision else precision)
+        result = work()
+        work.verify(result)
+        assert short_device(result.backing_device) == gpu
+        in_a_row = 4
+        wait = tensorflow.test.experimental.sync_devices
+        took_s = seconds(lambda: [work() for _ in range(in_a_row)], wait, rounds=9) / in_a_row
+    finally:
+        switch(True)
+    limit = compute_ceiling(tensorflow, gpu, kind)
+    figure(f"matmul {PEAK_SIDE} in {precision}", work.operations / took_s / 1e12, "TFLOP/s", device=gpu, **limit)
+
+
 @pytest.mark.telling(3)
 def test_needless_transfers(duel: Hold, tensorflow: Any, gpu: str) -> None:
     """A loop that stays on the GPU, against one that brings each answer to the host and takes it back."""
@@ -175,4 +199,7 @@ def test_needless_transfers(duel: Hold, tensorflow: Any, gpu: str) -> None:
 
         return Contender(name, call, verify, gpu)
 
-    duel(side("stays on the GPU", lambda value: value), side("through the host", lambda value: value.numpy()))
+    duel(
+        side("stays on the GPU", lambda value: value),
+        side("through the host", lambda value: tf.constant(value.numpy())),
+    )

@@ -136,7 +136,7 @@ def test_retracing(duel: Hold, tensorflow: Any, device: str, figure: Callable[..
     assert traces["Python number"] == calls["Python number"], "each value of a Python number is traced"
 
 
-@pytest.mark.telling(4)
+@pytest.mark.telling(4, needs_s=6)
 def test_steps_per_execution(duel: Hold, tensorflow: Any, gpus: tuple[str, ...]) -> None:
     """Many steps of model.fit in one call of the graph, against one in each."""
     numbers = np.random.default_rng(seed=3)

@@ -33,7 +33,7 @@ def taken_by(child: Child, mebibytes: int = TAKEN_MIB) -> float:
     return float(answer["used_mib"] - child.ready["used_mib"])
 
 
-@pytest.mark.telling(4)
+@pytest.mark.telling(4, needs_s=20)
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_taken(share_s: float, gpu: str, figure: Keep, name: str) -> None:
     """What a process takes that needs 64 MiB."""
@@ -47,7 +47,7 @@ def test_taken(share_s: float, gpu: str, figure: Keep, name: str) -> None:
         assert taken < most, f"{taken:.0f} MiB are taken, and at most {most} should be"
 
 
-@pytest.mark.telling(5)
+@pytest.mark.telling(5, needs_s=20)
 def test_second_process(share_s: float, gpu: str, figure: Keep) -> None:
     """With growth on, a second process fits beside the first."""
     with children(PROGRAM, SETTINGS["growth"], SETTINGS["growth"]) as both:
@@ -55,7 +55,7 @@ def test_second_process(share_s: float, gpu: str, figure: Keep) -> None:
     figure("taken by two processes", max(taken), "MiB", device=gpu, about="on all GPUs, with growth on")
 
 
-@pytest.mark.telling(6)
+@pytest.mark.telling(6, needs_s=20)
 def test_growth_on_some(share_s: float, gpus: tuple[str, ...], gpu: str) -> None:
     """Growth that differs between GPUs is refused; the remedy is to set it for all of them."""
     if len(gpus) < 2:
@@ -70,7 +70,7 @@ def test_growth_on_some(share_s: float, gpus: tuple[str, ...], gpu: str) -> None
         assert child.ask("take").values["failed"] == ""
 
 
-@pytest.mark.telling(6)
+@pytest.mark.telling(6, needs_s=20)
 def test_late_setting(share_s: float, gpus: tuple[str, ...], figure: Keep) -> None:
     """A setting after the first operation is refused; the remedy is to make it first.
 
@@ -84,7 +84,7 @@ def test_late_setting(share_s: float, gpus: tuple[str, ...], figure: Keep) -> No
     figure("late setting refused", 1, "of 1", device=gpus[0] if gpus else "CPU:0", about=refused)
 
 
-@pytest.mark.telling(5)
+@pytest.mark.telling(5, needs_s=20)
 def test_largest(share_s: float, gpu: str, figure: Keep) -> None:
     """The largest piece that fits within a limit; and after one that did not, others still do."""
     with children(PROGRAM, SETTINGS["limit"]) as (child,):

@@ -76,7 +76,7 @@ def test_separable(duel: Callable[..., None], tensorflow: Any, device: str, figu
     duel(*convolution.contenders())
 
 
-@pytest.mark.telling(5)
+@pytest.mark.telling(5, needs_s=10)
 def test_batch_size(share_s: float, tensorflow: Any, device: str, figure: Keep) -> None:
     """Samples a second by batch size, and the knee: the smallest batch that comes near the best."""
     throughput = {}

@@ -72,7 +72,7 @@ def _digests(child: Child) -> tuple[set[str], set[str], float]:
     return {answer.values["digest"] for answer in answers}, devices, answers[0].values["loss"]
 
 
-@pytest.mark.telling(5)
+@pytest.mark.telling(5, needs_s=15)
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, figure: Keep, kind: str) -> None:
     """With op determinism on, the same training from the same seed gives the same bits each time."""

@@ -191,7 +191,7 @@ def test_pictures(duel: Hold, tensorflow: Any, pictures: Any) -> None:
     duel(side("parallel", len(os.sched_getaffinity(0))), side("sequential", None))
 
 
-@pytest.mark.telling(4)
+@pytest.mark.telling(4, needs_s=8)
 def test_fit(duel: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: Any) -> None:
     """Training from JPEGs through a tuned pipeline, against through a generator; both see the same pictures."""
     tuned, naive = tuned_and_naive(tensorflow, pictures)
@@ -210,7 +210,7 @@ def test_fit(duel: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: Any) 
     duel(side("tuned tf.data", tuned), side("Python generator", naive), at_least=1.1)
 
 
-@pytest.mark.telling(5)
+@pytest.mark.telling(5, needs_s=8)
 def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, figure: Callable[..., None]) -> None:
     """Which share of a training step is spent on waiting for its input, with and without a tuned pipeline."""
     names = ("tuned tf.data", "Python generator")

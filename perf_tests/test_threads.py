@@ -47,7 +47,7 @@ def contender(name: str, child: Child, expected: float) -> Contender:
     return Contender(name, child.ask, verify)
 
 
-@pytest.mark.telling(4)
+@pytest.mark.telling(4, needs_s=25)
 def test_intra_op(duel: Hold, processors: int) -> None:
     """One large operation on all processors, against on one."""
     if processors < 2:
@@ -59,7 +59,7 @@ def test_intra_op(duel: Hold, processors: int) -> None:
         duel(contender(f"{processors} threads", many, expected), contender("1 thread", one, expected), at_least=1.1)
 
 
-@pytest.mark.telling(4)
+@pytest.mark.telling(4, needs_s=25)
 def test_inter_op(duel: Hold) -> None:
     """Operations that do not need each other, which wait, all at once against one after the other."""
     orders = [{"work": "waits", "inter": threads, "intra": 1} for threads in (WAITS, 1)]
@@ -69,7 +69,7 @@ def test_inter_op(duel: Hold) -> None:
         duel(contender(f"{WAITS} threads", many, expected), contender("1 thread", one, expected), at_least=1.2)
 
 
-@pytest.mark.telling(7)
+@pytest.mark.telling(7, needs_s=25)
 def test_too_many(share_s: float, processors: int, figure: Callable[..., None]) -> None:
     """Many more threads than processors: what that costs, or that it costs nothing here."""
     crowd = TOO_MANY * processors
@@ -83,7 +83,7 @@ def test_too_many(share_s: float, processors: int, figure: Callable[..., None]) 
     )  # fmt: skip
 
 
-@pytest.mark.telling(6)
+@pytest.mark.telling(6, needs_s=25)
 def test_gpu_thread_mode(share_s: float, gpu: str, figure: Callable[..., None]) -> None:
     """Threads that the GPU has for itself, against threads that it shares with the input pipeline."""
     order: dict[str, Any] = {"work": "fed_training", "device": f"/{gpu}"}

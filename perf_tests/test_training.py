@@ -39,7 +39,7 @@ def test_step(duel: Callable[..., None], tensorflow: Any, gpu: str, kind: str) -
     duel(side(gpu), side("CPU:0"))
 
 
-@pytest.mark.telling(4)
+@pytest.mark.telling(4, needs_s=8)
 @_KINDS
 def test_learning(
     share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Callable[..., None], kind: str

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tfgpu_doctor.perf_tests.referee import Contender
 
-_TOLERANCE = 2.0**-10  # of the magnitudes that are added up: what TF32's 10 bits of mantissa allow
+# Of the magnitudes that are added up: what the mantissa allows; TF32's, which float32 may be worked out in, has 10 bits.
+_TOLERANCE = {"float32": 2.0**-10, "float16": 2.0**-9, "bfloat16": 2.0**-7}
 _LOOKED_AT = 64  # places of an answer that are worked out in float64
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Work:
@@ -20,11 +21,13 @@ class Work:
     name = ""
     operations = 0  # floating-point ones, a multiplication and an addition counted as two
 
-    def __init__(self, tf: Any, device: str, call: Callable[..., Any], operands: tuple[Array, ...]) -> None:
+    def __init__(
+        self, tf: Any, device: str, call: Callable[..., Any], operands: tuple[Array, ...], precision: str = "float32"
+    ) -> None:
         with tf.device(device):
-            placed = [tf.identity(tf.constant(each)) for each in operands]
+            placed = [tf.cast(tf.identity(tf.constant(each)), precision) for each in operands]
             self._call = tf.function(lambda: call(*placed))
-        self._tf, self.device, self.operands = tf, device, operands
+        self._tf, self.device, self.operands, self._precision = tf, device, operands, precision
 
     def __call__(self) -> Any:
         with self._tf.device(self.device):
@@ -37,8 +40,9 @@ class Work:
     def verify(self, result: Any) -> None:
         """Compare it at those places."""
         places, due, scale = self.exact()
-        error = np.abs(result.numpy()[places].astype(np.float64) - due) / scale
-        assert error.max() < _TOLERANCE, f"it is off by {error.max():.2g} of what was added up"
+        seen = result.numpy()[places].astype(np.float64)
+        error = np.abs(seen - due) / scale
+        assert error.max() < _TOLERANCE[self._precision], f"it is off by {error.max():.2g} of what was added up"
 
     def contender(self) -> Contender:
         return Contender(f"{self.name} on {self.device}", self, self.verify, self.device)
@@ -47,16 +51,16 @@ class Work:
 class Product(Work):
     """A product of two square matrices."""
 
-    def __init__(self, tf: Any, device: str, side: int) -> None:
+    def __init__(self, tf: Any, device: str, side: int, precision: str = "float32") -> None:
         numbers = np.random.default_rng(seed=7)
         pair = tuple(numbers.standard_normal((side, side), dtype=np.float32) for _ in range(2))
-        super().__init__(tf, device, tf.linalg.matmul, pair)
+        super().__init__(tf, device, tf.linalg.matmul, pair, precision)
         self.name, self.operations = f"matmul {side}", 2 * side**3
 
     def exact(self) -> tuple[tuple[Array, ...], Array, Array]:
-        left, right = (each.astype(np.float64) for each in self.operands)
+        left, right = self.operands
         rows, columns = np.random.default_rng(seed=1).integers(0, len(left), (2, _LOOKED_AT))
-        terms = left[rows] * right[:, columns].T
+        terms = left[rows].astype(np.float64) * right[:, columns].T
         return (rows, columns), terms.sum(axis=1), np.abs(terms).sum(axis=1)
 
 

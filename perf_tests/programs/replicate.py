@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any
 
+from tfgpu_doctor.perf_tests.placement import watch_placement
+
 WIDTH, MILLION = 64, 1 << 20
 
 
@@ -49,9 +51,8 @@ class Replicas:
         data = tf.data.Dataset.from_tensor_slices((self._inputs, self._due)).batch(batch)
         self._shares = next(iter(self.strategy.experimental_distribute_dataset(data)))
         self._step = tf.function(lambda shares: self.strategy.run(self._slope, args=shares))
-        self._sum = tf.function(
-            lambda value: self.strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", value))
-        )
+        self._values = self.strategy.experimental_distribute_values_from_function(lambda _: tf.ones(MILLION))
+        self._sum = tf.function(lambda values: self.strategy.run(self._add_up, args=(values,)))
 
     def _loss(self, weights: Any, inputs: Any, due: Any) -> Any:
         """Divided by the global batch: the replicas' losses add up to that of one device."""
@@ -64,35 +65,37 @@ class Replicas:
         slope = tape.gradient(loss, self._weights)
         return tf.distribute.get_replica_context().all_reduce("SUM", slope), tf.shape(inputs)[0]
 
+    def _add_up(self, values: Any) -> Any:
+        return self._tf.distribute.get_replica_context().all_reduce("SUM", values)
+
     def check(self) -> dict[str, Any]:
         """How far the gradient is from that of one device, and from NumPy's in float64; the batch of each replica."""
         import numpy as np
 
         tf = self._tf
-        slopes, batches = self._step(self._shares)
+        with watch_placement() as seen:
+            slopes, batches = self._step(self._shares)
         local = self.strategy.experimental_local_results
         with tf.device(self._devices[0]), tf.GradientTape() as tape:
             loss = self._loss(self._one, self._inputs, self._due)
         alone = tape.gradient(loss, self._one).numpy()
         wide = self._inputs.astype("float64")
         exact = 2 / self._batch * wide.T @ (wide @ self._start - self._due)
-        seen = [each.numpy() for each in local(slopes)]
+        answers = [each.numpy() for each in local(slopes)]
         return {
             "replicas": self.strategy.num_replicas_in_sync,
             "batches": [int(each) for each in local(batches)],
-            "from_one_device": float(max(np.abs(each - alone).max() for each in seen) / np.abs(alone).max()),
-            "from_float64": float(max(np.abs(each - exact).max() for each in seen) / np.abs(exact).max()),
-            "devices": [each.device.rpartition("device:")[2] for each in local(slopes)],
+            "from_one_device": float(max(np.abs(each - alone).max() for each in answers) / np.abs(alone).max()),
+            "from_float64": float(max(np.abs(each - exact).max() for each in answers) / np.abs(exact).max()),
+            "devices": sorted({device for name, device in seen.operations if name == "MatMul"}),
         }
 
     def all_reduce_s(self) -> float:
         """The median time of adding up 4 MiB of each replica."""
-        tf = self._tf
-        value = tf.ones(MILLION)
         times = []
         for _ in range(9):
             started = time.perf_counter()
-            answers = self.strategy.experimental_local_results(self._sum(value))
+            answers = self.strategy.experimental_local_results(self._sum(self._values))
             assert all(float(each[-1]) == len(self._devices) for each in answers)
             times.append(time.perf_counter() - started)
         return sorted(times)[len(times) // 2]
