@@ -74,31 +74,40 @@ def copies_use_the_link(load: Load, knowledge: Knowledge) -> Yielded:
     timed = [each for each in load.transfers if each.copies and each.gb_per_s and not each.error]
     if not timed:
         raise Skip(_why_none(load))
+    told = [f"{_way(each)}: {each.gb_per_s:.1f} GB/s" for each in _with_host(timed) if not _capacity(each, knowledge)]
+    told += _between(_across(timed))
+    if not any(_capacity(each, knowledge) for each in timed):
+        raise Skip(f"no copy was of pinned memory, over a link that NVML tells; measured were {'; '.join(told)}")
     least = float(knowledge.boundaries["pinned_copy_fraction"].value)
     for each in _with_host(timed):
         speed, capacity = each.gb_per_s or 0.0, _capacity(each, knowledge)
-        link = f" of {capacity:.1f}" if capacity else ""
-        told = f"{speed:.1f}{link} GB/s{f' (PCIe {each.pcie_generation} x{each.pcie_width})' if capacity else ''}"
-        if capacity is None or speed >= least * capacity:
-            yield Evidence(
-                f"{_end(each.source)} to {_end(each.destination)}, {each.host_memory or 'any'} memory: {told}"
-            )
+        if capacity is None:
+            continue
+        link = f"{speed:.1f} of {capacity:.1f} GB/s (PCIe {each.pcie_generation} x{each.pcie_width})"
+        if speed >= least * capacity:
+            yield Evidence(f"{_way(each)}: {link}")
             continue
         yield Finding(
             f"copies from {_end(each.source)} to {_end(each.destination)} use {speed / capacity:.0%} of the PCIe link",
             cause=UNDETERMINED,
             severity="warning",
             confidence="low",
-            evidence=(f"{told}, the fastest of {each.copies} copies of {_mebibytes(each)} of pinned memory",),
+            evidence=(f"{link}, the fastest of {each.copies} copies of {_mebibytes(each)} of pinned memory",),
             fix=Fix(
                 "Bind the program to the GPU's own socket (`numactl --cpunodebind`, see `nvidia-smi topo -m`); look at IOMMU "
                 "and power-saving settings; try another slot."
             ),
         )
-    if across := _across(timed):
-        slowest, fastest = (pick(across, key=lambda each: each.gb_per_s or 0.0) for pick in (min, max))
-        way = f"{_end(slowest.source)} to {_end(slowest.destination)}"
-        yield Evidence(f"between GPUs: {slowest.gb_per_s:.1f} GB/s ({way}) to {fastest.gb_per_s:.1f} GB/s")
+    for figure in told:
+        yield Evidence(figure)
+
+
+def _between(across: Sequence[Transfer]) -> list[str]:
+    """The slowest and the fastest way between GPUs: which link lies there, PCIe or NVLink, is not judged."""
+    if not across:
+        return []
+    slowest, fastest = (pick(across, key=lambda each: each.gb_per_s or 0.0) for pick in (min, max))
+    return [f"between GPUs: {slowest.gb_per_s:.1f} GB/s ({_way(slowest)}) to {fastest.gb_per_s:.1f} GB/s"]
 
 
 def _capacity(each: Transfer, knowledge: Knowledge) -> float | None:
@@ -125,6 +134,11 @@ def _why_none(load: Load) -> str:
         return f"copying fails: {errors[0]}"
     attempt = load.transfers_attempt
     return f"the copying {attempt.ending}" if attempt and not attempt.answered else "no copy was made"
+
+
+def _way(each: Transfer) -> str:
+    memory = f", {each.host_memory} memory" if each.host_memory else ""
+    return f"{_end(each.source)} to {_end(each.destination)}{memory}"
 
 
 def _end(name: str) -> str:

@@ -29,7 +29,7 @@ def clocks_hold(load: Load, knowledge: Knowledge) -> Yielded:
     """
     judged = False
     for gpu in under_load(load):
-        known = [each for each in gpu.readings if each.sm_mhz and (each.utilization_percent or 100) >= _LEAST_USE]
+        known = [each for each in gpu.readings if each.sm_mhz and _at_work(each)]
         if not known or not gpu.max_sm_mhz:
             continue
         judged = True
@@ -57,6 +57,10 @@ def clocks_hold(load: Load, knowledge: Knowledge) -> Yielded:
         )
     if not judged:
         raise Skip(f"clocks under load are not known: {load.sampling_error or 'NVML does not tell them'}")
+
+
+def _at_work(each: Readings) -> bool:
+    return each.utilization_percent is None or each.utilization_percent >= _LEAST_USE
 
 
 def _slowing(known: list[Readings], knowledge: Knowledge) -> dict[str, float]:

@@ -13,11 +13,12 @@ AT_A_TIME_S = 0.05  # products that are sent off before the program waits for th
 MOST_AT_A_TIME = 32
 
 
-def choose_tf32(tf: Any, on: bool) -> None:
-    """Let float32 be multiplied as TF32, or not."""
+def choose_tf32(tf: Any, on: bool) -> bool:
+    """Let float32 be multiplied as TF32, or not; whether this TensorFlow leaves one the choice."""
     switch = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)  # from 2.4 on
     if switch:
         switch(on)
+    return bool(switch)
 
 
 def chain(tf: Any, device: str, steps: int) -> Any:
@@ -43,7 +44,8 @@ def factors(tf: Any, device: str, side: int, precision: str) -> tuple[Any, Any]:
 
 def sustain(tf: Any, device: str, precision: str, side: int, seconds: float) -> dict[str, object]:
     """Multiply for so long, and say how many operations a second that was."""
-    choose_tf32(tf, precision == "tf32")
+    if not choose_tf32(tf, precision == "tf32") and precision == "tf32":
+        raise NotImplementedError("this TensorFlow has no switch for TF32")
     left, right = factors(tf, device, side, precision)
     single = chain(tf, device, 1)
     float(single(left, right))  # the first one loads and chooses kernels

@@ -58,17 +58,18 @@ def test_the_hardwares_own_slowdown_is_told_however_little_it_costs(judge: Judge
         {"reasons": {"hw_thermal_slowdown": 0.02}},
         {"sm_mhz": 1900.0, "reasons": {"sw_thermal_slowdown": 0.8}},
         {"reasons": {"applications_clocks_setting": 1.0}},
+        {"sm_mhz": 900.0, "reasons": {"sw_power_cap": 1.0}},
         {"reasons": {}},
     ],
-    ids=["for a moment", "at no cost", "set by somebody", "none"],
+    ids=["for a moment", "at no cost", "set by somebody", "a board of 70 W", "none"],
 )
 def test_what_costs_nothing_is_no_warning(judge: Judge, changes: dict[str, object]) -> None:
     assert judge.passes(clocks_hold, machine(with_readings(**changes)))
 
 
-def test_less_than_half_the_clock_is_too_little_whatever_the_reason(judge: Judge) -> None:
-    found = judge.finding(clocks_hold, machine(with_readings(sm_mhz=600.0, reasons={"sw_power_cap": 1.0})))
-    assert "29%" in found.message
+def test_a_quarter_of_the_clock_is_too_little_whatever_the_reason(judge: Judge) -> None:
+    found = judge.finding(clocks_hold, machine(with_readings(sm_mhz=420.0, reasons={"sw_power_cap": 1.0})))
+    assert "20%" in found.message
     assert found.confidence == "medium"
 
 
@@ -78,9 +79,10 @@ def test_less_than_half_the_clock_is_too_little_whatever_the_reason(judge: Judge
         loaded(rounds=(load_round(readings=None),)),
         with_readings(sm_mhz=None),
         with_readings(utilization_percent=3.0, sm_mhz=210.0),
+        with_readings(utilization_percent=0.0, sm_mhz=210.0),
         loaded(max_sm_mhz=None),
     ],
-    ids=["no looks", "no clock", "looked between the products", "no highest clock"],
+    ids=["no looks", "no clock", "looked between the products", "at rest", "no highest clock"],
 )
 def test_clocks_that_are_not_known_are_not_judged(judge: Judge, gpu: LoadedGpu) -> None:
     assert "not known" in judge.skips(clocks_hold, machine(gpu))

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -285,3 +286,9 @@ def test_a_load_ends_when_nobody_waits_for_it(tf: Any) -> None:
         process.stdin.close()
         code = process.wait(LONG_S)
     assert code == 1
+
+
+def test_a_tensorflow_without_a_switch_for_tf32_is_not_measured_in_it() -> None:
+    old = types.SimpleNamespace(config=types.SimpleNamespace(experimental=object()))
+    with pytest.raises(NotImplementedError, match="TF32"):
+        load_sustained.sustain(old, HERE, "tf32", 128, 0.1)
