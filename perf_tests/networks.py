@@ -61,6 +61,17 @@ def transformer(tf: Any) -> Any:
     return tf.keras.Model(words, answer)
 
 
+def reconstructor(tf: Any) -> Any:
+    """A small network that gives its input back."""
+    layers = [
+        tf.keras.layers.Conv2D(8, 3, 2, "same", activation="relu"),
+        tf.keras.layers.Conv2DTranspose(3, 3, 2, "same"),
+    ]
+    model = tf.keras.Sequential(layers)
+    model.compile("sgd", "mse")
+    return model
+
+
 NETWORKS: dict[str, tuple[Callable[[Any], Any], Callable[[int], tuple[Array, Array]]]] = {
     "cnn": (convolutional, pictures),
     "transformer": (transformer, sentences),

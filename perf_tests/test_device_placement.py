@@ -140,8 +140,11 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
     inside = way == "in the device"
 
     def copy() -> Any:
+        # A tensor keeps the copies that were made of it for other devices: each is made of a new one, of the same memory.
+        with tf.device(source):
+            new = tf.identity(original)
         with tf.device(target):
-            return tf.raw_ops.DeepCopy(x=original) if inside else tf.identity(original)
+            return tf.raw_ops.DeepCopy(x=new) if inside else tf.identity(new)
 
     copied = copy()
     assert short_device(copied.backing_device) == target

@@ -74,8 +74,12 @@ def fed_training(tf: Any, device: str) -> Work:
 
     graph = tf.function(step)
 
+    def train(batch: Any) -> Any:
+        with tf.device(device):
+            return graph(batch)
+
     def work() -> dict[str, Any]:
-        results = [graph(batch) for batch in batches]
+        results = [train(batch) for batch in batches]
         places = {result.device.rpartition("device:")[2] for result in results}
         return {"sum": float(sum(result.numpy() for result in results)), "devices": sorted(places)}
 

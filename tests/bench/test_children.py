@@ -1,0 +1,73 @@
+"""Children that work on request answer, tell why they died, and do not outlast their users."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+
+import pytest
+
+from tfgpu_doctor.perf_tests import children as subject
+from tfgpu_doctor.perf_tests.children import ChildDied, children
+
+ECHO = """
+import json, os, sys
+print(json.dumps({"pid": os.getpid(), "order": json.loads(sys.argv[1]), "told": os.environ.get("TOLD")}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"said": line.strip(), "devices": ["CPU:0"]}), flush=True)
+"""
+DIES = """
+import sys
+print("{}", flush=True)
+sys.stdin.readline()
+sys.exit("no memory left")
+"""
+SILENT = """
+import sys, time
+print("{}", flush=True)
+time.sleep(60)
+"""
+
+
+def write(folder: pathlib.Path, text: str) -> str:
+    (folder / "program.py").write_text(text)
+    return str(folder / "program")
+
+
+def test_each_child_gets_its_order_and_answers(tmp_path: pathlib.Path) -> None:
+    program = write(tmp_path, ECHO)
+    with children(program, ({"number": 1}, {"TOLD": "a"}), ({"number": 2}, {})) as (first, second):
+        assert (first.ready["order"], second.ready["order"]) == ({"number": 1}, {"number": 2})
+        assert first.ready["told"] == "a"
+        answer = first.ask("hello")
+        assert (answer.values["said"], answer.devices) == ("hello", ("CPU:0",))
+        assert second.ask().values["said"] == "go"
+        pids = [first.ready["pid"], second.ready["pid"]]
+    assert not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_child_that_dies_tells_why(tmp_path: pathlib.Path) -> None:
+    with children(write(tmp_path, DIES), ({}, {})) as (child,):
+        with pytest.raises(ChildDied, match="ended with 1: no memory left"):
+            child.ask()
+        with pytest.raises(ChildDied, match="no memory left"):
+            child.ask()
+
+
+def test_a_child_that_cannot_start_tells_why(tmp_path: pathlib.Path) -> None:
+    with (
+        pytest.raises(ChildDied, match="No module named 'no_such_module'"),
+        children(write(tmp_path, "import no_such_module"), ({}, {})),
+    ):
+        pytest.fail("it was ready")
+
+
+def test_a_silent_child_is_ended(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "ANSWER_S", 0.2)
+    started = time.monotonic()
+    with (
+        children(write(tmp_path, SILENT), ({}, {})) as (child,),
+        pytest.raises(ChildDied, match="ended with -9"),
+    ):
+        child.ask()
+    assert time.monotonic() - started < 50, "it was waited for to its own end"
