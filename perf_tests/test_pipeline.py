@@ -17,10 +17,9 @@ from tfgpu_doctor.perf_tests.networks import reconstructor
 from tfgpu_doctor.perf_tests.referee import Contender
 
 Hold = Callable[..., None]
-ELEMENTS = 4
+ELEMENTS, AT_ONCE = 4, 4
 READ_S = 0.03  # what an element costs to read: a wait, as for a disk; far above what starting a pipeline costs
 STEP_S = 0.03  # what a training step costs meanwhile
-AT_ONCE = 4
 SMALL = 2048  # elements that cost next to nothing but the call
 PICTURES = 24
 
