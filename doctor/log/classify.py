@@ -121,6 +121,7 @@ def _is_mere_fact(found: Found) -> bool:
         "total_memory",
         "secure_boot_on",
         "mig_listed",
+        "compute_mode_default",
         "shm_default",
     )
 

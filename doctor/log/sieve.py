@@ -18,6 +18,8 @@ class Sieve:
         self._short: list[bytes] = []
         self._words: dict[int, list[tuple[bytes, int]]] = {}  # to phrases, and where in them the word begins
         for phrase in phrases:
+            if not phrase:
+                raise ValueError("an empty phrase stands everywhere")
             if len(phrase) < LONG:
                 self._short.append(phrase)
                 continue

@@ -146,6 +146,7 @@ def test_every_label_that_a_log_can_show_is_reached() -> None:
         "failed to allocate 2.96G (3179741184 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
         "NCCL WARN Call to ibv_create_qp failed\nNCCL: unhandled system error.",
         "crw-rw----+ 1 root video 195, 0 10-20 21:39 /dev/nvidia0", "drwxr-xr-x docker run --rm ubuntu",
+        "|      0MiB / 15109MiB |      0%      Default |\nall CUDA-capable devices are busy or unavailable",
         "Using libdevice at /usr/local/cuda/nvvm/libdevice/libdevice.10.bc", "lsmod: nouveau is not loaded",
         "Could not load dynamic library 'libcupti.so.11.2'; dlerror: libcupti.so.11.2: cannot open shared object file",
     ],

@@ -58,3 +58,8 @@ def test_any_phrases_are_found(phrases: list[bytes], text: bytes) -> None:
     whole = text + b"".join(phrases) + text
     found = {phrase for _, phrase in Sieve(phrases).find(whole)}
     assert found == {phrase for phrase in phrases if phrase in whole}
+
+
+def test_an_empty_phrase_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty phrase"):
+        Sieve([b"could not find", b""])
