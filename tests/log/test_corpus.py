@@ -20,7 +20,6 @@ def score(shared: pathlib.Path, *options: str) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"(\w+) ([\d.]+)", done.stdout.splitlines()[-1])}
 
 
-@pytest.mark.slow
 def test_with_what_is_known_of_the_machine(shared: pathlib.Path) -> None:
     pytest.importorskip("yaml")
     found = score(shared, "--facts")
@@ -30,7 +29,6 @@ def test_with_what_is_known_of_the_machine(shared: pathlib.Path) -> None:
     assert found["wrong"] <= 4
 
 
-@pytest.mark.slow
 def test_with_the_log_alone(shared: pathlib.Path) -> None:
     pytest.importorskip("yaml")
     found = score(shared)
