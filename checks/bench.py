@@ -27,9 +27,9 @@ def gpu_beats_cpu(bench: Bench, nvml: Nvml | None = None) -> Yielded:
     duels = [duel for duel in bench.duels if duel.on_gpu]
     if not duels:
         raise Skip("no duel on a GPU was held")
-    lost = [duel for duel in duels if duel.verdict != "faster"]
+    lost = [duel for duel in duels if not (duel.ratio and duel.verdict == "faster")]
     for duel in duels:
-        if duel.ratio and duel.verdict == "faster":
+        if duel not in lost:
             yield Evidence(f"{_name(duel)}: {duel.ratio:.1f} times as fast")
     if lost:
         slowing = _slowing(nvml)

@@ -38,11 +38,14 @@ class Budget:
         """So many duels share what is left."""
         self._waiting = duels
 
+    def one_is_done(self) -> None:
+        """One of those that wait has come to its end, measured or not."""
+        self._waiting -= 1
+
     def share_s(self, needs_s: float = LEAST_S) -> float | None:
         """What the next duel may take; None where less is left than it needs, what it does before included."""
-        waiting, self._waiting = max(1, self._waiting), self._waiting - 1
         if self._ends is None:
             return MOST_S
         if self.left_s < max(LEAST_S, needs_s):
             return None
-        return min(self.left_s, USUAL_S, max(LEAST_S, self.left_s / waiting))
+        return min(self.left_s, USUAL_S, max(LEAST_S, self.left_s / max(1, self._waiting)))

@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "duel" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.benchmark(timer=TIMER, group=item.path.stem))
-    config.stash[_BUDGET].expect(len(items))
+    config.stash[_BUDGET].expect(sum(_measures(item) for item in items))
     note("session", {"tests": len(items)})
 
 
@@ -71,8 +71,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.outcome != "passed":
         outcomes = item.stash[_OUTCOME] = (report.outcome, str(call.excinfo.value) if call.excinfo else "")
     if report.when == "teardown":
+        if _measures(item):
+            item.config.stash[_BUDGET].one_is_done()
         note("test ended", {"id": item.nodeid, "outcome": outcomes[0], "reason": outcomes[1][:500]})
     return report
+
+
+def _measures(item: pytest.Item) -> bool:
+    return "share_s" in getattr(item, "fixturenames", ())
 
 
 def _rank(item: pytest.Item) -> int:
@@ -152,19 +158,19 @@ def duel(
         result, trouble = referee.hold(name, challenger, baseline, at_least=at_least, budget_s=share_s)
         benchmark.extra_info.update(verdict=result.verdict, ratio=result.ratio, interval=result.interval)
         if trouble:
-            _give_up(trouble)
+            _give_up(name[1], trouble)
         assert result.challenger
         assert result.baseline
         benchmark.extra_info["baseline_s"] = list(result.baseline.seconds)
         _keep(benchmark, result.challenger.seconds)
         if result.verdict != "faster":
-            (pytest.fail if gpus else pytest.skip)(f"{result.verdict}: {result.reason}")
+            (pytest.fail if gpus else pytest.skip)(f"{result.name}: {result.verdict}, {result.reason}")
 
     return hold
 
 
-def _give_up(trouble: NotRun) -> None:
-    (pytest.fail if trouble.fault else pytest.skip)(str(trouble))
+def _give_up(name: str, trouble: NotRun) -> None:
+    (pytest.fail if trouble.fault else pytest.skip)(f"{name}: {trouble}")
 
 
 def _keep(benchmark: Any, seconds: tuple[float, ...]) -> None:

@@ -117,10 +117,13 @@ def _comparisons(comparisons: tuple[Comparison, ...], style: str) -> str:
 
 
 def _not_measured(result: BenchReport) -> str:
-    """Each reason once, with the duels that it kept from running."""
+    """Each reason once, with the tests that it kept from measuring."""
+    in_table = {duel.name for duel in result.duels}
     tests: dict[str, list[str]] = {}
     for test, why in result.skipped.items():
-        tests.setdefault(why, []).append(test.rpartition("::")[2].removeprefix("test_"))
+        name = test.rpartition("::")[2].removeprefix("test_")
+        if name not in in_table:
+            tests.setdefault(why, []).append(name)
     rows = [f"not measured: {', '.join(names)}: {why}" for why, names in tests.items()]
     rows += [f"{duel.suite}, {duel.name}: {duel.reason}" for duel in result.duels if duel.verdict == "not run"]
     return "\n".join([*rows, *(f"✗ {problem}" for problem in result.problems)])

@@ -29,6 +29,7 @@ def test_what_is_left_is_shared_and_never_overdrawn() -> None:
         assert LEAST_S <= share <= USUAL_S
         shares.append(share)
         now[0] += share
+        budget.one_is_done()
     assert len(shares) >= 15
     assert now[0] <= 30.0
 

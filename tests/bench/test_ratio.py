@@ -62,6 +62,8 @@ def test_slow_moments_of_the_machine_widen_the_interval() -> None:
         (Ratio(0.8, 0.6, 0.95), 1.0, "too noisy"),
         (Ratio(5.0, 3.5, 6.5), 1.0, "faster"),  # wide, and far from 1 all the same
         (Ratio(0.2, 0.15, 0.25), 1.0, "slower"),
+        (Ratio(4.5, 2.8, 7.4), 1.1, "faster"),
+        (Ratio(1.37, 1.09, 1.66), 1.0, "too noisy"),
     ],
 )
 def test_the_verdict(ratio: Ratio, at_least: float, verdict: str) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from healthy import DRIVER, broken
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_bench import BENCH_FACTS
 from odd_ground import GROUND_FACTS, with_ground
 from odd_health import ODD_HEALTH, ODD_TROUBLES
 from odd_kernel import KERNEL_FACTS
@@ -315,6 +316,7 @@ FACTS = {
         log=many(LINES),
         changed_variables=table(WORDS, VARIABLES),
     ),
+    **BENCH_FACTS,
     **KERNEL_FACTS,
     **LOAD_FACTS,
     **GROUND_FACTS,
