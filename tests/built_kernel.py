@@ -97,7 +97,7 @@ def refused(device: str, said: str, *, loaded: str, kind: str = "", **sections: 
                 version=version, flavour=loaded, modules=modules, gpus=(address,) if bound else (),
                 built_for=(KERNEL,), running_kernel=KERNEL, secure_boot=False, suspends=0,
             ),
-            "device_nodes": DeviceNodes(nodes=tuple(node(path) for path in ("/dev/nvidiactl", "/dev/nvidia0") if loaded), uid=1000),
+            "device_nodes": DeviceNodes(nodes=(node("/dev/nvidiactl"), node("/dev/nvidia0")) if loaded else (), uid=1000),
             "cuda_driver": NO_DEVICE,
             "nvml": Nvml(attempt=ANSWERED, driver_version=version, error_code=0 if loaded else 9,
                          error_text="" if loaded else "Driver Not Loaded"),

@@ -172,6 +172,7 @@ def _examine(configuration: Configuration, depth: _Depth, root: str) -> Facts:
 
 
 def _import_ahead() -> None:
+    importlib.import_module("elftools.elf.dynamic")  # the probe that comes last needs it
     for module in ("diagnosis", "checks", "plugins", "reports.text", "requirements"):
         importlib.import_module(f"tfgpu_doctor.{module}")
 

@@ -36,6 +36,7 @@ class SearchPath:
         self.cache = parse_loader_cache(_content(self.machine_files, "/etc/ld.so.cache"), architecture)
         self.variable = split_list(host.child_environment.get("LD_LIBRARY_PATH") or "")
         self._multiarch = f"lib/{architecture}-linux-gnu"
+        self._expanded: dict[tuple[tuple[str, ...], str], list[str]] = {}
         self.default = [f"/{self._multiarch}", f"/usr/{self._multiarch}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
 
     def places(self, name: str, rpath: Sequence[str] = (), runpath: Sequence[str] = ()) -> Iterator[Place]:
@@ -56,6 +57,12 @@ class SearchPath:
 
     def expand(self, folders: Sequence[str], origin: str) -> list[str]:
         """The folders of an RPATH or RUNPATH with `$ORIGIN` and `$LIB` replaced, each once; those with others go."""
+        key = (tuple(folders), origin)
+        if key not in self._expanded:  # TensorFlow's have hundreds of folders, and are asked for with every library
+            self._expanded[key] = self._expand(folders, origin)
+        return list(self._expanded[key])
+
+    def _expand(self, folders: Sequence[str], origin: str) -> list[str]:
         library = self._multiarch if self.machine_files.exists(f"/{self._multiarch}") else "lib64"
         expanded = []
         for folder in folders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -37,7 +38,6 @@ class SharedObject:
 def read_shared_object(file: BinaryIO, size_bytes: int, architecture: str) -> SharedObject:
     """Read one library. Raises Unloadable for what the loader would refuse, OSError where it cannot be read."""
     from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
 
     if size_bytes == 0:
         raise Unloadable("it is empty")
@@ -46,7 +46,7 @@ def read_shared_object(file: BinaryIO, size_bytes: int, architecture: str) -> Sh
         if head[:6] == _ELF_64_LITTLE:
             _see_that_it_is_whole(head, size_bytes)
         file.seek(0)
-        elf = ELFFile(file)
+        elf = _reader()(file)
         machine = _MACHINES.get(elf.header["e_machine"], elf.header["e_machine"])
         if machine != architecture or elf.elfclass != 64:
             raise OtherArchitecture(f"it is built for {machine}, {elf.elfclass} bits")
@@ -54,6 +54,23 @@ def read_shared_object(file: BinaryIO, size_bytes: int, architecture: str) -> Sh
     except (ELFError, ValueError, LookupError, TypeError, OverflowError, AssertionError, struct.error) as error:
         # pyelftools raises any of these for a damaged file
         raise Unloadable("it is no ELF file, or a damaged one") from error
+
+
+@functools.cache
+def _reader() -> type[ELFFile]:
+    """pyelftools' reader, made to find things as the loader does: by the program headers alone.
+
+    Its own class for the dynamic segment goes through all sections first and reads their hash tables, which takes
+    a tenth of a second for TensorFlow's libraries.
+    """
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.segments import Segment
+
+    class ByProgramHeaders(ELFFile):  # type: ignore[misc]
+        def _make_segment(self, segment_header: Any) -> Segment:
+            return Segment(segment_header, self.stream)
+
+    return ByProgramHeaders
 
 
 def _see_that_it_is_whole(head: bytes, size_bytes: int) -> None:
@@ -71,14 +88,15 @@ def _see_that_it_is_whole(head: bytes, size_bytes: int) -> None:
 
 
 def _dynamic(elf: ELFFile) -> SharedObject:
-    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.dynamic import Dynamic
 
-    segment = next((each for each in elf.iter_segments() if isinstance(each, DynamicSegment)), None)
+    segment = next((each for each in elf.iter_segments() if each["p_type"] == "PT_DYNAMIC"), None)
     if segment is None:
         raise Unloadable("it is no shared library: it has no dynamic section")
+    dynamic = Dynamic(elf.stream, elf, None, segment["p_offset"], segment["p_filesz"] == 0)
     soname, needed, paths = "", [], {"DT_RPATH": "", "DT_RUNPATH": ""}
     tag: Any  # its attributes depend on its kind
-    for tag in segment.iter_tags():
+    for tag in dynamic.iter_tags():
         kind = tag.entry.d_tag
         if kind == "DT_NEEDED":
             needed.append(tag.needed)

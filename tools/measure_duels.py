@@ -1,0 +1,86 @@
+"""How often duels tell the truth here: a side that is 10 % slower by a sleep, and two sides that are the same.
+
+    python tools/measure_duels.py [--runs 20] [--seconds 4]
+
+Run it with a Python that holds tfgpu-doctor[bench]. Prints how often each verdict came, within one run of duels and
+between two of them as `bench --compare` judges it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+from tabulate import tabulate
+
+from tfgpu_doctor.bench.compare import compare
+from tfgpu_doctor.bench.measure import Plan, measure
+from tfgpu_doctor.bench.verdict import judge
+from tfgpu_doctor.facts.bench import Bench, Duel
+
+SLOWDOWN = 0.1
+_SIDE = 400
+_NUMBERS = np.random.default_rng(seed=7).standard_normal((_SIDE, _SIDE))
+
+
+def work() -> None:
+    """Some milliseconds of real work."""
+    for _ in range(4):
+        np.linalg.multi_dot([_NUMBERS, _NUMBERS, _NUMBERS])
+
+
+def slowed_down(seconds: float) -> Callable[[], None]:
+    """The same work and a sleep."""
+
+    def call() -> None:
+        work()
+        time.sleep(seconds)
+
+    return call
+
+
+def duel(challenger: Callable[[], None], budget_s: float) -> Duel:
+    """One duel of a side against the work itself."""
+    measured = measure(challenger, work, plan=Plan(budget_s=budget_s))
+    ratio = measured.ratio
+    verdict, reason = judge(ratio)
+    return Duel(
+        suite="planted",
+        name="work",
+        verdict=verdict,
+        reason=reason,
+        ratio=ratio.value,
+        interval=(ratio.low, ratio.high),
+    )
+
+
+def main() -> None:
+    """Measure, and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    options = parser.parse_args()
+    times = []
+    for _ in range(20):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    usual = float(np.median(times))
+    counts: Counter[tuple[str, str]] = Counter()
+    for _ in range(options.runs):
+        same, again = duel(work, options.seconds), duel(work, options.seconds)
+        slow = duel(slowed_down(SLOWDOWN * usual), options.seconds)
+        counts["10 % slower, in a duel", slow.verdict] += 1
+        counts["the same, in a duel", same.verdict] += 1
+        for name, now in (("10 % slower, between runs", slow), ("the same, between runs", again)):
+            (row,) = compare(Bench(duels=(now,)), Bench(duels=(same,)))
+            counts[name, row.standing] += 1
+    print(f"{options.runs} runs; the work takes {usual * 1000:.1f} ms")
+    print(tabulate([(*key, number) for key, number in sorted(counts.items())], headers=("planted", "verdict", "runs")))
+
+
+if __name__ == "__main__":
+    main()
