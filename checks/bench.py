@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Bench, Nvml
+from tfgpu_doctor.facts import Bench
 from tfgpu_doctor.facts.bench import Duel, Figure
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
@@ -18,7 +18,7 @@ _FRACTIONS = {"TFLOP/s": "bench_least_share_of_peak", "GB/s": "bench_least_share
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://www.tensorflow.org/guide/gpu_performance_analysis",),
 )
-def gpu_beats_cpu(bench: Bench, nvml: Nvml | None = None) -> Yielded:
+def gpu_beats_cpu(bench: Bench, knowledge: Knowledge) -> Yielded:
     """Each duel measures one thing done in two ways, interleaved, with proof of where it ran. On a machine with a GPU the
     GPU's side has to win by a margin that the noise cannot explain.
 
@@ -32,7 +32,7 @@ def gpu_beats_cpu(bench: Bench, nvml: Nvml | None = None) -> Yielded:
         if duel not in lost:
             yield Evidence(f"{_name(duel)}: {duel.ratio:.1f} times as fast")
     if lost:
-        slowing = _slowing(nvml)
+        slowing = _slowing(lost, knowledge)
         yield Finding(
             f"{len(lost)} of {len(duels)} duels on the GPU are not won: {', '.join(_name(duel) for duel in lost[:4])}"
             + (", ..." if len(lost) > 4 else ""),
@@ -53,13 +53,16 @@ def _name(duel: Duel) -> str:
     return f"{duel.suite} {duel.name}"
 
 
-def _slowing(nvml: Nvml | None) -> list[str]:
-    """What NVML says that slowed the GPUs down."""
-    found = []
-    for gpu in nvml.gpus if nvml else ():
-        reasons = [reason for reason in gpu.health.throttle_reasons or () if reason in _SLOWING]
-        found += [f"GPU {gpu.index}: clocks limited by {', '.join(reasons)}"] if reasons else []
-    return found
+def _slowing(duels: list[Duel], knowledge: Knowledge) -> list[str]:
+    """What NVML said while these were held that slows a GPU down."""
+    least = float(knowledge.boundaries["load_throttled_share"].value)
+    return [
+        f"{_name(duel)}: GPU {gpu} was limited by {reason} in {share:.0%} of {seen.samples} looks"
+        for duel in duels
+        for gpu, seen in duel.readings.items()
+        for reason, share in seen.reasons.items()
+        if reason in _SLOWING and share >= least
+    ]
 
 
 @check(

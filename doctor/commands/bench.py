@@ -13,6 +13,7 @@ from tfgpu_doctor.bench.compare import Comparison, compare
 from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.result import make_result
 from tfgpu_doctor.bench.run import Order, run_suites, suite_names
+from tfgpu_doctor.bench.telemetry import Telemetry
 from tfgpu_doctor.commands.output import deliver, note, refuse
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.examination import Interrupted, examine
@@ -76,7 +77,9 @@ def bench(
         with Waiting() as waiting, scratch_folder() as scratch:
             facts = examine(on_wait=waiting.show)
             order = _order(scratch, suites, budget_s, started, facts, benchmark_json)
-            measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
+            with Telemetry(Host(), gpus=bool(facts.nvml and facts.nvml.gpus)) as telemetry:
+                measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
+            measured = telemetry.added_to(measured)
     except (Interrupted, KeyboardInterrupt):
         note("interrupted; nothing was kept")
         return _INTERRUPTED

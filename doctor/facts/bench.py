@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tfgpu_doctor.facts.attempt import Fact
+from tfgpu_doctor.facts.load import Readings
 
 Verdict = Literal["faster", "not shown", "slower", "too noisy", "not run"]
 
@@ -45,6 +46,7 @@ class Duel(Fact, frozen=True):
     baseline: Side | None = None
     started: float = 0.0  # seconds since 1970
     took_s: float = 0.0
+    readings: dict[str, Readings] = {}  # clocks, heat and power meanwhile, by NVML's number of each GPU
 
     @property
     def key(self) -> str:

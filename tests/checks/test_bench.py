@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from healthy import healthy
 
 from tfgpu_doctor.checks.bench import gpu_beats_cpu, gpu_comes_near_its_limits
 from tfgpu_doctor.facts.bench import Bench, Duel, Figure, Verdict
+from tfgpu_doctor.facts.load import Readings
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import Evidence, Finding, Skip
 
@@ -19,14 +20,14 @@ def duel(verdict: Verdict, ratio: float | None = 5.0, *, on_gpu: bool = True) ->
 
 
 def test_a_gpu_that_wins_passes_with_its_figures() -> None:
-    (told,) = gpu_beats_cpu(Bench(duels=(duel("faster"),)), healthy().nvml)
+    (told,) = gpu_beats_cpu(Bench(duels=(duel("faster"),)), read_knowledge())
     assert told == Evidence("device_placement matmul: 5.0 times as fast")
 
 
 @pytest.mark.parametrize("verdict", ["slower", "not shown", "too noisy", "not run"])
 def test_what_is_not_won_is_said(verdict: Verdict) -> None:
     ratio = None if verdict == "not run" else 0.9
-    found = gpu_beats_cpu(Bench(duels=(duel("faster"), duel(verdict, ratio))), healthy().nvml)
+    found = gpu_beats_cpu(Bench(duels=(duel("faster"), duel(verdict, ratio))), read_knowledge())
     (finding,) = [each for each in found if isinstance(each, Finding)]
     assert finding.message.startswith("1 of 2 duels on the GPU are not won")
     assert f"{verdict}, because" in finding.evidence[0]
@@ -34,7 +35,17 @@ def test_what_is_not_won_is_said(verdict: Verdict) -> None:
 
 def test_duels_on_the_cpu_say_nothing_of_the_gpu() -> None:
     with pytest.raises(Skip, match="no duel on a GPU"):
-        gpu_beats_cpu(Bench(duels=(duel("slower", on_gpu=False),)))
+        gpu_beats_cpu(Bench(duels=(duel("slower", on_gpu=False),)), read_knowledge())
+
+
+def test_heat_during_the_duel_is_the_cause() -> None:
+    hot = Readings(samples=20, reasons={"sw_thermal_slowdown": 0.6, "sw_power_cap": 1.0})
+    lost = msgspec.structs.replace(duel("slower", 0.8), readings={"0": hot})
+    (finding,) = gpu_beats_cpu(Bench(duels=(lost,)), read_knowledge())
+    assert isinstance(finding, Finding)
+    assert finding.cause == "gpu_thermal_or_power_throttling"
+    assert "limited by sw_thermal_slowdown in 60% of 20 looks" in finding.evidence[1]
+    assert not any("sw_power_cap" in line for line in finding.evidence)
 
 
 def figure(value: float, limit: float | None = 100.0) -> Figure:

@@ -1,0 +1,62 @@
+"""Clocks, heat and power while the duels are held: what explains a GPU that is slower than it should be."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+
+import msgspec
+
+from tfgpu_doctor.facts.bench import Bench, Duel
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.probes.load_samples import Sampling, readings, sample
+
+_EVERY_S = 0.25
+_LONGEST_S = 86400.0
+_CLOCKS = "clocks and heat meanwhile"
+_END_S = 5.0  # for the child to end once it is told to
+
+
+class Telemetry:
+    """Looks at all GPUs from a child of its own for as long as the block lasts; where there are none, at nothing."""
+
+    def __init__(self, host: Host, *, gpus: bool) -> None:
+        self._host, self._gpus = host, gpus
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._sampling: Sampling | None = None
+
+    def __enter__(self) -> Telemetry:  # noqa: PYI034 - Self came with Python 3.11
+        if self._gpus:
+            self._thread = threading.Thread(target=self._look, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join(_END_S)
+        self._host.stop()
+
+    def _look(self) -> None:
+        self._sampling = sample(self._host, seconds=_LONGEST_S, every_s=_EVERY_S, until=self._over)
+
+    def added_to(self, bench: Bench) -> Bench:
+        """The same run, each duel with what was seen of the GPUs meanwhile."""
+        if not self._gpus:
+            return bench
+        sampling = self._sampling
+        trouble = sampling.trouble if sampling else "NVML did not come to an end"
+        if sampling is None or trouble:
+            return msgspec.structs.replace(bench, skipped={**bench.skipped, _CLOCKS: trouble})
+        clock = time.time() - time.monotonic()  # a duel's times are those of the calendar, a look's are not
+        return msgspec.structs.replace(bench, duels=tuple(_seen_during(duel, sampling, clock) for duel in bench.duels))
+
+
+def _seen_during(duel: Duel, sampling: Sampling, clock: float) -> Duel:
+    span = (duel.started - clock, duel.started - clock + duel.took_s)
+    looks = {gpu: sampling.looks(gpu, [span]) for gpu in sampling.gpus}
+    return msgspec.structs.replace(duel, readings={gpu: readings(found) for gpu, found in looks.items() if found})
