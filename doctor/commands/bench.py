@@ -28,6 +28,7 @@ from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
 from tfgpu_doctor.reports.bench_page import render_bench
 
 _NEEDED = ("pytest", "pytest_benchmark", "numpy", "scipy", "tensorflow")
+_FORMATS = ("text", "json", "markdown", "html")
 _LAST = "last"
 _INTERRUPTED = 130
 
@@ -39,7 +40,7 @@ _INTERRUPTED = 130
 @click.option(
     "--compare", "reference", metavar="NAME|last", help="Compare with a saved run, or with the last one here."
 )
-@click.option("--format", "format_", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report there.")
 @click.option("--benchmark-json", metavar="FILE", help="Write pytest-benchmark's own document as well.")
 @click.option("--list", "list_", is_flag=True, help="List the suites, and measure nothing.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import msgspec
 from tabulate import tabulate
 
@@ -11,14 +13,32 @@ from tfgpu_doctor.facts.bench import Duel, Figure
 from tfgpu_doctor.reports.text import clean
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
-_WIDTH = 100
+_ALWAYS = {
+    "suite": "",
+    "name": "",
+    "verdict": "",
+    "ratio": None,
+    "interval": None,
+    "rounds": 0,
+    "reason": "",
+    "device": "",
+}
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;color:#1b1b1b;background:#fff}"
+    "table{border-collapse:collapse;margin:1em 0}th,td{text-align:left;padding:.25em .9em;border-bottom:1px solid #ddd}"
+    "@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}th,td{border-color:#444}}"
+)
 
 
 def render_bench(result: BenchReport, format_: str) -> str:
     """The document in one of the formats."""
     if format_ == "json":
-        return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
-    return clean_lines(_page(result, "pipe" if format_ == "markdown" else "simple"))
+        document = msgspec.to_builtins(result)
+        document["duels"] = [{**_ALWAYS, **duel} for duel in document["duels"]]
+        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    if format_ == "html":
+        return _html(result)
+    return clean_lines("\n\n".join(_parts(result, "pipe" if format_ == "markdown" else "simple")))
 
 
 def clean_lines(text: str) -> str:
@@ -26,12 +46,25 @@ def clean_lines(text: str) -> str:
     return "\n".join(clean(line).rstrip() for line in text.splitlines()) + "\n"
 
 
-def _page(result: BenchReport, style: str) -> str:
+def _parts(result: BenchReport, style: str) -> list[str]:
+    """The parts of the page, tables in a style of tabulate's."""
     parts = [_head(result), _causes(result), _duels(result.duels, style), _figures(result.figures, style)]
     if result.reference:
         parts.append(_comparisons(result.comparisons, style))
-    parts += [_not_measured(result), _closing(result)]
-    return "\n\n".join(part for part in parts if part)
+    return [part for part in (*parts, _not_measured(result), _closing(result)) if part]
+
+
+def _html(result: BenchReport) -> str:
+    """A page that needs no other file, and runs no script."""
+    parts = [
+        part if part.startswith("<table>") else f"<p>{html.escape(clean(part)).replace(chr(10), '<br>')}</p>"
+        for part in _parts(result, "html")
+    ]
+    title = "tfgpu-doctor bench"
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>\n'
+        f"<body><h1>{title}</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
+    )
 
 
 def _head(result: BenchReport) -> str:

@@ -1,0 +1,83 @@
+"""The report on a run of the suites, in every format."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+
+import pytest
+
+from tfgpu_doctor.bench.compare import compare
+from tfgpu_doctor.bench.result import BenchReport, make_result
+from tfgpu_doctor.diagnosis import diagnose
+from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.facts.bench import Bench, Duel, Figure, Side
+from tfgpu_doctor.reports.bench_page import render_bench
+
+EVIL = "<script>alert(1)</script>\x1b[31m"
+WON = Duel(
+    suite="pipeline", name="prefetch", verdict="faster", ratio=1.54, interval=(1.5, 1.6), rounds=12, device="CPU:0",
+    challenger=Side(name="prefetch", seconds=(0.164,)), baseline=Side(name="none", seconds=(0.252,)),
+)  # fmt: skip
+LOST = Duel(suite="training", name="step", verdict="not run", reason=f"out of memory: {EVIL}", on_gpu=True)
+
+
+def result(*duels: Duel, then: Bench | None = None) -> BenchReport:
+    figures = (Figure(suite="device_placement", name="copy", value=20.0, unit="GB/s", limit=25.0, device="GPU:0"),)
+    bench = Bench(duels=duels, figures=figures, skipped={"test_x.py::test_scaling": "no GPU"}, problems=(EVIL,))
+    comparisons = tuple(compare(bench, then)) if then else ()
+    report = diagnose(Facts(bench=bench))
+    return make_result(report, bench, reference="before" if then else "", comparisons=comparisons, seconds=12.3)
+
+
+class Text(html.parser.HTMLParser):
+    """The words of a page, and its elements."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.words, self.tags = "", set[str]()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.words += data + "\n"
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_every_page_tells_the_same(format_: str) -> None:
+    page = render_bench(result(WON, LOST, then=Bench(duels=(WON,))), format_)
+    words = Text(page).words if format_ == "html" else page
+    for said in ("prefetch", "faster", "1.54 (1.50 to 1.60)", "164 ms", "252 ms", "not run", "out of memory", "80% of 25 GB/s",
+                 "within", "scaling", "no GPU", "1 faster, 1 not run", "12.3 s"):  # fmt: skip
+        assert said in words, said
+    assert "\x1b" not in page
+
+
+def test_nothing_in_a_page_becomes_an_element() -> None:
+    assert Text(render_bench(result(WON, LOST), "html")).tags <= {
+        "html", "head", "meta", "title", "style", "body", "h1", "p", "br", "table", "thead", "tbody", "tr", "th", "td",
+    }  # fmt: skip
+
+
+def test_the_json_document_is_the_contract() -> None:
+    document = json.loads(render_bench(result(WON, LOST), "json"))
+    assert document["schema"] == 1
+    assert document["seconds"] == 12.3
+    for duel in document["duels"]:
+        assert {"suite", "name", "verdict", "ratio", "interval", "rounds", "reason", "device"} <= set(duel)
+    assert document["duels"][1]["ratio"] is None
+    assert document["duels"][1]["reason"].startswith("out of memory")
+
+
+@pytest.mark.parametrize(
+    ("duels", "then", "code"),
+    [
+        ((LOST,), None, 3),
+        ((WON, LOST), None, 1),
+        ((), None, 3),
+    ],
+)
+def test_exit_codes(duels: tuple[Duel, ...], then: Bench | None, code: int) -> None:
+    assert result(*duels, then=then).exit_code == code
