@@ -84,7 +84,7 @@ def bench(
     except (Interrupted, KeyboardInterrupt):
         note("interrupted; nothing was kept")
         return _INTERRUPTED
-    comparisons = _compare(results, reference, measured, facts)
+    comparisons = _compare(results, reference, suites, measured, facts)
     _keep(results, save, measured, facts)
     from tfgpu_doctor.diagnosis import diagnose
 
@@ -138,7 +138,9 @@ def place_of(facts: Facts, bench: Bench) -> str:
     return " | ".join(words)
 
 
-def _compare(results: Results, reference: str | None, now: Bench, facts: Facts) -> list[Comparison]:
+def _compare(
+    results: Results, reference: str | None, suites: tuple[str, ...], now: Bench, facts: Facts
+) -> list[Comparison]:
     if reference is None:
         return []
     place = place_of(facts, now)
@@ -155,6 +157,8 @@ def _compare(results: Results, reference: str | None, now: Bench, facts: Facts) 
         note(f"there is no earlier run to compare with{where}")
     earlier = [msgspec.json.decode(run.document, type=Bench) for run in here]
     then = msgspec.json.decode(chosen[0].document, type=Bench) if chosen else Bench()
+    if suites:  # what nobody asked for is not missing
+        then = msgspec.structs.replace(then, duels=tuple(duel for duel in then.duels if duel.suite in suites))
     return compare(now, then, earlier)
 
 
