@@ -91,7 +91,7 @@ def _in_trouble(
         message,
         cause=row.cause if row and row.cause in _TROUBLES else UNDETERMINED,
         severity=severity,
-        confidence="medium" if row and row.cause else "low",
+        confidence="low",  # that it is lost is certain, and what made it so is the first suspect alone
         evidence=(
             told,
             *([f"that means: {row.meaning}"] if row else []),
