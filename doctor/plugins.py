@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnosis import BrokenPlugin
+from tfgpu_doctor.host import Files
 from tfgpu_doctor.model import Check
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_METADATA = (".dist-info", ".egg-info")
 GROUP = "tfgpu_doctor.checks"
 
 
 @functools.cache
 def load_checks() -> tuple[tuple[Check, ...], tuple[BrokenPlugin, ...]]:
     """Every check, and the plugins whose checks could not be loaded: those are shown, never dropped."""
+    if not _may_be_named():
+        return merge(ALL_CHECKS, ())
+    from importlib.metadata import entry_points
+
     return merge(ALL_CHECKS, entry_points(group=GROUP))
+
+
+def _may_be_named() -> bool:
+    """Whether any distribution may name the group: importing importlib.metadata takes longer than looking for that."""
+    files = Files()
+    for folder in dict.fromkeys(sys.path):
+        if os.path.isfile(folder):
+            return True  # a zip file, say
+        for name in files.names_if_any(folder or "."):
+            if name.endswith(_METADATA) and GROUP in files.text_if_any(f"{folder or '.'}/{name}/entry_points.txt"):
+                return True
+    return False
 
 
 def merge(own: Iterable[Check], points: Iterable[EntryPoint]) -> tuple[tuple[Check, ...], tuple[BrokenPlugin, ...]]:

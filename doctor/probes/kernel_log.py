@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.facts import KernelLog, KernelMessage, LogSource, Runtime
 from tfgpu_doctor.host import Completed, Host
-from tfgpu_doctor.host.entries import modified_ns
 from tfgpu_doctor.probe import Request, Unavailable, probe
 from tfgpu_doctor.probes.kernel_lines import SLACK_S, Clock, Log, read_log
 from tfgpu_doctor.probes.kernel_messages import TELLING, gather
@@ -142,6 +141,8 @@ def _before(host: Host, clock: Clock) -> tuple[KernelMessage, ...]:
 
 
 def _read_file(host: Host, clock: Clock, path: str, limit: int) -> _Reading:
+    from tfgpu_doctor.host.entries import modified_ns  # its module takes longer to import than most logs to read
+
     try:
         content = host.files.read_end(path, limit)
     except OSError as error:

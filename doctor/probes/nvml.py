@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -62,6 +61,8 @@ def _rows(answer: Mapping[str, Any], name: str) -> list[tuple[int, Any]]:
 
 def _look_again(host: Host, answer: dict[str, Any], silent: Sequence[int], deadline_s: float) -> None:
     """Ask each of several GPUs that gave no answer by itself: one that hangs may hold a lock for which the others wait."""
+    from concurrent.futures import ThreadPoolExecutor  # seldom needed, and slow to import
+
     with ThreadPoolExecutor(len(silent)) as pool:
         told = list(pool.map(lambda index: _read(host, deadline_s, index)[1], silent))
     for index, again in zip(silent, told, strict=True):
