@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -61,6 +62,9 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line, and exit with its code."""
+    gc.set_threshold(
+        50_000, 20, 20
+    )  # nearly all that a short run makes it keeps: looking for garbage costs a twentieth
     sys.excepthook = _report_internal_error
     threading.excepthook = lambda _: None  # what fails on a thread shows as a fact that is not known
     signal.signal(signal.SIGTERM, _interrupt)

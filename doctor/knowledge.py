@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import pathlib
+import os
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import msgspec
 
+from tfgpu_doctor.host import Files
 from tfgpu_doctor.rows import (
     BatchSystem,
     CompatibilityRule,
@@ -183,6 +184,9 @@ class LogRule(msgspec.Struct, frozen=True):
     ask: str
     source: str
     checked: str
+
+
+_MOST_BYTES = 64 << 20  # of a table
 
 
 class _Table(msgspec.Struct, Generic[Row], frozen=True):
@@ -382,5 +386,5 @@ def _read(name: str, row: type[Row]) -> tuple[Row, ...]:
     # The folder is found without importing the checks, which themselves import this module.
     found = importlib.util.find_spec("tfgpu_doctor.checks")
     assert found is not None and found.submodule_search_locations
-    path = pathlib.Path(found.submodule_search_locations[0], "data", f"{name}.json")
-    return msgspec.json.decode(path.read_bytes(), type=_Table[row]).rows  # type: ignore[valid-type]
+    path = os.path.join(found.submodule_search_locations[0], "data", f"{name}.json")
+    return msgspec.json.decode(Files().read_bytes(path, _MOST_BYTES), type=_Table[row]).rows  # type: ignore[valid-type]
