@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -42,7 +43,6 @@ _FORMS = {
                     r"|^BTRFS .*: start tree-log replay",
 }  # fmt: skip
 _PLACES = ("device", "requester", "faulter")
-_PATTERNS = {kind: re.compile(form, re.IGNORECASE) for kind, form in _FORMS.items()}
 TELLING = re.compile(
     "NVRM:|nvidia|PCIe Bus Error|is rejected|unsigned module|DMAR:|AMD-Vi: Event|PM: |ut of memory|uncleanly shut|"
     "EXT4-fs .*recovery|XFS .*recovery|tree-log replay"
@@ -51,9 +51,15 @@ TELLING = re.compile(
 _MANY = ("pci_corrected", "pci_nonfatal", "iommu_fault", "out_of_memory")
 
 
+@functools.cache
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """Compiled when the first message is read: a quick look often finds no log."""
+    return {kind: re.compile(form, re.IGNORECASE) for kind, form in _FORMS.items()}
+
+
 def understand(line: Line) -> KernelMessage | None:
     """What a message is about; None where it is nothing that matters."""
-    for kind, pattern in _PATTERNS.items():
+    for kind, pattern in _patterns().items():
         if found := pattern.search(line.text):
             named = found.groupdict()
             return KernelMessage(
