@@ -66,7 +66,7 @@ def _reader() -> type[ELFFile]:
     from elftools.elf.elffile import ELFFile
     from elftools.elf.segments import Segment
 
-    class ByProgramHeaders(ELFFile):  # type: ignore[misc]
+    class ByProgramHeaders(ELFFile):
         def _make_segment(self, segment_header: Any) -> Segment:
             return Segment(segment_header, self.stream)
 
