@@ -84,6 +84,10 @@ def bench(
     except (Interrupted, KeyboardInterrupt):
         note("interrupted; nothing was kept")
         return _INTERRUPTED
+    if benchmark_json and not Host().files.exists(os.path.abspath(benchmark_json)):
+        note(
+            f"{benchmark_json} was not written: pytest-benchmark does so at its end, and the suites were stopped before"
+        )
     comparisons = _compare(results, reference, suites, measured, facts)
     _keep(results, save, measured, facts)
     from tfgpu_doctor.diagnosis import diagnose

@@ -45,7 +45,6 @@ def test_a_run_is_measured_kept_and_compared_with(tmp_path: pathlib.Path) -> Non
     options = ("graph_execution", "--budget", "60s", "--format", "json")
     first = bench(*options, "--save", "before", "--benchmark-json", str(kept), **cache)
     document = json.loads(first.stdout)
-    assert document["duels"], first.stderr
     measured = [duel for duel in document["duels"] if duel["ratio"]]
     if not measured:
         pytest.skip(f"this machine is too slow today to measure anything in a minute: {document['problems']}")
@@ -55,7 +54,10 @@ def test_a_run_is_measured_kept_and_compared_with(tmp_path: pathlib.Path) -> Non
     if not os.path.exists("/proc/driver/nvidia"):
         assert first.returncode == 1
         assert document["causes"][0]["label"] == "no_gpu_in_machine"
-    assert json.loads(kept.read_text())["benchmarks"][0]["extra_info"]["verdict"]
+    if kept.exists():
+        assert json.loads(kept.read_text())["benchmarks"][0]["extra_info"]["verdict"]
+    else:
+        assert "was not written" in first.stderr
     again = json.loads(bench(*options, "--compare", "before", **cache).stdout)
     assert again["reference"] == "before"
     assert {row["standing"] for row in again["comparisons"]} <= {
