@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.load import called, under_load, why_nothing
 from tfgpu_doctor.facts import Load, LoadedGpu, LoadRound, Readings
-from tfgpu_doctor.knowledge import GpuModel, Knowledge
+from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.rows import GpuModel
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
 _HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")

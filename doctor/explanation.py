@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tfgpu_doctor.knowledge import Cause, Knowledge
+from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Check
-from tfgpu_doctor.rows import ErrorCode, Xid
+from tfgpu_doctor.rows import Cause, ErrorCode, Xid
 
 _UNNAMED = {
     "check": "No check names it.",

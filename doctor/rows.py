@@ -1,4 +1,4 @@
-"""What the rows of the tables of codes and of CUDA's compatibility look like; `knowledge` reads them."""
+"""What the rows of the tables under checks/data look like; `knowledge` reads them."""
 
 from __future__ import annotations
 
@@ -100,5 +100,163 @@ class HostedService(msgspec.Struct, frozen=True):
     variables: tuple[str, ...]
     files: tuple[str, ...]
     gpu: str
+    source: str
+    checked: str
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """A label of the vocabulary of root causes: headline, what it means, and what to do where nothing more is known."""
+
+    label: str
+    severity: str  # "blocker", "degrades", "feature", "none"
+    title: str
+    definition: str
+    fix: str
+    shown_by: Literal["check", "log", "advice"] = "check"  # "log": by `tfgpu-doctor log` alone; "advice": by nothing
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """An environment variable that matters; `values` are those that count, none where anything may."""
+
+    name: str
+    values: tuple[str, ...]
+    about: str
+    source: str
+    checked: str
+
+
+class CudaDriverRow(msgspec.Struct, frozen=True):
+    """A driver for a CUDA release, on Linux and on Windows (empty where there is none)."""
+
+    cuda: str
+    linux: str
+    windows: str
+    source: str
+    checked: str
+
+    def driver(self, os: str) -> str:
+        """The driver for an operating system as `platform.system()` names it."""
+        return self.windows if os == "Windows" else self.linux
+
+
+class Wheels(msgspec.Struct, frozen=True):
+    """A release's wheels for one system; `cuda`, `cudnn` and `compute_capabilities` are empty where it has no CUDA."""
+
+    os: str  # "linux", "windows", "macos"
+    architecture: str  # "x86_64", "aarch64", "arm64"
+    pythons: tuple[str, ...]  # "3.12"
+    tags: tuple[str, ...]
+    glibc: str  # the oldest that they run on; empty but for Linux
+    cuda: str
+    cudnn: str
+    compute_capabilities: tuple[str, ...]
+    stands_for: str  # the package that has the code, where these have none
+
+
+class TensorFlowRelease(msgspec.Struct, frozen=True):
+    """A release of TensorFlow. What is not said of each system's wheels is that of Linux on x86_64, the first of them."""
+
+    version: str
+    wheels: tuple[Wheels, ...]
+    requires_python: str
+    requires: tuple[str, ...]  # bounds of numpy, protobuf and keras
+    cuda_extra: tuple[str, ...]  # what [and-cuda] asks for; empty where there is no such extra
+    runpath: tuple[str, ...]  # folders under nvidia/ in which libtensorflow_framework.so.2 looks
+    source: str
+    checked: str
+
+    @property
+    def pythons(self) -> tuple[str, ...]:
+        """The Pythons that it has wheels for, on Linux x86_64."""
+        return self.wheels[0].pythons
+
+    def wheels_for(self, os: str, architecture: str) -> Wheels | None:
+        """Its wheels for a system; None where it has none."""
+        return next((each for each in self.wheels if (each.os, each.architecture) == (os, architecture)), None)
+
+
+class Boundary(msgspec.Struct, frozen=True):
+    """A single figure that a check compares with."""
+
+    name: str
+    value: str
+    about: str
+    source: str
+    checked: str
+
+
+class OpenedLibrary(msgspec.Struct, frozen=True):
+    """A library that TensorFlow opens by name; see the table's own words for what the fields mean."""
+
+    soname: str
+    needed: bool
+    cuda: str
+    cudnn: str
+    asked_by: str
+    since: str
+    source: str
+    checked: str
+
+
+class GpuModel(msgspec.Struct, frozen=True):
+    """A GPU: `name` is what NVML calls it, `memory_bytes` as sold, `pci_ids` its device ids under vendor 10de."""
+
+    name: str
+    aliases: tuple[str, ...]
+    architecture: str
+    compute_capability: str
+    memory_bytes: int
+    multiprocessors: int
+    line: Literal["data centre", "workstation", "GeForce", "TITAN", "Jetson"]
+    source: str
+    checked: str
+    pci_ids: tuple[str, ...] = ()
+    tensor_cores: bool = False
+    memory_bandwidth_gb_per_s: float | None = None  # 10^9 bytes a second; None where it is not sure
+    peak_teraflops: dict[str, float] = {}  # "fp64", "fp32", "tf32", "fp16"; those that are sure
+
+
+class PtxasTarget(msgspec.Struct, frozen=True):
+    """The first CUDA release whose ptxas knows a compute capability."""
+
+    compute_capability: str
+    cuda: str
+    source: str
+    checked: str
+
+
+class LogSignature(msgspec.Struct, frozen=True):
+    """A kind of line in logs; see the table's own words for what the fields mean."""
+
+    name: str
+    gate: str
+    pattern: str
+    example: str
+    noise: bool
+    source: str
+    checked: str
+
+
+class LogRelease(msgspec.Struct, frozen=True):
+    """The release whose source has a message at that line."""
+
+    file: str
+    line: int
+    tensorflow: str
+    source: str
+    checked: str
+
+
+class LogRule(msgspec.Struct, frozen=True):
+    """Which signatures speak for which cause; see the table's own words for what the fields mean."""
+
+    label: str
+    rank: int
+    any: tuple[str, ...]
+    all: tuple[str, ...]
+    none: tuple[str, ...]
+    given: tuple[str, ...]
+    confidence: Literal["high", "medium", "low"]
+    ask: str
     source: str
     checked: str

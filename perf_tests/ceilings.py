@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tfgpu_doctor.knowledge import GpuModel, read_knowledge
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
+from tfgpu_doctor.rows import GpuModel
 
 
 def model_of(tf: Any, device: str) -> GpuModel | None:

@@ -23,6 +23,7 @@ class Placement:
 
     operations: list[tuple[str, str]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
+    blind: bool = False  # this TensorFlow does not tell what it runs
 
     def work_on(self, kind: str) -> list[str]:
         """The operations that compute on a kind of device, "GPU" or "CPU"."""
@@ -37,6 +38,8 @@ class Placement:
     def contradicts(self, device: str) -> str:
         """Why this is not work on that device ("GPU:0", "CPU:0"); empty where it is."""
         kind = device.partition(":")[0]
+        if self.blind and not self.results:
+            return "this TensorFlow does not tell where it runs an operation, and the result does not either"
         if kind == "CPU" and (others := self.work_on("GPU")):
             return f"it was to run on the CPU, and {others[0]} ran on a GPU"
         wrong = [each for each in self.results if not each.startswith(kind)]
@@ -56,6 +59,7 @@ def watch_placement() -> Iterator[Placement]:
 
         collecting = context.collect_graphs(optimized=True)
     except (ImportError, AttributeError):
+        seen.blind = True
         yield seen
         return
     with collecting as graphs:

@@ -8,7 +8,8 @@ import pytest
 
 from tfgpu_doctor.advice.fitting import kernels_of
 from tfgpu_doctor.advice.situation import Gpu, Situation
-from tfgpu_doctor.knowledge import GpuModel, read_knowledge
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.rows import GpuModel
 
 KNOWLEDGE = read_knowledge()
 CAPABILITIES = {

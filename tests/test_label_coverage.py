@@ -8,8 +8,9 @@ import pytest
 from doctor_command import run_doctor
 
 from tfgpu_doctor.checks import ALL_CHECKS
-from tfgpu_doctor.knowledge import Cause, read_knowledge
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import UNDETERMINED
+from tfgpu_doctor.rows import Cause
 
 CAUSES = read_knowledge().causes
 DECLARED = {label for check in ALL_CHECKS for label in check.causes}

@@ -11,7 +11,8 @@ from packaging.version import Version
 
 from tfgpu_doctor.advice.installing import cuda_extra_works, folders_not_looked_in
 from tfgpu_doctor.compute_capability import kernels_for
-from tfgpu_doctor.knowledge import TensorFlowRelease, Wheels, read_knowledge, version
+from tfgpu_doctor.knowledge import read_knowledge, version
+from tfgpu_doctor.rows import TensorFlowRelease, Wheels
 
 KNOWLEDGE = read_knowledge()
 RELEASES = KNOWLEDGE.tensorflow_releases

@@ -13,8 +13,8 @@ from tfgpu_doctor.advice.installing import commands_for, notes_for
 from tfgpu_doctor.advice.situation import Situation
 from tfgpu_doctor.advice.way_out import WayOut, ways_out
 from tfgpu_doctor.compute_capability import Kernels
-from tfgpu_doctor.knowledge import Knowledge, TensorFlowRelease, version
-from tfgpu_doctor.rows import CompatPackage
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.rows import CompatPackage, TensorFlowRelease
 
 _LIFTABLE = ("driver", "compat", "python", "glibc", "windows")
 _GENERATION = {"3": "kepler", "5": "maxwell", "6": "pascal", "7.0": "volta", "7.2": "volta"}

@@ -8,7 +8,8 @@ from typing import Literal
 
 from tfgpu_doctor.advice.situation import Situation
 from tfgpu_doctor.compute_capability import Kernels, kernels_for
-from tfgpu_doctor.knowledge import CudaDriverRow, Knowledge, TensorFlowRelease, Wheels, version
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.rows import CudaDriverRow, TensorFlowRelease, Wheels
 
 Kind = Literal["system", "python", "glibc", "gpu", "driver"]
 _NAMES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from packaging.requirements import Requirement
 
 from tfgpu_doctor.advice.situation import Situation
-from tfgpu_doctor.knowledge import Knowledge, TensorFlowRelease, Wheels, version
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.rows import TensorFlowRelease, Wheels
 
 ENVIRONMENT = "tensorflow-gpu"  # the environment that the commands make
 # Folders of pip's packages that TensorFlow opens a library of by itself; others are found through these.

@@ -8,7 +8,8 @@ from tfgpu_doctor.advice.fitting import Kind, kernels_of, needed_driver, obstacl
 from tfgpu_doctor.advice.installing import cuda_extra_works
 from tfgpu_doctor.advice.situation import Situation
 from tfgpu_doctor.compute_capability import Kernels
-from tfgpu_doctor.knowledge import Knowledge, TensorFlowRelease, Wheels
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.rows import TensorFlowRelease, Wheels
 
 _DECIDES: tuple[Kind, ...] = ("python", "glibc", "gpu", "driver")
 

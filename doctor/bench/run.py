@@ -70,11 +70,15 @@ def suite_names(folder: str = SUITES) -> list[str]:
 
 
 def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Bench:
-    """Run them; `on_look` is called a few times a second. Raises KeyboardInterrupt when all is killed."""
+    """Run them; `on_look` is called a few times a second. After Ctrl-C all is killed, and what was measured is there."""
     run = _Run(order, None if order.budget_s is None else order.started + order.budget_s, on_look)
-    for _ in range(_MOST_STARTS):
-        if not run.once():
-            break
+    interrupted = False
+    try:
+        for _ in range(_MOST_STARTS):
+            if not run.once():
+                break
+    except KeyboardInterrupt:
+        interrupted = True
     account = run.account
     return Bench(
         suite_version=SUITE_VERSION,
@@ -83,6 +87,7 @@ def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Ben
         duels=tuple(account.duels),
         figures=tuple(account.figures),
         skipped={test: why for test, why in account.reasons.items() if account.outcomes[test] == "skipped"},
+        interrupted=interrupted,
         problems=tuple(run.problems),
     )
 

@@ -11,7 +11,7 @@ import msgspec
 
 from tfgpu_doctor.bench.compare import Comparison, compare
 from tfgpu_doctor.bench.journal import Account
-from tfgpu_doctor.bench.result import make_result
+from tfgpu_doctor.bench.result import BenchReport, make_result
 from tfgpu_doctor.bench.run import Order, run_suites, suite_names
 from tfgpu_doctor.bench.telemetry import Telemetry
 from tfgpu_doctor.commands.output import deliver, note, refuse
@@ -73,31 +73,43 @@ def bench(
     except ValueError as error:
         refuse(str(error))
     _refuse_without_packages()
-    results = Results.of_user(Host().environment)
     try:
-        with Waiting() as waiting, scratch_folder() as scratch:
-            facts = examine(on_wait=waiting.show)
-            order = _order(scratch, suites, budget_s, started, facts, benchmark_json)
-            with Telemetry(Host(), gpus=bool(facts.nvml and facts.nvml.gpus)) as telemetry:
-                measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
-            measured = telemetry.added_to(measured)
+        facts, measured = _measure(suites, budget_s, started, benchmark_json)
     except (Interrupted, KeyboardInterrupt):
-        note("interrupted; nothing was kept")
+        note("interrupted before anything was measured")
         return _INTERRUPTED
     if benchmark_json and not Host().files.exists(os.path.abspath(benchmark_json)):
-        note(
-            f"{benchmark_json} was not written: pytest-benchmark does so at its end, and the suites were stopped before"
-        )
+        note(f"{benchmark_json} was not written: pytest-benchmark does so at its end, and was stopped before")
+    results = Results.of_user(Host().environment)
     comparisons = _compare(results, reference, suites, measured, facts)
-    _keep(results, save, measured, facts)
-    from tfgpu_doctor.diagnosis import diagnose
-
-    report = diagnose(msgspec.structs.replace(facts, bench=measured), seconds=time.time() - started)
-    result = make_result(
-        report, measured, reference=reference or "", comparisons=tuple(comparisons), seconds=time.time() - started
-    )
+    if not measured.interrupted:
+        _keep(results, save, measured, facts)
+    result = _report(facts, measured, reference or "", comparisons, time.time() - started)
     deliver(render_bench(result, format_), output)
     return result.exit_code
+
+
+def _measure(
+    suites: tuple[str, ...], budget_s: float | None, started: float, benchmark_json: str | None
+) -> tuple[Facts, Bench]:
+    """Examine the machine, then run the suites. Raises Interrupted before they begin."""
+    with Waiting() as waiting, scratch_folder() as scratch:
+        facts = examine(on_wait=waiting.show)
+        order = _order(scratch, suites, budget_s, started, facts, benchmark_json)
+        with Telemetry(Host(), gpus=bool(facts.nvml and facts.nvml.gpus)) as telemetry:
+            measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
+        return facts, telemetry.added_to(measured)
+
+
+def _report(
+    facts: Facts, measured: Bench, reference: str, comparisons: list[Comparison], seconds: float
+) -> BenchReport:
+    """What the doctor says of the machine, with what was measured among its facts."""
+    from tfgpu_doctor.diagnosis import diagnose
+
+    known = msgspec.structs.replace(facts, bench=measured)
+    report = diagnose(known, interrupted=measured.interrupted, seconds=seconds)
+    return make_result(report, measured, reference=reference, comparisons=tuple(comparisons), seconds=seconds)
 
 
 def _refuse_without_packages() -> None:

@@ -76,4 +76,5 @@ class Bench(Fact, frozen=True):
     duels: tuple[Duel, ...] = ()
     figures: tuple[Figure, ...] = ()
     skipped: dict[str, str] = {}  # tests that measured nothing, with the reason
+    interrupted: bool = False  # what is here was measured until then
     problems: tuple[str, ...] = ()  # what kept suites from running: a crash, a hang, a missing package

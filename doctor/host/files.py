@@ -170,7 +170,7 @@ def write_whole(path: str, content: bytes) -> None:
         if os.path.exists(path):
             shutil.copymode(path, part)
         os.replace(part, path)
-    except BaseException:
+    except BaseException:  # Ctrl-C as well: it is raised again, and nothing half written stays
         if os.path.exists(part):
             os.unlink(part)
         raise

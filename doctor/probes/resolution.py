@@ -6,12 +6,13 @@ import os
 
 from tfgpu_doctor.facts import Libraries, Resolution, ResolvedLibrary, System, Target, TensorFlow
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.knowledge import OpenedLibrary, read_knowledge
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.loader.owners import Owners, header_version
 from tfgpu_doctor.loader.resolver import Loaded, Outcome, Resolver
 from tfgpu_doctor.loader.search_path import SearchPath, folder_of, split_list
 from tfgpu_doctor.loader.shared_object import Unloadable
 from tfgpu_doctor.probe import Unavailable, probe
+from tfgpu_doctor.rows import OpenedLibrary
 
 # All releases since 1.15 open libraries from here (tsl::internal::LoadDynamicLibrary), whichever object asks for them.
 _OPENER = "libtensorflow_framework.so.2"

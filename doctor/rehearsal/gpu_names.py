@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
-from tfgpu_doctor.knowledge import GpuModel
+from tfgpu_doctor.rows import GpuModel
 
 _MAKERS = {"nvidia", "geforce", "tesla"}  # words that people leave out or add
 _MOST_SUGGESTIONS = 4

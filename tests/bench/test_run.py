@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.run import Order, run_suites, suite_names
 from tfgpu_doctor.facts.bench import Bench
 
@@ -138,3 +139,17 @@ def test_when_the_doctor_is_killed_no_suite_runs_on(tmp_path: pathlib.Path) -> N
     while child.exists() and "Z" not in (child / "stat").read_text().rpartition(")")[2][:3]:
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+def test_after_an_interrupt_what_was_measured_is_there(tmp_path: pathlib.Path) -> None:
+    suite = tmp_path / "suites"
+    suite.mkdir()
+    (suite / "test_made_up.py").write_text(SUITE + "def test_long():\n    start('long')\n    time.sleep(600)\n")
+
+    def press_ctrl_c(account: Account, seconds: float) -> None:
+        if account.duel:
+            raise KeyboardInterrupt
+
+    bench = run_suites(Order(journal=str(tmp_path / "journal"), folder=str(suite)), press_ctrl_c)
+    assert bench.interrupted
+    assert verdicts(bench) == {"first": "faster"}
