@@ -127,15 +127,7 @@ def libraries_match_module(
         kind = "the forward-compatibility library" if compat else "libcuda"
         yield Evidence(f"cuInit succeeds with {kind} {cuda_driver.library} and kernel module {module}")
     elif compat and refused:
-        yield Finding(
-            "CUDA's forward-compatibility libcuda is loaded, and this driver or GPU refuses it",
-            cause="cuda_compat_package_conflict",
-            evidence=tuple(evidence),
-            fix=Fix(
-                "Take the compat folder off the loader's path (LD_LIBRARY_PATH, /etc/ld.so.conf.d) or remove the "
-                "cuda-compat package; upgrade the host's driver where the program needs a newer CUDA."
-            ),
-        )
+        yield _refused_compat(evidence)
     elif differ or told_by_nvml or refused:
         versions = (
             f"libcuda is of version {copy.version}, the loaded kernel module of {module}" if copy and differ else ""
@@ -149,6 +141,18 @@ def libraries_match_module(
         )
     else:
         raise Skip("the versions of libcuda and of the kernel module are not both known, or not comparable")
+
+
+def _refused_compat(evidence: list[str]) -> Finding:
+    return Finding(
+        "CUDA's forward-compatibility libcuda is loaded, and this driver or GPU refuses it",
+        cause="cuda_compat_package_conflict",
+        evidence=tuple(evidence),
+        fix=Fix(
+            "Take the compat folder off the loader's path (LD_LIBRARY_PATH, /etc/ld.so.conf.d) or remove the "
+            "cuda-compat package; upgrade the host's driver where the program needs a newer CUDA."
+        ),
+    )
 
 
 def _how_to_match(loaded: str, on_disk: str) -> str:

@@ -67,21 +67,25 @@ def gpu_is_in_machine(
     elif pci is None or system.wsl:
         raise CannotTell("the PCI bus cannot be read, and nothing else shows a GPU")
     else:
-        others = [f"{device.vendor}:{device.device} at {device.address}" for device in pci.devices]
-        yield Finding(
-            "there is no NVIDIA GPU in this machine",
-            cause="no_gpu_in_machine",
-            evidence=(
-                f"{pci.device_count} devices on the PCI bus, no display controller of NVIDIA's among them",
-                *([f"display controllers of others: {', '.join(others)}"] if others else ()),
-                "no /dev/nvidia*, no /proc/driver/nvidia/gpus, and neither NVML nor CUDA lists a GPU",
-                *_whose(hosting),
-            ),
-            fix=Fix(
-                "TensorFlow itself is not at fault: it runs on the CPU here, and what it prints about CUDA and cuInit "
-                f"can be ignored. To use a GPU: {_how_to_get_one(hosting, knowledge)}"
-            ),
-        )
+        yield _none_in_machine(pci, hosting, knowledge)
+
+
+def _none_in_machine(pci: Pci, hosting: Hosting | None, knowledge: Knowledge) -> Finding:
+    others = [f"{device.vendor}:{device.device} at {device.address}" for device in pci.devices]
+    return Finding(
+        "there is no NVIDIA GPU in this machine",
+        cause="no_gpu_in_machine",
+        evidence=(
+            f"{pci.device_count} devices on the PCI bus, no display controller of NVIDIA's among them",
+            *([f"display controllers of others: {', '.join(others)}"] if others else ()),
+            "no /dev/nvidia*, no /proc/driver/nvidia/gpus, and neither NVML nor CUDA lists a GPU",
+            *_whose(hosting),
+        ),
+        fix=Fix(
+            "TensorFlow itself is not at fault: it runs on the CPU here, and what it prints about CUDA and cuInit "
+            f"can be ignored. To use a GPU: {_how_to_get_one(hosting, knowledge)}"
+        ),
+    )
 
 
 def _whose(hosting: Hosting | None) -> list[str]:

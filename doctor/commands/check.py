@@ -97,15 +97,8 @@ def check(
         return _list()
     if configuration.selects:
         _validate(configuration)
-    interrupted = False
     started = time.monotonic()
-    if facts:
-        found = _read(facts)
-    else:
-        try:
-            found = _examine(configuration, depth, root)
-        except Interrupted as stop:
-            found, interrupted = stop.facts, True
+    found, interrupted = (_read(facts), False) if facts else _examine(configuration, depth, root)
     if record and not interrupted:
         _record(found, record)
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
@@ -156,19 +149,24 @@ def _depth(quick: bool, level: Level | None, minutes: float | None, even_if_busy
     return _Depth(chosen, 60 * (minutes or _SOAK_MINUTES), even_if_busy)
 
 
-def _examine(configuration: Configuration, depth: _Depth, root: str) -> Facts:
+def _examine(configuration: Configuration, depth: _Depth, root: str) -> tuple[Facts, bool]:
+    """The facts of this machine, and whether the user stopped before all were known."""
     # What the report needs is imported while the examination waits for its children.
     threading.Thread(target=_import_ahead, daemon=True).start()
     with Waiting() as waiting:
-        return examine(
-            python=configuration.python,
-            level=depth.level,
-            soak_s=depth.soak_s,
-            even_if_busy=depth.even_if_busy,
-            root=root,
-            deadline_s=configuration.deadline,
-            on_wait=waiting.show,
-        )
+        try:
+            found = examine(
+                python=configuration.python,
+                level=depth.level,
+                soak_s=depth.soak_s,
+                even_if_busy=depth.even_if_busy,
+                root=root,
+                deadline_s=configuration.deadline,
+                on_wait=waiting.show,
+            )
+        except Interrupted as stop:
+            return stop.facts, True
+    return found, False
 
 
 def _import_ahead() -> None:
