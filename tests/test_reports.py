@@ -16,7 +16,7 @@ from rich.cells import cell_len
 
 from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import Facts, decode_facts
-from tfgpu_doctor.reports import render
+from tfgpu_doctor.reports import FORMATS, render
 from tfgpu_doctor.reports.json_document import render_json, report_schema
 from tfgpu_doctor.reports.markdown_page import render_markdown
 from tfgpu_doctor.reports.text import clean, render_text
@@ -70,7 +70,7 @@ def test_text_names_cause_evidence_fix_and_counts(facts: Facts) -> None:
 
 def test_every_format_names_the_same_causes(facts: Facts) -> None:
     report = diagnose(facts)
-    for format_ in ("text", "json", "markdown"):
+    for format_ in FORMATS:
         document = render(report, format_)
         for cause in report.causes:
             assert cause.id in document
@@ -123,7 +123,7 @@ def test_hostile_names_are_no_markdown() -> None:
 @given(st.text(max_size=40))
 def test_any_name_can_be_shown(name: str) -> None:
     report = diagnose(strange(name))
-    for format_ in ("text", "json", "markdown"):
+    for format_ in FORMATS:
         assert render(report, format_, verbose=True)
     jsonschema.validate(json.loads(render_json(report)), SCHEMA)
 

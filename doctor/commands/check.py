@@ -18,11 +18,11 @@ from tfgpu_doctor.examination import Interrupted, examine
 from tfgpu_doctor.facts import Facts, FactsError, Level, decode_facts, encode_facts
 from tfgpu_doctor.facts.load import LEVELS, LOADING
 from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.reports import FORMATS
 
 if TYPE_CHECKING:
     from tfgpu_doctor.report import Report
 
-_FORMATS = ("text", "json", "markdown")
 _LARGEST_RECORD_BYTES = 64 << 20
 _SOAK_MINUTES = 10.0
 
@@ -50,7 +50,7 @@ _SOAK_MINUTES = 10.0
 @click.option("--select", metavar="IDS", multiple=True, help="Show only these checks (DRV002, or DRV for all of them).")
 @click.option("--ignore", metavar="IDS", multiple=True, help="Leave these checks out of the verdict.")
 @click.option("--fail-level", type=click.Choice(["info", "warning", "error"]), help="Exit with 1 from here on.")
-@click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report there.")
 @click.option(
     "--deadline",

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tfgpu_doctor.report import Report
+if TYPE_CHECKING:
+    from tfgpu_doctor.report import Report
 
+# The module of `reports/` that renders a format, and its function; text alone takes more than the report.
+_RENDERERS = {
+    "json": ("json_document", "render_json"),
+    "markdown": ("markdown_page", "render_markdown"),
+}
+FORMATS = ("text", *_RENDERERS)
 _WIDEST = 110
 
 
 def render(report: Report, format_: str, *, verbose: bool = False, to_terminal: bool = False) -> str:
-    """The report in one of the formats `text`, `json`, `markdown`, as a whole document with its last newline."""
-    if format_ == "json":
-        from tfgpu_doctor.reports.json_document import render_json
-
-        return render_json(report)
-    if format_ == "markdown":
-        from tfgpu_doctor.reports.markdown_page import render_markdown
-
-        return render_markdown(report)
+    """The report in one of `FORMATS`, as a whole document with its last newline."""
+    if format_ in _RENDERERS:
+        module, function = _RENDERERS[format_]
+        document = getattr(importlib.import_module(f"tfgpu_doctor.reports.{module}"), function)(report)
+        assert isinstance(document, str)
+        return document
     from tfgpu_doctor.reports.text import render_text
 
     width, colour = look_of_text(to_terminal=to_terminal)
