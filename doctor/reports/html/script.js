@@ -1,0 +1,39 @@
+"use strict";
+// A button beside each command; without this script they are copied by hand.
+for (const box of document.querySelectorAll("pre.command")) {
+  const button = document.createElement("button");
+  const frame = document.createElement("div");
+  button.type = "button";
+  button.textContent = "Copy";
+  button.setAttribute("aria-live", "polite");
+  button.addEventListener("click", () => {
+    const selection = getSelection();
+    selection.selectAllChildren(box.firstElementChild);
+    button.textContent = document.execCommand("copy") ? "Copied" : "Selected";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+  frame.className = "copied";
+  box.replaceWith(frame);
+  frame.append(box, button);
+}
+
+// What is folded is open on paper, and where a link leads to.
+const folded = () => document.querySelectorAll("details:not([open])");
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...folded()];
+  for (const each of opened) each.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const each of opened) each.open = false;
+});
+const reveal = () => {
+  const target = document.getElementById(location.hash.slice(1));
+  const around = target && (target.closest("details") || target.querySelector(":scope > details"));
+  if (around && !around.open) {
+    around.open = true;
+    target.scrollIntoView();
+  }
+};
+addEventListener("hashchange", reveal);
+reveal();
