@@ -169,4 +169,5 @@ ALL_CHECKS: tuple[Check, ...] = (
     notebooks.kernels_have_library_path,
     bench.gpu_beats_cpu,
     bench.gpu_comes_near_its_limits,
+    bench.suites_find_nothing_wrong,
 )

@@ -76,7 +76,12 @@ def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
 
     Fix: `tfgpu-doctor --level deep` looks at clocks, heat and power while the GPU works.
     """
-    limited = [(figure, figure.limit) for figure in bench.figures if figure.limit and figure.unit in _FRACTIONS]
+    # What is bounded by another figure is a whole step: nobody expects it to reach the peak.
+    limited = [
+        (figure, figure.limit)
+        for figure in bench.figures
+        if figure.limit and figure.unit in _FRACTIONS and not figure.bounded_by
+    ]
     if not limited:
         raise Skip("nothing was measured whose limit is known")
     for figure, limit in limited:
@@ -98,3 +103,34 @@ def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
 
 def _said(figure: Figure) -> str:
     return f"{figure.suite} {figure.name} on {figure.device}: {figure.value:,.4g} {figure.unit}"
+
+
+@check(
+    "BEN003",
+    "what the perf suites verify beside speed holds",
+    after=("GPU004", "GPU005", "HLT004"),
+    sources=("https://www.tensorflow.org/guide/gpu",),
+)
+def suites_find_nothing_wrong(bench: Bench) -> Yielded:
+    """Beside their duels the suites verify answers: gradients of replicas, numbers against float64, memory that is given
+    back, a loss that goes down. What fails there is wrong at any speed.
+
+    Fix: run the suite alone, to see whether it fails again; then what its message names.
+    """
+    if not (bench.duels or bench.figures or bench.failed):
+        raise Skip("the suites measured nothing")
+    if bench.failed:
+        first = next(iter(bench.failed))
+        yield Finding(
+            f"{len(bench.failed)} tests of the perf suites found something wrong, first {first.rpartition('::')[2]}",
+            cause=UNDETERMINED,
+            confidence="low",
+            evidence=tuple(f"{test}: {why}" for test, why in bench.failed.items()),
+            fix=Fix("Run its suite alone and see whether it fails again.", (f"tfgpu-doctor bench {_suite(first)}",)),
+        )
+    yield Evidence(f"{len(bench.duels)} duels and {len(bench.figures)} figures, no answer wrong")
+
+
+def _suite(test: str) -> str:
+    """`test_numerics.py::test_sums[GPU]` belongs to numerics."""
+    return test.partition("::")[0].removeprefix("test_").removesuffix(".py")

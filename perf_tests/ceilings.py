@@ -9,6 +9,19 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
 from tfgpu_doctor.rows import GpuModel
 
+PEAK_SIDE = 8192  # large enough for any GPU to come near its peak
+_OF_DATA_SHEETS = {
+    "bfloat16": "fp16",
+    "float16": "fp16",
+    "tf32": "tf32",
+    "float32": "fp32",
+}  # both halves go at one speed
+
+
+def peak_name(precision: str) -> str:
+    """The figure that shows what a GPU does at most: "bfloat16", "float16", "tf32" or "float32"."""
+    return f"matmul {PEAK_SIDE} in {precision}"
+
 
 def model_of(tf: Any, device: str) -> GpuModel | None:
     """The row of a GPU ("GPU:0") in the table; None where it has none, or is a slice of a GPU."""
@@ -26,11 +39,11 @@ def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
 
 
 def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
-    """The limit of a figure in TFLOP/s at that precision ("fp32", "tf32", "fp16"); nothing where it is not known."""
-    model = model_of(tf, device)
-    if model is None or precision not in model.peak_teraflops:
+    """The limit of a figure in TFLOP/s at a precision, as `peak_name` takes it; nothing where it is not known."""
+    model, kind = model_of(tf, device), _OF_DATA_SHEETS[precision]
+    if model is None or kind not in model.peak_teraflops:
         return {}
-    return {"limit": model.peak_teraflops[precision], "limit_source": f"{model.name}: {model.source}"}
+    return {"limit": model.peak_teraflops[kind], "limit_source": f"{model.name}: {model.source}"}
 
 
 def link_in_words() -> str:

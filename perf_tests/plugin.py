@@ -12,11 +12,13 @@ import pytest
 from tfgpu_doctor.perf_tests.budget import LEAST_S, Budget, parse_budget
 from tfgpu_doctor.perf_tests.journal import note
 from tfgpu_doctor.perf_tests.replay import TIMER
-from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
+from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE, JOURNAL_VARIABLE, START_AGAIN
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from tfgpu_doctor.facts import Facts
+    from tfgpu_doctor.facts.bench import Duel
     from tfgpu_doctor.perf_tests.referee import Contender, NotRun, Referee
     from tfgpu_doctor.report import Report
 
@@ -70,11 +72,24 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcomes = item.stash.setdefault(_OUTCOME, ("passed", ""))
     if report.outcome != "passed":
         outcomes = item.stash[_OUTCOME] = (report.outcome, str(call.excinfo.value) if call.excinfo else "")
+    if isinstance(report.longrepr, tuple):  # a skip: told of the test, not of the fixture that skips so many
+        report.longrepr = (str(item.path), item.reportinfo()[1], report.longrepr[2])
     if report.when == "teardown":
         if _measures(item):
             item.config.stash[_BUDGET].one_is_done()
+        silent = _why_silent(item) if outcomes[0] == "failed" else ""
         note("test ended", {"id": item.nodeid, "outcome": outcomes[0], "reason": outcomes[1][:500]})
+        if silent and JOURNAL_VARIABLE in os.environ:
+            os._exit(START_AGAIN)
     return report
+
+
+def _why_silent(item: pytest.Item) -> str:
+    """Why the GPU that a test was given answers no more; empty where it does, or where the test had none."""
+    from tfgpu_doctor.perf_tests.answering import why_silent
+
+    given = getattr(item, "funcargs", {})
+    return why_silent(given["tensorflow"], given["gpu"]) if {"gpu", "tensorflow"} <= set(given) else ""
 
 
 def _measures(item: pytest.Item) -> bool:
@@ -96,17 +111,24 @@ def tensorflow() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def diagnosis() -> Report:
+def recorded() -> Facts | None:
+    """The facts of this machine from before the run, where the doctor wrote them down."""
+    from tfgpu_doctor.facts import decode_facts
+
+    path = os.environ.get(FACTS_VARIABLE)
+    if not path:
+        return None
+    with open(path, "rb") as file:
+        return decode_facts(file.read())
+
+
+@pytest.fixture(scope="session")
+def diagnosis(recorded: Facts | None) -> Report:
     """What the doctor says of this machine, TensorFlow itself included."""
     import tfgpu_doctor
     from tfgpu_doctor.diagnosis import diagnose
-    from tfgpu_doctor.facts import decode_facts
 
-    recorded = os.environ.get(FACTS_VARIABLE)
-    if recorded:
-        with open(recorded, "rb") as file:
-            return diagnose(decode_facts(file.read()))
-    return tfgpu_doctor.check()
+    return diagnose(recorded) if recorded else tfgpu_doctor.check()
 
 
 @pytest.fixture(scope="session")
@@ -116,12 +138,39 @@ def gpus(tensorflow: Any) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def gpu(gpus: tuple[str, ...], diagnosis: Report) -> str:
+def gone(tensorflow: Any, gpus: tuple[str, ...], recorded: Facts | None, diagnosis: Report) -> str:
+    """Why no GPU answers though nothing was wrong before the run; the run's problem then, told once."""
+    from tfgpu_doctor.perf_tests.answering import why_lost, why_silent
+
+    if _root_cause(diagnosis):
+        return ""
+    before = len(recorded.runtime.gpus) if recorded and recorded.runtime else 0
+    why = why_lost(before, len(gpus)) or (gpus and why_silent(tensorflow, gpus[0])) or ""
+    if why:
+        note("problem", {"why": f"the GPU does not answer any more: {why}"})
+    return why
+
+
+@pytest.fixture(scope="session")
+def gpu(gpus: tuple[str, ...], gone: str, diagnosis: Report) -> str:
     """The first GPU; where there is none, the test is skipped with the doctor's root cause."""
+    if gone:
+        pytest.skip(f"the GPU does not answer any more: {gone}")
     if not gpus:
-        cause = diagnosis.causes[0] if diagnosis.causes else None
-        pytest.skip(f"{cause.label}: {cause.title}" if cause else "TensorFlow lists no GPU")
+        pytest.skip(_root_cause(diagnosis) or "TensorFlow lists no GPU")
     return gpus[0]
+
+
+def _root_cause(diagnosis: Report) -> str:
+    """What keeps the GPU from being used, in the doctor's words; empty where nothing does."""
+    cause = next((each for each in diagnosis.causes if each.severity == "error"), None)
+    return f"{cause.label}: {cause.title}" if cause else ""
+
+
+@pytest.fixture(scope="session")
+def device(gpus: tuple[str, ...]) -> str:
+    """Where a thing is done that can be done anywhere: the first GPU where there is one."""
+    return gpus[0] if gpus else "CPU:0"
 
 
 @pytest.fixture(scope="session")
@@ -149,11 +198,18 @@ def duel(
 ) -> Callable[..., None]:
     """Hold a duel: `duel(challenger, baseline, at_least=1.0)`. Passes where the challenger is faster by that much.
 
-    Where it is not, the test fails on a machine with a GPU; on one without it is skipped, with the verdict: what
-    two cores under other work show is no proof of the contrary.
+    `on_measured` is called with what was measured, whatever the verdict. Where the challenger is not faster, the test
+    fails on a machine with a GPU; on one without it is skipped, with the verdict: what two cores under other work show
+    is no proof of the contrary.
     """
 
-    def hold(challenger: Contender, baseline: Contender, *, at_least: float = 1.0) -> None:
+    def hold(
+        challenger: Contender,
+        baseline: Contender,
+        *,
+        at_least: float = 1.0,
+        on_measured: Callable[[Duel], None] = lambda _: None,
+    ) -> None:
         name = (request.node.path.stem.removeprefix("test_"), request.node.name.removeprefix("test_"))
         result, trouble = referee.hold(name, challenger, baseline, at_least=at_least, budget_s=share_s)
         benchmark.extra_info.update(verdict=result.verdict, ratio=result.ratio, interval=result.interval)
@@ -163,6 +219,7 @@ def duel(
         assert result.baseline
         benchmark.extra_info["baseline_s"] = list(result.baseline.seconds)
         _keep(benchmark, result.challenger.seconds)
+        on_measured(result)
         if result.verdict != "faster":
             (pytest.fail if gpus else pytest.skip)(f"{result.name}: {result.verdict}, {result.reason}")
 

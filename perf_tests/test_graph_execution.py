@@ -21,12 +21,6 @@ STEPS, BATCH, INPUTS = 48, 16, 8
 RATE = 0.05
 
 
-@pytest.fixture(scope="session")
-def device(gpus: tuple[str, ...]) -> str:
-    """Where a graph is run that pays on any device: the first GPU where there is one."""
-    return gpus[0] if gpus else "CPU:0"
-
-
 def steps(values: Any, count: int) -> Any:
     """So many operations, each on the answer of the one before."""
     for number in range(count // 2):

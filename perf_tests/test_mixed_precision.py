@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfgpu_doctor.facts.bench import Duel
+from tfgpu_doctor.perf_tests.ceilings import compute_ceiling, peak_name
 from tfgpu_doctor.perf_tests.networks import Training
 from tfgpu_doctor.perf_tests.referee import Contender
 
@@ -74,6 +76,18 @@ class Step:
         finally:
             switch(True)
 
+    @property
+    def operations(self) -> int:
+        """Floating-point ones of both passes; nobody asks for the gradient of the input."""
+        shape, width = SHAPES[self._kind], SHAPES[self._kind][-1]
+        per_weight = 4 * math.prod(shape[:-1]) * width**2  # forward, and the gradient of the weights
+        if self._kind == "dense":
+            return per_weight
+        if self._kind == "convolution":
+            return 9 * per_weight
+        mixing = 4 * shape[0] * shape[1] ** 2 * width  # scores, and what they weigh
+        return 4 * per_weight + per_weight // 2 + 3 * mixing  # four projections, and the last one's input's gradient
+
     def contender(self, due: list[float]) -> Contender:
         def verify(result: Any) -> None:
             seen = [float(each) for each in result]
@@ -100,7 +114,15 @@ def test_speed(
         figure(
             f"memory of {kind} in {step.name}", peak / 2**20, "MiB", device=gpu, about="at most, of both sides' data"
         )
-    duel(*(step.contender(due) for step in steps))
+
+    def keep(result: Duel) -> None:
+        for step, side in zip(steps, (result.challenger, result.baseline), strict=True):
+            assert side
+            speed = step.operations / side.median_s / 1e12
+            limits = {**compute_ceiling(tensorflow, gpu, step.name), "bounded_by": peak_name(step.name)}
+            figure(f"{kind} step in {step.name}", speed, "TFLOP/s", device=gpu, **limits)
+
+    duel(*(step.contender(due) for step in steps), on_measured=keep)
 
 
 @pytest.mark.telling(5, needs_s=8)

@@ -22,12 +22,6 @@ KNEE = 0.8  # of the best throughput
 NORMALISED = {"CPU": (64, 16, 16, 32), "GPU": (64, 56, 56, 256)}
 
 
-@pytest.fixture(scope="session")
-def device(gpus: tuple[str, ...]) -> str:
-    """The first GPU, where there is one."""
-    return gpus[0] if gpus else "CPU:0"
-
-
 class Separable:
     """One 3x3 convolution that is the product of one for each channel and one across channels, done in either way."""
 

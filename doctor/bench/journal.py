@@ -20,15 +20,25 @@ class Account:
     ended: list[str] = field(default_factory=list)  # ids of tests that are done
     outcomes: dict[str, str] = field(default_factory=dict)  # of tests: "passed", "failed", "skipped"
     reasons: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)  # of the run, in the child's own words
     waiting: int = 0  # tests still to come when the session began
     test: str = ""
     began: float = 0.0
+    of_duels: set[str] = field(default_factory=set)  # ids of tests that held one
     duel: dict[str, Any] = field(default_factory=dict)  # the duel under way: suite, name, at_least, on_gpu, device
 
     def read(self, journal: bytes) -> None:
         """Take in more lines; one that is cut off at the end must come again, whole."""
         for line in journal.splitlines():
             self._take(json.loads(line))
+
+    def reasons_of(self, outcome: str) -> dict[str, str]:
+        """The tests that ended so, with the reason."""
+        return {test: why for test, why in self.reasons.items() if self.outcomes[test] == outcome}
+
+    def tells_of(self, test: str) -> bool:
+        """Whether a test was a duel, whose verdict tells of it."""
+        return test in self.of_duels
 
     def _take(self, row: dict[str, Any]) -> None:
         kind, at = row.pop("kind"), row.pop("at")
@@ -43,6 +53,9 @@ class Account:
         elif kind == "start":
             self.duel = row
         elif kind == "duel":
+            self.of_duels.add(self.test)
             self.duels.append(msgspec.convert(row["duel"], Duel))
+        elif kind == "problem":
+            self.problems.append(row["why"])
         elif kind == "figure":
             self.figures.append(msgspec.convert(row["figure"], Figure))

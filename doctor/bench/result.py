@@ -27,6 +27,7 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
     duels: tuple[Duel, ...]
     figures: tuple[Figure, ...]
     skipped: dict[str, str]
+    failed: dict[str, str]
     problems: tuple[str, ...]
     reference: str  # what the comparisons are with; empty where nothing was asked for
     comparisons: tuple[Comparison, ...]
@@ -42,7 +43,7 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
             return _INTERRUPTED
         if not any(duel.ratio for duel in self.duels):
             return _NOTHING_JUDGED
-        bad = any(cause.severity == "error" for cause in self.causes) or bool(self.problems)
+        bad = any(cause.severity == "error" for cause in self.causes) or bool(self.problems or self.failed)
         lost = any(duel.on_gpu and duel.verdict != "faster" for duel in self.duels)
         worse = any(each.standing in ("slower", "missing", "unstable") for each in self.comparisons)
         return 1 if bad or lost or worse else 0
@@ -64,6 +65,7 @@ def make_result(
         duels=bench.duels,
         figures=bench.figures,
         skipped=bench.skipped,
+        failed=bench.failed,
         problems=bench.problems,
         reference=reference,
         comparisons=comparisons,

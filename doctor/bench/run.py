@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import tfgpu_doctor.inside
 import tfgpu_doctor.perf_tests
 from tfgpu_doctor.bench.journal import Account
+from tfgpu_doctor.bench.limits import with_measured_limits
 from tfgpu_doctor.facts.bench import Bench, Duel
 from tfgpu_doctor.host import Completed, Files, Host
-from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE
+from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE, START_AGAIN
 
 SUITES = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.__file__))
 SUITE_VERSION = "1"  # results of another version are not compared: what is measured has changed
@@ -85,10 +86,11 @@ def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Ben
         budget_s=order.budget_s,
         seconds=round(time.time() - order.started, 2),
         duels=tuple(account.duels),
-        figures=tuple(account.figures),
-        skipped={test: why for test, why in account.reasons.items() if account.outcomes[test] == "skipped"},
+        figures=with_measured_limits(account.figures),
+        skipped=account.reasons_of("skipped"),
+        failed={test: why for test, why in account.reasons_of("failed").items() if not account.tells_of(test)},
         interrupted=interrupted,
-        problems=tuple(run.problems),
+        problems=(*account.problems, *run.problems),
     )
 
 
@@ -107,6 +109,8 @@ class _Run:
         stopped_for, done = self._watch()
         account = self.account
         if not account.test:
+            if done.exit_code == START_AGAIN:
+                return True
             if done.exit_code not in (*_PYTEST_OK, _NOTHING_COLLECTED):
                 self.problems.append(_why_ended(done))
             return False

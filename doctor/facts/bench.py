@@ -64,6 +64,8 @@ class Figure(Fact, frozen=True):
     device: str = ""
     limit: float | None = None  # what the hardware could do at most, in the same unit
     limit_source: str = ""
+    measured_limit: float | None = None  # the most that this machine was seen to do, in the same unit
+    bounded_by: str = ""  # the figure of the same run that shows it
     about: str = ""
 
 
@@ -76,5 +78,6 @@ class Bench(Fact, frozen=True):
     duels: tuple[Duel, ...] = ()
     figures: tuple[Figure, ...] = ()
     skipped: dict[str, str] = {}  # tests that measured nothing, with the reason
+    failed: dict[str, str] = {}  # tests that found something wrong which no duel tells
     interrupted: bool = False  # what is here was measured until then
     problems: tuple[str, ...] = ()  # what kept suites from running: a crash, a hang, a missing package

@@ -124,13 +124,21 @@ def _figures(figures: tuple[Figure, ...], style: str) -> str:
             each.suite,
             each.name,
             f"{each.value:,.4g} {each.unit}",
-            f"{each.value / each.limit:.0%} of {each.limit:,.4g} {each.unit}" if each.limit else "",
+            _shares(each),
             each.device,
         )
         for each in figures
     ]
     heads = ("suite", "figure", "measured", "of what is possible", "device")
     return tabulate(rows, headers=heads, tablefmt=style, disable_numparse=True) if rows else ""
+
+
+def _shares(figure: Figure) -> str:
+    """What it comes to of what the data sheet says, and of what was reached here at most."""
+    said = [f"{figure.value / figure.limit:.0%} of {figure.limit:,.4g} {figure.unit}"] if figure.limit else []
+    if figure.measured_limit:
+        said.append(f"{figure.value / figure.measured_limit:.0%} of {figure.bounded_by}")
+    return ", ".join(said)
 
 
 def _comparisons(comparisons: tuple[Comparison, ...], style: str) -> str:
@@ -159,7 +167,8 @@ def _not_measured(result: BenchReport) -> str:
             tests.setdefault(why, []).append(name)
     rows = [f"not measured: {', '.join(names)}: {why}" for why, names in tests.items()]
     rows += [f"{duel.suite}, {duel.name}: {duel.reason}" for duel in result.duels if duel.verdict == "not run"]
-    return "\n".join([*rows, *(f"✗ {problem}" for problem in result.problems)])
+    wrong = [*result.problems, *(f"{test}: {why}" for test, why in result.failed.items())]
+    return "\n".join([*rows, *(f"✗ {each}" for each in wrong)])
 
 
 def _closing(result: BenchReport) -> str:
