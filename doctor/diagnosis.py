@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
+from tfgpu_doctor.bounds import bound
 from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.inventory import list_libraries, list_versions
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Skip
 from tfgpu_doctor.report import OUTCOMES, Report, Result
 from tfgpu_doctor.root_cause import rank_causes
 from tfgpu_doctor.selection import IGNORED, Selection
-from tfgpu_doctor.summary import summarise_machine, summarise_target
+from tfgpu_doctor.summary import list_gpus, summarise_machine, summarise_target
 
 # The question itself: does TensorFlow compute on a GPU? Without TensorFlow, does the driver give one?
 # No machine is called healthy unless one of these passed.
@@ -51,7 +53,7 @@ def diagnose(
     wanted = QUICK_GOALS if facts.quick else REHEARSAL_GOALS if facts.simulated else GOALS
     goals = [result for result in shown if result.id in wanted] or shown
     passed = any(result.outcome in ("pass", "warn") for result in goals)
-    return Report(
+    report = Report(
         healthy=passed and not (counts["fail"] or counts["crash"] or interrupted),
         judged=passed or any(result.outcome == "fail" or _is_waived(result, shown) for result in goals),
         doctor=facts.doctor,
@@ -65,7 +67,11 @@ def diagnose(
         causes=rank_causes(shown),
         results=tuple(shown),
         counts=counts,
+        versions=list_versions(facts),
+        libraries=list_libraries(facts),
+        gpus=list_gpus(facts),
     )
+    return bound(report)
 
 
 def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:

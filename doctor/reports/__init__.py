@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _RENDERERS = {
     "json": ("json_document", "render_json"),
     "markdown": ("markdown_page", "render_markdown"),
+    "junit": ("junit", "render_junit"),
+    "github": ("github_annotations", "render_github"),
+    "sarif": ("sarif", "render_sarif"),
 }
 FORMATS = ("text", *_RENDERERS)
 _WIDEST = 110

@@ -83,3 +83,12 @@ def measured(report: Report) -> list[Result]:
         if result.id.startswith(_UNDER_LOAD) and result.outcome != "blocked" and not told:
             found.append(result)
     return found
+
+
+def open_question(report: Report) -> str:
+    """Why the exit code is 3 or 130 although no check is to blame; empty where the question was answered."""
+    if report.interrupted:
+        return headline(report)
+    if report.judged or any(finding.severity == "error" for each in report.results for finding in each.findings):
+        return ""
+    return "Not judged: nothing showed whether TensorFlow computes on a GPU."
