@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfgpu_doctor.commands.job_summary import add_job_summary
 from tfgpu_doctor.commands.output import deliver, refuse
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.configuration import Configuration, ConfigurationError, read_configuration
@@ -103,6 +104,8 @@ def check(
         _record(found, record)
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
     deliver(_render(report, format_, verbose, output), output)
+    if format_ == "github":
+        add_job_summary(report)
     return report.exit_code(configuration.fail_level)
 
 

@@ -174,3 +174,24 @@ def write_whole(path: str, content: bytes) -> None:
         if os.path.exists(part):
             os.unlink(part)
         raise
+
+
+def append_whole(path: str, content: bytes, most_bytes: int) -> None:
+    """Add to the end of a regular file, made where there is none, all of it or nothing. Raises OSError.
+
+    Where the file would grow beyond `most_bytes` nothing is added, and OSError says so (EFBIG).
+    """
+    if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe may take for ever
+        raise OSError(errno.EINVAL, "no regular file", path)
+    with open(path, "ab", buffering=0) as file:
+        before = os.fstat(file.fileno())
+        if before.st_size + len(content) > most_bytes:
+            raise OSError(errno.EFBIG, f"it would be larger than {most_bytes >> 10} KiB", path)
+        try:
+            written = file.write(content)
+        except BaseException:
+            os.ftruncate(file.fileno(), before.st_size)
+            raise
+        if written != len(content):  # the disk took a part of it
+            os.ftruncate(file.fileno(), before.st_size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from tfgpu_doctor.model import Finding
 from tfgpu_doctor.report import Report, Result
@@ -18,20 +18,20 @@ _QUESTION = "the question was answered"  # a test of its own: without it, nothin
 
 def render_junit(report: Report) -> str:
     """One suite. A warning passes, with its text as the test's output; what is blocked is skipped, with the reason."""
-    suite = ElementTree.Element("testsuite", name="tfgpu-doctor", time=f"{report.seconds:.3f}", **_tally(report))
+    suite = ET.Element("testsuite", name="tfgpu-doctor", time=f"{report.seconds:.3f}", **_tally(report))
     if _MOMENT.match(report.recorded):
         suite.set("timestamp", report.recorded[:19])
-    properties = ElementTree.SubElement(suite, "properties")
+    properties = ET.SubElement(suite, "properties")
     for name, value in _properties(report):
-        ElementTree.SubElement(properties, "property", name=name, value=_text(value))
+        ET.SubElement(properties, "property", name=name, value=_text(value))
     titles = {result.id: result.title for result in report.results}
     for result in report.results:
         suite.append(_case(result, titles))
     suite.append(_question(report))
-    suites = ElementTree.Element("testsuites", name="tfgpu-doctor", **_tally(report))
+    suites = ET.Element("testsuites", name="tfgpu-doctor", **_tally(report))
     suites.append(suite)
-    ElementTree.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
 def _tally(report: Report) -> dict[str, str]:
@@ -53,17 +53,17 @@ def _properties(report: Report) -> Iterator[tuple[str, str]]:
         yield "cause", f"{cause.id} {cause.label}: {cause.title}"
 
 
-def _question(report: Report) -> ElementTree.Element:
+def _question(report: Report) -> ET.Element:
     """Whether it is known that TensorFlow computes on a GPU, or why not."""
-    case = ElementTree.Element("testcase", classname="tfgpu_doctor", name=_QUESTION, time="0.000")
+    case = ET.Element("testcase", classname="tfgpu_doctor", name=_QUESTION, time="0.000")
     if why := open_question(report):
-        ElementTree.SubElement(case, "error", type="not_judged", message=why)
+        ET.SubElement(case, "error", type="not_judged", message=why)
     return case
 
 
-def _case(result: Result, titles: dict[str, str]) -> ElementTree.Element:
+def _case(result: Result, titles: dict[str, str]) -> ET.Element:
     group = result.id.rstrip("0123456789").partition(":")[0]
-    case = ElementTree.Element(
+    case = ET.Element(
         "testcase",
         classname=_text(f"tfgpu_doctor.{group}"),
         name=_text(f"{result.id} {result.title}"),
@@ -71,18 +71,18 @@ def _case(result: Result, titles: dict[str, str]) -> ElementTree.Element:
     )
     if result.outcome == "fail":
         worst = next(each for each in result.findings if each.severity == "error")
-        failure = ElementTree.SubElement(case, "failure", type=_text(worst.cause), message=_text(worst.message))
+        failure = ET.SubElement(case, "failure", type=_text(worst.cause), message=_text(worst.message))
         failure.text = _text("\n".join(_lines(result)))
     elif result.outcome == "crash":
-        error = ElementTree.SubElement(case, "error", type="crash", message=_text(result.reason))
+        error = ET.SubElement(case, "error", type="crash", message=_text(result.reason))
         error.text = "the check itself broke; what it looks at was not judged"
     elif result.outcome == "blocked":
         why = ", ".join(f"{id} ({titles[id]})" if id in titles else id for id in result.blocked_by)
-        ElementTree.SubElement(case, "skipped", type="blocked", message=_text(f"blocked by {why}"))
+        ET.SubElement(case, "skipped", type="blocked", message=_text(f"blocked by {why}"))
     elif result.outcome == "skip":
-        ElementTree.SubElement(case, "skipped", type="skip", message=_text(result.reason))
+        ET.SubElement(case, "skipped", type="skip", message=_text(result.reason))
     else:
-        ElementTree.SubElement(case, "system-out").text = _text("\n".join(_lines(result)))
+        ET.SubElement(case, "system-out").text = _text("\n".join(_lines(result)))
     return case
 
 
