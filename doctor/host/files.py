@@ -187,11 +187,11 @@ def append_whole(path: str, content: bytes, most_bytes: int) -> None:
         before = os.fstat(file.fileno())
         if before.st_size + len(content) > most_bytes:
             raise OSError(errno.EFBIG, f"it would be larger than {most_bytes >> 10} KiB", path)
+        written: int | None = 0
         try:
             written = file.write(content)
-        except BaseException:
-            os.ftruncate(file.fileno(), before.st_size)
-            raise
-        if written != len(content):  # the disk took a part of it
-            os.ftruncate(file.fileno(), before.st_size)
+        finally:
+            if written != len(content):  # the disk took nothing, or a part of it
+                os.ftruncate(file.fileno(), before.st_size)
+        if written != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
