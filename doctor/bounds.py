@@ -9,7 +9,17 @@ from typing import TypeVar
 import msgspec
 
 from tfgpu_doctor.model import SEVERITIES, Finding, Fix
-from tfgpu_doctor.report import MachineSummary, Report, Result, RootCause, TargetSummary
+from tfgpu_doctor.report import (
+    GpuCard,
+    GpuUser,
+    LibraryCopy,
+    MachineSummary,
+    Report,
+    Result,
+    RootCause,
+    TargetSummary,
+    VersionRow,
+)
 
 # Far above what any known machine needs, and small enough for every reader of a report.
 _LONGEST_LINE = 2000  # characters of a message, a reason, a piece of evidence
@@ -18,7 +28,10 @@ _LONGEST_PATH = 4096  # PATH_MAX of Linux; a command is as long as the paths in 
 _MOST_LINES = 60  # pieces of evidence, findings of one check
 _MOST_GPUS = 64
 
+_MOST_ROWS = 100  # libraries, versions
+
 _Summary = TypeVar("_Summary", TargetSummary, MachineSummary)
+_Row = TypeVar("_Row", VersionRow, LibraryCopy, GpuCard, GpuUser)
 
 
 def bound(report: Report) -> Report:
@@ -31,6 +44,9 @@ def bound(report: Report) -> Report:
         machine=_bound_names(report.machine, ()),
         causes=tuple(_bound_cause(cause) for cause in report.causes),
         results=tuple(_bound_result(result) for result in report.results),
+        versions=tuple(_bound_row(row) for row in report.versions[:_MOST_ROWS]),
+        libraries=tuple(_bound_row(row) for row in report.libraries[:_MOST_ROWS]),
+        gpus=tuple(_bound_row(row) for row in report.gpus[:_MOST_GPUS]),
     )
 
 
@@ -43,6 +59,20 @@ def _bound_names(summary: _Summary, paths: Sequence[str]) -> _Summary:
         else:
             bounded[name] = tuple(_cut(each, _LONGEST_NAME) for each in value[:_MOST_GPUS])
     return msgspec.structs.replace(summary, **bounded)
+
+
+def _bound_row(row: _Row) -> _Row:
+    names = ("name", "user", "version", "component")
+    bounded: dict[str, object] = {}
+    for name in row.__struct_fields__:
+        value = getattr(row, name)
+        if isinstance(value, str):
+            bounded[name] = _cut(value, _LONGEST_NAME if name in names else _LONGEST_LINE)
+        elif name == "users":
+            bounded[name] = tuple(_bound_row(each) for each in value[:_MOST_LINES])
+        elif isinstance(value, tuple):
+            bounded[name] = _bound_lines(value)
+    return msgspec.structs.replace(row, **bounded)
 
 
 def _bound_result(result: Result) -> Result:

@@ -33,6 +33,71 @@ class MachineSummary(msgspec.Struct, frozen=True, kw_only=True):
     container: str = ""
 
 
+class VersionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A version as it was found, against what is needed, in words; empty where that is not known."""
+
+    component: str  # "NVIDIA driver", "numpy"
+    found: str = ""
+    needed: str = ""
+    needed_by: str = ""  # "CUDA 12.5.1", "TensorFlow 2.20.0"
+    fits: bool | None = None  # whether it is within what the metadata asks for; None where the check alone can tell
+    check: str = ""  # id of the check that judges it; empty where none does
+
+
+class LibraryCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """A library that TensorFlow opens, and the copy of it that the loader takes."""
+
+    soname: str
+    found: bool | None = None  # None where a copy is there, and whether the loader takes it was not told
+    needed: bool = True  # whether a GPU cannot be used without it
+    version: str = ""
+    origin: str = ""  # who brought it: "pip: nvidia-cusolver-cu12 11.7.1.2", "NVIDIA driver"
+    path: str = ""
+    found_by: str = ""  # "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", ...
+    error: str = ""  # why it cannot be loaded
+    missing_chain: tuple[str, ...] = ()  # from the library to the file that is really missing
+    shadowed: tuple[str, ...] = ()  # copies that the loader would take if the first were gone
+    elsewhere: tuple[str, ...] = ()  # copies where the loader does not look
+
+
+class GpuUser(msgspec.Struct, frozen=True, kw_only=True):
+    """A process on a GPU."""
+
+    pid: int
+    name: str = ""
+    user: str = ""
+    memory_bytes: int | None = None
+    computes: bool = True  # else it only draws
+
+
+class GpuCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU: its memory, heat, power and links when it was looked at; None where nobody tells."""
+
+    index: int
+    name: str = ""
+    pci_address: str = ""
+    compute_capability: str = ""
+    memory_total_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    temperature_c: int | None = None
+    slowdown_c: int | None = None  # from where on it slows itself down
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    utilization_percent: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    pcie_max_generation: int | None = None
+    pcie_max_width: int | None = None
+    nvlinks: int = 0
+    nvlinks_up: int = 0
+    chip_to_chip: bool = False  # NVLink-C2C joins it to the processor
+    slowed_by: tuple[str, ...] = ()  # NVML's words for what limits its clocks: "sw_power_cap"
+    mig: bool = False
+    mig_devices: tuple[str, ...] = ()  # their profiles: "1g.10gb"
+    users: tuple[GpuUser, ...] = ()
+    trouble: str = ""  # why it could not be read
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one check."""
 
@@ -76,6 +141,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[RootCause, ...]
     results: tuple[Result, ...]
     counts: dict[str, int]
+    versions: tuple[VersionRow, ...] = ()
+    libraries: tuple[LibraryCopy, ...] = ()
+    gpus: tuple[GpuCard, ...] = ()
 
     def exit_code(self, fail_level: Severity = "error") -> int:
         """0 nothing at or above the level · 1 findings at or above it · 3 nothing could be judged · 130 interrupted."""
