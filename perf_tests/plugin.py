@@ -202,6 +202,7 @@ def duel(
     fails on a machine with a GPU; on one without it is skipped, with the verdict: what two cores under other work show
     is no proof of the contrary.
     """
+    from tfgpu_doctor.bench.pytest_document import extra_info
 
     def hold(
         challenger: Contender,
@@ -212,12 +213,10 @@ def duel(
     ) -> None:
         name = (request.node.path.stem.removeprefix("test_"), request.node.name.removeprefix("test_"))
         result, trouble = referee.hold(name, challenger, baseline, at_least=at_least, budget_s=share_s)
-        benchmark.extra_info.update(verdict=result.verdict, ratio=result.ratio, interval=result.interval)
+        benchmark.extra_info.update(extra_info(result))
         if trouble:
             _give_up(name[1], trouble)
         assert result.challenger
-        assert result.baseline
-        benchmark.extra_info["baseline_s"] = list(result.baseline.seconds)
         _keep(benchmark, result.challenger.seconds)
         on_measured(result)
         if result.verdict != "faster":
@@ -256,12 +255,8 @@ def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add the GPU, the driver and TensorFlow to what pytest-benchmark stores: it knows nothing of them."""
-    import msgspec
-
     import tfgpu_doctor
+    from tfgpu_doctor.bench.pytest_document import machine_part
+    from tfgpu_doctor.bench.run import SUITE_VERSION
 
-    report = tfgpu_doctor.check(quick=True)
-    machine_info["tfgpu_doctor"] = {
-        "machine": msgspec.to_builtins(report.machine),
-        "target": msgspec.to_builtins(report.target),
-    }
+    machine_info["tfgpu_doctor"] = machine_part(tfgpu_doctor.check(quick=True), SUITE_VERSION)

@@ -111,7 +111,8 @@ class _Run:
         if not account.test:
             if done.exit_code == START_AGAIN:
                 return True
-            if done.exit_code not in (*_PYTEST_OK, _NOTHING_COLLECTED):
+            # What is stopped with no test under way has told all that it had to tell.
+            if not stopped_for and done.exit_code not in (*_PYTEST_OK, _NOTHING_COLLECTED):
                 self.problems.append(_why_ended(done))
             return False
         why = stopped_for or _why_ended(done)

@@ -5,32 +5,35 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
+from collections.abc import Sequence
 
 import click
 import msgspec
 
-from tfgpu_doctor.bench.compare import Comparison, compare
 from tfgpu_doctor.bench.journal import Account
-from tfgpu_doctor.bench.result import BenchReport, make_result
-from tfgpu_doctor.bench.run import Order, run_suites, suite_names
+from tfgpu_doctor.bench.pytest_document import write_document
+from tfgpu_doctor.bench.result import make_result
+from tfgpu_doctor.bench.run import SUITE_VERSION, Order, run_suites, suite_names
 from tfgpu_doctor.bench.telemetry import Telemetry
 from tfgpu_doctor.commands.output import deliver, note, refuse
+from tfgpu_doctor.commands.references import compare_with, history_here, keep_run, place_of
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.examination import Interrupted, examine
 from tfgpu_doctor.facts import Facts, encode_facts
 from tfgpu_doctor.facts.bench import Bench
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.files import write_whole
-from tfgpu_doctor.host.results import KeptRun, Results, ResultsError
+from tfgpu_doctor.host.results import Results
 from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.perf_tests.budget import parse_budget
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
+from tfgpu_doctor.report import Report
 from tfgpu_doctor.reports.bench_page import render_bench
+from tfgpu_doctor.reports.history_page import render_history
 
 _NEEDED = ("pytest", "pytest_benchmark", "numpy", "scipy", "tensorflow")
 _FORMATS = ("text", "json", "markdown", "html")
-_LAST = "last"
-_INTERRUPTED = 130
+_NOTHING_KEPT, _INTERRUPTED = 3, 130
 
 
 @click.command()
@@ -38,7 +41,11 @@ _INTERRUPTED = 130
 @click.option("--budget", metavar="TIME", default="60s", show_default=True, help="60s, 5m; full: as long as it takes.")
 @click.option("--save", metavar="NAME", help="Keep this run under a name, to be compared with.")
 @click.option(
-    "--compare", "reference", metavar="NAME|last", help="Compare with a saved run, or with the last one here."
+    "--compare", "reference", metavar="NAME|last|FILE",
+    help="Compare with a saved run, with the last one here, or with a document of pytest-benchmark's (*.json).",
+)  # fmt: skip
+@click.option(
+    "--history", is_flag=True, help="Show how the duels of this machine went from run to run; measure nothing."
 )
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report there.")
@@ -50,6 +57,7 @@ def bench(
     budget: str,
     save: str | None,
     reference: str | None,
+    history: bool,
     format_: str,
     output: str | None,
     benchmark_json: str | None,
@@ -66,6 +74,8 @@ def bench(
     if list_:
         deliver("\n".join(names) + "\n", None)
         return 0
+    if history:
+        return _show_history(format_, output)
     if unknown := sorted(set(suites) - set(names)):
         refuse(f"there is no suite {unknown[0]!r}; there are {', '.join(names)}")
     try:
@@ -74,42 +84,59 @@ def bench(
         refuse(str(error))
     _refuse_without_packages()
     try:
-        facts, measured = _measure(suites, budget_s, started, benchmark_json)
+        facts, measured = _measure(suites, budget_s, started)
     except (Interrupted, KeyboardInterrupt):
         note("interrupted before anything was measured")
         return _INTERRUPTED
-    if benchmark_json and not Host().files.exists(os.path.abspath(benchmark_json)):
-        note(f"{benchmark_json} was not written: pytest-benchmark does so at its end, and was stopped before")
-    results = Results.of_user(Host().environment)
-    comparisons = _compare(results, reference, suites, measured, facts)
+    results, place = Results.of_user(Host().environment), place_of(facts, measured)
+    report = _diagnosed(facts, measured, time.time() - started)
+    comparisons = compare_with(reference, results, place, suites, measured, report.machine) if reference else ()
     if not measured.interrupted:
-        _keep(results, save, measured, facts)
-    result = _report(facts, measured, reference or "", comparisons, time.time() - started)
+        keep_run(results, save, measured, place)
+    if benchmark_json:
+        _write_document(benchmark_json, measured, report)
+    result = make_result(
+        report, measured, reference=reference or "", comparisons=tuple(comparisons), seconds=report.seconds
+    )
     deliver(render_bench(result, format_), output)
     return result.exit_code
 
 
-def _measure(
-    suites: tuple[str, ...], budget_s: float | None, started: float, benchmark_json: str | None
-) -> tuple[Facts, Bench]:
+def _measure(suites: Sequence[str], budget_s: float | None, started: float) -> tuple[Facts, Bench]:
     """Examine the machine, then run the suites. Raises Interrupted before they begin."""
     with Waiting() as waiting, scratch_folder() as scratch:
         facts = examine(on_wait=waiting.show)
-        order = _order(scratch, suites, budget_s, started, facts, benchmark_json)
+        order = _order(scratch, suites, budget_s, started, facts)
         with Telemetry(Host(), gpus=bool(facts.nvml and facts.nvml.gpus)) as telemetry:
             measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
         return facts, telemetry.added_to(measured)
 
 
-def _report(
-    facts: Facts, measured: Bench, reference: str, comparisons: list[Comparison], seconds: float
-) -> BenchReport:
+def _diagnosed(facts: Facts, measured: Bench, seconds: float) -> Report:
     """What the doctor says of the machine, with what was measured among its facts."""
     from tfgpu_doctor.diagnosis import diagnose
 
     known = msgspec.structs.replace(facts, bench=measured)
-    report = diagnose(known, interrupted=measured.interrupted, seconds=seconds)
-    return make_result(report, measured, reference=reference, comparisons=tuple(comparisons), seconds=seconds)
+    return diagnose(known, interrupted=measured.interrupted, seconds=seconds)
+
+
+def _write_document(path: str, measured: Bench, report: Report) -> None:
+    try:
+        write_whole(path, write_document(measured, report).encode())
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror or error}")
+
+
+def _show_history(format_: str, output: str | None) -> int:
+    """What was kept of this machine; 3 where there is nothing to show."""
+    try:
+        with Waiting() as waiting:
+            facts = examine(on_wait=waiting.show)
+    except Interrupted:
+        return _INTERRUPTED
+    history = history_here(Results.of_user(Host().environment), place_of(facts, Bench(suite_version=SUITE_VERSION)))
+    deliver(render_history(history, format_), output)
+    return 0 if history.runs else _NOTHING_KEPT
 
 
 def _refuse_without_packages() -> None:
@@ -121,18 +148,14 @@ def _refuse_without_packages() -> None:
         )
 
 
-def _order(
-    scratch: str, suites: tuple[str, ...], budget_s: float | None, started: float, facts: Facts, kept: str | None
-) -> Order:
+def _order(scratch: str, suites: Sequence[str], budget_s: float | None, started: float, facts: Facts) -> Order:
     record = os.path.join(scratch, "facts.json")
     write_whole(record, encode_facts(facts))
-    options = (f"--benchmark-json={os.path.abspath(kept)}",) if kept else ()
     return Order(
         journal=os.path.join(scratch, "journal"),
         suites=suites,
         budget_s=budget_s,
         started=started,
-        pytest_options=options,
         variables={FACTS_VARIABLE: record},
     )
 
@@ -142,48 +165,3 @@ def _show(waiting: Waiting, account: Account, seconds: float, budget_s: float | 
     done = f"{len(account.ended)} of {account.waiting} done"
     left = f", {max(0.0, budget_s - seconds):.0f} s left" if budget_s is not None else ""
     waiting.show([f"{what} ({done}{left})"], seconds)
-
-
-def place_of(facts: Facts, bench: Bench) -> str:
-    """What results must share to be compared: GPU, driver, TensorFlow, processor, version of the suites."""
-    system, runtime = facts.system, facts.runtime
-    gpus = [gpu.name for gpu in facts.nvml.gpus] if facts.nvml else []
-    driver = facts.nvml.driver_version if facts.nvml else ""
-    cpu = f"{system.cpu_model} x{system.cpu_count}" if system else ""
-    words = ("+".join(gpus) or "no GPU", driver, runtime.version if runtime else "", cpu, bench.suite_version)
-    return " | ".join(words)
-
-
-def _compare(
-    results: Results, reference: str | None, suites: tuple[str, ...], now: Bench, facts: Facts
-) -> list[Comparison]:
-    if reference is None:
-        return []
-    place = place_of(facts, now)
-    try:
-        here = results.of_place(place)
-        chosen = (
-            here[-1:] if reference == _LAST else [run for run in results.named(reference) if run.place == place][-1:]
-        )
-        elsewhere = [] if chosen or reference == _LAST else results.named(reference)
-    except ResultsError as error:
-        refuse(str(error))
-    if not chosen:
-        where = f"; {reference!r} was saved on {elsewhere[-1].place}, this is {place}" if elsewhere else ""
-        note(f"there is no earlier run to compare with{where}")
-    earlier = [msgspec.json.decode(run.document, type=Bench) for run in here]
-    then = msgspec.json.decode(chosen[0].document, type=Bench) if chosen else Bench()
-    if suites:  # what nobody asked for is not missing
-        then = msgspec.structs.replace(then, duels=tuple(duel for duel in then.duels if duel.suite in suites))
-    return compare(now, then, earlier)
-
-
-def _keep(results: Results, name: str | None, measured: Bench, facts: Facts) -> None:
-    """Every run is kept: the last one is a reference, and all of them tell how much results vary here."""
-    if not any(duel.ratio for duel in measured.duels):
-        return
-    run = KeptRun(time.time(), name or "", place_of(facts, measured), msgspec.json.encode(measured))
-    try:
-        results.keep(run)
-    except ResultsError as error:
-        note(f"the results are not kept: {error}")

@@ -1,0 +1,104 @@
+"""The history of a machine: how the ratio of each duel moved from run to run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from tfgpu_doctor.facts.bench import Bench
+
+Trend = Literal["rising", "falling", "steady", "too few runs"]
+LEAST_RUNS = 6  # with fewer, three equal steps in one direction are no rarity
+LEAST_STEP = 0.002  # a run; less is no trend that anybody would act on
+
+
+class PastRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that was kept: when (seconds since 1970), and the name that it was saved under."""
+
+    kept: float
+    name: str
+    bench: Bench
+
+
+class DuelHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """The ratios of one duel, oldest first, each with the run (its place in `History.runs`) that it was measured in."""
+
+    suite: str
+    name: str
+    runs: tuple[int, ...]
+    ratios: tuple[float, ...]
+    median: float
+    spread: float  # half the distance between the quartiles, as a share of the median
+    trend: Trend
+    step: float | None = None  # by which share it moves from run to run, where there are enough
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the list."""
+
+    kept: float
+    name: str
+    duels: int
+    faster: int
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was kept of one machine."""
+
+    schema: int = 1
+    place: str
+    runs: tuple[RunSummary, ...]
+    duels: tuple[DuelHistory, ...]
+
+
+def history_of(place: str, runs: Sequence[PastRun]) -> History:
+    """The history of runs of one machine, oldest first."""
+    series: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for number, run in enumerate(runs):
+        for duel in run.bench.duels:
+            if duel.ratio:
+                series.setdefault((duel.suite, duel.name), []).append((number, duel.ratio))
+    return History(
+        place=place,
+        runs=tuple(_summary(run) for run in runs),
+        duels=tuple(_history(*key, points) for key, points in sorted(series.items())),
+    )
+
+
+def _summary(run: PastRun) -> RunSummary:
+    verdicts = [duel.verdict for duel in run.bench.duels]
+    return RunSummary(kept=run.kept, name=run.name, duels=len(verdicts), faster=verdicts.count("faster"))
+
+
+def _history(suite: str, name: str, points: list[tuple[int, float]]) -> DuelHistory:
+    numbers, ratios = zip(*points, strict=True)
+    middle = statistics.median(ratios)
+    quarters = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else (middle, middle, middle)
+    trend, step = trend_of(numbers, ratios)
+    return DuelHistory(
+        suite=suite, name=name, runs=numbers, ratios=ratios, median=middle,
+        spread=(quarters[2] - quarters[0]) / (2 * middle), trend=trend, step=step,
+    )  # fmt: skip
+
+
+def trend_of(runs: Sequence[int], ratios: Sequence[float]) -> tuple[Trend, float | None]:
+    """Where the ratios go, and by which share a run, by the median of the slopes between all pairs.
+
+    A trend is told where the whole 95 % interval of that slope lies on one side (Theil 1950; Sen, Journal of the
+    American Statistical Association 63, 1968, page 1379: it bears single runs that are far off).
+    """
+    if len(ratios) < LEAST_RUNS:
+        return "too few runs", None
+    from scipy.stats import theilslopes
+
+    slope, _, low, high = theilslopes([math.log(ratio) for ratio in ratios], runs, 0.95)
+    step = math.exp(float(slope)) - 1
+    if abs(step) >= LEAST_STEP and low > 0:
+        return "rising", step
+    if abs(step) >= LEAST_STEP and high < 0:
+        return "falling", step
+    return "steady", step

@@ -1,0 +1,79 @@
+"""The history of a machine: series, trends, and the page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tfgpu_doctor.bench.history import PastRun, history_of, trend_of
+from tfgpu_doctor.facts.bench import Bench, Duel
+from tfgpu_doctor.reports.history_page import render_history, sparkline
+
+pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+
+
+def run(number: int, **ratios: float | None) -> PastRun:
+    duels = [
+        Duel(suite="pipeline", name=name, verdict="faster" if ratio else "not run", ratio=ratio)
+        for name, ratio in ratios.items()
+    ]
+    return PastRun(kept=1.8e9 + 3600 * number, name="first" if number == 0 else "", bench=Bench(duels=tuple(duels)))
+
+
+RUNS = [run(number, cache=2 * 0.97**number, prefetch=1.5 if number % 2 else None) for number in range(8)]
+
+
+def test_a_series_leaves_out_runs_that_measured_nothing() -> None:
+    history = history_of("here", RUNS)
+    cache, prefetch = history.duels
+    assert cache.runs == tuple(range(8))
+    assert prefetch.runs == (1, 3, 5, 7)
+    assert [each.duels for each in history.runs] == [2] * 8
+    assert [each.faster for each in history.runs] == [1, 2] * 4
+
+
+def test_a_machine_that_gets_slower_is_told() -> None:
+    cache, prefetch = history_of("here", RUNS).duels
+    assert cache.trend == "falling"
+    assert cache.step == pytest.approx(-0.03, abs=0.001)
+    assert prefetch.trend == "too few runs"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "trend"),
+    [
+        ([2.0] * 8, "steady"),
+        ([2.0, 2.3, 1.9, 2.1, 2.2, 1.8, 2.1, 2.0], "steady"),
+        ([2.0, 2.05, 2.1, 0.4, 2.2, 2.25, 2.3, 2.35], "rising"),  # one run that is far off changes nothing
+        ([2.0, 2.05, 2.1], "too few runs"),
+    ],
+)
+def test_trends(ratios: list[float], trend: str) -> None:
+    assert trend_of(range(len(ratios)), ratios)[0] == trend
+
+
+def test_the_page_tells_runs_and_trends() -> None:
+    text = render_history(history_of("H100 | 550", RUNS), "text")
+    assert "falling, -3.0% a run" in text
+    assert "first" in text
+    assert "1 of 2 faster" in text
+    assert "2027-01-15" in text
+
+
+def test_no_run_is_said_with_what_makes_one() -> None:
+    assert "`tfgpu-doctor bench` keeps one" in render_history(history_of("here", []), "text")
+
+
+def test_a_name_cannot_leave_its_cell() -> None:
+    evil = PastRun(kept=1.8e9, name="a|b<script>\n# head", bench=RUNS[1].bench)
+    page = render_history(history_of("<b>|x", [evil]), "markdown")
+    assert "<script>" not in page
+    assert "\n# head" not in page
+    assert "a\\|b" in page
+    assert json.loads(render_history(history_of("here", [evil]), "json"))["runs"][0]["name"] == evil.name
+
+
+def test_bars_show_the_course() -> None:
+    assert sparkline([1.0, 2.0, 3.0]) == "▁▅█"
+    assert sparkline([2.0, 2.001]) == "▄▄"
