@@ -58,11 +58,10 @@ def _driver(facts: Facts) -> Iterator[VersionRow]:
         needed_by=by if minimum else "", check="DRV002" if found else "DRV001",
     )  # fmt: skip
     if facts.cuda_driver and facts.cuda_driver.cuda_version:
-        major, _, rest = built_with.partition(".")
         yield VersionRow(
             component="CUDA that the driver supports", found=facts.cuda_driver.cuda_version,
-            needed=f"{major}.x, to compile PTX {major}.{rest.partition('.')[0]}" if built_with else "",
-            needed_by=f"TensorFlow {wheel.version}" if wheel and built_with else "", check="TFB003",
+            needed=f"{minimum.cuda} or newer" if minimum else "",
+            needed_by=f"TensorFlow {wheel.version}" if wheel and minimum else "", check="DRV002",
         )  # fmt: skip
     gpus = (facts.cuda_driver.gpus if facts.cuda_driver else ()) or (facts.nvml.gpus if facts.nvml else ())
     if capabilities := dict.fromkeys(gpu.compute_capability for gpu in gpus if gpu.compute_capability):
@@ -148,11 +147,17 @@ def _on_disk(soname: str, facts: Facts, *, needed: bool = True) -> LibraryCopy:
     others = [copy for copy in copies if copy is not first]
     return LibraryCopy(
         soname=soname, found=opened, needed=needed, error=error, version=first.version if first else "",
-        path=first.path if first else "", found_by=first.found_in if first else "",
-        origin=_KINDS.get(first.kind, first.kind) if first and first in _copies(facts.driver_libraries) else "",
+        path=first.path if first else "", found_by=first.found_in if first and first.on_loader_path else "",
+        origin=_brought_by(first, _copies(facts.driver_libraries)) if first else "",
         shadowed=tuple(copy.path for copy in others if first and copy.on_loader_path),
         elsewhere=tuple(copy.path for copy in others if not first or not copy.on_loader_path),
     )  # fmt: skip
+
+
+def _brought_by(copy: LibraryFile, driver: tuple[LibraryFile, ...]) -> str:
+    if copy in driver:
+        return _KINDS.get(copy.kind, copy.kind)
+    return copy.found_in if copy.found_in in ("pip", "conda") else ""
 
 
 def _copies(fact: Libraries | None) -> tuple[LibraryFile, ...]:

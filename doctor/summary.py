@@ -73,7 +73,7 @@ def _card(gpu: NvmlGpu) -> GpuCard:
     return GpuCard(
         index=gpu.index,
         name=gpu.name,
-        pci_address=gpu.pci_address,
+        pci_address=_short(gpu.pci_address),
         compute_capability=gpu.compute_capability,
         memory_total_bytes=gpu.memory_total_bytes,
         memory_free_bytes=gpu.memory_free_bytes,
@@ -106,11 +106,17 @@ def _in_trouble(nvml: Nvml) -> list[GpuCard]:
         GpuCard(
             index=each.index,
             name=each.name,
-            pci_address=each.pci_address,
+            pci_address=_short(each.pci_address),
             trouble=f"gave no answer within {each.seconds:.0f} s" if each.is_silent else each.error_text,
         )
         for each in nvml.troubles
     ]
+
+
+def _short(pci_address: str) -> str:
+    """NVML writes eight digits of domain, the kernel and CUDA four."""
+    domain, mark, rest = pci_address.lower().partition(":")
+    return f"{domain[-4:]}{mark}{rest}"
 
 
 def _card_of_cuda(gpu: CudaGpu) -> GpuCard:
