@@ -25,6 +25,7 @@ _COMMANDS = {
     "matrix": "which TensorFlow releases fit which Python, driver and GPU",
     "advise": "the newest release that works here, and the commands that install it",
     "bench": "the perf suites: the GPU against the CPU, each technique against its absence",
+    "accept": "pass or fail a machine before it goes to work, with a certificate",
     "explain": "why a check exists, its sources, its fix",
 }
 _INTERNAL_ERROR = 3

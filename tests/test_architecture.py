@@ -19,7 +19,7 @@ LAYER_OF = {
     "host": "host", "bench": "diagnosis", "loader": "probes", "log": "checks", "facts": "facts", "inside": "host", "probe": "probes", "probes": "probes",
     "examination": "probes", "rehearsal": "probes", "knowledge": "host", "rows": "host", "compute_capability": "facts", "requirements": "facts", "model": "facts",
     "checks": "checks", "report": "report", "root_cause": "diagnosis", "summary": "diagnosis", "inventory": "diagnosis", "selection": "diagnosis",
-    "advice": "diagnosis", "bounds": "diagnosis", "diagnosis": "diagnosis", "repair": "diagnosis", "plugins": "commands", "reports": "report", "explanation": "diagnosis",
+    "acceptance": "diagnosis", "advice": "diagnosis", "bounds": "diagnosis", "diagnosis": "diagnosis", "repair": "diagnosis", "plugins": "commands", "reports": "report", "explanation": "diagnosis",
     "configuration": "commands", "commands": "commands", "cli": "commands", "__init__": "commands", "__main__": "commands",
 }  # fmt: skip
 RANK = {"host": 0, "facts": 1, "probes": 2, "checks": 3, "diagnosis": 4, "report": 4, "commands": 5}
@@ -119,7 +119,7 @@ def test_broad_excepts_are_few_and_have_their_reason() -> None:
     layered = [path for path in found if "inside" not in path]
     assert layered == [
         "doctor/diagnosis.py", "doctor/examination.py", "doctor/host/files.py", "doctor/plugins.py",
-        "perf_tests/referee.py",
+        "perf_tests/answering.py", "perf_tests/referee.py",
     ]  # fmt: skip
 
 

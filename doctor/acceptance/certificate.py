@@ -1,0 +1,74 @@
+"""The certificate: what was asked of a machine, what was measured, and the verdict, in a form that tells when it is changed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tfgpu_doctor.acceptance.canonical import digest_of, seal_of
+from tfgpu_doctor.acceptance.of_the_checks import CRASH
+from tfgpu_doctor.acceptance.profile import Resolved
+from tfgpu_doctor.acceptance.requirement import Requirement
+from tfgpu_doctor.facts import Level
+from tfgpu_doctor.report import MachineSummary, RootCause
+
+SCHEMA = 1
+Kind = Literal["tfgpu-doctor certificate"]
+KIND: Kind = "tfgpu-doctor certificate"
+Verdict = Literal["accepted", "not accepted", "not judged", "interrupted"]
+EXIT_CODES: dict[Verdict, int] = {"accepted": 0, "not accepted": 1, "not judged": 3, "interrupted": 130}
+_PROOFS = ("digest", "seal")  # what is not part of what they prove
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole result. `digest` is that of all else but `seal`, and `seal` the same with a key."""
+
+    schema: int = SCHEMA
+    kind: Kind = KIND
+    verdict: Verdict
+    subject: str  # what the user calls the machine
+    doctor: str
+    issued: str  # UTC, ISO 8601
+    recorded: str  # when the machine was examined
+    seconds: float
+    level: Level
+    machine: MachineSummary
+    versions: dict[str, str]
+    facts: str  # the digest of the record that the verdict was made of
+    profile: Resolved
+    requirements: tuple[Requirement, ...]
+    causes: tuple[RootCause, ...]
+    notes: tuple[str, ...]
+    digest: str = ""
+    seal: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """0 accepted · 1 not accepted · 3 a check of the doctor's own broke, and nothing else is amiss · 130 interrupted."""
+        return EXIT_CODES[self.verdict]
+
+    def proved(self, key: bytes | None = None) -> Certificate:
+        """The same with its digest, and with a seal where there is a key."""
+        document = self.content
+        return msgspec.structs.replace(self, digest=digest_of(document), seal=seal_of(document, key) if key else "")
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """All that the digest is of."""
+        return content_of(msgspec.to_builtins(self))
+
+
+def content_of(document: dict[str, Any]) -> dict[str, Any]:
+    """A certificate's document without digest and seal."""
+    return {key: value for key, value in document.items() if key not in _PROOFS}
+
+
+def verdict_of(requirements: tuple[Requirement, ...], interrupted: bool) -> Verdict:
+    """What the requirements come to; an interrupted run is never accepted, whatever was measured by then."""
+    if interrupted:
+        return "interrupted"
+    missing = [each for each in requirements if not each.holds]
+    if not missing and requirements:
+        return "accepted"
+    return "not judged" if all(each.key.startswith(f"{CRASH}.") for each in missing) else "not accepted"

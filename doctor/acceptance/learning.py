@@ -1,0 +1,137 @@
+"""Make a profile from repeated measurements of a machine that is known to be good.
+
+The rule: what a later run is compared with is taken from each run (the lower end of a duel's interval, a share of a peak).
+The bound is the lower one-sided 99 % prediction bound for one further run, from the logarithms of the runs at hand: mean
+minus t(0.99, n-1) times s times the square root of 1 + 1/n (Hahn, Meeker: Statistical Intervals, 1991, chapter 4.8; one
+new value). It lies at least 5 % below the mean: runs that follow each other vary less than runs of different days.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tfgpu_doctor.acceptance.of_the_load import peak_shares
+from tfgpu_doctor.acceptance.of_the_machine import driver_of, gpu_memory_of, listed_gpus, tensorflow_of
+from tfgpu_doctor.acceptance.of_the_suites import share_of, shown
+from tfgpu_doctor.acceptance.profile import PRECISIONS
+from tfgpu_doctor.acceptance.vocabulary import duels_named, figures_named
+from tfgpu_doctor.facts import Facts
+
+Value = TypeVar("Value")
+LEAST_RUNS, MOST_RUNS = 3, 20
+LEAST_MARGIN = 0.05  # how far below the mean a bound lies at least
+MOST_MARGIN = 0.30  # a bound further below tells nothing: the runs vary too much
+_DIGITS = 3
+# Quantiles of Student's t for 0.99 and 2 to 19 degrees of freedom:
+# https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
+T99 = (
+    6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.718,
+    2.681, 2.650, 2.624, 2.602, 2.583, 2.567, 2.552, 2.539,
+)  # fmt: skip
+
+
+class NotLearnt(ValueError):
+    """Runs that no profile can be made of; the message says what varied, and by how much."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound, and the runs that it comes from."""
+
+    value: float
+    runs: tuple[float, ...]
+    margin: float  # by which share it lies below the mean of the runs
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What the runs have in common, and the bounds for what varies."""
+
+    gpus: int
+    models: tuple[str, ...]
+    gpu_memory_bytes: int
+    driver: str
+    tensorflow: str
+    speed_ups: Mapping[str, Bound]
+    peak_fractions: Mapping[str, Bound]
+    figure_fractions: Mapping[str, Bound]
+
+
+def bound_of(runs: Sequence[float]) -> Bound:
+    """The bound for one further run; `runs` are at least three numbers above 0."""
+    logs = [math.log(each) for each in runs]
+    spread = statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs)) * T99[len(logs) - LEAST_RUNS]
+    mean = statistics.fmean(logs)
+    value = math.exp(mean - max(spread, -math.log1p(-LEAST_MARGIN)))
+    return Bound(_rounded_down(value), tuple(runs), 1 - value / math.exp(mean))
+
+
+def _rounded_down(value: float) -> float:
+    scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(value)))
+    return math.floor(value * scale) / scale
+
+
+def learn(runs: Sequence[Facts]) -> Learnt:
+    """What may be asked of a machine, from several examinations of it. Raises NotLearnt."""
+    if not LEAST_RUNS <= len(runs) <= MOST_RUNS:
+        raise NotLearnt(f"{LEAST_RUNS} to {MOST_RUNS} runs are needed; there are {len(runs)}")
+    names = _the_same("the GPUs", [tuple(listed_gpus(facts)) for facts in runs])
+    memory = min(_the_same("the memory of the GPUs", [tuple(gpu_memory_of(facts)) for facts in runs]), default=0)
+    driver = _the_same("the driver", [driver_of(facts) for facts in runs])
+    tensorflow = _the_same("TensorFlow", [tensorflow_of(facts) for facts in runs])
+    bounds = [
+        _bounds([measured(facts) for facts in runs]) for measured in (_speed_ups, _peak_fractions, _figure_fractions)
+    ]
+    wide = [_too_wide(name, bound) for table in bounds for name, bound in table.items() if bound.margin > MOST_MARGIN]
+    if wide:
+        raise NotLearnt(f"the runs vary too much: {'; '.join(wide)}")
+    return Learnt(len(names), tuple(dict.fromkeys(names)), memory, driver, tensorflow, *bounds)
+
+
+def _the_same(what: str, seen: Sequence[Value]) -> Value:
+    if len(set(seen)) > 1:
+        raise NotLearnt(f"{what} changed from run to run: {', '.join(map(str, dict.fromkeys(seen)))}")
+    return seen[0]
+
+
+def _too_wide(name: str, bound: Bound) -> str:
+    told = ", ".join(f"{each:.3g}" for each in bound.runs)
+    return f"{name} ({told}): a bound would lie {bound.margin:.0%} below the mean, {MOST_MARGIN:.0%} is the most"
+
+
+def _bounds(runs: Sequence[Mapping[str, float]]) -> dict[str, Bound]:
+    """A bound for each thing that every run measured."""
+    common = [name for name in runs[0] if all(run.get(name, 0.0) > 0 for run in runs)]
+    return {name: bound_of([run[name] for run in runs]) for name in common}
+
+
+def _speed_ups(facts: Facts) -> dict[str, float]:
+    """What each duel on a GPU showed."""
+    duels = facts.bench.duels if facts.bench else ()
+    keys = {f"{duel.suite}/{duel.name}": shown(duel) for duel in duels if duel.on_gpu}
+    return {key: least for key, least in keys.items() if least is not None and duels_named(key)}
+
+
+def _peak_fractions(facts: Facts) -> dict[str, float]:
+    """The share of the slowest GPU in each precision, where all are known."""
+    found = {}
+    for precision in PRECISIONS if facts.load else ():
+        shares = peak_shares(facts.load, precision).values() if facts.load else ()
+        known = [share for share in shares if isinstance(share, float)]
+        if known and len(known) == len(shares):
+            found[precision] = min(1.0, *known)
+    return found
+
+
+def _figure_fractions(facts: Facts) -> dict[str, float]:
+    """The smallest share of each figure that has a limit of the hardware's."""
+    found: dict[str, float] = {}
+    for figure in facts.bench.figures if facts.bench else ():
+        key, share = f"{figure.suite}/{figure.name}", share_of(figure)
+        if share and figures_named(key):
+            found[key] = min(share, found.get(key, 1.0))
+    return found

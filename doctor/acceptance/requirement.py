@@ -1,0 +1,114 @@
+"""One thing that is asked of a machine, what was measured, and what became of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from tfgpu_doctor.acceptance.profile import Profile, Resolved
+from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.report import Report, Result
+
+Outcome = Literal["met", "missed", "not measured", "blocked", "allowed"]
+OUTCOMES: tuple[Outcome, ...] = ("met", "missed", "not measured", "blocked", "allowed")
+HOLDING: tuple[Outcome, ...] = ("met", "allowed")
+_OF_A_CHECK = ("checks", "goal", "require")
+_LONGEST = 500  # characters of what was measured: names of GPUs and errors may be of any length
+
+
+class Requirement(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the certificate. `profile` is where it is from; `reason` says why it was not met, or is allowed."""
+
+    key: str  # "gpus", "speed-ups.training/step[cnn]"
+    title: str
+    required: str
+    measured: str = ""
+    outcome: Outcome
+    reason: str = ""
+    blocked_by: tuple[str, ...] = ()  # ids of checks
+    profile: str
+
+    @property
+    def check(self) -> str:
+        """The id of the check that it is about; empty where it is about something else."""
+        kind, _, id = self.key.partition(".")
+        return id if kind in _OF_A_CHECK else ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it stands in nobody's way."""
+        return self.outcome in HOLDING
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked, before it is known what was measured."""
+
+    key: str
+    title: str
+    required: str
+    profile: str
+
+    def _row(self, outcome: Outcome, measured: str, reason: str) -> Requirement:
+        return Requirement(
+            key=self.key, title=self.title, required=self.required, profile=self.profile, outcome=outcome,
+            measured=_short(measured), reason=_short(reason),
+        )  # fmt: skip
+
+    def met(self, measured: str) -> Requirement:
+        """It was measured, and is as asked for."""
+        return self._row("met", measured, "")
+
+    def missed(self, measured: str, reason: str = "") -> Requirement:
+        """It was measured, and is not as asked for."""
+        return self._row("missed", measured, reason)
+
+    def judged(self, fits: bool, measured: str, reason: str = "") -> Requirement:
+        """One or the other."""
+        return self.met(measured) if fits else self.missed(measured, reason)
+
+    def unmeasured(self, why: str) -> Requirement:
+        """It could not be measured."""
+        return self._row("not measured", "", why)
+
+    def allowed(self, measured: str, reason: str) -> Requirement:
+        """It is not as it should be, and the profile allows that."""
+        return self._row("allowed", measured, reason)
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that a verdict is made of. `report` holds every check, `counted` the results that the profile selects."""
+
+    facts: Facts
+    report: Report
+    counted: tuple[Result, ...]
+    resolved: Resolved
+    today: dt.date
+
+    @property
+    def profile(self) -> Profile:
+        """What is asked."""
+        return self.resolved.profile
+
+    @property
+    def goal(self) -> str:
+        """The id of the check that tells whether the machine does what it is for."""
+        return "DRV008" if self.facts.quick else "GPU004"
+
+    def ask(self, key: str, title: str, required: str, by: str = "") -> Asked:
+        """A requirement, with the profile that it is from: the one that sets the key, or the key `by`."""
+        return Asked(key, title, required, self.resolved.source(by or key))
+
+    def why_unknown(self, fact: str, otherwise: str) -> str:
+        """Why a fact is not there."""
+        unknown: Mapping[str, str] = self.facts.unknown
+        return unknown.get(fact) or otherwise
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."

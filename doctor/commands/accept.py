@@ -1,0 +1,204 @@
+"""`tfgpu-doctor accept`: pass or fail a machine before it goes to work, with a certificate."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgpu_doctor.commands.output import deliver, note, refuse
+from tfgpu_doctor.host.files import Files
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.acceptance.certificate import Certificate
+    from tfgpu_doctor.acceptance.profile import Resolved
+    from tfgpu_doctor.commands.accepting import Examined
+
+_FORMATS = ("text", "json", "markdown", "html", "junit")
+_LEARN_FROM = "server"
+_SHORTEST_KEY_BYTES = 16
+_INTERRUPTED = 130
+
+
+@click.command()
+@click.option("--profile", metavar="NAME|FILE", help="What is asked of the machine; --list names those shipped.")
+@click.option("--learn", is_flag=True, help="Measure a known-good machine several times, and write a profile of it.")
+@click.option("--runs", type=click.IntRange(3, 20), default=5, show_default=True, help="How often --learn measures.")
+@click.option("--verify", metavar="FILE", help="Tell whether a certificate is as it was issued, and accepts.")
+@click.option("--list", "list_", is_flag=True, help="List the shipped profiles, and examine nothing.")
+@click.option(
+    "--facts", metavar="FILE", multiple=True, help="Judge a recorded machine; with --learn, several runs of one."
+)
+@click.option("--record", metavar="FILE", help="Save what was found and measured, to be judged anywhere with --facts.")
+@click.option("--name", metavar="TEXT", default="", help="What you call the machine; it stands in the certificate.")
+@click.option(
+    "--key", metavar="FILE", help="Seal the certificate with a secret key, or look at its seal with --verify."
+)
+@click.option(
+    "--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder."
+)
+@click.option("--even-if-busy", is_flag=True, help="Load a GPU that others use, too.")
+@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long TensorFlow may take.")
+@click.option(
+    "--format", "format_", type=click.Choice(_FORMATS), help="Of what is printed or written.  [default: text]"
+)
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write the certificate there, as JSON unless --format names another; with "
+    "--learn the profile.",
+)  # fmt: skip
+@click.option("--html", metavar="FILE", help="Write the certificate as a page, too.")
+def accept(
+    *,
+    profile: str | None,
+    learn: bool,
+    runs: int,
+    verify: str | None,
+    list_: bool,
+    facts: tuple[str, ...],
+    record: str | None,
+    name: str,
+    key: str | None,
+    python: str | None,
+    even_if_busy: bool,
+    deadline: float | None,
+    format_: str | None,
+    output: str | None,
+    html: str | None,
+) -> int:
+    """Accept a machine, or say what it lacks: every requirement of a profile, required against measured.
+
+    What could not be measured is not accepted. Exit code: 0 accepted, 1 not accepted (with --verify: or changed), 2 wrong
+    usage or unreadable input, 3 the doctor itself failed, 130 interrupted.
+    """
+    if list_:
+        return _list()
+    secret = _secret(key)
+    if verify:
+        return _verify(verify, secret)
+    if profile is None and not learn:
+        refuse("--profile NAME|FILE says what is asked of the machine; --list names those that are shipped")
+    _refuse_what_cannot_be_meant(
+        learn, facts, record, python, even_if_busy, [each for each in (output, html, record) if each]
+    )
+
+    from tfgpu_doctor.commands.accepting import Examined, Examiner, profile_named, recorded, settings_of
+
+    resolved = profile_named(profile or _LEARN_FROM)
+    examiner = Examiner(resolved.profile, even_if_busy=even_if_busy, settings=settings_of(python, deadline))
+    given = [Examined(recorded(path)) for path in facts]
+    if not given:
+        examiner.check_usage()
+    if learn:
+        from tfgpu_doctor.commands.known_good import learn_profile
+
+        return learn_profile(resolved, profile or _LEARN_FROM, examiner, given, runs, output)
+    examined = given[0] if given else examiner.examine()
+    if record and not examined.interrupted:
+        _record(examined, record)
+    certificate = certify(examined, resolved, name, secret)
+    _deliver(certificate, _Wanted(format_, output, html), secret)
+    return certificate.exit_code
+
+
+def certify(examined: Examined, resolved: Resolved, name: str = "", key: bytes | None = None) -> Certificate:
+    """The certificate of a machine, with its digest, as of now."""
+    from tfgpu_doctor.acceptance.judging import judge
+    from tfgpu_doctor.plugins import load_checks
+
+    checks, broken = load_checks()
+    now = dt.datetime.now(dt.timezone.utc)
+    found = judge(
+        examined.facts, resolved, today=now.date(), checks=checks, broken=broken, interrupted=examined.interrupted,
+        seconds=examined.seconds, issued=now.strftime("%Y-%m-%dT%H:%M:%SZ"), subject=name,
+    )  # fmt: skip
+    return found.proved(key)
+
+
+def _list() -> int:
+    from tabulate import tabulate
+
+    from tfgpu_doctor.acceptance.reading import shipped_profiles
+    from tfgpu_doctor.commands.accepting import profile_named
+
+    rows = [(name, profile_named(name).profile.about) for name in shipped_profiles()]
+    deliver(tabulate(rows, tablefmt="plain") + "\n", None)
+    return 0
+
+
+def _refuse_what_cannot_be_meant(
+    learn: bool,
+    facts: Sequence[str],
+    record: str | None,
+    python: str | None,
+    even_if_busy: bool,
+    written: Sequence[str],
+) -> None:
+    if facts and (record or python or even_if_busy):
+        refuse("--facts judges a recorded machine: it goes with none of --record, --python and --even-if-busy")
+    if len(facts) > 1 and not learn:
+        refuse("one machine is judged at a time: several --facts go with --learn")
+    if learn and record:
+        refuse("--learn measures several times: it goes with no --record")
+    for path in written:
+        folder = os.path.dirname(os.path.abspath(path))
+        if not Files().exists(folder):
+            refuse(f"{path} cannot be written: there is no folder {folder}")
+
+
+def _secret(path: str | None) -> bytes | None:
+    """The bytes of the key's file; refuses one that is too short to be secret."""
+    if path is None:
+        return None
+    from tfgpu_doctor.commands.accepting import content_of
+
+    secret = content_of(path)
+    if len(secret) < _SHORTEST_KEY_BYTES:
+        refuse(
+            f"{path} holds {len(secret)} bytes, and a key needs {_SHORTEST_KEY_BYTES}: head -c 32 /dev/urandom > {path}"
+        )
+    return secret
+
+
+def _verify(path: str, key: bytes | None) -> int:
+    from tfgpu_doctor.acceptance.verifying import verify
+    from tfgpu_doctor.commands.accepting import content_of
+    from tfgpu_doctor.reports.acceptance_words import said_of
+
+    found = verify(content_of(path), key)
+    if found.standing == "no certificate":
+        refuse(f"{path} is not a certificate of tfgpu-doctor: {found.why}")
+    deliver(said_of(found, path), None)
+    return found.exit_code
+
+
+def _record(examined: Examined, path: str) -> None:
+    from tfgpu_doctor.facts import encode_facts
+
+    deliver(encode_facts(examined.facts).decode(), path)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is to be printed and written."""
+
+    format_: str | None
+    output: str | None
+    html: str | None
+
+
+def _deliver(certificate: Certificate, wanted: _Wanted, key: bytes | None) -> None:
+    """The files first; then the text, unless a form was named and has gone to a file."""
+    from tfgpu_doctor.reports.acceptance_page import render_certificate
+
+    if wanted.html:
+        deliver(render_certificate(certificate, "html", key=key), wanted.html)
+    if wanted.output:
+        deliver(render_certificate(certificate, wanted.format_ or "json", key=key), wanted.output)
+    if wanted.format_ is None or not wanted.output:
+        deliver(render_certificate(certificate, wanted.format_ or "text", key=key, to_terminal=True), None)
+    if certificate.exit_code == _INTERRUPTED:
+        note("interrupted: the machine is not accepted")

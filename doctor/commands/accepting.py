@@ -1,0 +1,127 @@
+"""Examine and measure a machine as far as a profile asks, or take a recorded one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tfgpu_doctor.acceptance.profile import Profile, Resolved
+from tfgpu_doctor.acceptance.reading import read_profile
+from tfgpu_doctor.acceptance.vocabulary import ProfileError, Vocabulary
+from tfgpu_doctor.commands.measuring import lacking_packages, measure_suites
+from tfgpu_doctor.commands.output import refuse
+from tfgpu_doctor.commands.waiting import Waiting
+from tfgpu_doctor.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.examination import Interrupted, examine, find_python
+from tfgpu_doctor.facts import Facts, FactsError, decode_facts
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.perf_tests.budget import parse_budget
+from tfgpu_doctor.plugins import load_checks
+
+_MOST_RECORD_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What is known of a machine, and whether the user stopped before all was."""
+
+    facts: Facts
+    interrupted: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """How a machine is to be examined."""
+
+    profile: Profile
+    even_if_busy: bool = False
+    settings: Configuration = field(default_factory=Configuration)
+
+    def check_usage(self) -> None:
+        """Refuse what cannot work before anything is measured."""
+        if not self.profile.suites:
+            return
+        python = self.settings.python
+        if python and os.path.dirname(find_python(python)) != os.path.dirname(sys.executable):
+            refuse(
+                f"the profile asks for the suites {', '.join(self.profile.suites)}, which run in the doctor's own Python, "
+                f"and {python} is another: install the doctor beside that TensorFlow, and start it there"
+            )
+        if lacking := lacking_packages():
+            refuse(
+                f"the profile asks for the suites {', '.join(self.profile.suites)}, and {', '.join(lacking)} cannot be "
+                "imported here: pip install 'tfgpu-doctor[bench]'"
+            )
+
+    def examine(self) -> Examined:
+        """Look at this machine: checks and load first, and the suites where TensorFlow computes on a GPU."""
+        started = time.monotonic()
+        with Waiting() as waiting:
+            try:
+                facts = examine(
+                    python=self.settings.python,
+                    level=self.profile.level,
+                    soak_s=60 * self.profile.minutes,
+                    even_if_busy=self.even_if_busy,
+                    deadline_s=self.settings.deadline,
+                    on_wait=waiting.show,
+                )
+            except Interrupted as stop:
+                return Examined(stop.facts, True, time.monotonic() - started)
+            interrupted = False
+            if self.profile.suites and _computes(facts):
+                try:
+                    bench = measure_suites(facts, self.profile.suites, parse_budget(self.profile.budget), waiting)
+                except KeyboardInterrupt:
+                    return Examined(facts, True, time.monotonic() - started)
+                facts, interrupted = msgspec.structs.replace(facts, bench=bench), bench.interrupted
+        return Examined(facts, interrupted, time.monotonic() - started)
+
+
+def _computes(facts: Facts) -> bool:
+    from tfgpu_doctor.diagnosis import diagnose
+
+    goal = diagnose(facts).find("GPU004")
+    return goal is not None and goal.outcome in ("pass", "warn")
+
+
+def settings_of(python: str | None, deadline: float | None) -> Configuration:
+    """The project's settings; of those that choose checks none counts, for that is the profile's part."""
+    try:
+        return read_configuration().with_options(python=python, deadline=deadline)
+    except ConfigurationError as error:
+        refuse(str(error))
+
+
+def profile_named(name: str) -> Resolved:
+    """The profile; refuses one that cannot be used."""
+    checks, broken = load_checks()
+    try:
+        return read_profile(name, Vocabulary([check.id for check in checks], complete=not broken))
+    except ProfileError as error:
+        refuse(str(error))
+
+
+def recorded(path: str) -> Facts:
+    """A recorded machine; refuses what is none."""
+    content = content_of(path)
+    try:
+        return decode_facts(content)
+    except FactsError as error:
+        refuse(f"{path}: {error}")
+
+
+def content_of(path: str) -> bytes:
+    """What is in a file; refuses one that cannot be read, or is too large to be any of ours."""
+    try:
+        content = Files().read_bytes(path, _MOST_RECORD_BYTES + 1)
+    except OSError as error:
+        refuse(f"{path} cannot be read: {error.strerror or error}")
+    if len(content) > _MOST_RECORD_BYTES:
+        refuse(f"{path} is larger than {_MOST_RECORD_BYTES >> 20} MiB")
+    return content
