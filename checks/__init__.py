@@ -167,6 +167,7 @@ ALL_CHECKS: tuple[Check, ...] = (
     notebooks.kernel_runs_target,
     notebooks.editor_runs_target,
     notebooks.kernels_have_library_path,
+    bench.gpu_answers_to_the_end,
     bench.gpu_beats_cpu,
     bench.gpu_comes_near_its_limits,
     bench.suites_find_nothing_wrong,

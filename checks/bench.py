@@ -14,7 +14,7 @@ _FRACTIONS = {"TFLOP/s": "bench_least_share_of_peak", "GB/s": "bench_least_share
 @check(
     "BEN001",
     "the GPU beats the CPU, and what is said to speed it up does",
-    after=("GPU004", "GPU005", "HLT004"),
+    after=("GPU004", "GPU005", "HLT004", "BEN003"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://www.tensorflow.org/guide/gpu_performance_analysis",),
 )
@@ -107,8 +107,38 @@ def _said(figure: Figure) -> str:
 
 @check(
     "BEN003",
-    "what the perf suites verify beside speed holds",
+    "the GPU answers until the perf suites end",
     after=("GPU004", "GPU005", "HLT004"),
+    sources=("https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",),
+)
+def gpu_answers_to_the_end(bench: Bench) -> Yielded:
+    """A GPU that computed before the suites and does not during them was lost under load, or one of their kernels broke it.
+
+    Fix: see what the kernel's log says of it now; `tfgpu-doctor` reads it.
+    """
+    if not any(duel.on_gpu for duel in bench.duels) and not bench.gpu_lost:
+        raise Skip("nothing ran on a GPU")
+    if bench.gpu_lost:
+        yield Finding(
+            "the GPU answers no more since the perf suites ran on it",
+            cause=UNDETERMINED,
+            confidence="low",
+            evidence=(bench.gpu_lost,),
+            fix=Fix(
+                "Look at the machine as it is now: an Xid in the kernel's log names what happened.", ("tfgpu-doctor",)
+            ),
+        )
+        return
+    ended = sum(duel.on_gpu and duel.verdict != "not run" for duel in bench.duels)
+    if not ended:
+        raise Skip("no duel on the GPU came to its end")
+    yield Evidence(f"duels on the GPU that came to their end: {ended}")
+
+
+@check(
+    "BEN004",
+    "what the perf suites verify beside speed holds",
+    after=("GPU004", "GPU005", "HLT004", "BEN003"),
     sources=("https://www.tensorflow.org/guide/gpu",),
 )
 def suites_find_nothing_wrong(bench: Bench) -> Yielded:
@@ -128,7 +158,8 @@ def suites_find_nothing_wrong(bench: Bench) -> Yielded:
             evidence=tuple(f"{test}: {why}" for test, why in bench.failed.items()),
             fix=Fix("Run its suite alone and see whether it fails again.", (f"tfgpu-doctor bench {_suite(first)}",)),
         )
-    yield Evidence(f"{len(bench.duels)} duels and {len(bench.figures)} figures, no answer wrong")
+        return
+    yield Evidence(f"no answer wrong; duels: {len(bench.duels)}, figures: {len(bench.figures)}")
 
 
 def _suite(test: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.referee import reason_of
 
 _SIDE = 64
@@ -14,9 +15,12 @@ def why_silent(tf: Any, device: str) -> str:
     try:
         with tf.device(device):
             ones = tf.ones((_SIDE, _SIDE))
-            answer = tf.linalg.matmul(ones, ones).numpy()
+            product = tf.linalg.matmul(ones, ones)
+        answer = product.numpy()
     except Exception as error:  # noqa: BLE001 - whatever a framework raises says that the GPU does not answer
         return reason_of(error)
+    if (ran_on := short_device(product.backing_device)) != device:
+        return f"TensorFlow works on {ran_on} in its place"
     return "" if (answer == _SIDE).all() else "it multiplies wrongly"
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.report import Report
 
 LEAST_TELLING = 9
+_LONGEST = 400  # characters of a reason
 _BUDGET: pytest.StashKey[Budget] = pytest.StashKey()
 _OUTCOME: pytest.StashKey[tuple[str, str]] = pytest.StashKey()
 
@@ -78,7 +79,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         if _measures(item):
             item.config.stash[_BUDGET].one_is_done()
         silent = _why_silent(item) if outcomes[0] == "failed" else ""
-        note("test ended", {"id": item.nodeid, "outcome": outcomes[0], "reason": outcomes[1][:500]})
+        note(
+            "test ended",
+            {"id": item.nodeid, "outcome": outcomes[0], "reason": " ".join(outcomes[1].split())[:_LONGEST]},
+        )
         if silent and JOURNAL_VARIABLE in os.environ:
             os._exit(START_AGAIN)
     return report
@@ -139,7 +143,7 @@ def gpus(tensorflow: Any) -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def gone(tensorflow: Any, gpus: tuple[str, ...], recorded: Facts | None, diagnosis: Report) -> str:
-    """Why no GPU answers though nothing was wrong before the run; the run's problem then, told once."""
+    """Why no GPU answers though nothing was wrong before the run; told once."""
     from tfgpu_doctor.perf_tests.answering import why_lost, why_silent
 
     if _root_cause(diagnosis):
@@ -147,15 +151,20 @@ def gone(tensorflow: Any, gpus: tuple[str, ...], recorded: Facts | None, diagnos
     before = len(recorded.runtime.gpus) if recorded and recorded.runtime else 0
     why = why_lost(before, len(gpus)) or (gpus and why_silent(tensorflow, gpus[0])) or ""
     if why:
-        note("problem", {"why": f"the GPU does not answer any more: {why}"})
+        note("gpu lost", {"why": why})
     return why
 
 
-@pytest.fixture(scope="session")
-def gpu(gpus: tuple[str, ...], gone: str, diagnosis: Report) -> str:
-    """The first GPU; where there is none, the test is skipped with the doctor's root cause."""
+@pytest.fixture(autouse=True)
+def gpu_answers_if_there_is_one(gone: str) -> None:
+    """A TensorFlow that cannot reach its GPU computes nowhere: what fails then is no news."""
     if gone:
         pytest.skip(f"the GPU does not answer any more: {gone}")
+
+
+@pytest.fixture(scope="session")
+def gpu(gpus: tuple[str, ...], diagnosis: Report) -> str:
+    """The first GPU; where there is none, the test is skipped with the doctor's root cause."""
     if not gpus:
         pytest.skip(_root_cause(diagnosis) or "TensorFlow lists no GPU")
     return gpus[0]

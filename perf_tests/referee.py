@@ -13,6 +13,7 @@ from tfgpu_doctor.bench.measure import Measured, Plan, measure
 from tfgpu_doctor.bench.verdict import judge
 from tfgpu_doctor.facts.bench import Duel, Side
 from tfgpu_doctor.perf_tests.journal import note
+from tfgpu_doctor.perf_tests.other_work import Reading
 from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement
 
 
@@ -52,6 +53,7 @@ class Referee:
         note("start", {**known, "budget_s": budget_s})
         try:
             sides = [self._first_call(each) for each in (challenger, baseline)]
+            before = Reading.now()
             measured = measure(
                 challenger.call, baseline.call, plan=Plan(budget_s=budget_s), synchronise=self._synchronise,
                 on_round=lambda rounds: note("round", {"rounds": rounds}) if rounds % 50 == 0 else None,
@@ -64,6 +66,8 @@ class Referee:
             duel = Duel(verdict="not run", reason=str(trouble), **known)
         else:
             trouble = None
+            after = Reading.now()
+            known["other_work"] = round(after.others_since(before), 3) if before and after else None
             duel = _judged(known, sides, measured)
         duel = msgspec.structs.replace(duel, started=started, took_s=round(time.time() - started, 3))
         note("duel", {"duel": msgspec.to_builtins(duel)})

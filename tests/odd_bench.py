@@ -41,5 +41,7 @@ BENCH_FACTS = {
                 limit=NUMBERS,
             )
         ),
+        failed=st.dictionaries(WORDS, WORDS, max_size=2),
+        gpu_lost=WORDS,
     )
 }

@@ -20,7 +20,7 @@ class Account:
     ended: list[str] = field(default_factory=list)  # ids of tests that are done
     outcomes: dict[str, str] = field(default_factory=dict)  # of tests: "passed", "failed", "skipped"
     reasons: dict[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)  # of the run, in the child's own words
+    gpu_lost: str = ""  # why no GPU answered any more
     waiting: int = 0  # tests still to come when the session began
     test: str = ""
     began: float = 0.0
@@ -55,7 +55,7 @@ class Account:
         elif kind == "duel":
             self.of_duels.add(self.test)
             self.duels.append(msgspec.convert(row["duel"], Duel))
-        elif kind == "problem":
-            self.problems.append(row["why"])
+        elif kind == "gpu lost":
+            self.gpu_lost = row["why"]
         elif kind == "figure":
             self.figures.append(msgspec.convert(row["figure"], Figure))

@@ -41,12 +41,12 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.interrupted:
             return _INTERRUPTED
-        if not any(duel.ratio for duel in self.duels):
-            return _NOTHING_JUDGED
         bad = any(cause.severity == "error" for cause in self.causes) or bool(self.problems or self.failed)
         lost = any(duel.on_gpu and duel.verdict != "faster" for duel in self.duels)
         worse = any(each.standing in ("slower", "missing", "unstable") for each in self.comparisons)
-        return 1 if bad or lost or worse else 0
+        if bad or lost or worse:
+            return 1
+        return 0 if any(duel.ratio for duel in self.duels) else _NOTHING_JUDGED
 
 
 def make_result(

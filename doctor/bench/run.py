@@ -90,7 +90,8 @@ def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Ben
         skipped=account.reasons_of("skipped"),
         failed={test: why for test, why in account.reasons_of("failed").items() if not account.tells_of(test)},
         interrupted=interrupted,
-        problems=(*account.problems, *run.problems),
+        gpu_lost=account.gpu_lost,
+        problems=tuple(run.problems),
     )
 
 

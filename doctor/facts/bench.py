@@ -46,6 +46,7 @@ class Duel(Fact, frozen=True):
     baseline: Side | None = None
     started: float = 0.0  # seconds since 1970
     took_s: float = 0.0
+    other_work: float | None = None  # the share of all processors' time that others took meanwhile, 0 to 1
     readings: dict[str, Readings] = {}  # clocks, heat and power meanwhile, by NVML's number of each GPU
 
     @property
@@ -80,4 +81,5 @@ class Bench(Fact, frozen=True):
     skipped: dict[str, str] = {}  # tests that measured nothing, with the reason
     failed: dict[str, str] = {}  # tests that found something wrong which no duel tells
     interrupted: bool = False  # what is here was measured until then
+    gpu_lost: str = ""  # why no GPU answered any more, though all was well before the run
     problems: tuple[str, ...] = ()  # what kept suites from running: a crash, a hang, a missing package

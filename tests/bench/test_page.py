@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 
+import msgspec
 import pytest
 
 from tfgpu_doctor.bench.compare import compare
@@ -72,12 +73,15 @@ def test_the_json_document_is_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duels", "then", "code"),
+    ("duels", "problems", "code"),
     [
-        ((LOST,), None, 3),
-        ((WON, LOST), None, 1),
-        ((), None, 3),
+        ((WON,), (), 0),
+        ((WON, LOST), (), 1),
+        ((LOST,), (), 1),
+        ((), (), 3),
+        ((), ("pytest died",), 1),
+        ((WON,), ("pytest died",), 1),
     ],
 )
-def test_exit_codes(duels: tuple[Duel, ...], then: Bench | None, code: int) -> None:
-    assert result(*duels, then=then).exit_code == code
+def test_exit_codes(duels: tuple[Duel, ...], problems: tuple[str, ...], code: int) -> None:
+    assert msgspec.structs.replace(result(*duels), problems=problems).exit_code == code

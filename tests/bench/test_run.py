@@ -60,7 +60,7 @@ def test_a_hanging_duel_ends_alone(tmp_path: pathlib.Path) -> None:
     def test_last():
         measured("last")
     """
-    bench = run(tmp_path, tests, longest_test_s=3.0)
+    bench = run(tmp_path, tests, longest_test_s=20.0)  # SciPy's import counts for the first
     assert verdicts(bench) == {"first": "faster", "hangs": "not run", "last": "faster"}
     (hanging,) = [duel for duel in bench.duels if duel.name == "hangs"]
     assert "it hangs" in hanging.reason
@@ -153,3 +153,25 @@ def test_after_an_interrupt_what_was_measured_is_there(tmp_path: pathlib.Path) -
     bench = run_suites(Order(journal=str(tmp_path / "journal"), folder=str(suite)), press_ctrl_c)
     assert bench.interrupted
     assert verdicts(bench) == {"first": "faster"}
+
+
+def test_what_a_suite_finds_wrong_beside_speed_is_told(tmp_path: pathlib.Path) -> None:
+    bench = run(tmp_path, "def test_sums():\n    assert 1 + 1 == 3, 'the GPU adds up wrongly'\n")
+    assert list(bench.failed) == ["test_made_up.py::test_sums"]
+    assert "the GPU adds up wrongly" in bench.failed["test_made_up.py::test_sums"]
+    assert bench.skipped == {}
+
+
+def test_a_process_whose_gpu_answers_no_more_is_followed_by_a_new_one(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_loses_its_gpu():
+        note("test ended", {"id": "test_made_up.py::test_loses_its_gpu", "outcome": "failed", "reason": "lost"})
+        os._exit(75)
+
+    def test_last():
+        measured("last")
+    """
+    bench = run(tmp_path, tests)
+    assert verdicts(bench) == {"first": "faster", "last": "faster"}
+    assert bench.problems == ()
+    assert bench.failed == {"test_made_up.py::test_loses_its_gpu": "lost"}

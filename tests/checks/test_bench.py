@@ -5,7 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tfgpu_doctor.checks.bench import gpu_beats_cpu, gpu_comes_near_its_limits
+from tfgpu_doctor.checks.bench import (
+    gpu_answers_to_the_end,
+    gpu_beats_cpu,
+    gpu_comes_near_its_limits,
+    suites_find_nothing_wrong,
+)
 from tfgpu_doctor.facts.bench import Bench, Duel, Figure, Verdict
 from tfgpu_doctor.facts.load import Readings
 from tfgpu_doctor.knowledge import read_knowledge
@@ -69,3 +74,44 @@ def test_a_gpu_far_below_its_peak_is_said() -> None:
 def test_without_a_limit_nothing_can_be_said() -> None:
     with pytest.raises(Skip, match="limit is known"):
         gpu_comes_near_its_limits(Bench(figures=(figure(50.0, limit=None),)), read_knowledge())
+
+
+def test_a_gpu_that_answered_to_the_end_passes() -> None:
+    (told,) = gpu_answers_to_the_end(Bench(duels=(duel("faster"), duel("slower"), duel("not run", None))))
+    assert told == Evidence("duels on the GPU that came to their end: 2")
+
+
+def test_a_gpu_lost_during_the_suites_is_said_with_what_it_said_last() -> None:
+    found = list(gpu_answers_to_the_end(Bench(gpu_lost="InternalError: cudaGetDevice() failed")))
+    assert isinstance(found[0], Finding)
+    assert found[0].severity == "error"
+    assert found[0].cause == "undetermined"
+    assert found[0].evidence == ("InternalError: cudaGetDevice() failed",)
+
+
+def test_a_gpu_on_which_nothing_came_to_its_end_is_not_passed() -> None:
+    with pytest.raises(Skip, match="came to its end"):
+        list(gpu_answers_to_the_end(Bench(duels=(duel("not run", None),))))
+
+
+def test_suites_without_a_gpu_say_nothing_of_its_loss() -> None:
+    with pytest.raises(Skip, match="nothing ran on a GPU"):
+        list(gpu_answers_to_the_end(Bench(duels=(duel("faster", on_gpu=False),))))
+
+
+def test_suites_that_found_nothing_wrong_pass_with_what_they_measured() -> None:
+    (told,) = suites_find_nothing_wrong(Bench(duels=(duel("slower"),), figures=(figure(50.0),)))
+    assert told == Evidence("no answer wrong; duels: 1, figures: 1")
+
+
+def test_what_the_suites_found_wrong_is_said_with_the_command_that_runs_it_again() -> None:
+    found = list(suites_find_nothing_wrong(Bench(failed={"test_numerics.py::test_sums[GPU]": "off by 3"})))
+    assert isinstance(found[0], Finding)
+    assert "test_sums[GPU]" in found[0].message
+    assert found[0].evidence == ("test_numerics.py::test_sums[GPU]: off by 3",)
+    assert found[0].fix.commands == ("tfgpu-doctor bench numerics",)
+
+
+def test_suites_that_measured_nothing_found_nothing_right() -> None:
+    with pytest.raises(Skip, match="measured nothing"):
+        list(suites_find_nothing_wrong(Bench()))
