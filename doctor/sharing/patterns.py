@@ -1,0 +1,82 @@
+"""Secrets and names that a text betrays by their surroundings: what follows `password=`, a key between its two marks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_LABEL = (
+    r"[\w.-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|credentials?|api[-_]?key|(?:access|account|private|shared|auth|"
+    r"signing|encryption|license|licence)[-_]?key(?:[-_]?id)?|(?:^|(?<=[\W_]))(?:token|auth|sig|psk|ssid|sid|otp|pin)|"
+    r"[-_.](?:token|auth|key)|[a-z]token|connection[-_]?string|session[-_]?(?:id|key)|cookie|serial(?:[-_ ]?number)?|"
+    r"asset[-_ ]?tag|service[-_ ]?tag|licen[cs]e|identitytoken)[\w.-]*"
+)
+_VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^\s\"'&;,<][^\s\"'&;,]*)"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What to look for, which of its groups is to be replaced, and by what kind of stand-in."""
+
+    kind: str
+    expression: re.Pattern[str]
+    group: int = 0
+
+
+def _pattern(kind: str, expression: str, group: int = 0, flags: re.RegexFlag = re.IGNORECASE) -> Pattern:
+    return Pattern(kind, re.compile(expression, flags), group)
+
+
+# The marks are those of RFC 7468, RFC 4880 and PuTTY; a key that was cut off at the end is one as well.
+BLOCKS = (
+    _pattern("key", r"-----BEGIN [A-Z0-9 ]{2,60}-----.*?(?:-----END [A-Z0-9 ]{2,60}-----|\Z)", 0, re.DOTALL),
+    _pattern("key", r"PuTTY-User-Key-File-.*?(?:Private-MAC: [0-9a-f]+|\Z)", 0, re.DOTALL),
+)
+# In this order: the first that covers a place has it. Those of `SECRETS` are looked for before paths are, the others after.
+SECRETS = (
+    _pattern("key", r"\b(?:ssh|ecdsa|sk-ssh)-[\w@.-]+ +AAAA[^\n]*"),
+    _pattern("key", r"\bAGE-SECRET-KEY-1\w+"),
+    _pattern("secret", r"\b(?:proxy-)?authorization[\"']?\s*[:=]\s*([^\n]+)", 1),
+    _pattern("secret", r"\b(?:set-)?cookie[\"']?\s*:\s*([^\n]+)", 1),
+    _pattern("secret", r"\b(?:bearer|basic|digest)\s+([\w.~+/=-]{8,})", 1),
+    _pattern("secret", r"\bmachine\s+\S+\s+(login\s+\S+(?:\s+(?:password|account)\s+\S+)*)", 1),
+    _pattern("secret", r"\b(?:pass(?:word|phrase|wd)?|secret|ssid|psk)[\"']?\s*(?::|=|\bis\b)\s*([^\n]+)", 1),
+    _pattern("url", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>`]+"),
+    _pattern("secret", rf"(?<![\w.-]){_LABEL}[\"']?\s*[=:]\s*({_VALUE})", 1),
+    _pattern("secret", rf"(?:^|(?<=\s))--?{_LABEL}\s+({_VALUE})", 1),
+    _pattern("secret", rf"(?:^|(?<=\s))-p\s*(?=[^\s\d/$~.])({_VALUE})", 1),  # no folder, as of mkdir -p
+)  # fmt: skip
+NAMES = (
+    _pattern("email", r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"),
+    _pattern("id", r"\bS-1-\d+(?:-\d+){2,}\b"),  # of a Windows account
+    _pattern("mac", r"(?<![\w:-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,7}(?:(?:[:-][0-9a-f]{2}){12})?(?![\w:-])"),
+    _pattern("mac", r"(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])"),
+    _pattern("ip", r"(?<![\w:.])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
+             r"(?=[0-9a-f:]*::)(?=(?:[0-9a-f]*:){2})[0-9a-f:]*[0-9a-f][0-9a-f:]*(?:\.\d{1,3}){0,3})(?:%\w+)?(?:/\d{1,3})?(?![\w:])"),
+    _pattern("number", r"(?<![\w.:/-])\d{2,6}(?:[ .-]\d{2,6}){2,6}(?![\w.:/-])"),
+    _pattern("number", r"(?<![\w.:/-])\d{4}(?:,\d{3,4}){2,4}(?![\w.:/-])"),
+    _pattern("host", r"^(?:<\d+>)?\w{3} +\d+ [\d:]{8} (\S+) \S+:", 1, re.MULTILINE),  # as syslog writes
+    _pattern("host", r"^\d{4}-\d\d-\d\dT\S+ (\S+) (?:kernel|systemd|nvidia)\S*:", 1, re.MULTILINE),
+    _pattern("host", r"^(\S+) Secure Boot Module Signature key$", 1, re.MULTILINE),
+    _pattern("host", r"\bhost(?:name)?[\"']?(?:\s*[:=]\s*|\s+)[\"']?([\w.-]+)", 1),
+    _pattern("user", r"\b(?:user(?:name)?|login|owner|uname|account)[\"']?\s*[:=]\s*[\"']?([\w.@$-]+)", 1),
+    _pattern("user", r"(?<![\w.])([\w.-]+)@[\w-]+(?=[:\s]|$)", 1),
+    _pattern("host", r"(?<=@)([\w-]+)(?=[:\s]|$)", 1),
+    _pattern("host", r"(?<![\w.-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|edu|gov|mil|local|internal|intern|lan|corp|home|cloud|"
+             r"dev|ai|co|de|fr|uk|eu|ch|at|nl|se|no|jp|cn|in|ru|br|it|es|pl|us|ca|au|arpa)(?::\d{2,5})?(?![\w.-])"),
+)  # fmt: skip
+# GPU-..., MIG-..., and MIG-GPU-.../1/0 as drivers before 470 wrote it; CUDA takes the first digits alone as well.
+UUIDS = re.compile(
+    r"\b(MIG-GPU-|GPU-|MIG-|)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/\d{1,2}/\d{1,2})?|"
+    r"(?<=U-|G-)[0-9a-f][0-9a-f-]{2,40}(?:/\d{1,2}/\d{1,2})?)(?!\w)",
+    re.IGNORECASE,
+)
+BLOB = re.compile(r"[A-Za-z0-9+/_=-]{20,}")
+
+
+def find_blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Where keys of many lines begin and end."""
+    for pattern in BLOCKS:
+        for found in pattern.expression.finditer(text):
+            yield found.span()
