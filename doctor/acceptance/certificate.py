@@ -18,11 +18,10 @@ Kind = Literal["tfgpu-doctor certificate"]
 KIND: Kind = "tfgpu-doctor certificate"
 Verdict = Literal["accepted", "not accepted", "not judged", "interrupted"]
 EXIT_CODES: dict[Verdict, int] = {"accepted": 0, "not accepted": 1, "not judged": 3, "interrupted": 130}
-_PROOFS = ("digest", "seal")  # what is not part of what they prove
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole result. `digest` is that of all else but `seal`, and `seal` the same with a key."""
+    """The whole result. `seal` is made of all else but `digest`, with a key; `digest` of all else."""
 
     schema: int = SCHEMA
     kind: Kind = KIND
@@ -50,18 +49,20 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def proved(self, key: bytes | None = None) -> Certificate:
         """The same with its digest, and with a seal where there is a key."""
-        document = self.content
-        return msgspec.structs.replace(self, digest=digest_of(document), seal=seal_of(document, key) if key else "")
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """All that the digest is of."""
-        return content_of(msgspec.to_builtins(self))
+        sealed = {**msgspec.to_builtins(self), "seal": ""}
+        seal = seal_of(without_proofs(sealed), key) if key else ""
+        digest = digest_of(without_digest({**sealed, "seal": seal}))
+        return msgspec.structs.replace(self, digest=digest, seal=seal)
 
 
-def content_of(document: dict[str, Any]) -> dict[str, Any]:
-    """A certificate's document without digest and seal."""
-    return {key: value for key, value in document.items() if key not in _PROOFS}
+def without_digest(document: dict[str, Any]) -> dict[str, Any]:
+    """What the digest of a certificate's document is of."""
+    return {key: value for key, value in document.items() if key != "digest"}
+
+
+def without_proofs(document: dict[str, Any]) -> dict[str, Any]:
+    """What its seal is of."""
+    return {key: value for key, value in document.items() if key not in ("digest", "seal")}
 
 
 def verdict_of(requirements: tuple[Requirement, ...], interrupted: bool) -> Verdict:

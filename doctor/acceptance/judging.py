@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from tfgpu_doctor.acceptance.canonical import digest_of
 from tfgpu_doctor.acceptance.certificate import Certificate, verdict_of
-from tfgpu_doctor.acceptance.of_the_checks import allowance_notes, check_requirements, required_checks
+from tfgpu_doctor.acceptance.explaining import explained
+from tfgpu_doctor.acceptance.of_the_checks import allowance_notes, check_requirements, is_as_asked, required_checks
 from tfgpu_doctor.acceptance.of_the_load import load_requirements
-from tfgpu_doctor.acceptance.of_the_machine import driver_of, machine_requirements, tensorflow_of
+from tfgpu_doctor.acceptance.of_the_machine import driver_of, goal_of, machine_requirements, tensorflow_of
 from tfgpu_doctor.acceptance.of_the_suites import suite_requirements
 from tfgpu_doctor.acceptance.profile import Resolved
 from tfgpu_doctor.acceptance.requirement import Case, Requirement
-from tfgpu_doctor.diagnosis import BrokenPlugin, diagnose
+from tfgpu_doctor.checks import ALL_CHECKS
+from tfgpu_doctor.diagnosis import BrokenPlugin, diagnose, prerequisites
 from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.model import Check
 from tfgpu_doctor.report import Report
 from tfgpu_doctor.selection import Selection
-
-# The check that a requirement builds on, where it is not the goal.
-_BUILDS_ON = {"driver": "DRV001", "tensorflow": "TFW001"}
 
 
 def judge(
@@ -42,8 +41,10 @@ def judge(
     wanted = resolved.profile.checks
     selection = Selection(select=wanted.select, ignore=wanted.ignore)
     counted = diagnose(facts, checks=checks, selection=selection, broken=broken).results
-    case = Case(facts, report, counted, resolved, today)
-    requirements = tuple(_blocked(_requirements(case), report))
+    goal = goal_of(resolved.profile, facts)
+    before_goal = prerequisites(ALL_CHECKS if checks is None else checks).get(goal, frozenset())
+    case = Case(facts, report, counted, resolved, goal, today, before_goal)
+    requirements = tuple(explained(_requirements(case), case))
     return Certificate(
         verdict=verdict_of(requirements, interrupted),
         subject=subject,
@@ -57,7 +58,11 @@ def judge(
         facts=digest_of(msgspec.to_builtins(facts)),
         profile=resolved,
         requirements=requirements,
-        causes=tuple(cause for cause in report.causes if any(each.id == cause.id for each in counted)),
+        causes=tuple(
+            cause
+            for cause in report.causes
+            if any(each.id == cause.id for each in counted) and not is_as_asked(cause.label, resolved.profile)
+        ),
         notes=tuple(allowance_notes(case)),
     )
 
@@ -66,20 +71,6 @@ def _requirements(case: Case) -> list[Requirement]:
     """What is wrong with the machine first, then what it must be, then what it must do."""
     parts = (check_requirements, machine_requirements, load_requirements, required_checks, suite_requirements)
     return [row for part in parts for row in part(case)]
-
-
-def _blocked(rows: list[Requirement], report: Report) -> Iterable[Requirement]:
-    """The same, with what could not be measured because of a fault that has a row of its own blocked by it."""
-    faults = {row.check for row in rows if row.outcome == "missed"}
-    goal = "DRV008" if report.quick else "GPU004"
-    for row in rows:
-        result = report.find(_BUILDS_ON.get(row.key, goal))
-        blockers = ((*result.blocked_by, result.id) if result.outcome in ("fail", "blocked") else ()) if result else ()
-        named = tuple(id for id in blockers if id in faults)
-        if row.outcome == "not measured" and named:
-            yield msgspec.structs.replace(row, outcome="blocked", blocked_by=named)
-        else:
-            yield row
 
 
 def _versions(facts: Facts, report: Report) -> dict[str, str]:

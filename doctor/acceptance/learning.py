@@ -110,10 +110,10 @@ def _bounds(runs: Sequence[Mapping[str, float]]) -> dict[str, Bound]:
 
 
 def _speed_ups(facts: Facts) -> dict[str, float]:
-    """What each duel on a GPU showed."""
-    duels = facts.bench.duels if facts.bench else ()
-    keys = {f"{duel.suite}/{duel.name}": shown(duel) for duel in duels if duel.on_gpu}
-    return {key: least for key, least in keys.items() if least is not None and duels_named(key)}
+    """What each duel showed that is won: what does not pay on this machine is no minimum for others."""
+    duels = [duel for duel in (facts.bench.duels if facts.bench else ()) if duel.verdict == "faster"]
+    found = {f"{duel.suite}/{duel.name}": least for duel in duels if (least := shown(duel)) is not None}
+    return {key: least for key, least in found.items() if duels_named(key)}
 
 
 def _peak_fractions(facts: Facts) -> dict[str, float]:

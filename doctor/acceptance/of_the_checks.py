@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfgpu_doctor.acceptance.profile import Allowed
+from tfgpu_doctor.acceptance.profile import Allowed, Profile
 from tfgpu_doctor.acceptance.requirement import Case, Requirement
 from tfgpu_doctor.model import SEVERITIES, Finding
 from tfgpu_doctor.report import Result
 
 CRASH = "crash"  # what the keys of rows begin with that are the doctor's own fault
 _PASSING = ("pass", "warn")
+_NO_GPU = "no_gpu_in_machine"  # no fault where no GPU is asked for
 
 
 def check_requirements(case: Case) -> Iterator[Requirement]:
@@ -23,7 +24,10 @@ def check_requirements(case: Case) -> Iterator[Requirement]:
     for result in case.counted:
         if result.outcome == "crash":
             asked = case.ask(f"{CRASH}.{result.id}", f"{result.id} runs", "it comes to its end")
-            yield asked.unmeasured(f"the doctor's own check broke: {result.reason}")
+            yield asked.unmeasured(
+                f"the doctor's own check broke: {result.reason}",
+                "report it, with the machine that --record saves: https://github.com/tfgpu-doctor/tfgpu-doctor/issues",
+            )
 
 
 def required_checks(case: Case) -> Iterator[Requirement]:
@@ -39,18 +43,26 @@ def _counting(result: Result, case: Case) -> list[Finding]:
     least = SEVERITIES.index(case.profile.fail_level)
     if result.id == case.goal and result.outcome == "fail":
         return []
-    return [finding for finding in result.findings if SEVERITIES.index(finding.severity) >= least]
+    found = [finding for finding in result.findings if SEVERITIES.index(finding.severity) >= least]
+    return [finding for finding in found if not is_as_asked(finding.cause, case.profile)]
+
+
+def is_as_asked(label: str, profile: Profile) -> bool:
+    """Whether a cause is no fault, for it is what the profile asks for."""
+    return profile.without_gpu and label == _NO_GPU
 
 
 def _found(result: Result, findings: Sequence[Finding], case: Case) -> Iterator[Requirement]:
-    asked = case.ask(f"checks.{result.id}", f"{result.id} {result.title}", _nothing(case), by="fail-level")
+    title, nothing = f"{result.id} {result.title}", _nothing(case)
     allowing = {finding: _allowing(result, finding, case) for finding in findings}
     valid = {finding: [each for each in rows if each.expires >= case.today] for finding, rows in allowing.items()}
     if counting := [finding for finding in findings if not valid[finding]]:
         past = dict.fromkeys(f"was allowed until {each.expires}" for finding in counting for each in allowing[finding])
+        asked = case.ask(f"checks.{result.id}", title, nothing, by="fail-level")
         yield asked.missed("; ".join(finding.message for finding in counting), ", ".join(past))
     if waived := [finding for finding in findings if valid[finding]]:
         why = dict.fromkeys(f"{each.reason} (until {each.expires})" for finding in waived for each in valid[finding])
+        asked = case.ask(f"allowed.{result.id}", title, nothing, by="allowed")
         yield asked.allowed("; ".join(finding.message for finding in waived), "; ".join(why))
 
 
@@ -67,7 +79,7 @@ def _nothing_found(case: Case) -> Requirement:
     asked = case.ask("checks", "all checks that count", _nothing(case), by="fail-level")
     passed = sum(result.outcome in _PASSING for result in case.counted)
     if not passed:
-        return asked.unmeasured("no check could judge")
+        return asked.unmeasured("no check could judge", "select checks that apply to such a machine, under `checks`")
     return asked.met(f"{passed} passed, {sum(result.outcome == 'skip' for result in case.counted)} did not apply")
 
 
@@ -76,12 +88,13 @@ def _required(id: str, case: Case) -> Requirement:
     title = f"{id} {result.title}" if result else id
     asked = case.ask(f"require.{id}", title, "passes", by="checks.require")
     if result is None:
-        return asked.unmeasured("there is no such check here: a plugin is missing")
+        return asked.unmeasured("there is no such check here", "install the plugin that it comes with")
     if result.outcome in _PASSING:
         return asked.met("; ".join(result.evidence) or f"it came out as {result.outcome!r}")
     if result.outcome == "fail":
         return asked.missed("; ".join(finding.message for finding in result.findings))
-    return asked.unmeasured(result.reason or f"blocked by {', '.join(result.blocked_by)}")
+    why = result.reason or f"blocked by {', '.join(result.blocked_by)}"
+    return asked.unmeasured(why, f"`tfgpu-doctor explain {id}` says what the check needs")
 
 
 def allowance_notes(case: Case) -> list[str]:

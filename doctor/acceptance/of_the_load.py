@@ -13,6 +13,8 @@ from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 
 _PEAKS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "fp16"}  # both halves go at one speed
 
+_ALONE = "end what uses the GPU, or accept with --even-if-busy"
+
 
 def load_requirements(case: Case) -> Iterator[Requirement]:
     """The level first, then the fractions of the peak."""
@@ -28,14 +30,14 @@ def _level(case: Case) -> Requirement:
     asked = case.ask("level", "examination", f"level {wanted}{minutes}")
     reached = case.report.level
     if LEVELS.index(reached) < LEVELS.index(wanted):
-        return asked.unmeasured(f"the machine was examined at level {reached}")
+        return asked.unmeasured(f"the machine was examined at level {reached}", case.anew)
     if wanted not in LOADING:
         return asked.met(f"level {reached}")
     why = why_not_loaded(facts, case.why_unknown("load", "no load was put on the GPUs"))
     if why or facts.load is None:
-        return asked.unmeasured(why)
+        return asked.unmeasured(why, _ALONE)
     if wanted == "soak" and facts.load.seconds < 60 * case.profile.minutes:
-        return asked.unmeasured(f"the load lasted {facts.load.seconds / 60:.1f} min")
+        return asked.unmeasured(f"the load lasted {facts.load.seconds / 60:.1f} min", case.anew)
     return asked.met(f"level {reached}, a load of {facts.load.seconds:.0f} s on {_gpus(len(facts.load.loaded))}")
 
 
@@ -60,11 +62,11 @@ def _peak(case: Case, precision: Precision, least: float, asked: Asked) -> Requi
     facts = case.facts
     why = why_not_loaded(facts, case.why_unknown("load", f"it takes level deep; this is {case.report.level}"))
     if why or facts.load is None:
-        return asked.unmeasured(why)
+        return asked.unmeasured(why, _ALONE)
     shares = peak_shares(facts.load, precision)
     unknown = [f"GPU {index}: {share}" for index, share in shares.items() if isinstance(share, str)]
     if unknown:
-        return asked.unmeasured("; ".join(unknown))
+        return asked.unmeasured("; ".join(unknown), "leave it out of the profile, and ask for speed-ups in its place")
     known = {index: share for index, share in shares.items() if isinstance(share, float)}
     told = ", ".join(f"GPU {index} {share:.0%}" for index, share in known.items())
     return asked.judged(min(known.values()) >= least, told)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from tfgpu_doctor.acceptance.profile import bytes_of, gpu_range
+from tfgpu_doctor.acceptance.profile import Profile, bytes_of, gpu_range
 from tfgpu_doctor.acceptance.requirement import Asked, Case, Requirement
 from tfgpu_doctor.facts import Facts
 
@@ -26,21 +26,36 @@ def machine_requirements(case: Case) -> Iterator[Requirement]:
     if profile.gpu_memory:
         yield _memory(case)
     if profile.driver:
-        yield _version(case.ask("driver", "driver version", profile.driver), driver_of(case.facts), "no driver answers")
+        asked = case.ask("driver", "driver version", profile.driver)
+        yield _version(asked, driver_of(case.facts), "no driver answers", case)
     if profile.tensorflow:
         asked = case.ask("tensorflow", "TensorFlow version", profile.tensorflow)
         why = case.why_unknown("runtime", "TensorFlow was not imported")
-        yield _version(asked, tensorflow_of(case.facts), why)
+        yield _version(asked, tensorflow_of(case.facts), why, case)
+
+
+def goal_of(profile: Profile, facts: Facts) -> str:
+    """The id of the check that tells whether the machine does what it is for."""
+    if profile.without_gpu:
+        return "PKG002" if facts.quick else "TFW001"
+    return "DRV008" if facts.quick else "GPU004"
+
+
+_GOALS = {
+    "GPU004": "TensorFlow computes on a GPU", "DRV008": "the driver gives a GPU", "TFW001": "TensorFlow imports",
+    "PKG002": "TensorFlow is installed",
+}  # fmt: skip
 
 
 def _goal(case: Case) -> Requirement:
-    title = "the driver gives a GPU" if case.facts.quick else "TensorFlow computes on a GPU"
+    title = _GOALS[case.goal]
     asked = case.ask(f"goal.{case.goal}", title, f"{case.goal} passes")
     if case.facts.simulated:
-        return asked.unmeasured("the GPUs and their driver are simulated")
+        return asked.unmeasured("the GPUs and their driver are simulated", "accept a machine that has them")
     result = case.report.find(case.goal)
     if result is None or result.outcome in ("skip", "crash", "blocked"):
-        return asked.unmeasured((result.reason if result else "") or "it could not be judged")
+        why = (result.reason if result else "") or "it could not be judged"
+        return asked.unmeasured(why, case.anew)
     told = "; ".join([finding.message for finding in result.findings] or result.evidence) or result.outcome
     told = told.replace(_LOCAL, "")
     return asked.judged(result.outcome in ("pass", "warn"), told)
@@ -66,8 +81,10 @@ def _gpus(case: Case) -> Requirement:
     wanted = gpu_range(case.profile.gpus)
     asked = case.ask("gpus", "number of GPUs", wanted.removeprefix("=="))
     names = listed_gpus(case.facts)
+    if not names and case.profile.without_gpu and case.facts.runtime and case.facts.runtime.gpus_listed:
+        return asked.met("none")
     if not names:
-        return asked.unmeasured(_no_gpu(case))
+        return asked.unmeasured(_no_gpu(case), case.anew)
     told = names[0] if len(set(names)) == 1 else counted(names)
     return asked.judged(SpecifierSet(wanted).contains(str(len(names))), f"{len(names)}: {told}")
 
@@ -83,7 +100,7 @@ def _models(case: Case) -> Requirement:
     asked = case.ask("models", "models of the GPUs", " or ".join(case.profile.models))
     names = listed_gpus(case.facts)
     if not names:
-        return asked.unmeasured(_no_gpu(case))
+        return asked.unmeasured(_no_gpu(case), case.anew)
     strange = [name for name in names if not any(_fits(name, pattern) for pattern in case.profile.models)]
     return asked.judged(not strange, counted(names))
 
@@ -108,9 +125,9 @@ def _memory(case: Case) -> Requirement:
     asked = case.ask("gpu-memory", "memory of each GPU", f"at least {case.profile.gpu_memory}")
     count, found = len(listed_gpus(case.facts)), gpu_memory_of(case.facts)
     if not count:
-        return asked.unmeasured(_no_gpu(case))
+        return asked.unmeasured(_no_gpu(case), case.anew)
     if len(found) != count:
-        return asked.unmeasured(f"the memory of {len(found)} of {count} GPUs is known")
+        return asked.unmeasured(f"the memory of {len(found)} of {count} GPUs is known", "leave it out of the profile")
     least = min(found)
     told = f"{least / _GIB:.1f} GiB" + (" on the smallest" if least < max(found) else "")
     return asked.judged(least >= (bytes_of(case.profile.gpu_memory) or 0), told)
@@ -129,11 +146,11 @@ def tensorflow_of(facts: Facts) -> str:
     return facts.runtime.version if facts.runtime else ""
 
 
-def _version(asked: Asked, found: str, why: str) -> Requirement:
+def _version(asked: Asked, found: str, why: str, case: Case) -> Requirement:
     if not found:
-        return asked.unmeasured(why)
+        return asked.unmeasured(why, case.anew)
     try:
         version = Version(found)
     except InvalidVersion:
-        return asked.unmeasured(f"{found!r} is no version that can be compared")
+        return asked.unmeasured(f"{found!r} is no version that can be compared", "leave it out of the profile")
     return asked.judged(SpecifierSet(asked.required).contains(version, prereleases=True), found)

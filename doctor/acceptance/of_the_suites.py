@@ -12,27 +12,27 @@ from tfgpu_doctor.bench.verdict import NOISE_LIMIT
 from tfgpu_doctor.facts.bench import Bench, Duel, Figure
 
 _BUDGET = "time budget"  # a test that the budget cut off is no fault of the machine's
+_LONGER = "see why with `tfgpu-doctor bench`, or give the suites more time: `budget`"
 
 
 def suite_requirements(case: Case) -> Iterator[Requirement]:
-    """That each suite measured, then the duels, then the figures."""
+    """That the suites ran at all, then each suite, the duels, the figures."""
     profile, bench = case.profile, case.facts.bench
-    why = _why_none(case)
+    why = _why_none(case) if profile.suites else ""
+    if why:
+        yield case.ask("suites", "perf suites", "run to their end").unmeasured(why, case.anew)
+    bench = Bench() if bench is None or why else bench
     for suite in profile.suites:
-        yield _suite(
-            case.ask(f"suites.{suite}", f"suite {suite}", "measures, and comes to its end", by="suites"),
-            suite,
-            bench,
-            why,
-        )
+        asked = case.ask(f"suites.{suite}", f"suite {suite}", "measures, and comes to its end", by="suites")
+        yield _suite(asked, suite, bench)
     for (suite, name), (key, least) in _asked_for(profile.speed_ups, duels_named).items():
         row, by = f"speed-ups.{suite}/{name}", f"speed-ups.{key}"
         asked = case.ask(row, f"{suite}/{name}", f"{least:g} times as fast", by=by)
-        yield _speed_up(asked, bench, (suite, name), least, why)
+        yield _speed_up(asked, bench, (suite, name), least)
     for (suite, name), (key, least) in _asked_for(profile.figure_fractions, figures_named).items():
         row, by = f"figure-fractions.{suite}/{name}", f"figure-fractions.{key}"
         asked = case.ask(row, f"{suite}/{name}", f"{least:.0%} of what is possible", by=by)
-        yield _fraction(asked, bench, (suite, name), least, why)
+        yield _fraction(asked, bench, (suite, name), least)
 
 
 def _why_none(case: Case) -> str:
@@ -55,16 +55,15 @@ def _asked_for(
     return {each: (key, least) for key, least in ordered for each in find(key)}
 
 
-def _suite(asked: Asked, suite: str, bench: Bench | None, why: str) -> Requirement:
-    if why or bench is None:
-        return asked.unmeasured(why)
+def _suite(asked: Asked, suite: str, bench: Bench) -> Requirement:
     broken = [each for each in bench.problems if _is_of(each, suite) and _BUDGET not in each]
+    broken += [f"{test}: {why}" for test, why in bench.failed.items() if _is_of(test, suite)]
     if broken:
         return asked.missed("; ".join(broken))
     duels = [duel for duel in bench.duels if duel.suite == suite and duel.ratio]
     figures = [figure for figure in bench.figures if figure.suite == suite]
     if not duels and not figures:
-        return asked.unmeasured(_why_skipped(bench, suite, "") or "it measured nothing")
+        return asked.unmeasured(_why_skipped(bench, suite, "") or "it measured nothing", _LONGER)
     return asked.met(f"{len(duels)} duels, {len(figures)} figures")
 
 
@@ -92,27 +91,24 @@ def shown(duel: Duel) -> float | None:
     return low * math.sqrt(low / high) if noisy else low
 
 
-def _speed_up(asked: Asked, bench: Bench | None, key: tuple[str, str], least: float, why: str) -> Requirement:
-    if why or bench is None:
-        return asked.unmeasured(why)
+def _speed_up(asked: Asked, bench: Bench, key: tuple[str, str], least: float) -> Requirement:
     duel = next((duel for duel in bench.duels if (duel.suite, duel.name) == key), None)
     least_shown = shown(duel) if duel else None
     if duel is None or duel.ratio is None or duel.interval is None or least_shown is None:
         told = duel.reason if duel else _why_skipped(bench, *key)
-        return asked.unmeasured(told or "the duel was not held")
+        return asked.unmeasured(told or "the duel was not held", _LONGER)
     told = f"{duel.ratio:.3g} (95 %: {duel.interval[0]:.3g} to {duel.interval[1]:.3g})"
     return asked.judged(least_shown >= least, told, "" if duel.interval[1] < least else "it is not shown to be as fast")
 
 
-def _fraction(asked: Asked, bench: Bench | None, key: tuple[str, str], least: float, why: str) -> Requirement:
-    if why or bench is None:
-        return asked.unmeasured(why)
+def _fraction(asked: Asked, bench: Bench, key: tuple[str, str], least: float) -> Requirement:
     found = [figure for figure in bench.figures if (figure.suite, figure.name) == key]
     if not found:
-        return asked.unmeasured(_why_skipped(bench, key[0], "") or "it was not measured")
+        return asked.unmeasured(_why_skipped(bench, key[0], "") or "it was not measured", _LONGER)
     shares = [share for each in found if (share := share_of(each)) is not None]
     if len(shares) != len(found):
-        return asked.unmeasured(f"what the hardware can do is not known for {found[0].device or 'this device'}")
+        why = f"what the hardware can do is not known for {found[0].device or 'this device'}"
+        return asked.unmeasured(why, "leave it out of the profile, and ask for speed-ups in its place")
     told = ", ".join(f"{each.value:,.4g} {each.unit} on {each.device}, {share_of(each):.0%}" for each in found)
     return asked.judged(min(shares) >= least, told)
 

@@ -70,7 +70,8 @@ class Profile(_Table, frozen=True, kw_only=True):
     fail_level: Annotated[Severity, Meta(description="findings count from here on", examples=["warning"])] = "error"
     gpus: Annotated[
         int | str,
-        Meta(description="how many GPUs TensorFlow lists: a number, or a range", examples=[8, ">=1"]),
+        Meta(description="how many GPUs TensorFlow lists: a number, or a range; 0 for a machine that computes on its processor",
+             examples=[8, ">=1"]),
     ] = ">=1"  # fmt: skip
     models: Annotated[
         tuple[str, ...],
@@ -110,6 +111,11 @@ class Profile(_Table, frozen=True, kw_only=True):
         tuple[Allowed, ...],
         Meta(description="findings that are known and accepted until a day; they add up along `extends`"),
     ] = ()  # fmt: skip
+
+    @property
+    def without_gpu(self) -> bool:
+        """Whether the machine is to compute on its processor."""
+        return gpu_range(self.gpus) == "==0"
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

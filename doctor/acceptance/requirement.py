@@ -13,30 +13,34 @@ from tfgpu_doctor.acceptance.profile import Profile, Resolved
 from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.report import Report, Result
 
-Outcome = Literal["met", "missed", "not measured", "blocked", "allowed"]
-OUTCOMES: tuple[Outcome, ...] = ("met", "missed", "not measured", "blocked", "allowed")
+Outcome = Literal["met", "missed", "not measured", "explained", "allowed"]
+OUTCOMES: tuple[Outcome, ...] = ("met", "missed", "not measured", "explained", "allowed")
 HOLDING: tuple[Outcome, ...] = ("met", "allowed")
-_OF_A_CHECK = ("checks", "goal", "require")
+OF_A_CHECK = ("checks", "goal", "require", "allowed")
 _LONGEST = 500  # characters of what was measured: names of GPUs and errors may be of any length
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the certificate. `profile` is where it is from; `reason` says why it was not met, or is allowed."""
+    """A row of the certificate. `profile` is where it is from; `reason` says why it was not met, or is allowed.
 
-    key: str  # "gpus", "speed-ups.training/step[cnn]"
+    A row is `explained` where it does not hold because of others, which stand for it: `explained_by` are their keys.
+    """
+
+    key: str  # "gpus", "speed-ups.training/step[cnn]"; no two rows have the same
     title: str
     required: str
     measured: str = ""
     outcome: Outcome
     reason: str = ""
-    blocked_by: tuple[str, ...] = ()  # ids of checks
+    remedy: str = ""  # of what was not measured: what makes it measurable
+    explained_by: tuple[str, ...] = ()
     profile: str
 
     @property
     def check(self) -> str:
         """The id of the check that it is about; empty where it is about something else."""
         kind, _, id = self.key.partition(".")
-        return id if kind in _OF_A_CHECK else ""
+        return id if kind in OF_A_CHECK else ""
 
     @property
     def holds(self) -> bool:
@@ -53,10 +57,10 @@ class Asked:
     required: str
     profile: str
 
-    def _row(self, outcome: Outcome, measured: str, reason: str) -> Requirement:
+    def _row(self, outcome: Outcome, measured: str, reason: str, remedy: str = "") -> Requirement:
         return Requirement(
             key=self.key, title=self.title, required=self.required, profile=self.profile, outcome=outcome,
-            measured=_short(measured), reason=_short(reason),
+            measured=_short(measured), reason=_short(reason), remedy=remedy,
         )  # fmt: skip
 
     def met(self, measured: str) -> Requirement:
@@ -71,9 +75,9 @@ class Asked:
         """One or the other."""
         return self.met(measured) if fits else self.missed(measured, reason)
 
-    def unmeasured(self, why: str) -> Requirement:
-        """It could not be measured."""
-        return self._row("not measured", "", why)
+    def unmeasured(self, why: str, remedy: str) -> Requirement:
+        """It could not be measured, and what would make it measurable."""
+        return self._row("not measured", "", why, remedy)
 
     def allowed(self, measured: str, reason: str) -> Requirement:
         """It is not as it should be, and the profile allows that."""
@@ -88,7 +92,9 @@ class Case:
     report: Report
     counted: tuple[Result, ...]
     resolved: Resolved
+    goal: str  # the id of the check that tells whether the machine does what it is for
     today: dt.date
+    before_goal: frozenset[str]  # ids of the checks that the goal needs
 
     @property
     def profile(self) -> Profile:
@@ -96,9 +102,9 @@ class Case:
         return self.resolved.profile
 
     @property
-    def goal(self) -> str:
-        """The id of the check that tells whether the machine does what it is for."""
-        return "DRV008" if self.facts.quick else "GPU004"
+    def anew(self) -> str:
+        """What to do where a record does not hold what the profile asks for."""
+        return f"run `tfgpu-doctor accept --profile {self.resolved.name}` on the machine itself, to its end"
 
     def ask(self, key: str, title: str, required: str, by: str = "") -> Asked:
         """A requirement, with the profile that it is from: the one that sets the key, or the key `by`."""

@@ -106,8 +106,8 @@ def _validate_range(key: str, value: int | str) -> None:
         found = SpecifierSet(text)
     except InvalidSpecifier as error:
         raise ProfileError(f"{key}: {value!r} is no range; write >=2, or >=2,<4") from error
-    if key == "gpus" and (not text or found.contains("0")):
-        raise ProfileError("gpus: a machine without a GPU is never accepted; ask for at least one")
+    if key == "gpus" and text != "==0" and (not text or found.contains("0")):
+        raise ProfileError("gpus: ask for at least one GPU, or for 0 where the processor is to compute")
 
 
 def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
@@ -127,11 +127,13 @@ def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
 
 
 def validate_whole(profile: Profile) -> None:
-    """Refuse what each key may say by itself, and what they cannot mean together. Raises ProfileError."""
+    """Refuse what each key may say by itself, but they cannot mean together. Raises ProfileError."""
     if profile.peak_fractions and profile.level not in LOADING:
         raise ProfileError(
             f"peak-fractions: they are measured under load, and level is {profile.level!r}: deep or soak is needed"
         )
+    if profile.without_gpu and profile.level in LOADING:
+        raise ProfileError(f"level: {profile.level!r} puts a load on GPUs, and gpus is 0; standard is the most")
     if profile.suites and profile.level == "quick":
         raise ProfileError("suites: level quick leaves TensorFlow out; standard is the least for them")
     for place, keys in (("speed-ups", profile.speed_ups), ("figure-fractions", profile.figure_fractions)):

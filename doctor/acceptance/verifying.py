@@ -11,10 +11,10 @@ from typing import Any, Literal
 import msgspec
 
 from tfgpu_doctor.acceptance.canonical import NotCanonical, digest_of, read_strictly, same, seal_of
-from tfgpu_doctor.acceptance.certificate import KIND, SCHEMA, Certificate, content_of, verdict_of
+from tfgpu_doctor.acceptance.certificate import KIND, SCHEMA, Certificate, verdict_of, without_digest, without_proofs
 
 BLOCK = "certificate"  # the id of the element of a page that holds the document
-_TAIL = re.compile(rb"<!-- (sha256:[0-9a-f]{64})(?: (hmac-sha256:[0-9a-f]{64}))? -->\n?\Z")
+_TAIL = re.compile(rb"(?:<!-- (hmac-sha256:[0-9a-f]{64}) -->\n)?<!-- (sha256:[0-9a-f]{64}) -->\n\Z")
 Standing = Literal["intact", "changed", "no certificate"]
 
 
@@ -57,14 +57,13 @@ def verify(content: bytes, key: bytes | None = None) -> Verified:
 
 
 def _check(document: dict[str, Any], key: bytes | None) -> Verified:
-    """Digest, seal, and whether the verdict is that of its own requirements."""
-    content = content_of(document)
+    """Digest, seal, and whether it agrees with itself: the verdict with the rows, the profile with its digest."""
     try:
-        if not _equal(document["digest"], digest_of(content)):
+        if not _equal(document["digest"], digest_of(without_digest(document))):
             return _changed("its digest is that of another content")
         if key is not None and not document.get("seal"):
             return _changed("it bears no seal, so that nobody can tell who made it")
-        if key is not None and not _equal(document["seal"], seal_of(content, key)):
+        if key is not None and not _equal(document["seal"], seal_of(without_proofs(document), key)):
             return _changed("its seal was not made with this key")
     except ValueError as error:
         return _changed(str(error))
@@ -80,6 +79,8 @@ def _check(document: dict[str, Any], key: bytes | None) -> Verified:
         return _none(f"it is from another version of tfgpu-doctor: {error}")
     if certificate.verdict != verdict_of(certificate.requirements, certificate.verdict == "interrupted"):
         return _changed("its verdict is not that of its requirements")
+    if certificate.profile.digest != digest_of(msgspec.to_builtins(certificate.profile.profile)):
+        return _changed("its profile is not the one that it names the digest of")
     return Verified(standing="intact", why=_said(certificate, key), certificate=certificate)
 
 
@@ -94,12 +95,18 @@ def _said(certificate: Certificate, key: bytes | None) -> str:
 
 
 def page_with_tail(page: str, certificate: Certificate, key: bytes | None = None) -> str:
-    """The page with a last line that tells whether anything before it was changed."""
-    content = page.encode()
-    proofs = [f"sha256:{hashlib.sha256(content).hexdigest()}"]
+    """The page, its seal where the certificate bears one, and a last line that tells of any change before it."""
     if certificate.seal and key:
-        proofs.append(f"hmac-sha256:{hmac.new(key, content, hashlib.sha256).hexdigest()}")
-    return f"{page}<!-- {' '.join(proofs)} -->\n"
+        page = f"{page}<!-- {_page_seal(page.encode(), key)} -->\n"
+    return f"{page}<!-- {_page_digest(page.encode())} -->\n"
+
+
+def _page_digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _page_seal(content: bytes, key: bytes) -> str:
+    return f"hmac-sha256:{hmac.new(key, content, hashlib.sha256).hexdigest()}"
 
 
 def _page_is_changed(content: bytes, key: bytes | None) -> str:
@@ -107,13 +114,10 @@ def _page_is_changed(content: bytes, key: bytes | None) -> str:
     tail = _TAIL.search(content)
     if tail is None:
         return "the page does not end as it did"
-    before = content[: tail.start()]
-    if not same(tail.group(1).decode(), f"sha256:{hashlib.sha256(before).hexdigest()}"):
+    if not same(tail.group(2).decode(), _page_digest(content[: tail.start(2) - len("<!-- ")])):
         return "the page around the certificate was changed"
-    if key is not None:
-        seal = (tail.group(2) or b"").decode()
-        if not same(seal, f"hmac-sha256:{hmac.new(key, before, hashlib.sha256).hexdigest()}"):
-            return "the page around the certificate was not sealed with this key"
+    if key is not None and not same((tail.group(1) or b"").decode(), _page_seal(content[: tail.start()], key)):
+        return "the page around the certificate was not sealed with this key"
     return ""
 
 

@@ -59,7 +59,7 @@ class Examiner:
             )
 
     def examine(self) -> Examined:
-        """Look at this machine: checks and load first, and the suites where TensorFlow computes on a GPU."""
+        """Look at this machine: checks and load first, and the suites where it does what it is for."""
         started = time.monotonic()
         with Waiting() as waiting:
             try:
@@ -74,7 +74,7 @@ class Examiner:
             except Interrupted as stop:
                 return Examined(stop.facts, True, time.monotonic() - started)
             interrupted = False
-            if self.profile.suites and _computes(facts):
+            if self.profile.suites and _reaches_goal(facts, self.profile):
                 try:
                     bench = measure_suites(facts, self.profile.suites, parse_budget(self.profile.budget), waiting)
                 except KeyboardInterrupt:
@@ -83,10 +83,11 @@ class Examiner:
         return Examined(facts, interrupted, time.monotonic() - started)
 
 
-def _computes(facts: Facts) -> bool:
+def _reaches_goal(facts: Facts, profile: Profile) -> bool:
+    from tfgpu_doctor.acceptance.of_the_machine import goal_of
     from tfgpu_doctor.diagnosis import diagnose
 
-    goal = diagnose(facts).find("GPU004")
+    goal = diagnose(facts).find(goal_of(profile, facts))
     return goal is not None and goal.outcome in ("pass", "warn")
 
 

@@ -56,6 +56,5 @@ def _base(named: str, output: str | None) -> str:
 
 
 def _about(learnt: Learnt, runs: int) -> str:
-    return (
-        f"learnt on {time.strftime('%Y-%m-%d', time.gmtime())} from {runs} runs on {learnt.gpus} x {learnt.models[0]}"
-    )
+    machine = f"{learnt.gpus} x {learnt.models[0]}" if learnt.gpus else "a machine without a GPU"
+    return f"learnt on {time.strftime('%Y-%m-%d', time.gmtime())} from {runs} runs on {machine}"

@@ -17,11 +17,11 @@ _VERDICT = "the machine is accepted"
 def render_junit(certificate: Certificate) -> str:
     """One suite, and at its end the verdict as a test of its own: an interrupted run may have no failure but that."""
     failed = [row for row in certificate.requirements if row.outcome in ("missed", "not measured")]
-    blocked = sum(row.outcome == "blocked" for row in certificate.requirements)
+    explained = sum(row.outcome == "explained" for row in certificate.requirements)
     accepted = certificate.verdict == "accepted"
     tally = {
         "tests": str(len(certificate.requirements) + 1), "failures": str(len(failed) + (not accepted)), "errors": "0",
-        "skipped": str(blocked),
+        "skipped": str(explained),
     }  # fmt: skip
     name = _text(f"tfgpu-doctor accept {certificate.profile.name}")
     suite = ET.Element("testsuite", name=name, time=f"{certificate.seconds:.1f}", **tally)
@@ -42,8 +42,8 @@ def render_junit(certificate: Certificate) -> str:
 def _case(row: Requirement) -> ET.Element:
     case = ET.Element("testcase", classname="tfgpu_doctor.accept", name=_text(f"{row.title} ({row.key})"), time="0.000")
     told = _text(f"required: {row.required}; {measured(row)}; from {row.profile}")
-    if row.outcome == "blocked":
-        ET.SubElement(case, "skipped", type="blocked", message=told)
+    if row.outcome == "explained":
+        ET.SubElement(case, "skipped", type="explained", message=told)
     elif row.holds:
         ET.SubElement(case, "system-out").text = told
     else:

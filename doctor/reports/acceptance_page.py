@@ -8,12 +8,12 @@ from tabulate import tabulate
 from tfgpu_doctor.acceptance.certificate import Certificate
 from tfgpu_doctor.acceptance.requirement import Outcome
 from tfgpu_doctor.acceptance.verifying import page_with_tail
-from tfgpu_doctor.reports.acceptance_words import counts_line, deciding, headline, measured, proofs, subject
+from tfgpu_doctor.reports.acceptance_words import counts_line, deciding, headline, measured, proofs, remedies, subject
 
 FORMATS = ("text", "json", "markdown", "html", "junit")
-_MARKS: dict[Outcome, str] = {"met": "✓", "missed": "✗", "not measured": "✗", "blocked": "·", "allowed": "!"}
+_MARKS: dict[Outcome, str] = {"met": "✓", "missed": "✗", "not measured": "✗", "explained": "·", "allowed": "!"}
 _TONES: dict[Outcome, str] = {
-    "met": "good", "missed": "bad", "not measured": "bad", "blocked": "idle", "allowed": "poor",
+    "met": "good", "missed": "bad", "not measured": "bad", "explained": "idle", "allowed": "poor",
 }  # fmt: skip
 _HEADS = ("", "requirement", "required", "measured", "from")
 _LEAST_WIDTH, _WIDEST = 60, 110
@@ -57,6 +57,8 @@ def _text(certificate: Certificate, to_terminal: bool) -> str:
     for cause in against:
         say_cause(head, cause, verbose=False)
     end.gap()
+    for line in remedies(certificate):
+        end.say(line, start="• ")
     for line in [f"{cause.title} ({cause.id})" for cause in certificate.causes if cause not in against]:
         end.say(line, start="! ")
     for note in certificate.notes:
@@ -91,7 +93,7 @@ def _markdown(certificate: Certificate) -> str:
     lines = [f"## {escape(headline(certificate))}", "", escape(subject(certificate)), ""]
     for cause in certificate.causes:
         lines += [f"- **{escape(cause.title)}** ({cause.id}, `{cause.label}`): {escape(cause.fix.text)}"]
-    lines += [f"- {escape(note)}" for note in certificate.notes]
+    lines += [f"- {escape(line)}" for line in (*remedies(certificate), *certificate.notes)]
     rows = [
         (_MARKS[row.outcome], *(escape(_cut(cell)) for cell in (row.title, row.required, measured(row), row.profile)))
         for row in certificate.requirements
@@ -119,6 +121,7 @@ def _html(certificate: Certificate, key: bytes | None) -> str:
         rows=[(row, measured(row), _TONES[row.outcome]) for row in certificate.requirements],
         against=against,
         beside=[cause for cause in certificate.causes if cause not in against],
+        remedies=remedies(certificate),
         proofs=proofs(certificate),
         profile=msgspec.json.format(msgspec.json.encode(certificate.profile.profile), indent=2).decode(),
         document=Markup(block),  # noqa: S704 - it holds no "<"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfgpu_doctor.acceptance.certificate import Certificate, Verdict
 from tfgpu_doctor.acceptance.of_the_machine import counted
-from tfgpu_doctor.acceptance.requirement import OUTCOMES, Requirement
+from tfgpu_doctor.acceptance.requirement import OF_A_CHECK, OUTCOMES, Requirement
 from tfgpu_doctor.acceptance.verifying import Verified
 from tfgpu_doctor.report import RootCause
 from tfgpu_doctor.reports.text import clean
@@ -49,13 +49,29 @@ def subject(certificate: Certificate) -> str:
 
 def measured(row: Requirement) -> str:
     """What was measured, or why nothing was."""
-    if row.outcome == "blocked":
-        return f"blocked by {', '.join(row.blocked_by)}"
+    if row.outcome == "explained":
+        because = f"because of {', '.join(map(short_name, row.explained_by))}"
+        return f"{row.measured}; {because}" if row.measured else because
     if row.outcome == "not measured":
         return f"not measured: {row.reason}"
     if row.outcome == "allowed":
         return f"{row.measured}; allowed: {row.reason}"
     return f"{row.measured}; {row.reason}" if row.reason else row.measured
+
+
+def short_name(key: str) -> str:
+    """A row as others name it: by the check that it is about, or by its key."""
+    kind, _, id = key.partition(".")
+    return id if kind in OF_A_CHECK else key
+
+
+def remedies(certificate: Certificate) -> list[str]:
+    """What would make measurable what was not measured, each once, with the rows that wait for it."""
+    waiting: dict[str, list[str]] = {}
+    for row in certificate.requirements:
+        if row.outcome == "not measured":
+            waiting.setdefault(row.remedy, []).append(short_name(row.key))
+    return [f"to measure {', '.join(keys)}: {remedy}" for remedy, keys in waiting.items()]
 
 
 def counts_line(certificate: Certificate) -> str:
@@ -67,7 +83,7 @@ def counts_line(certificate: Certificate) -> str:
 def deciding(certificate: Certificate) -> list[RootCause]:
     """The causes that stand against the machine; all others are mentioned alone."""
     against = {row.check for row in certificate.requirements if row.outcome == "missed"}
-    return [cause for cause in certificate.causes if {cause.id, *cause.explains} & against]
+    return [cause for cause in certificate.causes if cause.id in against]
 
 
 def proofs(certificate: Certificate) -> list[str]:
