@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -13,18 +12,18 @@ import click
 
 from tfgpu_doctor.commands.job_summary import add_job_summary
 from tfgpu_doctor.commands.output import deliver, refuse
+from tfgpu_doctor.commands.recorded import read_recorded
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.examination import Interrupted, examine
-from tfgpu_doctor.facts import Facts, FactsError, Level, decode_facts, encode_facts
+from tfgpu_doctor.facts import Facts, Level, encode_facts
 from tfgpu_doctor.facts.load import LEVELS, LOADING
-from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.reports import FORMATS
 
 if TYPE_CHECKING:
     from tfgpu_doctor.report import Report
 
-_LARGEST_RECORD_BYTES = 64 << 20
 _SOAK_MINUTES = 10.0
 
 
@@ -46,7 +45,7 @@ _SOAK_MINUTES = 10.0
 @click.option(
     "--root", metavar="DIR", default="/", help="Read the machine's files (/proc, /sys, /dev, /etc) under DIR."
 )
-@click.option("--facts", metavar="FILE", help="Diagnose a recorded machine in place of this one.")
+@click.option("--facts", metavar="FILE", help="Diagnose a recorded machine, or a ticket's zip, in place of this one.")
 @click.option("--record", metavar="FILE", help="Save this machine's facts, to be diagnosed anywhere with --facts.")
 @click.option("--select", metavar="IDS", multiple=True, help="Show only these checks (DRV002, or DRV for all of them).")
 @click.option("--ignore", metavar="IDS", multiple=True, help="Leave these checks out of the verdict.")
@@ -99,7 +98,7 @@ def check(
     if configuration.selects:
         _validate(configuration)
     started = time.monotonic()
-    found, interrupted = (_read(facts), False) if facts else _examine(configuration, depth, root)
+    found, interrupted = (read_recorded(facts), False) if facts else _examine(configuration, depth, root)
     if record and not interrupted:
         _record(found, record)
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
@@ -176,23 +175,6 @@ def _import_ahead() -> None:
     importlib.import_module("elftools.elf.dynamic")  # the probe that comes last needs it
     for module in ("diagnosis", "checks", "plugins", "reports.text", "requirements"):
         importlib.import_module(f"tfgpu_doctor.{module}")
-
-
-def _read(path: str) -> Facts:
-    """A recorded machine from a file, `-` for standard input."""
-    try:
-        if path == "-":
-            content = sys.stdin.buffer.read(_LARGEST_RECORD_BYTES + 1)
-        else:
-            content = Files().read_bytes(path, _LARGEST_RECORD_BYTES + 1)
-    except (OSError, AttributeError) as error:
-        refuse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
-    if len(content) > _LARGEST_RECORD_BYTES:
-        refuse(f"{path} is larger than {_LARGEST_RECORD_BYTES >> 20} MiB: it is not a recorded machine")
-    try:
-        return decode_facts(content)
-    except FactsError as error:
-        refuse(f"{path}: {error}")
 
 
 def _record(facts: Facts, path: str) -> None:
