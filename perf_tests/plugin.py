@@ -156,9 +156,9 @@ def gone(tensorflow: Any, gpus: tuple[str, ...], recorded: Facts | None, diagnos
 
 
 @pytest.fixture(autouse=True)
-def gpu_answers_if_there_is_one(gone: str) -> None:
+def gpu_answers_if_there_is_one(request: pytest.FixtureRequest) -> None:
     """A TensorFlow that cannot reach its GPU computes nowhere: what fails then is no news."""
-    if gone:
+    if "tensorflow" in request.fixturenames and (gone := request.getfixturevalue("gone")):
         pytest.skip(f"the GPU does not answer any more: {gone}")
 
 
