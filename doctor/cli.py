@@ -26,6 +26,7 @@ _COMMANDS = {
     "advise": "the newest release that works here, and the commands that install it",
     "bench": "the perf suites: the GPU against the CPU, each technique against its absence",
     "accept": "pass or fail a machine before it goes to work, with a certificate",
+    "ticket": "a page and a bundle for a support ticket, with nothing private in them",
     "explain": "why a check exists, its sources, its fix",
 }
 _INTERNAL_ERROR = 3

@@ -42,7 +42,7 @@ class Scrub:
         told = told_by_facts(facts).joined_with(identity or Identity())
         self._scrubber = Scrubber(read_vocabulary(), told, uuids)
         self._rules = _functions(self._scrubber)
-        self.dropped: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()  # what was not replaced but dropped, in words
         for text in strings_in(msgspec.to_builtins(facts)):
             self._scrubber.standins.reserve(text)
         self._walk(facts, _FIRST)  # names get their kind before they are met in a text
@@ -61,8 +61,7 @@ class Scrub:
     def replaced(self) -> list[Replaced]:
         """What was replaced, kind by kind."""
         uses, different = self._scrubber.standins.uses, self._scrubber.standins.different
-        found = [Replaced(kind, different[kind], uses[kind]) for kind in KNOWN if uses[kind]]
-        return found + [Replaced(kind, count, count) for kind, count in self.dropped.items()]
+        return [Replaced(kind, different[kind], uses[kind]) for kind in KNOWN if uses[kind]]
 
     def _walk(self, fact: Any, only: tuple[Rule, ...] | None) -> dict[str, Any]:
         """The fact as a document. With `only`, for what it makes the scrubber remember."""
@@ -100,7 +99,7 @@ class Scrub:
     def _lines(self, lines: Any) -> list[str]:
         """Lines of one output, of too many the first and the last. A key of many of them becomes one."""
         if len(lines) > _MOST_LINES:
-            self.dropped["lines of long outputs"] += len(lines) - _MOST_LINES
+            self.left_out["lines of long outputs"] += len(lines) - _MOST_LINES
             lines = [*lines[: _MOST_LINES // 2], *lines[-_MOST_LINES // 2 :]]
         return self._scrubbed(lines)
 
@@ -118,7 +117,7 @@ class Scrub:
         """The variables of the list; a record of another origin may hold more."""
         kept = {name: value for name, value in variables.items() if name in read_vocabulary().variables}
         if len(kept) < len(variables):
-            self.dropped["variables left out"] = len(variables) - len(kept)
+            self.left_out["environment variables that are on no list"] = len(variables) - len(kept)
         return kept
 
 

@@ -1,0 +1,37 @@
+"""The zip of a ticket: files of text, the same bytes for the same ticket, and the record that it holds read back."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+
+FACTS = "facts.json"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that the format knows: a ticket does not tell the clock's zone
+
+
+class BundleError(ValueError):
+    """A zip that holds no record; the message says why."""
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """The zip of these files, by name."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as bundle:
+        for name, content in files.items():
+            member = zipfile.ZipInfo(name, date_time=_EPOCH)
+            member.external_attr = 0o644 << 16
+            bundle.writestr(member, content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def record_in(content: bytes, most_bytes: int) -> bytes:
+    """The record of a ticket's zip, at most so many bytes of it. Raises BundleError."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as bundle, bundle.open(FACTS) as member:
+            return member.read(most_bytes)
+    except KeyError:
+        raise BundleError(f"there is no {FACTS} in it: it is no ticket of tfgpu-doctor's") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise BundleError(f"it is a damaged zip: {error}") from error
