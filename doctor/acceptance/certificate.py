@@ -8,8 +8,8 @@ import msgspec
 
 from tfgpu_doctor.acceptance.canonical import digest_of, seal_of
 from tfgpu_doctor.acceptance.of_the_checks import CRASH
-from tfgpu_doctor.acceptance.profile import Resolved
 from tfgpu_doctor.acceptance.requirement import Requirement
+from tfgpu_doctor.acceptance.terms import Resolved
 from tfgpu_doctor.facts import Level
 from tfgpu_doctor.report import MachineSummary, RootCause
 

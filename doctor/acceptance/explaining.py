@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from packaging.specifiers import SpecifierSet
 
-from tfgpu_doctor.acceptance.profile import gpu_range
 from tfgpu_doctor.acceptance.requirement import Case, Requirement
+from tfgpu_doctor.acceptance.terms import gpu_range
 from tfgpu_doctor.facts.load import LEVELS
 
 # Checks that judge what such a row asks for, too.

@@ -14,8 +14,8 @@ from tfgpu_doctor.acceptance.of_the_checks import allowance_notes, check_require
 from tfgpu_doctor.acceptance.of_the_load import load_requirements
 from tfgpu_doctor.acceptance.of_the_machine import driver_of, goal_of, machine_requirements, tensorflow_of
 from tfgpu_doctor.acceptance.of_the_suites import suite_requirements
-from tfgpu_doctor.acceptance.profile import Resolved
 from tfgpu_doctor.acceptance.requirement import Case, Requirement
+from tfgpu_doctor.acceptance.terms import Resolved
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnosis import BrokenPlugin, diagnose, prerequisites
 from tfgpu_doctor.facts import Facts

@@ -17,7 +17,7 @@ from typing import TypeVar
 from tfgpu_doctor.acceptance.of_the_load import peak_shares
 from tfgpu_doctor.acceptance.of_the_machine import driver_of, gpu_memory_of, listed_gpus, tensorflow_of
 from tfgpu_doctor.acceptance.of_the_suites import share_of, shown
-from tfgpu_doctor.acceptance.profile import PRECISIONS
+from tfgpu_doctor.acceptance.terms import PRECISIONS
 from tfgpu_doctor.acceptance.vocabulary import duels_named, figures_named
 from tfgpu_doctor.facts import Facts
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfgpu_doctor.acceptance.profile import Allowed, Profile
 from tfgpu_doctor.acceptance.requirement import Case, Requirement
+from tfgpu_doctor.acceptance.terms import Allowed, Profile
 from tfgpu_doctor.model import SEVERITIES, Finding
 from tfgpu_doctor.report import Result
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfgpu_doctor.acceptance.of_the_machine import listed_gpus
-from tfgpu_doctor.acceptance.profile import Precision
 from tfgpu_doctor.acceptance.requirement import Asked, Case, Requirement
+from tfgpu_doctor.acceptance.terms import Precision
 from tfgpu_doctor.facts import Facts, Load, LoadedGpu
 from tfgpu_doctor.facts.load import LEVELS, LOADING
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from tfgpu_doctor.acceptance.profile import Profile, bytes_of, gpu_range
 from tfgpu_doctor.acceptance.requirement import Asked, Case, Requirement
+from tfgpu_doctor.acceptance.terms import Profile, bytes_of, gpu_range
 from tfgpu_doctor.facts import Facts
 
 _GIB = 1 << 30

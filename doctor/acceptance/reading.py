@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tfgpu_doctor.acceptance.canonical import digest_of
-from tfgpu_doctor.acceptance.profile import Profile, Resolved
+from tfgpu_doctor.acceptance.terms import Profile, Resolved
 from tfgpu_doctor.acceptance.validating import validate, validate_whole
 from tfgpu_doctor.acceptance.vocabulary import FOLDER, ProfileError, Vocabulary, nearest
 from tfgpu_doctor.host.files import Files

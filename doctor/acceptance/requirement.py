@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tfgpu_doctor.acceptance.profile import Profile, Resolved
+from tfgpu_doctor.acceptance.terms import Profile, Resolved
 from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.report import Report, Result
 

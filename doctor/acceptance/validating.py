@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from tfgpu_doctor.acceptance.profile import PRECISIONS, Allowed, Checks, Factor, Profile, Share, bytes_of, gpu_range
+from tfgpu_doctor.acceptance.terms import PRECISIONS, Allowed, Checks, Factor, Profile, Share, bytes_of, gpu_range
 from tfgpu_doctor.acceptance.vocabulary import ProfileError, Vocabulary, nearest, refuse_unknown
 from tfgpu_doctor.facts.load import LEVELS, LOADING
 from tfgpu_doctor.model import SEVERITIES

@@ -15,7 +15,7 @@ from tfgpu_doctor.host.files import Files
 
 if TYPE_CHECKING:
     from tfgpu_doctor.acceptance.certificate import Certificate
-    from tfgpu_doctor.acceptance.profile import Resolved
+    from tfgpu_doctor.acceptance.terms import Resolved
     from tfgpu_doctor.commands.accepting import Examined
 
 _FORMATS = ("text", "json", "markdown", "html", "junit")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tfgpu_doctor.acceptance.profile import Profile, Resolved
 from tfgpu_doctor.acceptance.reading import read_profile
+from tfgpu_doctor.acceptance.terms import Profile, Resolved
 from tfgpu_doctor.acceptance.vocabulary import ProfileError, Vocabulary
 from tfgpu_doctor.commands.measuring import lacking_packages, measure_suites
 from tfgpu_doctor.commands.output import refuse

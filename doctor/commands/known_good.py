@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tfgpu_doctor.acceptance.learning import Learnt, NotLearnt, learn
-from tfgpu_doctor.acceptance.profile import Resolved
 from tfgpu_doctor.acceptance.reading import file_of
+from tfgpu_doctor.acceptance.terms import Resolved
 from tfgpu_doctor.acceptance.writing import profile_text
 from tfgpu_doctor.commands.accept import certify
 from tfgpu_doctor.commands.accepting import Examined, Examiner
@@ -27,7 +27,8 @@ def learn_profile(
         certificate = certify(examined, resolved)
         if certificate.verdict != "accepted":
             deliver(render_certificate(certificate, "text", to_terminal=True), None)
-            note(f"nothing is learnt from a machine that the profile {resolved.name} does not accept")
+            why = "interrupted" if examined.interrupted else f"the profile {resolved.name} does not accept the machine"
+            note(f"nothing is learnt: {why}")
             return certificate.exit_code
         found.append(examined)
     try:

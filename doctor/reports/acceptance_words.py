@@ -18,7 +18,7 @@ def headline(certificate: Certificate) -> str:
     """The verdict, and what stands first against it."""
     said = f"{_VERDICTS[certificate.verdict]} by the profile {certificate.profile.name}"
     if certificate.verdict == "interrupted":
-        return f"{said}: an interrupted run is never accepted"
+        return f"Interrupted: not judged by the profile {certificate.profile.name}"
     if certificate.verdict == "accepted":
         beside = len(certificate.causes)
         return f"{said}, with {beside} thing{'s' if beside > 1 else ''} to mend" if beside else said
