@@ -18,6 +18,7 @@ _RENDERERS = {
     "junit": ("junit", "render_junit"),
     "github": ("github_annotations", "render_github"),
     "sarif": ("sarif", "render_sarif"),
+    "html": ("html_page", "render_html"),
 }
 FORMATS = ("text", *_RENDERERS)
 _WIDEST = 110

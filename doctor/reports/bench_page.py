@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import html
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 from tabulate import tabulate
@@ -10,9 +11,13 @@ from tabulate import tabulate
 from tfgpu_doctor.bench.compare import Comparison
 from tfgpu_doctor.bench.result import BenchReport
 from tfgpu_doctor.facts.bench import Duel, Figure
-from tfgpu_doctor.reports.text import clean
+from tfgpu_doctor.report import RootCause
+from tfgpu_doctor.reports.markdown_page import cause_in_markdown, escape
+from tfgpu_doctor.reports.text import Page, clean, say_cause
+from tfgpu_doctor.reports.words import gpus_in_words
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_WIDTH = 110  # columns of what is no table
 _ALWAYS = {
     "suite": "",
     "name": "",
@@ -23,11 +28,6 @@ _ALWAYS = {
     "reason": "",
     "device": "",
 }
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;color:#1b1b1b;background:#fff}"
-    "table{border-collapse:collapse;margin:1em 0}th,td{text-align:left;padding:.25em .9em;border-bottom:1px solid #ddd}"
-    "@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}th,td{border-color:#444}}"
-)
 
 
 def render_bench(result: BenchReport, format_: str) -> str:
@@ -37,141 +37,160 @@ def render_bench(result: BenchReport, format_: str) -> str:
         document["duels"] = [{**_ALWAYS, **duel} for duel in document["duels"]]
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     if format_ == "html":
-        return _html(result)
-    return clean_lines("\n\n".join(_parts(result, "pipe" if format_ == "markdown" else "simple")))
+        from tfgpu_doctor.reports.bench_html import render_bench_html
+
+        return render_bench_html(result)
+    page = _MARKDOWN if format_ == "markdown" else _TEXT
+    return "\n\n".join(page.parts(result)) + "\n"
 
 
-def clean_lines(text: str) -> str:
-    """Every line without characters that steer a terminal."""
-    return "\n".join(clean(line).rstrip() for line in text.splitlines()) + "\n"
+@dataclass(frozen=True)
+class _Page:
+    """The parts of the page: tables in a style of tabulate's, text made safe for the format."""
+
+    style: str
+    safe: Callable[[str], str]
+    causes: Callable[[Sequence[RootCause]], str]
+    lines: Callable[[Iterable[str]], str]
+
+    def parts(self, result: BenchReport) -> list[str]:
+        parts = [self._one_line(subject_of_bench(result)), self.causes(result.causes), self._duels(result.duels)]
+        parts += [self._figures(result.figures)]
+        if result.reference:
+            parts.append(self._comparisons(result.comparisons))
+        parts.append(self.lines(f"not measured: {names}: {why}" for why, names in left_out(result)))
+        parts.append(self.lines(f"✗ {line}" for line in found_wrong(result)))
+        return [part for part in (*parts, self._one_line(closing(result))) if part]
+
+    def _one_line(self, text: str) -> str:
+        return self.safe(text.replace("\n", " "))
+
+    def _table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+        safe = [[self._one_line(cell) for cell in row] for row in rows]
+        return tabulate(safe, headers=heads, tablefmt=self.style, disable_numparse=True) if safe else ""
+
+    def _duels(self, duels: Sequence[Duel]) -> str:
+        heads = ("suite", "duel", "verdict", "times as fast (95 %)", "rounds", "with it", "without it")
+        rows = [
+            (each.suite, each.name, each.verdict, ratio(each), str(each.rounds or ""), *times(each)) for each in duels
+        ]
+        return self._table(heads, rows)
+
+    def _figures(self, figures: Sequence[Figure]) -> str:
+        heads = ("suite", "figure", "measured", "of what is possible", "device")
+        rows = [(each.suite, each.name, measured(each), "; ".join(of_limits(each)), each.device) for each in figures]
+        return self._table(heads, rows)
+
+    def _comparisons(self, comparisons: Sequence[Comparison]) -> str:
+        heads = ("suite", "duel", "against the reference", "change", "earlier runs", "")
+        rows = [
+            (each.suite, each.name, each.standing, change_in_words(each), str(each.runs or ""), each.reason)
+            for each in comparisons
+        ]
+        return self._table(heads, rows)
 
 
-def _parts(result: BenchReport, style: str) -> list[str]:
-    """The parts of the page, tables in a style of tabulate's."""
-    parts = [_head(result), _causes(result), _duels(result.duels, style), _figures(result.figures, style)]
-    if result.reference:
-        parts.append(_comparisons(result.comparisons, style))
-    return [part for part in (*parts, _not_measured(result), _closing(result)) if part]
+def _causes_in_markdown(causes: Iterable[RootCause]) -> str:
+    return "\n".join(line for cause in causes for line in cause_in_markdown(cause)).rstrip()
 
 
-def _html(result: BenchReport) -> str:
-    """A page that needs no other file, and runs no script."""
-    parts = [
-        part if part.startswith("<table>") else f"<p>{html.escape(clean(part)).replace(chr(10), '<br>')}</p>"
-        for part in _parts(result, "html")
-    ]
-    title = "tfgpu-doctor bench"
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>\n'
-        f"<body><h1>{title}</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
-    )
+def _causes_in_text(causes: Iterable[RootCause]) -> str:
+    page = Page(_WIDTH, colour=False)
+    for cause in causes:
+        say_cause(page, cause, verbose=False)
+    return page.text.rstrip()
 
 
-def _head(result: BenchReport) -> str:
+def _lines_in_markdown(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {escape(line)}" for line in lines)
+
+
+def _lines_in_text(lines: Iterable[str]) -> str:
+    page = Page(_WIDTH, colour=False)
+    for line in lines:
+        page.say(line)
+    return page.text.rstrip()
+
+
+_TEXT = _Page("simple", clean, _causes_in_text, _lines_in_text)
+_MARKDOWN = _Page("pipe", escape, _causes_in_markdown, _lines_in_markdown)
+
+
+def subject_of_bench(result: BenchReport) -> str:
+    """What was measured, on one line."""
     machine = result.machine
-    return " · ".join(
-        word
-        for word in (
-            f"TensorFlow {result.target.tensorflow}" if result.target.tensorflow else "",
-            ", ".join(machine.gpus) or "no GPU",
-            f"driver {machine.driver}" if machine.driver else "",
-            machine.system,
-        )
-        if word
+    words = (
+        f"TensorFlow {result.target.tensorflow}" if result.target.tensorflow else "",
+        gpus_in_words(machine.gpus) or "no GPU",
+        f"driver {machine.driver}" if machine.driver else "",
+        machine.system,
     )
+    return " · ".join(word for word in words if word)
 
 
-def _causes(result: BenchReport) -> str:
-    rows = []
-    for cause in result.causes:
-        rows += [f"{'✗' if cause.severity == 'error' else '!'} {cause.title}", f"  {cause.label} ({cause.id})"]
-        rows += [f"  Fix: {cause.fix.text}"] if cause.fix.text else []
-    return "\n".join(rows)
-
-
-def _duels(duels: tuple[Duel, ...], style: str) -> str:
-    rows = [
-        (
-            duel.suite,
-            duel.name,
-            duel.verdict,
-            _ratio(duel),
-            duel.rounds or "",
-            _time(duel.challenger.median_s) if duel.challenger else "",
-            _time(duel.baseline.median_s) if duel.baseline else "",
-        )
-        for duel in duels
-    ]
-    heads = ("suite", "duel", "verdict", "times as fast (95 %)", "rounds", "with it", "without it")
-    return tabulate(rows, headers=heads, tablefmt=style, disable_numparse=True) if rows else ""
-
-
-def _ratio(duel: Duel) -> str:
+def ratio(duel: Duel) -> str:
+    """`1.54 (1.50 to 1.60)`; empty where it was not measured."""
     if duel.ratio is None or duel.interval is None:
         return ""
     return f"{duel.ratio:.2f} ({duel.interval[0]:.2f} to {duel.interval[1]:.2f})"
 
 
+def times(duel: Duel) -> tuple[str, str]:
+    """The median of the challenger and of the baseline: 1.23 ms."""
+    first, second = (_time(side.median_s) if side else "" for side in (duel.challenger, duel.baseline))
+    return first, second
+
+
 def _time(seconds: float) -> str:
-    """Three significant digits, in the unit that suits: 1.23 ms."""
+    """Three significant digits, in the unit that suits."""
     size, unit = next((row for row in _UNITS if seconds >= row[0]), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}"
 
 
-def _figures(figures: tuple[Figure, ...], style: str) -> str:
-    rows = [
-        (
-            each.suite,
-            each.name,
-            f"{each.value:,.4g} {each.unit}",
-            _shares(each),
-            each.device,
-        )
-        for each in figures
+def measured(figure: Figure) -> str:
+    """The value with its unit."""
+    return f"{figure.value:,.4g} {figure.unit}".rstrip()
+
+
+def of_limits(figure: Figure) -> list[str]:
+    """Which share of its limits a figure is: the data sheet's, and the most that was measured here."""
+    rows = [(figure.limit, ""), (figure.measured_limit, f" that {figure.bounded_by} reached")]
+    return [
+        f"{figure.value / limit:.0%} of {limit:,.4g} {figure.unit}".rstrip() + which for limit, which in rows if limit
     ]
-    heads = ("suite", "figure", "measured", "of what is possible", "device")
-    return tabulate(rows, headers=heads, tablefmt=style, disable_numparse=True) if rows else ""
 
 
-def _shares(figure: Figure) -> str:
-    """What it comes to of what the data sheet says, and of what was reached here at most."""
-    said = [f"{figure.value / figure.limit:.0%} of {figure.limit:,.4g} {figure.unit}"] if figure.limit else []
-    if figure.measured_limit:
-        said.append(f"{figure.value / figure.measured_limit:.0%} of {figure.bounded_by}")
-    return ", ".join(said)
+def change_in_words(comparison: Comparison) -> str:
+    """`-10.0%`; empty where there is nothing to compare with."""
+    return f"{comparison.change - 1:+.1%}" if comparison.change else ""
 
 
-def _comparisons(comparisons: tuple[Comparison, ...], style: str) -> str:
-    rows = [
-        (
-            each.suite,
-            each.name,
-            each.standing,
-            f"{each.change - 1:+.1%}" if each.change else "",
-            each.runs or "",
-            each.reason,
-        )
-        for each in comparisons
-    ]
-    heads = ("suite", "duel", "against the reference", "change", "earlier runs", "")
-    return tabulate(rows, headers=heads, tablefmt=style, disable_numparse=True) if rows else ""
-
-
-def _not_measured(result: BenchReport) -> str:
-    """Each reason once, with the tests that it kept from measuring."""
+def left_out(result: BenchReport) -> list[tuple[str, str]]:
+    """Why something was not measured, each reason once, with the names of what it kept from being measured."""
     in_table = {duel.name for duel in result.duels}
-    tests: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for test, why in result.skipped.items():
-        name = test.rpartition("::")[2].removeprefix("test_")
-        if name not in in_table:
-            tests.setdefault(why, []).append(name)
-    rows = [f"not measured: {', '.join(names)}: {why}" for why, names in tests.items()]
-    rows += [f"{duel.suite}, {duel.name}: {duel.reason}" for duel in result.duels if duel.verdict == "not run"]
-    wrong = [*result.problems, *(f"{test}: {why}" for test, why in result.failed.items())]
-    return "\n".join([*rows, *(f"✗ {each}" for each in wrong)])
+        if _short_name(test) not in in_table:
+            found.setdefault(why, []).append(_short_name(test))
+    for duel in result.duels:
+        if duel.verdict == "not run":
+            found.setdefault(duel.reason, []).append(f"{duel.name} ({duel.suite})")
+    return [(why, ", ".join(names)) for why, names in found.items()]
 
 
-def _closing(result: BenchReport) -> str:
+def found_wrong(result: BenchReport) -> list[str]:
+    """What kept suites from running, and the tests that found something wrong which no cause tells already."""
+    told = {line for cause in result.causes for line in cause.evidence}
+    failed = [(test, why) for test, why in result.failed.items() if f"{test}: {why}" not in told]
+    return [*result.problems, *(f"{_short_name(test)}: {why}" for test, why in failed)]
+
+
+def _short_name(test: str) -> str:
+    return test.rpartition("::")[2].removeprefix("test_")
+
+
+def closing(result: BenchReport) -> str:
+    """How many duels got which verdict, and the time."""
     verdicts = [duel.verdict for duel in result.duels]
     counts = ", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts)) or "no duel was measured"
-    return f"{counts}   {result.seconds:.1f} s"
+    return f"{counts} · {result.seconds:.1f} s"

@@ -16,31 +16,32 @@ _LONGEST_DETAIL = 160
 
 def render_markdown(report: Report) -> str:
     """Verdict and causes first, every check in a folded table after them."""
-    lines = ["## tfgpu-doctor", "", _escape(subject(report)), ""]
+    lines = ["## tfgpu-doctor", "", escape(subject(report)), ""]
     if verdict := headline(report):
         lines += [f"**{verdict}**", ""]
     for cause in report.causes:
-        lines += _cause(cause)
+        lines += cause_in_markdown(cause)
     if not report.healthy and not report.causes:
-        lines += [f"- {_escape(line)}" for line in unjudged(report)] + [""]
-    rows = [(result.id, _escape(result.title), result.outcome, _detail(result)) for result in report.results]
+        lines += [f"- {escape(line)}" for line in unjudged(report)] + [""]
+    rows = [(result.id, escape(result.title), result.outcome, _detail(result)) for result in report.results]
     table = tabulate(
         rows, headers=("check", "true when healthy", "outcome", "detail"), tablefmt="github", disable_numparse=True
     )
     lines += [f"<details><summary>{counts_line(report)}</summary>", "", table, "", "</details>", ""]
-    lines += [f"_tfgpu-doctor {_escape(report.doctor)}, {_escape(report.recorded)}_", ""]
+    lines += [f"_tfgpu-doctor {escape(report.doctor)}, {escape(report.recorded)}_", ""]
     return "\n".join(lines)
 
 
-def _cause(cause: RootCause) -> list[str]:
+def cause_in_markdown(cause: RootCause) -> list[str]:
+    """The lines on a root cause: its title, evidence, fix, and what it explains."""
     lines = [
-        f"### {_escape(cause.title)}",
+        f"### {escape(cause.title)}",
         "",
         f"`{cause.label}` ({cause.id}, {cause.severity}, confidence {cause.confidence})",
         "",
     ]
-    lines += [f"- {_escape(line)}" for line in cause.evidence] + [""]
-    lines += [f"**Fix:** {_escape(cause.fix.text)}", ""] if cause.fix.text else []
+    lines += [f"- {escape(line)}" for line in cause.evidence] + [""]
+    lines += [f"**Fix:** {escape(cause.fix.text)}", ""] if cause.fix.text else []
     if cause.fix.commands:
         commands = "\n".join(clean(command).replace("\n", " ") for command in cause.fix.commands)
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", commands)), default=0))
@@ -54,9 +55,9 @@ def _detail(result: Result) -> str:
     if result.blocked_by:
         return f"blocked by {', '.join(result.blocked_by)}"
     words = result.reason or "; ".join([finding.message for finding in result.findings] or result.evidence)
-    return _escape(words if len(words) <= _LONGEST_DETAIL else words[:_LONGEST_DETAIL] + " ...")
+    return escape(words if len(words) <= _LONGEST_DETAIL else words[:_LONGEST_DETAIL] + " ...")
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Text that Markdown and HTML leave as it is, on one line."""
     return _SPECIAL.sub(r"\\\1", clean(" ".join(text.split())))

@@ -39,20 +39,20 @@ def headline(report: Report) -> str:
 def subject(report: Report) -> str:
     """What was diagnosed, on one line."""
     target, machine = report.target, report.machine
-    gpus = (
-        f"{len(machine.gpus)} x {machine.gpus[0]}"
-        if len(set(machine.gpus)) == 1 and machine.gpus
-        else ", ".join(machine.gpus)
-    )
     parts = [
         f"TensorFlow {target.tensorflow}" if target.tensorflow else "no TensorFlow",
         f"Python {target.version}" if target.version else "",
         f"driver {machine.driver}" if machine.driver else "no NVIDIA driver",
-        gpus or "no NVIDIA GPU",
+        gpus_in_words(machine.gpus) or "no NVIDIA GPU",
         f"in {machine.container}" if machine.container else "",
         machine.system,
     ]
     return " · ".join(part for part in parts if part)
+
+
+def gpus_in_words(names: tuple[str, ...]) -> str:
+    """`8 x NVIDIA H100`, or all of their names where they differ."""
+    return f"{len(names)} x {names[0]}" if len(set(names)) == 1 else ", ".join(names)
 
 
 def counts_line(report: Report) -> str:

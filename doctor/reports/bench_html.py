@@ -1,0 +1,106 @@
+"""The report on a run of the perf suites as an HTML page, with charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from tfgpu_doctor.reports import bench_charts as charts
+from tfgpu_doctor.reports import bench_page as words
+from tfgpu_doctor.reports.layout import render_page
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.bench.result import BenchReport
+    from tfgpu_doctor.facts.bench import Duel, Figure
+
+_Row = TypeVar("_Row", "Duel", "Figure")
+_VERDICTS = {
+    0: ("As it should be", "good"),
+    1: ("Not as it should be", "bad"),
+    3: ("Nothing was measured", "poor"),
+    130: ("Interrupted", "poor"),
+}
+_WORSE = ("slower", "missing", "unstable")
+
+
+@dataclass(frozen=True)
+class DuelRow:
+    """A duel in words and as a bar."""
+
+    duel: Duel
+    tone: str
+    bar: charts.Bar | None
+    least: float | None  # where the required minimum lies, where that is more than to be faster at all
+    ratio: str
+    times: tuple[str, str]
+
+
+def render_bench_html(result: BenchReport) -> str:
+    """The whole page."""
+    axis = charts.speed_up_axis(result.duels)
+    changes = charts.change_axis(result.comparisons)
+    drawn, figures = charts.curves(result.figures)
+    word, tone = _VERDICTS.get(result.exit_code, _VERDICTS[1])
+    return render_page(
+        "bench.html.jinja",
+        result=result,
+        verdict_word=word,
+        verdict_tone=tone,
+        heading=_heading(result),
+        against=_against(result),
+        subject=words.subject_of_bench(result),
+        closing=words.closing(result),
+        axis=axis,
+        one=axis.at(1.0),
+        suites=[(suite, [_row(duel, axis) for duel in duels]) for suite, duels in _by_suite(result.duels)],
+        curves=drawn,
+        figures=[
+            (suite, [(each, words.measured(each), words.of_limits(each), charts.share(each)) for each in rows])
+            for suite, rows in _by_suite(sorted(figures, key=lambda each: each.name))
+        ],
+        changes=changes,
+        same=changes.at(1.0),
+        comparisons=[
+            (each, charts.TONES[each.standing], charts.change(each, changes), words.change_in_words(each), charts.trend(each))
+            for each in result.comparisons
+        ],
+        found_wrong=words.found_wrong(result),
+        left_out=words.left_out(result),
+    )  # fmt: skip
+
+
+def _heading(result: BenchReport) -> str:
+    ran = [duel for duel in result.duels if duel.verdict != "not run"]
+    if not ran:
+        return "No duel was measured"
+    faster = sum(duel.verdict == "faster" for duel in ran)
+    return f"{faster} of {len(ran)} duels are won" if len(ran) > 1 else f"One duel, {ran[0].verdict}"
+
+
+def _against(result: BenchReport) -> list[tuple[str, str]]:
+    """What keeps it from being as it should be: the section that tells of it, and one line."""
+    found = [("causes", cause.title) for cause in result.causes if cause.severity == "error"]
+    if result.problems:
+        found.append(("wrong", f"a suite did not come to its end: {result.problems[0]}"))
+    worse = [each.standing for each in result.comparisons if each.standing in _WORSE]
+    counts = ", ".join(f"{worse.count(each)} {each}" for each in _WORSE if each in worse)
+    return [*found, *([("history", f"against {result.reference}: {counts}")] if worse else [])]
+
+
+def _row(duel: Duel, axis: charts.Axis) -> DuelRow:
+    least = axis.at(duel.at_least) if duel.at_least > 1 else None
+    return DuelRow(
+        duel, charts.TONES[duel.verdict], charts.speed_up(duel, axis), least, words.ratio(duel), words.times(duel)
+    )
+
+
+def _by_suite(rows: Iterable[_Row]) -> list[tuple[str, list[_Row]]]:
+    found: dict[str, list[_Row]] = {}
+    for row in rows:
+        found.setdefault(row.suite, []).append(row)
+    return [(_in_words(suite), members) for suite, members in found.items()]
+
+
+def _in_words(suite: str) -> str:
+    return suite.replace("_", " ")
