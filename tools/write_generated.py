@@ -24,6 +24,7 @@ def built() -> dict[str, Facts]:
 
 def generated() -> dict[pathlib.Path, str]:
     """Path to content of every generated file."""
+    from tfgpu_doctor.acceptance.certificate import Certificate
     from tfgpu_doctor.checks import ALL_CHECKS
     from tfgpu_doctor.explanation import checks_page
     from tfgpu_doctor.facts import encode_facts
@@ -40,6 +41,7 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "docs/matrix.md": matrix_page(read_knowledge()),
         ROOT / "doctor/reports/report.schema.json": report_schema(),
         ROOT / "doctor/reports/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
+        ROOT / "doctor/reports/certificate.schema.json": report_schema(Certificate, "certificate"),
         **machines,
     }
 

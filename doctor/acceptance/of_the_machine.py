@@ -13,7 +13,6 @@ from tfgpu_doctor.acceptance.terms import Profile, bytes_of, gpu_range
 from tfgpu_doctor.facts import Facts
 
 _GIB = 1 << 30
-_LOCAL = "/job:localhost/replica:0/task:0/device:"  # what TensorFlow puts before the name of each device
 
 
 def machine_requirements(case: Case) -> Iterator[Requirement]:
@@ -57,7 +56,6 @@ def _goal(case: Case) -> Requirement:
         why = (result.reason if result else "") or "it could not be judged"
         return asked.unmeasured(why, case.anew)
     told = "; ".join([finding.message for finding in result.findings] or result.evidence) or result.outcome
-    told = told.replace(_LOCAL, "")
     return asked.judged(result.outcome in ("pass", "warn"), told)
 
 

@@ -41,7 +41,10 @@ def read_profile(name: str, vocabulary: Vocabulary) -> Resolved:
     layers: list[_Layer] = []
     wanted, folder = name, "."
     while wanted:
-        layer = _read(_find(wanted, folder), wanted)
+        try:
+            layer = _read(_find(wanted, folder), wanted)
+        except ProfileError as error:
+            raise ProfileError(f"{layers[-1].name}: extends: {error}" if layers else str(error)) from error
         layers.append(layer)
         if any(layer.place == each.place for each in layers[:-1]):
             raise ProfileError(f"a profile extends itself: {' -> '.join(each.name for each in layers)}")

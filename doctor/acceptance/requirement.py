@@ -17,6 +17,7 @@ Outcome = Literal["met", "missed", "not measured", "explained", "allowed"]
 OUTCOMES: tuple[Outcome, ...] = ("met", "missed", "not measured", "explained", "allowed")
 HOLDING: tuple[Outcome, ...] = ("met", "allowed")
 OF_A_CHECK = ("checks", "goal", "require", "allowed")
+_LOCAL = "/job:localhost/replica:0/task:0/device:"  # what TensorFlow puts before the name of each device
 _LONGEST = 500  # characters of what was measured: names of GPUs and errors may be of any length
 
 
@@ -117,4 +118,5 @@ class Case:
 
 
 def _short(text: str) -> str:
+    text = text.replace(_LOCAL, "")
     return text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."

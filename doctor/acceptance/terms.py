@@ -14,8 +14,8 @@ from tfgpu_doctor.model import Severity
 
 Precision = Literal["float32", "tf32", "float16", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "float16", "bfloat16")
-Share = Annotated[float, Meta(gt=0, le=1)]
-Factor = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(gt=0, le=1, examples=[0.5])]
+Factor = Annotated[float, Meta(gt=0, examples=[2.5])]
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB)")
 _UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
 

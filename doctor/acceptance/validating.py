@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,9 @@ from tfgpu_doctor.model import SEVERITIES
 from tfgpu_doctor.perf_tests.budget import parse_budget
 
 _WHERE = re.compile(r" - at `.*`$")
-_MISSING = re.compile(r"Object missing required field `(.+)`")
 _CHOICES: Mapping[str, Sequence[str]] = {"level": LEVELS, "fail-level": SEVERITIES}
 _VALUES: Mapping[str, Any] = {"speed-ups": Factor, "peak-fractions": Share, "figure-fractions": Share}
+_RANGES = {"gpus": ">=2, or >=2,<4", "driver": ">=550, or >=550,<600", "tensorflow": ">=2.16, or >=2.16,<2.22"}
 
 
 def validate(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
@@ -54,7 +55,9 @@ def _validate_table(place: str, value: Any, kind: type[msgspec.Struct]) -> None:
         if key not in kinds:
             raise ProfileError(f"{place}: there is no key {key!r}; {nearest(key, tuple(kinds))}")
         _convert(each, kinds[key].type, f"{place}: {key}")
-    _convert(value, kind, place)
+    for key, field in kinds.items():
+        if field.required and key not in value:
+            raise ProfileError(f"{place}: {key} is missing; {_example(field.type)}")
 
 
 def _as_table(value: Any, place: str) -> dict[str, Any]:
@@ -82,13 +85,17 @@ def _convert(value: Any, kind: Any, place: str) -> None:
     try:
         msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
-        words = _WHERE.sub("", str(error))
-        missing = _MISSING.fullmatch(words)
-        raise ProfileError(f"{place}: {f'{missing.group(1)} is missing' if missing else words}") from error
+        raise ProfileError(f"{place}: {_WHERE.sub('', str(error))}; {_example(kind)}") from error
+
+
+def _example(kind: Any) -> str:
+    """What to write in place of a value, as TOML."""
+    examples = [example for meta in getattr(kind, "__metadata__", ()) for example in meta.examples or ()]
+    return f"write {' or '.join(map(json.dumps, examples))}"
 
 
 def _validate_ranges(raw: Mapping[str, Any]) -> None:
-    for key in ("gpus", "driver", "tensorflow"):
+    for key in _RANGES:
         if key in raw:
             _validate_range(key, raw[key])
     if raw.get("gpu-memory") and bytes_of(raw["gpu-memory"]) is None:
@@ -105,7 +112,7 @@ def _validate_range(key: str, value: int | str) -> None:
     try:
         found = SpecifierSet(text)
     except InvalidSpecifier as error:
-        raise ProfileError(f"{key}: {value!r} is no range; write >=2, or >=2,<4") from error
+        raise ProfileError(f"{key}: {value!r} is no range; write {_RANGES[key]}") from error
     if key == "gpus" and text != "==0" and (not text or found.contains("0")):
         raise ProfileError("gpus: ask for at least one GPU, or for 0 where the processor is to compute")
 

@@ -102,7 +102,8 @@ def refuse_unknown(word: str, known: Sequence[str], place: str, kind: str) -> No
 def nearest(word: str, known: Sequence[str]) -> str:
     """The known word that may have been meant, or a few of those that there are."""
     by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    begun = [each for each in by_lower if word and each.startswith(word.lower())]
+    near = begun or difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
     if near:
         return f"did you mean {by_lower[near[0]]}?"
     few = ", ".join(known[:12])

@@ -12,7 +12,7 @@ def render_json(report: Report) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
 
 
-def report_schema(kind: type[Report] = Report, title: str = "report") -> str:
+def report_schema(kind: type[msgspec.Struct] = Report, title: str = "report") -> str:
     """The JSON Schema of that document."""
     schema = msgspec.json.schema(kind)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
