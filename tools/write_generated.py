@@ -24,6 +24,8 @@ def built() -> dict[str, Facts]:
 
 def generated() -> dict[pathlib.Path, str]:
     """Path to content of every generated file."""
+    import collected_duels
+
     from tfgpu_doctor.acceptance.certificate import Certificate
     from tfgpu_doctor.checks import ALL_CHECKS
     from tfgpu_doctor.explanation import checks_page
@@ -42,6 +44,7 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "doctor/reports/report.schema.json": report_schema(),
         ROOT / "doctor/reports/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
         ROOT / "doctor/reports/certificate.schema.json": report_schema(Certificate, "certificate"),
+        collected_duels.TABLE: collected_duels.table(),
         **machines,
     }
 

@@ -20,9 +20,7 @@ from tfgpu_doctor.facts.bench import Duel
 from tfgpu_doctor.model import Finding, Yielded, check
 
 WON = bench(duel(), duel(name="gpu[convolution]"), duel("training", "step[cnn]"))
-NOT_RUN = Duel(
-    suite="device_placement", name="gpu[matmul]", verdict="not run", reason="it ran on the CPU", on_gpu=True
-)
+NOT_RUN = Duel(suite="device_placement", name="gpu[matmul]", verdict="not run", reason="it ran on the CPU", on_gpu=True)
 ONE_DUEL = 'suites = ["device_placement"]\n[speed-ups]\n"device_placement/gpu[matmul]" = 4\n'
 
 
