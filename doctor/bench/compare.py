@@ -18,6 +18,10 @@ LEAST_CHANGE = 0.03  # less is no change that anybody would act on
 _RUNS_FOR_SPREAD = 4  # from so many earlier runs on, their own spread counts as well
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _SURE = 1.96  # of a normal distribution, 95 %
+# Measured by repeated runs of the same suites on 2 processors, idle to overloaded (tools/measure_duels.py):
+_LEAST_SPREAD = 0.015  # standard deviation of a ratio's logarithm from run to run, where nothing else runs
+_MOVED_BY_OTHER_WORK = 0.2  # more of it where others take all processors in one run and none in the other
+_TOLD_FROM = 0.1  # so much of other work is worth a word
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +42,8 @@ def compare(now: Bench, reference: Bench, earlier: Sequence[Bench] = ()) -> list
     """Every duel of either run. `earlier` are runs of the same machine, the reference among them or not.
 
     What is compared is how many times as fast the challenger is than its baseline: both sides were measured
-    interleaved, so that a machine which is busier today than then does not show as a change.
+    interleaved, so that a machine which is busier today than then hardly shows as a change. As far as it does, since
+    other work slows one side more than the other, the interval is wider.
     """
     old = {duel.key: duel for duel in reference.duels}
     new = {duel.key: duel for duel in now.duels}
@@ -62,19 +67,35 @@ def _standing(now: Duel, then: Duel | None, earlier: Sequence[Duel]) -> Comparis
         why = "the reference does not have it" if then is None else f"it was not measured then: {then.reason}"
         return Comparison(suite=now.suite, name=now.name, standing="no reference", reason=why)
     ratios = [duel.ratio for duel in earlier if duel.ratio]
-    low, change, high = _change(Ratio(now.ratio, *now.interval), Ratio(then.ratio, *then.interval), ratios)
+    low, change, high = _change(now, then, ratios)
     standing, reason = _judge(low, change, high)
+    reason += _told_of_other_work(now, then)
     return Comparison(
         suite=now.suite, name=now.name, standing=standing, change=change, interval=(low, high), reference=then.ratio,
         runs=len(ratios), trend=tuple(ratios), reason=reason,
     )  # fmt: skip
 
 
-def _change(now: Ratio, then: Ratio, earlier: Sequence[float]) -> tuple[float, float, float]:
+def _change(now: Duel, then: Duel, earlier: Sequence[float]) -> tuple[float, float, float]:
     """Low end, value and high end of the change."""
-    error = math.hypot(now.log_error, then.log_error, _spread(earlier))
-    change = math.log(now.value / then.value)
+    assert now.ratio and then.ratio
+    moved = _MOVED_BY_OTHER_WORK * abs((now.other_work or 0.0) - (then.other_work or 0.0))
+    error = math.hypot(_error(now), _error(then), max(_LEAST_SPREAD, _spread(earlier)), moved)
+    change = math.log(now.ratio / then.ratio)
     return math.exp(change - _SURE * error), math.exp(change), math.exp(change + _SURE * error)
+
+
+def _error(duel: Duel) -> float:
+    """The standard error of the ratio's logarithm; bursts of other work that outlast the duel are not in its rounds."""
+    assert duel.ratio and duel.interval
+    return Ratio(duel.ratio, *duel.interval).log_error * (1 + (duel.other_work or 0.0))
+
+
+def _told_of_other_work(now: Duel, then: Duel) -> str:
+    shares = (now.other_work or 0.0, then.other_work or 0.0)
+    if max(shares) < _TOLD_FROM:
+        return ""
+    return f"; others took {shares[0]:.0%} of the processors' time, then {shares[1]:.0%}"
 
 
 def _spread(ratios: Sequence[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tfgpu_doctor.bench.compare import compare
@@ -53,3 +54,24 @@ def test_results_that_always_vary_raise_no_alarm() -> None:
     steady = [duel(each) for each in (2.0, 2.01, 1.99, 2.0, 2.0, 2.01)]
     assert standing(duel(1.8), duel(2.0), *varied) in ("within", "unstable")
     assert standing(duel(1.8), duel(2.0), *steady) == "slower"
+
+
+def beside(share: float, ratio: float, width: float = 0.02) -> Duel:
+    return msgspec.structs.replace(duel(ratio, width), other_work=share)
+
+
+def test_a_busier_machine_than_then_raises_no_alarm() -> None:
+    assert standing(beside(0.6, 1.8), beside(0.05, 2.0)) == "unstable"
+    assert standing(beside(0.05, 1.8), beside(0.05, 2.0)) == "slower"
+
+
+def test_an_interval_measured_beside_much_other_work_counts_as_wider() -> None:
+    assert standing(beside(0.0, 1.84, 0.03), beside(0.0, 2.0, 0.03)) == "slower"
+    assert standing(beside(0.9, 1.84, 0.03), beside(0.9, 2.0, 0.03)) == "within"
+
+
+def test_other_work_is_told_where_there_was_some() -> None:
+    (row,) = compare(Bench(duels=(beside(0.6, 1.8),)), Bench(duels=(beside(0.05, 2.0),)))
+    assert row.reason.endswith("others took 60% of the processors' time, then 5%")
+    (row,) = compare(Bench(duels=(beside(0.05, 1.8),)), Bench(duels=(duel(2.0),)))
+    assert "others" not in row.reason
