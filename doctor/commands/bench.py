@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import time
 from collections.abc import Sequence
 
 import click
 import msgspec
 
-from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.pytest_document import write_document
 from tfgpu_doctor.bench.result import make_result
-from tfgpu_doctor.bench.run import SUITE_VERSION, Order, run_suites, suite_names
-from tfgpu_doctor.bench.telemetry import Telemetry
+from tfgpu_doctor.bench.run import SUITE_VERSION, suite_names
+from tfgpu_doctor.commands.measuring import NEEDED, lacking_packages, measure_suites
 from tfgpu_doctor.commands.output import deliver, note, refuse
 from tfgpu_doctor.commands.references import compare_with, history_here, keep_run, place_of
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.examination import Interrupted, examine
-from tfgpu_doctor.facts import Facts, encode_facts
+from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.facts.bench import Bench
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.host.results import Results
-from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.perf_tests.budget import parse_budget
-from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
 from tfgpu_doctor.report import Report
 from tfgpu_doctor.reports.bench_page import render_bench
 from tfgpu_doctor.reports.history_page import render_history
 
-_NEEDED = ("pytest", "pytest_benchmark", "numpy", "scipy", "tensorflow")
 _FORMATS = ("text", "json", "markdown", "html")
 _NOTHING_KEPT, _INTERRUPTED = 3, 130
 
@@ -104,12 +98,9 @@ def bench(
 
 def _measure(suites: Sequence[str], budget_s: float | None, started: float) -> tuple[Facts, Bench]:
     """Examine the machine, then run the suites. Raises Interrupted before they begin."""
-    with Waiting() as waiting, scratch_folder() as scratch:
+    with Waiting() as waiting:
         facts = examine(on_wait=waiting.show)
-        order = _order(scratch, suites, budget_s, started, facts)
-        with Telemetry(Host(), gpus=bool(facts.nvml and facts.nvml.gpus)) as telemetry:
-            measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
-        return facts, telemetry.added_to(measured)
+        return facts, measure_suites(facts, suites, budget_s, waiting, started)
 
 
 def _diagnosed(facts: Facts, measured: Bench, seconds: float) -> Report:
@@ -140,28 +131,9 @@ def _show_history(format_: str, output: str | None) -> int:
 
 
 def _refuse_without_packages() -> None:
-    lacking = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    lacking = lacking_packages((*NEEDED, "tensorflow"))
     if lacking:
         refuse(
             f"{', '.join(lacking)} cannot be imported here: install the doctor with its benchmarks beside TensorFlow, "
             "pip install 'tfgpu-doctor[bench,gpu]'"
         )
-
-
-def _order(scratch: str, suites: Sequence[str], budget_s: float | None, started: float, facts: Facts) -> Order:
-    record = os.path.join(scratch, "facts.json")
-    write_whole(record, encode_facts(facts))
-    return Order(
-        journal=os.path.join(scratch, "journal"),
-        suites=suites,
-        budget_s=budget_s,
-        started=started,
-        variables={FACTS_VARIABLE: record},
-    )
-
-
-def _show(waiting: Waiting, account: Account, seconds: float, budget_s: float | None) -> None:
-    what = account.test.rpartition("::")[2] or "TensorFlow to start"
-    done = f"{len(account.ended)} of {account.waiting} done"
-    left = f", {max(0.0, budget_s - seconds):.0f} s left" if budget_s is not None else ""
-    waiting.show([f"{what} ({done}{left})"], seconds)
