@@ -159,6 +159,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """The result of one check."""
         return next((result for result in self.results if result.id == id), None)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it: the page, in a frame of its own."""
+        from tfgpu_doctor.reports.html_page import render_in_notebook
+
+        return render_in_notebook(self)
+
 
 class RehearsalReport(Report, frozen=True, kw_only=True):
     """The result of a rehearsal: the machine's GPUs and driver are simulated, the target and its TensorFlow are real."""

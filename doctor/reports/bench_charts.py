@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.bench.compare import Comparison
 from tfgpu_doctor.facts.bench import Duel, Figure
-from tfgpu_doctor.reports.charts import Axis, Curve, Point, change_scale, even_axis, log_axis, short
+from tfgpu_doctor.reports.charts import Axis, Curve, Point, change_scale, course, even_axis, log_axis, short
 
 TONES = {
     "faster": "good", "not shown": "poor", "slower": "bad", "too noisy": "poor", "not run": "idle",
@@ -64,16 +64,11 @@ def change(comparison: Comparison, axis: Axis) -> Bar | None:
     return Bar(axis.at(low), axis.at(comparison.change), axis.at(high), TONES[comparison.standing])
 
 
-def trend(comparison: Comparison) -> list[Point]:
+def trend(comparison: Comparison) -> tuple[Point, ...]:
     """The ratios of earlier runs, oldest first, and of this one at the end."""
     if comparison.change is None or comparison.reference is None or not comparison.trend:
-        return []
-    ratios = [*comparison.trend, comparison.reference * comparison.change]
-    axis, last = log_axis(ratios), len(ratios) - 1
-    return [
-        Point(round(4 + 92 * place / last, 2), 100 - axis.at(ratio), f"{ratio:.2f}")
-        for place, ratio in enumerate(ratios)
-    ]
+        return ()
+    return course([*comparison.trend, comparison.reference * comparison.change])
 
 
 def share(figure: Figure) -> Share | None:

@@ -47,6 +47,15 @@ class Point:
     text: str
 
 
+def course(values: Sequence[float]) -> tuple[Point, ...]:
+    """The points of a small chart without axes: from left to right in even steps, with their values to two digits."""
+    axis, steps = log_axis(values), max(1, len(values) - 1)
+    return tuple(
+        Point(round(4 + 92 * place / steps, 2), round(100 - axis.at(value), 2), f"{value:.2f}")
+        for place, value in enumerate(values)
+    )
+
+
 @dataclass(frozen=True)
 class Curve:
     """A line through measured points, with what stands out on it."""

@@ -14,7 +14,7 @@ from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.reports.text import clean
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "html")
-_LONGEST = 2000  # characters of one text; what is longer is no name, and would bury the rest of the page
+_LONGEST = 5000  # characters of one text, more than any path has; what is longer would bury the rest of the page
 
 
 def render_page(template: str, **values: object) -> str:

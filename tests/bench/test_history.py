@@ -61,8 +61,27 @@ def test_the_page_tells_runs_and_trends() -> None:
     assert "2027-01-15" in text
 
 
+def test_the_html_page_tells_the_same_and_draws_it() -> None:
+    page = render_history(history_of("H100 | 550", RUNS), "html")
+    for said in (
+        "falling, -3.0% a run",
+        "first",
+        "1 of 2 faster",
+        "2027-01-15",
+        "1 falling",
+        "1 too few runs",
+        "8 runs of",
+    ):
+        assert said in page, said
+    assert page.count('class="history"') == 2
+    assert page.count("<circle") == 8 + 4
+
+
 def test_no_run_is_said_with_what_makes_one() -> None:
     assert "`tfgpu-doctor bench` keeps one" in render_history(history_of("here", []), "text")
+    page = render_history(history_of("here", []), "html")
+    assert "No run of the perf suites is kept" in page
+    assert "<code>tfgpu-doctor bench</code></pre>" in page
 
 
 def test_a_name_cannot_leave_its_cell() -> None:
