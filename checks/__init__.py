@@ -97,6 +97,7 @@ ALL_CHECKS: tuple[Check, ...] = (
     system.cpu_has_avx,
     packages.no_local_file_hides_modules,
     notebooks.notebook_runs_target,
+    notebooks.shell_finds_kernels_python,
     engines.docker_is_no_snap,
     engines.toolkit_is_installed,
     engines.toolkit_sets_device_rules,

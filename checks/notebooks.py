@@ -1,4 +1,4 @@
-"""NBK: do notebooks and editors run the environment that is examined?"""
+"""NBK: do notebooks, their shells and editors run the environment that is examined?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shlex
 
 from tfgpu_doctor.checks.commands import pip
-from tfgpu_doctor.facts import Environment, Kernel, Notebooks, Resolution, Target
+from tfgpu_doctor.facts import Environment, Interpreter, Kernel, Notebooks, Resolution, Target
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
 _KERNELS = "https://ipython.readthedocs.io/en/stable/install/kernel_install.html"
@@ -150,4 +150,49 @@ def kernels_have_library_path(notebooks: Notebooks, environment: Environment, re
         )
     yield Evidence(
         f"{_VARIABLE} is needed for {len(needed)} libraries; kernels: {', '.join(each.name for each in own)}"
+    )
+
+
+@check(
+    "NBK005",
+    "a shell that the notebook's kernel starts finds the kernel's Python",
+    after=("PKG001", "NBK001"),
+    causes=("wrong_python_environment",),
+    sources=("https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-pip",),
+)
+def shell_finds_kernels_python(notebooks: Notebooks, target: Target) -> Yielded:
+    """`!pip install` and `!python` in a cell run what PATH names first, which may belong to another Python than the
+    kernel: what is installed there, the notebook cannot import.
+
+    Fix: `%pip install` in place of `!pip install`; a kernel of the other environment, where that one is meant.
+    """
+    running, shell = notebooks.running, notebooks.shell
+    if not running or not shell:
+        raise Skip("the doctor does not run inside a notebook's kernel")
+    if running.is_target is False or shell.is_target is None:
+        raise Skip(f"{target.executable} was examined" if shell.is_target is not None else f"{shell.path} may be any")
+    if not shell.is_target:
+        misplaced = bool(notebooks.shell_has_tensorflow and not target.tensorflow_file)
+        yield Finding(
+            f"the notebook's kernel runs {running.path}, and its shell finds {shell.path}",
+            cause="wrong_python_environment",
+            severity="error" if misplaced else "info",
+            evidence=(
+                f"{shell.path} comes first on the kernel's PATH: `!pip` and `!python` use it",
+                *([f"TensorFlow is installed in {shell.prefix}, not in {target.prefix}"] if misplaced else []),
+            ),
+            fix=Fix(
+                "Install packages with `%pip install`, which uses the kernel's own Python"
+                + (", or choose a kernel of the shell's environment." if misplaced else "."),
+                _install_kernel_of(shell) if misplaced else (),
+            ),
+        )
+    yield Evidence(f"the kernel runs {running.path}, its shell finds {shell.path}")
+
+
+def _install_kernel_of(shell: Interpreter) -> tuple[str, ...]:
+    name = os.path.basename(shell.prefix) or "tensorflow"
+    return (
+        shlex.join([shell.path, "-m", "pip", "install", "ipykernel"]),
+        shlex.join([shell.path, "-m", "ipykernel", "install", "--user", "--name", name]),
     )

@@ -46,7 +46,7 @@ def python_answers(target: Target) -> Yielded:
 @check(
     "PKG002",
     "TensorFlow is installed in the target",
-    after=("PKG001", "PKG004", "PKG010", "NBK001", "CNT005", "CNT006", "CNT007"),
+    after=("PKG001", "PKG004", "PKG010", "NBK001", "NBK005", "CNT005", "CNT006", "CNT007"),
     causes=("wrong_python_environment", "unsupported_python_version", "externally_managed_python"),
     sources=(_PIP,),
 )

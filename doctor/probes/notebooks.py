@@ -31,12 +31,15 @@ _MOST_KERNELS, _MOST_PARENTS = 50, 16
 def notebooks(host: Host, request: Request, target: Target) -> Notebooks:
     """Read kernel.json of each kernel and the editor's settings, and look whether a kernel started this process."""
     running = _running(host, target)
+    shell = _shell(host, target) if _is_kernel(host, "self") else None
     inside = next((name for name, variable, value in _INSIDE if _is_set(host.environment, variable, value)), "")
     return Notebooks(
         kernels=tuple(_kernels(host, target))[:_MOST_KERNELS],
         settings=tuple(_settings(host, target)),
         inside="Jupyter" if running else inside,
         running=running,
+        shell=shell,
+        shell_has_tensorflow=_has_tensorflow(host, shell.prefix) if shell and shell.prefix else None,
         target_was_named=request.python != sys.executable,
     )
 
@@ -93,16 +96,42 @@ def _settings(host: Host, target: Target) -> Iterator[EditorSetting]:
 
 
 def _running(host: Host, target: Target) -> Interpreter | None:
-    """The Python of the notebook kernel above this process; only Linux shows who started whom."""
+    """The Python of the notebook's kernel that this process is, or that is above it; only Linux shows who started whom."""
+    if _is_kernel(host, "self"):
+        return _interpreter(host, target, sys.executable, "")
     parent = _parent(host, "self")
     for _ in range(_MOST_PARENTS):
         if parent in ("", "0", "1"):
             return None
-        argv = host.files.text_if_any(f"/proc/{parent}/cmdline").split("\0")
-        if any(_KERNEL_PROGRAM.search(word) for word in argv[1:4]):
-            return _interpreter(host, target, argv[0], "")
+        if _is_kernel(host, parent):
+            return _interpreter(host, target, _argv(host, parent)[0], "")
         parent = _parent(host, parent)
     return None
+
+
+def _is_kernel(host: Host, pid: str) -> bool:
+    return any(_KERNEL_PROGRAM.search(word) for word in _argv(host, pid)[1:4])
+
+
+def _argv(host: Host, pid: str) -> list[str]:
+    return host.files.text_if_any(f"/proc/{pid}/cmdline").split("\0")
+
+
+def _shell(host: Host, target: Target) -> Interpreter | None:
+    """The Python that a command in the kernel's shell runs: `!pip install` puts packages there."""
+    folders = [folder for folder in host.environment.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    found = (os.path.join(folder, name) for name in ("python", "python3") for folder in folders)
+    path = next((path for path in found if host.target_files.exists(path)), "")
+    return _interpreter(host, target, path, "") if path else None
+
+
+def _has_tensorflow(host: Host, prefix: str) -> bool:
+    libraries = host.target_files.names_if_any(f"{prefix}/lib")
+    return any(
+        host.target_files.exists(f"{prefix}/lib/{name}/site-packages/tensorflow/__init__.py")
+        for name in libraries
+        if name.startswith("python")
+    )
 
 
 def _parent(host: Host, pid: str) -> str:
@@ -120,7 +149,8 @@ def _interpreter(host: Host, target: Target, path: str, jupyter: str) -> Interpr
     if host.target_files.names_if_any(path):  # VS Code takes the folder of an environment as well
         path = os.path.join(path, "bin", "python")
     prefix = _prefix(host, path)
-    is_target: bool | None = _real(host, path) == _real(host, target.executable)
+    plain = target.base_prefix in ("", target.prefix)  # a virtual environment's Python is a link to a plain one
+    is_target: bool | None = plain and _real(host, path) == _real(host, target.executable)
     if prefix:
         is_target = os.path.normpath(prefix) == os.path.normpath(target.prefix)
     elif not is_target and "/shims/" in path:

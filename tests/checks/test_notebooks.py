@@ -15,6 +15,7 @@ from tfgpu_doctor.checks.notebooks import (
     kernel_runs_target,
     kernels_have_library_path,
     notebook_runs_target,
+    shell_finds_kernels_python,
 )
 from tfgpu_doctor.facts import (
     EditorSetting,
@@ -175,3 +176,36 @@ def test_where_no_notebook_would_differ_nothing_is_judged(judge: Judge, found: N
 
 def test_without_the_variable_nothing_is_lost(judge: Judge) -> None:
     assert judge.skips(kernels_have_library_path, notebooks=kernels(SAME), resolution=library("RUNPATH"))
+
+
+# NBK005
+
+
+def test_a_shell_that_finds_the_kernels_python(judge: Judge) -> None:
+    assert "its shell finds" in judge.passes(shell_finds_kernels_python, notebooks=Notebooks(running=SAME, shell=SAME))
+
+
+@pytest.mark.parametrize(
+    ("has_it", "bare", "severity"), [(True, True, "error"), (True, False, "info"), (False, True, "info"), (None, True, "info")]
+)  # fmt: skip
+def test_a_shell_that_finds_another(judge: Judge, has_it: bool | None, bare: bool, severity: str) -> None:
+    found = Notebooks(running=SAME, shell=OTHER, shell_has_tensorflow=has_it)
+    [finding] = judge.findings(shell_finds_kernels_python, notebooks=found, target=target(**BARE) if bare else target())
+    assert (finding.cause, finding.severity) == ("wrong_python_environment", severity)
+    assert OTHER.path in finding.message
+    assert SAME.path in finding.message
+    assert finding.fix and "%pip" in finding.fix.text
+    assert bool(finding.fix.commands) == (severity == "error")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Notebooks(),
+        Notebooks(running=SAME),
+        Notebooks(running=OTHER, shell=OTHER),
+        Notebooks(running=SAME, shell=UNKNOWN),
+    ],
+)
+def test_where_no_shell_can_be_compared_nothing_is_judged(judge: Judge, found: Notebooks) -> None:
+    assert judge.skips(shell_finds_kernels_python, notebooks=found)

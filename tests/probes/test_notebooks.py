@@ -133,7 +133,7 @@ def test_two_names_of_one_plain_python_are_one(machine: Machine, home: Home, tmp
     (tmp_path / "python3.12").touch()
     (tmp_path / "python3").symlink_to("python3.12")
     home.kernel("system", str(tmp_path / "python3"))
-    plain = target(executable=str(tmp_path / "python3.12"), prefix=str(tmp_path))
+    plain = target(executable=str(tmp_path / "python3.12"), prefix=str(tmp_path), base_prefix=str(tmp_path))
     found = machine.ask(notebooks, environment={"HOME": str(home.place)}, target=plain)
     assert [kernel.interpreter.is_target for kernel in found.kernels] == [True]
 
@@ -184,6 +184,46 @@ def test_the_kernel_that_started_this(machine: Machine, home: Home, program: str
     found = look(machine, home)
     assert found.running is not None
     assert (found.running.path, found.running.is_target, found.inside) == (other, False, "Jupyter")
+
+
+def kernel_itself(machine: Machine) -> None:
+    """Make this process the kernel."""
+    machine.file("/proc/self/status", "Name:\tpython\nPPid:\t100\n")
+    machine.file("/proc/self/cmdline", f"{sys.executable}\0-m\0ipykernel_launcher\0-f\0/x.json\0")
+
+
+def test_the_kernel_itself_and_what_its_shell_finds(machine: Machine, home: Home) -> None:
+    kernel_itself(machine)
+    other = home.environment("other")
+    (home.place / "other/lib/python3.12/site-packages/tensorflow").mkdir(parents=True)
+    (home.place / "other/lib/python3.12/site-packages/tensorflow/__init__.py").touch()
+    found = look(machine, home, PATH=f"{home.place}/nothing:{home.place}/other/bin:{home.place}/venv/bin")
+    assert found.running is not None
+    assert found.shell is not None
+    assert (found.running.path, found.inside) == (sys.executable, "Jupyter")
+    assert (found.shell.path, found.shell.is_target, found.shell_has_tensorflow) == (other, False, True)
+    found = look(machine, home, PATH=f"{home.place}/venv/bin:{home.place}/other/bin")
+    assert found.shell is not None
+    assert (found.shell.path, found.shell.is_target, found.shell_has_tensorflow) == (home.own, True, False)
+
+
+def test_the_plain_python_below_a_virtual_environment_is_another(machine: Machine, home: Home) -> None:
+    kernel_itself(machine)
+    plain = home.place / "usr/bin/python3"
+    plain.parent.mkdir(parents=True)
+    plain.touch()
+    link = pathlib.Path(home.own)
+    link.unlink()
+    link.symlink_to(plain)
+    below = home.target(base_prefix=str(home.place / "usr"))
+    found = machine.ask(notebooks, environment={"HOME": str(home.place), "PATH": str(plain.parent)}, target=below)
+    assert (found.shell.path, found.shell.is_target) == (str(plain), False)
+
+
+@pytest.mark.parametrize("path", ["", "bin", "/there/is/nothing"])
+def test_a_kernel_whose_shell_finds_no_python(machine: Machine, home: Home, path: str) -> None:
+    kernel_itself(machine)
+    assert look(machine, home, PATH=path).shell is None
 
 
 def test_a_shell_under_a_notebook_server_is_no_notebook(machine: Machine, home: Home) -> None:
