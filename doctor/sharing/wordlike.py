@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tfgpu_doctor.sharing.identity import Identity
 from tfgpu_doctor.sharing.patterns import UUIDS
-from tfgpu_doctor.sharing.shapes import is_plain
+from tfgpu_doctor.sharing.shapes import is_like_an_ip, is_plain
 from tfgpu_doctor.sharing.standins import STANDIN, Standins
 from tfgpu_doctor.sharing.vocabulary import Vocabulary
 
@@ -63,6 +63,8 @@ class Words:
             return name
         if self.is_known(word) or STANDIN.fullmatch(word):
             return word
+        if is_like_an_ip(word):
+            return self._standins.of("ip", word)
         released = _VERSION_AND_MORE.fullmatch(word)
         if released and is_plain(released[1]):
             return released[1] + released[2][0] + self.word(released[2][1:], kind)

@@ -1,0 +1,99 @@
+"""Each recorded machine is diagnosed after scrubbing as before, and its evidence says the same."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tfgpu_doctor.diagnosis import diagnose
+from tfgpu_doctor.facts import Facts, decode_facts, encode_facts
+from tfgpu_doctor.report import Report
+from tfgpu_doctor.sharing.bundle import FACTS, pack, record_in
+from tfgpu_doctor.sharing.contents import Source, make_ticket
+from tfgpu_doctor.sharing.identity import Identity
+from tfgpu_doctor.sharing.scrub import Scrub
+from tfgpu_doctor.sharing.standins import STANDIN
+
+MACHINES = sorted(path.parent for path in pathlib.Path(__file__).parent.parent.glob("machines/*/facts.json"))
+# What the evidence of these machines holds of people and places; nothing else of it may be replaced.
+PERSONAL = {"user", "name", "host", "uuid", "job"}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A machine as it was recorded, and as it is shared."""
+
+    facts: Facts
+    scrubbed: Facts
+    before: Report
+    after: Report
+
+
+@functools.lru_cache(maxsize=2)
+def share(folder: pathlib.Path) -> Shared:
+    facts = decode_facts((folder / "facts.json").read_bytes())
+    scrubbed = Scrub(facts).facts
+    return Shared(facts, scrubbed, diagnose(facts), diagnose(scrubbed))
+
+
+@pytest.fixture(params=MACHINES, ids=lambda folder: folder.name)
+def shared(request: pytest.FixtureRequest) -> Shared:
+    return share(request.param)
+
+
+def told(report: Report) -> Iterator[str]:
+    """All lines that a reader sees."""
+    for cause in report.causes:
+        yield from (cause.title, *cause.evidence, cause.fix.text, *cause.fix.commands)
+    for result in report.results:
+        yield from (result.reason, *result.evidence)
+        for finding in result.findings:
+            yield from (finding.message, *finding.evidence)
+
+
+def says_the_same(before: str, after: str) -> bool:
+    """Whether a line differs by stand-ins alone, and by the quotes that a shell needs around them."""
+    pattern = "".join(".+?" if place % 2 else re.escape(part) for place, part in enumerate(split(after)))
+    return re.fullmatch(pattern, before.replace("'", ""), re.DOTALL) is not None
+
+
+def split(text: str) -> list[str]:
+    return re.split(f"({STANDIN.pattern})", text.replace("'", ""))
+
+
+def test_the_diagnosis_is_the_same(shared: Shared) -> None:
+    before, after = shared.before, shared.after
+    assert [(cause.label, cause.id, cause.explains) for cause in after.causes] == [
+        (cause.label, cause.id, cause.explains) for cause in before.causes
+    ]
+    assert [(each.id, each.outcome) for each in after.results] == [(each.id, each.outcome) for each in before.results]
+    assert (after.healthy, after.exit_code()) == (before.healthy, before.exit_code())
+
+
+def test_the_evidence_says_the_same(shared: Shared) -> None:
+    pairs = list(zip(told(shared.before), told(shared.after), strict=True))
+    assert [pair for pair in pairs if not says_the_same(*pair)] == []
+    kinds = {found[1:].rpartition("-")[0] for _, line in pairs for found in STANDIN.findall(line)}
+    assert kinds <= PERSONAL
+
+
+def test_versions_codes_and_addresses_on_the_bus_survive(shared: Shared) -> None:
+    before, after = encode_facts(shared.facts).decode(), encode_facts(shared.scrubbed).decode()
+    telling = re.compile(
+        r"\bCUDA_ERROR_\w+|\bXid \(PCI:[0-9a-fA-F:.]+\): \d+|\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d\b|"
+        r"(?<=\"version\": \")[^\"]+|\blib[\w-]+\.so(?:\.\d+)*|site-packages/nvidia/\w+"
+    )
+    assert telling.findall(before) == telling.findall(after)
+
+
+def test_a_ticket_can_be_read_again_and_made_again(shared: Shared) -> None:
+    """A ticket of a ticket is the same: nothing is left to be replaced."""
+    first = make_ticket(Source(shared.facts, Identity()))
+    again = decode_facts(record_in(pack(first.files), 64 << 20))
+    assert make_ticket(Source(again, Identity())).files[FACTS] == first.files[FACTS]
+    assert [cause.label for cause in diagnose(again).causes] == [cause.label for cause in shared.before.causes]
