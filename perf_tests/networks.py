@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
+
 Array: TypeAlias = np.ndarray[Any, Any]
 SIDE, CHANNELS = 24, 3
 WORDS, LENGTH, WIDTH = 64, 24, 48
@@ -83,10 +85,10 @@ class Training:
 
     def __init__(self, tf: Any, kind: str, device: str, batch: int, *, policy: str = "float32") -> None:
         build, make = NETWORKS[kind]
-        before = tf.keras.config.dtype_policy()
+        before = tf.keras.mixed_precision.global_policy()
         tf.keras.utils.set_random_seed(17)
         try:
-            tf.keras.config.set_dtype_policy(policy)
+            tf.keras.mixed_precision.set_global_policy(policy)
             with tf.device("CPU:0"):  # so that the start is the same on every device
                 start = build(tf).get_weights()
             with tf.device(device):
@@ -95,10 +97,10 @@ class Training:
                 self.inputs, self.classes = (tf.identity(tf.constant(each)) for each in make(batch))
                 self.optimizer = tf.keras.optimizers.Adam(0.002)
                 if policy == "mixed_float16":
-                    self.optimizer = tf.keras.optimizers.LossScaleOptimizer(self.optimizer)
+                    self.optimizer = loss_scaled(tf, self.optimizer)
                 self.optimizer.build(self.model.trainable_variables)
         finally:
-            tf.keras.config.set_dtype_policy(before)
+            tf.keras.mixed_precision.set_global_policy(before)
         self._tf, self.kind, self.device, self.batch = tf, kind, device, batch
         self._loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self._step = tf.function(self._one_step)
@@ -108,12 +110,16 @@ class Training:
             return self._step()
 
     def _one_step(self) -> Any:
-        scaled = hasattr(self.optimizer, "inner_optimizer")
+        scaled = hasattr(self.optimizer, "scale_loss")
         with self._tf.GradientTape() as tape:
             loss = self._loss(self.classes, self.model(self.inputs, training=True))
             goal = self.optimizer.scale_loss(loss) if scaled else loss
         variables = self.model.trainable_variables
-        self.optimizer.apply(tape.gradient(goal, variables), variables)
+        gradients = tape.gradient(goal, variables)
+        if scaled:
+            self.optimizer.apply(gradients, variables)
+        else:
+            self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
     def losses(self, steps: int) -> list[float]:

@@ -11,6 +11,7 @@ import pytest
 
 from tfgpu_doctor.facts.bench import Duel
 from tfgpu_doctor.perf_tests.ceilings import compute_ceiling, peak_name
+from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
 from tfgpu_doctor.perf_tests.networks import Training
 from tfgpu_doctor.perf_tests.referee import Contender
 
@@ -155,7 +156,7 @@ def half_gradient(tf: Any, scale: float) -> float:
 @pytest.mark.telling(6)
 def test_loss_scaling(tensorflow: Any, figure: Keep) -> None:
     """A gradient too small for float16 is lost without loss scaling, and kept with it."""
-    optimizer = tensorflow.keras.optimizers.LossScaleOptimizer(tensorflow.keras.optimizers.SGD(1.0))
+    optimizer = loss_scaled(tensorflow, tensorflow.keras.optimizers.SGD(1.0))
     optimizer.build([tensorflow.Variable(1.0)])
     scale = float(optimizer.scale_loss(tensorflow.constant(1.0)))
     assert half_gradient(tensorflow, 1.0) == 0.0, "float16 is not what it is said to be"
@@ -168,9 +169,9 @@ def test_loss_scaling(tensorflow: Any, figure: Keep) -> None:
 def test_gradient_clipping(tensorflow: Any, figure: Keep) -> None:
     """Gradients are clipped by what they are, not by what they are while the loss is scaled."""
     tf = tensorflow
-    weight = tf.keras.Variable(np.zeros(4, np.float32))
+    weight = tf.Variable(np.zeros(4, np.float32))
     inner = tf.keras.optimizers.SGD(1.0, global_clipnorm=CLIP)
-    optimizer = tf.keras.optimizers.LossScaleOptimizer(inner, initial_scale=1024.0)
+    optimizer = loss_scaled(tf, inner, initial_scale=1024.0)
     optimizer.build([weight])
     slopes = np.array([0.1, 0.1, 0.0, 0.0], np.float32)
     steps = []
