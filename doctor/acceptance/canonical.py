@@ -20,7 +20,12 @@ def canonical(document: Any) -> bytes:
 
 def digest_of(document: Any) -> str:
     """SHA-256 of the canonical document. It tells accidental change; who changes on purpose can make a new one."""
-    return f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}"
+    return digest_of_bytes(canonical(document))
+
+
+def digest_of_bytes(content: bytes) -> str:
+    """SHA-256 as `sha256sum` has it, with its name in front."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def seal_of(document: Any, key: bytes) -> str:

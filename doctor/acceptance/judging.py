@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.acceptance.canonical import digest_of
+from tfgpu_doctor.acceptance.canonical import digest_of_bytes
 from tfgpu_doctor.acceptance.certificate import Certificate, verdict_of
 from tfgpu_doctor.acceptance.explaining import explained
 from tfgpu_doctor.acceptance.of_the_checks import allowance_notes, check_requirements, is_as_asked, required_checks
@@ -18,10 +19,12 @@ from tfgpu_doctor.acceptance.requirement import Case, Requirement
 from tfgpu_doctor.acceptance.terms import Resolved
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnosis import BrokenPlugin, diagnose, prerequisites
-from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.facts import Facts, encode_facts
 from tfgpu_doctor.model import Check
 from tfgpu_doctor.report import Report
 from tfgpu_doctor.selection import Selection
+
+_LONGEST_NAME = 200  # characters of a version, or of what a machine is called
 
 
 def judge(
@@ -45,17 +48,17 @@ def judge(
     before_goal = prerequisites(ALL_CHECKS if checks is None else checks).get(goal, frozenset())
     case = Case(facts, report, counted, resolved, goal, today, before_goal)
     requirements = tuple(explained(_requirements(case), case))
-    return Certificate(
+    certificate = Certificate(
         verdict=verdict_of(requirements, interrupted),
-        subject=subject,
-        doctor=facts.doctor,
+        subject=subject[:_LONGEST_NAME],
+        doctor=report.doctor,
         issued=issued,
-        recorded=facts.recorded,
+        recorded=report.recorded,
         seconds=round(seconds, 1),
         level=report.level,
         machine=report.machine,
         versions=_versions(facts, report),
-        facts=digest_of(msgspec.to_builtins(facts)),
+        facts=digest_of_bytes(encode_facts(facts)),
         profile=resolved,
         requirements=requirements,
         causes=tuple(
@@ -65,6 +68,16 @@ def judge(
         ),
         notes=tuple(allowance_notes(case)),
     )
+    return msgspec.convert(_in_utf8(msgspec.to_builtins(certificate)), Certificate)
+
+
+def _in_utf8(value: Any) -> Any:
+    """The same document; what no UTF-8 document may hold (half of a character in a file's name) is a question mark."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(key): _in_utf8(each) for key, each in value.items()}
+    return [_in_utf8(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _requirements(case: Case) -> list[Requirement]:
@@ -82,4 +95,4 @@ def _versions(facts: Facts, report: Report) -> dict[str, str]:
         "CUDA of TensorFlow": facts.tensorflow.cuda_version if facts.tensorflow else "",
         "suites": facts.bench.suite_version if facts.bench else "",
     }
-    return {name: version for name, version in found.items() if version}
+    return {name: version[:_LONGEST_NAME] for name, version in found.items() if version}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tfgpu_doctor.acceptance.canonical import NotCanonical, digest_of, read_strictly, same, seal_of
+from tfgpu_doctor.acceptance.canonical import NotCanonical, digest_of, digest_of_bytes, read_strictly, same, seal_of
 from tfgpu_doctor.acceptance.certificate import KIND, SCHEMA, Certificate, verdict_of, without_digest, without_proofs
 
 BLOCK = "certificate"  # the id of the element of a page that holds the document
@@ -98,11 +98,7 @@ def page_with_tail(page: str, certificate: Certificate, key: bytes | None = None
     """The page, its seal where the certificate bears one, and a last line that tells of any change before it."""
     if certificate.seal and key:
         page = f"{page}<!-- {_page_seal(page.encode(), key)} -->\n"
-    return f"{page}<!-- {_page_digest(page.encode())} -->\n"
-
-
-def _page_digest(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return f"{page}<!-- {digest_of_bytes(page.encode())} -->\n"
 
 
 def _page_seal(content: bytes, key: bytes) -> str:
@@ -114,7 +110,7 @@ def _page_is_changed(content: bytes, key: bytes | None) -> str:
     tail = _TAIL.search(content)
     if tail is None:
         return "the page does not end as it did"
-    if not same(tail.group(2).decode(), _page_digest(content[: tail.start(2) - len("<!-- ")])):
+    if not same(tail.group(2).decode(), digest_of_bytes(content[: tail.start(2) - len("<!-- ")])):
         return "the page around the certificate was changed"
     if key is not None and not same((tail.group(1) or b"").decode(), _page_seal(content[: tail.start()], key)):
         return "the page around the certificate was not sealed with this key"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 from tabulate import tabulate
 
@@ -25,7 +27,7 @@ def render_certificate(
 ) -> str:
     """The certificate in one of `FORMATS`, as a whole document with its last newline."""
     if format_ == "json":
-        return _json(certificate, indent=2)
+        return msgspec.json.format(msgspec.json.encode(certificate), indent=2).decode() + "\n"
     if format_ == "markdown":
         return _markdown(certificate)
     if format_ == "html":
@@ -35,10 +37,6 @@ def render_certificate(
 
         return render_junit(certificate)
     return _text(certificate, to_terminal)
-
-
-def _json(certificate: Certificate, indent: int) -> str:
-    return msgspec.json.format(msgspec.json.encode(certificate), indent=indent).decode() + "\n"
 
 
 def _text(certificate: Certificate, to_terminal: bool) -> str:
@@ -109,8 +107,8 @@ def _html(certificate: Certificate, key: bytes | None) -> str:
 
     from tfgpu_doctor.reports.layout import render_page
 
-    # "<" is written as an escape of JSON: nothing in the document can then end the element that holds it.
-    block = _json(certificate, indent=0).replace("<", "\\u003c")
+    # In ASCII and without "<": nothing in the document can then end the element that holds it, or turn the page around.
+    block = json.dumps(msgspec.to_builtins(certificate)).replace("<", "\\u003c")
     against = deciding(certificate)
     page = render_page(
         "certificate.html.jinja",

@@ -15,7 +15,11 @@ _VERDICTS: dict[Verdict, str] = {
 
 
 def headline(certificate: Certificate) -> str:
-    """The verdict, and what stands first against it."""
+    """The verdict, and what stands first against it, on one line."""
+    return _on_one_line(_headline(certificate))
+
+
+def _headline(certificate: Certificate) -> str:
     said = f"{_VERDICTS[certificate.verdict]} by the profile {certificate.profile.name}"
     if certificate.verdict == "interrupted":
         return f"Interrupted: not judged by the profile {certificate.profile.name}"
@@ -44,7 +48,11 @@ def subject(certificate: Certificate) -> str:
         machine.system,
         machine.container,
     ]
-    return " · ".join(word for word in words if word)
+    return " · ".join(_on_one_line(word) for word in words if word)
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def measured(row: Requirement) -> str:
@@ -90,7 +98,7 @@ def proofs(certificate: Certificate) -> list[str]:
     """When, by what, and the digests."""
     made = f"tfgpu-doctor {certificate.doctor}, examined {certificate.recorded}, issued {certificate.issued}"
     profile = f"profile {' < '.join(certificate.profile.chain)}, {certificate.profile.digest}"
-    return [text for text in (made, profile, certificate.digest, certificate.seal) if text]
+    return [_on_one_line(text) for text in (made, profile, certificate.digest, certificate.seal) if text]
 
 
 def said_of(found: Verified, path: str) -> str:
