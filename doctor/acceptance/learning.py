@@ -25,6 +25,7 @@ Value = TypeVar("Value")
 LEAST_RUNS, MOST_RUNS = 3, 20
 LEAST_MARGIN = 0.05  # how far below the mean a bound lies at least
 MOST_MARGIN = 0.30  # a bound further below tells nothing: the runs vary too much
+_CALMER = "measure while nothing else runs, with more --runs or a longer `budget`"
 _DIGITS = 3
 # Quantiles of Student's t for 0.99 and 2 to 19 degrees of freedom:
 # https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
@@ -88,7 +89,7 @@ def learn(runs: Sequence[Facts]) -> Learnt:
     ]
     wide = [_too_wide(name, bound) for table in bounds for name, bound in table.items() if bound.margin > MOST_MARGIN]
     if wide:
-        raise NotLearnt(f"the runs vary too much: {'; '.join(wide)}")
+        raise NotLearnt(f"the runs vary too much: {'; '.join(wide)}; {_CALMER}")
     return Learnt(len(names), tuple(dict.fromkeys(names)), memory, driver, tensorflow, *bounds)
 
 

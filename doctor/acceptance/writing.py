@@ -21,8 +21,9 @@ def profile_text(learnt: Learnt, base: str, about: str) -> str:
         f"about = {_quoted(about)}",
         f"extends = {_quoted(base)}",
         f"gpus = {learnt.gpus}",
-        f"models = [{', '.join(map(_quoted, learnt.models))}]",
     ]
+    if learnt.models:
+        lines.append(f"models = [{', '.join(map(_quoted, learnt.models))}]")
     if learnt.gpu_memory_bytes:
         lines.append(f'gpu-memory = "{learnt.gpu_memory_bytes // _MIB} MiB"')
     if learnt.driver:
