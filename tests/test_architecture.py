@@ -18,7 +18,7 @@ LAYERS = ("host", "facts", "probes", "knowledge", "checks", "diagnosis", "report
 LAYER_OF = {
     "host": "host", "bench": "diagnosis", "loader": "probes", "log": "checks", "facts": "facts", "inside": "host", "probe": "probes", "probes": "probes",
     "examination": "probes", "rehearsal": "probes", "knowledge": "host", "rows": "host", "compute_capability": "facts", "requirements": "facts", "model": "facts",
-    "checks": "checks", "report": "report", "root_cause": "diagnosis", "summary": "diagnosis", "inventory": "diagnosis", "selection": "diagnosis",
+    "checks": "checks", "report": "report", "root_cause": "diagnosis", "summary": "diagnosis", "inventory": "diagnosis", "fleet": "diagnosis", "selection": "diagnosis",
     "acceptance": "diagnosis", "advice": "diagnosis", "bounds": "diagnosis", "diagnosis": "diagnosis", "repair": "diagnosis", "sharing": "diagnosis", "plugins": "commands", "reports": "report", "explanation": "diagnosis",
     "configuration": "commands", "commands": "commands", "cli": "commands", "__init__": "commands", "__main__": "commands",
 }  # fmt: skip

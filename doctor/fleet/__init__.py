@@ -1,0 +1,1 @@
+"""Many machines: what each node reported, and the comparison of all of them."""

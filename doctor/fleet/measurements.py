@@ -1,0 +1,99 @@
+"""The numbers of a node that its peers have as well, out of what was measured on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from tfgpu_doctor.facts import Facts, LoadedGpu
+from tfgpu_doctor.facts.bench import Bench, Figure, Side
+from tfgpu_doctor.fleet.node import Direction, Measurement
+
+_LOWER_IS_BETTER = ("s", "ms", "us", "ns", "°C", "MiB", "GiB", "B")
+
+
+def measurements_of(facts: Facts) -> tuple[Measurement, ...]:
+    """Everything that was measured, each by device; empty where nothing was."""
+    processor = facts.system.cpu_model if facts.system else ""
+    found = [*_of_start(facts, processor), *_of_load(facts)]
+    if facts.bench:
+        found += _of_suites(facts.bench, _models(facts), processor)
+    return tuple(each for each in found if each.value > 0)
+
+
+def _of_start(facts: Facts, processor: str) -> Iterator[Measurement]:
+    if facts.runtime and facts.runtime.import_seconds:
+        yield Measurement(
+            name="import of TensorFlow", value=facts.runtime.import_seconds, unit="s", model=processor, better="lower"
+        )
+
+
+def _of_load(facts: Facts) -> Iterator[Measurement]:
+    for gpu in facts.load.loaded if facts.load else ():
+        yield from _of_gpu(gpu)
+    for transfer in facts.load.transfers if facts.load else ():
+        if transfer.gb_per_s:
+            ends = (transfer.source, transfer.destination)
+            device = next((end for end in ends if end != "host"), "")
+            name = " ".join(
+                ("copy", *(word.partition(":")[0] for word in (ends[0], "to", ends[1])), transfer.host_memory)
+            )
+            model = _models(facts).get(device, "")
+            yield Measurement(name=name.strip(), value=transfer.gb_per_s, unit="GB/s", device=device, model=model)
+
+
+def _of_gpu(gpu: LoadedGpu) -> Iterator[Measurement]:
+    """Medians over the rounds of the load."""
+    device = f"GPU:{gpu.index}"
+    for precision in dict.fromkeys(speed.precision for speed in gpu.speeds):
+        speeds = [each.teraflops for each in gpu.speeds if each.precision == precision and each.teraflops]
+        if speeds:
+            yield Measurement(
+                name=f"{precision} matrix product", value=median(speeds), unit="TFLOP/s", device=device, model=gpu.name
+            )
+    readings = {
+        "clock under load": ("MHz", "higher", [each.sm_mhz for each in gpu.readings]),
+        "temperature under load": ("°C", "lower", [each.temperature_c for each in gpu.readings]),
+    }
+    for name, (unit, better, values) in readings.items():
+        known = [value for value in values if value]
+        if known:
+            yield Measurement(
+                name=name, value=median(known), unit=unit, device=device, model=gpu.name, better=_direction(better)
+            )
+
+
+def _of_suites(bench: Bench, models: dict[str, str], processor: str) -> Iterator[Measurement]:
+    """Seconds a call of both sides of each duel, and the figures."""
+    for duel in bench.duels:
+        for side in (duel.challenger, duel.baseline):
+            if side and side.seconds:
+                yield _of_side(f"{duel.suite} {duel.name}, {side.name}", side, models.get(side.device, processor))
+    for figure in bench.figures:
+        yield _of_figure(figure, models.get(figure.device, processor))
+
+
+def _of_side(name: str, side: Side, model: str) -> Measurement:
+    device = side.device if side.device.startswith("GPU") else ""
+    return Measurement(name=name, value=side.median_s, unit="s", device=device, model=model, better="lower")
+
+
+def _of_figure(figure: Figure, model: str) -> Measurement:
+    return Measurement(
+        name=f"{figure.suite} {figure.name}", value=figure.value, unit=figure.unit, model=model,
+        device=figure.device if figure.device.startswith("GPU") else "",
+        better="lower" if figure.unit in _LOWER_IS_BETTER else "higher",
+    )  # fmt: skip
+
+
+def _models(facts: Facts) -> dict[str, str]:
+    """Names of GPUs by TensorFlow's number for them, as the load knows them, or NVML where it knows one model alone."""
+    if facts.load and facts.load.gpus:
+        return {f"GPU:{gpu.index}": gpu.name for gpu in facts.load.gpus}
+    names = {gpu.name for gpu in facts.nvml.gpus} if facts.nvml else set()
+    listed = len(facts.runtime.gpus) if facts.runtime else 0
+    return {f"GPU:{index}": next(iter(names)) for index in range(listed)} if len(names) == 1 else {}
+
+
+def _direction(word: str) -> Direction:
+    return "lower" if word == "lower" else "higher"

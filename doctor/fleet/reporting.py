@@ -1,0 +1,40 @@
+"""Make a node's report out of what was found on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.fleet.measurements import measurements_of
+from tfgpu_doctor.fleet.node import Cause, NodeOutcome, NodeReport
+from tfgpu_doctor.fleet.settings import settings_of
+from tfgpu_doctor.report import Report
+
+
+def node_report(
+    node: str, facts: Facts, report: Report, *, began: str, seconds: float, exit_code: int,
+    profile: str = "", unmet: Sequence[str] = (),
+) -> NodeReport:  # fmt: skip
+    """The report of a node that was examined."""
+    return NodeReport(
+        node=node,
+        outcome="interrupted" if report.interrupted else "reported",
+        began=began,
+        seconds=round(seconds, 3),
+        doctor=report.doctor,
+        exit_code=exit_code,
+        settings=settings_of(facts, report),
+        measurements=measurements_of(facts),
+        checks={result.id: result.outcome for result in report.results},
+        causes=tuple(
+            Cause(label=cause.label, id=cause.id, title=cause.title, severity=cause.severity) for cause in report.causes
+        ),
+        unmet=tuple(unmet),
+        profile=profile,
+        report=report,
+    )
+
+
+def missing_node(node: str, outcome: NodeOutcome, reason: str, *, began: str = "", seconds: float = 0.0) -> NodeReport:
+    """The report on a node that gave none, by who waited for it."""
+    return NodeReport(node=node, outcome=outcome, reason=reason, began=began, seconds=round(seconds, 3))

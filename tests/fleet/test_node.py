@@ -1,0 +1,78 @@
+"""The report of one node, out of recorded machines."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from tfgpu_doctor.diagnosis import diagnose
+from tfgpu_doctor.facts import Facts, decode_facts
+from tfgpu_doctor.facts.load import Load, LoadedGpu, LoadRound, Readings, Speed, Transfer
+from tfgpu_doctor.fleet.measurements import measurements_of
+from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
+from tfgpu_doctor.fleet.reporting import missing_node, node_report
+
+MACHINES = sorted((pathlib.Path(__file__).parents[1] / "machines").glob("*/facts.json"))
+
+
+def of_machine(facts: Facts, node: str = "node-1") -> NodeReport:
+    report = diagnose(facts)
+    return node_report(
+        node, facts, report, began="2026-11-21T12:00:00Z", seconds=3.0, exit_code=report.exit_code("error")
+    )
+
+
+@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.parent.name)
+def test_every_recorded_machine_makes_one(path: pathlib.Path) -> None:
+    facts = decode_facts(path.read_bytes())
+    node = of_machine(facts)
+    document = json.loads(encode_node(node))
+    assert list(document)[:2] == ["schema", "kind"]
+    assert document["checks"] == {result.id: result.outcome for result in node.report.results}  # type: ignore[union-attr]
+    assert [cause["label"] for cause in document["causes"]] == [cause.label for cause in node.report.causes]  # type: ignore[union-attr]
+    assert all(document["settings"].values())
+    if facts.nvml and facts.nvml.works:
+        assert document["settings"]["GPUs that NVML lists"] == str(facts.nvml.gpu_count)
+
+
+def test_what_was_measured_under_load_is_told_by_device_and_model() -> None:
+    rounds = tuple(
+        LoadRound(
+            speeds=(Speed(precision="float16", teraflops=speed), Speed(precision="tf32", error="out of memory")),
+            readings=Readings(samples=9, sm_mhz=1700, temperature_c=60),
+        )
+        for speed in (700.0, 720.0, 500.0)
+    )
+    gpu = LoadedGpu(index=1, name="NVIDIA H100", rounds=rounds)
+    transfers = (Transfer(source="host", destination="GPU:1", host_memory="pinned", gb_per_s=50.0),)
+    found = {each.name: each for each in measurements_of(Facts(load=Load("deep", gpus=(gpu,), transfers=transfers)))}
+    assert set(found) == {
+        "float16 matrix product", "clock under load", "temperature under load", "copy host to GPU pinned",
+    }  # fmt: skip
+    assert found["float16 matrix product"].value == 700.0
+    assert {each.device for each in found.values()} == {"GPU:1"}
+    assert {each.model for each in found.values()} == {"NVIDIA H100"}
+    assert found["temperature under load"].better == "lower"
+
+
+def test_a_node_that_gave_no_report_is_a_report_with_its_reason() -> None:
+    document = json.loads(encode_node(missing_node("node-3", "hung", "no answer within 300 s")))
+    assert document["outcome"] == "hung"
+    assert document["reason"] == "no answer within 300 s"
+    assert document["exit_code"] is None
+
+
+@pytest.mark.parametrize("node", ["../../etc/passwd", "a/b", "", ".", "x" * 500, "<script>", "\u202enode", "a:b"])
+def test_no_name_leads_out_of_the_folder(node: str) -> None:
+    name = file_name(node)
+    assert "/" not in name
+    assert not name.startswith(".")
+    assert name.endswith(".json")
+    assert len(name) < 200
+
+
+def test_different_nodes_have_different_files() -> None:
+    names = ["a/b", "a_b", "a:b", "x" * 200, "x" * 201, "", ".", "node"]
+    assert len({file_name(each) for each in names}) == len(names)
