@@ -38,8 +38,8 @@ def bound(report: Report) -> Report:
     """The report with every text in it cut to its bound; the same object's fields where nothing is too long."""
     return msgspec.structs.replace(
         report,
-        doctor=_cut(report.doctor, _LONGEST_NAME),
-        recorded=_cut(report.recorded, _LONGEST_NAME),
+        doctor=_name(report.doctor),
+        recorded=_name(report.recorded),
         target=_bound_names(report.target, ("python", "prefix")),
         machine=_bound_names(report.machine, ()),
         causes=tuple(_bound_cause(cause) for cause in report.causes),
@@ -55,9 +55,9 @@ def _bound_names(summary: _Summary, paths: Sequence[str]) -> _Summary:
     for name in summary.__struct_fields__:
         value = getattr(summary, name)
         if isinstance(value, str):
-            bounded[name] = _cut(value, _LONGEST_PATH if name in paths else _LONGEST_NAME)
+            bounded[name] = _cut(value, _LONGEST_PATH) if name in paths else _name(value)
         else:
-            bounded[name] = tuple(_cut(each, _LONGEST_NAME) for each in value[:_MOST_GPUS])
+            bounded[name] = tuple(_name(each) for each in value[:_MOST_GPUS])
     return msgspec.structs.replace(summary, **bounded)
 
 
@@ -67,7 +67,7 @@ def _bound_row(row: _Row) -> _Row:
     for name in row.__struct_fields__:
         value = getattr(row, name)
         if isinstance(value, str):
-            bounded[name] = _cut(value, _LONGEST_NAME if name in names else _LONGEST_LINE)
+            bounded[name] = _name(value) if name in names else _cut(value)
         elif name == "users":
             bounded[name] = tuple(_bound_row(each) for each in value[:_MOST_LINES])
         elif isinstance(value, tuple):
@@ -78,7 +78,7 @@ def _bound_row(row: _Row) -> _Row:
 def _bound_result(result: Result) -> Result:
     return msgspec.structs.replace(
         result,
-        title=_cut(result.title, _LONGEST_NAME),
+        title=_name(result.title),
         reason=_cut(result.reason),
         evidence=_bound_lines(result.evidence),
         findings=tuple(_bound_finding(each) for each in _gravest(result.findings)),
@@ -121,8 +121,13 @@ def _bound_lines(lines: Sequence[str]) -> tuple[str, ...]:
     return (*shown, f"... and {left_out} lines more") if left_out else shown
 
 
+def _name(text: str) -> str:
+    """A name, on one line."""
+    return _cut(text if text.isprintable() else " ".join(text.split()), _LONGEST_NAME)
+
+
 def _cut(text: str, longest: int = _LONGEST_LINE) -> str:
     """The text, ended where it gets too long; what no UTF-8 document may hold becomes a question mark."""
     if len(text) > longest:
-        text = f"{text[:longest]} ... ({len(text) - longest} characters more)"
+        text = f"{text[:longest]} ... (cut here)"
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -10,6 +10,7 @@ from typing import Any
 
 from tfgpu_doctor.bounds import bound
 from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.facts.lengths import shorten
 from tfgpu_doctor.inventory import list_libraries, list_versions
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Skip
@@ -45,6 +46,7 @@ def diagnose(
     """The report on a machine. Every check runs; the selection decides which are shown and count."""
     from tfgpu_doctor.checks import ALL_CHECKS
 
+    facts = shorten(facts)
     checks = ALL_CHECKS if checks is None else checks
     results = run_checks(facts, checks)
     shown = (selection or Selection()).apply([results[check.id] for check in checks], prerequisites(checks))

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 from built_machines import built
-from healthy import healthy
+from healthy import broken, healthy, nvml_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgpu_doctor.facts import Facts, FactsError, Runtime, decode_facts, encode_facts
+from tfgpu_doctor.facts.lengths import shorten
 from tfgpu_doctor.probes import ALL_PROBES
 
 
@@ -76,3 +77,17 @@ def test_fields_of_a_later_doctor_are_passed_over() -> None:
 def test_any_bytes_are_understood_or_refused(document: bytes) -> None:
     with contextlib.suppress(FactsError):
         decode_facts(document)
+
+
+def test_no_text_is_read_on_without_end() -> None:
+    long = "x" * 200_000
+    facts = broken(
+        nvml={"gpus": (nvml_gpu(name=long),)},
+        environment={"variables": {"LD_LIBRARY_PATH": long[:100_000], "CUDA_VISIBLE_DEVICES": long}},
+    )
+    short = shorten(facts)
+    assert len(short.nvml.gpus[0].name) == 4096
+    assert len(short.environment.variables["LD_LIBRARY_PATH"]) == 100_000  # lists of folders do get long
+    assert len(short.environment.variables["CUDA_VISIBLE_DEVICES"]) == 128 << 10
+    assert short.system is facts.system
+    assert shorten(healthy()) == healthy()

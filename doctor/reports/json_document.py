@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from tfgpu_doctor.report import Report
 
+_COMMAND = re.compile(r"##(?=[a-z]*\[)", re.IGNORECASE)  # CI services look for them in the middle of a line, too
+
 
 def render_json(report: Report) -> str:
-    """One JSON document, indented."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    """One JSON document, indented; the same to a reader of JSON, whatever a CI service reads in it."""
+    document = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+    return _COMMAND.sub(r"#\\u0023", document) + "\n"
 
 
 def report_schema(kind: type[msgspec.Struct] = Report, title: str = "report") -> str:

@@ -11,7 +11,6 @@ from tfgpu_doctor.report import Report, Result
 from tfgpu_doctor.reports.text import clean
 from tfgpu_doctor.reports.words import open_question, subject
 
-_NOT_XML = re.compile("[\ufffe\uffff]")  # of what `clean` leaves: https://www.w3.org/TR/xml/#charsets
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _QUESTION = "the question was answered"  # a test of its own: without it, nothing but skips would look like success
 
@@ -23,7 +22,7 @@ def render_junit(report: Report) -> str:
         suite.set("timestamp", report.recorded[:19])
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(report):
-        ET.SubElement(properties, "property", name=name, value=_text(value))
+        ET.SubElement(properties, "property", name=name, value=clean(value))
     titles = {result.id: result.title for result in report.results}
     for result in report.results:
         suite.append(_case(result, titles))
@@ -65,24 +64,24 @@ def _case(result: Result, titles: dict[str, str]) -> ET.Element:
     group = result.id.rstrip("0123456789").partition(":")[0]
     case = ET.Element(
         "testcase",
-        classname=_text(f"tfgpu_doctor.{group}"),
-        name=_text(f"{result.id} {result.title}"),
+        classname=clean(f"tfgpu_doctor.{group}"),
+        name=clean(f"{result.id} {result.title}"),
         time=f"{result.seconds:.6f}",
     )
     if result.outcome == "fail":
         worst = next(each for each in result.findings if each.severity == "error")
-        failure = ET.SubElement(case, "failure", type=_text(worst.cause), message=_text(worst.message))
-        failure.text = _text("\n".join(_lines(result)))
+        failure = ET.SubElement(case, "failure", type=clean(worst.cause), message=clean(worst.message))
+        failure.text = clean("\n".join(_lines(result)))
     elif result.outcome == "crash":
-        error = ET.SubElement(case, "error", type="crash", message=_text(result.reason))
+        error = ET.SubElement(case, "error", type="crash", message=clean(result.reason))
         error.text = "the check itself broke; what it looks at was not judged"
     elif result.outcome == "blocked":
         why = ", ".join(f"{id} ({titles[id]})" if id in titles else id for id in result.blocked_by)
-        ET.SubElement(case, "skipped", type="blocked", message=_text(f"blocked by {why}"))
+        ET.SubElement(case, "skipped", type="blocked", message=clean(f"blocked by {why}"))
     elif result.outcome == "skip":
-        ET.SubElement(case, "skipped", type="skip", message=_text(result.reason))
+        ET.SubElement(case, "skipped", type="skip", message=clean(result.reason))
     else:
-        ET.SubElement(case, "system-out").text = _text("\n".join(_lines(result)))
+        ET.SubElement(case, "system-out").text = clean("\n".join(_lines(result)))
     return case
 
 
@@ -99,8 +98,3 @@ def _finding(finding: Finding) -> Iterator[str]:
     if finding.fix:
         yield f"  fix: {finding.fix.text}"
         yield from (f"    {command}" for command in finding.fix.commands)
-
-
-def _text(text: str) -> str:
-    """Text that XML 1.0 can hold, and that steers no terminal."""
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", clean(text))
