@@ -15,12 +15,12 @@ from tfgpu_doctor.sharing.fields import RULES, Rule
 from tfgpu_doctor.sharing.identity import Identity, strings_in, told_by_facts
 from tfgpu_doctor.sharing.patterns import find_blocks
 from tfgpu_doctor.sharing.scrubber import Scrubber
+from tfgpu_doctor.sharing.shorten import shortened
 from tfgpu_doctor.sharing.standins import KNOWN, STANDIN
 from tfgpu_doctor.sharing.vocabulary import read_vocabulary
 
 FactType = TypeVar("FactType", bound=Fact)
 _CODE = re.compile(r"[0-9a-f]{4}(?:[0-9a-f]{2})?", re.IGNORECASE)
-_MOST_LINES = 400  # of one output: no probe keeps as many
 _FIRST: tuple[Rule, ...] = ("user", "process", "package", "job", "digest", "path")  # they know best what a value is
 
 
@@ -37,12 +37,12 @@ class Scrub:
     """Makes facts, logs and texts of one machine fit to be shared, with the same stand-ins in all of them."""
 
     def __init__(self, facts: Facts, identity: Identity | None = None) -> None:
-        facts = writable(facts)
+        self.left_out: Counter[str] = Counter()  # what was not replaced but dropped, in words
+        facts = shortened(writable(facts), self.left_out)
         uuids = _uuids_of(facts)
         told = told_by_facts(facts).joined_with(identity or Identity())
         self._scrubber = Scrubber(read_vocabulary(), told, uuids)
         self._rules = _functions(self._scrubber)
-        self.left_out: Counter[str] = Counter()  # what was not replaced but dropped, in words
         for text in strings_in(msgspec.to_builtins(facts)):
             self._scrubber.standins.reserve(text)
         self._walk(facts, _FIRST)  # names get their kind before they are met in a text
@@ -55,7 +55,7 @@ class Scrub:
 
     def text(self, text: str) -> str:
         """A text of many lines."""
-        return "\n".join(self._scrubbed(text.split("\n")))
+        return "\n".join(self._lines(text.split("\n")))
 
     @property
     def replaced(self) -> list[Replaced]:
@@ -97,13 +97,7 @@ class Scrub:
         return self._rules[rule](value)
 
     def _lines(self, lines: Any) -> list[str]:
-        """Lines of one output, of too many the first and the last. A key of many of them becomes one."""
-        if len(lines) > _MOST_LINES:
-            self.left_out["lines of long outputs"] += len(lines) - _MOST_LINES
-            lines = [*lines[: _MOST_LINES // 2], *lines[-_MOST_LINES // 2 :]]
-        return self._scrubbed(lines)
-
-    def _scrubbed(self, lines: Any) -> list[str]:
+        """Lines of one output. A key of many of them becomes one."""
         joined = "\n".join(lines)
         done, last = "", 0
         for start, end in find_blocks(joined):

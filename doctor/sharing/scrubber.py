@@ -19,7 +19,6 @@ from tfgpu_doctor.sharing.standins import STANDIN, Standins
 from tfgpu_doctor.sharing.vocabulary import Vocabulary
 from tfgpu_doctor.sharing.wordlike import SYMBOL, Words
 
-LONGEST = 8192  # characters of one text; what comes after is left out
 _KEPT = re.compile(
     r"^[IWEF]\d{4} \d\d:\d\d:\d{10}\.\d{6} +\d{1,7} |"  # what absl puts before its messages, seconds since 1970 in it
     r"\[ *\d{1,6}\.\d{6}\]|"  # what the kernel puts before its own
@@ -61,8 +60,6 @@ class Scrubber:
 
     def text(self, text: str, *, models: bool = False) -> str:
         """Free text. With `models`, one word of letters and digits may stay, as names of processors have it."""
-        if len(text) > LONGEST:
-            text = f"{text[:LONGEST]} [{len(text) - LONGEST} more characters]"
         spans = Spans(text)
         for start, end in find_blocks(text):
             spans.claim(start, end, self._of("key", text[start:end]))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from tabulate import tabulate
 
 from tfgpu_doctor.bench.result import make_result
@@ -97,14 +98,16 @@ def _gpu(card: GpuCard) -> tuple[str, ...]:
 
 
 def _library(copy: LibraryCopy) -> tuple[str, ...]:
-    found = {True: copy.path, False: copy.error or " needs ".join(copy.missing_chain) or "not found", None: "not told"}
+    missing = " needs ".join(copy.missing_chain) if len(copy.missing_chain) > 1 else "not found"
+    found = {True: copy.path, False: copy.error or missing, None: "not told"}
     return copy.soname, copy.version, found[copy.found], copy.origin
 
 
 def _bench(page: Page) -> str:
     if page.bench is None:
         return ""
-    return render_bench(make_result(page.report, page.bench, seconds=page.bench.seconds), "markdown").rstrip()
+    result = msgspec.structs.replace(make_result(page.report, page.bench, seconds=page.bench.seconds), causes=())
+    return render_bench(result, "markdown").rstrip()
 
 
 def _log(log: LogPart) -> str:

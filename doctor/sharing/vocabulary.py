@@ -76,7 +76,7 @@ def read_vocabulary() -> Vocabulary:
             found for text in every for found in re.findall(r"(?<![\w.])\d+(?:\.\d+){3}(?![\w.])", text)
         ),
         hosts=frozenset(found for text in every for found in re.findall(r"https?://([a-z0-9.-]+)", text)),
-        fixed=frozenset(matched | {word for name in folders for word in re.findall("[a-z]+", name.lower())}),
+        fixed=frozenset({word for word in matched if word.isalpha()} | {name.lower() for name in folders}),
     )
 
 

@@ -23,6 +23,7 @@ _MARKS = frozenset(
 _MOST_MARKS = 4  # unlike ones in a row
 _MOST_DIGITS = 7  # of a word with letters; more of them could be a number that somebody bears
 _LONG_PIECE = 12
+_LETTER = re.compile(r"[A-Za-z]\d{0,2}")
 SYMBOL = re.compile(r"\b_{1,2}Z\w{2,500}")  # of C++, as "undefined symbol" names it: lengths and names in turn
 _LENGTH = re.compile(r"\d{1,3}")
 _MOST_CODES = 10  # letters for types between two names
@@ -134,7 +135,7 @@ class Words:
     def _is_known_piece(self, piece: str) -> bool:
         if piece.isdigit():
             return True
-        return len(piece) == 1 or self._vocabulary.has_word(piece) or is_plain(piece)
+        return bool(_LETTER.fullmatch(piece)) or self._vocabulary.has_word(piece) or is_plain(piece)
 
 
 def _marks(text: str) -> str:
