@@ -49,6 +49,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # why it did not report
     began: str = ""  # UTC, ISO 8601
     seconds: float = 0.0
+    order: str = ""  # what was asked of it: "--level deep --suite pipeline"
     doctor: str = ""  # version
     exit_code: int | None = None  # as `check` or `accept` would have ended; None where nothing was examined
     settings: dict[str, str] = {}  # what is the same on all nodes of one kind: versions, counts, limits

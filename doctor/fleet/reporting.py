@@ -13,7 +13,7 @@ from tfgpu_doctor.report import Report
 
 def node_report(
     node: str, facts: Facts, report: Report, *, began: str, seconds: float, exit_code: int,
-    profile: str = "", unmet: Sequence[str] = (),
+    order: str = "", profile: str = "", unmet: Sequence[str] = (),
 ) -> NodeReport:  # fmt: skip
     """The report of a node that was examined."""
     return NodeReport(
@@ -21,6 +21,7 @@ def node_report(
         outcome="interrupted" if report.interrupted else "reported",
         began=began,
         seconds=round(seconds, 3),
+        order=order,
         doctor=report.doctor,
         exit_code=exit_code,
         settings=settings_of(facts, report),
@@ -35,6 +36,8 @@ def node_report(
     )
 
 
-def missing_node(node: str, outcome: NodeOutcome, reason: str, *, began: str = "", seconds: float = 0.0) -> NodeReport:
+def missing_node(
+    node: str, outcome: NodeOutcome, reason: str, *, began: str = "", seconds: float = 0.0, order: str = ""
+) -> NodeReport:
     """The report on a node that gave none, by who waited for it."""
-    return NodeReport(node=node, outcome=outcome, reason=reason, began=began, seconds=round(seconds, 3))
+    return NodeReport(node=node, outcome=outcome, reason=reason, began=began, seconds=round(seconds, 3), order=order)

@@ -23,7 +23,6 @@ def _of_system(facts: Facts) -> Iterator[tuple[str, str]]:
     if system:
         yield "system", f"{system.distribution or system.os} {system.architecture}"
         yield "kernel", system.release
-        yield "C library", system.glibc
         yield "processor", system.cpu_model
         yield "processors", str(system.cpu_count or "")
         yield "NUMA nodes", str(len(system.numa_nodes) or "")

@@ -1,0 +1,120 @@
+"""`tfgpu-doctor fleet node`: examine the node that this runs on, and leave its report for the others'."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+import time
+
+import click
+
+from tfgpu_doctor.commands.output import deliver, refuse
+from tfgpu_doctor.facts import Level
+from tfgpu_doctor.facts.load import LEVELS
+from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
+from tfgpu_doctor.fleet.order import NodeOrder
+from tfgpu_doctor.host.files import Files, write_whole
+
+_SOAK_MINUTES = 10.0
+_DEFAULT_BUDGET = "60s"
+
+
+@click.command("node")
+@click.option("--out", metavar="DIR", required=True, help="The folder of all nodes' reports; it has to be there.")
+@click.option("--name", metavar="NODE", help="What the node is called.  [default: its host name]")
+@click.option("--level", type=click.Choice(LEVELS), help="How far it is examined.  [default: standard]")
+@click.option("--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts.")
+@click.option("--suite", "suites", metavar="SUITE", multiple=True, help="A perf suite to run as well; more than once.")
+@click.option("--budget", metavar="TIME", default="", help="The time that the suites have together.  [default: 60s]")
+@click.option("--profile", metavar="NAME|FILE", help="Accept the node by a profile, which names level and suites.")
+@click.option("--even-if-busy", is_flag=True, help="Load a GPU that others use, too.")
+@click.option("--python", metavar="PATH", help="The Python to examine.")
+@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long TensorFlow may take.")
+def node(
+    *,
+    out: str,
+    name: str | None,
+    level: Level | None,
+    minutes: float | None,
+    suites: tuple[str, ...],
+    budget: str,
+    profile: str | None,
+    even_if_busy: bool,
+    python: str | None,
+    deadline: float | None,
+) -> int:
+    """Examine this node, and write its report into the folder of the fleet's. Exit code as of `check`, or of `accept`."""
+    if profile and (level or minutes or suites or budget):
+        refuse("--profile names level and suites itself: it goes with none of --level, --minutes, --suite and --budget")
+    if not Files().exists(out):
+        refuse(f"there is no folder {out}: it has to be there before the nodes begin")
+    _refuse_unknown_suites(suites)
+    order = NodeOrder(
+        level=level or "standard", minutes=minutes, suites=suites, budget=budget, profile=profile or "",
+        even_if_busy=even_if_busy,
+    )  # fmt: skip
+    called = name or platform.node() or "node"
+    report = examine_node(called, order, python, deadline)
+    path = os.path.join(out, file_name(called))
+    try:
+        write_whole(path, encode_node(report))
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror or error}")
+    deliver(f"{called}: {_said(report)}\n", None)
+    return 3 if report.exit_code is None else report.exit_code
+
+
+def _refuse_unknown_suites(suites: tuple[str, ...]) -> None:
+    from tfgpu_doctor.bench.run import suite_names
+
+    names = suite_names()
+    if unknown := sorted(set(suites) - set(names)):
+        refuse(f"there is no suite {unknown[0]!r}; there are {', '.join(names)}")
+
+
+def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: float | None) -> NodeReport:
+    """The report of this machine; refuses what cannot be asked of it."""
+    from tfgpu_doctor.acceptance.terms import Profile
+    from tfgpu_doctor.commands.accept import certify
+    from tfgpu_doctor.commands.accepting import Examiner, profile_named, settings_of
+    from tfgpu_doctor.diagnosis import diagnose
+    from tfgpu_doctor.fleet.reporting import node_report
+    from tfgpu_doctor.plugins import load_checks
+
+    settings = settings_of(python, deadline_s)
+    resolved = profile_named(order.profile) if order.profile else None
+    profile = resolved.profile if resolved else Profile(
+        level=order.level, minutes=order.minutes or _SOAK_MINUTES, suites=order.suites,
+        budget=order.budget or _DEFAULT_BUDGET,
+    )  # fmt: skip
+    began, started = _now(), time.monotonic()
+    examiner = Examiner(profile, even_if_busy=order.even_if_busy, settings=settings)
+    examiner.check_usage()
+    examined = examiner.examine()
+    checks, broken = load_checks()
+    report = diagnose(
+        examined.facts, checks=checks, broken=broken, interrupted=examined.interrupted, seconds=examined.seconds
+    )
+    certificate = certify(examined, resolved, name) if resolved else None
+    return node_report(
+        name, examined.facts, report, began=began, seconds=time.monotonic() - started, order=order.words,
+        exit_code=certificate.exit_code if certificate else report.exit_code(settings.fail_level),
+        profile=resolved.name if resolved else "",
+        unmet=[
+            f"{row.title}: {row.required} required, {row.measured or row.outcome}"
+            for row in (certificate.requirements if certificate else ()) if not row.holds and row.outcome != "explained"
+        ],
+    )  # fmt: skip
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _said(report: NodeReport) -> str:
+    if report.unmet:
+        return f"not accepted by {report.profile}: {'; '.join(report.unmet[:3])}"
+    if report.causes:
+        return "; ".join(f"{cause.label} ({cause.id}): {cause.title}" for cause in report.causes[:3])
+    return "healthy" if report.exit_code == 0 else f"not judged, exit code {report.exit_code}"
