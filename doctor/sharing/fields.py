@@ -1,4 +1,4 @@
-"""What becomes of every string that facts hold: one row for each field of each struct.
+"""What becomes of all that facts hold: one row for each field of each struct, but for those that are true or false.
 
 A field that has no row stops the ticket, and a test sees that there is none: a new fact cannot leave by mistake.
 """
@@ -119,3 +119,63 @@ RULES: dict[str, Rule] = {
     "XlaTools.libdevice": "path", "XlaTools.ptxas": "path", "XlaTools.ptxas_version": "version",
     "XlaTools.searched": "path",
 }  # fmt: skip
+# Numbers, by struct: sizes, times, counts, codes. A number that somebody bears, as the serial number of a thing, is none.
+NUMBERS: dict[str, str] = {
+    "Facts": "schema",
+    "System": "cpu_count memory_bytes wsl memory_free_bytes memory_available_bytes swap_bytes huge_pages",
+    "NumaNode": "number memory_bytes",
+    "PciLink": "speed_gt_per_s width max_speed_gt_per_s max_width",
+    "PciDevice": "numa_node errors port_errors",
+    "Pci": "device_count",
+    "Container": "shm_bytes shm_free_bytes",
+    "Scheduler": "cpus",
+    "Driver": "suspends",
+    "DeviceNode": "major minor",
+    "Attempt": "seconds exit_code",
+    "LibraryFile": "size_bytes",
+    "CudaDriver": "init_code",
+    "CudaGpu": "index memory_bytes multiprocessors",
+    "Nvml": "error_code count",
+    "NvmlGpu": "index memory_total_bytes memory_free_bytes",
+    "GpuProcess": "pid memory_bytes",
+    "Ecc": "volatile_corrected volatile_uncorrected aggregate_corrected aggregate_uncorrected",
+    "RemappedRows": "corrected uncorrected banks",
+    "RetiredPages": "corrected uncorrected",
+    "Temperature": "gpu_c memory_c max_c slowdown_c shutdown_c memory_max_c margin_c",
+    "Power": "draw_w limit_w enforced_limit_w default_limit_w min_limit_w max_limit_w",
+    "Clocks": "sm_mhz memory_mhz max_sm_mhz max_memory_mhz",
+    "GpuHealth": "performance_state utilization_percent memory_utilization_percent",
+    "Pcie": "generation width max_generation max_width gpu_max_generation replays",
+    "NvLink": "index version errors",
+    "Fabric": "status",
+    "MigDevice": "memory_total_bytes memory_free_bytes multiprocessors gpu_instance compute_instance",
+    "GpuTrouble": "index seconds error_code",
+    "Target": "bits",
+    "Limits": "cgroup_version cpu_quota cpu_periods cpu_throttled_periods memory_limit_bytes memory_used_bytes "
+        "oom_kills tasks_limit tasks_used resources",
+    "Runtime": "import_seconds",
+    "Computation": "seconds largest_error",
+    "Bench": "budget_s seconds",
+    "Duel": "ratio interval at_least rounds started took_s other_work",
+    "Side": "first_call_s calls_a_round seconds",
+    "Readings": "samples sm_mhz lowest_sm_mhz temperature_c power_w utilization_percent reasons",
+    "Figure": "value limit measured_limit",
+    "LogSource": "oldest_age_s newest_age_s",
+    "KernelLog": "uptime_s left_out",
+    "KernelMessage": "code count first_age_s last_age_s boots_ago",
+    "Load": "seconds",
+    "LoadedGpu": "index multiprocessors free_bytes max_sm_mhz power_limit_w default_power_limit_w slowdown_c",
+    "LoadRound": "began_s seconds",
+    "Exactness": "iterations elements mismatches deviation seconds",
+    "Speed": "teraflops side iterations seconds began_s",
+    "MemoryPattern": "tested_bytes mismatches seconds",
+    "Transfer": "copied_bytes copies gb_per_s mismatches pcie_generation pcie_width",
+}  # fmt: skip
+# Numbers of accounts and groups: those of people are given anew.
+ACCOUNTS = frozenset({"DeviceNode.uid", "DeviceNode.gid", "DeviceNodes.uid", "DeviceNodes.groups"})
+_NUMBERS = frozenset(f"{struct}.{name}" for struct, names in NUMBERS.items() for name in names.split())
+
+
+def is_number(field: str) -> bool:
+    """Whether a field holds numbers that tell of nobody."""
+    return field in _NUMBERS

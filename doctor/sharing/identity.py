@@ -24,7 +24,7 @@ _HOME_VARIABLES = ("HOME", "USERPROFILE")
 _HOME = re.compile(r"(?:/home/|/Users/|[A-Za-z]:\\+Users\\+|/user/)([^/\\\s\"':;,]+)")
 _SIGNER = re.compile(r"^(\S+) Secure Boot Module Signature key$")
 _SYSTEM = frozenset({"root", "nobody", "nogroup", "localhost", "shared", "public", "default", "local", "localdomain"})
-_FIRST_UID = 1000  # of people, on nearly every Linux
+FIRST_UID = 1000  # of people, on nearly every Linux
 _SHORTEST = 2  # letters: a user "x" cannot be told from the letter
 _MOST_ACCOUNTS = 10_000
 _MOST_HOSTS = 50  # a longer list was made by a program, against advertisements for instance
@@ -50,7 +50,7 @@ def told_by_machine(host: Host) -> Identity:
     hosts |= {host.files.text_if_any(path) for path in ("/etc/hostname", "/proc/sys/kernel/hostname")}
     for line in host.files.text_if_any("/etc/passwd").splitlines()[:_MOST_ACCOUNTS]:
         fields = line.split(":")
-        if len(fields) > 5 and fields[2].isdecimal() and int(fields[2]) >= _FIRST_UID:
+        if len(fields) > 5 and fields[2].isdecimal() and int(fields[2]) >= FIRST_UID:
             users |= {fields[0], _last_of(fields[5])}
     lines = host.files.text_if_any("/etc/hosts").splitlines()
     listed = {name for line in lines for name in line.partition("#")[0].split()[1:]}

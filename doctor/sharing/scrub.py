@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfgpu_doctor.facts import Fact, Facts, writable
-from tfgpu_doctor.sharing.fields import RULES, Rule
-from tfgpu_doctor.sharing.identity import Identity, strings_in, told_by_facts
+from tfgpu_doctor.sharing.fields import ACCOUNTS, RULES, Rule, is_number
+from tfgpu_doctor.sharing.identity import FIRST_UID, Identity, strings_in, told_by_facts
 from tfgpu_doctor.sharing.patterns import find_blocks
 from tfgpu_doctor.sharing.scrubber import Scrubber
 from tfgpu_doctor.sharing.shorten import shortened
@@ -21,6 +21,7 @@ from tfgpu_doctor.sharing.vocabulary import read_vocabulary
 
 FactType = TypeVar("FactType", bound=Fact)
 _CODE = re.compile(r"[0-9a-f]{4}(?:[0-9a-f]{2})?", re.IGNORECASE)
+_NOBODY = 65534
 _FIRST: tuple[Rule, ...] = ("user", "process", "package", "job", "digest", "path")  # they know best what a value is
 
 
@@ -41,6 +42,7 @@ class Scrub:
         facts = shortened(writable(facts), self.left_out)
         uuids = _uuids_of(facts)
         told = told_by_facts(facts).joined_with(identity or Identity())
+        self._accounts: dict[int, int] = {}
         self._scrubber = Scrubber(read_vocabulary(), told, uuids)
         self._rules = _functions(self._scrubber)
         for text in strings_in(msgspec.to_builtins(facts)):
@@ -88,7 +90,17 @@ class Scrub:
             if RULES.get(name) == "lines" and only is None:
                 return self._lines(value)
             return [self._value(name, each, only) for each in value]
-        return value
+        if name in ACCOUNTS:
+            return self._account(value)
+        if value is None or isinstance(value, bool) or is_number(name):
+            return value
+        raise KeyError(f"{name} has no row in fields.py")
+
+    def _account(self, number: int) -> int:
+        """The number of an account or group; of people, those from 1000 on, in the order in which they are met."""
+        if number < FIRST_UID or number == _NOBODY:
+            return number
+        return self._accounts.setdefault(number, FIRST_UID + len(self._accounts))
 
     def _string(self, name: str, value: str, only: tuple[Rule, ...] | None) -> str:
         rule = RULES[name]

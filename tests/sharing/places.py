@@ -11,12 +11,21 @@ from msgspec import inspect
 from tfgpu_doctor.facts import Facts
 
 _PLAIN = {inspect.IntType: 1, inspect.FloatType: 1.0, inspect.BoolType: True, inspect.NoneType: None}
-FREE, CLOSED = "free", "closed"
+FREE, CLOSED, NUMBER = "free", "closed", "number"
 
 
 def string_places() -> dict[str, str]:
     """`Struct.field` of every string, `[]` behind it for the keys of a dict; and whether any text may stand there."""
-    return dict(_places(inspect.type_info(Facts), "", set()))
+    return {place: what for place, what in _all_places() if what != NUMBER}
+
+
+def number_places() -> set[str]:
+    """`Struct.field` of every number."""
+    return {place for place, what in _all_places() if what == NUMBER}
+
+
+def _all_places() -> Iterator[tuple[str, str]]:
+    return _places(inspect.type_info(Facts), "", set())
 
 
 def _places(type_: inspect.Type, place: str, seen: set[type]) -> Iterator[tuple[str, str]]:
@@ -32,6 +41,8 @@ def _places(type_: inspect.Type, place: str, seen: set[type]) -> Iterator[tuple[
         yield place, FREE
     elif isinstance(type_, inspect.LiteralType):
         yield place, CLOSED
+    elif isinstance(type_, (inspect.IntType, inspect.FloatType)):
+        yield place, NUMBER
     else:
         for each in _inner(type_):
             yield from _places(each, place, seen)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from sharing.places import CLOSED, string_places
+from sharing.places import CLOSED, number_places, string_places
 
-from tfgpu_doctor.sharing.fields import RULES
+from tfgpu_doctor.sharing.fields import ACCOUNTS, NUMBERS, RULES
 
 
 def test_every_string_has_a_row() -> None:
     assert sorted(set(string_places()) - set(RULES)) == [], "add what becomes of it to doctor/sharing/fields.py"
+
+
+def test_every_number_has_a_row() -> None:
+    rows = ACCOUNTS | {f"{struct}.{name}" for struct, names in NUMBERS.items() for name in names.split()}
+    assert sorted(number_places() ^ rows) == [], "if it tells of nobody, add it to doctor/sharing/fields.py"
 
 
 def test_no_row_is_of_a_field_that_is_gone() -> None:

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from tfgpu_doctor.facts import Attempt, Environment, Facts, GpuProcess, Nvml, NvmlGpu, Target
+from tfgpu_doctor.facts import Attempt, DeviceNode, DeviceNodes, Environment, Facts, GpuProcess, Nvml, NvmlGpu, Target
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.sharing.identity import Identity, told_by_machine
 from tfgpu_doctor.sharing.scrub import Scrub
@@ -107,6 +107,16 @@ def test_variables_that_are_on_no_list_are_left_out() -> None:
     scrubbed = Scrub(Facts(environment=Environment(variables=variables)))
     assert scrubbed.facts.environment == Environment(variables={"CUDA_VISIBLE_DEVICES": "0"})
     assert scrubbed.left_out == {"environment variables that are on no list": 2}
+
+
+def test_numbers_of_people_are_given_anew() -> None:
+    node = DeviceNode(path="/dev/nvidia0", mode="0660", uid=0, gid=44)
+    own = DeviceNode(path="/dev/nvidia1", mode="0660", uid=204711, gid=204712)
+    facts = Facts(device_nodes=DeviceNodes(nodes=(node, own), uid=204711, groups=(44, 204712, 65534)))
+    scrubbed = Scrub(facts).facts.device_nodes
+    assert scrubbed is not None
+    assert scrubbed.nodes[0] == node
+    assert (scrubbed.nodes[1].uid, scrubbed.uid, scrubbed.groups) == (1000, 1000, (44, 1001, 65534))
 
 
 def test_stand_ins_of_an_earlier_ticket_are_not_given_away_again() -> None:
