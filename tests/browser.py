@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_PATIENCE_S = 60
 _STEPS = 400  # of the Tab key, at most
 
 # Elements whose text lies outside the window, what scrolls in its own box and what is meant for screen readers apart.
@@ -116,9 +117,19 @@ class Browser:
         """The value that a script gives."""
         return self._driver.execute_script(script)
 
+    def wait(self, script: str) -> None:
+        """Wait until a script gives something that is true."""
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        WebDriverWait(self._driver, _PATIENCE_S).until(lambda _: self.run(script))
+
     def enter(self, selector: str) -> None:
         """Go into a frame of the page."""
         self._driver.switch_to.frame(self._driver.find_element("css selector", selector))
+
+    def leave(self) -> None:
+        """Go back from a frame to the page."""
+        self._driver.switch_to.default_content()
 
     def click(self, selector: str) -> None:
         """Click the first such element."""

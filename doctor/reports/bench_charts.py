@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tfgpu_doctor.bench.compare import Comparison
 from tfgpu_doctor.facts.bench import Duel, Figure
 from tfgpu_doctor.reports.charts import Axis, Curve, Point, change_scale, course, even_axis, log_axis, short
+from tfgpu_doctor.reports.words import number
 
 TONES = {
     "faster": "good", "not shown": "poor", "slower": "bad", "too noisy": "poor", "not run": "idle",
@@ -130,7 +131,7 @@ def _curve(name: str, row: Sequence[tuple[int, Figure]], outstanding: Figure | N
         x=x,
         y=y,
         points=points,
-        rows=tuple((f"{size:.0f}", f"{value:,.4g}") for size, value in zip(sizes, values, strict=True)),
+        rows=tuple((f"{size:.0f}", number(value)) for size, value in zip(sizes, values, strict=True)),
         even=round(100 - y.at(1.0), 2) if ratios else None,
         mark=at,
         about=f"{outstanding.name}: {outstanding.value:.0f}, {outstanding.about}" if outstanding else first.about,

@@ -14,7 +14,7 @@ from tfgpu_doctor.facts.bench import Duel, Figure
 from tfgpu_doctor.report import RootCause
 from tfgpu_doctor.reports.markdown_page import cause_in_markdown, escape
 from tfgpu_doctor.reports.text import Page, clean, say_cause
-from tfgpu_doctor.reports.words import gpus_in_words
+from tfgpu_doctor.reports.words import gpus_in_words, number
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _WIDTH = 110  # columns of what is no table
@@ -149,14 +149,16 @@ def _time(seconds: float) -> str:
 
 def measured(figure: Figure) -> str:
     """The value with its unit."""
-    return f"{figure.value:,.4g} {figure.unit}".rstrip()
+    return f"{number(figure.value)} {figure.unit}".rstrip()
 
 
 def of_limits(figure: Figure) -> list[str]:
     """Which share of its limits a figure is: the data sheet's, and the most that was measured here."""
     rows = [(figure.limit, ""), (figure.measured_limit, f" that {figure.bounded_by} reached")]
     return [
-        f"{figure.value / limit:.0%} of {limit:,.4g} {figure.unit}".rstrip() + which for limit, which in rows if limit
+        f"{figure.value / limit:.0%} of {number(limit)} {figure.unit}".rstrip() + which
+        for limit, which in rows
+        if limit
     ]
 
 

@@ -55,6 +55,11 @@ def gpus_in_words(names: tuple[str, ...]) -> str:
     return f"{len(names)} x {names[0]}" if len(set(names)) == 1 else ", ".join(names)
 
 
+def number(value: float) -> str:
+    """Four significant digits, and all that stand before the point: 0.1235, 40,800."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def counts_line(report: Report) -> str:
     """`21 passed · 1 failed · 3 blocked`, what is zero left out."""
     return " · ".join(f"{report.counts[key]} {word}" for key, word in _COUNTS if report.counts.get(key))

@@ -27,13 +27,28 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   for (const each of opened) each.open = false;
 });
-const reveal = () => {
-  const target = document.getElementById(location.hash.slice(1));
+const reveal = (id) => {
+  const target = document.getElementById(id);
   const around = target && (target.closest("details") || target.querySelector(":scope > details"));
   if (around && !around.open) {
     around.open = true;
     target.scrollIntoView();
   }
+  return target;
 };
-addEventListener("hashchange", reveal);
-reveal();
+addEventListener("hashchange", () => reveal(location.hash.slice(1)));
+reveal(location.hash.slice(1));
+
+// In a notebook's frame a link is taken for one of the notebook's page.
+if (location.protocol === "about:") {
+  addEventListener("click", (event) => {
+    const link = event.target.closest("a[href^='#']");
+    const target = link && reveal(link.getAttribute("href").slice(1));
+    if (target) {
+      event.preventDefault();
+      target.tabIndex = -1;
+      target.focus({ preventScroll: true });
+      target.scrollIntoView();
+    }
+  });
+}
