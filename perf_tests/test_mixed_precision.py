@@ -135,7 +135,7 @@ def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Ke
     runs = {each: Training(tensorflow, "cnn", device, batch, policy=each) for each in ("float32", policy)}
     losses = {name: training.losses(STEPS) for name, training in runs.items()}
     model = runs[policy].model
-    assert {each.dtype for each in model.trainable_variables} == {"float32"}
+    assert {tensorflow.as_dtype(each.dtype) for each in model.trainable_variables} == {tensorflow.float32}
     assert model.layers[0].compute_dtype == policy.removeprefix("mixed_")
     assert model.layers[-1].compute_dtype == "float32", "the last layer answers in half precision"
     apart = abs(np.mean(losses[policy]) / np.mean(losses["float32"]) - 1)
