@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import msgspec
 from tabulate import tabulate
 
 from tfgpu_doctor.acceptance.certificate import Certificate
 from tfgpu_doctor.acceptance.requirement import Outcome
+from tfgpu_doctor.acceptance.terms import Resolved
 from tfgpu_doctor.acceptance.verifying import page_with_tail
 from tfgpu_doctor.reports.acceptance_words import counts_line, deciding, headline, measured, proofs, remedies, subject
 
@@ -102,6 +104,17 @@ def _markdown(certificate: Certificate) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _asked(resolved: Resolved) -> Iterator[tuple[str, str, str]]:
+    """Each key that the profile sets, with its value as TOML and JSON alike have it, and the file that it is from."""
+    for key, value in msgspec.to_builtins(resolved.profile).items():
+        if key not in resolved.sources:
+            continue
+        for name, each in value.items() if isinstance(value, dict) else [("", value)]:
+            place = f"{key}.{name}" if name else key
+            if place in resolved.sources:
+                yield place, json.dumps(each, ensure_ascii=False), resolved.source(place)
+
+
 def _html(certificate: Certificate, key: bytes | None) -> str:
     from markupsafe import Markup
 
@@ -121,7 +134,7 @@ def _html(certificate: Certificate, key: bytes | None) -> str:
         beside=[cause for cause in certificate.causes if cause not in against],
         remedies=remedies(certificate),
         proofs=proofs(certificate),
-        profile=msgspec.json.format(msgspec.json.encode(certificate.profile.profile), indent=2).decode(),
+        profile=list(_asked(certificate.profile)),
         document=Markup(block),  # noqa: S704 - it holds no "<"
     )
     return page_with_tail(page, certificate, key)
