@@ -45,8 +45,21 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "doctor/reports/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
         ROOT / "doctor/reports/certificate.schema.json": report_schema(Certificate, "certificate"),
         collected_duels.TABLE: collected_duels.table(),
+        ROOT / "docs/profiles.md": profiles_page(),
         **machines,
     }
+
+
+def profiles_page() -> str:
+    """docs/profiles.md, with the tables in it made anew."""
+    from tfgpu_doctor.acceptance.describing import filled_page
+    from tfgpu_doctor.acceptance.reading import read_profile, shipped_profiles
+    from tfgpu_doctor.acceptance.vocabulary import Vocabulary
+    from tfgpu_doctor.checks import ALL_CHECKS
+
+    vocabulary = Vocabulary([check.id for check in ALL_CHECKS])
+    profiles = {name: read_profile(name, vocabulary) for name in shipped_profiles()}
+    return filled_page((ROOT / "docs/profiles.md").read_text("utf-8"), profiles)
 
 
 def stale() -> list[pathlib.Path]:

@@ -34,6 +34,11 @@ def _measured() -> _Measured:
     return msgspec.json.decode(Files().read_bytes(os.path.join(FOLDER, "duels.json")), type=_Measured)
 
 
+def measured_names() -> tuple[Mapping[str, Sequence[str]], Mapping[str, Sequence[str]]]:
+    """The names of duels and of figures with a limit, by suite."""
+    return _measured().duels, _measured().figures
+
+
 def duels_named(key: str) -> tuple[tuple[str, str], ...]:
     """Suite and name of each duel that "suite" or "suite/duel" stands for."""
     return _named(key, _measured().duels)

@@ -98,7 +98,8 @@ def proofs(certificate: Certificate) -> list[str]:
     """When, by what, and the digests."""
     made = f"tfgpu-doctor {certificate.doctor}, examined {certificate.recorded}, issued {certificate.issued}"
     profile = f"profile {' < '.join(certificate.profile.chain)}, {certificate.profile.digest}"
-    return [_on_one_line(text) for text in (made, profile, certificate.digest, certificate.seal) if text]
+    seal = f"seal {certificate.seal}" if certificate.seal else ""
+    return [_on_one_line(text) for text in (made, profile, f"certificate {certificate.digest}", seal) if text]
 
 
 def said_of(found: Verified, path: str) -> str:
