@@ -7,6 +7,7 @@ import importlib
 import click
 
 _COMMANDS = {
+    "run": "examine every node of a Ray cluster",
     "node": "examine this node, and leave its report for the others'",
 }
 

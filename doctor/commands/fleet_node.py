@@ -14,6 +14,7 @@ from tfgpu_doctor.facts import Level
 from tfgpu_doctor.facts.load import LEVELS
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
 from tfgpu_doctor.fleet.order import NodeOrder
+from tfgpu_doctor.fleet.reporting import in_a_line, node_report
 from tfgpu_doctor.host.files import Files, write_whole
 
 _SOAK_MINUTES = 10.0
@@ -61,7 +62,7 @@ def node(
         write_whole(path, encode_node(report))
     except OSError as error:
         refuse(f"{path} cannot be written: {error.strerror or error}")
-    deliver(f"{called}: {_said(report)}\n", None)
+    deliver(f"{called}: {in_a_line(report)}\n", None)
     return 3 if report.exit_code is None else report.exit_code
 
 
@@ -79,7 +80,6 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
     from tfgpu_doctor.commands.accept import certify
     from tfgpu_doctor.commands.accepting import Examiner, profile_named, settings_of
     from tfgpu_doctor.diagnosis import diagnose
-    from tfgpu_doctor.fleet.reporting import node_report
     from tfgpu_doctor.plugins import load_checks
 
     settings = settings_of(python, deadline_s)
@@ -110,11 +110,3 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
 
 def _now() -> str:
     return dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _said(report: NodeReport) -> str:
-    if report.unmet:
-        return f"not accepted by {report.profile}: {'; '.join(report.unmet[:3])}"
-    if report.causes:
-        return "; ".join(f"{cause.label} ({cause.id}): {cause.title}" for cause in report.causes[:3])
-    return "healthy" if report.exit_code == 0 else f"not judged, exit code {report.exit_code}"

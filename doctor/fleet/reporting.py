@@ -41,3 +41,14 @@ def missing_node(
 ) -> NodeReport:
     """The report on a node that gave none, by who waited for it."""
     return NodeReport(node=node, outcome=outcome, reason=reason, began=began, seconds=round(seconds, 3), order=order)
+
+
+def in_a_line(report: NodeReport) -> str:
+    """What became of a node, in a line."""
+    if report.outcome != "reported":
+        return f"{report.outcome}: {report.reason}" if report.reason else report.outcome
+    if report.unmet:
+        return f"not accepted by {report.profile}: {'; '.join(report.unmet[:3])}"
+    if report.causes:
+        return "; ".join(f"{cause.label} ({cause.id}): {cause.title}" for cause in report.causes[:3])
+    return "healthy" if report.exit_code == 0 else f"not judged, exit code {report.exit_code}"
