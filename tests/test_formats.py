@@ -58,7 +58,7 @@ def _of_junit(document: str) -> str:
 
 
 def _of_sentence(document: str) -> str:
-    return _word(bool(re.search(r"Healthy: |Works, with \d+ things to mend: ", document)))
+    return _word(bool(re.search(r"Healthy: |Works, with \d+ things? to mend: ", document)))
 
 
 VERDICTS: dict[str, Callable[[str], str]] = {

@@ -98,12 +98,13 @@ def verdict(report: Report) -> tuple[str, str]:
 
 
 def _groups(results: Iterable[Result]) -> list[Group]:
-    """The checks by the letters of their ids, in the order of the first of each."""
+    """The checks by the letters of their ids, in the order of the first of each; those that want to be seen come first."""
     found: dict[str, list[Result]] = {}
     for result in results:
         letters = result.id.rstrip("0123456789") if ":" not in result.id else "Plug-ins"
         found.setdefault(letters, []).append(result)
-    return [Group(letters, tuple(members)) for letters, members in found.items()]
+    groups = [Group(letters, tuple(members)) for letters, members in found.items()]
+    return sorted(groups, key=lambda group: not group.is_open)
 
 
 def _shares(report: Report) -> list[tuple[str, float, float]]:

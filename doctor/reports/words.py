@@ -26,8 +26,11 @@ def headline(report: Report) -> str:
             if report.quick
             else "TensorFlow computes on the GPU"
         )
+        count = len(report.causes)
         return (
-            f"Healthy: {proof}." if not report.causes else f"Works, with {len(report.causes)} things to mend: {proof}."
+            f"Works, with {count} {'thing' if count == 1 else 'things'} to mend: {proof}."
+            if count
+            else f"Healthy: {proof}."
         )
     if report.causes:
         return ""
