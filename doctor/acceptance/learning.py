@@ -119,7 +119,7 @@ def _speed_ups(facts: Facts) -> dict[str, float]:
 
 def _peak_fractions(facts: Facts) -> dict[str, float]:
     """The share of the slowest GPU in each precision, where all are known."""
-    found = {}
+    found: dict[str, float] = {}
     for precision in PRECISIONS if facts.load else ():
         shares = peak_shares(facts.load, precision).values() if facts.load else ()
         known = [share for share in shares if isinstance(share, float)]

@@ -24,7 +24,7 @@ def render_junit(certificate: Certificate) -> str:
         "skipped": str(explained),
     }  # fmt: skip
     name = _text(f"tfgpu-doctor accept {certificate.profile.name}")
-    suite = ET.Element("testsuite", name=name, time=f"{certificate.seconds:.1f}", **tally)
+    suite = ET.Element("testsuite", {"name": name, "time": f"{certificate.seconds:.1f}", **tally})
     properties = ET.SubElement(suite, "properties")
     for number, value in enumerate((certificate.verdict, subject(certificate), *proofs(certificate))):
         ET.SubElement(properties, "property", name="verdict" if number == 0 else "about", value=_text(value))
@@ -33,7 +33,7 @@ def render_junit(certificate: Certificate) -> str:
     verdict = ET.SubElement(suite, "testcase", classname="tfgpu_doctor.accept", name=_VERDICT, time="0.000")
     if not accepted:
         ET.SubElement(verdict, "failure", type=_text(certificate.verdict), message=_text(headline(certificate)))
-    suites = ET.Element("testsuites", name="tfgpu-doctor", **tally)
+    suites = ET.Element("testsuites", {"name": "tfgpu-doctor", **tally})
     suites.append(suite)
     ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
