@@ -1,0 +1,125 @@
+"""What a test demands of the GPUs, and whether TensorFlow has such GPUs on a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfgpu_doctor.acceptance.terms import bytes_of
+from tfgpu_doctor.facts import CudaGpu, Facts, NvmlGpu
+from tfgpu_doctor.report import Report
+
+_CAPABILITY = re.compile(r"\d{1,2}\.\d")
+_COMPUTES = "GPU004"  # the check that lets TensorFlow compute on every GPU
+_ARGUMENTS = ("memory", "count", "compute_capability")
+
+
+class DemandError(ValueError):
+    """A demand that cannot be meant; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """So many GPUs, each with so much memory to be had and at least this compute capability."""
+
+    count: int = 1
+    memory: str = ""  # "10GiB"
+    compute_capability: str = ""  # "8.0"
+
+    def __str__(self) -> str:
+        """`2 GPUs with 10GiB, compute capability 8.0`."""
+        capability = f"compute capability {self.compute_capability}" if self.compute_capability else ""
+        features = ", ".join(each for each in (self.memory, capability) if each)
+        gpus = "1 GPU" if self.count == 1 else f"{self.count} GPUs"
+        return f"{gpus} with {features}" if features else gpus
+
+
+@dataclass(frozen=True)
+class UsableGpu:
+    """A GPU that TensorFlow lists; None and empty where nobody tells. Of its memory what is free, where that is told."""
+
+    name: str
+    memory_bytes: int | None
+    compute_capability: str
+
+    def __str__(self) -> str:
+        """`GPU:0 (24.0 GiB, 8.6)`."""
+        memory = "memory not known" if self.memory_bytes is None else f"{self.memory_bytes / (1 << 30):.1f} GiB free"
+        return f"{self.name} ({memory}, {self.compute_capability or 'compute capability not known'})"
+
+    def has(self, demand: Demand) -> bool:
+        """Whether it is known to be as demanded."""
+        wanted = bytes_of(demand.memory) or 0
+        enough = not wanted or (self.memory_bytes or 0) >= wanted
+        return enough and _pair(self.compute_capability) >= _pair(demand.compute_capability)
+
+
+def read_demand(arguments: Sequence[Any], named: Mapping[str, Any]) -> Demand:
+    """The demand that a marker's arguments make. Raises DemandError."""
+    if arguments:
+        raise DemandError(f"it takes named arguments ({', '.join(_ARGUMENTS)}), and got {arguments[0]!r}")
+    for name in named:
+        if name not in _ARGUMENTS:
+            raise DemandError(f"it takes {', '.join(_ARGUMENTS)}, and no {name!r}")
+    demand = Demand(**named)
+    if type(demand.count) is not int or demand.count < 1:
+        raise DemandError(f"count is a number of GPUs from 1 on, and not {demand.count!r}")
+    if "memory" in named and not (isinstance(demand.memory, str) and bytes_of(demand.memory)):
+        raise DemandError(f"memory is a size like '10GiB', and not {demand.memory!r}")
+    capability = demand.compute_capability
+    if "compute_capability" in named and not (isinstance(capability, str) and _CAPABILITY.fullmatch(capability)):
+        raise DemandError(f"compute_capability is like '8.0', and not {capability!r}")
+    return demand
+
+
+def why_no_gpu(report: Report) -> str:
+    """The root cause of TensorFlow not computing on a GPU, in a line; empty where it does."""
+    computes = report.find(_COMPUTES)
+    if computes and computes.outcome in ("pass", "warn"):
+        return ""
+    if report.causes:
+        cause = report.causes[0]
+        return f"{cause.title} ({cause.id}, {cause.label})"
+    why = (computes.reason if computes else "") or "nothing showed that TensorFlow computes on a GPU"
+    return f"{why} ({_COMPUTES})"
+
+
+def usable_gpus(facts: Facts) -> tuple[UsableGpu, ...]:
+    """The GPUs that TensorFlow lists, in its order."""
+    listed = facts.runtime.gpus if facts.runtime else ()
+    cuda = facts.cuda_driver.gpus if facts.cuda_driver else ()
+    same = len(cuda) == len(listed)  # else nobody tells which is which
+    return tuple(
+        UsableGpu(
+            name=gpu.name.removeprefix("/physical_device:"),
+            memory_bytes=_memory_bytes(cuda[place], facts) if same else None,
+            compute_capability=gpu.compute_capability or (cuda[place].compute_capability if same else ""),
+        )
+        for place, gpu in enumerate(listed)
+    )
+
+
+def missing(demand: Demand, gpus: Sequence[UsableGpu]) -> str:
+    """What is missing of a demand; empty where it is met."""
+    fitting = sum(gpu.has(demand) for gpu in gpus)
+    if fitting >= demand.count:
+        return ""
+    return f"it needs {demand}; TensorFlow has {', '.join(map(str, gpus))}"
+
+
+def _memory_bytes(gpu: CudaGpu, facts: Facts) -> int | None:
+    """What CUDA says that it has, and no more than NVML says is free; a slice of a GPU has no reading of its own."""
+    board = next((each for each in (facts.nvml.gpus if facts.nvml else ()) if _is_board_of(each, gpu)), None)
+    told = [each for each in (gpu.memory_bytes, board.memory_free_bytes if board else None) if each]
+    return min(told, default=None)
+
+
+def _is_board_of(board: NvmlGpu, gpu: CudaGpu) -> bool:
+    return bool(gpu.pci_address) and not board.mig and board.pci_address.lower().endswith(gpu.pci_address.lower())
+
+
+def _pair(capability: str) -> tuple[int, int]:
+    major, _, minor = capability.partition(".")
+    return int(major or 0), int(minor or 0)

@@ -1,0 +1,210 @@
+"""A pytest plugin, off until asked for (`-p tfgpu_doctor.pytest_plugin`): tests marked `gpu` skip with the root cause."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.facts import Facts
+    from tfgpu_doctor.gpu_demand import Demand
+
+_LARGEST_RECORD_BYTES = 64 << 20
+_PATIENCE_S = 1800.0  # for another worker's examination; its own deadlines end it much earlier
+_MARKER = (
+    "gpu(memory='10GiB', count=1, compute_capability='8.0'): needs so many GPUs that TensorFlow computes on, each with so "
+    "much free memory and at least that compute capability; skipped with the root cause where there are none"
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the doctor found: why there is no GPU and the page that says so (empty where there is one), the facts."""
+
+    why: str
+    page: str
+    facts: Facts
+
+
+_VERDICT: pytest.StashKey[Verdict] = pytest.StashKey()
+_RECORD: pytest.StashKey[Facts] = pytest.StashKey()
+
+
+class GpuMissing(Exception):
+    """--require-gpu was given, and the GPUs that tests need are not there."""
+
+
+class RequiredGpu(pytest.Item):
+    """The one failure of --require-gpu."""
+
+    text = ""
+
+    def runtest(self) -> None:
+        """Fail with the text."""
+        raise GpuMissing(self.text)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:  # noqa: ARG002
+        """The text alone: no code of a test is to blame."""
+        return str(excinfo.value)
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        """Its name in the list of failures."""
+        return "tfgpu-doctor", None, "--require-gpu"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --require-gpu and --gpu-facts."""
+    group = parser.getgroup("tfgpu-doctor")
+    group.addoption(
+        "--require-gpu", action="store_true", help="fail, once, where tests marked gpu would skip, or none is selected"
+    )
+    group.addoption("--gpu-facts", metavar="FILE", help="a recorded machine in place of this one (check --record)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known, and refuse a record that cannot be read before anything is collected."""
+    config.addinivalue_line("markers", _MARKER)
+    if path := config.option.gpu_facts:
+        config.stash[_RECORD] = _read(os.path.join(config.invocation_params.dir, path))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A typo in a marker is an error of its file, as --strict-markers makes one of a marker's name."""
+    report = yield
+    wrong = [why for item in report.result or () if isinstance(item, pytest.Item) and (why := _typo(item))]
+    if wrong:
+        report.outcome, report.longrepr, report.result = "failed", "\n".join(wrong), []
+    return report
+
+
+@pytest.hookimpl(trylast=True)  # what -k and -m leave out asks for nothing
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip the tests whose GPUs are not there; all of them are known before any test can take a GPU's memory."""
+    demands = [(item, demand) for item in items if (demand := _demand(item))]
+    if config.option.collectonly:
+        return
+    reasons = _skip(demands, _diagnosed(config)) if demands else []
+    if config.option.require_gpu and (reasons or not demands):
+        failure: RequiredGpu = RequiredGpu.from_parent(session, name="require-gpu", nodeid="tfgpu-doctor::require-gpu")
+        failure.text = _complaint(reasons, _diagnosed(config).page if demands else "")
+        items.insert(0, failure)
+
+
+def _demand(item: pytest.Item) -> Demand | None:
+    """What the nearest marker of a test demands. Raises DemandError."""
+    marker = item.get_closest_marker("gpu")
+    if marker is None:
+        return None
+    from tfgpu_doctor.gpu_demand import read_demand
+
+    return read_demand(marker.args, marker.kwargs)
+
+
+def _typo(item: pytest.Item) -> str:
+    """What is wrong with a test's marker; empty where it can be meant."""
+    if item.get_closest_marker("gpu") is None:
+        return ""
+    from tfgpu_doctor.gpu_demand import DemandError
+
+    try:
+        _demand(item)
+    except DemandError as error:
+        return f"{item.nodeid}: @pytest.mark.gpu: {error}"
+    return ""
+
+
+def _skip(demands: list[tuple[pytest.Item, Demand]], verdict: Verdict) -> list[str]:
+    """Mark those that are not met; the reasons, one for each."""
+    from tfgpu_doctor.gpu_demand import missing, usable_gpus
+
+    gpus = usable_gpus(verdict.facts)
+    reasons = []
+    for item, demand in demands:
+        if reason := verdict.why or missing(demand, gpus):
+            item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}" if verdict.why else reason))
+            reasons.append(reason)
+    return reasons
+
+
+def _complaint(reasons: list[str], page: str) -> str:
+    """What --require-gpu says."""
+    if not reasons:
+        return "--require-gpu was given, and no test marked gpu was selected: this run says nothing about a GPU"
+    tests = "a test marked gpu" if len(reasons) == 1 else f"{len(reasons)} tests marked gpu"
+    each = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
+    return f"--require-gpu was given, and {tests} cannot run here:\n{each}\n\n{page}".rstrip()
+
+
+def _diagnosed(config: pytest.Config) -> Verdict:
+    """The verdict on this machine, or on the recorded one; made once in a session, whatever number of workers it has."""
+    if _VERDICT not in config.stash:
+        from tfgpu_doctor.diagnosis import diagnose
+        from tfgpu_doctor.gpu_demand import why_no_gpu
+        from tfgpu_doctor.plugins import load_checks
+        from tfgpu_doctor.reports.text import render_text
+
+        facts = _facts(config)
+        checks, broken = load_checks()
+        report = diagnose(facts, checks=checks, broken=broken)
+        why = why_no_gpu(report)
+        page = render_text(report, width=110, colour=False, verbose=False) if why else ""
+        config.stash[_VERDICT] = Verdict(why, page, facts)
+    return config.stash[_VERDICT]
+
+
+def _facts(config: pytest.Config) -> Facts:
+    if _RECORD in config.stash:
+        return config.stash[_RECORD]
+    folders = getattr(config, "_tmp_path_factory", None)  # as pytest-xdist's documentation lets workers share a file
+    if folders is None or not hasattr(config, "workerinput"):
+        return _examine(config)
+    return _examine_once(config, str(folders.getbasetemp().parent))
+
+
+def _examine(config: pytest.Config) -> Facts:
+    """The facts of this machine, seen from this interpreter, which itself touches neither TensorFlow nor a driver."""
+    from tfgpu_doctor.configuration import ConfigurationError, read_configuration
+    from tfgpu_doctor.examination import Interrupted, examine
+
+    try:
+        return examine(python=sys.executable, deadline_s=read_configuration(str(config.rootpath)).deadline)
+    except ConfigurationError as error:
+        raise pytest.UsageError(str(error)) from error
+    except Interrupted as error:
+        raise KeyboardInterrupt from error
+
+
+def _examine_once(config: pytest.Config, folder: str) -> Facts:
+    """The same, by the first worker that comes; `folder` is one that all workers of this run have."""
+    from tfgpu_doctor.facts import encode_facts
+    from tfgpu_doctor.host.files import write_whole
+    from tfgpu_doctor.host.lock import Unsupported, acquire
+
+    path = os.path.join(folder, "tfgpu-doctor.json")
+    try:
+        lock = acquire(f"{path}.lock", patience_s=_PATIENCE_S)
+    except Unsupported:
+        return _examine(config)
+    try:
+        if not os.path.exists(path):
+            write_whole(path, encode_facts(_examine(config)))
+        return _read(path)
+    finally:
+        lock.release(remove=False)
+
+
+def _read(path: str) -> Facts:
+    from tfgpu_doctor.facts import FactsError, decode_facts
+    from tfgpu_doctor.host.files import Files
+
+    try:
+        return decode_facts(Files().read_bytes(path, _LARGEST_RECORD_BYTES))
+    except (OSError, FactsError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise pytest.UsageError(f"--gpu-facts {path}: {why}") from error
