@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ TONES = {
     "within": "good", "unstable": "poor", "no reference": "idle", "missing": "bad",
 }  # fmt: skip
 _LEAST_POINTS = 3  # fewer are no curve
-_NUMBERED = re.compile(r"(.+?) (\d+)")
+_MOST_DIGITS = 16  # of a size
 _TIMES = "times as fast"  # how units of ratios begin: they have a line at which both sides are equal
 
 
@@ -96,8 +95,8 @@ def curves(figures: Sequence[Figure]) -> tuple[list[Curve], list[Figure]]:
 
 
 def _numbered(figure: Figure) -> tuple[str, int] | None:
-    found = _NUMBERED.fullmatch(figure.name)
-    return (found[1], int(found[2])) if found and int(found[2]) > 0 else None
+    name, _, size = figure.name.rpartition(" ")
+    return (name, int(size)) if name and size.isdecimal() and len(size) < _MOST_DIGITS and int(size) > 0 else None
 
 
 def _title(name: str, figure: Figure) -> str:
