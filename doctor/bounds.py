@@ -51,7 +51,7 @@ def bound(report: Report) -> Report:
 
 
 def _bound_names(summary: _Summary, paths: Sequence[str]) -> _Summary:
-    bounded = {}
+    bounded: dict[str, object] = {}
     for name in summary.__struct_fields__:
         value = getattr(summary, name)
         if isinstance(value, str):

@@ -51,14 +51,23 @@ INVOCATION = _object(  # 3.20
     toolExecutionNotifications=_list(NOTIFICATION),
     endTimeUtc={"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"},
 )
+PHYSICAL = _object(  # 3.29; GitHub wants all of it
+    ("artifactLocation", "region"),
+    artifactLocation=_object(("uri",), uri={"type": "string", "pattern": r"^[\w-]+$"}),  # 3.4
+    region=_object(("startLine",), startLine={"type": "integer", "minimum": 1}),  # 3.30
+)
 LOGICAL = _object((), name=TEXT, fullyQualifiedName=TEXT, kind=TEXT)  # 3.33
 RESULT = _object(  # 3.27
-    ("message", "ruleId", "ruleIndex", "level", "partialFingerprints"),
+    ("message", "ruleId", "ruleIndex", "level", "locations", "partialFingerprints"),
     ruleId=FILLED,
     ruleIndex={"type": "integer", "minimum": 0},
     level=LEVEL,
     message=MESSAGE,
-    locations=_list(_object((), logicalLocations=_list(LOGICAL, minItems=1))),
+    locations=_list(
+        _object(("physicalLocation",), physicalLocation=PHYSICAL, logicalLocations=_list(LOGICAL, minItems=1)),
+        minItems=1,
+        maxItems=1,
+    ),  # 3.28
     partialFingerprints={"type": "object", "additionalProperties": {"type": "string", "pattern": "^[0-9a-f]{64}$"}},
     properties=BAG,
 )

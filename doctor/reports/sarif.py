@@ -21,6 +21,9 @@ from tfgpu_doctor.reports.words import open_question, subject, unjudged
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _HOME = "https://github.com/tfgpu-doctor/tfgpu-doctor"
+# A machine has no source file, but GitHub refuses a document with a result that has none:
+# https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning
+_PLACE = {"artifactLocation": {"uri": "this-machine"}, "region": {"startLine": 1}}
 _FINGERPRINT = "tfgpuDoctor/v1"
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -28,7 +31,7 @@ _Object = dict[str, Any]
 
 
 def render_sarif(report: Report) -> str:
-    """One run; a machine has no source file, so that results have logical locations alone."""
+    """One run, with a result for each finding."""
     rules = {result.id: place for place, result in enumerate(report.results)}
     run: _Object = {
         "tool": {"driver": _driver(report)},
@@ -79,7 +82,7 @@ def _results(report: Report, rules: dict[str, int]) -> Iterator[_Object]:
                 "ruleIndex": rules[result.id],
                 "level": _LEVELS[finding.severity],
                 "message": {"text": clean(_message(finding))},
-                "locations": [{"logicalLocations": [_location(report)]}],
+                "locations": [{"physicalLocation": _PLACE, "logicalLocations": [_location(report)]}],
                 "partialFingerprints": {_FINGERPRINT: _fingerprint(key, seen[key])},
                 "properties": {
                     "cause": clean(finding.cause),
