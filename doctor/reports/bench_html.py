@@ -59,8 +59,10 @@ def render_bench_html(result: BenchReport) -> str:
             (suite, [(each, words.measured(each), words.of_limits(each), charts.share(each)) for each in rows])
             for suite, rows in _by_suite(sorted(figures, key=lambda each: each.name))
         ],
+        reference=_reference(result),
         changes=changes,
         same=changes.at(1.0),
+        compared=any(each.change for each in result.comparisons),
         comparisons=[
             (each, charts.TONES[each.standing], charts.change(each, changes), words.change_in_words(each), charts.trend(each))
             for each in result.comparisons
@@ -85,7 +87,11 @@ def _against(result: BenchReport) -> list[tuple[str, str]]:
         found.append(("wrong", f"a suite did not come to its end: {result.problems[0]}"))
     worse = [each.standing for each in result.comparisons if each.standing in _WORSE]
     counts = ", ".join(f"{worse.count(each)} {each}" for each in _WORSE if each in worse)
-    return [*found, *([("history", f"against {result.reference}: {counts}")] if worse else [])]
+    return [*found, *([("history", f"against {_reference(result)}: {counts}")] if worse else [])]
+
+
+def _reference(result: BenchReport) -> str:
+    return "the last run" if result.reference == "last" else f"the reference {result.reference}"
 
 
 def _row(duel: Duel, axis: charts.Axis) -> DuelRow:

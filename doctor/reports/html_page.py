@@ -72,6 +72,8 @@ def render_html(report: Report) -> str:
         shares=_shares(report),
         unjudged=unjudged(report) if not report.healthy and not report.causes else [],
         versions=[(row, *_standing(report, row)) for row in report.versions],
+        any_copy=any(each.path or each.elsewhere or each.error for each in report.libraries),
+        libraries_judged=any(each.id.startswith("LIB") and each.findings for each in report.results),
         groups=_groups(report.results),
         outcome_of={result.id: result.outcome for result in report.results},
         tones=TONES,

@@ -67,6 +67,32 @@ def test_causes_are_told_with_evidence_and_commands() -> None:
         assert page.count("GPU:1 gives other bits") == 1
 
 
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_a_lost_gpu_is_told_with_what_was_seen_of_it(format_: str) -> None:
+    bench = Bench(
+        duels=(WON, msgspec.structs.replace(LOST, reason="the GPU is lost")),
+        gpu_lost="CUDA_ERROR_UNKNOWN, then silence",
+    )
+    page = render_bench(make_result(diagnose(broken(healthy(), bench=bench)), bench, seconds=1.0), format_).replace(
+        "\\", ""
+    )
+    assert "the GPU answers no more since the perf suites ran on it" in page
+    assert "CUDA_ERROR_UNKNOWN, then silence" in page
+
+
+def test_the_head_of_the_page_says_what_stands_against_it() -> None:
+    slow = msgspec.structs.replace(WON, ratio=1.2, interval=(1.19, 1.21))
+    bench, then = Bench(duels=(slow,)), Bench(duels=(WON, msgspec.structs.replace(WON, name="cache")))
+    report = diagnose(broken(healthy(), bench=bench))
+    made = make_result(report, bench, reference="last", comparisons=tuple(compare(bench, then)), seconds=1.0)
+    head, _, rest = render_bench(made, "html").partition("</header>")
+    assert "against the last run: 1 slower, 1 missing" in head
+    assert "Against the last run" in rest
+    assert "Not as it should be" in head
+    well = make_result(report, bench, seconds=1.0)
+    assert "As it should be" in render_bench(well, "html").partition("</header>")[0]
+
+
 def test_nothing_in_a_page_becomes_an_element() -> None:
     strange = Text(render_bench(result(WON, LOST), "html"))
     plain = Text(render_bench(result(WON, msgspec.structs.replace(LOST, reason="out of memory")), "html"))
