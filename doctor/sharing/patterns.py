@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _LABEL = (
-    r"[\w.-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|credentials?|api[-_]?key|(?:access|account|private|shared|auth|"
+    r"[\w.-]{0,60}(?:pass(?:word|wd|phrase|code)?|pwd|secret|credentials?|api[-_]?key|(?:access|account|private|shared|auth|"
     r"signing|encryption|license|licence)[-_]?key(?:[-_]?id)?|(?:^|(?<=[\W_]))(?:token|auth|sig|psk|ssid|sid|otp|pin)|"
     r"[-_.](?:token|auth|key)|[a-z]token|connection[-_]?string|session[-_]?(?:id|key)|cookie|serial(?:[-_ ]?number)?|"
-    r"asset[-_ ]?tag|service[-_ ]?tag|licen[cs]e|identitytoken)[\w.-]*"
+    r"asset[-_ ]?tag|service[-_ ]?tag|licen[cs]e|identitytoken)[\w.-]{0,60}"
 )
 _VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^\s\"'&;,<][^\s\"'&;,]*)"
 
@@ -46,14 +46,14 @@ SECRETS = (
     _pattern("secret", rf"(?<![\w.-]){_LABEL}[\"']?\s*[=:]\s*({_VALUE})", 1),
     _pattern("secret", rf"(?:^|(?<=\s))--?{_LABEL}\s+({_VALUE})", 1),
     _pattern("secret", rf"(?:^|(?<=\s))-p\s*(?=[^\s\d/$~.])({_VALUE})", 1),  # no folder, as of mkdir -p
+    _pattern("ip", r"(?<![^\W_])(?<![:.])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
+             r"(?=[0-9a-f:]*::)(?=(?:[0-9a-f]*:){2})[0-9a-f:]*[0-9a-f][0-9a-f:]*(?:\.\d{1,3}){0,3})(?:%\w+)?(?:/\d{1,3})?(?![^\W_]|:)"),
 )  # fmt: skip
 NAMES = (
-    _pattern("email", r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"),
+    _pattern("email", r"(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"),
     _pattern("id", r"\bS-1-\d+(?:-\d+){2,}\b"),  # of a Windows account
     _pattern("mac", r"(?<![^\W_])(?<![:-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,7}(?:(?:[:-][0-9a-f]{2}){12})?(?![^\W_]|[:-])"),
     _pattern("mac", r"(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])"),
-    _pattern("ip", r"(?<![^\W_])(?<![:.])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
-             r"(?=[0-9a-f:]*::)(?=(?:[0-9a-f]*:){2})[0-9a-f:]*[0-9a-f][0-9a-f:]*(?:\.\d{1,3}){0,3})(?:%\w+)?(?:/\d{1,3})?(?![^\W_]|:)"),
     _pattern("number", r"(?<![\w.:/-])\d{2,6}(?:[ .-]\d{2,6}){2,6}(?![\w.:/-])"),
     _pattern("number", r"(?<![\w.:/-])\d{4}(?:,\d{3,4}){2,4}(?![\w.:/-])"),
     _pattern("host", r"^(?:<\d+>)?\w{3} +\d+ [\d:]{8} (\S+) \S+:", 1, re.MULTILINE),  # as syslog writes
@@ -61,7 +61,7 @@ NAMES = (
     _pattern("host", r"^(\S+) Secure Boot Module Signature key$", 1, re.MULTILINE),
     _pattern("host", r"\bhost(?:name)?[\"']?(?:\s*[:=]\s*|\s+)[\"']?([\w.-]+)", 1),
     _pattern("user", r"\b(?:user(?:name)?|login|owner|uname|account)[\"']?\s*[:=]\s*[\"']?([\w.@$-]+)", 1),
-    _pattern("user", r"(?<![\w.])([\w.-]+)@[\w-]+(?=[:\s]|$)", 1),
+    _pattern("user", r"(?<![\w.-])([\w.-]+)@[\w-]+(?=[:\s]|$)", 1),
     _pattern("host", r"(?<=@)([\w-]+)(?=[:\s]|$)", 1),
     _pattern("host", r"(?<![\w.-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|edu|gov|mil|local|internal|intern|lan|corp|home|cloud|"
              r"dev|ai|co|de|fr|uk|eu|ch|at|nl|se|no|jp|cn|in|ru|br|it|es|pl|us|ca|au|arpa)(?::\d{2,5})?(?![\w.-])"),
