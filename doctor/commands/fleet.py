@@ -8,6 +8,7 @@ import click
 
 _COMMANDS = {
     "run": "examine every node of a Ray cluster",
+    "emit": "the job that does it on Slurm, Kubernetes or MPI",
     "node": "examine this node, and leave its report for the others'",
 }
 

@@ -1,0 +1,78 @@
+"""The job in the words of each scheduler: Slurm, Kubernetes, MPI."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tfgpu_doctor.fleet.emitting import Emission, NotEmittable, a_label, a_name, a_subdomain, an_image, render
+
+SlurmKind = Literal["job", "prolog"]
+CloudKind = Literal["job", "daemonset"]
+_PATIENCE_S = 3600
+_MOUNTED = "/reports"
+
+
+class Cloud(msgspec.Struct, frozen=True, kw_only=True):
+    """What Kubernetes has to be told besides."""
+
+    image: str
+    name: str = "tfgpu-doctor"
+    claim: str = ""  # a PersistentVolumeClaim with the reports' folder; a folder of the hosts where there is none
+    runtime_class: str = ""
+    uid: int = 1000
+    patience_s: int = _PATIENCE_S  # for nodes that others use
+
+    def folder(self, out: str) -> str:
+        """Where the reports' folder is inside the container."""
+        return _MOUNTED + (out.rstrip("/") if self.claim else "")
+
+
+def slurm(job: Emission, kind: SlurmKind, *, partition: str = "", account: str = "") -> str:
+    """An sbatch script, or one for Prolog= and Epilog= in slurm.conf. Raises NotEmittable."""
+    if kind == "prolog":
+        if partition or account or job.nodes:
+            raise NotEmittable(
+                "--kind prolog runs where Slurm starts it: it goes with no --nodes, --partition or --account"
+            )
+        return render("slurm_prolog.sh.jinja", job=job)
+    _need_size(job)
+    for option, value in (("--partition", partition), ("--account", account)):
+        if value:
+            a_name(option, value)
+    return render("slurm_job.sh.jinja", job=job, partition=partition, account=account)
+
+
+def mpi(job: Emission) -> str:
+    """A script that starts mpirun over a list of hosts."""
+    return render("mpi.sh.jinja", job=job)
+
+
+def kubernetes(job: Emission, kind: CloudKind, cloud: Cloud) -> dict[str, str]:
+    """A Kustomize base: the texts of its files by their names, that of the workload first. Raises NotEmittable."""
+    an_image("--image", cloud.image)
+    a_label("--name", cloud.name)
+    for option, value in (("--claim", cloud.claim), ("--runtime-class", cloud.runtime_class)):
+        if value:
+            a_subdomain(option, value)
+    if ".." in job.out.split("/"):
+        raise NotEmittable(f"--out {job.out} leads upwards: Kubernetes refuses '..'")
+    if kind == "job":
+        _need_size(job)
+    elif job.loads or job.gpus is not None:
+        raise NotEmittable("a DaemonSet would keep the GPUs that it asks for: levels that load GPUs go with --kind job")
+    elif job.nodes:
+        raise NotEmittable("--kind daemonset runs on every node: it goes with no --nodes")
+    file = f"{kind}.yaml"
+    return {
+        file: render(f"{file}.jinja", job=job, cloud=cloud),
+        "kustomization.yaml": render("kustomization.yaml.jinja", file=file),
+    }
+
+
+def _need_size(job: Emission) -> None:
+    if job.nodes is None:
+        raise NotEmittable("--nodes N says how many nodes the job is for")
+    if job.loads and job.gpus is None:
+        raise NotEmittable("this puts a load on the GPUs: --gpus N says how many of them a node has")

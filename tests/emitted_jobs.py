@@ -1,0 +1,76 @@
+"""Emitted scripts run for real: real bash, and stand-ins for the commands of a cluster on the PATH."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterable
+
+from doctor_command import clean_environment
+
+# The doctor on a node, as its name says: healthy, with findings, silent, hanging, ...
+DOCTOR = """#!/bin/bash
+printf '%s\\n' "$@" >"$(dirname "$0")/argv-$4"
+case $4 in
+  hangs*) sleep 100 ;;
+  killed*) kill -KILL $$ ;;
+  crashes*) echo 'Traceback (most recent call last)' >&2; exit 1 ;;
+  absent*) exec /nonexistent/python ;;
+  stuck*) exit 3 ;;
+esac
+printf '{"schema":1,"kind":"tfgpu-doctor node","node":"%s","outcome":"reported"}\\n' "$4" >"$6/$4.json"
+[[ $4 == bad* ]] && { echo "$4: driver_too_old (DRV002): the driver \\$(id) 'is' \\"old\\"; rm -rf"; exit 1; }
+echo "$4: healthy"
+"""
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+pids=() worst=0
+for node in $STAND_IN_NODES; do
+  [[ $node == lost* ]] && continue
+  SLURMD_NODENAME=$node "$@" & pids+=($!)
+done
+for pid in "${pids[@]}"; do wait "$pid" || { code=$?; ((code > worst)) && worst=$code; }; done
+exit "$worst"
+"""
+SCONTROL = """#!/bin/bash
+printf '%s\\n' "$*" >>"$(dirname "$0")/scontrol.log"
+case "$*" in
+  'show hostnames '*) for node in $STAND_IN_NODES; do echo "$node"; done ;;
+  *'show node'*) echo "NodeName=x Arch=x86_64 State=${STAND_IN_STATE:-MIXED} Reason=none" ;;
+  update*) exit "${STAND_IN_UPDATE:-0}" ;;
+esac
+"""
+SSH = """#!/bin/bash
+while [[ $1 == -* ]]; do shift; done
+host=$1
+shift
+[[ $host == lost* ]] && { echo "ssh: no route to $host" >&2; exit 255; }
+STAND_IN_HOST=$host exec bash -c "$*"
+"""
+HOSTNAME = """#!/bin/bash
+echo "${STAND_IN_HOST:-$(uname -n)}"
+"""
+
+
+def commands(folder: pathlib.Path, **texts: str) -> pathlib.Path:
+    """A folder of executables, each with its text."""
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def run_script(
+    text: str, *arguments: str, commands: pathlib.Path, nodes: Iterable[str] = (), **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script with those commands before all others."""
+    script = commands / "emitted.sh"
+    script.write_text(text)
+    path = f"{commands}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", str(script), *arguments], capture_output=True, text=True, timeout=240, check=False,
+        env=clean_environment() | {"PATH": path, "STAND_IN_NODES": " ".join(nodes), **variables},
+    )  # fmt: skip
