@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfgpu_doctor.reports import bench_charts as charts
 from tfgpu_doctor.reports import bench_page as words
+from tfgpu_doctor.reports.charts import Axis
 from tfgpu_doctor.reports.layout import render_page
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _reference(result: BenchReport) -> str:
     return "the last run" if result.reference == "last" else f"the reference {result.reference}"
 
 
-def _row(duel: Duel, axis: charts.Axis) -> DuelRow:
+def _row(duel: Duel, axis: Axis) -> DuelRow:
     least = axis.at(duel.at_least) if duel.at_least > 1 else None
     return DuelRow(
         duel, charts.TONES[duel.verdict], charts.speed_up(duel, axis), least, words.ratio(duel), words.times(duel)
