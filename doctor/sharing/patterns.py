@@ -59,7 +59,9 @@ NAMES = (
     _pattern("host", r"^(?:<\d+>)?\w{3} +\d+ [\d:]{8} (\S+) \S+:", 1, re.MULTILINE),  # as syslog writes
     _pattern("host", r"^\d{4}-\d\d-\d\dT\S+ (\S+) (?:kernel|systemd|nvidia)\S*:", 1, re.MULTILINE),
     _pattern("host", r"^(\S+) Secure Boot Module Signature key$", 1, re.MULTILINE),
-    _pattern("host", r"\bhost(?:name)?[\"']?(?:\s*[:=]\s*|\s+)[\"']?([\w.-]+)", 1),
+    _pattern("host", r"\bhost(?:name)?[\"']?\s*[:=]\s*[\"']?([\w.-]+)", 1),
+    _pattern("host", r"\bhost(?:name)? +((?=[\d_.-]*[a-z])[a-z_.-]*\d[\w.-]*)", 1),
+    _pattern("host", r"(?<![\w.])(?:[a-z]+-){0,3}(?:node|server|dgx|hgx|worker|login|head|master)-?\d{1,5}(?![\w.])"),
     _pattern("user", r"\b(?:user(?:name)?|login|owner|uname|account)[\"']?\s*[:=]\s*[\"']?([\w.@$-]+)", 1),
     _pattern("user", r"(?<![\w.-])([\w.-]+)@[\w-]+(?=[:\s]|$)", 1),
     _pattern("host", r"(?<=@)([\w-]+)(?=[:\s]|$)", 1),

@@ -166,9 +166,7 @@ class Scrubber:
         if kind == "number":
             return is_plain(value) or is_like_an_ip(value) or sum(map(str.isdigit, value)) < 9
         if kind == "host":
-            return (
-                value.lower() in self._vocabulary.hosts or value.lower() == "localhost" or self._words.is_known(value)
-            )
+            return value.lower() in self._vocabulary.hosts or value.lower() == "localhost"
         if kind == "user":
             return value == "root" or (value.isdigit() and len(value) < 5)
         return kind == "ip" and value in ("::", "::1")

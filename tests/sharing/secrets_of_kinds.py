@@ -348,3 +348,9 @@ def container_name(rng: random.Random) -> Secret:
     return Secret(
         f"docker run --name {owner}-{project} registry.{owner}.example.com/{project}:latest", (owner, project)
     )
+
+
+@kind
+def host_with_a_number(rng: random.Random) -> Secret:
+    user, host = name(rng), f"{rng.choice(('node', 'dgx', 'gpu-server-'))}{rng.randint(100, 999)}"
+    return Secret(f"ssh {user}@{host}", (user, host))

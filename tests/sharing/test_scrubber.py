@@ -82,6 +82,21 @@ def test_names_of_this_machine_go_even_if_they_are_words() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("kim@dgx04 and again dgx04", "<user-1>@<host-1> and again <host-1>"),
+        ("running on this host gpu17: no driver", "running on this host <host-1>: no driver"),
+        ("copied from gpu-node-17 to login2", "copied from <host-1> to <host-2>"),
+        ("hostname=kestrel", "hostname=<host-1>"),
+        ("host memory, host driver, host 0", "host memory, host driver, host 0"),
+        ("GPU0 and cuda12 on hbm3", "GPU0 and cuda12 on hbm3"),
+    ],
+)
+def test_hosts_with_numbers_go(text: str, shared: str) -> None:
+    assert scrub(text) == shared
+
+
 def test_a_user_named_like_a_library_costs_no_diagnosis() -> None:
     assert scrub("nvidia-smi found no NVIDIA driver", users=("nvidia", "driver")) == "nvidia-smi found no NVIDIA driver"
 
