@@ -36,13 +36,12 @@ def machine_requirements(case: Case) -> Iterator[Requirement]:
 def goal_of(profile: Profile, facts: Facts) -> str:
     """The id of the check that tells whether the machine does what it is for."""
     if profile.without_gpu:
-        return "PKG002" if facts.quick else "TFW001"
+        return "TFW001"
     return "DRV008" if facts.quick else "GPU004"
 
 
 _GOALS = {
     "GPU004": "TensorFlow computes on a GPU", "DRV008": "the driver gives a GPU", "TFW001": "TensorFlow imports",
-    "PKG002": "TensorFlow is installed",
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tfgpu_doctor.host.files import Files
 _SHIPPED = os.path.join(FOLDER, "profiles")
 _TOML = ".toml"
 _MERGED = ("checks", "speed-ups", "peak-fractions", "figure-fractions")  # key by key along `extends`
+_MOST_BYTES = 64 << 10
 _OWN = ("about", "extends")  # of one file alone
 
 
@@ -76,11 +77,15 @@ def file_of(name: str) -> str | None:
 def _read(place: str, name: str) -> _Layer:
     title = os.path.basename(place) if place != os.path.join(_SHIPPED, name + _TOML) else name
     try:
-        text = Files().read_bytes(place).decode()
-        return _Layer(title, place, _parse(text))
+        content = Files().read_bytes(place, _MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ProfileError(f"{name} is larger than {_MOST_BYTES >> 10} KiB: that is no profile")
+        return _Layer(title, place, _parse(content.decode()))
     except OSError as error:
         raise ProfileError(f"{name} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except ProfileError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise ProfileError(f"{name} is not TOML: {error}") from error
 
 

@@ -139,8 +139,8 @@ def validate_whole(profile: Profile) -> None:
         raise ProfileError(
             f"peak-fractions: they are measured under load, and level is {profile.level!r}: deep or soak is needed"
         )
-    if profile.without_gpu and profile.level in LOADING:
-        raise ProfileError(f"level: {profile.level!r} puts a load on GPUs, and gpus is 0; standard is the most")
+    if profile.without_gpu and profile.level != "standard":
+        raise ProfileError(f"level: {profile.level!r} is for machines with GPUs, and gpus is 0: standard is needed")
     if profile.suites and profile.level == "quick":
         raise ProfileError("suites: level quick leaves TensorFlow out; standard is the least for them")
     for place, keys in (("speed-ups", profile.speed_ups), ("figure-fractions", profile.figure_fractions)):

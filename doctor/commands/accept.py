@@ -78,6 +78,8 @@ def accept(
         return _list()
     secret = _secret(key)
     if verify:
+        if profile or learn or facts or record or format_ or output or html:
+            refuse("--verify looks at a certificate, and at nothing else: it goes with --key alone")
         return _verify(verify, secret)
     if profile is None and not learn:
         refuse("--profile NAME|FILE says what is asked of the machine; --list names those that are shipped")

@@ -97,6 +97,8 @@ def test_usage_that_cannot_be_meant_is_refused(tmp_path: pathlib.Path) -> None:
     assert "there is no folder" in refused("--profile", "ci", "--facts", facts, "-o", str(tmp_path / "gone/c.json"))
     assert "holds 6 bytes, and a key needs 16" in refused("--verify", facts, "--key", str(tmp_path / "short"))
     assert "cannot be read: No such file" in refused("--verify", str(tmp_path / "gone"))
+    assert "goes with --key alone" in refused("--verify", facts, "--profile", "ci")
+    assert "/dev/zero is larger than 64 KiB" in refused("--profile", "/dev/zero")
     assert "is not a certificate of tfgpu-doctor: it is another document" in refused("--verify", facts)
     assert "short: " in refused("--profile", "ci", "--facts", str(tmp_path / "short"))
 
@@ -155,23 +157,28 @@ def test_a_folder_that_cannot_be_written_is_told() -> None:
 # For real
 
 
-@pytest.mark.slow
-def test_ctrl_c_leaves_no_half_file_and_ends_with_130(tmp_path: pathlib.Path) -> None:
-    """On the machine that runs the tests, with a TensorFlow whose import takes a minute."""
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow/__init__.py").write_text("import time\nopen('began', 'w').close()\ntime.sleep(60)\n")
+def interrupted(folder: pathlib.Path, *words: str) -> tuple[int, str, str]:
+    """How the command ends on Ctrl-C while it examines this machine, with a TensorFlow whose import takes a minute."""
+    (folder / "tensorflow").mkdir()
+    (folder / "tensorflow/__init__.py").write_text("import time\nopen('began', 'w').close()\ntime.sleep(60)\n")
     child = subprocess.Popen(
-        doctor_argv("accept", "--profile", "ci", "-o", "c.json", "--html", "c.html", "--record", "r.json"), cwd=tmp_path,
-        env=clean_environment(PYTHONPATH=str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=hear_interrupts,
+        doctor_argv("accept", *words), cwd=folder, env=clean_environment(PYTHONPATH=str(folder)), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts,
     )  # fmt: skip
     for _ in range(600):
-        if (tmp_path / "began").exists() or child.poll() is not None:
+        if (folder / "began").exists() or child.poll() is not None:
             break
         time.sleep(0.1)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
-    assert child.returncode == 130, err
+    return child.returncode, out, err
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_no_half_file_and_ends_with_130(tmp_path: pathlib.Path) -> None:
+    words = ("--profile", "ci", "-o", "c.json", "--html", "c.html", "--record", "r.json")
+    code, out, err = interrupted(tmp_path, *words)
+    assert code == 130, err
     assert "Interrupted: not judged by the profile ci" in out
     assert "interrupted: the machine is not accepted" in err
     assert sorted(os.listdir(tmp_path)) == ["began", "c.html", "c.json", "tensorflow"]
@@ -179,6 +186,13 @@ def test_ctrl_c_leaves_no_half_file_and_ends_with_130(tmp_path: pathlib.Path) ->
     done = accept("--verify", "c.html", cwd=tmp_path)
     assert done.returncode == 1
     assert "c.html: intact" in done.stdout
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_learning_writes_no_profile(tmp_path: pathlib.Path) -> None:
+    code, _, err = interrupted(tmp_path, "--learn", "--profile", "ci", "-o", "learnt.toml")
+    assert (code, sorted(os.listdir(tmp_path))) == (130, ["began", "tensorflow"])
+    assert err.endswith("tfgpu-doctor: nothing is learnt: interrupted\n")
 
 
 def needs_tensorflow() -> None:

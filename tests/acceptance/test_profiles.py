@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import os
 import pathlib
+import tempfile
 
+import hypothesis.strategies as st
+import msgspec
 import pytest
-from judged import VOCABULARY, profile_of, shipped
+from healthy import healthy
+from hypothesis import given
+from judged import VOCABULARY, judged, profile_of, shipped
 
 from tfgpu_doctor.acceptance.reading import read_profile, shipped_profiles
+from tfgpu_doctor.acceptance.terms import Allowed, Checks, Profile
 from tfgpu_doctor.acceptance.vocabulary import ProfileError, Vocabulary
 
 SHIPPED = ("ci", "cluster-node", "server", "workstation")
@@ -85,7 +93,7 @@ def test_the_digest_is_that_of_what_is_asked_alone(tmp_path: pathlib.Path) -> No
         ("gpus = -1", "gpus: -1 is no range; write >=2, or >=2,<4"),
         ("gpus = '>=0'", "gpus: ask for at least one GPU, or for 0 where the processor is to compute"),
         ("gpus = ''", "gpus: ask for at least one GPU, or for 0 where the processor is to compute"),
-        ("gpus = 0\nlevel = 'deep'", "level: 'deep' puts a load on GPUs, and gpus is 0; standard is the most"),
+        ("gpus = 0\nlevel = 'deep'", "level: 'deep' is for machines with GPUs, and gpus is 0: standard is needed"),
         ("gpus = true", "gpus: Expected `int | str`, got `bool`; write 8 or \">=1\""),
         ("models = 'H100'", "models: Expected `array`, got `str`"),
         ("gpu-memory = '80'", "gpu-memory: '80' is no size; write 16 GiB, or 80 GB"),
@@ -168,3 +176,52 @@ def test_a_plugin_that_could_not_be_loaded_may_bring_any_check(tmp_path: pathlib
     path = tmp_path / "mine.toml"
     path.write_text("[checks]\nrequire = ['ACME001']\n")
     assert read_profile(str(path), Vocabulary(VOCABULARY.checks, complete=False)).profile.checks.require == ("ACME001",)
+
+
+# Whatever stands in a profile, it is read, or refused in one sentence.
+
+KEYS = st.sampled_from(
+    [field.encode_name for kind in (Profile, Checks, Allowed) for field in msgspec.structs.fields(kind)]
+    + ["training", "training/step[cnn]", "float16", "device_placement/copy in the device", "x"]
+)
+WORDS = st.sampled_from(
+    ["server", "DRV001", "DRV", "HLT005", "training", "deep", ">=1", "80 GiB", "5m", "error", "\x1b", ""]
+)
+SCALARS = st.one_of(st.integers(-1, 9), st.floats(), st.booleans(), WORDS, st.dates())
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_any_document_is_read_or_refused(document: dict[str, object]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        text = "\n".join(f"{json.dumps(key)} = {as_toml(value)}" for key, value in document.items())
+        words = "mine.toml: "
+        try:
+            judged(healthy(), profile_of(text, pathlib.Path(folder)))
+        except ProfileError as error:
+            words = str(error)
+    assert words.startswith(("mine.toml: ", "mine.toml is not TOML: "))
+    assert len(words.splitlines()) == 1
+
+
+def as_toml(value: object) -> str:
+    """A value written inline."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)} = {as_toml(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(as_toml, value))}]"
+    if isinstance(value, float):
+        return repr(value).replace("e+", "e")
+    return value.isoformat() if isinstance(value, dt.date) else json.dumps(value)
+
+
+@pytest.mark.parametrize("content", [b"a = " + b"[" * 60_000, b"a" + b".a" * 10_000 + b" = 1", b"x" * (2 << 20)])
+def test_what_is_built_to_break_a_reader_is_refused(content: bytes, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(ProfileError):
+        read_profile(str(path), VOCABULARY)
