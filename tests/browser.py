@@ -20,9 +20,9 @@ const found = [];
 for (const each of document.querySelectorAll("body *")) {
   if (each.closest(".scroll, .hidden, .skip, thead, svg")) continue;
   const box = each.getBoundingClientRect();
-  if (box.width && (box.right > innerWidth + 1 || box.left < -1)) found.push(each.outerHTML.slice(0, 120));
+  if (box.width && (box.right > WIDTH + 1 || box.left < -1)) found.push(each.outerHTML.slice(0, 120));
 }
-if (document.documentElement.scrollWidth > innerWidth) found.push("the page itself");
+if (document.documentElement.scrollWidth > WIDTH) found.push("the page itself");
 return found;
 """
 
@@ -87,7 +87,7 @@ class Browser:
         ):
             options.add_argument(f"--{argument}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self._folder, self._pages = folder, 0
+        self._folder, self._pages, self._width, self._address = folder, 0, 0, ""
         self._driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
 
     def close(self) -> None:
@@ -102,10 +102,12 @@ class Browser:
         self.look(width=width, scheme=scheme, media=media)
         self._driver.get_log("browser")
         self._driver.get_log("performance")
-        self._driver.get(file.as_uri())
+        self._address = file.as_uri()
+        self._driver.get(self._address)
 
     def look(self, *, width: int = 1200, scheme: str = "light", media: str = "") -> None:
         """Change the window's width, the colour scheme, or the medium, of the page that is open."""
+        self._width = width  # a phone's browser makes its own wider, to hold what does not fit
         scheme_of_user = {"name": "prefers-color-scheme", "value": scheme}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         self._command("Emulation.setEmulatedMedia", media=media, features=[scheme_of_user, still])
@@ -145,12 +147,12 @@ class Browser:
         """The addresses that were asked for, the page itself apart."""
         rows = [json.loads(row["message"])["message"] for row in self._driver.get_log("performance")]
         urls = [row["params"]["request"]["url"] for row in rows if row["method"] == "Network.requestWillBeSent"]
-        return [url for url in urls if not url.startswith(self._folder.as_uri())]
+        return [url for url in urls if url.partition("#")[0] != self._address]
 
     @property
     def overflowing(self) -> list[str]:
         """Elements that lie outside the window."""
-        found: list[str] = self.run(_OVERFLOWING)
+        found: list[str] = self.run(_OVERFLOWING.replace("WIDTH", str(self._width)))
         return found
 
     @property
