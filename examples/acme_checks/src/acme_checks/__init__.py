@@ -1,0 +1,72 @@
+"""What Acme asks of its GPU machines, as checks of tfgpu-doctor."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.facts import Driver, Environment, Nvml
+from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Yielded, check
+
+_APPROVED = ("535", "550", "570")  # branches of the driver: the part of its version before the first point
+_LEAST_GIB = 16
+
+
+@check(
+    "ACME001",
+    "the driver is of a branch that Acme supports",
+    after=("DRV001",),
+    causes=("driver_too_old",),
+    sources=("https://docs.nvidia.com/datacenter/tesla/drivers/",),
+)
+def driver_is_of_an_approved_branch(driver: Driver) -> Yielded:
+    """Acme tests its models with the driver's long-term branches alone.
+
+    Fix: install a driver of one of them from Acme's package mirror.
+    """
+    branch = driver.version.partition(".")[0]
+    if branch in _APPROVED:
+        yield Evidence(f"driver {driver.version}")
+        return
+    yield Finding(
+        f"driver {driver.version} is of branch {branch}, and Acme supports {', '.join(_APPROVED)}",
+        cause="driver_too_old",
+        evidence=(f"the driver calls itself {driver.version}",),
+        fix=Fix("Install the driver of branch 570 from Acme's package mirror, and reboot."),
+    )
+
+
+@check("ACME002", "every GPU has the memory that Acme's models need", after=("DRV007",))
+def gpus_have_enough_memory(nvml: Nvml) -> Yielded:
+    """The smallest of Acme's models needs 16 GiB.
+
+    Fix: give the job a larger GPU.
+    """
+    known = [gpu for gpu in nvml.gpus if gpu.memory_total_bytes]
+    if not known:
+        raise CannotTell("NVML tells the memory of no GPU")
+    for gpu in known:
+        gib = (gpu.memory_total_bytes or 0) / (1 << 30)
+        if gib < _LEAST_GIB:
+            yield Finding(
+                f"GPU {gpu.index} ({gpu.name}) has {gib:.0f} GiB, and Acme's smallest model needs {_LEAST_GIB}",
+                fix=Fix("Run the job on a machine of the pool `large`."),
+            )
+        else:
+            yield Evidence(f"GPU {gpu.index}: {gib:.0f} GiB")
+
+
+@check("ACME003", "TensorFlow's own allocator is used, which Acme's scheduler counts")
+def own_allocator_is_used(environment: Environment) -> Yielded:
+    """Acme's scheduler counts memory as TensorFlow's own allocator takes it, and no other.
+
+    Fix: unset TF_GPU_ALLOCATOR.
+    """
+    chosen = environment.variables.get("TF_GPU_ALLOCATOR", "")
+    if not chosen:
+        raise Skip("TF_GPU_ALLOCATOR is not set")
+    yield Finding(
+        f"TF_GPU_ALLOCATOR is {chosen}, which Acme's scheduler does not count",
+        severity="warning",
+        fix=Fix("Unset it for this job.", ("unset TF_GPU_ALLOCATOR",)),
+    )
+
+
+CHECKS = (driver_is_of_an_approved_branch, gpus_have_enough_memory, own_allocator_is_used)
