@@ -12,7 +12,16 @@ from tfgpu_doctor.acceptance.certificate import Certificate
 from tfgpu_doctor.acceptance.requirement import Outcome
 from tfgpu_doctor.acceptance.terms import Resolved
 from tfgpu_doctor.acceptance.verifying import page_with_tail
-from tfgpu_doctor.reports.acceptance_words import counts_line, deciding, headline, measured, proofs, remedies, subject
+from tfgpu_doctor.reports.acceptance_words import (
+    counts_line,
+    deciding,
+    headline,
+    measured,
+    on_one_line,
+    proofs,
+    remedies,
+    subject,
+)
 
 FORMATS = ("text", "json", "markdown", "html", "junit")
 _MARKS: dict[Outcome, str] = {"met": "✓", "missed": "✗", "not measured": "✗", "explained": "·", "allowed": "!"}
@@ -130,7 +139,7 @@ def _html(certificate: Certificate, key: bytes | None) -> str:
         subject=subject(certificate),
         counts=counts_line(certificate),
         rows=[(row, measured(row), _TONES[row.outcome]) for row in certificate.requirements],
-        against=against,
+        against=[(cause, headline(certificate).endswith(on_one_line(cause.title))) for cause in against],
         beside=[cause for cause in certificate.causes if cause not in against],
         remedies=remedies(certificate),
         proofs=proofs(certificate),

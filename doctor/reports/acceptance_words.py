@@ -16,7 +16,7 @@ _VERDICTS: dict[Verdict, str] = {
 
 def headline(certificate: Certificate) -> str:
     """The verdict, and what stands first against it, on one line."""
-    return _on_one_line(_headline(certificate))
+    return on_one_line(_headline(certificate))
 
 
 def _headline(certificate: Certificate) -> str:
@@ -48,10 +48,11 @@ def subject(certificate: Certificate) -> str:
         machine.system,
         machine.container,
     ]
-    return " · ".join(_on_one_line(word) for word in words if word)
+    return " · ".join(on_one_line(word) for word in words if word)
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
+    """The text with a space in place of every break."""
     return " ".join(text.split())
 
 
@@ -99,7 +100,7 @@ def proofs(certificate: Certificate) -> list[str]:
     made = f"tfgpu-doctor {certificate.doctor}, examined {certificate.recorded}, issued {certificate.issued}"
     profile = f"profile {' < '.join(certificate.profile.chain)}, {certificate.profile.digest}"
     seal = f"seal {certificate.seal}" if certificate.seal else ""
-    return [_on_one_line(text) for text in (made, profile, f"certificate {certificate.digest}", seal) if text]
+    return [on_one_line(text) for text in (made, profile, f"certificate {certificate.digest}", seal) if text]
 
 
 def said_of(found: Verified, path: str) -> str:
