@@ -49,7 +49,7 @@ def diagnose(
     facts = shorten(facts)
     checks = ALL_CHECKS if checks is None else checks
     results = run_checks(facts, checks)
-    shown = (selection or Selection()).apply([results[check.id] for check in checks], prerequisites(checks))
+    shown = (selection or Selection()).apply([results[check.id] for check in checks], _prerequisites(checks))
     shown += [_broken_result(plugin) for plugin in broken]
     counts: dict[str, int] = {outcome: sum(result.outcome == outcome for result in shown) for outcome in OUTCOMES}
     wanted = QUICK_GOALS if facts.quick else REHEARSAL_GOALS if facts.simulated else GOALS
@@ -145,7 +145,7 @@ def _run(check: Check, given: Mapping[str, Any], unknown: Mapping[str, str]) -> 
     return result, True
 
 
-def prerequisites(checks: Sequence[Check]) -> dict[str, frozenset[str]]:
+def _prerequisites(checks: Sequence[Check]) -> dict[str, frozenset[str]]:
     """Id to the ids of all checks that come before it, directly or not."""
     after = {check.id: check.after for check in checks}
     found: dict[str, frozenset[str]] = {}

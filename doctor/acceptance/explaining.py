@@ -16,7 +16,11 @@ _SAME_MATTER = {
     "suites": ("BEN004",), "speed-ups": ("BEN001",), "figure-fractions": ("BEN002",), "peak-fractions": ("LOD006", "LOD007"),
 }  # fmt: skip
 _MEASURED_BY_SUITES = ("suites", "speed-ups", "figure-fractions")
-_GPUS_LEFT_OUT = ("GPU003", "SHR001")  # what the goal does not need, and tells of a GPU that is not listed
+# Checks that find a single GPU of several which TensorFlow cannot have.
+_GPU_LOST = (
+    "GPU002", "GPU003", "DRV009", "DRV010", "DEV001", "DEV003", "CNT001", "CNT008", "JOB001", "VIS001", "HLT001", "HLT003",
+    "XID001", "XID004", "SHR001", "TFB002", "TFW002",
+)  # fmt: skip
 
 
 def explained(rows: Sequence[Requirement], case: Case) -> Iterator[Requirement]:
@@ -68,7 +72,7 @@ def _checks_behind(row: Requirement, case: Case) -> Iterable[str]:
         lost = ("BEN003",) if kind in _MEASURED_BY_SUITES else ()
         return [*lost, *_before_measuring(row, case)]
     if kind == "gpus" and _bus_has_enough(case):
-        return [*case.before_goal, *_GPUS_LEFT_OUT]
+        return _GPU_LOST
     if kind in ("speed-ups", "figure-fractions"):
         return [id for id in _SAME_MATTER[kind] if _names(id, name.replace("/", " ", 1), case)]
     return _SAME_MATTER.get(kind, ())

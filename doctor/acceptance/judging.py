@@ -17,8 +17,7 @@ from tfgpu_doctor.acceptance.of_the_machine import driver_of, goal_of, machine_r
 from tfgpu_doctor.acceptance.of_the_suites import suite_requirements
 from tfgpu_doctor.acceptance.requirement import Case, Requirement
 from tfgpu_doctor.acceptance.terms import Resolved
-from tfgpu_doctor.checks import ALL_CHECKS
-from tfgpu_doctor.diagnosis import BrokenPlugin, diagnose, prerequisites
+from tfgpu_doctor.diagnosis import BrokenPlugin, diagnose
 from tfgpu_doctor.facts import Facts, encode_facts
 from tfgpu_doctor.model import Check
 from tfgpu_doctor.report import Report
@@ -44,9 +43,7 @@ def judge(
     wanted = resolved.profile.checks
     selection = Selection(select=wanted.select, ignore=wanted.ignore)
     counted = diagnose(facts, checks=checks, selection=selection, broken=broken).results
-    goal = goal_of(resolved.profile, facts)
-    before_goal = prerequisites(ALL_CHECKS if checks is None else checks).get(goal, frozenset())
-    case = Case(facts, report, counted, resolved, goal, today, before_goal)
+    case = Case(facts, report, counted, resolved, goal_of(resolved.profile, facts), today)
     requirements = tuple(explained(_requirements(case), case))
     certificate = Certificate(
         verdict=verdict_of(requirements, interrupted),

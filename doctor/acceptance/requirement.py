@@ -95,7 +95,6 @@ class Case:
     resolved: Resolved
     goal: str  # the id of the check that tells whether the machine does what it is for
     today: dt.date
-    before_goal: frozenset[str]  # ids of the checks that the goal needs
 
     @property
     def profile(self) -> Profile:

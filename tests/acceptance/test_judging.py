@@ -381,3 +381,10 @@ def test_a_plugin_that_does_not_load_is_told(tmp_path: pathlib.Path) -> None:
 def test_an_interrupted_run_is_never_accepted() -> None:
     certificate = judged(healthy(), shipped("ci"), interrupted=True)
     assert (certificate.verdict, certificate.exit_code, red(certificate)) == ("interrupted", 130, [])
+
+
+def test_checks_that_explain_are_checks_that_there_are() -> None:
+    from tfgpu_doctor.acceptance import explaining
+
+    named = {*explaining._GPU_LOST, *(id for ids in explaining._SAME_MATTER.values() for id in ids), "BEN003"}
+    assert named <= {each.id for each in ALL_CHECKS}
