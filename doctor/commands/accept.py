@@ -81,6 +81,8 @@ def accept(
         if profile or learn or facts or record or format_ or output or html:
             refuse("--verify looks at a certificate, and at nothing else: it goes with --key alone")
         return _verify(verify, secret)
+    if learn and (record or html or format_ or name or key):
+        refuse("--learn writes a profile: it goes with none of --record, --html, --format, --name and --key")
     if profile is None and not learn:
         refuse("--profile NAME|FILE says what is asked of the machine; --list names those that are shipped")
     _refuse_what_cannot_be_meant(
@@ -143,8 +145,6 @@ def _refuse_what_cannot_be_meant(
         refuse("--facts judges a recorded machine: it goes with none of --record, --python and --even-if-busy")
     if len(facts) > 1 and not learn:
         refuse("one machine is judged at a time: several --facts go with --learn")
-    if learn and record:
-        refuse("--learn measures several times: it goes with no --record")
     for path in written:
         folder = os.path.dirname(os.path.abspath(path))
         if not Files().exists(folder):
