@@ -26,7 +26,7 @@ _COMMANDS = {
     "advise": "the newest release that works here, and the commands that install it",
     "bench": "the perf suites: the GPU against the CPU, each technique against its absence",
     "accept": "pass or fail a machine before it goes to work, with a certificate",
-    "ticket": "a page and a bundle for a support ticket, with nothing private in them",
+    "ticket": "a page and a bundle for a support ticket, with names, addresses and keys replaced",
     "fleet": "the same on every node of a cluster, and the comparison",
     "explain": "why a check exists, its sources, its fix",
 }

@@ -9,7 +9,7 @@ KNOWN = (
     "user", "host", "name", "process", "package", "variable", "uuid", "ip", "mac", "email", "url", "key", "secret",
     "token", "number", "address", "digest", "id", "blob", "job", "text",
 )  # fmt: skip
-NAMES = frozenset({"user", "host", "name", "process", "package"})
+_NAMES = frozenset({"user", "host"})
 STANDIN = re.compile(rf"<(?:{'|'.join(KNOWN)})-\d{{1,5}}>")
 
 
@@ -38,9 +38,9 @@ class Standins:
         return found
 
     def known(self, value: str) -> str:
-        """The stand-in that the name of a user, host, program, package or folder already has; empty where it has none."""
+        """The stand-in that the name of a user or host already has; empty where it has none."""
         found = self._by_value.get(value.casefold(), "")
-        return found if found[1:].rpartition("-")[0] in NAMES else ""
+        return found if found[1:].rpartition("-")[0] in _NAMES else ""
 
     @property
     def different(self) -> Counter[str]:

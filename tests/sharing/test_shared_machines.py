@@ -75,6 +75,16 @@ def test_the_diagnosis_is_the_same(shared: Shared) -> None:
     assert (after.healthy, after.exit_code()) == (before.healthy, before.exit_code())
 
 
+def test_people_and_machines_with_ordinary_names_cost_no_diagnosis(shared: Shared) -> None:
+    users = "gpu cuda tensorflow python memory test max data driver error failed user will library not home lib nvidia"
+    hosts = "node server libcuda compute host pci tesla bus segment shared object device"
+    named = Identity(frozenset(users.split()), frozenset(hosts.split()))
+    after = diagnose(Scrub(shared.facts, named).facts)
+    assert [(each.id, each.outcome) for each in after.results] == [
+        (each.id, each.outcome) for each in shared.before.results
+    ]
+
+
 def test_the_evidence_says_the_same(shared: Shared) -> None:
     pairs = list(zip(told(shared.before), told(shared.after), strict=True))
     assert [pair for pair in pairs if not says_the_same(*pair)] == []
