@@ -43,15 +43,21 @@ class FleetFolder:
         document = msgspec.json.encode(sorted(names | set(self.expected())))
         write_whole(os.path.join(self.path, EXPECTED), document + b"\n")
 
-    def done(self, name: str) -> Done | None:
+    def all_done(self) -> list[Done]:
+        """What became of every node that has a report here."""
+        names = [name for name in os.listdir(self.path) if name.endswith(".json") and name != EXPECTED]
+        return [found for name in sorted(names) if (found := self._read(name))]
+
+    def done(self, node: str) -> Done | None:
         """What became of a node before; None where nothing that can be read tells."""
+        return self._read(file_name(node))
+
+    def _read(self, name: str) -> Done | None:
         try:
-            found = msgspec.json.decode(
-                Files().read_bytes(os.path.join(self.path, file_name(name)), _LARGEST_BYTES), type=Done
-            )
+            found = msgspec.json.decode(Files().read_bytes(os.path.join(self.path, name), _LARGEST_BYTES), type=Done)
         except (OSError, msgspec.DecodeError):
             return None
-        return found if found.node == name else None
+        return found if file_name(found.node) == name else None
 
     def keep(self, name: str, report: NodeReport) -> None:
         """Write a node's report, whole or not at all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import click
 import msgspec
 
 from tfgpu_doctor.commands.fleet_folder import FleetFolder
-from tfgpu_doctor.commands.on_ray import NodeTask, RayCluster, RayError, RayNode
+from tfgpu_doctor.commands.on_ray import NodeTask, OnRay, RayError
 from tfgpu_doctor.commands.output import note, refuse
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.facts import Level
@@ -74,20 +75,16 @@ def run(
         level=level or "standard", minutes=minutes, suites=suites, budget=budget, profile=profile or "",
         even_if_busy=even_if_busy,
     )  # fmt: skip
-    task = _task(order, deadline, python)
+    task = _task(order, deadline, python, install)
     try:
-        folder = FleetFolder(out)
-        with RayCluster(ray, install) as cluster:
-            if cluster.is_local:
-                note("no Ray cluster runs here: this machine alone is examined")
-            return _Round(cluster, folder, task).run()
+        return _Round(ray, FleetFolder(out), task).run()
     except RayError as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"{error.filename or out} cannot be written: {error.strerror or error}")
 
 
-def _task(order: NodeOrder, deadline_s: float | None, python: str | None) -> NodeTask:
+def _task(order: NodeOrder, deadline_s: float | None, python: str | None, install: str) -> NodeTask:
     """What each node is to do. A profile's file travels to the nodes; refuses one that cannot be used."""
     from tfgpu_doctor.commands.accepting import profile_named
 
@@ -106,7 +103,7 @@ def _task(order: NodeOrder, deadline_s: float | None, python: str | None) -> Nod
     longest += _LONGEST_SUITES_S if suites_s is None else suites_s
     return NodeTask(
         order=order, deadline_s=deadline_s or longest, takes_gpus=level in LOADING or bool(suites), files=files,
-        extra=["--python", python] if python else [],
+        extra=["--python", python] if python else [], install=install,
     )  # fmt: skip
 
 
@@ -123,78 +120,73 @@ def _with_profile(order: NodeOrder, chain: Sequence[str]) -> tuple[NodeOrder, di
     return msgspec.structs.replace(order, profile=name), {name: Files().read_bytes(path)}
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Round:
     """One round over the nodes that have not reported yet."""
 
-    cluster: RayCluster
+    address: str
     folder: FleetFolder
     task: NodeTask
+    names: tuple[str, ...] = ()
 
     def run(self) -> int:
         """The exit code."""
-        living = self.cluster.nodes()
-        self._refuse_another_order(living)
-        gone = set(self.folder.expected()) - {node.name for node in living}
-        self.folder.expect({node.name for node in living})
-        for name in sorted(gone):
-            if not self._has_reported(name):
-                self.folder.keep(
-                    name, self._marked(missing_node(name, "disappeared", "it is no node of the cluster now"))
-                )
-        missing = [node for node in living if not self._has_reported(node.name)]
-        note(f"{len(living)} nodes, {len(living) - len(missing)} of which have reported before" if len(missing) < len(living)
-             else f"{len(living)} nodes")  # fmt: skip
+        reported = [done.node for done in self.folder.all_done() if done.outcome == "reported"]
+        self._refuse_another_order()
         try:
-            self._examine(missing)
+            with Waiting() as waiting:
+                started = time.monotonic()
+                on_ray = OnRay(
+                    self.address, self.task, self._joined,
+                    lambda names: waiting.show([_out(names)], time.monotonic() - started),
+                )  # fmt: skip
+                for report in on_ray.reports(reported):
+                    self._keep(report)
         except KeyboardInterrupt:
             note(f"interrupted; what has arrived is in {self.folder.path}, and the same command does the rest")
             return _INTERRUPTED
-        return self._told([*(node.name for node in living), *gone])
+        return self._told()
 
-    def _examine(self, nodes: Sequence[RayNode]) -> None:
-        with Waiting() as waiting:
-            for name, found in self.cluster.examine(nodes, self.task, lambda out, s: waiting.show([_out(out)], s)):
-                report = self._marked(found if isinstance(found, NodeReport) else _decoded(name, found))
-                self.folder.keep(name, report)
-                note(f"{name}: {in_a_line(report)}")
+    def _joined(self, local: bool, names: Sequence[str]) -> None:
+        """Write down who is asked; who was asked before and is gone is told at once."""
+        if local:
+            note("no Ray cluster runs here: this machine alone is examined")
+        note(f"{len(names)} nodes")
+        gone = sorted(set(self.folder.expected()) - set(names))
+        self.names = (*names, *gone)
+        self.folder.expect(set(names))
+        for name in gone:
+            done = self.folder.done(name)
+            if done is None or done.outcome != "reported":
+                self._keep(missing_node(name, "disappeared", "it is no node of the cluster now"))
 
-    def _marked(self, report: NodeReport) -> NodeReport:
-        return msgspec.structs.replace(report, order=self.task.order.words)
+    def _keep(self, report: NodeReport) -> None:
+        self.folder.keep(report.node, msgspec.structs.replace(report, order=self.task.order.words))
+        note(f"{report.node}: {in_a_line(report)}")
 
-    def _has_reported(self, name: str) -> bool:
-        done = self.folder.done(name)
-        return done is not None and done.outcome == "reported"
+    def _refuse_another_order(self) -> None:
+        words = self.task.order.words
+        other = next(
+            (done for done in self.folder.all_done() if done.outcome == "reported" and done.order != words), None
+        )
+        if other:
+            refuse(
+                f"{self.folder.path} holds reports of {other.order or 'another order'}, and this is {words}: take another "
+                "folder with --out"
+            )
 
-    def _refuse_another_order(self, nodes: Sequence[RayNode]) -> None:
-        for node in nodes:
-            done = self.folder.done(node.name)
-            if done and done.outcome == "reported" and done.order != self.task.order.words:
-                refuse(
-                    f"{self.folder.path} holds reports of {done.order or 'another order'}, and this is "
-                    f"{self.task.order.words}: take another folder with --out"
-                )
-
-    def _told(self, names: Sequence[str]) -> int:
+    def _told(self) -> int:
         """1 where a node has findings, or gave no report; 3 where nothing was judged."""
-        found = [self.folder.done(name) for name in names]
+        found = [self.folder.done(name) for name in self.names]
         reported = [each for each in found if each and each.outcome == "reported"]
         note(
-            f"{len(reported)} of {len(names)} nodes reported: tfgpu-doctor fleet report {shlex.quote(self.folder.path)}"
+            f"{len(reported)} of {len(found)} nodes reported: tfgpu-doctor fleet report {shlex.quote(self.folder.path)}"
         )
         if not reported:
             return _NOTHING_JUDGED
         codes = {each.exit_code for each in reported}
-        return 1 if len(reported) < len(names) or codes - {0, _NOTHING_JUDGED} else max(code or 0 for code in codes)
+        return 1 if len(reported) < len(found) or codes - {0, _NOTHING_JUDGED} else max(code or 0 for code in codes)
 
 
 def _out(names: Sequence[str]) -> str:
     return f"{len(names)} nodes: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
-
-
-def _decoded(name: str, document: bytes) -> NodeReport:
-    """The node's own report, under the name that it is known by here."""
-    try:
-        return msgspec.structs.replace(msgspec.json.decode(document, type=NodeReport), node=name)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return missing_node(name, "died", f"its report is damaged, or of another version of the doctor: {error}")

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections import Counter
+import base64
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Any
+from dataclasses import dataclass, field
 
+import msgspec
+
+import tfgpu_doctor.inside
 from tfgpu_doctor.fleet.node import NodeOutcome, NodeReport
 from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.fleet.reporting import missing_node
+from tfgpu_doctor.host import Completed, Host
+from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.host.scratch import scratch_folder
 
-_LOOK_EVERY_S = 0.5
-_GRACE_S = 30.0  # beyond the deadline that the node keeps itself
-# A task that asks for no GPU sees all of them; one that takes all of a node's needs no list of them.
-_VARIABLES = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
-_MOST_WORDS = 300  # characters of a reason
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.inside.__file__)), "ray_driver.py")
+_LOOK_EVERY_S = 0.2
+_GRACE_S = 60.0  # beyond the deadline that a node keeps itself: it may be slow to begin
+_TO_JOIN_S = 300.0  # for Ray to start, and to install the doctor where it is asked to
+_LARGEST_BYTES = 64 << 20
 
 
 class RayError(Exception):
-    """There is no cluster that could be used; the message says why, and what to do."""
-
-
-@dataclass(frozen=True)
-class RayNode:
-    """A living node of the cluster."""
-
-    id: str
-    name: str
-    gpus: float
+    """There is no cluster that could be used, or Ray ended; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -43,134 +39,114 @@ class NodeTask:
     takes_gpus: bool
     files: Mapping[str, bytes]
     extra: Sequence[str] = ()  # more options of `fleet node`
+    install: str = ""  # what Ray installs on each node first, in pip's words
 
 
-class RayCluster:
-    """A connection to Ray. `address`: "auto" joins the cluster that runs, or starts one of this machine alone."""
+class _Row(msgspec.Struct):
+    """A line of the journal."""
 
-    def __init__(self, address: str, install: str = "") -> None:
-        self._address, self._install = address, install
-        self.is_local = False
-
-    def __enter__(self) -> RayCluster:  # noqa: PYI034 - Self came with Python 3.11
-        import ray
-
-        known = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
-        try:
-            ray.init(address=self._address, **known)
-        except ConnectionError as error:
-            if self._address != "auto":
-                raise RayError(f"no Ray cluster answers at {self._address}: {_short(error)}") from error
-            ray.init(address="local", include_dashboard=False, **known)
-            self.is_local = True
-        except (RuntimeError, ValueError, OSError) as error:
-            raise RayError(f"Ray could not be reached at {self._address}: {_short(error)}") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        import ray
-
-        ray.shutdown()
-
-    def nodes(self) -> list[RayNode]:
-        """The nodes that live. What several share as a host name is told apart by Ray's own number."""
-        import ray
-
-        alive = [node for node in ray.nodes() if node["Alive"]]
-        counts = Counter(node["NodeManagerHostname"] for node in alive)
-        found = [RayNode(node["NodeID"], _name(node, counts), node["Resources"].get("GPU", 0.0)) for node in alive]
-        return sorted(found, key=lambda node: node.name)
-
-    def examine(
-        self,
-        nodes: Sequence[RayNode],
-        task: NodeTask,
-        on_look: Callable[[list[str], float], None] = lambda _n, _s: None,
-    ) -> Iterator[tuple[str, NodeReport | bytes]]:
-        """Each node's name and report as it arrives: its own document, or a report that says why there is none.
-
-        `on_look` is told the nodes that are still out, and the seconds since the start.
-        """
-        import ray
-
-        started = time.monotonic()
-        out = {self._submit(node, task): node for node in nodes}
-        try:
-            while out:
-                passed = time.monotonic() - started
-                on_look([node.name for node in out.values()], passed)
-                done, _ = ray.wait(list(out), num_returns=1, timeout=_LOOK_EVERY_S)
-                late = list(out) if passed > task.deadline_s + _GRACE_S else []
-                for each in done or late:
-                    node = out.pop(each)
-                    yield node.name, _too_late(node, task, passed) if each in late else _answer(node, each, passed)
-                    if each in late:
-                        _cancel(each)
-        finally:
-            for each in out:
-                _cancel(each)
-
-    def _submit(self, node: RayNode, task: NodeTask) -> Any:
-        import ray
-        from ray import cloudpickle
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        from tfgpu_doctor.inside import ray_task
-
-        cloudpickle.register_pickle_by_value(ray_task)
-        environment: dict[str, Any] = {"env_vars": _VARIABLES}
-        if self._install:
-            environment["pip"] = [self._install]
-        remote = ray.remote(ray_task.examine).options(
-            num_cpus=0, num_gpus=node.gpus if task.takes_gpus else 0, max_retries=0, runtime_env=environment,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
-        )  # fmt: skip
-        options = ["--name", node.name, *task.order.options, *task.extra]
-        return remote.remote(options, dict(task.files), task.deadline_s)
+    kind: str
+    local: bool = False
+    nodes: tuple[str, ...] = ()
+    name: str = ""
+    seconds: float = 0.0
+    document: str = ""  # its path
+    outcome: NodeOutcome = "died"
+    why: str = ""
 
 
-def _name(node: Mapping[str, Any], counts: Mapping[str, int]) -> str:
-    host = str(node["NodeManagerHostname"])
-    return host if counts[host] == 1 else f"{host}-{node['NodeID'][:8]}"
+@dataclass
+class OnRay:
+    """One run on a cluster. `address`: "auto" joins the one that runs, or starts one of this machine alone."""
+
+    address: str
+    task: NodeTask
+    on_join: Callable[[bool, Sequence[str]], None]  # whether it is this machine alone, and the names of its nodes
+    on_look: Callable[[Sequence[str]], None] = lambda _names: None  # the nodes that are still out
+    _out: dict[str, None] = field(default_factory=dict)
+    _ended: bool = False
+
+    def reports(self, reported: Sequence[str]) -> Iterator[NodeReport]:
+        """The report of each node but those that have `reported` already. Raises RayError, and OSError for the disk."""
+        host, over, answers = Host(), threading.Event(), list[Completed]()
+        with scratch_folder() as folder:
+            argv = self._prepare(folder, reported)
+
+            def run() -> None:
+                answers.append(
+                    host.run(argv, deadline_s=_TO_JOIN_S + self.task.deadline_s + _GRACE_S, until=threading.Event())
+                )
+                over.set()
+
+            threading.Thread(target=run, daemon=True).start()
+            offset = 0
+            try:
+                while True:
+                    last = over.wait(_LOOK_EVERY_S)
+                    rows, offset = _new_rows(os.path.join(folder, "journal"), offset)
+                    for row in rows:
+                        yield from self._taken(row, reported)
+                    if last:
+                        break
+                    self.on_look(list(self._out))
+            finally:
+                host.stop()
+                over.wait()
+        yield from self._left(answers[0])
+
+    def _prepare(self, folder: str, reported: Sequence[str]) -> list[str]:
+        """Write the order down; the command."""
+        task = self.task
+        order = {
+            "address": self.address, "install": task.install, "reported": list(reported), "deadline_s": task.deadline_s,
+            "grace_s": _GRACE_S, "takes_gpus": task.takes_gpus, "options": [*task.order.options, *task.extra],
+            "files": {name: base64.b64encode(content).decode() for name, content in task.files.items()},
+        }  # fmt: skip
+        paths = [os.path.join(folder, name) for name in ("order", "journal", "documents")]
+        write_whole(paths[0], msgspec.json.encode(order))
+        os.mkdir(paths[2])
+        return [sys.executable, _PROGRAM, *paths]
+
+    def _taken(self, row: _Row, reported: Sequence[str]) -> Iterator[NodeReport]:
+        if row.kind == "error":
+            raise RayError(f"no Ray cluster could be used at {self.address}: {row.why}")
+        if row.kind == "joined":
+            self._out = dict.fromkeys(name for name in row.nodes if name not in set(reported))
+            self.on_join(row.local, row.nodes)
+        elif row.kind == "node":
+            self._out.pop(row.name, None)
+            yield _decoded(row) if row.document else missing_node(row.name, row.outcome, row.why, seconds=row.seconds)
+        self._ended = self._ended or row.kind == "end"
+
+    def _left(self, done: Completed) -> Iterator[NodeReport]:
+        """What is to be said where Ray ended before all had answered."""
+        if self._ended:
+            return
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        how = done.not_started or done.signal or ("it hangs" if done.timed_out else f"exit code {done.exit_code}")
+        why = f"Ray ended on this side: {': '.join([how, *lines[-1:]])[:300]}"
+        if not self._out:
+            raise RayError(f"no Ray cluster could be used at {self.address}: {why}")
+        for name in self._out:
+            yield missing_node(name, "disappeared", why)
 
 
-def _answer(node: RayNode, reference: Any, seconds: float) -> NodeReport | bytes:
-    """What a task that has ended gave, or why it gave nothing."""
-    import ray
-    from ray import exceptions
-
-    why: dict[type[Exception], NodeOutcome] = {
-        exceptions.RuntimeEnvSetupError: "not started",
-        exceptions.TaskUnschedulableError: "disappeared",
-        exceptions.NodeDiedError: "died",
-        exceptions.WorkerCrashedError: "died",
-        exceptions.OutOfMemoryError: "died",
-    }
+def _new_rows(path: str, offset: int) -> tuple[list[_Row], int]:
+    """The lines of the journal that are new and whole."""
     try:
-        found = ray.get(reference)
-    except exceptions.RayError as error:
-        outcome = next((word for kind, word in why.items() if isinstance(error, kind)), "died")
-        return missing_node(node.name, outcome, _short(error), seconds=seconds)
-    if "document" in found:
-        return bytes(found["document"])
-    return missing_node(node.name, found["outcome"], str(found["why"])[:_MOST_WORDS], seconds=seconds)
+        with Files().open_binary(path) as file:
+            file.seek(offset)
+            content = file.read()
+    except FileNotFoundError:
+        return [], offset
+    whole = content[: content.rfind(b"\n") + 1]
+    return [msgspec.json.decode(line, type=_Row) for line in whole.splitlines()], offset + len(whole)
 
 
-def _too_late(node: RayNode, task: NodeTask, seconds: float) -> NodeReport:
-    more = f", or its {node.gpus:g} GPUs were not free" if task.takes_gpus and node.gpus else ""
-    return missing_node(node.name, "hung", f"no answer within {seconds:.0f} s: it hangs{more}", seconds=seconds)
-
-
-def _cancel(reference: Any) -> None:
-    import ray
-
-    with contextlib.suppress(ray.exceptions.RayError, ValueError):
-        ray.cancel(reference, force=True)
-
-
-def _short(error: Exception) -> str:
-    """The first words of an error; Ray's go on for pages."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:3])[:_MOST_WORDS] or type(error).__name__
+def _decoded(row: _Row) -> NodeReport:
+    """The node's own report, under the name that it is known by here."""
+    try:
+        found = msgspec.json.decode(Files().read_bytes(row.document, _LARGEST_BYTES), type=NodeReport)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return missing_node(row.name, "died", f"its report is damaged, or of another version of the doctor: {error}")
+    return msgspec.structs.replace(found, node=row.name)

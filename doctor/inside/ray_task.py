@@ -38,7 +38,10 @@ def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, 
     log = os.path.join(folder, "log")
     with open(log, "wb") as file:
         # Its standard input closes when this process ends, however it ends: the watcher sees it, and ends the doctor.
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=file, stderr=file, cwd=folder)
+        # A session of its own: Ray kills its workers by process group, and the watcher lives to end the doctor.
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=file, stderr=file, cwd=folder, start_new_session=True
+        )
         try:
             code = process.wait(deadline_s)
         except subprocess.TimeoutExpired:
