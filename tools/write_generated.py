@@ -30,6 +30,7 @@ def generated() -> dict[pathlib.Path, str]:
     from tfgpu_doctor.checks import ALL_CHECKS
     from tfgpu_doctor.explanation import checks_page
     from tfgpu_doctor.facts import encode_facts
+    from tfgpu_doctor.fleet.comparison import Fleet
     from tfgpu_doctor.knowledge import read_knowledge
     from tfgpu_doctor.report import RehearsalReport
     from tfgpu_doctor.reports.json_document import report_schema
@@ -44,6 +45,7 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "doctor/reports/report.schema.json": report_schema(),
         ROOT / "doctor/reports/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
         ROOT / "doctor/reports/certificate.schema.json": report_schema(Certificate, "certificate"),
+        ROOT / "doctor/reports/fleet.schema.json": report_schema(Fleet, "fleet"),
         collected_duels.TABLE: collected_duels.table(),
         ROOT / "docs/profiles.md": profiles_page(),
         **machines,

@@ -7,8 +7,10 @@ import importlib
 import click
 
 _COMMANDS = {
+    "report": "compare all nodes that left a report: what differs, who is slow, who is suspect",
     "run": "examine every node of a Ray cluster",
     "emit": "the job that does it on Slurm, Kubernetes or MPI",
+    "tfconfig": "TF_CONFIG for this process of a job, and what is wrong with it",
     "node": "examine this node, and leave its report for the others'",
 }
 

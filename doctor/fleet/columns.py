@@ -1,0 +1,182 @@
+"""The reports of all nodes as columns of numbers, for a database: every text is known by its number."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from tfgpu_doctor.fleet.node import Cause
+from tfgpu_doctor.fleet.reports_read import Heard, decode_checks, decode_settings
+from tfgpu_doctor.model import Severity
+
+_Key = TypeVar("_Key")
+_MOST_ALIKE = 4096  # texts of settings kept to know them again; where all nodes differ it is no use to keep more
+_LONGEST = 200
+FIRST, SECOND, EARLIER = 0, 1, 2  # looks
+NO_GPU = "GPUs not known"
+
+
+class Numbers(dict[_Key, int]):
+    """A number for each thing, in the order of their first mention."""
+
+    def __missing__(self, key: _Key) -> int:
+        number = self[key] = len(self)
+        return number
+
+
+class Alike:
+    """Rows of (signature, name, value) for texts of settings or checks: those that are the same are read once."""
+
+    def __init__(self, read: Callable[[bytes], dict[str, str]]) -> None:
+        self._read = read
+        self._known: dict[bytes, tuple[int, dict[str, str]]] = {}
+        self._count = 0
+        self.names, self.values = Numbers[str](), Numbers[str]()
+        self.rows = (array("i"), array("i"), array("i"))
+
+    def add(self, raw: bytes) -> tuple[int, dict[str, str]]:
+        """The number of a text, and what it says. Raises msgspec.DecodeError."""
+        if found := self._known.get(raw):
+            return found
+        said = self._read(raw)
+        found = (self._count, said)
+        self._count += 1
+        signatures, names, values = self.rows
+        signatures.extend([found[0]] * len(said))
+        names.extend(map(self.names.__getitem__, said))
+        values.extend(map(self.values.__getitem__, said.values()))
+        if len(self._known) < _MOST_ALIKE:
+            self._known[raw] = found
+        return found
+
+
+class Node(msgspec.Struct, gc=False):
+    """What is kept of each node beside the columns."""
+
+    name: str
+    kind: str
+    processor: str
+    outcome: str
+    reason: str
+    exit_code: int | None
+    fails: bool  # a cause that is an error, or a requirement that is not met
+
+
+class Columns:
+    """The first look at all nodes, their second look, and their earlier runs."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.number_of = dict[str, int]()
+        self.second_looks = set[str]()
+        self.settings, self.checks = Alike(decode_settings), Alike(decode_checks)
+        self.of_node = (array("i"), array("i"))  # signature of settings, of checks
+        self.series = Numbers[tuple[str, str, str, str]]()  # name, model, unit, what is better
+        self.devices = Numbers[str]()
+        self.points = (array("i"), array("i"), array("i"), array("i"), array("d"))  # look, node, series, device, value
+        self.causes = Numbers[tuple[str, str, str, Severity]]()
+        self.unmet = Numbers[str]()
+        self.has = {look: (array("i"), array("i")) for look in ("cause", "unmet")}  # node, number
+        self.had_again = {"cause": set[tuple[int, int]](), "unmet": set[tuple[int, int]]()}
+
+    def add(self, heard: Heard) -> None:
+        """A node's report of the first look. Raises msgspec.DecodeError."""
+        settings, said = self.settings.add(bytes(heard.settings))
+        checks, _ = self.checks.add(bytes(heard.checks))
+        number = self.number_of[heard.node] = len(self.nodes)
+        self.of_node[0].append(settings)
+        self.of_node[1].append(checks)
+        fails = bool(heard.unmet) or any(cause.severity == "error" for cause in heard.causes)
+        self.nodes.append(
+            Node(
+                heard.node, kind_of(said.get("GPU models", "")), said.get("processor", ""), heard.outcome,
+                heard.reason[:_LONGEST], heard.exit_code, fails,
+            )
+        )  # fmt: skip
+        self._measure(heard, number, FIRST)
+        for which, found in self._troubles(heard):
+            self.has[which][0].append(number)
+            self.has[which][1].append(found)
+
+    def look_again(self, heard: Heard) -> bool:
+        """The second look at a node; false where there was no first."""
+        number = self.number_of.get(heard.node)
+        if number is None:
+            return False
+        self.second_looks.add(heard.node)
+        self._measure(heard, number, SECOND)
+        for which, found in self._troubles(heard):
+            self.had_again[which].add((number, found))
+        return True
+
+    def remember(self, heard: Heard, run: int) -> None:
+        """An earlier run of a node, the first of them number 0."""
+        number = self.number_of.get(heard.node)
+        if number is not None:
+            self._measure(heard, number, EARLIER + run)
+
+    def _measure(self, heard: Heard, number: int, look: int) -> None:
+        looks, nodes, series, devices, values = self.points
+        for each in heard.measurements:
+            value = each.value
+            if 0 < value < math.inf:
+                looks.append(look)
+                nodes.append(number)
+                series.append(self.series[each.name, each.model, each.unit, each.better])
+                devices.append(self.devices[each.device])
+                values.append(value)
+
+    def _troubles(self, heard: Heard) -> list[tuple[str, int]]:
+        causes = {self.causes[_key(cause)] for cause in heard.causes}
+        unmet = {self.unmet[words[:_LONGEST]] for words in heard.unmet}
+        return [("cause", each) for each in sorted(causes)] + [("unmet", each) for each in sorted(unmet)]
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Name of a table to its columns, as numpy arrays."""
+        kinds = Numbers[str]()
+        self.kind_names = kinds
+        arrays: dict[str, dict[str, array[Any]]] = {
+            "node": {
+                "kind": array("i", [kinds[each] for each in self._kinds()]), "settings": self.of_node[0],
+                "checks": self.of_node[1],
+            },
+            "setting": dict(zip(("signature", "name", "value"), self.settings.rows, strict=True)),
+            "outcome": dict(zip(("signature", "name", "value"), self.checks.rows, strict=True)),
+            "point": dict(zip(("look", "node", "series", "device", "value"), self.points, strict=True)),
+            "cause": dict(zip(("node", "number"), self.has["cause"], strict=True)),
+            "unmet": dict(zip(("node", "number"), self.has["unmet"], strict=True)),
+        }  # fmt: skip
+        return {name: {column: _numpy(each) for column, each in table.items()} for name, table in arrays.items()}
+
+    def _kinds(self) -> list[str]:
+        """The kind of every node; one whose GPUs do not answer is of the kind that shares its processor, or of all."""
+        known = {node.kind for node in self.nodes if node.kind}
+        by_processor: dict[str, set[str]] = {}
+        for node in self.nodes:
+            if node.kind:
+                by_processor.setdefault(node.processor, set()).add(node.kind)
+        for node in self.nodes:
+            if not node.kind:
+                alike = by_processor.get(node.processor, known)
+                node.kind = next(iter(alike)) if len(alike) == 1 else NO_GPU
+        return [node.kind for node in self.nodes]
+
+
+def _numpy(column: array[Any]) -> Any:
+    import numpy as np
+
+    return np.frombuffer(column, dtype="int32" if column.typecode == "i" else "float64")
+
+
+def _key(cause: Cause) -> tuple[str, str, str, Severity]:
+    return cause.label[:_LONGEST], cause.id[:_LONGEST], cause.title[:_LONGEST], cause.severity
+
+
+def kind_of(models: str) -> str:
+    """The models of a node's GPUs without their numbers, so that a node that lost one keeps its peers."""
+    words = [each.partition(" x ")[2] or each for each in models.split(", ")]
+    return " + ".join(sorted(set(words)))

@@ -1,0 +1,142 @@
+"""What differs: every setting against the majority of the nodes of a kind, or against a golden node."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.fleet.columns import Columns, Numbers
+from tfgpu_doctor.fleet.comparison import Difference, Drift, ValueGroup, Varied
+from tfgpu_doctor.fleet.database import Database
+from tfgpu_doctor.fleet.thresholds import BATCH_NODES, BATCH_SHARE, COVERED, GROUP_SHARE
+
+_NOT_SET = -1
+_MOST_GROUPS = 8
+_FEW = 10
+_LEAST_NODES = 3  # of two that differ nobody can say which is the odd one
+
+# Every value of every setting by kind. An environment variable that others have is "not set" where it lacks; of other
+# settings nothing follows from one that could not be read. `usual`: a value that so many nodes have that it is no drift.
+_VALUES = f"""
+create or replace table value as
+with told as (
+  select n.kind, s.name, s.value, count(*) c from node n join setting s on s.signature = n.settings group by all),
+sizes as (select kind, count(*) size from node where settings in (select signature from setting) group by 1),
+all_told as (
+  select * from told
+  union all
+  select kind, name, {_NOT_SET}, any_value(size) - coalesce(sum(c), 0) from variable cross join sizes
+  left join told using (kind, name) group by kind, name having any_value(size) > coalesce(sum(c), 0)),
+weighed as (
+  select *, sum(c) over same total,
+         c >= 2 and (c >= {GROUP_SHARE} * sum(c) over same
+                     or (c >= {BATCH_NODES} and c >= {BATCH_SHARE} * sum(c) over same)) usual
+  from all_told window same as (partition by kind, name))
+select *, sum(case when usual then c else 0 end) over same / total covered, first_value(value) over ordered most_usual,
+       first_value(c) over ordered / total most_share
+from weighed
+window same as (partition by kind, name), ordered as (partition by kind, name order by c desc, value)
+"""  # noqa: S608 - numbers of ours
+_ODD = f"""
+create or replace table odd as
+select kind, name, value, most_usual, most_share from value
+where not usual and covered >= {COVERED} and total >= {_LEAST_NODES}
+"""  # noqa: S608 - numbers of ours
+_AGAINST_GOLDEN = """
+create or replace table odd as
+select v.kind, v.name, v.value, g.value most_usual, coalesce(m.c, 0) / total most_share
+from value v join golden g using (name)
+left join value m on m.kind = v.kind and m.name = v.name and m.value = g.value
+where v.value != g.value and v.kind = {kind}
+"""
+# Nodes that have an odd value, and those sets of nodes with all that is odd about each.
+_DRIFT = f"""
+with one as (
+  select o.kind, o.name, o.value, any_value(o.most_usual) usual, any_value(o.most_share) share, list(n.node order by n.node) nodes
+  from odd o join node n on n.kind = o.kind
+  left join setting s on s.signature = n.settings and s.name = o.name
+  where coalesce(s.value, {_NOT_SET}) = o.value and n.settings in (select signature from setting) group by 1, 2, 3)
+select kind, nodes, list([name, value, usual] order by name), list(share order by name) from one group by 1, 2
+order by len(nodes), nodes, kind
+"""  # noqa: S608 - numbers of ours
+_VARIED = f"""
+select kind, name, any_value(total), count(*), any_value(covered), list(value order by c desc, value)[:{_MOST_GROUPS}],
+       list(c order by c desc, value)[:{_MOST_GROUPS}], list(usual order by c desc, value)[:{_MOST_GROUPS}]
+from value where kind is distinct from {{golden_kind}}
+group by 1, 2 having count(*) > 1 and (sum(usual::int) > 1 or any_value(covered) < {COVERED} or any_value(total) < {_LEAST_NODES})
+order by 2, 1
+"""  # noqa: S608 - numbers of ours
+_SOME_NODES = f"""
+select n.kind, s.name, s.value, list(n.node order by n.node)[:{_FEW}] from node n join setting s on s.signature = n.settings
+join value v on v.kind = n.kind and v.name = s.name and v.value = s.value where v.usual and v.c < v.total group by all
+"""  # noqa: S608 - numbers of ours
+
+
+def drift(
+    database: Database, columns: Columns, golden: dict[str, str] | None, golden_kind: str
+) -> tuple[tuple[Drift, ...], tuple[Varied, ...]]:
+    """Nodes that differ, by what they differ in, and settings that have no usual value."""
+    import numpy as np
+
+    names, values = columns.settings.names, columns.settings.values
+    for name in golden or ():
+        names[name]
+    variables = [number for name, number in names.items() if name.startswith("$")]
+    database.add("variable", {"name": np.array(variables, dtype="int32")})
+    database.run(_VALUES)
+    kind = list(columns.kind_names).index(golden_kind) if golden is not None else None
+    database.run(_ODD)
+    if golden is not None:
+        _add_golden(database, golden, names, values)
+        database.run(f"create or replace table others as select * from odd where kind != {kind}")  # noqa: S608 - a number
+        database.run(_AGAINST_GOLDEN.format(kind=kind))
+        database.run("insert into odd select * from others")
+    return _drift(database, columns), _varied(database, columns, kind)
+
+
+def _add_golden(database: Database, golden: dict[str, str], names: Numbers[str], values: Numbers[str]) -> None:
+    """The golden node's settings; a variable that it has not is "not set" there."""
+    import numpy as np
+
+    has = {names[name]: values[value] for name, value in golden.items()}
+    lacks = {number: _NOT_SET for name, number in names.items() if name.startswith("$") and number not in has}
+    both = {**has, **lacks}
+    table = {"name": list(both), "value": list(both.values())}
+    database.add("golden", {column: np.array(each, dtype="int32") for column, each in table.items()})
+
+
+def _drift(database: Database, columns: Columns) -> tuple[Drift, ...]:
+    kinds, names, values = list(columns.kind_names), list(columns.settings.names), list(columns.settings.values)
+    return tuple(
+        Drift(
+            kind=kinds[kind],
+            nodes=tuple(sorted(columns.nodes[node].name for node in nodes)),
+            differences=tuple(
+                Difference(
+                    setting=names[name], value=_word(values, value), usual=_word(values, usual), share=round(share, 4)
+                )
+                for (name, value, usual), share in zip(settings, shares, strict=True)
+            ),
+        )
+        for kind, nodes, settings, shares in database.rows(_DRIFT)
+    )
+
+
+def _varied(database: Database, columns: Columns, golden_kind: int | None) -> tuple[Varied, ...]:
+    """Settings without a usual value, where no golden node says what is right."""
+    kinds, names, values = list(columns.kind_names), list(columns.settings.names), list(columns.settings.values)
+    some = {tuple(row[:3]): row[3] for row in database.rows(_SOME_NODES)}
+    found = []
+    for kind, name, total, count, _, each, counts, usual in database.rows(
+        _VARIED.format(golden_kind="null" if golden_kind is None else golden_kind)
+    ):
+        groups = tuple(
+            ValueGroup(
+                value=_word(values, value), count=size,
+                nodes=tuple(sorted(columns.nodes[node].name for node in some.get((kind, name, value), ()))),
+            )
+            for value, size, legitimate in zip(each, counts, usual, strict=True) if legitimate
+        )  # fmt: skip
+        found.append(Varied(kind=kinds[kind], setting=names[name], nodes=int(total), values=count, groups=groups))
+    return tuple(found)
+
+
+def _word(values: list[str], number: int) -> str | None:
+    return None if number == _NOT_SET else values[number]

@@ -1,0 +1,270 @@
+"""The comparison of a fleet out of the folders that its nodes' reports lie in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+import tfgpu_doctor
+from tfgpu_doctor.fleet.columns import NO_GPU, Columns, kind_of
+from tfgpu_doctor.fleet.comparison import (
+    STANDINGS,
+    CauseGroup,
+    CheckRow,
+    Drift,
+    Fleet,
+    Kind,
+    Pattern,
+    RefusedFile,
+    Silence,
+    Standing,
+    Suspect,
+    Varied,
+)  # fmt: skip
+from tfgpu_doctor.fleet.database import Database
+from tfgpu_doctor.fleet.drift import drift
+from tfgpu_doctor.fleet.outliers import Measured, measured
+from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, decode_settings, read_reports
+from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model import SEVERITIES
+
+_REPORTED = "reported"
+_FINDINGS, _NOT_JUDGED = 1, 3
+
+
+@dataclass(frozen=True)
+class Golden:
+    """The node that the others should be like."""
+
+    name: str
+    settings: dict[str, str]
+
+    @property
+    def kind(self) -> str:
+        """Which nodes it can be compared with."""
+        return kind_of(self.settings.get("GPU models", "")) or NO_GPU
+
+
+def golden_of(heard: Heard) -> Golden:
+    """A node's report as the one that the others should be like. Raises msgspec.DecodeError."""
+    return Golden(heard.node, decode_settings(bytes(heard.settings)))
+
+
+def merge(
+    folder: str, *, golden: str | Golden = "", expected: Iterable[str] | None = None, history: Sequence[str] = ()
+) -> Fleet:
+    """Everything that the reports of a folder tell. Raises OSError where a folder cannot be listed, KeyError where the
+    golden node did not report.
+    """
+    columns, files, notes = Columns(), list[RefusedFile](), list[str]()
+    for file, heard in read_reports(folder, files):
+        _add(columns, file, heard, files)
+    _add_second(columns, os.path.join(folder, SECOND_FOLDER), files, notes)
+    for run, earlier in enumerate(history):
+        refused: list[RefusedFile] = []
+        for _, heard in read_reports(earlier, refused):
+            columns.remember(heard, run)
+        if faults := sum(each.fault for each in refused):
+            notes.append(f"{faults} files of the earlier run {earlier} could not be read")
+    known = _golden(golden, columns) if golden else None
+    database = Database(columns)
+    try:
+        found = measured(database, columns)
+        differing, varied = drift(database, columns, known.settings if known else None, known.kind if known else "")
+        checks = _checks(database, columns)
+        causes, unmet = _causes(database, columns), _unmet(database, columns)
+        patterns = database.rows("select checks, list(node order by node) from node group by 1 ")
+    finally:
+        database.close()
+    if known and known.kind not in columns.kind_names:
+        notes.append(f"no node has the GPUs of the golden node ({known.kind}): it says nothing about them")
+    asked = None if expected is None else frozenset(expected)
+    silent = _silent(columns, asked)
+    standings = _standings(columns, causes + unmet, silent, found.suspects, differing)
+    return _fleet(
+        columns, standings, known, asked, files=files, notes=notes, found=found, drift=differing, varied=varied,
+        checks=checks, causes=causes, unmet=unmet, silent=silent,
+        patterns=_patterns(columns, patterns, checks),
+    )  # fmt: skip
+
+
+def _add(columns: Columns, file: str, heard: Heard, files: list[RefusedFile]) -> None:
+    try:
+        columns.add(heard)
+    except msgspec.DecodeError as error:
+        files.append(RefusedFile(file=file, why=f"not as a node's report should be: {error}"))
+
+
+def _add_second(columns: Columns, folder: str, files: list[RefusedFile], notes: list[str]) -> None:
+    if not Files().exists(folder):
+        return
+    strange = []
+    for _, heard in read_reports(folder, files, f"{SECOND_FOLDER}/"):
+        if heard.outcome == _REPORTED and not columns.look_again(heard):
+            strange.append(heard.node)
+    if strange:
+        notes.append(f"{len(strange)} nodes have a second look without a first: {', '.join(sorted(strange)[:5])}")
+
+
+def _golden(golden: str | Golden, columns: Columns) -> Golden:
+    if isinstance(golden, Golden):
+        return golden
+    number = columns.number_of[golden]
+    signature = columns.of_node[0][number]
+    signatures, names, values = columns.settings.rows
+    all_names, all_values = list(columns.settings.names), list(columns.settings.values)
+    settings = {
+        all_names[name]: all_values[value]
+        for each, name, value in zip(signatures, names, values, strict=True)
+        if each == signature
+    }
+    return Golden(golden, settings)
+
+
+def _causes(database: Database, columns: Columns) -> tuple[CauseGroup, ...]:
+    """Gravest first, then what most nodes have."""
+    keys, again = list(columns.causes), columns.had_again["cause"]
+    found = []
+    for number, nodes in database.rows("select number, list(node) from cause group by 1"):
+        label, id, title, severity = keys[number]
+        found.append(
+            CauseGroup(
+                label=label, id=id, title=title, severity=severity, nodes=_named(columns, nodes),
+                again=_named(columns, [node for node in nodes if (node, number) in again]),
+            )
+        )  # fmt: skip
+    return tuple(sorted(found, key=lambda each: (-SEVERITIES.index(each.severity), -len(each.nodes), each.title)))
+
+
+def _unmet(database: Database, columns: Columns) -> tuple[CauseGroup, ...]:
+    words, again = list(columns.unmet), columns.had_again["unmet"]
+    found = [
+        CauseGroup(
+            label="", id="", title=words[number], severity="error", nodes=_named(columns, nodes),
+            again=_named(columns, [node for node in nodes if (node, number) in again]),
+        )
+        for number, nodes in database.rows("select number, list(node) from unmet group by 1")
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.title)))
+
+
+def _named(columns: Columns, numbers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(sorted(columns.nodes[number].name for number in numbers))
+
+
+def _checks(database: Database, columns: Columns) -> tuple[CheckRow, ...]:
+    names, values = list(columns.checks.names), list(columns.checks.values)
+    counts: dict[str, dict[str, int]] = {}
+    query = (
+        "select name, value, count(*) from node n join outcome o on o.signature = n.checks group by 1, 2 order by 1, 2"
+    )
+    for name, value, count in database.rows(query):
+        counts.setdefault(names[name], {})[values[value]] = count
+    return tuple(CheckRow(id=id, counts=each) for id, each in counts.items())
+
+
+def _patterns(
+    columns: Columns, rows: Iterable[tuple[int, list[int]]], checks: Sequence[CheckRow]
+) -> tuple[Pattern, ...]:
+    """Nodes by how their checks came out, of those checks that are more than passed or skipped somewhere."""
+    telling = {each.id for each in checks if not set(each.counts) <= {"pass", "skip"}}
+    names, values = list(columns.checks.names), list(columns.checks.values)
+    outcomes: dict[int, dict[str, str]] = {}
+    for signature, name, value in zip(*columns.checks.rows, strict=True):
+        if names[name] in telling:
+            outcomes.setdefault(signature, {})[names[name]] = values[value]
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for signature, nodes in rows:
+        reported = [columns.nodes[node].name for node in nodes if columns.nodes[node].outcome == _REPORTED]
+        if reported:
+            alike.setdefault(tuple(sorted(outcomes.get(signature, {}).items())), []).extend(reported)
+    found = [
+        Pattern(nodes=tuple(sorted(nodes)), outcomes=dict(key))
+        for key, nodes in alike.items()
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.nodes)))
+
+
+def _silent(columns: Columns, asked: frozenset[str] | None) -> tuple[Silence, ...]:
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for node in columns.nodes:
+        if node.outcome != _REPORTED:
+            reasons.setdefault((node.outcome, node.reason), []).append(node.name)
+    if missing := sorted((asked or frozenset()) - columns.number_of.keys()):
+        reasons["not heard of", ""] = missing
+    return tuple(
+        Silence(outcome=outcome, reason=reason, nodes=tuple(sorted(nodes)))
+        for (outcome, reason), nodes in sorted(reasons.items(), key=lambda each: -len(each[1]))
+    )
+
+
+def _standings(
+    columns: Columns, troubles: Sequence[CauseGroup], silent: Sequence[Silence], suspects: Sequence[Suspect],
+    differing: Sequence[Drift],
+) -> dict[str, Standing]:  # fmt: skip
+    """Every node with the worst that is to be said of it."""
+    found: dict[str, Standing] = {}
+
+    def say(nodes: Iterable[str], standing: Standing) -> None:
+        for node in nodes:
+            if node not in found or STANDINGS.index(standing) < STANDINGS.index(found[node]):
+                found[node] = standing
+
+    for each in silent:
+        say(each.nodes, "silent")
+    for node in columns.nodes:
+        if node.outcome == _REPORTED:
+            say([node.name], _alone(node.exit_code, node.fails))
+    for group in troubles:
+        if group.severity == "error":
+            say(group.again, "bad")
+    for suspect in suspects:
+        say([suspect.node], "bad" if suspect.second and suspect.second.slow else "suspect")
+    for drifted in differing:
+        say(drifted.nodes, "differs")
+    return found
+
+
+def _alone(exit_code: int | None, fails: bool) -> Standing:
+    """What its own report says of a node."""
+    if fails or exit_code == _FINDINGS:
+        return "fails"
+    return "good" if exit_code == 0 else "not judged"
+
+
+def _fleet(
+    columns: Columns, standings: dict[str, Standing], golden: Golden | None, asked: frozenset[str] | None, *,
+    files: list[RefusedFile], notes: list[str], found: Measured, drift: tuple[Drift, ...], varied: tuple[Varied, ...],
+    checks: tuple[CheckRow, ...], causes: tuple[CauseGroup, ...], unmet: tuple[CauseGroup, ...],
+    silent: tuple[Silence, ...], patterns: tuple[Pattern, ...],
+) -> Fleet:  # fmt: skip
+    by_standing: dict[Standing, list[str]] = {each: [] for each in STANDINGS}
+    for node in sorted(standings):
+        by_standing[standings[node]].append(node)
+    heard = sum(node.outcome == _REPORTED for node in columns.nodes)
+    wrong = any(by_standing[each] for each in STANDINGS if each not in ("good", "not judged"))
+    wrong = wrong or bool(found.changes) or any(each.fault for each in files)
+    kinds: dict[str, int] = {}
+    for node in columns.nodes:
+        if node.outcome == _REPORTED:
+            kinds[node.kind] = kinds.get(node.kind, 0) + 1
+    return Fleet(
+        doctor=tfgpu_doctor.__version__,
+        exit_code=_NOT_JUDGED if not heard else _FINDINGS if wrong else _NOT_JUDGED if by_standing["not judged"] else 0,
+        heard=heard,
+        expected=None if asked is None else len(asked),
+        golden=golden.name if golden else "",
+        standings={each: tuple(nodes) for each, nodes in by_standing.items()},
+        causes=causes, unmet=unmet, silent=silent, not_judged=tuple(by_standing["not judged"]),
+        suspects=found.suspects, drift=drift, varied=varied, changes=found.changes, series=found.series, checks=checks,
+        patterns=patterns, files=tuple(sorted(files, key=lambda each: (not each.fault, each.file))), notes=tuple(notes),
+        kinds=tuple(
+            Kind(name=name, nodes=count, compared=count >= FEWEST_PEERS)
+            for name, count in sorted(kinds.items(), key=lambda each: -each[1])
+        ),
+        unexpected=() if asked is None else tuple(sorted(columns.number_of.keys() - asked)),
+    )  # fmt: skip

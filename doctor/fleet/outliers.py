@@ -1,0 +1,275 @@
+"""Who is slow: every measurement against the peers' and against the node's own earlier runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tfgpu_doctor.fleet.columns import EARLIER, FIRST, SECOND, Columns
+from tfgpu_doctor.fleet.comparison import FleetChange, Second, Series, Suspect
+from tfgpu_doctor.fleet.database import Database
+from tfgpu_doctor.fleet.thresholds import (
+    FALSE_SUSPECTS,
+    FEWEST_PEERS,
+    FLEET_CHANGE,
+    LEAST_EFFECT,
+    LEAST_SPREAD,
+    MAD_TO_SIGMA,
+    MIRROR,
+    MIRROR_SHARE,
+    MOST_SUSPECTS,
+    POOLED_FROM,
+    TAIL_FROM,
+    TAIL_SHARE,
+    WORSE_FROM,
+    least_z,
+    reach_of_tail,
+    reach_of_worse,
+)  # fmt: skip
+
+_BINS = 48
+_FEW_ENOUGH = 40  # values: of fewer even one exception is more than MOST_SUSPECTS
+_LONGEST = 200
+_Name = tuple[str, str, str, str]  # measurement, model, unit, what is better
+_PEERS, _HISTORY = 0, 1
+
+# Logarithms, turned so that more is worse: of the values, and of the changes since the median of the earlier runs.
+_TURNED = f"""
+create or replace table turned as
+with now as (select series, node, device, turn * ln(value) x from point join turn using (series) where look = {FIRST}),
+before as (select series, node, device, median(turn * ln(value)) x from point join turn using (series)
+           where look >= {EARLIER} group by all)
+select {_PEERS} against, *, 0.0::double own from now
+union all by name
+select {_HISTORY} against, series, node, device, now.x - before.x x, before.x own
+from now join before using (series, node, device)
+"""  # noqa: S608 - numbers of ours
+_DEVIATIONS = """
+create or replace table deviation as
+select *, x - median(x) over same dev, median(x) over same middle, count(*) over same n from turned
+window same as (partition by against, series)
+"""
+_SCALES = f"""
+create or replace table scale as
+select against, series, any_value(n) n, count(distinct node) nodes, any_value(middle) middle,
+       greatest({MAD_TO_SIGMA} * median(abs(dev)), {LEAST_SPREAD}) sigma, -quantile_cont(dev, {MIRROR_SHARE}) mirror
+from deviation group by 1, 2
+"""  # noqa: S608 - numbers of ours
+# Both sides of each series, and (series -1) those of all small ones together, in their own standard deviations; of
+# each what lies in its last part, with the moments of the excesses over where that begins.
+_TAILS = f"""
+with small as (
+  select d.*, sigma from deviation d join scale using (against, series)
+  where d.n between {POOLED_FROM} and {TAIL_FROM - 1}),
+side as (
+  select against, series, 'better' side, -dev far from deviation where n >= {TAIL_FROM}
+  union all select against, series, 'worse', dev from deviation where n >= {TAIL_FROM}
+  union all select against, -1, 'better', -dev / sigma from small
+  union all select against, -1, 'worse', dev / sigma from small),
+start as (select against, series, side, quantile_cont(far, {1 - TAIL_SHARE}) start,
+          quantile_cont(far, {1 - WORSE_FROM}) before, count(*) n from side group by all),
+ranked as (
+  select *, far - start e, row_number() over each - 1 place, count(*) over (partition by against, series, side) m
+  from side join start using (against, series, side) where far > start
+  window each as (partition by against, series, side order by far))
+select against, series, side, any_value(start), avg(e), avg(e * (m - 1 - place) / greatest(m - 1, 1)), any_value(m),
+       any_value(before)
+from ranked where n >= {TAIL_FROM} group by 1, 2, 3
+"""  # noqa: S608 - numbers of ours
+_POOL = -1
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a measurement lies over its peers, in logarithms where more is worse; `limit`: the deviation that is too much."""
+
+    against: int
+    series: int
+    count: int
+    nodes: int
+    middle: float
+    sigma: float
+    by_worse: float = math.inf  # by the whole of its worse side, where most of what is far out cannot be exceptions
+    limit: float = math.inf
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that the measurements tell."""
+
+    series: tuple[Series, ...]
+    suspects: tuple[Suspect, ...]
+    changes: tuple[FleetChange, ...]
+
+
+def measured(database: Database, columns: Columns) -> Measured:
+    """Who is slow, on what, and how all measurements spread."""
+    import numpy as np
+
+    turns = np.array([1 if better == "lower" else -1 for _, _, _, better in columns.series], dtype="int32")
+    database.add("turn", {"series": np.arange(len(turns), dtype="int32"), "turn": turns})
+    database.run(_TURNED)
+    database.run(_DEVIATIONS)
+    database.run(_SCALES)
+    spreads = _limited(database, _spreads(database))
+    names = list(columns.series)
+    return Measured(
+        tuple(sorted(_series(database, spreads, names), key=lambda each: (each.model, each.measurement))),
+        tuple(_suspects(database, columns, spreads, names)),
+        tuple(_changes(spreads, names)),
+    )
+
+
+def _chance(database: Database) -> float:
+    """How seldom a single value may be suspected, so that of the healthy nodes no more are than may be."""
+    ((points, nodes),) = database.rows("select count(*), count(distinct node) from deviation")
+    return FALSE_SUSPECTS / max(1.0, points / max(1, nodes))
+
+
+def _spreads(database: Database) -> list[Spread]:
+    chance = _chance(database)
+    tails = {}
+    for against, series, side, start, mean, weighted, count, before in database.rows(_TAILS):
+        tails[against, series, side] = reach_of_tail(start, mean, weighted, count, chance)
+        if side == "worse":
+            tails[against, series, "onwards"] = reach_of_worse(before, start, chance)
+    return [_spread(row, tails) for row in database.rows("select * from scale order by against, series")]
+
+
+def _spread(row: tuple[Any, ...], tails: dict[tuple[int, int, str], float]) -> Spread:
+    """How one measurement lies, and from where on a value is too bad to be noise."""
+    against, series, count, nodes, middle, sigma, mirror = row
+    if count < FEWEST_PEERS:
+        note = f"not compared: there are {count} values, and it takes {FEWEST_PEERS}"
+        return Spread(against, series, count, nodes, middle, sigma, note=note)
+    key, times = (series, 1.0) if count >= TAIL_FROM else (_POOL, sigma)
+    if count >= POOLED_FROM and (against, key, "better") in tails:
+        reach = [times * tails.get((against, key, side), 0.0) for side in ("better", "onwards")]
+    else:
+        reach = [MIRROR * mirror]
+    limit = max(least_z(count) * sigma, -math.log(1 - LEAST_EFFECT), *reach)
+    by_worse = times * tails.get((against, key, "worse"), math.inf)
+    return Spread(against, series, count, nodes, middle, sigma, limit=limit, by_worse=by_worse)
+
+
+def _limited(database: Database, spreads: list[Spread]) -> list[Spread]:
+    """With wider limits where too many lie beyond them, and none where still too many do."""
+    wider = [
+        replace(each, limit=max(each.limit, each.by_worse), note=_scattered(each, many)) if many else each
+        for each, many in _too_many_beyond(database, spreads)
+    ]
+    return [replace(each, limit=math.inf) if many else each for each, many in _too_many_beyond(database, wider)]
+
+
+def _too_many_beyond(database: Database, spreads: list[Spread]) -> list[tuple[Spread, int]]:
+    """Each with how many values are beyond its limit, 0 where they may be exceptions."""
+    _write_limits(database, spreads)
+    query = "select against, series, count(*) from deviation join bound using (against, series) where dev > most group by 1, 2"
+    beyond = {(against, series): count for against, series, count in database.rows(query)}
+    found = []
+    for each in spreads:
+        many = beyond.get((each.against, each.series), 0)
+        found.append((each, many if each.count >= _FEW_ENOUGH and many > MOST_SUSPECTS * each.count else 0))
+    return found
+
+
+def _scattered(spread: Spread, many: int) -> str:
+    least = 1 - math.exp(-spread.limit)
+    return (
+        f"{many:,} of {spread.count:,} values are more than {least:.0%} worse than the median: too many to be exceptions, so "
+        "they are a group of their own, or the measurement is unsteady; only what is beyond them is suspected"
+    )
+
+
+def _write_limits(database: Database, spreads: list[Spread]) -> None:
+    import numpy as np
+
+    table = {
+        "against": np.array([each.against for each in spreads], dtype="int32"),
+        "series": np.array([each.series for each in spreads], dtype="int32"),
+        "most": np.array([each.limit for each in spreads], dtype="float64"),
+    }
+    database.add("bound", table)
+
+
+def _suspects(database: Database, columns: Columns, spreads: list[Spread], names: list[_Name]) -> list[Suspect]:
+    _write_limits(database, spreads)
+    known = {(each.against, each.series): each for each in spreads}
+    devices = list(columns.devices)
+    rows = database.rows(
+        f"""
+        with again as (select series, node, device, median(turn * ln(value)) x2 from point join turn using (series)
+                       where look = {SECOND} group by all)
+        select against, series, node, device, own + x, dev, x2 from deviation join bound using (against, series)
+        left join again using (series, node, device) where dev > most order by against, dev desc, node, device
+        """  # noqa: S608 - numbers of ours
+    )
+    return [
+        _suspect(known[against, series], names[series], columns.nodes[node].name, devices[device], x, dev, again)
+        for against, series, node, device, x, dev, again in rows
+    ]
+
+
+def _suspect(spread: Spread, name: _Name, node: str, device: str, x: float, dev: float, again: float | None) -> Suspect:
+    measurement, model, unit, _ = name
+    expected = x - dev
+    return Suspect(
+        node=node, device=device[:_LONGEST], measurement=measurement[:_LONGEST], model=model[:_LONGEST],
+        unit=unit[:_LONGEST], value=_value(x, name), expected=_value(expected, name),
+        limit=_value(expected + spread.limit, name), change=_value(x, name) / _value(expected, name) - 1,
+        z=dev / spread.sigma, peers=spread.count - 1,
+        against="own history" if spread.against == _HISTORY else "peers",
+        second=None if again is None else Second(value=_value(again, name), slow=again - expected > spread.limit),
+    )  # fmt: skip
+
+
+def _value(x: float, name: _Name) -> float:
+    return math.exp(x if name[3] == "lower" else -x)
+
+
+def _series(database: Database, spreads: list[Spread], names: list[_Name]) -> list[Series]:
+    """Every measurement with its histogram, in even ratios from the smallest to the largest value."""
+    rows = database.rows(
+        f"""
+        with now as (select series, ln(value) y from point where look = {FIRST}),
+        ends as (select series, min(y) low, greatest(max(y), min(y) + 1e-9) high from now group by 1)
+        select series, exp(any_value(low)), exp(any_value(high)), list(bin), list(c) from (
+          select series, any_value(low) low, any_value(high) high,
+                 least({_BINS - 1}, floor({_BINS} * (y - low) / (high - low)))::int bin, count(*) c
+          from now join ends using (series) group by series, bin)
+        group by series
+        """  # noqa: S608 - numbers of ours
+    )
+    histograms = {series: (low, high, dict(zip(bins, counts, strict=True))) for series, low, high, bins, counts in rows}
+    found = []
+    for spread in spreads:
+        if spread.against == _PEERS:
+            low, high, counts = histograms[spread.series]
+            found.append(_one_series(spread, names[spread.series], low, high, counts))
+    return found
+
+
+def _one_series(spread: Spread, name: _Name, low: float, high: float, counts: dict[int, int]) -> Series:
+    measurement, model, unit, better = name
+    known = math.isfinite(spread.limit)
+    return Series(
+        measurement=measurement[:_LONGEST], model=model[:_LONGEST], unit=unit[:_LONGEST],
+        better="lower" if better == "lower" else "higher", nodes=spread.nodes, values=spread.count,
+        median=_value(spread.middle, name), spread=spread.sigma, note=spread.note, low=low, high=high,
+        limit=_value(spread.middle + spread.limit, name) if known else None,
+        bins=tuple(counts.get(place, 0) for place in range(_BINS)),
+    )  # fmt: skip
+
+
+def _changes(spreads: list[Spread], names: list[_Name]) -> list[FleetChange]:
+    """What got worse on the fleet as a whole since the earlier runs."""
+    return [
+        FleetChange(
+            measurement=names[each.series][0][:_LONGEST], model=names[each.series][1][:_LONGEST], nodes=each.nodes,
+            change=_value(each.middle, names[each.series]) - 1,
+        )
+        for each in spreads
+        if each.against == _HISTORY and each.middle > -math.log(1 - FLEET_CHANGE)
+    ]  # fmt: skip

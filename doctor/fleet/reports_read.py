@@ -1,0 +1,130 @@
+"""The reports of a folder, one after the other: those of nodes, and of every other file why it is none."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tfgpu_doctor.fleet.comparison import RefusedFile
+from tfgpu_doctor.fleet.node import KIND, NODE_SCHEMA, Cause, Measurement, NodeOutcome, file_name
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.gathered import Unread, gather
+
+EXPECTED_FILE, SECOND_FOLDER = "expected.json", "second"
+_MOST_BYTES = 4 << 20  # of one report; those of large machines under a long load have 0.3 MB
+# What no doctor writes, and no comparison needs.
+_MOST_SETTINGS, _MOST_MEASUREMENTS, _MOST_CHECKS, _MOST_CAUSES = 2000, 5000, 2000, 500
+_LONGEST = 300
+# The doctor writes a node's report last and on one line: what stands before it is all that is compared. In a text the
+# quotes would have a backslash before them, and a file that is cut off does not end in a line's end.
+_REPORT, _END = b',"report":{', b"}}\n"
+_UNFINISHED = re.compile(r"\.json\.\d+\.\d+\.part$")
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What a node's file tells. `settings` and `checks` stay text: most are the same on many nodes."""
+
+    node: str
+    outcome: NodeOutcome
+    schema: int = 0
+    kind: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+    settings: msgspec.Raw = msgspec.Raw(b"{}")
+    checks: msgspec.Raw = msgspec.Raw(b"{}")
+    measurements: list[Measurement] = []
+    causes: list[Cause] = []
+    unmet: list[str] = []
+
+
+class _Kind(msgspec.Struct):
+    schema: Any = None
+    kind: Any = None
+
+
+_decoder, _kind_decoder = msgspec.json.Decoder(Heard), msgspec.json.Decoder(_Kind)
+
+
+def read_reports(folder: str, refused: list[RefusedFile], within: str = "") -> Iterator[tuple[str, Heard]]:
+    """Every node's report with its file; files that are none are added to `refused`, named with what they lie `within`.
+
+    Raises OSError where the folder cannot be listed.
+    """
+    names = sorted(os.path.basename(name) for name in Files().list_folder(folder))
+    reports = [name for name in names if name.endswith(".json") and name != EXPECTED_FILE]
+    refused += [_beside(within + name) for name in names if not name.endswith(".json") and name != SECOND_FOLDER]
+    there, seen = set(reports), set[str]()
+    for name, content in gather(folder, reports, _MOST_BYTES):
+        found = content.why if isinstance(content, Unread) else decode(content)
+        if isinstance(found, Heard):
+            own = file_name(found.node)
+            if own == name or (own not in there and found.node not in seen):
+                seen.add(found.node)
+                yield within + name, found
+                continue
+            found = f"a second report of the node {found.node}"
+        refused.append(RefusedFile(file=within + name, why=found))
+
+
+def decode(content: bytes) -> Heard | str:
+    """A node's report, or why it is none."""
+    cut = content.find(_REPORT) if content.endswith(_END) else -1
+    try:
+        heard = _decoder.decode(content[:cut] + b"}" if cut > 0 else content)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return _why_not(content, error)
+    if heard.kind != KIND:
+        return "not a node's report of this doctor"
+    if heard.schema != NODE_SCHEMA:
+        return f"its schema is {heard.schema}, which this doctor does not know: it knows {NODE_SCHEMA}"
+    if not 0 < len(heard.node) <= _LONGEST:
+        return f"its node's name has {len(heard.node)} characters"
+    if len(heard.measurements) > _MOST_MEASUREMENTS or len(heard.causes) + len(heard.unmet) > _MOST_CAUSES:
+        return "it holds more measurements or causes than any node has"
+    return heard
+
+
+def _why_not(content: bytes, error: Exception) -> str:
+    if not content.strip():
+        return "empty"
+    try:
+        kind = _kind_decoder.decode(content)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return (
+            f"cut off, or no JSON: {error}" if content.lstrip()[:1] == b"{" else "not a node's report: no JSON object"
+        )
+    if kind.kind != KIND:
+        return "not a node's report of this doctor"
+    if kind.schema != NODE_SCHEMA:
+        return f"its schema is {str(kind.schema)[:20]}, which this doctor does not know: it knows {NODE_SCHEMA}"
+    return f"not as a node's report should be: {error}"
+
+
+def decode_words(raw: bytes, most: int) -> dict[str, str]:
+    """Settings or checks out of their text, of bounded number and length. Raises msgspec.DecodeError."""
+    found = msgspec.json.decode(raw, type=dict[str, str])
+    if len(found) > most:
+        raise msgspec.DecodeError(f"{len(found)} entries")
+    if any(len(name) > _LONGEST or len(value) > _LONGEST for name, value in found.items()):
+        return {name[:_LONGEST]: value[:_LONGEST] for name, value in found.items()}
+    return found
+
+
+def decode_settings(raw: bytes) -> dict[str, str]:
+    """The settings of a node. Raises msgspec.DecodeError."""
+    return decode_words(raw, _MOST_SETTINGS)
+
+
+def decode_checks(raw: bytes) -> dict[str, str]:
+    """The outcomes of a node's checks. Raises msgspec.DecodeError."""
+    return decode_words(raw, _MOST_CHECKS)
+
+
+def _beside(name: str) -> RefusedFile:
+    if _UNFINISHED.search(name):
+        return RefusedFile(file=name, why="left unfinished by who wrote it")
+    return RefusedFile(file=name, why="not a .json file", fault=False)

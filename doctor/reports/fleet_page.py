@@ -1,0 +1,75 @@
+"""The comparison of a fleet in every format."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from tfgpu_doctor.fleet.comparison import Fleet
+from tfgpu_doctor.reports.fleet_words import Section, headline, sections
+
+FLEET_FORMATS = ("text", "json", "markdown", "html", "prometheus")
+_COMMAND = re.compile(r"##(?=[a-z]*\[)", re.IGNORECASE)  # CI services look for them in the middle of a line, too
+_MARKS = {"bad": ("✗", "red"), "poor": ("!", "yellow"), "idle": ("·", "dim"), "good": ("✓", "green")}
+
+
+def render_fleet(fleet: Fleet, format_: str, *, width: int = 110, colour: bool = False) -> str:
+    """The document in one of `FLEET_FORMATS`, with its last newline."""
+    if format_ == "json":
+        document = msgspec.json.format(msgspec.json.encode(fleet), indent=2).decode()
+        return _COMMAND.sub(r"#\\u0023", document) + "\n"
+    if format_ == "html":
+        from tfgpu_doctor.reports.fleet_html import render_html
+
+        return render_html(fleet)
+    if format_ == "prometheus":
+        from tfgpu_doctor.reports.fleet_prometheus import render_prometheus
+
+        return render_prometheus(fleet)
+    return _markdown(fleet) if format_ == "markdown" else _text(fleet, width, colour)
+
+
+def _text(fleet: Fleet, width: int, colour: bool) -> str:
+    from tfgpu_doctor.reports.text import Page
+
+    page = Page(width, colour)
+    page.say(headline(fleet), style="bold green" if fleet.exit_code == 0 else "bold")
+    for section in sections(fleet):
+        page.gap()
+        mark, style = _MARKS[section.tone]
+        page.say(section.title, start=f"{mark} ", style="bold", start_style=f"bold {style}")
+        for line in section.lines:
+            page.say(" ".join(line.split()), start="  • ")
+    if fleet.exit_code == 0:
+        page.gap()
+        page.say("Every node is healthy by its own report; none differs, and none is slower than noise explains.")
+    return page.text
+
+
+def _markdown(fleet: Fleet) -> str:
+    from tfgpu_doctor.reports.markdown_page import escape
+
+    lines = ["## tfgpu-doctor fleet report", "", f"**{escape(headline(fleet))}**", ""]
+    for section in sections(fleet):
+        lines += _section_in_markdown(section)
+    table = [
+        f"| {escape(each.measurement)} | {escape(each.model)} | {each.nodes} | {each.median:.4g} {escape(each.unit)} | "
+        f"{each.spread:.1%} | "
+        f"{'' if each.limit is None else f'{each.limit:.4g}'} |"
+        for each in fleet.series[:200]
+    ]  # fmt: skip
+    if table:
+        lines += [
+            "<details><summary>Measurements</summary>",
+            "",
+            "| measurement | device | nodes | median | spread | suspected from |",
+        ]
+        lines += ["|---|---|---|---|---|---|", *table, "", "</details>", ""]
+    return "\n".join([*lines, f"_tfgpu-doctor {escape(fleet.doctor)}_", ""])
+
+
+def _section_in_markdown(section: Section) -> list[str]:
+    from tfgpu_doctor.reports.markdown_page import escape
+
+    return [f"### {section.title}", "", *(f"- {escape(line)}" for line in section.lines), ""]

@@ -1,0 +1,183 @@
+"""The comparison of a fleet as sections of lines, causes first; the text and the Markdown page are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tfgpu_doctor.fleet.comparison import STANDINGS, CauseGroup, Drift, Fleet, Standing, Suspect, Varied
+
+FEW = 4  # names of nodes on a line
+_MOST_LINES = 40  # of a section; the JSON document has all
+_LONGEST = 120  # characters of one name or value on a line
+WORDS: dict[Standing, str] = {
+    "bad": "bad in both looks",
+    "fails": "with findings of their own",
+    "suspect": "suspect",
+    "silent": "without a report",
+    "not judged": "not judged",
+    "differs": "set up differently",
+    "good": "good",
+}
+TONES: dict[Standing, str] = {
+    "bad": "bad", "fails": "bad", "suspect": "poor", "silent": "bad", "not judged": "idle", "differs": "poor", "good": "good",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with its lines; tone: good, poor, bad or idle."""
+
+    title: str
+    tone: str
+    lines: tuple[str, ...]
+
+
+def headline(fleet: Fleet) -> str:
+    """The verdict in one sentence."""
+    if not fleet.heard:
+        return "Not judged: no node reported."
+    counts = [f"{len(fleet.standings[each]):,} {WORDS[each]}" for each in STANDINGS if fleet.standings[each]]
+    return f"{_count(sum(map(len, fleet.standings.values())))}: {', '.join(counts)}."
+
+
+def few(nodes: Sequence[str], total: int | None = None) -> str:
+    """`12 nodes: n01, n02, n03, n04 and 8 more`."""
+    total = len(nodes) if total is None else total
+    shown = ", ".join(short(node) for node in nodes[:FEW])
+    more = f" and {total - FEW:,} more" if total > FEW else ""
+    return f"{_count(total)}: {shown}{more}" if shown else _count(total)
+
+
+def short(text: str) -> str:
+    """A name or value, of a length that leaves room for others."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def sections(fleet: Fleet) -> list[Section]:
+    """What is to be said, the gravest first; a section that has nothing to say is not there."""
+    found = [
+        _section("Causes", "bad", map(cause_line, fleet.causes)),
+        _section("Requirements that are not met", "bad", map(cause_line, fleet.unmet)),
+        _section(
+            "Nodes without a report", "bad",
+            (f"{few(each.nodes)}: {each.outcome}{f', {short(each.reason)}' if each.reason else ''}" for each in fleet.silent),
+        ),
+        _section("Files that are no node's report", "bad", _file_lines(fleet, fault=True)),
+        _section("Bad: slow in both looks", "bad", suspect_lines(fleet.suspects, bad=True)),
+        _section("Suspects: slow in one look", "poor", suspect_lines(fleet.suspects, bad=False)),
+        _section(
+            "Slower than before, the fleet as a whole", "poor",
+            (
+                f"{short(each.measurement)} on {short(each.model)}: {each.change:+.1%} on {_count(each.nodes)}"
+                for each in fleet.changes
+            ),
+        ),
+        _section("Set up differently", "poor", map(drift_line, fleet.drift)),
+        _section("Not judged", "idle", [few(fleet.not_judged)] if fleet.not_judged else []),
+        _section("Settings with groups of nodes, or hardly two alike", "idle", map(varied_line, fleet.varied)),
+        _section("Not compared, or with a reserve", "idle", uncompared(fleet)),
+        _section("Also", "idle", _also(fleet)),
+    ]  # fmt: skip
+    return [each for each in found if each.lines]
+
+
+def _section(title: str, tone: str, lines: Iterable[str]) -> Section:
+    all_lines = list(lines)
+    shown = all_lines[:_MOST_LINES]
+    if len(all_lines) > len(shown):
+        shown.append(f"and {len(all_lines) - len(shown):,} more such lines; --format json has them all")
+    return Section(title, tone, tuple(shown))
+
+
+def cause_line(cause: CauseGroup) -> str:
+    """A cause with its nodes, and those that had it again."""
+    named = f" ({cause.id}, {cause.label}, {cause.severity})" if cause.id else ""
+    again = f"; again in the second look: {few(cause.again)}" if cause.again else ""
+    return f"{few(cause.nodes)}: {short(cause.title)}{named}{again}"
+
+
+def suspect_lines(suspects: Iterable[Suspect], *, bad: bool) -> Iterator[str]:
+    """One line a node and measurement, all of its devices on it; both measurements where there are two."""
+    alike: dict[tuple[str, str, str, str], list[Suspect]] = {}
+    for each in suspects:
+        if bool(each.second and each.second.slow) == bad:
+            alike.setdefault((each.node, each.measurement, each.model, each.against), []).append(each)
+    for group in alike.values():
+        yield suspect_line(group)
+
+
+def suspect_line(group: Sequence[Suspect]) -> str:
+    """The worst of a node's devices on a measurement, and which others are slow as well."""
+    worst = max(group, key=lambda each: abs(each.change))
+    devices = ", ".join(short(each.device) for each in group if each.device)
+    whom = f"{worst.peers:,} peers" if worst.against == "peers" else "itself before and how its peers changed"
+    second = f"; second look {number(worst.second.value)} {short(worst.unit)}" if worst.second else ""
+    if worst.second and not worst.second.slow:
+        second += ", as it should be"
+    return (
+        f"{short(worst.node)}{f' {devices}' if devices else ''}: {short(worst.measurement)} {number(worst.value)} "
+        f"{short(worst.unit)}, {worst.change:+.1%} against {whom} ({number(worst.expected)}, z {worst.z:.0f}){second}"
+    )
+
+
+def drift_line(drift: Drift) -> str:
+    """Nodes with all that they have different."""
+    words = (
+        f"{short(each.setting)} {_value(each.value)} (others {_value(each.usual)})" for each in drift.differences[:FEW]
+    )
+    more = f" and {len(drift.differences) - FEW} more settings" if len(drift.differences) > FEW else ""
+    return f"{few(drift.nodes)}: {'; '.join(words)}{more}"
+
+
+def varied_line(varied: Varied) -> str:
+    """A setting with the groups of nodes that have the same value."""
+    if not varied.groups:
+        return f"{short(varied.setting)}: {varied.values:,} values on {_count(varied.nodes)} ({short(varied.kind)})"
+    groups = "; ".join(f"{_value(each.value)} on {few(each.nodes, each.count)}" for each in varied.groups)
+    return f"{short(varied.setting)} ({short(varied.kind)}): {groups}"
+
+
+def uncompared(fleet: Fleet) -> Iterator[str]:
+    """Measurements and kinds of nodes that there are too few of, and those that scatter."""
+    notes: dict[str, list[str]] = {}
+    for each in fleet.series:
+        if each.note:
+            notes.setdefault(each.note, []).append(f"{short(each.measurement)} on {short(each.model or 'unknown')}")
+    for note, names in notes.items():
+        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+        yield f"{', '.join(names[:FEW])}{more}: {note}"
+
+
+def _file_lines(fleet: Fleet, *, fault: bool) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for each in fleet.files:
+        if each.fault == fault:
+            reasons.setdefault(each.why, []).append(each.file)
+    for why, files in reasons.items():
+        more = f" and {len(files) - FEW:,} more" if len(files) > FEW else ""
+        yield f"{', '.join(map(short, files[:FEW]))}{more}: {short(why)}"
+
+
+def _also(fleet: Fleet) -> Iterator[str]:
+    yield from map(short, fleet.notes)
+    if fleet.unexpected:
+        yield f"reported, but not expected: {few(fleet.unexpected)}"
+    yield from (f"beside the reports: {line}" for line in _file_lines(fleet, fault=False))
+    if len(fleet.kinds) > 1:
+        yield "compared each within its kind: " + "; ".join(
+            f"{short(each.name)} ({each.nodes:,})" for each in fleet.kinds[:8]
+        )
+
+
+def number(value: float) -> str:
+    """A measured value to four digits."""
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def _value(value: str | None) -> str:
+    return "not set" if value is None else short(value)
+
+
+def _count(count: int) -> str:
+    return f"{count:,} {'node' if count == 1 else 'nodes'}"
