@@ -1,0 +1,157 @@
+"""`fleet run` on a real Ray cluster of several nodes on this machine: one killed, one that hangs, one that is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # read when Ray is imported
+pytest.importorskip("ray", reason="Ray is not installed in this Python")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Ray's test cluster")]
+
+# Read by every Python of a node: stops the doctor, and nothing else, while a file is there.
+SITE = """
+import os, sys, time
+if "tfgpu_doctor" in sys.orig_argv:
+    open({started!r}, "a").write(f"{{os.getpid()}}\\n")
+    while os.path.exists({held!r}):
+        time.sleep(0.1)
+"""
+PATIENCE_S = 120
+
+
+class Node:
+    """A node of the cluster whose doctor waits as long as `held` is there."""
+
+    def __init__(self, cluster: Any, folder: pathlib.Path, *, hold: bool = False, broken: bool = False) -> None:
+        folder.mkdir()
+        self.held, self.started = folder / "held", folder / "started"
+        if hold:
+            self.held.touch()
+        (folder / "sitecustomize.py").write_text(SITE.format(started=str(self.started), held=str(self.held)))
+        if broken:
+            (folder / "msgspec.py").write_text("raise ImportError('this one is broken')\n")
+        self.ray = cluster.add_node(num_cpus=1, num_gpus=2, env_vars={"PYTHONPATH": str(folder)})
+        self.id: str = self.ray.node_id
+
+    def pids(self) -> list[int]:
+        return [int(line) for line in self.started.read_text().split()] if self.started.exists() else []
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    yield found
+    found.shutdown()
+
+
+def start(cluster: Any, out: pathlib.Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tfgpu_doctor", "fleet", "run", "--ray", cluster.address, "--out", str(out)]
+    return subprocess.Popen(
+        [*command, "--level", "quick", *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def reports(out: pathlib.Path) -> dict[str, dict[str, Any]]:
+    """By the end of the node's name, which is the beginning of Ray's number for it."""
+    paths = [path for path in out.glob("*.json") if path.name != "expected.json"]
+    found = [json.loads(path.read_text("utf-8")) for path in paths]
+    return {each["node"].rpartition("-")[2]: each for each in found}
+
+
+def wait_for(what: Any) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
+    except OSError:
+        return False
+
+
+def test_who_dies_hangs_or_is_broken_is_named_and_all_others_report(cluster: Any, tmp_path: pathlib.Path) -> None:
+    good = [Node(cluster, tmp_path / f"good{number}") for number in range(2)]
+    killed = Node(cluster, tmp_path / "killed", hold=True)
+    hanging = Node(cluster, tmp_path / "hanging", hold=True)
+    broken = Node(cluster, tmp_path / "broken", broken=True)
+    out = tmp_path / "out"
+    run = start(cluster, out, "--deadline", "60")
+    wait_for(lambda: killed.pids() and hanging.pids())
+    cluster.remove_node(killed.ray, allow_graceful=False)
+    _, errors = run.communicate(timeout=300)
+    found = reports(out)
+    assert run.returncode == 1, errors
+    assert {found[node.id[:8]]["outcome"] for node in good} == {"reported"}
+    assert all(found[node.id[:8]]["report"]["results"] for node in good)
+    assert found[killed.id[:8]]["outcome"] == "died"
+    assert found[hanging.id[:8]]["outcome"] == "hung"
+    assert " s" in found[hanging.id[:8]]["reason"]
+    assert found[broken.id[:8]]["outcome"] == "not started"
+    assert "this one is broken" in found[broken.id[:8]]["reason"]
+    assert len(found) == len(json.loads((out / "expected.json").read_text())) == 6
+    assert "Traceback" not in errors
+    wait_for(lambda: not any(map(alive, [*killed.pids(), *hanging.pids()])))
+
+    # The same command does what is missing, and leaves alone what is there.
+    before = {node.id: (out / f"{found[node.id[:8]]['node']}.json").stat().st_mtime_ns for node in good}
+    hanging.held.unlink()
+    again = start(cluster, out)
+    _, errors = again.communicate(timeout=300)
+    found = reports(out)
+    assert found[hanging.id[:8]]["outcome"] == "reported", errors
+    assert found[killed.id[:8]]["outcome"] == "disappeared"
+    assert before == {node.id: (out / f"{found[node.id[:8]]['node']}.json").stat().st_mtime_ns for node in good}
+    assert again.returncode == 1
+
+
+def test_after_an_interrupt_what_has_arrived_is_there_and_nothing_runs_on(cluster: Any, tmp_path: pathlib.Path) -> None:
+    held = [Node(cluster, tmp_path / f"held{number}", hold=True) for number in range(2)]
+    out = tmp_path / "out"
+    run = start(cluster, out)
+    wait_for(lambda: all(node.pids() for node in held) and len(reports(out)) == 1)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 130
+    assert "the same command does the rest" in errors
+    (arrived,) = reports(out).values()
+    assert arrived["outcome"] == "reported"
+    wait_for(lambda: not any(alive(pid) for node in held for pid in node.pids()))
+
+
+def test_another_order_needs_another_folder(cluster: Any, tmp_path: pathlib.Path) -> None:
+    first = start(cluster, tmp_path / "out")
+    first.communicate(timeout=300)
+    second = start(cluster, tmp_path / "out", "--level", "standard")
+    _, errors = second.communicate(timeout=300)
+    assert second.returncode == 2
+    assert "take another folder" in errors
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: pathlib.Path) -> None:
+    environment = {
+        **os.environ,
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "1",
+        "RAY_gcs_server_request_timeout_seconds": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tfgpu_doctor", "fleet", "run", "--ray", "127.0.0.1:1", "--out", str(tmp_path / "out")],
+        capture_output=True, text=True, check=False, timeout=300, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
