@@ -105,9 +105,13 @@ def _too_wide(name: str, bound: Bound) -> str:
 
 
 def _bounds(runs: Sequence[Mapping[str, float]]) -> dict[str, Bound]:
-    """A bound for each thing that every run measured."""
-    common = [name for name in runs[0] if all(run.get(name, 0.0) > 0 for run in runs)]
-    return {name: bound_of([run[name] for run in runs]) for name in common}
+    """A bound for each thing that every run shows; what only some of them do has no business in a profile."""
+    seen = {
+        name: sum(run.get(name, 0.0) > 0 for run in runs) for name in dict.fromkeys(key for run in runs for key in run)
+    }
+    if some := [f"{name} (in {count} of {len(runs)})" for name, count in seen.items() if count < len(runs)]:
+        raise NotLearnt(f"not every run shows {', '.join(some)}; {_CALMER}")
+    return {name: bound_of([run[name] for run in runs]) for name in seen}
 
 
 def _speed_ups(facts: Facts) -> dict[str, float]:

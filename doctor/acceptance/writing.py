@@ -48,4 +48,5 @@ def _table(name: str, bounds: Mapping[str, Bound]) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     """A basic string of TOML: as JSON's, and without the one control character that JSON lets pass."""
+    text = text.encode("utf-8", "replace").decode()  # half of a character in a name is a question mark
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

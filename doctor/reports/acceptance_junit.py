@@ -41,7 +41,8 @@ def render_junit(certificate: Certificate) -> str:
 
 def _case(row: Requirement) -> ET.Element:
     case = ET.Element("testcase", classname="tfgpu_doctor.accept", name=_text(f"{row.title} ({row.key})"), time="0.000")
-    told = _text(f"required: {row.required}; {measured(row)}; from {row.profile}")
+    remedy = f"; to measure it: {row.remedy}" if row.outcome == "not measured" else ""
+    told = _text(f"required: {row.required}; {measured(row)}{remedy}; from {row.profile}")
     if row.outcome == "explained":
         ET.SubElement(case, "skipped", type="explained", message=told)
     elif row.holds:

@@ -27,6 +27,7 @@ from tfgpu_doctor.acceptance.learning import (
 )
 from tfgpu_doctor.acceptance.writing import profile_text
 from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.facts.bench import Duel
 
 SPREAD = (1.0, 1.02, 0.99, 1.01, 0.985)
 
@@ -122,8 +123,18 @@ def test_runs_of_different_machines_are_no_runs_of_one(other: Facts, said: str) 
     assert str(caught.value).startswith(said)
 
 
-def test_what_not_every_run_measured_and_what_does_not_pay_is_left_out() -> None:
+def test_what_does_not_pay_is_left_out() -> None:
     slower = duel("training", "step[cnn]", 0.8, verdict="slower")
     runs = [msgspec.structs.replace(healthy(), bench=bench(duel(), slower)) for _ in range(3)]
-    runs[0] = msgspec.structs.replace(runs[0], bench=bench(duel(), slower, duel("threads", "intra_op")))
     assert set(learn(runs).speed_ups) == {"device_placement/gpu[matmul]"}
+
+
+@pytest.mark.parametrize("other", [None, duel("training", "step[cnn]", verdict="too noisy")])
+def test_what_not_every_run_shows_is_named(other: Duel | None) -> None:
+    won = bench(duel(), duel("training", "step[cnn]"))
+    lost = bench(*filter(None, (duel(), other)))
+    runs = [msgspec.structs.replace(healthy(), bench=run) for run in (won, lost, won, won)]
+    with pytest.raises(
+        NotLearnt, match=r"^not every run shows training/step\[cnn\] \(in 3 of 4\); measure while nothing else runs"
+    ):
+        learn(runs)
