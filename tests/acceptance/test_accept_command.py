@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts, run_doctor
 from judged import MACHINES
+from simulated import machine, simulate_in
 
 from tfgpu_doctor.acceptance.reading import read_profile
 from tfgpu_doctor.acceptance.vocabulary import Vocabulary
@@ -194,6 +195,18 @@ def test_ctrl_c_while_learning_writes_no_profile(tmp_path: pathlib.Path) -> None
     code, _, err = interrupted(tmp_path, "--learn", "--profile", "ci", "-o", "learnt.toml")
     assert (code, sorted(os.listdir(tmp_path))) == (130, ["began", "tensorflow"])
     assert err.endswith("tfgpu-doctor: nothing is learnt: interrupted\n")
+
+
+@pytest.mark.slow
+def test_a_simulated_driver_is_told_from_a_real_one(driver_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mine.toml").write_text('level = "quick"')
+    variables = simulate_in(tmp_path / "machine", driver_folder, machine())
+    done = run_doctor("accept", "--profile", "mine.toml", "--format", "json", cwd=tmp_path, **variables)
+    rows = {row["key"]: row for row in json.loads(done.stdout)["requirements"]}
+    assert done.returncode == 1
+    assert rows["gpus"]["measured"] == "1: NVIDIA GeForce RTX 3090"
+    goal = rows["goal.DRV008"]
+    assert (goal["outcome"], goal["reason"]) == ("not measured", "the GPUs and their driver are simulated")
 
 
 def needs_tensorflow() -> None:
