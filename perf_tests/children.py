@@ -46,9 +46,9 @@ class Child:
         )  # fmt: skip
         self.ready: dict[str, Any] = {}
 
-    def wait(self) -> None:
+    def wait(self, deadline_s: float = START_S) -> None:
         """Wait until it can work. Raises ChildDied."""
-        self.ready = self._read(START_S)
+        self.ready = self._read(deadline_s)
 
     def ask(self, what: str = "go") -> Answer:
         """Have it do its work once, and wait for that. Raises ChildDied."""
@@ -95,14 +95,16 @@ class Child:
 
 
 @contextlib.contextmanager
-def children(program: str, *orders: tuple[Mapping[str, Any], Mapping[str, str]]) -> Iterator[list[Child]]:
+def children(
+    program: str, *orders: tuple[Mapping[str, Any], Mapping[str, str]], start_s: float = START_S
+) -> Iterator[list[Child]]:
     """One child for each order and its variables, all started at once and ready to work."""
     started: list[Child] = []
     try:
         for order, variables in orders:
             started.append(Child(program, order, variables))
         for child in started:
-            child.wait()
+            child.wait(start_s)
         yield started
     finally:
         for child in started:

@@ -1,0 +1,98 @@
+"""A cluster's addresses as seen from here: whether its own is this machine's and free, and who can be reached."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tfgpu_doctor.fleet.tf_config import Seen, TfConfig
+
+_CONNECT_S = 5.0
+_AT_ONCE = 32
+
+
+def all_gone(addresses: Sequence[str], own: int) -> list[int]:
+    """The places of the other workers that cannot be connected to, twice in a row."""
+    return [
+        place
+        for place, address in enumerate(addresses)
+        if place != own and not _listens(address) and not _listens(address)
+    ]
+
+
+def look(config: TfConfig) -> Seen:
+    """Look before TensorFlow starts: nobody need listen yet, but every host has to answer, if only with a refusal."""
+    own = _bind(config.own_address) if config.own_address else None
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        why = list(pool.map(lambda other: _why_unreachable(other[1]), config.others))
+    return Seen(
+        own_here=None if own is None else own != errno.EADDRNOTAVAIL,
+        own_port_free=None if own is None else own != errno.EADDRINUSE,
+        goes_out_by=_goes_out_by(config.others[0][1]) if config.others else "",
+        unreachable={name: reason for (name, _), reason in zip(config.others, why, strict=True) if reason},
+    )
+
+
+def free_addresses(count: int) -> list[str]:
+    """So many addresses on the loopback whose ports nobody has."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in held]
+    finally:
+        for each in held:
+            each.close()
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _bind(address: str) -> int | None:
+    """Error number of listening there; 0 where it works, None where the name or the right to it is missing."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(*_split(address), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen()
+            return 0
+    except (socket.gaierror, ValueError):
+        return None
+    except OSError as error:
+        return error.errno if error.errno in (errno.EADDRNOTAVAIL, errno.EADDRINUSE) else None
+
+
+def _why_unreachable(address: str) -> str:
+    try:
+        with socket.create_connection(_split(address), timeout=_CONNECT_S):
+            return ""
+    except ConnectionRefusedError:
+        return ""  # the host is there, and its process is not yet
+    except socket.gaierror as error:
+        return f"its name is not known here ({error.strerror})"
+    except TimeoutError:
+        return f"no answer in {_CONNECT_S:g} s"
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", "") or error)
+
+
+def _goes_out_by(address: str) -> str:
+    """The own address that a packet to another would carry; none is sent."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(*_split(address), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as sender:
+            sender.connect(place)
+            return str(sender.getsockname()[0])
+    except (OSError, ValueError):
+        return ""
+
+
+def _listens(address: str) -> bool:
+    try:
+        with socket.create_connection(_split(address), timeout=_CONNECT_S):
+            return True
+    except OSError:
+        return False

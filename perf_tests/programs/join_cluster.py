@@ -1,0 +1,166 @@
+"""Be one worker of a cluster, and say how its gradients, all-reduces and steps went, or which of the others is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tfgpu_doctor.perf_tests.peers import all_gone
+
+FEATURES, BATCH = 64, 64  # both powers of two, and the numbers whole and small: every sum in float32 is exact
+SIZES = (1 << 16, 1 << 20, 1 << 24)  # bytes
+LAYERS, WIDTH, STEPS = 3, 256, 10
+LOOK_EVERY_S = 1.0
+_TASK = re.compile(r"/job:(?:worker|chief)/(?:replica:\d+/)?task:(\d+)")
+
+
+class Worker:
+    """The part that this process has in the cluster that TF_CONFIG describes."""
+
+    def __init__(self, tf: Any, cluster: list[str], index: int) -> None:
+        self._tf, self._peers, self._index = tf, cluster, index
+        options = tf.distribute.experimental.CommunicationOptions(
+            implementation=tf.distribute.experimental.CommunicationImplementation.AUTO
+        )
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        self.replicas = self.strategy.num_replicas_in_sync
+        with self.strategy.scope():  # all workers wait for each other here, and not where one measures alone
+            layers = [tf.random.stateless_normal((WIDTH, WIDTH), (1, place)) / 16 for place in range(LAYERS)]
+            self._layers = [tf.Variable(layer) for layer in layers]
+        self._inputs = tf.random.stateless_normal((WIDTH, WIDTH), (2, 0))
+
+    def _all_reduce(self) -> Callable[[Any], Any]:
+        tf, strategy = self._tf, self.strategy
+
+        @tf.function
+        def add_up(values: Any) -> Any:
+            # The identity has a device, which the sum is made on.
+            add = lambda each: tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(each))  # noqa: E731
+            return strategy.run(add, args=(values,))
+
+        return add_up
+
+    def check(self) -> dict[str, Any]:
+        """Whether the gradient of all workers' shares is that of the whole batch on one device, to the last bit."""
+        import numpy as np
+
+        tf, numbers = self._tf, np.random.default_rng(6)
+        inputs, due, start = (
+            numbers.integers(-2, 3, shape).astype("float32") for shape in ((BATCH, FEATURES), (BATCH, 1), (FEATURES, 1))
+        )
+        with self.strategy.scope():
+            weights = tf.Variable(start)
+        data = tf.data.Dataset.from_tensor_slices((inputs, due)).batch(BATCH)
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        shares = next(iter(self.strategy.experimental_distribute_dataset(data.with_options(options))))
+
+        def slope(inputs: Any, due: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum((tf.linalg.matmul(inputs, weights) - due) ** 2) / BATCH
+            own = tape.gradient(loss, weights)
+            return tf.distribute.get_replica_context().all_reduce("SUM", own), tf.shape(inputs)[0]
+
+        slopes, batches = tf.function(lambda shares: self.strategy.run(slope, args=shares))(shares)
+        local = self.strategy.experimental_local_results
+        exact = 2 / BATCH * inputs.T.astype("float64") @ (inputs.astype("float64") @ start - due)
+        return {
+            "batches": [int(each) for each in local(batches)],
+            "apart": float(max(np.abs(each.numpy() - exact).max() for each in local(slopes))),
+            "largest": float(np.abs(exact).max()),
+        }
+
+    def all_reduce(self) -> dict[str, Any]:
+        """The median seconds of adding up what all replicas have, by size in bytes; each sum is looked at."""
+        tf, add_up, found = self._tf, self._all_reduce(), {}
+        for size in SIZES:
+            values = self.strategy.experimental_distribute_values_from_function(lambda _, n=size // 4: tf.ones(n))
+            times = []
+            for _ in range(6):  # the first has to be traced
+                began = time.perf_counter()
+                for each in self.strategy.experimental_local_results(add_up(values)):
+                    assert float(each[0]) == float(each[-1]) == self.replicas, "the sum is wrong"
+                times.append(time.perf_counter() - began)
+            found[str(size)] = sorted(times[1:])[2]
+        return {"seconds": found}
+
+    def _slopes(self) -> Any:
+        tf = self._tf
+        with tf.GradientTape() as tape:
+            values = self._inputs
+            for layer in self._layers:
+                values = tf.nn.relu(tf.linalg.matmul(values, layer))
+            loss = tf.reduce_mean(values**2)
+        return tape.gradient(loss, self._layers)
+
+    def step_s(self, together: bool) -> dict[str, Any]:
+        """The median seconds of a training step, with the others or without adding up."""
+        tf = self._tf
+
+        def step() -> Any:
+            own = self._slopes()
+            return tf.distribute.get_replica_context().all_reduce("SUM", own) if together else own
+
+        run = tf.function(lambda: self.strategy.run(step))
+        times = []
+        for _ in range(STEPS + 1):
+            began = time.perf_counter()
+            for each in self.strategy.experimental_local_results(run())[0]:
+                each.numpy()
+            times.append(time.perf_counter() - began)
+        return {"seconds": sorted(times[1:])[STEPS // 2]}
+
+    def until_trouble(self) -> dict[str, Any]:
+        """Add up with the others until one of them is gone, and name it. TensorFlow may name one that only stopped after it."""
+        said: list[str] = []
+        threading.Thread(target=self._work_until_it_fails, args=(said,), daemon=True).start()
+        while not (gone := all_gone(self._peers, self._index)):
+            time.sleep(LOOK_EVERY_S / 10 if said else LOOK_EVERY_S)
+        time.sleep(LOOK_EVERY_S)  # for TensorFlow's own words
+        return {"gone": gone, "tensorflow": said[0] if said else "", "tensorflow_names": _named_in(said)}
+
+    def _work_until_it_fails(self, said: list[str]) -> None:
+        tf, add_up = self._tf, self._all_reduce()
+        values = self.strategy.experimental_distribute_values_from_function(lambda _: tf.ones(1024))
+        try:
+            while True:
+                add_up(values)
+        except tf.errors.OpError as error:
+            said.append(" ".join(str(error).split()))
+
+
+def _named_in(said: list[str]) -> list[int]:
+    return sorted({int(each) for text in said for each in _TASK.findall(text)})
+
+
+def main() -> None:
+    """Standard input holds one request a line; the environment says which cluster."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    config = json.loads(os.environ["TF_CONFIG"])
+    index = config["task"]["index"]
+    import tensorflow as tf
+
+    worker = Worker(tf, config["cluster"]["worker"], index)
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    ready = {"pid": os.getpid(), "index": index, "replicas": worker.replicas, "kind": kind}
+    print(json.dumps(ready), file=answers, flush=True)
+
+    for line in sys.stdin:
+        what = line.strip()
+        answer = {
+            "check": worker.check, "until trouble": worker.until_trouble, "all-reduce": worker.all_reduce,
+            "alone": lambda: worker.step_s(together=False), "together": lambda: worker.step_s(together=True),
+        }[what]()  # fmt: skip
+        print(json.dumps(answer), file=answers, flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

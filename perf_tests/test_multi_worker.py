@@ -1,0 +1,135 @@
+"""MultiWorkerMirroredStrategy: gradients equal to one worker's, what adding up costs, scaling, and who is gone is named."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tfgpu_doctor.perf_tests.children import Child, ChildDied
+from tfgpu_doctor.perf_tests.clusters import BadCluster, Workers, job_around, workers
+
+Keep = Callable[..., None]
+BATCH = 64
+NAMED_WITHIN_S = 30.0
+_WORKS_S = 2.0  # before one is killed
+
+
+# Two come first: a short budget ends before four have started.
+BY_COUNT = pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(2, marks=pytest.mark.telling(7, needs_s=40)),
+        pytest.param(4, marks=pytest.mark.telling(8, needs_s=60)),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(gpus: tuple[str, ...]) -> Iterator[Callable[[int], Workers]]:
+    """A cluster of so many workers, one at a time; in a job that spans machines, its own."""
+    with contextlib.ExitStack() as open_:
+
+        @functools.cache
+        def start(count: int) -> Workers | str:
+            open_.close()
+            try:
+                return open_.enter_context(workers(count, job_around(os.environ), len(gpus)))
+            except (BadCluster, ChildDied) as error:
+                return f"no cluster of {count} workers comes up: {error}"
+
+        def get(count: int) -> Workers:
+            if count != 2 and _in_a_job():
+                pytest.skip("the workers belong to a job, whose cluster is measured once")
+            started = start(count)
+            if isinstance(started, str):
+                pytest.fail(started)
+            return started
+
+        yield get
+
+
+def _in_a_job() -> bool:
+    try:
+        return job_around(os.environ) is not None
+    except BadCluster:
+        return True
+
+
+@BY_COUNT
+def test_gradients(share_s: float, cluster: Callable[[int], Workers], figure: Keep, count: int) -> None:
+    """The workers' gradients add up to that of one; each gets its share of the batch.
+
+    All numbers are small and whole, and the batch is a power of two: every product and sum of them is exact in float32, in
+    whatever order, so nothing but equality is right.
+    """
+    started = cluster(count)
+    seen = started.ask("check")
+    apart = max(each["apart"] / each["largest"] for each in seen)
+    figure(f"gradient of {started.count} workers apart from one's", apart, "of its size", about=started.about)
+    assert started.replicas >= started.count
+    if BATCH % started.replicas == 0:
+        assert {batch for each in seen for batch in each["batches"]} == {BATCH // started.replicas}
+    assert all(each["largest"] > 1 for each in seen)
+    assert apart == 0
+
+
+@BY_COUNT
+def test_all_reduce(share_s: float, cluster: Callable[[int], Workers], figure: Keep, count: int) -> None:
+    """Adding up what all workers have gives the sum everywhere; how fast, by the size of a message."""
+    started = cluster(count)
+    seen = started.ask("all-reduce")
+    for size in seen[0]["seconds"]:
+        slowest_s = max(each["seconds"][size] for each in seen)
+        rate = int(size) / slowest_s / 1e9
+        name = f"all-reduce of {int(size) // 1024} KiB, {started.count} workers"
+        figure(name, rate, "GB/s", device=started.kind, about=started.about)
+        assert rate > 0
+
+
+@BY_COUNT
+def test_scaling(share_s: float, cluster: Callable[[int], Workers], figure: Keep, count: int) -> None:
+    """Weak scaling: all with a batch of their own against one alone, by the time of a step."""
+    started = cluster(count)
+    alone_s = started.here[0].ask("alone").values["seconds"]
+    together_s = max(each["seconds"] for each in started.ask("together"))
+    times = started.count * alone_s / together_s
+    name = f"weak scaling, {started.count} workers"
+    figure(name, times, "times one worker", device=started.kind, limit=float(started.count), about=started.about)
+    assert times > 0
+
+
+@pytest.mark.telling(8, needs_s=60)
+def test_killed_worker(share_s: float, gpus: tuple[str, ...], figure: Keep) -> None:
+    """A worker that is killed is named by all others, in time."""
+    if _in_a_job():
+        pytest.skip("the workers belong to a job: none of them is killed")
+    with workers(3, gpus=len(gpus)) as started:
+        gone, survivors = started.here[1], [started.here[0], started.here[2]]
+        killed_at: list[float] = []
+        killer = threading.Timer(_WORKS_S, lambda: _kill(int(gone.ready["pid"]), killed_at))
+        killer.start()
+        asked = threading.Thread(target=_ask_in_vain, args=(gone,))
+        asked.start()
+        seen = Workers(survivors, 3, spans=False).ask("until trouble")
+        asked.join()
+        named_after_s = time.monotonic() - killed_at[0]
+    figure("a killed worker is named after", named_after_s, "s", limit=NAMED_WITHIN_S, about=started.about)
+    assert [each["gone"] for each in seen] == [[1], [1]]
+    assert named_after_s < NAMED_WITHIN_S
+
+
+def _kill(pid: int, at: list[float]) -> None:
+    at.append(time.monotonic())
+    os.kill(pid, signal.SIGKILL)
+
+
+def _ask_in_vain(child: Child) -> None:
+    with contextlib.suppress(ChildDied):
+        child.ask("until trouble")
