@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from packaging.version import InvalidVersion, Version
+
 from tfgpu_doctor.acceptance.of_the_load import peak_shares
 from tfgpu_doctor.acceptance.of_the_machine import driver_of, gpu_memory_of, listed_gpus, tensorflow_of
 from tfgpu_doctor.acceptance.of_the_suites import share_of, shown
@@ -82,8 +84,8 @@ def learn(runs: Sequence[Facts]) -> Learnt:
         raise NotLearnt(f"{LEAST_RUNS} to {MOST_RUNS} runs are needed; there are {len(runs)}")
     names = _the_same("the GPUs", [tuple(listed_gpus(facts)) for facts in runs])
     memory = min(_the_same("the memory of the GPUs", [tuple(gpu_memory_of(facts)) for facts in runs]), default=0)
-    driver = _the_same("the driver", [driver_of(facts) for facts in runs])
-    tensorflow = _the_same("TensorFlow", [tensorflow_of(facts) for facts in runs])
+    driver = _version("the driver", [driver_of(facts) for facts in runs])
+    tensorflow = _version("TensorFlow", [tensorflow_of(facts) for facts in runs])
     bounds = [
         _bounds([measured(facts) for facts in runs]) for measured in (_speed_ups, _peak_fractions, _figure_fractions)
     ]
@@ -97,6 +99,16 @@ def _the_same(what: str, seen: Sequence[Value]) -> Value:
     if len(set(seen)) > 1:
         raise NotLearnt(f"{what} changed from run to run: {', '.join(map(str, dict.fromkeys(seen)))}")
     return seen[0]
+
+
+def _version(what: str, seen: Sequence[str]) -> str:
+    found = _the_same(what, seen)
+    try:
+        if found:
+            Version(found)
+    except InvalidVersion as error:
+        raise NotLearnt(f"{what} calls itself {found[:80]!r}, and that is no version that can be compared") from error
+    return found
 
 
 def _too_wide(name: str, bound: Bound) -> str:

@@ -32,7 +32,7 @@ def check_requirements(case: Case) -> Iterator[Requirement]:
 
 def required_checks(case: Case) -> Iterator[Requirement]:
     """A row for each check that must pass, but for those that have one because of what they found."""
-    found = {row.check for row in check_requirements(case) if not row.holds}
+    found = {row.check for row in check_requirements(case)}
     for id in case.profile.checks.require:
         if id not in found:
             yield _required(id, case)

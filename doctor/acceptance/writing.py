@@ -27,7 +27,7 @@ def profile_text(learnt: Learnt, base: str, about: str) -> str:
     if learnt.gpu_memory_bytes:
         lines.append(f'gpu-memory = "{learnt.gpu_memory_bytes // _MIB} MiB"')
     if learnt.driver:
-        lines.append(f'driver = ">={learnt.driver}"')
+        lines.append(f"driver = {_quoted(f'>={learnt.driver}')}")
     if learnt.tensorflow:
         lines.append(f'tensorflow = "=={".".join(map(str, version(learnt.tensorflow).release[:2]))}.*"')
     tables = (

@@ -180,6 +180,14 @@ def test_an_allowance_of_another_cause_helps_nothing(tmp_path: pathlib.Path) -> 
     )
 
 
+def test_what_is_allowed_is_allowed_of_a_required_check_too(tmp_path: pathlib.Path) -> None:
+    facts = recorded_machine("loaded-memory-flips")
+    text = f"level = 'deep'\n{allowing(TODAY).replace('HLT005', 'LOD003')}\n[checks]\nrequire = ['LOD003']\n"
+    certificate = by(text, facts, tmp_path)
+    assert (certificate.verdict, red(certificate)) == ("accepted", [])
+    assert "require.LOD003" not in rows_of(certificate)
+
+
 def test_the_goal_cannot_be_allowed_away(tmp_path: pathlib.Path) -> None:
     facts = broken(
         runtime=runtime(computations=(msgspec.structs.replace(runtime().computations[0], largest_error=9.0),))

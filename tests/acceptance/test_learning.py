@@ -129,6 +129,12 @@ def test_what_does_not_pay_is_left_out() -> None:
     assert set(learn(runs).speed_ups) == {"device_placement/gpu[matmul]"}
 
 
+def test_a_version_that_is_none_gets_into_no_profile() -> None:
+    strange = broken(nvml={"driver_version": '560"\ngpus = 9'})
+    with pytest.raises(NotLearnt, match=r"^the driver calls itself "):
+        learn([strange] * 3)
+
+
 @pytest.mark.parametrize("other", [None, duel("training", "step[cnn]", verdict="too noisy")])
 def test_what_not_every_run_shows_is_named(other: Duel | None) -> None:
     won = bench(duel(), duel("training", "step[cnn]"))
