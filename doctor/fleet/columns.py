@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from tfgpu_doctor.model import Severity
 _Key = TypeVar("_Key")
 _MOST_ALIKE = 4096  # texts of settings kept to know them again; where all nodes differ it is no use to keep more
 _LONGEST = 200
+_LEAST_VALUE, _MOST_VALUE = 1e-15, 1e18  # in any unit of anything that is measured
 FIRST, SECOND, EARLIER = 0, 1, 2  # looks
 NO_GPU = "GPUs not known"
 
@@ -72,7 +72,8 @@ class Columns:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.number_of = dict[str, int]()
-        self.second_looks = set[str]()
+        self.kind_names = Numbers[str]()
+        self.left_out = 0  # values that are none
         self.settings, self.checks = Alike(decode_settings), Alike(decode_checks)
         self.of_node = (array("i"), array("i"))  # signature of settings, of checks
         self.series = Numbers[tuple[str, str, str, str]]()  # name, model, unit, what is better
@@ -107,7 +108,6 @@ class Columns:
         number = self.number_of.get(heard.node)
         if number is None:
             return False
-        self.second_looks.add(heard.node)
         self._measure(heard, number, SECOND)
         for which, found in self._troubles(heard):
             self.had_again[which].add((number, found))
@@ -123,12 +123,14 @@ class Columns:
         looks, nodes, series, devices, values = self.points
         for each in heard.measurements:
             value = each.value
-            if 0 < value < math.inf:
+            if _LEAST_VALUE <= value <= _MOST_VALUE:
                 looks.append(look)
                 nodes.append(number)
                 series.append(self.series[each.name, each.model, each.unit, each.better])
                 devices.append(self.devices[each.device])
                 values.append(value)
+            else:
+                self.left_out += 1
 
     def _troubles(self, heard: Heard) -> list[tuple[str, int]]:
         causes = {self.causes[_key(cause)] for cause in heard.causes}
@@ -137,8 +139,7 @@ class Columns:
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Name of a table to its columns, as numpy arrays."""
-        kinds = Numbers[str]()
-        self.kind_names = kinds
+        kinds = self.kind_names
         arrays: dict[str, dict[str, array[Any]]] = {
             "node": {
                 "kind": array("i", [kinds[each] for each in self._kinds()]), "settings": self.of_node[0],

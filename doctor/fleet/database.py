@@ -6,7 +6,7 @@ from typing import Any
 
 from tfgpu_doctor.fleet.columns import Columns
 
-_SETTINGS = {
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",

@@ -41,7 +41,7 @@ where not usual and covered >= {COVERED} and total >= {_LEAST_NODES}
 """  # noqa: S608 - numbers of ours
 _AGAINST_GOLDEN = """
 create or replace table odd as
-select v.kind, v.name, v.value, g.value most_usual, coalesce(m.c, 0) / total most_share
+select v.kind, v.name, v.value, g.value most_usual, coalesce(m.c, 0) / v.total most_share
 from value v join golden g using (name)
 left join value m on m.kind = v.kind and m.name = v.name and m.value = g.value
 where v.value != g.value and v.kind = {kind}
@@ -81,7 +81,7 @@ def drift(
     variables = [number for name, number in names.items() if name.startswith("$")]
     database.add("variable", {"name": np.array(variables, dtype="int32")})
     database.run(_VALUES)
-    kind = list(columns.kind_names).index(golden_kind) if golden is not None else None
+    kind = columns.kind_names.get(golden_kind, -1) if golden is not None else None
     database.run(_ODD)
     if golden is not None:
         _add_golden(database, golden, names, values)

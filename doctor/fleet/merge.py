@@ -70,6 +70,8 @@ def merge(
             columns.remember(heard, run)
         if faults := sum(each.fault for each in refused):
             notes.append(f"{faults} files of the earlier run {earlier} could not be read")
+    if columns.left_out:
+        notes.append(f"{columns.left_out} values that no measurement can have are left out")
     known = _golden(golden, columns) if golden else None
     database = Database(columns)
     try:
@@ -243,8 +245,8 @@ def _fleet(
     silent: tuple[Silence, ...], patterns: tuple[Pattern, ...],
 ) -> Fleet:  # fmt: skip
     by_standing: dict[Standing, list[str]] = {each: [] for each in STANDINGS}
-    for node in sorted(standings):
-        by_standing[standings[node]].append(node)
+    for name in sorted(standings):
+        by_standing[standings[name]].append(name)
     heard = sum(node.outcome == _REPORTED for node in columns.nodes)
     wrong = any(by_standing[each] for each in STANDINGS if each not in ("good", "not judged"))
     wrong = wrong or bool(found.changes) or any(each.fault for each in files)

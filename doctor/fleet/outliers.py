@@ -10,6 +10,7 @@ from tfgpu_doctor.fleet.columns import EARLIER, FIRST, SECOND, Columns
 from tfgpu_doctor.fleet.comparison import FleetChange, Second, Series, Suspect
 from tfgpu_doctor.fleet.database import Database
 from tfgpu_doctor.fleet.thresholds import (
+    A_FEW,
     FALSE_SUSPECTS,
     FEWEST_PEERS,
     FLEET_CHANGE,
@@ -29,7 +30,7 @@ from tfgpu_doctor.fleet.thresholds import (
 )  # fmt: skip
 
 _BINS = 48
-_FEW_ENOUGH = 40  # values: of fewer even one exception is more than MOST_SUSPECTS
+_FURTHEST = 700.0  # of a logarithm: what is beyond it is no number of this machine
 _LONGEST = 200
 _Name = tuple[str, str, str, str]  # measurement, model, unit, what is better
 _PEERS, _HISTORY = 0, 1
@@ -90,6 +91,7 @@ class Spread:
     nodes: int
     middle: float
     sigma: float
+    onwards: float = 0.0  # how far its worse side reaches, by the part of it that no exception is in
     by_worse: float = math.inf  # by the whole of its worse side, where most of what is far out cannot be exceptions
     limit: float = math.inf
     note: str = ""
@@ -125,7 +127,8 @@ def measured(database: Database, columns: Columns) -> Measured:
 def _chance(database: Database) -> float:
     """How seldom a single value may be suspected, so that of the healthy nodes no more are than may be."""
     ((points, nodes),) = database.rows("select count(*), count(distinct node) from deviation")
-    return FALSE_SUSPECTS / max(1.0, points / max(1, nodes))
+    per_node = float(points) / max(1, nodes)
+    return FALSE_SUSPECTS / max(1.0, per_node)
 
 
 def _spreads(database: Database) -> list[Spread]:
@@ -145,21 +148,25 @@ def _spread(row: tuple[Any, ...], tails: dict[tuple[int, int, str], float]) -> S
         note = f"not compared: there are {count} values, and it takes {FEWEST_PEERS}"
         return Spread(against, series, count, nodes, middle, sigma, note=note)
     key, times = (series, 1.0) if count >= TAIL_FROM else (_POOL, sigma)
-    if count >= POOLED_FROM and (against, key, "better") in tails:
-        reach = [times * tails.get((against, key, side), 0.0) for side in ("better", "onwards")]
-    else:
-        reach = [MIRROR * mirror]
-    limit = max(least_z(count) * sigma, -math.log(1 - LEAST_EFFECT), *reach)
-    by_worse = times * tails.get((against, key, "worse"), math.inf)
-    return Spread(against, series, count, nodes, middle, sigma, limit=limit, by_worse=by_worse)
+    pooled = count >= POOLED_FROM and (against, key, "better") in tails
+    better = times * tails[against, key, "better"] if pooled else min(MIRROR * mirror, 2 * least_z(count) * sigma)
+    return Spread(
+        against, series, count, nodes, middle, sigma,
+        limit=max(least_z(count) * sigma, -math.log(1 - LEAST_EFFECT), better),
+        onwards=times * tails[against, key, "onwards"] if pooled else 0.0,
+        by_worse=times * tails[against, key, "worse"] if pooled else math.inf,
+    )  # fmt: skip
 
 
 def _limited(database: Database, spreads: list[Spread]) -> list[Spread]:
-    """With wider limits where too many lie beyond them, and none where still too many do."""
+    """With limits as wide as the worse sides are, by the whole of them where too many lie beyond, told in a note; none
+    where still too many do.
+    """
     wider = [
-        replace(each, limit=max(each.limit, each.by_worse), note=_scattered(each, many)) if many else each
+        replace(each, limit=max(each.limit, each.onwards, each.by_worse), note=_scattered(each, many)) if many
+        else replace(each, limit=max(each.limit, each.onwards))
         for each, many in _too_many_beyond(database, spreads)
-    ]
+    ]  # fmt: skip
     return [replace(each, limit=math.inf) if many else each for each, many in _too_many_beyond(database, wider)]
 
 
@@ -171,7 +178,7 @@ def _too_many_beyond(database: Database, spreads: list[Spread]) -> list[tuple[Sp
     found = []
     for each in spreads:
         many = beyond.get((each.against, each.series), 0)
-        found.append((each, many if each.count >= _FEW_ENOUGH and many > MOST_SUSPECTS * each.count else 0))
+        found.append((each, many if many > max(A_FEW, MOST_SUSPECTS * each.count) else 0))
     return found
 
 
@@ -226,7 +233,7 @@ def _suspect(spread: Spread, name: _Name, node: str, device: str, x: float, dev:
 
 
 def _value(x: float, name: _Name) -> float:
-    return math.exp(x if name[3] == "lower" else -x)
+    return math.exp(max(-_FURTHEST, min(_FURTHEST, x if name[3] == "lower" else -x)))
 
 
 def _series(database: Database, spreads: list[Spread], names: list[_Name]) -> list[Series]:

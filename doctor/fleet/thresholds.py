@@ -32,7 +32,8 @@ _HEAVIEST_TAIL = 0.5  # beyond that a distribution has no variance
 # Series of fewer show theirs together, from 30 values on, where a median deviation is worth something.
 # (Each in its own standard deviations; together they must have TAIL_FROM values.)
 POOLED_FROM = 30
-# Below, nothing is suspected that is not half as far again from the median as the best ones are on their side.
+# Below, nothing is suspected that is not half as far again from the median as the best ones are on their side; but one
+# that is far too good to be true hides nobody who is twice as far out as the z asks for.
 MIRROR = 1.5
 MIRROR_SHARE = 0.02
 # Times have a longer tail where they are worse. It is taken to go on as it does from the worst fifth to the worst
@@ -40,6 +41,7 @@ MIRROR_SHARE = 0.02
 WORSE_FROM = 0.2
 # Where more than this share of the peers would be suspects, the noise is one-sided, or they are a group of their own.
 MOST_SUSPECTS = 0.025
+A_FEW = 10  # so many may be exceptions in any fleet
 # Against its own history a node is judged by how its peers changed; the fleet itself has changed by this much.
 FLEET_CHANGE = 0.05
 

@@ -125,7 +125,7 @@ def _worst_first(patterns: Sequence[Pattern]) -> list[Pattern]:
 
 def _row(pattern: Pattern, checks: Sequence[str]) -> tuple[str, list[tuple[float, str, str]], str]:
     """Nodes by checks: whom, the squares, and the same in words."""
-    tones: dict[str, str] = {**TONES_OF_OUTCOMES}
+    tones = {str(outcome): tone for outcome, tone in TONES_OF_OUTCOMES.items()}
     outcomes = [pattern.outcomes.get(id, "did not run") for id in checks]
     squares = [
         (round(100 * place / len(checks), 3), tones.get(outcome, "idle"), f"{id}: {outcome}")

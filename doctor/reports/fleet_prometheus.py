@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from tfgpu_doctor.fleet.comparison import STANDINGS, Fleet
 from tfgpu_doctor.reports.text import clean
 
-_LONGEST = 200
+_LONGEST = 400
 _Sample = tuple[dict[str, str], float]
 
 
 def render_prometheus(fleet: Fleet) -> str:
     """One family of samples a question."""
-    families = (
+    families: tuple[tuple[str, str, list[_Sample]], ...] = (
         ("nodes", "Nodes by standing.", [({"standing": each}, len(fleet.standings[each])) for each in STANDINGS]),
         ("nodes_reported", "Nodes that reported.", [({}, fleet.heard)]),
         ("nodes_expected", "Nodes that were to report.", [({}, fleet.expected)] if fleet.expected is not None else []),

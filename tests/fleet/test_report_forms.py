@@ -1,0 +1,242 @@
+"""The comparison of a fleet in every format: valid, short, safe against names from elsewhere, and seen in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import re
+from collections.abc import Iterator
+
+import jsonschema
+import pytest
+from browser import Browser
+from doctor_command import run_doctor
+from document_shapes import SHAPES
+from made_up_fleet import MODELS, MadeUpFleet
+
+pytest.importorskip("duckdb", reason="the extra fleet is not installed")
+pytest.importorskip("numpy", reason="the extra fleet is not installed")
+
+from tfgpu_doctor.fleet.comparison import STANDINGS, Fleet
+from tfgpu_doctor.fleet.merge import merge
+from tfgpu_doctor.fleet.node import Cause, file_name
+from tfgpu_doctor.reports.fleet_page import FLEET_FORMATS, render_fleet
+
+SCHEMA = json.loads((pathlib.Path(__file__).parents[2] / "doctor/reports/fleet.schema.json").read_text("utf-8"))
+HOSTILE = (
+    "\n✗ forged\r::error::forged\x1b[31mred\x1b]0;title\x07<script>alert(1)</script></title></svg>&amp;]]>-->`code`| a | b |\n"
+    '[link](http://x)![i](x)*a*_b_~~s~~# @all =HYPERLINK(1)\u202eturned\u2066"} 1\ntfgpu_doctor_fleet_nodes{standing="good"} 7\n'
+    "{{ x }}${x}\\\\\" onload=alert(1) '\x00\u2028\n- forged\n</details>\n```\n## forged"
+)
+
+
+def troubled(text: str) -> MadeUpFleet:
+    """A fleet with something to say in every section, and `text` in every place that a node can fill."""
+    fleet = MadeUpFleet(40, models=2)
+    cause = Cause(label=text, id=text, title=text, severity="error")
+    fleet.slow("n00003", 16, by=0.3)
+    fleet.slow("n00004", 16, by=0.3)
+    for node in ("n00005", "n00006"):
+        fleet.nodes[node].update(
+            causes=(cause,), unmet=(text,), exit_code=1, checks={**fleet.nodes[node]["checks"], text: "fail"}
+        )
+    fleet.set("n00007", {text: text, "kernel": text, "$X": text})
+    fleet.nodes["n00008"].update(outcome="hung", reason=text, exit_code=None, settings={}, measurements=(), checks={})
+    fleet.nodes["n00009"]["exit_code"] = 3
+    for place, node in enumerate(fleet.nodes.values()):
+        node["settings"] = (
+            {**node["settings"], "groups": f"{text}{place % 2}", "own": f"{text}{place}"} if node["settings"] else {}
+        )
+        node["measurements"] = [
+            each if place else type(each)(**{**{name: getattr(each, name) for name in each.__struct_fields__}, "name": text, "unit": text, "device": text})
+            for each in node["measurements"][14:18]
+        ]  # fmt: skip
+    renamed = {f"{text}{name}": {**node, "node": f"{text}{name}"} for name, node in fleet.nodes.items()}
+    fleet.nodes = renamed
+    return fleet
+
+
+def compared(text: str, folder: pathlib.Path) -> Fleet:
+    fleet = troubled(text)
+    fleet.write(folder, whole=False)
+    again = MadeUpFleet(40, models=2, seed=2)
+    again.slow("n00003", 16, by=0.3)
+    again.nodes = {
+        f"{text}{name}": {**node, "node": f"{text}{name}"}
+        for name, node in again.nodes.items()
+        if name in ("n00003", "n00004")
+    }
+    again.write(folder / "second", whole=False)
+    (folder / "bad.json").write_text("{")
+    return merge(str(folder), expected=[*fleet.nodes, f"{text}missing"])
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    return compared("\x01x", tmp_path_factory.mktemp("harmless"))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    return compared(HOSTILE, tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "markdown", "html"])
+def test_hostile_names_stay_in_their_cells(format_: str, found: Fleet, hostile: Fleet) -> None:
+    assert {each: len(nodes) for each, nodes in found.standings.items()} == {
+        each: len(nodes) for each, nodes in hostile.standings.items()
+    }
+    if format_ == "json":  # keys of dictionaries are names of checks
+        jsonschema.validate(json.loads(render_fleet(hostile, "json")), SCHEMA)
+        assert not re.search(r"[\x00-\x09\x0b-\x1f]", render_fleet(hostile, "json"))
+        return
+    harmless, document = (render_fleet(each, format_) for each in (found, hostile))
+    assert SHAPES[format_](document) == SHAPES[format_](harmless)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", document)
+    assert format_ == "text" or "<script>alert(1)" not in document
+    assert not any(line.lstrip().startswith(("::", "##[")) for line in document.splitlines())
+
+
+@pytest.mark.parametrize("which", ["found", "hostile"])
+def test_prometheus_reads_what_was_written(which: str, request: pytest.FixtureRequest) -> None:
+    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
+    fleet: Fleet = request.getfixturevalue(which)
+    document = render_fleet(fleet, "prometheus")
+    families = {family.name: family for family in parser.text_string_to_metric_families(document)}
+    samples = {sample.labels["standing"]: sample.value for sample in families["tfgpu_doctor_fleet_nodes"].samples}
+    assert samples == {each: len(fleet.standings[each]) for each in STANDINGS}
+    odd = families["tfgpu_doctor_fleet_node_standing"].samples
+    assert len(odd) == sum(len(nodes) for each, nodes in fleet.standings.items() if each != "good")
+    assert all(family.name.startswith("tfgpu_doctor_fleet_") and family.type == "gauge" for family in families.values())
+    assert sum(len(family.samples) for family in families.values()) == sum(
+        not line.startswith("#") for line in document.splitlines()
+    )
+    seconds = [sample for family in families.values() for sample in family.samples]
+    assert len({(each.name, tuple(sorted(each.labels.items()))) for each in seconds}) == len(seconds)
+
+
+def test_the_document_is_as_its_schema_says(found: Fleet) -> None:
+    document = json.loads(render_fleet(found, "json"))
+    jsonschema.validate(document, SCHEMA)
+    assert document["schema"] == 1
+    assert list(document["standings"]) == list(STANDINGS)
+
+
+def test_the_text_is_short_and_begins_with_causes(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(500)
+    for node in list(fleet.nodes)[:12]:
+        fleet.nodes[node].update(
+            causes=(Cause(label="driver_too_old", id="DRV002", title="the driver is too old", severity="error"),),
+            exit_code=1,
+        )
+    for node in list(fleet.nodes)[20:40]:
+        fleet.set(node, {"kernel": "old"})
+    fleet.write(tmp_path, whole=False)
+    text = render_fleet(merge(str(tmp_path)), "text")
+    assert text.splitlines()[0] == "500 nodes: 12 with findings of their own, 20 set up differently, 468 good."
+    assert (
+        "  • 12 nodes: n00000, n00001, n00002, n00003 and 8 more: the driver is too old (DRV002, driver_too_old, error)"
+        in text
+    )
+    assert "  • 20 nodes: n00020, n00021, n00022, n00023 and 16 more: kernel old (others 6.8.0-48-generic)" in text
+    assert text.index("Causes") < text.index("Set up differently")
+    assert len(text.splitlines()) < 10
+
+
+# As a user runs it
+
+
+def test_formats_have_one_exit_code(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(12)
+    fleet.write(tmp_path / "reports")
+    for format_ in FLEET_FORMATS:
+        done = run_doctor(
+            "fleet", "report", str(tmp_path / "reports"), "--format", format_, "-o", str(tmp_path / format_)
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert (tmp_path / format_).stat().st_size > 50
+    fleet.set("n00003", {"kernel": "old"})
+    fleet.write(tmp_path / "reports")
+    for format_ in FLEET_FORMATS:
+        assert run_doctor("fleet", "report", str(tmp_path / "reports"), "--format", format_).returncode == 1
+
+
+def test_who_was_expected_is_taken_from_file_names_or_the_folder(tmp_path: pathlib.Path) -> None:
+    MadeUpFleet(3).write(tmp_path)
+    names = ["n00000", "n00001", "n00002", "n00003"]
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    (lists / "nodes.txt").write_text("\n".join(names) + "\n")
+    (lists / "nodes.json").write_text(json.dumps(names))
+    for expect in (str(lists / "nodes.txt"), str(lists / "nodes.json"), ",".join(names)):
+        done = run_doctor("fleet", "report", str(tmp_path), "--expect", expect)
+        assert done.returncode == 1
+        assert "1 node: n00003: not heard of" in done.stdout
+    assert "not heard of" not in run_doctor("fleet", "report", str(tmp_path)).stdout
+    (tmp_path / "expected.json").write_text(json.dumps(names))
+    assert "1 node: n00003: not heard of" in run_doctor("fleet", "report", str(tmp_path)).stdout
+
+
+def test_golden_may_be_a_node_or_a_file(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(6)
+    fleet.set("n00002", {"kernel": "new"})
+    fleet.write(tmp_path / "reports")
+    for golden in ("n00002", str(tmp_path / "reports" / file_name("n00002"))):
+        done = run_doctor("fleet", "report", str(tmp_path / "reports"), "--golden", golden)
+        assert "5 nodes: n00000, n00001, n00003, n00004 and 1 more: kernel 6.8.0-48-generic (others new)" in done.stdout
+
+
+def test_wrong_usage_is_one_line(tmp_path: pathlib.Path) -> None:
+    MadeUpFleet(3).write(tmp_path)
+    (tmp_path / "no.txt").write_text("[1")
+    for arguments in (
+        [str(tmp_path / "nowhere")], [str(tmp_path), "--golden", "nobody"], [str(tmp_path), "--golden", str(tmp_path / "no.txt")],
+        [str(tmp_path), "--history", str(tmp_path / "nowhere")], [str(tmp_path), "--expect", str(tmp_path / "no.txt")],
+    ):  # fmt: skip
+        done = run_doctor("fleet", "report", *arguments)
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+
+
+def test_an_empty_folder_is_not_judged(tmp_path: pathlib.Path) -> None:
+    done = run_doctor("fleet", "report", str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, "Not judged: no node reported.\n")
+
+
+# The page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with contextlib.closing(Browser(tmp_path_factory.mktemp("browser"))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("which", ["found", "hostile"])
+def test_the_page_fits_and_can_be_read(which: str, browser: Browser, request: pytest.FixtureRequest) -> None:
+    page = render_fleet(request.getfixturevalue(which), "html")
+    for scheme in ("light", "dark"):
+        browser.show(page, scheme=scheme)
+        browser.run("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert browser.pale == []
+    for width in (320, 768, 1440):
+        browser.look(width=width)
+        assert browser.overflowing == [], width
+    assert browser.said == []
+    assert browser.requested == []
+
+
+@pytest.mark.slow
+def test_ten_thousand_nodes_are_a_page_that_can_be_used(browser: Browser, tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(10_000, models=4)
+    for place, node in enumerate(fleet.nodes):
+        if place % 3 == 0:  # worst case: thousands of nodes that each differ in their own way
+            fleet.set(node, {"kernel": f"k{place}"})
+            fleet.nodes[node]["checks"] = {**fleet.nodes[node]["checks"], f"X{place % 500}": "fail"}
+    fleet.write(tmp_path, whole=False)
+    page = render_fleet(merge(str(tmp_path)), "html")
+    assert len(page) < 5 << 20
+    assert all(model in page for model in MODELS)
+    browser.show(page)
+    assert browser.run("return document.querySelectorAll('*').length") < 30_000
+    assert browser.said == []
