@@ -20,6 +20,7 @@ class Done(msgspec.Struct, frozen=True):
     outcome: str
     order: str = ""
     exit_code: int | None = None
+    settings: dict[str, str] = {}
 
 
 class FleetFolder:

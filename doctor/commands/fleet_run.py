@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from tfgpu_doctor.commands.fleet_folder import FleetFolder
 from tfgpu_doctor.commands.on_ray import NodeTask, OnRay, RayError
-from tfgpu_doctor.commands.output import note, refuse
+from tfgpu_doctor.commands.output import deliver, note, refuse
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.facts import Level
 from tfgpu_doctor.facts.load import LEVELS, LOADING
 from tfgpu_doctor.fleet.node import NodeReport
 from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.fleet.reporting import in_a_line, missing_node
+from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER
+from tfgpu_doctor.fleet.second_look import chosen_again
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.perf_tests.budget import parse_budget
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.fleet.comparison import Fleet
 
 # Seconds that a node may take: several times what a slow one was seen to need.
 _DEADLINES: dict[Level, float] = {"quick": 120.0, "standard": 600.0, "deep": 1200.0, "soak": 1200.0}
 _SOAK_MINUTES = 10.0
 _LONGEST_SUITES_S = 3600.0  # where their budget is `full`
-_NOTHING_JUDGED, _INTERRUPTED = 3, 130
+_INTERRUPTED = 130
 
 
 @click.command("run")
@@ -48,6 +53,10 @@ _NOTHING_JUDGED, _INTERRUPTED = 3, 130
 @click.option("--python", metavar="PATH", help="The Python to examine, on every node.")
 @click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long one node may take.")
 @click.option("--install", metavar="SPEC", default="", help="Have Ray install the doctor first: tfgpu-doctor[bench].")
+@click.option(
+    "--second-look/--no-second-look", default=True, show_default=True,
+    help="Look again at who is slow or fails under load, beside a good peer.",
+)  # fmt: skip
 def run(
     *,
     out: str,
@@ -61,23 +70,25 @@ def run(
     python: str | None,
     deadline: float | None,
     install: str,
+    second_look: bool,
 ) -> int:
     """Examine every living node of a Ray cluster at once, each report on disk the moment it arrives.
 
-    Exit code: 0 every node reported and is as it should be, 1 one is not, or did not report, 2 wrong usage, 3 nothing was
-    judged, 130 interrupted (what has arrived is kept).
+    Prints the comparison of all nodes, as `fleet report DIR` does again at any time. Exit code: 0 every node is healthy,
+    alike and as fast as its peers, 1 findings, 2 wrong usage, 3 no node reported, or one was not judged, 130 interrupted
+    (what has arrived is kept).
     """
     if profile and (level or minutes or suites or budget):
         refuse("--profile names level and suites itself: it goes with none of --level, --minutes, --suite and --budget")
-    if importlib.util.find_spec("ray") is None:
-        refuse("Ray cannot be imported here: pip install 'tfgpu-doctor[fleet]'")
+    if lacking := [name for name in ("ray", "duckdb", "numpy") if importlib.util.find_spec(name) is None]:
+        refuse(f"{', '.join(lacking)} cannot be imported here: pip install 'tfgpu-doctor[fleet]'")
     order = NodeOrder(
         level=level or "standard", minutes=minutes, suites=suites, budget=budget, profile=profile or "",
         even_if_busy=even_if_busy,
     )  # fmt: skip
     task = _task(order, deadline, python, install)
     try:
-        return _Round(ray, FleetFolder(out), task).run()
+        return _Run(ray, FleetFolder(out), task, second_look).run()
     except RayError as error:
         refuse(str(error))
     except OSError as error:
@@ -121,31 +132,59 @@ def _with_profile(order: NodeOrder, chain: Sequence[str]) -> tuple[NodeOrder, di
 
 
 @dataclass
-class _Round:
-    """One round over the nodes that have not reported yet."""
+class _Run:
+    """All nodes that have not reported yet, then those in doubt once more."""
 
     address: str
     folder: FleetFolder
     task: NodeTask
-    names: tuple[str, ...] = ()
+    second_look: bool
 
     def run(self) -> int:
         """The exit code."""
-        reported = [done.node for done in self.folder.all_done() if done.outcome == "reported"]
         self._refuse_another_order()
         try:
-            with Waiting() as waiting:
-                started = time.monotonic()
-                on_ray = OnRay(
-                    self.address, self.task, self._joined,
-                    lambda names: waiting.show([_out(names)], time.monotonic() - started),
-                )  # fmt: skip
-                for report in on_ray.reports(reported):
-                    self._keep(report)
+            self._round(self.folder)
+            fleet = self._compared()
+            if self.second_look and (again := self._in_doubt(fleet)):
+                note(f"a second look at {len(again)} nodes, good peers among them")
+                self._round(self._second, again)
+                fleet = self._compared()
         except KeyboardInterrupt:
             note(f"interrupted; what has arrived is in {self.folder.path}, and the same command does the rest")
             return _INTERRUPTED
-        return self._told()
+        from tfgpu_doctor.reports import look_of_text
+        from tfgpu_doctor.reports.fleet_page import render_fleet
+
+        width, colour = look_of_text(to_terminal=True)
+        deliver(render_fleet(fleet, "text", width=width, colour=colour), None)
+        return fleet.exit_code
+
+    @property
+    def _second(self) -> FleetFolder:
+        return FleetFolder(os.path.join(self.folder.path, SECOND_FOLDER))
+
+    def _round(self, folder: FleetFolder, only: Sequence[str] | None = None) -> None:
+        reported = [done.node for done in folder.all_done() if done.outcome == "reported"]
+        started = time.monotonic()
+        with Waiting() as waiting:
+            on_ray = OnRay(
+                self.address, self.task,
+                self._joined if only is None else lambda _local, _names: None,
+                lambda names: waiting.show([_out(names)], time.monotonic() - started),
+            )  # fmt: skip
+            for report in on_ray.reports(reported, only):
+                self._keep(folder, report)
+
+    def _compared(self) -> Fleet:
+        from tfgpu_doctor.fleet.merge import merge
+
+        return merge(self.folder.path, expected=self.folder.expected())
+
+    def _in_doubt(self, fleet: Fleet) -> tuple[str, ...]:
+        kinds = {done.node: done.settings.get("GPU models", "") for done in self.folder.all_done()}
+        seen = {done.node for done in self._second.all_done() if done.outcome == "reported"}
+        return chosen_again(fleet, kinds, seen, failures=self.task.takes_gpus)
 
     def _joined(self, local: bool, names: Sequence[str]) -> None:
         """Write down who is asked; who was asked before and is gone is told at once."""
@@ -153,15 +192,14 @@ class _Round:
             note("no Ray cluster runs here: this machine alone is examined")
         note(f"{len(names)} nodes")
         gone = sorted(set(self.folder.expected()) - set(names))
-        self.names = (*names, *gone)
         self.folder.expect(set(names))
         for name in gone:
             done = self.folder.done(name)
             if done is None or done.outcome != "reported":
-                self._keep(missing_node(name, "disappeared", "it is no node of the cluster now"))
+                self._keep(self.folder, missing_node(name, "disappeared", "it is no node of the cluster now"))
 
-    def _keep(self, report: NodeReport) -> None:
-        self.folder.keep(report.node, msgspec.structs.replace(report, order=self.task.order.words))
+    def _keep(self, folder: FleetFolder, report: NodeReport) -> None:
+        folder.keep(report.node, msgspec.structs.replace(report, order=self.task.order.words))
         note(f"{report.node}: {in_a_line(report)}")
 
     def _refuse_another_order(self) -> None:
@@ -174,18 +212,6 @@ class _Round:
                 f"{self.folder.path} holds reports of {other.order or 'another order'}, and this is {words}: take another "
                 "folder with --out"
             )
-
-    def _told(self) -> int:
-        """1 where a node has findings, or gave no report; 3 where nothing was judged."""
-        found = [self.folder.done(name) for name in self.names]
-        reported = [each for each in found if each and each.outcome == "reported"]
-        note(
-            f"{len(reported)} of {len(found)} nodes reported: tfgpu-doctor fleet report {shlex.quote(self.folder.path)}"
-        )
-        if not reported:
-            return _NOTHING_JUDGED
-        codes = {each.exit_code for each in reported}
-        return 1 if len(reported) < len(found) or codes - {0, _NOTHING_JUDGED} else max(code or 0 for code in codes)
 
 
 def _out(names: Sequence[str]) -> str:

@@ -66,11 +66,14 @@ class OnRay:
     _out: dict[str, None] = field(default_factory=dict)
     _ended: bool = False
 
-    def reports(self, reported: Sequence[str]) -> Iterator[NodeReport]:
-        """The report of each node but those that have `reported` already. Raises RayError, and OSError for the disk."""
+    def reports(self, reported: Sequence[str], only: Sequence[str] | None = None) -> Iterator[NodeReport]:
+        """The report of each node, or of some `only`, but those that have `reported` already.
+
+        Raises RayError, and OSError for the disk.
+        """
         host, over, answers = Host(), threading.Event(), list[Completed]()
         with scratch_folder() as folder:
-            argv = self._prepare(folder, reported)
+            argv = self._prepare(folder, reported, only)
 
             def run() -> None:
                 answers.append(
@@ -85,7 +88,7 @@ class OnRay:
                     last = over.wait(_LOOK_EVERY_S)
                     rows, offset = _new_rows(os.path.join(folder, "journal"), offset)
                     for row in rows:
-                        yield from self._taken(row, reported)
+                        yield from self._taken(row, reported, only)
                     if last:
                         break
                     self.on_look(list(self._out))
@@ -94,12 +97,12 @@ class OnRay:
                 over.wait()
         yield from self._left(answers[0])
 
-    def _prepare(self, folder: str, reported: Sequence[str]) -> list[str]:
+    def _prepare(self, folder: str, reported: Sequence[str], only: Sequence[str] | None) -> list[str]:
         """Write the order down; the command."""
         task = self.task
         order = {
-            "address": self.address, "install": task.install, "reported": list(reported), "deadline_s": task.deadline_s,
-            "grace_s": _GRACE_S, "takes_gpus": task.takes_gpus, "options": [*task.order.options, *task.extra],
+            "address": self.address, "install": task.install, "reported": list(reported), "only": only,
+            "deadline_s": task.deadline_s, "grace_s": _GRACE_S, "takes_gpus": task.takes_gpus, "options": [*task.order.options, *task.extra],
             "files": {name: base64.b64encode(content).decode() for name, content in task.files.items()},
         }  # fmt: skip
         paths = [os.path.join(folder, name) for name in ("order", "journal", "documents")]
@@ -107,11 +110,12 @@ class OnRay:
         os.mkdir(paths[2])
         return [sys.executable, _PROGRAM, *paths]
 
-    def _taken(self, row: _Row, reported: Sequence[str]) -> Iterator[NodeReport]:
+    def _taken(self, row: _Row, reported: Sequence[str], only: Sequence[str] | None) -> Iterator[NodeReport]:
         if row.kind == "error":
             raise RayError(f"no Ray cluster could be used at {self.address}: {row.why}")
         if row.kind == "joined":
-            self._out = dict.fromkeys(name for name in row.nodes if name not in set(reported))
+            asked = row.nodes if only is None else only
+            self._out = dict.fromkeys(name for name in asked if name not in set(reported))
             self.on_join(row.local, row.nodes)
         elif row.kind == "node":
             self._out.pop(row.name, None)

@@ -43,7 +43,9 @@ def main() -> None:
     local = join(ray, order.address, journal)
     nodes = living(ray)
     journal.note("joined", local=local, nodes=[node["name"] for node in nodes])
-    examine(ray, [node for node in nodes if node["name"] not in order.reported], order, journal, folder)
+    missing = [node for node in nodes if node["name"] not in order.reported]
+    asked = [node for node in missing if order.only is None or node["name"] in order.only]
+    examine(ray, asked, order, journal, folder)
     journal.note("end")
     ray.shutdown()
 

@@ -155,3 +155,31 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: pathlib.Path) -> None
     assert done.returncode == 2
     assert "127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_who_is_slow_is_looked_at_again_beside_a_good_peer(cluster: Any, tmp_path: pathlib.Path) -> None:
+    from tfgpu_doctor.fleet.node import Measurement, NodeReport, encode_node, file_name
+
+    nodes = [Node(cluster, tmp_path / f"node{number}") for number in range(2)]
+    out = tmp_path / "out"
+    out.mkdir()
+    host = os.uname().nodename
+    living = sorted(f"{host}-{node.node_id[:8]}" for node in (cluster.head_node, *(node.ray for node in nodes)))
+    peer, _, slow = living  # the first of those that are good is the peer
+    good = [*living[:2], *(f"zz{number}" for number in range(12))]
+    for number, name in enumerate([slow, *good]):
+        speed = Measurement(
+            name="float16 matrix product", value=500.0 if name == slow else 700.0 + number / 10, unit="TFLOP/s", model="H100",
+            device="GPU:0",
+        )  # fmt: skip
+        report = NodeReport(
+            node=name, outcome="reported", order="--level quick", exit_code=0, measurements=(speed,),
+            settings={"GPU models": "1 x H100"},
+        )  # fmt: skip
+        (out / file_name(name)).write_bytes(encode_node(report))
+    run = start(cluster, out)
+    text, errors = run.communicate(timeout=300)
+    second = {json.loads(path.read_text())["node"] for path in (out / "second").glob("*.json")}
+    assert second == {slow, peer}, errors
+    assert run.returncode == 1
+    assert slow in text
