@@ -141,7 +141,7 @@ def test_a_full_disk_leaves_no_half_file(words: tuple[str, ...], tmp_path: pathl
     (tmp_path / "kept").write_text("as it was")
     done = subprocess.run(
         doctor_argv("accept", "--profile", "ci", "--facts", facts_of("workstation-healthy"), *words), capture_output=True,
-        text=True, env=clean_environment(), cwd=tmp_path, preexec_fn=_small_files, check=False,
+        text=True, env=clean_environment(PYTHONDONTWRITEBYTECODE="1"), cwd=tmp_path, preexec_fn=_small_files, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
