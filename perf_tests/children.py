@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,10 @@ class Child:
         lines = [line.strip() for line in self._errors if line.strip()]
         return f"the child ended with {code}" + (f": {lines[-1][:300]}" if lines else "")
 
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
     def end(self) -> None:
         """Let it end; it gives back what it holds."""
         for pipe in (self._process.stdin, self._process.stdout):
@@ -103,9 +108,18 @@ def children(
     try:
         for order, variables in orders:
             started.append(Child(program, order, variables))
-        for child in started:
-            child.wait(start_s)
+        _wait_for_all(started, start_s)
         yield started
     finally:
         for child in started:
             child.end()
+
+
+def _wait_for_all(started: list[Child], deadline_s: float) -> None:
+    """Wait until all can work. Raises ChildDied for the first that cannot; the others, which may wait for it, are ended."""
+    with ThreadPoolExecutor(len(started)) as pool:
+        for ready in as_completed([pool.submit(child.wait, deadline_s) for child in started]):
+            if ready.exception():
+                for child in started:
+                    child.kill()
+                ready.result()

@@ -14,7 +14,7 @@ from tfgpu_doctor.fleet.tf_config import Fault, TfConfig, TfConfigError, derive,
 from tfgpu_doctor.perf_tests.children import Child, children
 from tfgpu_doctor.perf_tests.peers import free_addresses, look
 
-START_S = 300.0  # all have to be there before any goes on, and a machine's cores are shared by all
+START_S = 150.0  # all have to be there before any goes on, and they share the cores; less than a test may take
 _LAUNCHERS = ("SLURM_", "JOB_COMPLETION_INDEX", "TFGPU_DOCTOR_HOSTS", "TFGPU_DOCTOR_INDEX", "TF_CONFIG")
 
 
@@ -34,6 +34,11 @@ class Workers:
     def kind(self) -> str:
         """What computes: CPU or GPU."""
         return str(self.here[0].ready["kind"])
+
+    @property
+    def share_a_processor(self) -> bool:
+        """Whether more workers cannot do more."""
+        return not self.spans and self.kind == "CPU"
 
     @property
     def about(self) -> str:

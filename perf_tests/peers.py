@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from tfgpu_doctor.fleet.tf_config import Seen, TfConfig
 
 _CONNECT_S = 5.0
 _AT_ONCE = 32
+_BELOW_EPHEMERAL = range(20000, 32000)  # Linux takes those from 32768 on, net.ipv4.ip_local_port_range
 
 
 def all_gone(addresses: Sequence[str], own: int) -> list[int]:
@@ -36,13 +38,18 @@ def look(config: TfConfig) -> Seen:
 
 
 def free_addresses(count: int) -> list[str]:
-    """So many addresses on the loopback whose ports nobody has."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in held]
-    finally:
-        for each in held:
-            each.close()
+    """So many addresses on the loopback whose ports nobody has.
+
+    None of those that the kernel gives to outgoing connections: a worker that waits for another would connect to itself.
+    """
+    found: list[str] = []
+    for port in random.sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)):
+        address = f"127.0.0.1:{port}"
+        if _bind(address) == 0:
+            found.append(address)
+        if len(found) == count:
+            return found
+    raise OSError(errno.EADDRINUSE, f"no {count} ports are free from {_BELOW_EPHEMERAL.start} on")
 
 
 def _split(address: str) -> tuple[str, int]:
