@@ -11,6 +11,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "memory_limit": "600MB",
+    "temp_directory": "",  # nothing is written to a disk
     "threads": "2",
     "preserve_insertion_order": "false",
 }

@@ -38,46 +38,57 @@ _PEERS, _HISTORY = 0, 1
 # Logarithms, turned so that more is worse: of the values, and of the changes since the median of the earlier runs.
 _TURNED = f"""
 create or replace table turned as
-with now as (select series, node, device, turn * ln(value) x from point join turn using (series) where look = {FIRST}),
-before as (select series, node, device, median(turn * ln(value)) x from point join turn using (series)
-           where look >= {EARLIER} group by all)
-select {_PEERS} against, *, 0.0::double own from now
-union all by name
-select {_HISTORY} against, series, node, device, now.x - before.x x, before.x own
-from now join before using (series, node, device)
+with before as (select series, node, device, median(turn * ln(value)) own from point join turn using (series)
+                where look >= {EARLIER} group by all)
+select {_PEERS}::tinyint against, series, node, device, turn * ln(value) x, 0.0::double own
+from point join turn using (series) where look = {FIRST}
+union all
+select {_HISTORY}::tinyint, series, node, device, turn * ln(value) - own, own
+from point join turn using (series) join before using (series, node, device) where look = {FIRST}
 """  # noqa: S608 - numbers of ours
 _DEVIATIONS = """
+create or replace table middle as select against, series, median(x) middle, count(*) n from turned group by 1, 2;
 create or replace table deviation as
-select *, x - median(x) over same dev, median(x) over same middle, count(*) over same n from turned
-window same as (partition by against, series)
+select against, series, node, device, x - middle dev, own from turned join middle using (against, series);
+drop table turned
 """
 _SCALES = f"""
 create or replace table scale as
-select against, series, any_value(n) n, count(distinct node) nodes, any_value(middle) middle,
-       greatest({MAD_TO_SIGMA} * median(abs(dev)), {LEAST_SPREAD}) sigma, -quantile_cont(dev, {MIRROR_SHARE}) mirror
-from deviation group by 1, 2
+with spread as (
+  select against, series, count(distinct node) nodes, median(abs(dev)) mad,
+         quantile_cont(dev, [{MIRROR_SHARE}, {TAIL_SHARE}, {1 - TAIL_SHARE}, {1 - WORSE_FROM}]) ends
+  from deviation group by 1, 2)
+select against, series, n, nodes, middle, greatest({MAD_TO_SIGMA} * mad, {LEAST_SPREAD}) sigma, -ends[1] mirror,
+       -ends[2] better, ends[3] worse, ends[4] worse_from
+from spread join middle using (against, series)
 """  # noqa: S608 - numbers of ours
 # Both sides of each series, and (series -1) those of all small ones together, in their own standard deviations; of
 # each what lies in its last part, with the moments of the excesses over where that begins.
 _TAILS = f"""
 with small as (
-  select d.*, sigma from deviation d join scale using (against, series)
-  where d.n between {POOLED_FROM} and {TAIL_FROM - 1}),
-side as (
-  select against, series, 'better' side, -dev far from deviation where n >= {TAIL_FROM}
-  union all select against, series, 'worse', dev from deviation where n >= {TAIL_FROM}
-  union all select against, -1, 'better', -dev / sigma from small
-  union all select against, -1, 'worse', dev / sigma from small),
-start as (select against, series, side, quantile_cont(far, {1 - TAIL_SHARE}) start,
-          quantile_cont(far, {1 - WORSE_FROM}) before, count(*) n from side group by all),
+  select against, dev / sigma z from deviation join scale using (against, series)
+  where n between {POOLED_FROM} and {TAIL_FROM - 1}),
+pool as (
+  select against, count(*) n, quantile_cont(z, [{TAIL_SHARE}, {1 - TAIL_SHARE}, {1 - WORSE_FROM}]) ends from small group by 1),
+starts as (
+  select against, series, better, worse, worse_from from scale where n >= {TAIL_FROM}
+  union all select against, -1, -ends[1], ends[2], ends[3] from pool where n >= {TAIL_FROM}),
+excess as (
+  select against, series, 'better' side, -dev - better e from deviation join starts using (against, series) where -dev > better
+  union all
+  select against, series, 'worse', dev - worse from deviation join starts using (against, series) where dev > worse
+  union all
+  select against, -1, 'better', -z - better from small join (from starts where series = -1) using (against) where -z > better
+  union all
+  select against, -1, 'worse', z - worse from small join (from starts where series = -1) using (against) where z > worse),
 ranked as (
-  select *, far - start e, row_number() over each - 1 place, count(*) over (partition by against, series, side) m
-  from side join start using (against, series, side) where far > start
-  window each as (partition by against, series, side order by far))
-select against, series, side, any_value(start), avg(e), avg(e * (m - 1 - place) / greatest(m - 1, 1)), any_value(m),
-       any_value(before)
-from ranked where n >= {TAIL_FROM} group by 1, 2, 3
+  select *, row_number() over (partition by against, series, side order by e) - 1 place,
+         count(*) over (partition by against, series, side) m from excess)
+select against, series, side, any_value(case side when 'better' then better else worse end), avg(e),
+       avg(e * (m - 1 - place) / greatest(m - 1, 1)), any_value(m), any_value(worse_from)
+from ranked join starts using (against, series) group by 1, 2, 3
 """  # noqa: S608 - numbers of ours
+_LIMITED = "select against, series, n, nodes, middle, sigma, mirror from scale order by against, series"
 _POOL = -1
 
 
@@ -138,7 +149,7 @@ def _spreads(database: Database) -> list[Spread]:
         tails[against, series, side] = reach_of_tail(start, mean, weighted, count, chance)
         if side == "worse":
             tails[against, series, "onwards"] = reach_of_worse(before, start, chance)
-    return [_spread(row, tails) for row in database.rows("select * from scale order by against, series")]
+    return [_spread(row, tails) for row in database.rows(_LIMITED)]
 
 
 def _spread(row: tuple[Any, ...], tails: dict[tuple[int, int, str], float]) -> Spread:
@@ -209,7 +220,8 @@ def _suspects(database: Database, columns: Columns, spreads: list[Spread], names
         f"""
         with again as (select series, node, device, median(turn * ln(value)) x2 from point join turn using (series)
                        where look = {SECOND} group by all)
-        select against, series, node, device, own + x, dev, x2 from deviation join bound using (against, series)
+        select against, series, node, device, own + middle + dev, dev, x2
+        from deviation join bound using (against, series) join middle using (against, series)
         left join again using (series, node, device) where dev > most order by against, dev desc, node, device
         """  # noqa: S608 - numbers of ours
     )

@@ -15,6 +15,8 @@ from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.gathered import Unread, gather
 
 EXPECTED_FILE, SECOND_FOLDER = "expected.json", "second"
+_EARLIER_FOLDER = "earlier"  # where a job puts what an earlier one left
+_FOLDERS = (SECOND_FOLDER, _EARLIER_FOLDER)
 _MOST_BYTES = 4 << 20  # of one report; those of large machines under a long load have 0.3 MB
 # What no doctor writes, and no comparison needs.
 _MOST_SETTINGS, _MOST_MEASUREMENTS, _MOST_CHECKS, _MOST_CAUSES = 2000, 5000, 2000, 500
@@ -56,7 +58,7 @@ def read_reports(folder: str, refused: list[RefusedFile], within: str = "") -> I
     """
     names = sorted(os.path.basename(name) for name in Files().list_folder(folder))
     reports = [name for name in names if name.endswith(".json") and name != EXPECTED_FILE]
-    refused += [_beside(within + name) for name in names if not name.endswith(".json") and name != SECOND_FOLDER]
+    refused += [_beside(within + name) for name in names if not name.endswith(".json") and name not in _FOLDERS]
     there, seen = set(reports), set[str]()
     for name, content in gather(folder, reports, _MOST_BYTES):
         found = content.why if isinstance(content, Unread) else decode(content)

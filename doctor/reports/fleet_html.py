@@ -17,6 +17,7 @@ _COLUMNS = 80
 _MOST_PATTERNS = 60
 _MOST_CHECKS = 60
 _MOST_SERIES = 120
+_MOST_NAMES = 1000
 _NAMED = 12  # outliers of a distribution
 _HEIGHT = 72.0  # pixels of a histogram
 
@@ -79,6 +80,10 @@ def render_html(fleet: Fleet) -> str:
         counts=[(f"{len(fleet.standings[each]):,} {WORDS[each]}", TONES[each]) for each in STANDINGS if fleet.standings[each]],
         sections=sections(fleet),
         cells=_cells(fleet),
+        named=[
+            (WORDS[each], len(nodes), ", ".join(map(short, nodes[:_MOST_NAMES])))
+            for each, nodes in fleet.standings.items() if nodes and each != "good"
+        ],
         rows=math.ceil(min(_MOST_CELLS, sum(map(len, fleet.standings.values()))) / _COLUMNS),
         checks=checks,
         patterns=[_row(each, checks) for each in _worst_first(fleet.patterns)[:_MOST_PATTERNS]],

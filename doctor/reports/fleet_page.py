@@ -41,7 +41,7 @@ def _text(fleet: Fleet, width: int, colour: bool) -> str:
         page.say(section.title, start=f"{mark} ", style="bold", start_style=f"bold {style}")
         for line in section.lines:
             page.say(" ".join(line.split()), start="  • ")
-    if fleet.exit_code == 0:
+    if fleet.exit_code == 0 and not fleet.causes:
         page.gap()
         page.say("Every node is healthy by its own report; none differs, and none is slower than noise explains.")
     return page.text

@@ -57,7 +57,7 @@ def short(text: str) -> str:
 def sections(fleet: Fleet) -> list[Section]:
     """What is to be said, the gravest first; a section that has nothing to say is not there."""
     found = [
-        _section("Causes", "bad", map(cause_line, fleet.causes)),
+        _section("Causes", _tone(fleet.causes), map(cause_line, fleet.causes)),
         _section("Requirements that are not met", "bad", map(cause_line, fleet.unmet)),
         _section(
             "Nodes without a report", "bad",
@@ -90,6 +90,10 @@ def _section(title: str, tone: str, lines: Iterable[str]) -> Section:
     return Section(title, tone, tuple(shown))
 
 
+def _tone(causes: Sequence[CauseGroup]) -> str:
+    return "bad" if any(each.severity == "error" for each in causes) else "poor"
+
+
 def cause_line(cause: CauseGroup) -> str:
     """A cause with its nodes, and those that had it again."""
     named = f" ({cause.id}, {cause.label}, {cause.severity})" if cause.id else ""
@@ -115,6 +119,8 @@ def suspect_line(group: Sequence[Suspect]) -> str:
     second = f"; second look {number(worst.second.value)} {short(worst.unit)}" if worst.second else ""
     if worst.second and not worst.second.slow:
         second += ", as it should be"
+    elif worst.second:
+        second += ", slow again"
     return (
         f"{short(worst.node)}{f' {devices}' if devices else ''}: {short(worst.measurement)} {number(worst.value)} "
         f"{short(worst.unit)}, {worst.change:+.1%} against {whom} ({number(worst.expected)}, z {worst.z:.0f}){second}"
