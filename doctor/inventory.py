@@ -123,7 +123,9 @@ def _looked_up(facts: Facts) -> list[LibraryCopy]:
         return []
     rows = read_knowledge().opened_libraries(wheel.version, wheel.cuda_version, wheel.cudnn_version)
     copies = (*_copies(facts.driver_libraries), *_copies(facts.cuda_libraries))
-    seen = {each.soname for each in (*copies, *(facts.runtime.libraries if facts.runtime else ()))}
+    seen = {each.soname for each in copies} | {
+        each.soname for each in (facts.runtime.libraries if facts.runtime else ())
+    }
     return [_on_disk(row.soname, facts, needed=row.needed) for row in rows if row.soname in seen]
 
 

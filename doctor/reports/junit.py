@@ -17,7 +17,7 @@ _QUESTION = "the question was answered"  # a test of its own: without it, nothin
 
 def render_junit(report: Report) -> str:
     """One suite. A warning passes, with its text as the test's output; what is blocked is skipped, with the reason."""
-    suite = ET.Element("testsuite", name="tfgpu-doctor", time=f"{report.seconds:.3f}", **_tally(report))
+    suite = ET.Element("testsuite", {"name": "tfgpu-doctor", "time": f"{report.seconds:.3f}", **_tally(report)})
     if _MOMENT.match(report.recorded):
         suite.set("timestamp", report.recorded[:19])
     properties = ET.SubElement(suite, "properties")
@@ -27,7 +27,7 @@ def render_junit(report: Report) -> str:
     for result in report.results:
         suite.append(_case(result, titles))
     suite.append(_question(report))
-    suites = ET.Element("testsuites", name="tfgpu-doctor", **_tally(report))
+    suites = ET.Element("testsuites", {"name": "tfgpu-doctor", **_tally(report)})
     suites.append(suite)
     ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
