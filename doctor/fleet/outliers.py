@@ -139,7 +139,7 @@ def _chance(database: Database) -> float:
     """How seldom a single value may be suspected, so that of the healthy nodes no more are than may be."""
     ((points, nodes),) = database.rows("select count(*), count(distinct node) from deviation")
     per_node = float(points) / max(1, nodes)
-    return FALSE_SUSPECTS / max(1.0, per_node)
+    return float(FALSE_SUSPECTS / max(1.0, per_node))
 
 
 def _spreads(database: Database) -> list[Spread]:

@@ -58,7 +58,9 @@ def read_reports(folder: str, refused: list[RefusedFile], within: str = "") -> I
     """
     names = sorted(os.path.basename(name) for name in Files().list_folder(folder))
     reports = [name for name in names if name.endswith(".json") and name != EXPECTED_FILE]
-    refused += [_beside(within + name) for name in names if not name.endswith(".json") and name not in _FOLDERS]
+    refused += [
+        _beside(_readable(within + name)) for name in names if not name.endswith(".json") and name not in _FOLDERS
+    ]
     there, seen = set(reports), set[str]()
     for name, content in gather(folder, reports, _MOST_BYTES):
         found = content.why if isinstance(content, Unread) else decode(content)
@@ -69,7 +71,7 @@ def read_reports(folder: str, refused: list[RefusedFile], within: str = "") -> I
                 yield within + name, found
                 continue
             found = f"a second report of the node {found.node}"
-        refused.append(RefusedFile(file=within + name, why=found))
+        refused.append(RefusedFile(file=_readable(within + name), why=found))
 
 
 def decode(content: bytes) -> Heard | str:
@@ -124,6 +126,11 @@ def decode_settings(raw: bytes) -> dict[str, str]:
 def decode_checks(raw: bytes) -> dict[str, str]:
     """The outcomes of a node's checks. Raises msgspec.DecodeError."""
     return decode_words(raw, _MOST_CHECKS)
+
+
+def _readable(name: str) -> str:
+    """A file's name as a document can hold it: what is no UTF-8 in it becomes a question mark."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _beside(name: str) -> RefusedFile:

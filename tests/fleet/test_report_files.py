@@ -16,6 +16,7 @@ pytest.importorskip("numpy", reason="the extra fleet is not installed")
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import encode_node, file_name
 from tfgpu_doctor.fleet.reporting import missing_node
+from tfgpu_doctor.reports.fleet_page import FLEET_FORMATS, render_fleet
 
 
 @pytest.fixture
@@ -94,6 +95,16 @@ def test_what_lies_beside_the_reports_is_named_without_fault(folder: pathlib.Pat
 def test_what_was_left_unfinished_is_a_fault(folder: pathlib.Path) -> None:
     (folder / "n00009.json.4711.140000.part").write_text('{"schema"')
     assert refused(folder, "n00009.json.4711.140000.part") == "left unfinished by who wrote it"
+
+
+def test_names_that_are_no_utf_8_are_named(folder: pathlib.Path) -> None:
+    for name in (b"\xff.json", b"\xfe.txt"):
+        pathlib.Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes(b"x")
+    (folder / "alone.json").write_bytes((folder / "n00001.json").read_bytes().replace(b"n00001", b"\\ud800x"))
+    found = merge(str(folder))
+    assert {each.file for each in found.files} == {"\ufffd.json", "\ufffd.txt", "alone.json"}
+    for format_ in FLEET_FORMATS:
+        render_fleet(found, format_).encode()
 
 
 def test_a_second_report_of_a_node_is_named(folder: pathlib.Path) -> None:
