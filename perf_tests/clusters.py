@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tfgpu_doctor.fleet.launched import HOSTS, INDEX
+from tfgpu_doctor.fleet.launched import HOSTS, INDEX, WORKERS
 from tfgpu_doctor.fleet.tf_config import Fault, TfConfig, TfConfigError, derive, faults, faults_among, faults_here
 from tfgpu_doctor.perf_tests.children import Child, children
 from tfgpu_doctor.perf_tests.peers import free_addresses, look
 
 START_S = 150.0  # all have to be there before any goes on, and they share the cores; less than a test may take
-_LAUNCHERS = ("SLURM_", "JOB_COMPLETION_INDEX", "TFGPU_DOCTOR_HOSTS", "TFGPU_DOCTOR_INDEX", "TF_CONFIG")
+_LAUNCHERS = ("SLURM_", "JOB_COMPLETION_INDEX", HOSTS, INDEX, "TF_CONFIG")
 
 
 class BadCluster(Exception):
@@ -60,6 +60,8 @@ class Workers:
 
 def job_around(environment: Mapping[str, str]) -> TfConfig | None:
     """The cluster of more than one process that this one was started in. Raises BadCluster."""
+    if not {HOSTS, WORKERS, "TF_CONFIG"} & set(environment):  # an indexed Job's pods need know nothing of each other
+        environment = {name: value for name, value in environment.items() if name != "JOB_COMPLETION_INDEX"}
     try:
         config = derive(environment)
     except TfConfigError as error:
@@ -72,7 +74,7 @@ def workers(count: int, job: TfConfig | None = None, gpus: int = 0) -> Iterator[
     """The part of the job that is started here, else so many processes here. Raises BadCluster, ChildDied."""
     configs = [job] if job else _local(count)
     _refuse([*faults_among(configs)] if not job else [], configs)
-    orders = []
+    orders: list[tuple[dict[str, str], dict[str, str]]] = []
     for place, config in enumerate(configs):
         # Two processes on one GPU are no faster than one, and NCCL refuses them.
         visible = {} if job else {"CUDA_VISIBLE_DEVICES": str(place) if gpus >= count else "-1"}

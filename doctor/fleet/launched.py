@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 # Set by who starts the processes where nothing else tells: on Ray, and on Kubernetes without a service.
 HOSTS, INDEX = "TFGPU_DOCTOR_HOSTS", "TFGPU_DOCTOR_INDEX"
@@ -15,7 +15,8 @@ _GROUP = re.compile(r"([^\[\]]*)\[([0-9,-]+)\](.*)")
 _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 
-class Launched(NamedTuple):
+@dataclass(frozen=True)
+class Launched:
     """A host for each process, in the order of their indices, and the index of this one."""
 
     hosts: tuple[str, ...]

@@ -35,16 +35,14 @@ class Worker:
             self._layers = [tf.Variable(layer) for layer in layers]
         self._inputs = tf.random.stateless_normal((WIDTH, WIDTH), (2, 0))
 
-    def _all_reduce(self) -> Callable[[Any], Any]:
-        tf, strategy = self._tf, self.strategy
+    def _all_reduce(self) -> Any:
+        """A compiled function that adds up what all replicas have."""
+        tf = self._tf
 
-        @tf.function
-        def add_up(values: Any) -> Any:
-            # The identity has a device, which the sum is made on.
-            add = lambda each: tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(each))  # noqa: E731
-            return strategy.run(add, args=(values,))
+        def add(each: Any) -> Any:  # the identity has a device, which the sum is made on
+            return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(each))
 
-        return add_up
+        return tf.function(lambda values: self.strategy.run(add, args=(values,)))
 
     def check(self) -> dict[str, Any]:
         """Whether the gradient of all workers' shares is that of the whole batch on one device, to the last bit."""
@@ -152,12 +150,12 @@ def main() -> None:
     ready = {"pid": os.getpid(), "index": index, "replicas": worker.replicas, "kind": kind}
     print(json.dumps(ready), file=answers, flush=True)
 
+    work: dict[str, Callable[[], dict[str, Any]]] = {
+        "check": worker.check, "until trouble": worker.until_trouble, "all-reduce": worker.all_reduce,
+        "alone": lambda: worker.step_s(together=False), "together": lambda: worker.step_s(together=True),
+    }  # fmt: skip
     for line in sys.stdin:
-        what = line.strip()
-        answer = {
-            "check": worker.check, "until trouble": worker.until_trouble, "all-reduce": worker.all_reduce,
-            "alone": lambda: worker.step_s(together=False), "together": lambda: worker.step_s(together=True),
-        }[what]()  # fmt: skip
+        answer = work[line.strip()]()
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)
 

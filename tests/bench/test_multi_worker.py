@@ -40,6 +40,7 @@ def test_a_job_that_cannot_come_up_is_told_at_once() -> None:
 
 def test_which_job_this_is() -> None:
     assert job_around({}) is None
+    assert job_around({"JOB_COMPLETION_INDEX": "1", "HOSTNAME": "sweep-1"}) is None
     assert job_around({"SLURM_PROCID": "0", "SLURM_JOB_NODELIST": "alone"}) is None
     job = job_around({"SLURM_PROCID": "1", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "1(x2)"})
     assert job is not None
