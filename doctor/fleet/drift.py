@@ -49,11 +49,11 @@ where v.value != g.value and v.kind = {kind}
 # Nodes that have an odd value, and those sets of nodes with all that is odd about each.
 _DRIFT = f"""
 with one as (
-  select o.kind, o.name, o.value, any_value(o.most_usual) usual, any_value(o.most_share) share, list(n.node order by n.node) nodes
+  select o.kind, o.name, o.value, any_value(o.most_usual) usual, any_value(o.most_share) as part, list(n.node order by n.node) nodes
   from odd o join node n on n.kind = o.kind
   left join setting s on s.signature = n.settings and s.name = o.name
   where coalesce(s.value, {_NOT_SET}) = o.value and n.settings in (select signature from setting) group by 1, 2, 3)
-select kind, nodes, list([name, value, usual] order by name), list(share order by name) from one group by 1, 2
+select kind, nodes, list([name, value, usual] order by name), list(part order by name) from one group by 1, 2
 order by len(nodes), nodes, kind
 """  # noqa: S608 - numbers of ours
 _VARIED = f"""
