@@ -48,3 +48,11 @@ def simulate(driver_folder: pathlib.Path, tmp_path_factory: pytest.TempPathFacto
         return simulate_in(folder, driver_folder, machine(*gpus, **fields))
 
     return make
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a browser looks at does not depend on the Python that made it: once is enough."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)

@@ -46,7 +46,9 @@ def report(
     """
     lacking = [name for name in ("duckdb", "numpy") if importlib.util.find_spec(name) is None]
     if lacking:
-        refuse(f"{' and '.join(lacking)} cannot be imported here; the extra fleet brings it: pip install 'tfgpu-doctor[fleet]'")
+        refuse(
+            f"{' and '.join(lacking)} cannot be imported here; the extra fleet brings it: pip install 'tfgpu-doctor[fleet]'"
+        )
     from tfgpu_doctor.fleet.merge import merge
     from tfgpu_doctor.reports import look_of_text
     from tfgpu_doctor.reports.fleet_page import render_fleet

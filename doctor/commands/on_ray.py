@@ -102,7 +102,8 @@ class OnRay:
         task = self.task
         order = {
             "address": self.address, "install": task.install, "reported": list(reported), "only": only,
-            "deadline_s": task.deadline_s, "grace_s": _GRACE_S, "takes_gpus": task.takes_gpus, "options": [*task.order.options, *task.extra],
+            "deadline_s": task.deadline_s, "grace_s": _GRACE_S, "takes_gpus": task.takes_gpus,
+            "options": [*task.order.options, *task.extra],
             "files": {name: base64.b64encode(content).decode() for name, content in task.files.items()},
         }  # fmt: skip
         paths = [os.path.join(folder, name) for name in ("order", "journal", "documents")]

@@ -40,7 +40,8 @@ class Database:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a query."""
-        return self._connection.execute(query).fetchall()
+        found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
+        return found
 
     def run(self, query: str) -> None:
         """A statement that gives no rows."""

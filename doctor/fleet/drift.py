@@ -49,7 +49,8 @@ where v.value != g.value and v.kind = {kind}
 # Nodes that have an odd value, and those sets of nodes with all that is odd about each.
 _DRIFT = f"""
 with one as (
-  select o.kind, o.name, o.value, any_value(o.most_usual) usual, any_value(o.most_share) as part, list(n.node order by n.node) nodes
+  select o.kind, o.name, o.value, any_value(o.most_usual) usual, any_value(o.most_share) as part,
+    list(n.node order by n.node) nodes
   from odd o join node n on n.kind = o.kind
   left join setting s on s.signature = n.settings and s.name = o.name
   where coalesce(s.value, {_NOT_SET}) = o.value and n.settings in (select signature from setting) group by 1, 2, 3)

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from types import SimpleNamespace
+from typing import Any
 
 LOOK_EVERY_S = 0.5
 LONGEST_REASON = 300  # characters
@@ -26,7 +27,7 @@ class Journal:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def note(self, kind: str, **known) -> None:
+    def note(self, kind: str, **known: Any) -> None:
         """Write one down."""
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, **known}) + "\n")
@@ -56,7 +57,7 @@ def leave_with_the_doctor() -> None:
     os._exit(0)
 
 
-def join(ray, address: str, journal: Journal) -> bool:
+def join(ray: Any, address: str, journal: Journal) -> bool:
     """Whether the cluster is one of this machine alone, because no other runs."""
     known = {"logging_level": "ERROR", "log_to_driver": False}
     try:
@@ -73,7 +74,7 @@ def join(ray, address: str, journal: Journal) -> bool:
     return False
 
 
-def living(ray) -> list:
+def living(ray: Any) -> list[dict[str, Any]]:
     """The nodes that live, by name. Those that share a host name are told apart by Ray's own number."""
     alive = [node for node in ray.nodes() if node["Alive"]]
     counts = Counter(node["NodeManagerHostname"] for node in alive)
@@ -85,7 +86,7 @@ def living(ray) -> list:
     return sorted(found, key=lambda node: node["name"])
 
 
-def examine(ray, nodes: list, order, journal: Journal, folder: str) -> None:
+def examine(ray: Any, nodes: list[dict[str, Any]], order: Any, journal: Journal, folder: str) -> None:
     """One task a node; who does not answer within the deadline is given up."""
     started = time.monotonic()
     out = {submit(ray, node, order): node for node in nodes}
@@ -104,7 +105,7 @@ def examine(ray, nodes: list, order, journal: Journal, folder: str) -> None:
             return
 
 
-def submit(ray, node: dict, order):
+def submit(ray: Any, node: dict[str, Any], order: Any) -> Any:
     """Start a node's task, which takes none of its GPUs or all of them."""
     from ray import cloudpickle
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -113,7 +114,7 @@ def submit(ray, node: dict, order):
 
     cloudpickle.register_pickle_by_value(ray_task)
     # A task that asks for no GPU is to see all of them nevertheless.
-    environment = {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}
+    environment: dict[str, Any] = {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}
     if order.install:
         environment["pip"] = [order.install]
     remote = ray.remote(ray_task.examine).options(
@@ -127,7 +128,7 @@ def submit(ray, node: dict, order):
     return remote.remote(["--name", node["name"], *order.options], files, order.deadline_s)
 
 
-def answer(ray, reference, folder: str) -> dict:
+def answer(ray: Any, reference: Any, folder: str) -> dict[str, Any]:
     """What a task that has ended gave: its document's path, or why there is none."""
     from ray import exceptions
 

@@ -47,7 +47,8 @@ def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, 
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            process.stdin.close()
+            if process.stdin:
+                process.stdin.close()
             process.wait()
     names = os.listdir(out)
     if names:

@@ -74,5 +74,5 @@ def test_no_name_leads_out_of_the_folder(node: str) -> None:
 
 
 def test_different_nodes_have_different_files() -> None:
-    names = ["a/b", "a_b", "a:b", "x" * 200, "x" * 201, "", ".", "node"]
-    assert len({file_name(each) for each in names}) == len(names)
+    names = ["a/b", "a_b", "a:b", "x" * 200, "x" * 201, "", ".", "node", "expected"]
+    assert len({file_name(each) for each in names} | {"expected.json"}) == len(names) + 1
