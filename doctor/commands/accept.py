@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _FORMATS = ("text", "json", "markdown", "html", "junit")
 _LEARN_FROM = "server"
-_SHORTEST_KEY_BYTES = 16
+_SHORTEST_KEY_BYTES, _LARGEST_KEY_BYTES = 16, 1 << 20
+_LARGEST_CERTIFICATE_BYTES = 64 << 20
 _INTERRUPTED = 130
 
 
@@ -31,7 +32,10 @@ _INTERRUPTED = 130
 @click.option("--verify", metavar="FILE", help="Tell whether a certificate is as it was issued, and accepts.")
 @click.option("--list", "list_", is_flag=True, help="List the shipped profiles, and examine nothing.")
 @click.option(
-    "--facts", metavar="FILE", multiple=True, help="Judge a recorded machine; with --learn, several runs of one."
+    "--facts",
+    metavar="FILE",
+    multiple=True,
+    help="Judge a recorded machine, or a ticket's zip; with --learn, several runs of one.",
 )
 @click.option("--record", metavar="FILE", help="Save what was found and measured, to be judged anywhere with --facts.")
 @click.option("--name", metavar="TEXT", default="", help="What you call the machine; it stands in the certificate.")
@@ -89,11 +93,12 @@ def accept(
         learn, facts, record, python, even_if_busy, [each for each in (output, html, record) if each]
     )
 
-    from tfgpu_doctor.commands.accepting import Examined, Examiner, profile_named, recorded, settings_of
+    from tfgpu_doctor.commands.accepting import Examined, Examiner, profile_named, settings_of
+    from tfgpu_doctor.commands.recorded import read_recorded
 
     resolved = profile_named(profile or _LEARN_FROM)
     examiner = Examiner(resolved.profile, even_if_busy=even_if_busy, settings=settings_of(python, deadline))
-    given = [Examined(recorded(path)) for path in facts]
+    given = [Examined(read_recorded(path)) for path in facts]
     if not given:
         examiner.check_usage()
     if learn:
@@ -155,9 +160,9 @@ def _secret(path: str | None) -> bytes | None:
     """The bytes of the key's file; refuses one that is too short to be secret."""
     if path is None:
         return None
-    from tfgpu_doctor.commands.accepting import content_of
+    from tfgpu_doctor.commands.recorded import read_input
 
-    secret = content_of(path)
+    secret = read_input(path, _LARGEST_KEY_BYTES, "a key")
     if len(secret) < _SHORTEST_KEY_BYTES:
         refuse(
             f"{path} holds {len(secret)} bytes, and a key needs {_SHORTEST_KEY_BYTES}: head -c 32 /dev/urandom > {path}"
@@ -167,10 +172,10 @@ def _secret(path: str | None) -> bytes | None:
 
 def _verify(path: str, key: bytes | None) -> int:
     from tfgpu_doctor.acceptance.verifying import verify
-    from tfgpu_doctor.commands.accepting import content_of
+    from tfgpu_doctor.commands.recorded import read_input
     from tfgpu_doctor.reports.acceptance_words import said_of
 
-    found = verify(content_of(path), key)
+    found = verify(read_input(path, _LARGEST_CERTIFICATE_BYTES, "a certificate"), key)
     if found.standing == "no certificate":
         refuse(f"{path} is not a certificate of tfgpu-doctor: {found.why}")
     deliver(said_of(found, path), None)

@@ -1,4 +1,4 @@
-"""Examine and measure a machine as far as a profile asks, or take a recorded one."""
+"""Examine and measure a machine as far as a profile asks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ from tfgpu_doctor.commands.output import refuse
 from tfgpu_doctor.commands.waiting import Waiting
 from tfgpu_doctor.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.examination import Interrupted, examine, find_python
-from tfgpu_doctor.facts import Facts, FactsError, decode_facts
-from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.perf_tests.budget import parse_budget
 from tfgpu_doctor.plugins import load_checks
-
-_MOST_RECORD_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -106,23 +103,3 @@ def profile_named(name: str) -> Resolved:
         return read_profile(name, Vocabulary([check.id for check in checks], complete=not broken))
     except ProfileError as error:
         refuse(str(error))
-
-
-def recorded(path: str) -> Facts:
-    """A recorded machine; refuses what is none."""
-    content = content_of(path)
-    try:
-        return decode_facts(content)
-    except FactsError as error:
-        refuse(f"{path}: {error}")
-
-
-def content_of(path: str) -> bytes:
-    """What is in a file; refuses one that cannot be read, or is too large to be any of ours."""
-    try:
-        content = Files().read_bytes(path, _MOST_RECORD_BYTES + 1)
-    except OSError as error:
-        refuse(f"{path} cannot be read: {error.strerror or error}")
-    if len(content) > _MOST_RECORD_BYTES:
-        refuse(f"{path} is larger than {_MOST_RECORD_BYTES >> 20} MiB")
-    return content
