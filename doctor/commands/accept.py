@@ -35,7 +35,7 @@ _INTERRUPTED = 130
     "--facts",
     metavar="FILE",
     multiple=True,
-    help="Judge a recorded machine, or a ticket's zip; with --learn, several runs of one.",
+    help="Judge a record, or a ticket's zip; with --learn, several of one machine.",
 )
 @click.option("--record", metavar="FILE", help="Save what was found and measured, to be judged anywhere with --facts.")
 @click.option("--name", metavar="TEXT", default="", help="What you call the machine; it stands in the certificate.")
