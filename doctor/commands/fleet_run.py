@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # Seconds that a node may take: several times what a slow one was seen to need.
 _DEADLINES: dict[Level, float] = {"quick": 120.0, "standard": 600.0, "deep": 1200.0, "soak": 1200.0}
 _SOAK_MINUTES = 10.0
+_SPANNING = "multi_worker"  # the suite that one process of each node takes part in
 _LONGEST_SUITES_S = 3600.0  # where their budget is `full`
 _INTERRUPTED = 130
 
@@ -114,7 +115,7 @@ def _task(order: NodeOrder, deadline_s: float | None, python: str | None, instal
     longest += _LONGEST_SUITES_S if suites_s is None else suites_s
     return NodeTask(
         order=order, deadline_s=deadline_s or longest, takes_gpus=level in LOADING or bool(suites), files=files,
-        extra=["--python", python] if python else [], install=install,
+        together=_SPANNING in suites, extra=["--python", python] if python else [], install=install,
     )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class NodeTask:
     deadline_s: float
     takes_gpus: bool
     files: Mapping[str, bytes]
+    together: bool = False  # a suite among them spans the nodes
     extra: Sequence[str] = ()  # more options of `fleet node`
     install: str = ""  # what Ray installs on each node first, in pip's words
 
@@ -102,7 +103,7 @@ class OnRay:
         task = self.task
         order = {
             "address": self.address, "install": task.install, "reported": list(reported), "only": only,
-            "deadline_s": task.deadline_s, "grace_s": _GRACE_S, "takes_gpus": task.takes_gpus,
+            "deadline_s": task.deadline_s, "grace_s": _GRACE_S, "takes_gpus": task.takes_gpus, "together": task.together,
             "options": [*task.order.options, *task.extra],
             "files": {name: base64.b64encode(content).decode() for name, content in task.files.items()},
         }  # fmt: skip

@@ -82,14 +82,15 @@ def living(ray: Any) -> list[dict[str, Any]]:
     for node in alive:
         host = str(node["NodeManagerHostname"])
         name = host if counts[host] == 1 else "%s-%s" % (host, node["NodeID"][:8])
-        found.append({"id": node["NodeID"], "name": name, "gpus": node["Resources"].get("GPU", 0)})
+        address, gpus = node["NodeManagerAddress"], node["Resources"].get("GPU", 0)
+        found.append({"id": node["NodeID"], "name": name, "address": address, "gpus": gpus})
     return sorted(found, key=lambda node: node["name"])
 
 
 def examine(ray: Any, nodes: list[dict[str, Any]], order: Any, journal: Journal, folder: str) -> None:
     """One task a node; who does not answer within the deadline is given up."""
     started = time.monotonic()
-    out = {submit(ray, node, order): node for node in nodes}
+    out = {submit(ray, node, order, variables_of(nodes, place, order)): node for place, node in enumerate(nodes)}
     while out:
         passed = time.monotonic() - started
         done, _ = ray.wait(list(out), num_returns=1, timeout=LOOK_EVERY_S)
@@ -105,7 +106,17 @@ def examine(ray: Any, nodes: list[dict[str, Any]], order: Any, journal: Journal,
             return
 
 
-def submit(ray: Any, node: dict[str, Any], order: Any) -> Any:
+def variables_of(nodes: list[dict[str, Any]], place: int, order: Any) -> dict[str, str]:
+    """What a node's task is told by its environment: a suite that spans nodes has to know all of them."""
+    # A task that asks for no GPU is to see all of them nevertheless.
+    found = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+    if order.together and len(nodes) > 1:
+        found["TFGPU_DOCTOR_HOSTS"] = ",".join(node["address"] for node in nodes)
+        found["TFGPU_DOCTOR_INDEX"] = str(place)
+    return found
+
+
+def submit(ray: Any, node: dict[str, Any], order: Any, variables: dict[str, str]) -> Any:
     """Start a node's task, which takes none of its GPUs or all of them."""
     from ray import cloudpickle
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -113,8 +124,7 @@ def submit(ray: Any, node: dict[str, Any], order: Any) -> Any:
     from tfgpu_doctor.inside import ray_task
 
     cloudpickle.register_pickle_by_value(ray_task)
-    # A task that asks for no GPU is to see all of them nevertheless.
-    environment: dict[str, Any] = {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}
+    environment: dict[str, Any] = {"env_vars": variables}
     if order.install:
         environment["pip"] = [order.install]
     remote = ray.remote(ray_task.examine).options(

@@ -183,3 +183,24 @@ def test_who_is_slow_is_looked_at_again_beside_a_good_peer(cluster: Any, tmp_pat
     assert second == {slow, peer}, errors
     assert run.returncode == 1
     assert slow in text
+
+
+def test_the_nodes_of_a_cluster_train_together(cluster: Any, tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+    Node(cluster, tmp_path / "node")
+    profile = tmp_path / "together.toml"
+    profile.write_text('gpus = 0\nlevel = "standard"\nsuites = ["multi_worker"]\nbudget = "300s"\n')
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "tfgpu_doctor", "fleet", "run", "--ray", cluster.address, "--out", str(out)]
+    done = subprocess.run(
+        [*command, "--profile", str(profile), "--no-second-look"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    found = list(reports(out).values())
+    assert len(found) == 2
+    figures = [each["name"] for report in found for each in report["measurements"] if "all-reduce" in each["name"]]
+    assert figures, [done.stderr, [report["unmet"] for report in found]]
