@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -70,7 +71,21 @@ def run_script(
     script = commands / "emitted.sh"
     script.write_text(text)
     path = f"{commands}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", str(script), *arguments], capture_output=True, text=True, timeout=240, check=False,
-        env=clean_environment() | {"PATH": path, "STAND_IN_NODES": " ".join(nodes), **variables},
-    )  # fmt: skip
+    try:
+        return subprocess.run(
+            ["bash", str(script), *arguments], capture_output=True, text=True, timeout=240, check=False,
+            env=clean_environment() | {"PATH": path, "STAND_IN_NODES": " ".join(nodes), **variables},
+        )  # fmt: skip
+    finally:
+        end_hosts(path)
+
+
+def end_hosts(path: str) -> None:
+    """End what ran on hosts that mpirun lost: a connection that is gone would, and a stand-in for one does not."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it ended, or is another user's
+        if f"PATH={path}".encode() in variables:
+            os.kill(int(process.name), signal.SIGKILL)
