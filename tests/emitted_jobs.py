@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -88,4 +89,5 @@ def end_hosts(path: str) -> None:
         except OSError:
             continue  # it ended, or is another user's
         if f"PATH={path}".encode() in variables:
-            os.kill(int(process.name), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process.name), signal.SIGKILL)
