@@ -15,7 +15,10 @@ import threading
 import time
 from collections import Counter
 from types import SimpleNamespace
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LOOK_EVERY_S = 0.5
 LONGEST_REASON = 300  # characters

@@ -33,6 +33,7 @@ PROGRAMS = [path for path in FILES if path.name != "__init__.py"]
 ALLOWED = {
     "run_tensorflow.py": {"tensorflow"}, "open_nvml.py": {"pynvml"}, "sample_nvml.py": {"pynvml"},
     "load_process.py": {"tensorflow"}, "load_gpu.py": {"numpy"}, "load_links.py": {"numpy"}, "run_suites.py": {"pytest"},
+    "ray_driver.py": {"ray", "tfgpu_doctor"},
 }  # fmt: skip
 BESIDE = {path.stem for path in FILES}  # a program may be more than one file
 NAMES = {"describe_target", "open_device_nodes", "open_libcuda", "open_nvml", "run_tensorflow"}
