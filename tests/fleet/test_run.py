@@ -204,3 +204,19 @@ def test_the_nodes_of_a_cluster_train_together(cluster: Any, tmp_path: pathlib.P
     assert len(found) == 2
     figures = [each["name"] for report in found for each in report["measurements"] if "all-reduce" in each["name"]]
     assert figures, [done.stderr, [report["unmet"] for report in found]]
+
+
+def test_a_node_whose_tensorflow_is_broken_is_named(cluster: Any, tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    good, broken = Node(cluster, tmp_path / "good"), Node(cluster, tmp_path / "broken")
+    hiding = tmp_path / "broken" / "tensorflow"
+    hiding.mkdir()
+    (hiding / "__init__.py").write_text("raise ImportError('half of an installation')\n")
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "tfgpu_doctor", "fleet", "run", "--ray", cluster.address, "--out", str(out)]
+    done = subprocess.run([*command, "--no-second-look"], capture_output=True, text=True, check=False, timeout=600)
+    found = {id: report for id, report in reports(out).items() if report["outcome"] == "reported"}
+    labels = {node.id: {cause["id"] for cause in found[node.id[:8]]["causes"]} for node in (good, broken)}
+    assert labels[broken.id] - labels[good.id] == {"TFW001"}, done.stderr
+    assert "half of an installation" in json.dumps(found[broken.id[:8]]["report"]["causes"])
+    assert done.returncode == 1
