@@ -93,12 +93,11 @@ def accept(
         learn, facts, record, python, even_if_busy, [each for each in (output, html, record) if each]
     )
 
-    from tfgpu_doctor.commands.accepting import Examined, Examiner, profile_named, settings_of
-    from tfgpu_doctor.commands.recorded import read_recorded
+    from tfgpu_doctor.commands.accepting import Examiner, profile_named, settings_of
 
     resolved = profile_named(profile or _LEARN_FROM)
     examiner = Examiner(resolved.profile, even_if_busy=even_if_busy, settings=settings_of(python, deadline))
-    given = [Examined(read_recorded(path)) for path in facts]
+    given = _given(facts)
     if not given:
         examiner.check_usage()
     if learn:
@@ -111,6 +110,13 @@ def accept(
     certificate = certify(examined, resolved, name, secret)
     _deliver(certificate, _Wanted(format_, output, html), secret)
     return certificate.exit_code
+
+
+def _given(paths: Sequence[str]) -> list[Examined]:
+    from tfgpu_doctor.commands.accepting import Examined
+    from tfgpu_doctor.commands.recorded import read_recorded
+
+    return [Examined(read_recorded(path)) for path in paths]
 
 
 def certify(examined: Examined, resolved: Resolved, name: str = "", key: bytes | None = None) -> Certificate:

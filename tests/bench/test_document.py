@@ -59,7 +59,9 @@ def test_its_own_tool_shows_what_is_written(tmp_path: pathlib.Path) -> None:
 def test_what_pytest_writes_is_read(tmp_path: pathlib.Path) -> None:
     (tmp_path / "test_pipeline.py").write_text(SUITE)
     file = tmp_path / "kept.json"
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    # Where pytest-xdist runs, pytest-benchmark measures nothing.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_benchmark.plugin", f"--benchmark-json={file}", "."]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stdout
