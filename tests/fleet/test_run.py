@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from doctor_command import hear_interrupts
 
 os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # read when Ray is imported
 pytest.importorskip("ray", reason="Ray is not installed in this Python")
@@ -59,8 +60,9 @@ def cluster() -> Iterator[Any]:
 def start(cluster: Any, out: pathlib.Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tfgpu_doctor", "fleet", "run", "--ray", cluster.address, "--out", str(out)]
     return subprocess.Popen(
-        [*command, "--level", "quick", *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+        [*command, "--level", "quick", *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=hear_interrupts,
+    )  # fmt: skip
 
 
 def reports(out: pathlib.Path) -> dict[str, dict[str, Any]]:
