@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from tfgpu_doctor.commands.order_options import order_of, order_options, reach_of
 from tfgpu_doctor.commands.output import deliver, note, refuse
 from tfgpu_doctor.facts import Level
-from tfgpu_doctor.facts.load import LEVELS
-from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.host.files import write_whole
 
 if TYPE_CHECKING:
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
 _YAML = (".yaml", ".yml")
 _SHARED = (
     click.option("--out", metavar="DIR", required=True, help="The folder of the reports, the same on every node."),
-    click.option("--level", type=click.Choice(LEVELS), help="How far nodes are examined.  [default: standard]"),
-    click.option("--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts."),
-    click.option("--suite", "suites", metavar="SUITE", multiple=True, help="A perf suite to run as well."),
-    click.option("--budget", metavar="TIME", default="", help="The time that the suites have together.  [default: 60s]"),
-    click.option("--profile", metavar="NAME|FILE", default="", help="Accept the nodes by a profile."),
-    click.option("--even-if-busy", is_flag=True, help="Load a GPU that others use, too."),
     click.option(
         "--command", metavar="PATH", default="tfgpu-doctor", show_default=True, help="The doctor on the nodes."
     ),
@@ -38,6 +31,7 @@ _NODES = click.option("--nodes", type=click.IntRange(1, 100_000), metavar="N", h
 
 
 def _shared(command: Callable[..., int]) -> Callable[..., int]:
+    command = order_options(command)
     for option in reversed(_SHARED):
         command = option(command)
     return command
@@ -116,37 +110,12 @@ def mpi(*, output: str | None, **shared: Any) -> int:
     return 0
 
 
-def _emission(
-    usual: Level, *, out: str, level: Level | None, minutes: float | None, suites: tuple[str, ...], budget: str,
-    profile: str, even_if_busy: bool, gpus: int | None, command: str, nodes: int | None,
-) -> Emission:  # fmt: skip
+def _emission(usual: Level, *, out: str, gpus: int | None, command: str, nodes: int | None, **asked: Any) -> Emission:
     """What the options say together; what cannot be meant is refused. Raises NotEmittable."""
     from tfgpu_doctor.fleet.emitting import emission
 
-    if profile and (level or minutes or suites or budget):
-        refuse("--profile names level and suites itself: it goes with none of --level, --minutes, --suite and --budget")
-    if minutes is not None and level != "soak":
-        refuse("--minutes says how long --level soak lasts")
-    _refuse_unknown_suites(suites)
-    order = NodeOrder(
-        level=level or usual, minutes=minutes, suites=suites, budget=budget, profile=profile, even_if_busy=even_if_busy
-    )
-    return emission(order, _reach_of(profile) if profile else order, out=out, command=command, nodes=nodes, gpus=gpus)
-
-
-def _reach_of(profile: str) -> NodeOrder:
-    """What a profile asks for, read here: the nodes read it for themselves."""
-    from tfgpu_doctor.commands.accepting import profile_named
-
-    found = profile_named(profile).profile
-    return NodeOrder(level=found.level, minutes=found.minutes, suites=tuple(found.suites), budget=found.budget)
-
-
-def _refuse_unknown_suites(suites: tuple[str, ...]) -> None:
-    from tfgpu_doctor.bench.run import suite_names
-
-    if unknown := sorted(set(suites) - set(suite_names())):
-        refuse(f"there is no suite {unknown[0]!r}; there are {', '.join(suite_names())}")
+    order = order_of(usual=usual, **asked)
+    return emission(order, reach_of(order), out=out, command=command, nodes=nodes, gpus=gpus)
 
 
 def _write_folder(folder: str, files: dict[str, str]) -> None:

@@ -6,55 +6,36 @@ import datetime as dt
 import os
 import platform
 import time
+from typing import Any
 
 import click
 
+from tfgpu_doctor.commands.order_options import order_of, order_options
 from tfgpu_doctor.commands.output import deliver, refuse
-from tfgpu_doctor.facts import Level
-from tfgpu_doctor.facts.load import LEVELS
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
-from tfgpu_doctor.fleet.order import NodeOrder
+from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
 from tfgpu_doctor.fleet.reporting import in_a_line, node_report
 from tfgpu_doctor.host.files import Files, write_whole
-
-_SOAK_MINUTES = 10.0
-_DEFAULT_BUDGET = "60s"
 
 
 @click.command("node")
 @click.option("--out", metavar="DIR", required=True, help="The folder of all nodes' reports; it has to be there.")
 @click.option("--name", metavar="NODE", help="What the node is called.  [default: its host name]")
-@click.option("--level", type=click.Choice(LEVELS), help="How far it is examined.  [default: standard]")
-@click.option("--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts.")
-@click.option("--suite", "suites", metavar="SUITE", multiple=True, help="A perf suite to run as well; more than once.")
-@click.option("--budget", metavar="TIME", default="", help="The time that the suites have together.  [default: 60s]")
-@click.option("--profile", metavar="NAME|FILE", help="Accept the node by a profile, which names level and suites.")
-@click.option("--even-if-busy", is_flag=True, help="Load a GPU that others use, too.")
+@order_options
 @click.option("--python", metavar="PATH", help="The Python to examine.")
 @click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long TensorFlow may take.")
 def node(
     *,
     out: str,
     name: str | None,
-    level: Level | None,
-    minutes: float | None,
-    suites: tuple[str, ...],
-    budget: str,
-    profile: str | None,
-    even_if_busy: bool,
     python: str | None,
     deadline: float | None,
+    **asked: Any,
 ) -> int:
     """Examine this node, and write its report into the folder of the fleet's. Exit code as of `check`, or of `accept`."""
-    if profile and (level or minutes or suites or budget):
-        refuse("--profile names level and suites itself: it goes with none of --level, --minutes, --suite and --budget")
     if not Files().exists(out):
         refuse(f"there is no folder {out}: it has to be there before the nodes begin")
-    _refuse_unknown_suites(suites)
-    order = NodeOrder(
-        level=level or "standard", minutes=minutes, suites=suites, budget=budget, profile=profile or "",
-        even_if_busy=even_if_busy,
-    )  # fmt: skip
+    order = order_of(**asked)
     called = name or platform.node() or "node"
     report = examine_node(called, order, python, deadline)
     path = os.path.join(out, file_name(called))
@@ -64,14 +45,6 @@ def node(
         refuse(f"{path} cannot be written: {error.strerror or error}")
     deliver(f"{called}: {in_a_line(report)}\n", None)
     return 3 if report.exit_code is None else report.exit_code
-
-
-def _refuse_unknown_suites(suites: tuple[str, ...]) -> None:
-    from tfgpu_doctor.bench.run import suite_names
-
-    names = suite_names()
-    if unknown := sorted(set(suites) - set(names)):
-        refuse(f"there is no suite {unknown[0]!r}; there are {', '.join(names)}")
 
 
 def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: float | None) -> NodeReport:
@@ -85,8 +58,8 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
     settings = settings_of(python, deadline_s)
     resolved = profile_named(order.profile) if order.profile else None
     profile = resolved.profile if resolved else Profile(
-        level=order.level, minutes=order.minutes or _SOAK_MINUTES, suites=order.suites,
-        budget=order.budget or _DEFAULT_BUDGET,
+        level=order.level, minutes=order.minutes or SOAK_MINUTES, suites=order.suites,
+        budget=order.budget or DEFAULT_BUDGET,
     )  # fmt: skip
     began, started = _now(), time.monotonic()
     examiner = Examiner(profile, even_if_busy=order.even_if_busy, settings=settings)

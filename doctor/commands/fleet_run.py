@@ -7,33 +7,27 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from tfgpu_doctor.commands.fleet_folder import FleetFolder
 from tfgpu_doctor.commands.on_ray import NodeTask, OnRay, RayError
+from tfgpu_doctor.commands.order_options import order_of, order_options, reach_of
 from tfgpu_doctor.commands.output import deliver, note, refuse
 from tfgpu_doctor.commands.waiting import Waiting
-from tfgpu_doctor.facts import Level
-from tfgpu_doctor.facts.load import LEVELS, LOADING
 from tfgpu_doctor.fleet.node import NodeReport
 from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.fleet.reporting import in_a_line, missing_node
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER
 from tfgpu_doctor.fleet.second_look import chosen_again
 from tfgpu_doctor.host.files import Files
-from tfgpu_doctor.perf_tests.budget import parse_budget
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.comparison import Fleet
 
-# Seconds that a node may take: several times what a slow one was seen to need.
-_DEADLINES: dict[Level, float] = {"quick": 120.0, "standard": 600.0, "deep": 1200.0, "soak": 1200.0}
-_SOAK_MINUTES = 10.0
 _SPANNING = "multi_worker"  # the suite that one process of each node takes part in
-_LONGEST_SUITES_S = 3600.0  # where their budget is `full`
 _INTERRUPTED = 130
 
 
@@ -45,12 +39,7 @@ _INTERRUPTED = 130
     "--ray", metavar="ADDRESS", default="auto", show_default=True,
     help="The cluster; auto joins the one that runs, or looks at this machine alone.",
 )  # fmt: skip
-@click.option("--level", type=click.Choice(LEVELS), help="How far each node is examined.  [default: standard]")
-@click.option("--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts.")
-@click.option("--suite", "suites", metavar="SUITE", multiple=True, help="A perf suite to run as well; more than once.")
-@click.option("--budget", metavar="TIME", default="", help="The time that a node's suites have.  [default: 60s]")
-@click.option("--profile", metavar="NAME|FILE", help="Accept each node by a profile, which names level and suites.")
-@click.option("--even-if-busy", is_flag=True, help="Load a GPU that others use, too.")
+@order_options
 @click.option("--python", metavar="PATH", help="The Python to examine, on every node.")
 @click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long one node may take.")
 @click.option("--install", metavar="SPEC", default="", help="Have Ray install the doctor first: tfgpu-doctor[bench].")
@@ -62,16 +51,11 @@ def run(
     *,
     out: str,
     ray: str,
-    level: Level | None,
-    minutes: float | None,
-    suites: tuple[str, ...],
-    budget: str,
-    profile: str | None,
-    even_if_busy: bool,
     python: str | None,
     deadline: float | None,
     install: str,
     second_look: bool,
+    **asked: Any,
 ) -> int:
     """Examine every living node of a Ray cluster at once, each report on disk the moment it arrives.
 
@@ -79,15 +63,9 @@ def run(
     alike and as fast as its peers, 1 findings, 2 wrong usage, 3 no node reported, or one was not judged, 130 interrupted
     (what has arrived is kept).
     """
-    if profile and (level or minutes or suites or budget):
-        refuse("--profile names level and suites itself: it goes with none of --level, --minutes, --suite and --budget")
     if lacking := [name for name in ("ray", "duckdb", "numpy") if importlib.util.find_spec(name) is None]:
         refuse(f"{', '.join(lacking)} cannot be imported here: pip install 'tfgpu-doctor[fleet]'")
-    order = NodeOrder(
-        level=level or "standard", minutes=minutes, suites=suites, budget=budget, profile=profile or "",
-        even_if_busy=even_if_busy,
-    )  # fmt: skip
-    task = _task(order, deadline, python, install)
+    task = _task(order_of(**asked), deadline, python, install)
     try:
         return _Run(ray, FleetFolder(out), task, second_look).run()
     except RayError as error:
@@ -98,35 +76,24 @@ def run(
 
 def _task(order: NodeOrder, deadline_s: float | None, python: str | None, install: str) -> NodeTask:
     """What each node is to do. A profile's file travels to the nodes; refuses one that cannot be used."""
-    from tfgpu_doctor.commands.accepting import profile_named
-
-    level, minutes, suites, budget = order.level, order.minutes, order.suites, order.budget
-    files: dict[str, bytes] = {}
-    if order.profile:
-        resolved = profile_named(order.profile)
-        level, minutes, suites = resolved.profile.level, resolved.profile.minutes, resolved.profile.suites
-        budget = resolved.profile.budget
-        order, files = _with_profile(order, resolved.chain)
-    try:
-        suites_s = parse_budget(budget or "60s") if suites else 0.0
-    except ValueError as error:
-        refuse(str(error))
-    longest = _DEADLINES[level] + (60 * (minutes or _SOAK_MINUTES) if level == "soak" else 0.0)
-    longest += _LONGEST_SUITES_S if suites_s is None else suites_s
+    reach = reach_of(order)
+    order, files = _with_profile(order) if order.profile else (order, {})
     return NodeTask(
-        order=order, deadline_s=deadline_s or longest, takes_gpus=level in LOADING or bool(suites), files=files,
-        together=_SPANNING in suites, extra=["--python", python] if python else [], install=install,
+        order=order, deadline_s=deadline_s or reach.limit_s, takes_gpus=reach.takes_gpus, files=files,
+        together=_SPANNING in reach.suites, extra=["--python", python] if python else [], install=install,
     )  # fmt: skip
 
 
-def _with_profile(order: NodeOrder, chain: Sequence[str]) -> tuple[NodeOrder, dict[str, bytes]]:
+def _with_profile(order: NodeOrder) -> tuple[NodeOrder, dict[str, bytes]]:
     """The order with the profile's file beside it on each node; shipped ones are there by name."""
     from tfgpu_doctor.acceptance.reading import file_of, shipped_profiles
+    from tfgpu_doctor.commands.accepting import profile_named
 
-    path = file_of(order.profile)
+    path, resolved = file_of(order.profile), profile_named(order.profile)
+    order = msgspec.structs.replace(order, profile_digest=resolved.digest)
     if path is None:
         return order, {}
-    if others := [name for name in chain[1:] if name not in shipped_profiles()]:
+    if others := [name for name in resolved.chain[1:] if name not in shipped_profiles()]:
         refuse(f"{order.profile} extends {others[0]}, and one file travels to the nodes: put both into one")
     name = os.path.basename(path)
     return msgspec.structs.replace(order, profile=name), {name: Files().read_bytes(path)}

@@ -15,13 +15,8 @@ import msgspec
 from tfgpu_doctor.fleet.node import KIND, NODE_SCHEMA
 from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.host.files import Files
-from tfgpu_doctor.perf_tests.budget import parse_budget
 
 _TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
-# The doctor ends by itself long before; this is for one that does not.
-_LIMITS_S = {"quick": 120, "standard": 300, "deep": 600, "soak": 600}
-_SOAK_MINUTES, _SUITES_S, _FULL_BUDGET_S = 10.0, 300, 3600
-_USUAL_BUDGET = "60s"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(,[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")  # RFC 1123, and short enough for the pods' own names
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -61,21 +56,14 @@ def emission(
     if not os.path.isabs(out):
         raise NotEmittable(f"--out {out} is not absolute: every node has to find the same folder")
     return Emission(
-        order=order, out=out, limit_s=_limit_s(reach), command=command, loads=reach.takes_gpus, nodes=nodes, gpus=gpus
+        order=order,
+        out=out,
+        limit_s=int(reach.limit_s),
+        command=command,
+        loads=reach.takes_gpus,
+        nodes=nodes,
+        gpus=gpus,
     )
-
-
-def _limit_s(order: NodeOrder) -> int:
-    limit_s = float(_LIMITS_S[order.level])
-    if order.level == "soak":
-        limit_s += 60 * (order.minutes or _SOAK_MINUTES)
-    if order.suites:
-        try:
-            budget_s = parse_budget(order.budget or _USUAL_BUDGET)
-        except ValueError as error:
-            raise NotEmittable(f"--budget: {error}") from error
-        limit_s += _SUITES_S + (_FULL_BUDGET_S if budget_s is None else budget_s)
-    return int(limit_s)
 
 
 def printable(name: str, value: str) -> str:

@@ -8,6 +8,12 @@ import msgspec
 
 from tfgpu_doctor.facts import Level
 from tfgpu_doctor.facts.load import LOADING
+from tfgpu_doctor.perf_tests.budget import parse_budget
+
+DEFAULT_BUDGET, SOAK_MINUTES = "60s", 10.0
+# Seconds: the doctor ends by itself long before; this is for one that does not.
+_LIMITS_S: dict[Level, float] = {"quick": 120, "standard": 300, "deep": 600, "soak": 600}
+_SUITES_S, _FULL_BUDGET_S = 300.0, 3600.0  # to start and end suites, and where they have as long as they take
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,12 +24,24 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
     suites: tuple[str, ...] = ()
     budget: str = ""
     profile: str = ""
+    profile_digest: str = ""  # of what is in it: two files of one name are two orders
     even_if_busy: bool = False
 
     @property
     def takes_gpus(self) -> bool:
         """Whether a scheduler has to give the node's GPUs for it. A profile says so by its own level and suites."""
         return self.level in LOADING or bool(self.suites)
+
+    @property
+    def limit_s(self) -> float:
+        """How long a node may take for its level and suites. Raises ValueError for a budget that is none."""
+        limit_s = _LIMITS_S[self.level]
+        if self.level == "soak":
+            limit_s += 60 * (self.minutes or SOAK_MINUTES)
+        if self.suites:
+            budget_s = parse_budget(self.budget or DEFAULT_BUDGET)
+            limit_s += _SUITES_S + (_FULL_BUDGET_S if budget_s is None else budget_s)
+        return limit_s
 
     @property
     def options(self) -> list[str]:
@@ -41,4 +59,4 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """The same as one line, kept with each report."""
-        return shlex.join(self.options)
+        return " ".join([shlex.join(self.options), *([f"({self.profile_digest})"] if self.profile_digest else [])])
