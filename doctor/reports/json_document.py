@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import msgspec
@@ -20,6 +21,9 @@ def render_json(report: Report) -> str:
 def report_schema(kind: type[msgspec.Struct] = Report, title: str = "report") -> str:
     """The JSON Schema of that document."""
     schema = msgspec.json.schema(kind)
+    for definition in schema["$defs"].values():
+        if "description" in definition:  # a docstring, whose indents Python keeps before 3.13
+            definition["description"] = inspect.cleandoc(definition["description"])
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = f"tfgpu-doctor {title}, schema 1"
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
