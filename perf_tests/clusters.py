@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tfgpu_doctor.fleet.launched import HOSTS, INDEX, WORKERS
+from tfgpu_doctor.fleet.launched import HOSTS, INDEX, SERVICE, WORKERS
 from tfgpu_doctor.fleet.tf_config import Fault, TfConfig, TfConfigError, derive, faults, faults_among, faults_here
 from tfgpu_doctor.perf_tests.children import Child, children
 from tfgpu_doctor.perf_tests.peers import free_addresses, look
 
 START_S = 150.0  # all have to be there before any goes on, and they share the cores; less than a test may take
+NAMES_S = 60.0  # of that, for a pod to be given its name, and for the others to hear of it
 _LAUNCHERS = ("SLURM_", "JOB_COMPLETION_INDEX", HOSTS, INDEX, "TF_CONFIG")
 
 
@@ -73,13 +75,14 @@ def job_around(environment: Mapping[str, str]) -> TfConfig | None:
 def workers(count: int, job: TfConfig | None = None, gpus: int = 0) -> Iterator[Workers]:
     """The part of the job that is started here, else so many processes here. Raises BadCluster, ChildDied."""
     configs = [job] if job else _local(count)
+    began = time.monotonic()
     _refuse([*faults_among(configs)] if not job else [], configs)
     orders: list[tuple[dict[str, str], dict[str, str]]] = []
     for place, config in enumerate(configs):
         # Two processes on one GPU are no faster than one, and NCCL refuses them.
         visible = {} if job else {"CUDA_VISIBLE_DEVICES": str(place) if gpus >= count else "-1"}
         orders.append(({}, {"TF_CONFIG": config.text, **visible}))
-    with children("join_cluster", *orders, start_s=START_S) as started:
+    with children("join_cluster", *orders, start_s=START_S - (time.monotonic() - began)) as started:
         yield Workers(started, len(configs[0].members), bool(job))
 
 
@@ -93,8 +96,9 @@ def _local(count: int) -> list[TfConfig]:
 
 def _refuse(among: Sequence[Fault], configs: Sequence[TfConfig]) -> None:
     found = list(among)
+    names_s = NAMES_S if os.environ.get(SERVICE) else 0.0
     for config in configs:
         found += [*faults(config)]
-        found += faults_here(config, look(config)) if not found else []
+        found += faults_here(config, look(config, names_s)) if not found else []
     if found:
         raise BadCluster("; ".join(str(fault) for fault in found[:3]))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import random
 import socket
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tfgpu_doctor.fleet.tf_config import Seen, TfConfig
 
 _CONNECT_S = 5.0
+_ASK_AGAIN_S = 2.0
 _AT_ONCE = 32
 _BELOW_EPHEMERAL = range(20000, 32000)  # Linux takes those from 32768 on, net.ipv4.ip_local_port_range
 
@@ -24,8 +26,15 @@ def all_gone(addresses: Sequence[str], own: int) -> list[int]:
     ]
 
 
-def look(config: TfConfig) -> Seen:
-    """Look before TensorFlow starts: nobody need listen yet, but every host has to answer, if only with a refusal."""
+def look(config: TfConfig, names_s: float = 0.0) -> Seen:
+    """Look before TensorFlow starts: nobody need listen yet, but every host has to answer, if only with a refusal.
+
+    Names may take `names_s` seconds to become known: where a host gets its name when it starts.
+    """
+    until = time.monotonic() + names_s
+    for _, address in config.members:
+        while not _is_known(address) and time.monotonic() < until:
+            time.sleep(_ASK_AGAIN_S)
     own = _bind(config.own_address) if config.own_address else None
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         why = list(pool.map(lambda other: _why_unreachable(other[1]), config.others))
@@ -50,6 +59,16 @@ def free_addresses(count: int) -> list[str]:
         if len(found) == count:
             return found
     raise OSError(errno.EADDRINUSE, f"no {count} ports are free from {_BELOW_EPHEMERAL.start} on")
+
+
+def _is_known(address: str) -> bool:
+    try:
+        socket.getaddrinfo(*_split(address), type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        return False
+    except ValueError:
+        pass  # no name: faults() tells of it
+    return True
 
 
 def _split(address: str) -> tuple[str, int]:

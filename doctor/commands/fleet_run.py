@@ -27,7 +27,6 @@ from tfgpu_doctor.host.files import Files
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.comparison import Fleet
 
-_SPANNING = "multi_worker"  # the suite that one process of each node takes part in
 _INTERRUPTED = 130
 
 
@@ -80,7 +79,7 @@ def _task(order: NodeOrder, deadline_s: float | None, python: str | None, instal
     order, files = _with_profile(order) if order.profile else (order, {})
     return NodeTask(
         order=order, deadline_s=deadline_s or reach.limit_s, takes_gpus=reach.takes_gpus, files=files,
-        together=_SPANNING in reach.suites, extra=["--python", python] if python else [], install=install,
+        together=reach.spans, extra=["--python", python] if python else [], install=install,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import jinja2
 import msgspec
 
+from tfgpu_doctor.fleet.launched import SERVICE, WORKERS
 from tfgpu_doctor.fleet.node import KIND, NODE_SCHEMA
 from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.host.files import Files
@@ -37,6 +38,7 @@ class Emission(msgspec.Struct, frozen=True, kw_only=True):
     loads: bool = False  # whether GPUs are put under load, so that nobody else should be on them
     nodes: int | None = None
     gpus: int | None = None  # of a node
+    together: bool = False  # whether the nodes train together, and so have to find each other
 
     @property
     def minutes(self) -> int:
@@ -56,14 +58,9 @@ def emission(
     if not os.path.isabs(out):
         raise NotEmittable(f"--out {out} is not absolute: every node has to find the same folder")
     return Emission(
-        order=order,
-        out=out,
-        limit_s=int(reach.limit_s),
-        command=command,
-        loads=reach.takes_gpus,
-        nodes=nodes,
-        gpus=gpus,
-    )
+        order=order, out=out, limit_s=int(reach.limit_s), command=command, loads=reach.takes_gpus, nodes=nodes, gpus=gpus,
+        together=reach.spans and nodes is not None and nodes > 1,
+    )  # fmt: skip
 
 
 def printable(name: str, value: str) -> str:
@@ -111,6 +108,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         comment_start_string="{##", comment_end_string="##}",  # {# is a length in bash
     )  # fmt: skip
+    environment.globals.update(workers=WORKERS, service=SERVICE)
     environment.filters.update(sh=shlex.quote, words=_words, yaml=_yaml, argument=_argument)
     return environment
 

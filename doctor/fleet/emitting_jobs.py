@@ -60,6 +60,8 @@ def kubernetes(job: Emission, kind: CloudKind, cloud: Cloud) -> dict[str, str]:
         raise NotEmittable(f"--out {job.out} leads upwards: Kubernetes refuses '..'")
     if kind == "job":
         _need_size(job)
+        if job.together and not cloud.name[0].isalpha():
+            raise NotEmittable(f"--name {cloud.name} is a service's as well, and has to begin with a letter")
     elif job.loads or job.gpus is not None:
         raise NotEmittable("a DaemonSet would keep the GPUs that it asks for: levels that load GPUs go with --kind job")
     elif job.nodes:

@@ -10,6 +10,7 @@ from tfgpu_doctor.facts import Level
 from tfgpu_doctor.facts.load import LOADING
 from tfgpu_doctor.perf_tests.budget import parse_budget
 
+SPANNING = "multi_worker"  # the suite that one process of each node takes part in
 DEFAULT_BUDGET, SOAK_MINUTES = "60s", 10.0
 # Seconds: the doctor ends by itself long before; this is for one that does not.
 _LIMITS_S: dict[Level, float] = {"quick": 120, "standard": 300, "deep": 600, "soak": 600}
@@ -31,6 +32,11 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
     def takes_gpus(self) -> bool:
         """Whether a scheduler has to give the node's GPUs for it. A profile says so by its own level and suites."""
         return self.level in LOADING or bool(self.suites)
+
+    @property
+    def spans(self) -> bool:
+        """Whether the nodes train together in it."""
+        return SPANNING in self.suites
 
     @property
     def limit_s(self) -> float:

@@ -13,13 +13,18 @@ from doctor_command import clean_environment
 
 from tfgpu_doctor.bench.run import SUITES
 from tfgpu_doctor.fleet.tf_config import TfConfig
+from tfgpu_doctor.perf_tests import peers
 from tfgpu_doctor.perf_tests.children import ANSWER_S, ChildDied, children
 from tfgpu_doctor.perf_tests.clusters import BadCluster, job_around, workers
-from tfgpu_doctor.perf_tests.peers import free_addresses
+from tfgpu_doctor.perf_tests.peers import free_addresses, look
 
 
 def config(*addresses: str, index: int) -> TfConfig:
     return TfConfig(cluster={"worker": addresses}, role="worker", index=index)
+
+
+def port() -> str:
+    return free_addresses(1)[0].rpartition(":")[2]
 
 
 def test_no_port_that_an_outgoing_connection_may_get() -> None:
@@ -36,6 +41,24 @@ def test_a_job_that_cannot_come_up_is_told_at_once() -> None:
             pytest.fail("it came up")
     with pytest.raises(BadCluster, match="one address"), workers(2, config(own, own, index=0)):
         pytest.fail("it came up")
+
+
+def test_a_name_may_take_a_while_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    known = socket.getaddrinfo
+
+    def later(host: str, *rest: object, **named: object) -> object:
+        asked.append(host)
+        if host == "sweep-1.sweep" and asked.count(host) < 3:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return known("127.0.0.1" if host.startswith("sweep") else host, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", later)
+    monkeypatch.setattr(peers, "_ASK_AGAIN_S", 0.01)
+    pods = config(f"sweep-0.sweep:{port()}", f"sweep-1.sweep:{port()}", index=0)
+    assert list(look(pods).unreachable.values()) == ["its name is not known here (Name or service not known)"]
+    asked.clear()
+    assert look(pods, names_s=20).unreachable == {}
 
 
 def test_which_job_this_is() -> None:

@@ -9,6 +9,8 @@ import pytest
 import yaml
 from doctor_command import run_doctor
 
+from tfgpu_doctor.fleet.launched import launched_by
+
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
 
 USUAL = ("--image", "registry.example/tensorflow:2.21-gpu@sha256:" + "0" * 64, "--out", "/mnt/shared/reports")
@@ -16,15 +18,20 @@ FORMS = {
     "quick job": ("--nodes", "4", "--level", "quick"),
     "deep job": ("--nodes", "4", "--level", "deep", "--gpus", "8", "--claim", "reports", "--name", "night"),
     "profile": ("--nodes", "100", "--profile", "cluster-node", "--gpus", "8", "--runtime-class", "nvidia"),
+    "together": ("--nodes", "3", "--level", "deep", "--gpus", "8", "--suite", "multi_worker", "--name", "night"),
     "daemonset": ("--kind", "daemonset",),
 }  # fmt: skip
 
 
-def emit(*arguments: str) -> dict[str, Any]:
+def emit_all(*arguments: str) -> list[dict[str, Any]]:
     done = run_doctor("fleet", "emit", "kubernetes", *USUAL, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, Any] = yaml.safe_load(done.stdout)
-    return found
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def emit(*arguments: str) -> dict[str, Any]:
+    """The workload; before it there may be its service."""
+    return emit_all(*arguments)[-1]
 
 
 def pod_of(document: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +49,8 @@ def doctor_of(document: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("version", ["1.30", kubernetes_validate.latest_version()])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_valid_for_kubernetes(form: tuple[str, ...], version: str) -> None:
-    kubernetes_validate.validate(emit(*form), version, strict=True)
+    for document in emit_all(*form):
+        kubernetes_validate.validate(document, version, strict=True)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -90,6 +98,33 @@ def test_it_does_what_was_asked_for() -> None:
     assert name["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
     (volume,) = [each for each in pod_of(emit(*FORMS["quick job"]))["volumes"] if each["name"] == "reports"]
     assert volume["hostPath"] == {"path": "/mnt/shared/reports", "type": "Directory"}
+
+
+def test_pods_that_train_together_find_each_other() -> None:
+    service, document = emit_all(*FORMS["together"])
+    pod = pod_of(document)
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"].items() <= document["spec"]["template"]["metadata"]["labels"].items()
+    assert pod["subdomain"] == service["metadata"]["name"]
+    given = {each["name"]: each["value"] for each in doctor_of(document)["env"] if "value" in each}
+    # What Kubernetes sets in a pod of an indexed Job.
+    around = {"JOB_COMPLETION_INDEX": "2", "HOSTNAME": f"{document['metadata']['name']}-2"}
+    launched = launched_by({**given, **around})
+    assert launched is not None
+    assert (launched.hosts, launched.index) == (("night-0.night", "night-1.night", "night-2.night"), 2)
+    assert len(emit_all(*FORMS["deep job"])) == 1
+
+
+def test_a_profile_that_has_the_nodes_train_together(tmp_path: pathlib.Path) -> None:
+    profile = tmp_path / "together.toml"
+    profile.write_text('gpus = 8\nlevel = "deep"\nsuites = ["multi_worker"]\n')
+    asked = ("--profile", str(profile), "--gpus", "8")
+    assert [each["kind"] for each in emit_all("--nodes", "4", *asked)] == ["Service", "Job"]
+    assert [each["kind"] for each in emit_all("--nodes", "1", *asked)] == ["Job"]
+    done = run_doctor("fleet", "emit", "kubernetes", *USUAL, "--nodes", "4", *asked, "--name", "7night")
+    assert done.returncode == 2
+    assert "has to begin with a letter" in done.stderr
 
 
 def test_a_base_for_kustomize(tmp_path: pathlib.Path) -> None:
