@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from typing import NoReturn
 import click
 
 from tfgpu_doctor import __version__
+from tfgpu_doctor.lazy_group import LazyGroup
 
 _COMMANDS = {
     "check": "name the one reason why TensorFlow does not use the GPU (the default)",
@@ -34,27 +34,10 @@ _INTERNAL_ERROR = 3
 _INTERRUPTED = 130
 
 
-class _Commands(click.Group):
-    """Commands by name, each in its own module of `commands/`."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module = importlib.import_module(f"tfgpu_doctor.commands.{cmd_name}")
-        found = getattr(module, cmd_name)
-        assert isinstance(found, click.Command)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in --help, without importing any command."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
-
-
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, place="tfgpu_doctor.commands.", about=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 @click.version_option(__version__, prog_name="tfgpu-doctor")
 def cli() -> None:
     """Why does TensorFlow not use this machine's NVIDIA GPU, or use it badly?

@@ -20,7 +20,7 @@ LAYER_OF = {
     "examination": "probes", "rehearsal": "probes", "knowledge": "host", "rows": "host", "compute_capability": "facts", "requirements": "facts", "model": "facts",
     "checks": "checks", "report": "report", "root_cause": "diagnosis", "summary": "diagnosis", "inventory": "diagnosis", "fleet": "diagnosis", "selection": "diagnosis",
     "acceptance": "diagnosis", "advice": "diagnosis", "bounds": "diagnosis", "diagnosis": "diagnosis", "repair": "diagnosis", "sharing": "diagnosis", "plugins": "commands", "reports": "report", "explanation": "diagnosis",
-    "configuration": "commands", "gpu_demand": "diagnosis", "pytest_plugin": "commands", "commands": "commands", "cli": "commands", "__init__": "commands", "__main__": "commands",
+    "configuration": "commands", "gpu_demand": "diagnosis", "lazy_group": "commands", "pytest_plugin": "commands", "commands": "commands", "cli": "commands", "__init__": "commands", "__main__": "commands",
 }  # fmt: skip
 RANK = {"host": 0, "facts": 1, "probes": 2, "checks": 3, "diagnosis": 4, "report": 4, "commands": 5}
 DOORS = {"subprocess", "ctypes", "socket", "urllib", "http", "multiprocessing"}

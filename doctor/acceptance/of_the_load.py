@@ -27,7 +27,7 @@ def load_requirements(case: Case) -> Iterator[Requirement]:
 def _level(case: Case) -> Requirement:
     wanted, facts = case.profile.level, case.facts
     minutes = f" for {case.profile.minutes:g} min" if wanted == "soak" else ""
-    asked = case.ask("level", "examination", f"level {wanted}{minutes}")
+    asked = case.ask("level", "level of examination", f"level {wanted}{minutes}")
     reached = case.report.level
     if LEVELS.index(reached) < LEVELS.index(wanted):
         return asked.unmeasured(f"the machine was examined at level {reached}", case.anew)

@@ -18,9 +18,10 @@ LEAST_CHANGE = 0.03  # less is no change that anybody would act on
 _RUNS_FOR_SPREAD = 4  # from so many earlier runs on, their own spread counts as well
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _SURE = 1.96  # of a normal distribution, 95 %
-# Measured by repeated runs of the same suites on 2 processors, idle to overloaded (tools/measure_duels.py):
-_LEAST_SPREAD = 0.015  # standard deviation of a ratio's logarithm from run to run, where nothing else runs
-_MOVED_BY_OTHER_WORK = 0.2  # more of it where others take all processors in one run and none in the other
+_LEAST_SPREAD = 0.015  # standard deviation of a ratio's logarithm between quiet runs (tools/measure_duels.py)
+# More of it where others take all processors in one run and none in the other: of duels that had not changed, run
+# again and again on 2 processors from idle to overloaded, some moved by 11 to 17 %.
+_MOVED_BY_OTHER_WORK = 0.2
 _TOLD_FROM = 0.1  # so much of other work is worth a word
 
 

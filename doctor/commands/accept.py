@@ -16,7 +16,7 @@ from tfgpu_doctor.host.files import Files
 if TYPE_CHECKING:
     from tfgpu_doctor.acceptance.certificate import Certificate
     from tfgpu_doctor.acceptance.terms import Resolved
-    from tfgpu_doctor.commands.accepting import Examined
+    from tfgpu_doctor.commands.accepting import Examined, Examiner
 
 _FORMATS = ("text", "json", "markdown", "html", "junit")
 _LEARN_FROM = "server"
@@ -89,34 +89,56 @@ def accept(
         refuse("--learn writes a profile: it goes with none of --record, --html, --format, --name and --key")
     if profile is None and not learn:
         refuse("--profile NAME|FILE says what is asked of the machine; --list names those that are shipped")
-    _refuse_what_cannot_be_meant(
-        learn, facts, record, python, even_if_busy, [each for each in (output, html, record) if each]
-    )
-
-    from tfgpu_doctor.commands.accepting import Examiner, profile_named, settings_of
-
-    resolved = profile_named(profile or _LEARN_FROM)
-    examiner = Examiner(resolved.profile, even_if_busy=even_if_busy, settings=settings_of(python, deadline))
-    given = _given(facts)
-    if not given:
-        examiner.check_usage()
+    if facts and (record or python or even_if_busy):
+        refuse("--facts judges a recorded machine: it goes with none of --record, --python and --even-if-busy")
+    if len(facts) > 1 and not learn:
+        refuse("one machine is judged at a time: several --facts go with --learn")
+    _refuse_without_folder(output, html, record)
+    asked = _Asked(profile or _LEARN_FROM, facts, even_if_busy, python, deadline)
     if learn:
-        from tfgpu_doctor.commands.known_good import learn_profile
+        return _learn(asked, runs, output)
+    return _accept(asked, record, name, secret, _Wanted(format_, output, html))
 
-        return learn_profile(resolved, profile or _LEARN_FROM, examiner, given, runs, output)
-    examined = given[0] if given else examiner.examine()
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of which machine: of records of it, where there are any."""
+
+    profile: str
+    facts: Sequence[str]
+    even_if_busy: bool
+    python: str | None
+    deadline_s: float | None
+
+    def ready(self) -> tuple[Resolved, Examiner, list[Examined]]:
+        """The profile, who examines by it, and what is recorded; refuses what cannot be used."""
+        from tfgpu_doctor.commands.accepting import Examined, Examiner, profile_named, settings_of
+        from tfgpu_doctor.commands.recorded import read_recorded
+
+        resolved = profile_named(self.profile)
+        settings = settings_of(self.python, self.deadline_s)
+        examiner = Examiner(resolved.profile, even_if_busy=self.even_if_busy, settings=settings)
+        recorded = [Examined(read_recorded(path)) for path in self.facts]
+        if not recorded:
+            examiner.check_usage()
+        return resolved, examiner, recorded
+
+
+def _learn(asked: _Asked, runs: int, output: str | None) -> int:
+    from tfgpu_doctor.commands.known_good import learn_profile
+
+    resolved, examiner, recorded = asked.ready()
+    return learn_profile(resolved, asked.profile, examiner, recorded, runs, output)
+
+
+def _accept(asked: _Asked, record: str | None, name: str, secret: bytes | None, wanted: _Wanted) -> int:
+    resolved, examiner, recorded = asked.ready()
+    examined = recorded[0] if recorded else examiner.examine()
     if record and not examined.interrupted:
         _record(examined, record)
     certificate = certify(examined, resolved, name, secret)
-    _deliver(certificate, _Wanted(format_, output, html), secret)
+    _deliver(certificate, wanted, secret)
     return certificate.exit_code
-
-
-def _given(paths: Sequence[str]) -> list[Examined]:
-    from tfgpu_doctor.commands.accepting import Examined
-    from tfgpu_doctor.commands.recorded import read_recorded
-
-    return [Examined(read_recorded(path)) for path in paths]
 
 
 def certify(examined: Examined, resolved: Resolved, name: str = "", key: bytes | None = None) -> Certificate:
@@ -144,19 +166,8 @@ def _list() -> int:
     return 0
 
 
-def _refuse_what_cannot_be_meant(
-    learn: bool,
-    facts: Sequence[str],
-    record: str | None,
-    python: str | None,
-    even_if_busy: bool,
-    written: Sequence[str],
-) -> None:
-    if facts and (record or python or even_if_busy):
-        refuse("--facts judges a recorded machine: it goes with none of --record, --python and --even-if-busy")
-    if len(facts) > 1 and not learn:
-        refuse("one machine is judged at a time: several --facts go with --learn")
-    for path in written:
+def _refuse_without_folder(*paths: str | None) -> None:
+    for path in filter(None, paths):
         folder = os.path.dirname(os.path.abspath(path))
         if not Files().exists(folder):
             refuse(f"{path} cannot be written: there is no folder {folder}")

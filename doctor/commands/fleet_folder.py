@@ -7,9 +7,9 @@ import os
 import msgspec
 
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
+from tfgpu_doctor.fleet.reports_read import EXPECTED_FILE
 from tfgpu_doctor.host.files import Files, write_whole
 
-EXPECTED = "expected.json"
 _LARGEST_BYTES = 16 << 20
 
 
@@ -34,7 +34,7 @@ class FleetFolder:
         """The nodes that were asked before; none where that is not told."""
         try:
             return msgspec.json.decode(
-                Files().read_bytes(os.path.join(self.path, EXPECTED), _LARGEST_BYTES), type=list[str]
+                Files().read_bytes(os.path.join(self.path, EXPECTED_FILE), _LARGEST_BYTES), type=list[str]
             )
         except (FileNotFoundError, msgspec.DecodeError):
             return []
@@ -42,11 +42,11 @@ class FleetFolder:
     def expect(self, names: set[str]) -> None:
         """Write down who is asked, so that who never answers is missed."""
         document = msgspec.json.encode(sorted(names | set(self.expected())))
-        write_whole(os.path.join(self.path, EXPECTED), document + b"\n")
+        write_whole(os.path.join(self.path, EXPECTED_FILE), document + b"\n")
 
     def all_done(self) -> list[Done]:
         """What became of every node that has a report here."""
-        names = [name for name in os.listdir(self.path) if name.endswith(".json") and name != EXPECTED]
+        names = [name for name in os.listdir(self.path) if name.endswith(".json") and name != EXPECTED_FILE]
         return [found for name in sorted(names) if (found := self._read(name))]
 
     def done(self, node: str) -> Done | None:

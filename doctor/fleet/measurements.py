@@ -7,7 +7,7 @@ from statistics import median
 
 from tfgpu_doctor.facts import Facts, LoadedGpu
 from tfgpu_doctor.facts.bench import Bench, Figure, Side
-from tfgpu_doctor.fleet.node import Direction, Measurement
+from tfgpu_doctor.fleet.node import Measurement
 
 _LOWER_IS_BETTER = ("s", "ms", "us", "ns", "°C", "MiB", "GiB", "B")
 
@@ -51,16 +51,17 @@ def _of_gpu(gpu: LoadedGpu) -> Iterator[Measurement]:
             yield Measurement(
                 name=f"{precision} matrix product", value=median(speeds), unit="TFLOP/s", device=device, model=gpu.name
             )
-    readings = {
-        "clock under load": ("MHz", "higher", [each.sm_mhz for each in gpu.readings]),
-        "temperature under load": ("°C", "lower", [each.temperature_c for each in gpu.readings]),
-    }
-    for name, (unit, better, values) in readings.items():
-        known = [value for value in values if value]
-        if known:
-            yield Measurement(
-                name=name, value=median(known), unit=unit, device=device, model=gpu.name, better=_direction(better)
-            )
+    clocks = [each.sm_mhz for each in gpu.readings if each.sm_mhz]
+    if clocks:
+        yield Measurement(
+            name="clock under load", value=median(clocks), unit="MHz", device=device, model=gpu.name, better="higher"
+        )
+    temperatures = [each.temperature_c for each in gpu.readings if each.temperature_c]
+    if temperatures:
+        yield Measurement(
+            name="temperature under load", value=median(temperatures), unit="°C", device=device, model=gpu.name,
+            better="lower",
+        )  # fmt: skip
 
 
 def _of_suites(bench: Bench, models: dict[str, str], processor: str) -> Iterator[Measurement]:
@@ -93,7 +94,3 @@ def _models(facts: Facts) -> dict[str, str]:
     names = {gpu.name for gpu in facts.nvml.gpus} if facts.nvml else set()
     listed = len(facts.runtime.gpus) if facts.runtime else 0
     return {f"GPU:{index}": next(iter(names)) for index in range(listed)} if len(names) == 1 else {}
-
-
-def _direction(word: str) -> Direction:
-    return "lower" if word == "lower" else "higher"

@@ -36,11 +36,9 @@ def node_report(
     )
 
 
-def missing_node(
-    node: str, outcome: NodeOutcome, reason: str, *, began: str = "", seconds: float = 0.0, order: str = ""
-) -> NodeReport:
+def missing_node(node: str, outcome: NodeOutcome, reason: str, *, seconds: float = 0.0) -> NodeReport:
     """The report on a node that gave none, by who waited for it."""
-    return NodeReport(node=node, outcome=outcome, reason=reason, began=began, seconds=round(seconds, 3), order=order)
+    return NodeReport(node=node, outcome=outcome, reason=reason, seconds=round(seconds, 3))
 
 
 def in_a_line(report: NodeReport) -> str:
