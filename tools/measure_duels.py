@@ -20,6 +20,7 @@ from tfgpu_doctor.bench.compare import compare
 from tfgpu_doctor.bench.measure import Plan, measure
 from tfgpu_doctor.bench.verdict import judge
 from tfgpu_doctor.facts.bench import Bench, Duel
+from tfgpu_doctor.perf_tests.other_work import Reading
 
 SLOWDOWN = 0.1
 _SIDE = 400
@@ -44,8 +45,9 @@ def slowed_down(seconds: float) -> Callable[[], None]:
 
 def duel(challenger: Callable[[], None], budget_s: float) -> Duel:
     """One duel of a side against the work itself."""
-    measured = measure(challenger, work, plan=Plan(budget_s=budget_s))
-    ratio = measured.ratio
+    before = Reading.now()
+    ratio = measure(challenger, work, plan=Plan(budget_s=budget_s)).ratio
+    after = Reading.now()
     verdict, reason = judge(ratio)
     return Duel(
         suite="planted",
@@ -54,6 +56,7 @@ def duel(challenger: Callable[[], None], budget_s: float) -> Duel:
         reason=reason,
         ratio=ratio.value,
         interval=(ratio.low, ratio.high),
+        other_work=after.others_since(before) if before and after else None,
     )
 
 
@@ -70,15 +73,18 @@ def main() -> None:
         times.append(time.perf_counter() - started)
     usual = float(np.median(times))
     counts: Counter[tuple[str, str]] = Counter()
+    others: list[float] = []
     for _ in range(options.runs):
         same, again = duel(work, options.seconds), duel(work, options.seconds)
         slow = duel(slowed_down(SLOWDOWN * usual), options.seconds)
+        others += [each.other_work for each in (same, again, slow) if each.other_work is not None]
         counts["10 % slower, in a duel", slow.verdict] += 1
         counts["the same, in a duel", same.verdict] += 1
         for name, now in (("10 % slower, between runs", slow), ("the same, between runs", again)):
             (row,) = compare(Bench(duels=(now,)), Bench(duels=(same,)))
             counts[name, row.standing] += 1
-    print(f"{options.runs} runs; the work takes {usual * 1000:.1f} ms")
+    taken = f"; others took {np.median(others):.0%} of the processors' time, {max(others):.0%} at most" if others else ""
+    print(f"{options.runs} runs; the work takes {usual * 1000:.1f} ms{taken}")
     print(tabulate([(*key, number) for key, number in sorted(counts.items())], headers=("planted", "verdict", "runs")))
 
 

@@ -27,6 +27,7 @@ def generated() -> dict[pathlib.Path, str]:
     import collected_duels
 
     from tfgpu_doctor.acceptance.certificate import Certificate
+    from tfgpu_doctor.bench.result import BenchReport
     from tfgpu_doctor.checks import ALL_CHECKS
     from tfgpu_doctor.explanation import checks_page
     from tfgpu_doctor.facts import encode_facts
@@ -44,6 +45,7 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "docs/matrix.md": matrix_page(read_knowledge()),
         ROOT / "doctor/reports/report.schema.json": report_schema(),
         ROOT / "doctor/reports/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
+        ROOT / "doctor/reports/bench.schema.json": report_schema(BenchReport, "bench"),
         ROOT / "doctor/reports/certificate.schema.json": report_schema(Certificate, "certificate"),
         ROOT / "doctor/reports/fleet.schema.json": report_schema(Fleet, "fleet"),
         collected_duels.TABLE: collected_duels.table(),

@@ -14,7 +14,8 @@ from tfgpu_doctor.bench.verdict import NOISE_LIMIT
 from tfgpu_doctor.facts.bench import Bench, Duel
 
 Standing = Literal["within", "slower", "faster", "unstable", "no reference", "missing"]
-LEAST_CHANGE = 0.03  # less is no change that anybody would act on
+LEAST_CHANGE = 0.02  # less is no change that anybody would act on
+MOST_UNSEEN = 0.1  # a slowdown by so much has to be ruled out for `within`
 _RUNS_FOR_SPREAD = 4  # from so many earlier runs on, their own spread counts as well
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _SURE = 1.96  # of a normal distribution, 95 %
@@ -116,4 +117,6 @@ def _judge(low: float, change: float, high: float) -> tuple[Standing, str]:
         return "slower", interval
     if low > 1 + LEAST_CHANGE:
         return "faster", interval
+    if low < 1 - MOST_UNSEEN:
+        return "unstable", f"{interval}: a slowdown by {MOST_UNSEEN:.0%} is not ruled out"
     return "within", interval

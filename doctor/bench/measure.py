@@ -21,7 +21,7 @@ class Plan:
     budget_s: float = 5.0
     least_rounds: int = 12
     most_rounds: int = 600
-    half_width: float = 0.025
+    half_width: float = 0.02
     least_round_s: float = 0.002  # a round shorter than this is repeated within one reading of the clock
 
 

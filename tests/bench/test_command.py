@@ -7,8 +7,11 @@ import os
 import pathlib
 import subprocess
 
+import jsonschema
 import pytest
 from doctor_command import clean_environment, doctor_argv
+
+SCHEMA = json.loads((pathlib.Path(__file__).parents[2] / "doctor/reports/bench.schema.json").read_text("utf-8"))
 
 
 def bench(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -45,6 +48,7 @@ def test_a_run_is_measured_kept_and_compared_with(tmp_path: pathlib.Path) -> Non
     options = ("graph_execution", "--budget", "60s", "--format", "json")
     first = bench(*options, "--save", "before", "--benchmark-json", str(kept), **cache)
     document = json.loads(first.stdout)
+    jsonschema.validate(document, SCHEMA)
     measured = [duel for duel in document["duels"] if duel["ratio"]]
     if not measured:
         pytest.skip(f"this machine is too slow today to measure anything in a minute: {document['problems']}")

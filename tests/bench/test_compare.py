@@ -52,7 +52,7 @@ def test_results_that_always_vary_raise_no_alarm() -> None:
     """Ten per cent less is no news where earlier runs of this machine differed by as much."""
     varied = [duel(each) for each in (1.7, 2.3, 1.8, 2.2, 2.0, 1.75)]
     steady = [duel(each) for each in (2.0, 2.01, 1.99, 2.0, 2.0, 2.01)]
-    assert standing(duel(1.8), duel(2.0), *varied) in ("within", "unstable")
+    assert standing(duel(1.8), duel(2.0), *varied) == "unstable"
     assert standing(duel(1.8), duel(2.0), *steady) == "slower"
 
 
@@ -67,7 +67,16 @@ def test_a_busier_machine_than_then_raises_no_alarm() -> None:
 
 def test_an_interval_measured_beside_much_other_work_counts_as_wider() -> None:
     assert standing(beside(0.0, 1.84, 0.03), beside(0.0, 2.0, 0.03)) == "slower"
-    assert standing(beside(0.9, 1.84, 0.03), beside(0.9, 2.0, 0.03)) == "within"
+    assert standing(beside(0.9, 1.84, 0.03), beside(0.9, 2.0, 0.03)) == "unstable"
+
+
+def test_within_is_said_where_a_slowdown_is_ruled_out_and_nowhere_else() -> None:
+    (row,) = compare(Bench(duels=(duel(1.92, 0.05),)), Bench(duels=(duel(2.0, 0.05),)))
+    assert row.interval is not None
+    assert row.interval[0] < 0.9 < 1 < row.interval[1]
+    assert row.standing == "unstable"
+    assert "a slowdown by 10% is not ruled out" in row.reason
+    assert standing(duel(1.92), duel(2.0)) == "within"
 
 
 def test_other_work_is_told_where_there_was_some() -> None:

@@ -159,6 +159,16 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: pathlib.Path) -> None
     assert "Traceback" not in done.stderr
 
 
+def test_what_ray_cannot_install_is_told_of_each_node(cluster: Any, tmp_path: pathlib.Path) -> None:
+    run = start(cluster, tmp_path / "out", "--install", str(tmp_path / "no_such-1.0-py3-none-any.whl"), "--no-second-look")
+    text, errors = run.communicate(timeout=300)
+    (found,) = reports(tmp_path / "out").values()
+    assert found["outcome"] == "not started", errors
+    assert "no_such" in found["reason"]
+    assert run.returncode == 3
+    assert "Traceback" not in text + errors
+
+
 def test_who_is_slow_is_looked_at_again_beside_a_good_peer(cluster: Any, tmp_path: pathlib.Path) -> None:
     from tfgpu_doctor.fleet.node import Measurement, NodeReport, encode_node, file_name
 
@@ -190,7 +200,8 @@ def test_who_is_slow_is_looked_at_again_beside_a_good_peer(cluster: Any, tmp_pat
 def test_the_nodes_of_a_cluster_train_together(cluster: Any, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
     pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
-    Node(cluster, tmp_path / "node")
+    for number in range(2):
+        Node(cluster, tmp_path / f"node{number}")
     profile = tmp_path / "together.toml"
     profile.write_text('gpus = 0\nlevel = "standard"\nsuites = ["multi_worker"]\nbudget = "300s"\n')
     out = tmp_path / "out"
@@ -203,9 +214,11 @@ def test_the_nodes_of_a_cluster_train_together(cluster: Any, tmp_path: pathlib.P
         timeout=900,
     )
     found = list(reports(out).values())
-    assert len(found) == 2
-    figures = [each["name"] for report in found for each in report["measurements"] if "all-reduce" in each["name"]]
-    assert figures, [done.stderr, [report["unmet"] for report in found]]
+    assert len(found) == 3
+    names = {each["name"] for report in found for each in report["measurements"]}
+    # A node by itself measures two workers, and then four.
+    assert "multi_worker all-reduce of 64 KiB, 3 workers" in names, [done.stderr, [each["unmet"] for each in found]]
+    assert not [name for name in names if ", 2 workers" in name or ", 4 workers" in name]
 
 
 def test_a_node_whose_tensorflow_is_broken_is_named(cluster: Any, tmp_path: pathlib.Path) -> None:
