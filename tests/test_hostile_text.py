@@ -22,7 +22,7 @@ from tfgpu_doctor.facts import Facts, GpuProcess, decode_facts
 from tfgpu_doctor.model import Finding, Fix
 from tfgpu_doctor.report import OUTCOMES, Report
 from tfgpu_doctor.reports import FORMATS, render
-from tfgpu_doctor.reports.json_document import render_json, report_schema
+from tfgpu_doctor.reports.json_document import as_json, report_schema
 
 TESTS = pathlib.Path(__file__).parent
 JUNIT = xmlschema.XMLSchema(str(TESTS / "junit.xsd"))
@@ -39,7 +39,7 @@ STRUCTURE = {  # what the doctor itself writes
 
 def filled(report: Report, text: str) -> Report:
     """The report with every piece of text that a machine may have told replaced."""
-    return bound(msgspec.convert(_fill(json.loads(render_json(report)), text), Report))
+    return bound(msgspec.convert(_fill(json.loads(as_json(report)), text), Report))
 
 
 def _fill(value: Any, text: str, key: str = "") -> Any:

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import Facts, decode_facts
 from tfgpu_doctor.reports import FORMATS, render
-from tfgpu_doctor.reports.json_document import render_json, report_schema
+from tfgpu_doctor.reports.json_document import as_json, report_schema
 from tfgpu_doctor.reports.markdown_page import render_markdown
 from tfgpu_doctor.reports.text import clean, render_text
 
@@ -32,11 +32,11 @@ def facts(request: pytest.FixtureRequest) -> Facts:
 
 
 def test_json_follows_its_schema(facts: Facts) -> None:
-    jsonschema.validate(json.loads(render_json(diagnose(facts))), SCHEMA)
+    jsonschema.validate(json.loads(as_json(diagnose(facts))), SCHEMA)
 
 
 def test_json_keeps_the_contract(facts: Facts) -> None:
-    document = json.loads(render_json(diagnose(facts)))
+    document = json.loads(as_json(diagnose(facts)))
     assert {"schema", "healthy", "target", "causes", "results", "counts"} <= set(document)
     assert document["schema"] == 1
     assert set(document["counts"]) == {"pass", "warn", "fail", "blocked", "skip", "crash"}
@@ -125,7 +125,7 @@ def test_any_name_can_be_shown(name: str) -> None:
     report = diagnose(strange(name))
     for format_ in FORMATS:
         assert render(report, format_, verbose=True)
-    jsonschema.validate(json.loads(render_json(report)), SCHEMA)
+    jsonschema.validate(json.loads(as_json(report)), SCHEMA)
 
 
 def test_clean_keeps_ordinary_text() -> None:

@@ -83,7 +83,9 @@ def main() -> None:
         for name, now in (("10 % slower, between runs", slow), ("the same, between runs", again)):
             (row,) = compare(Bench(duels=(now,)), Bench(duels=(same,)))
             counts[name, row.standing] += 1
-    taken = f"; others took {np.median(others):.0%} of the processors' time, {max(others):.0%} at most" if others else ""
+    taken = (
+        f"; others took {np.median(others):.0%} of the processors' time, {max(others):.0%} at most" if others else ""
+    )
     print(f"{options.runs} runs; the work takes {usual * 1000:.1f} ms{taken}")
     print(tabulate([(*key, number) for key, number in sorted(counts.items())], headers=("planted", "verdict", "runs")))
 

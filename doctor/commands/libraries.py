@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from tfgpu_doctor.commands.output import deliver, note, refuse
 from tfgpu_doctor.configuration import ConfigurationError, read_configuration
 from tfgpu_doctor.examination import Interrupted, examine
+from tfgpu_doctor.reports.json_document import as_json
 from tfgpu_doctor.reports.library_table import libraries_document, render_libraries
 
 _FINDINGS, _NOT_JUDGED, _INTERRUPTED = 1, 3, 130
@@ -38,7 +38,7 @@ def libraries(*, python: str | None, root: str, format_: str, output: str | None
         note(f"nothing to look at: {facts.unknown['resolution']}")
         return _NOT_JUDGED
     if format_ == "json":
-        document = msgspec.json.format(msgspec.json.encode(libraries_document(found)), indent=2).decode() + "\n"
+        document = as_json(libraries_document(found))
     else:
         document = render_libraries(found, verbose=verbose)
     deliver(document, output)

@@ -6,7 +6,6 @@ import sys
 from typing import BinaryIO
 
 import click
-import msgspec
 
 from tfgpu_doctor.commands.output import deliver, refuse
 from tfgpu_doctor.host.files import Files
@@ -14,6 +13,7 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.log.classify import LogReport, classify
 from tfgpu_doctor.log.given import KEYS, Given
 from tfgpu_doctor.log.signatures import Scanner
+from tfgpu_doctor.reports.json_document import as_json
 from tfgpu_doctor.reports.log_page import render_log
 
 _FINDINGS, _INTERRUPTED = 1, 130
@@ -71,5 +71,5 @@ def _given(pairs: tuple[str, ...]) -> Given:
 
 def _render(report: LogReport, format_: str) -> str:
     if format_ == "json":
-        return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+        return as_json(report)
     return render_log(report)

@@ -81,9 +81,9 @@ def _read(path: str) -> SimulatedMachine:
 
 def _render(report: RehearsalReport, format_: str, verbose: bool, output: str | None) -> str:
     if format_ == "json":
-        from tfgpu_doctor.reports.json_document import render_json
+        from tfgpu_doctor.reports.json_document import as_json
 
-        return render_json(report)
+        return as_json(report)
     from tfgpu_doctor.reports import look_of_text
     from tfgpu_doctor.reports.rehearsal import render_rehearsal
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # The module of `reports/` that renders a format, and its function; text alone takes more than the report.
 _RENDERERS = {
-    "json": ("json_document", "render_json"),
+    "json": ("json_document", "as_json"),
     "markdown": ("markdown_page", "render_markdown"),
     "junit": ("junit", "render_junit"),
     "github": ("github_annotations", "render_github"),

@@ -22,6 +22,7 @@ from tfgpu_doctor.reports.acceptance_words import (
     remedies,
     subject,
 )
+from tfgpu_doctor.reports.json_document import as_json
 
 FORMATS = ("text", "json", "markdown", "html", "junit")
 _MARKS: dict[Outcome, str] = {"met": "✓", "missed": "✗", "not measured": "✗", "explained": "·", "allowed": "!"}
@@ -38,7 +39,7 @@ def render_certificate(
 ) -> str:
     """The certificate in one of `FORMATS`, as a whole document with its last newline."""
     if format_ == "json":
-        return msgspec.json.format(msgspec.json.encode(certificate), indent=2).decode() + "\n"
+        return as_json(certificate)
     if format_ == "markdown":
         return _markdown(certificate)
     if format_ == "html":

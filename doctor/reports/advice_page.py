@@ -8,10 +8,9 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from tfgpu_doctor.advice.advise import Advice, Rejected
 from tfgpu_doctor.advice.situation import Situation
+from tfgpu_doctor.reports.json_document import as_json
 from tfgpu_doctor.reports.text import clean
 
 _WIDTH = 110
@@ -36,7 +35,7 @@ def render_advice_json(advice: Advice) -> str:
         "lifts": [dataclasses.asdict(lift) for lift in advice.lifts],
         "ways_out": [dataclasses.asdict(way) for way in advice.ways_out],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return as_json(document)
 
 
 def render_advice(advice: Advice, *, verbose: bool = False) -> str:

@@ -12,6 +12,7 @@ from tfgpu_doctor.bench.compare import Comparison
 from tfgpu_doctor.bench.result import BenchReport
 from tfgpu_doctor.facts.bench import Duel, Figure
 from tfgpu_doctor.report import RootCause
+from tfgpu_doctor.reports.json_document import as_json
 from tfgpu_doctor.reports.markdown_page import cause_in_markdown, escape
 from tfgpu_doctor.reports.text import Page, clean, say_cause
 from tfgpu_doctor.reports.words import gpus_in_words, number
@@ -35,7 +36,7 @@ def render_bench(result: BenchReport, format_: str) -> str:
     if format_ == "json":
         document = msgspec.to_builtins(result)
         document["duels"] = [{**_ALWAYS, **duel} for duel in document["duels"]]
-        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+        return as_json(document)
     if format_ == "html":
         from tfgpu_doctor.reports.bench_html import render_bench_html
 

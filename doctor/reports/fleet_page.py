@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
-import msgspec
-
 from tfgpu_doctor.fleet.comparison import Fleet
 from tfgpu_doctor.reports.fleet_words import Section, headline, sections
+from tfgpu_doctor.reports.json_document import as_json
 
 FLEET_FORMATS = ("text", "json", "markdown", "html", "prometheus")
-_COMMAND = re.compile(r"##(?=[a-z]*\[)", re.IGNORECASE)  # CI services look for them in the middle of a line, too
 _MARKS = {"bad": ("✗", "red"), "poor": ("!", "yellow"), "idle": ("·", "dim"), "good": ("✓", "green")}
 
 
 def render_fleet(fleet: Fleet, format_: str, *, width: int = 110, colour: bool = False) -> str:
     """The document in one of `FLEET_FORMATS`, with its last newline."""
     if format_ == "json":
-        document = msgspec.json.format(msgspec.json.encode(fleet), indent=2).decode()
-        return _COMMAND.sub(r"#\\u0023", document) + "\n"
+        return as_json(fleet)
     if format_ == "html":
         from tfgpu_doctor.reports.fleet_html import render_html
 

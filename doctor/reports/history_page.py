@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-import msgspec
 from tabulate import tabulate
 
 from tfgpu_doctor.bench.history import DuelHistory, History, Trend
+from tfgpu_doctor.reports.json_document import as_json
 from tfgpu_doctor.reports.markdown_page import escape
 from tfgpu_doctor.reports.text import clean
 
@@ -22,7 +22,7 @@ _HEADS = ("suite", "duel", "runs", "median", "spread", "latest", "trend", "oldes
 def render_history(history: History, format_: str) -> str:
     """The document in one of the formats `text`, `markdown`, `json`, `html`."""
     if format_ == "json":
-        return msgspec.json.format(msgspec.json.encode(history), indent=2).decode() + "\n"
+        return as_json(history)
     if format_ == "html":
         return _html(history)
     style, safe = ("pipe", escape) if format_ == "markdown" else ("simple", clean)

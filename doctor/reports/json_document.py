@@ -1,4 +1,4 @@
-"""The report as JSON: the contract that docs and report.schema.json describe."""
+"""Documents as JSON, and the schemas that are the contract of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tfgpu_doctor.report import Report
 _COMMAND = re.compile(r"##(?=[a-z]*\[)", re.IGNORECASE)  # CI services look for them in the middle of a line, too
 
 
-def render_json(report: Report) -> str:
+def as_json(document: object) -> str:
     """One JSON document, indented; the same to a reader of JSON, whatever a CI service reads in it."""
-    document = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
-    return _COMMAND.sub(r"#\\u0023", document) + "\n"
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return _COMMAND.sub(r"#\\u0023", text) + "\n"
 
 
 def report_schema(kind: type[msgspec.Struct] = Report, title: str = "report") -> str:
@@ -26,4 +26,4 @@ def report_schema(kind: type[msgspec.Struct] = Report, title: str = "report") ->
             definition["description"] = inspect.cleandoc(definition["description"])
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = f"tfgpu-doctor {title}, schema 1"
-    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
+    return as_json(schema)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from tabulate import tabulate
 
 from tfgpu_doctor.advice.fitting import spoken
 from tfgpu_doctor.advice.matrix import MatrixRow, matrix
 from tfgpu_doctor.advice.situation import Situation
 from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.reports.json_document import as_json
 
 _HEADERS = ("TensorFlow", "Python", "CUDA", "cuDNN", "driver", "compute capabilities", "glibc", "[and-cuda]")
 _READING = (
@@ -26,7 +26,7 @@ def render_matrix(rows: Sequence[MatrixRow], format_: str) -> str:
     """The matrix in one of the formats `text`, `markdown`, `json`, with its last newline."""
     if format_ == "json":
         document = {"schema": 1, "releases": [_document(row) for row in rows]}
-        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+        return as_json(document)
     with_kernels = any(row.kernels in ("native", "ptx") for row in rows)
     headers = [*_HEADERS, *(["kernels"] if with_kernels else [])]
     cells = [[*_cells(row), *([row.kernels] if with_kernels else [])] for row in rows]

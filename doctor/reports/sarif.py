@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.model import Finding, Severity
 from tfgpu_doctor.report import Report, Result
+from tfgpu_doctor.reports.json_document import as_json
 from tfgpu_doctor.reports.text import clean
 from tfgpu_doctor.reports.words import open_question, subject, unjudged
 
@@ -48,7 +47,7 @@ def render_sarif(report: Report) -> str:
         },
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return as_json(document)
 
 
 def _driver(report: Report) -> _Object:

@@ -15,7 +15,7 @@ from tfgpu_doctor.log.classify import LogReport, classify
 from tfgpu_doctor.log.given import Given
 from tfgpu_doctor.log.signatures import Scanner
 from tfgpu_doctor.report import Report
-from tfgpu_doctor.reports.json_document import render_json
+from tfgpu_doctor.reports.json_document import as_json
 from tfgpu_doctor.sharing.bundle import FACTS
 from tfgpu_doctor.sharing.excerpt import Excerpt, excerpt_of
 from tfgpu_doctor.sharing.identity import Identity
@@ -68,7 +68,7 @@ def make_ticket(source: Source) -> Ticket:
 
 def _files(facts: Facts, report: Report, bench: Bench | None, log: LogPart | None) -> Iterator[tuple[str, bytes]]:
     yield FACTS, encode_facts(facts)
-    yield "report.json", render_json(report).encode()
+    yield "report.json", as_json(report).encode()
     if bench:
         yield "bench.json", msgspec.json.format(msgspec.json.encode(bench), indent=1) + b"\n"
     if log:

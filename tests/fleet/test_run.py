@@ -160,7 +160,9 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: pathlib.Path) -> None
 
 
 def test_what_ray_cannot_install_is_told_of_each_node(cluster: Any, tmp_path: pathlib.Path) -> None:
-    run = start(cluster, tmp_path / "out", "--install", str(tmp_path / "no_such-1.0-py3-none-any.whl"), "--no-second-look")
+    run = start(
+        cluster, tmp_path / "out", "--install", str(tmp_path / "no_such-1.0-py3-none-any.whl"), "--no-second-look"
+    )
     text, errors = run.communicate(timeout=300)
     (found,) = reports(tmp_path / "out").values()
     assert found["outcome"] == "not started", errors
