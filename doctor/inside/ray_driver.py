@@ -163,9 +163,12 @@ def answer(ray: Any, reference: Any, folder: str) -> dict[str, Any]:
 
 
 def short(error: BaseException) -> str:
-    """The first words of an error; Ray's go on for pages."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:2])[:LONGEST_REASON] or type(error).__name__
+    """The first words of an error, whose pages Ray brings along: of a traceback what was raised, of pip's own what it says."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    said = [line.strip() for line in lines if line.lstrip().startswith("ERROR: ")]
+    raised = [line for line in lines if not line.startswith(" ") and "Traceback (most recent call last)" not in line]
+    told = [*raised[:1], *said[:2]] if said else (raised or lines)[:2]
+    return " ".join(told)[:LONGEST_REASON] or type(error).__name__
 
 
 if __name__ == "__main__":

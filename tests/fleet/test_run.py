@@ -159,18 +159,6 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: pathlib.Path) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_what_ray_cannot_install_is_told_of_each_node(cluster: Any, tmp_path: pathlib.Path) -> None:
-    run = start(
-        cluster, tmp_path / "out", "--install", str(tmp_path / "no_such-1.0-py3-none-any.whl"), "--no-second-look"
-    )
-    text, errors = run.communicate(timeout=300)
-    (found,) = reports(tmp_path / "out").values()
-    assert found["outcome"] == "not started", errors
-    assert "no_such" in found["reason"]
-    assert run.returncode == 3
-    assert "Traceback" not in text + errors
-
-
 def test_who_is_slow_is_looked_at_again_beside_a_good_peer(cluster: Any, tmp_path: pathlib.Path) -> None:
     from tfgpu_doctor.fleet.node import Measurement, NodeReport, encode_node, file_name
 
