@@ -145,6 +145,7 @@ def look_at_github(document: str, report: Report) -> None:
 LOOKS = {"json": look_at_json, "junit": look_at_junit, "sarif": look_at_sarif, "github": look_at_github}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda path: path.parent.name)
 def test_every_format_tells_the_same_and_is_valid(machine: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Through the command itself, so that the exit code is the one that a user gets."""

@@ -47,6 +47,7 @@ def test_json_keeps_the_contract(facts: Facts) -> None:
         assert {"id", "title", "outcome", "seconds", "findings"} <= set(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 110])
 def test_text_keeps_its_width(facts: Facts, width: int) -> None:
     report = diagnose(facts)
@@ -77,6 +78,7 @@ def test_every_format_names_the_same_causes(facts: Facts) -> None:
         assert document.endswith("\n")
 
 
+@pytest.mark.slow
 def test_verbose_shows_every_check(facts: Facts) -> None:
     text = render_text(diagnose(facts), width=110, colour=False, verbose=True)
     for result in diagnose(facts).results:

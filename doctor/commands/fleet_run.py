@@ -157,7 +157,7 @@ class _Run:
         """Write down who is asked; who was asked before and is gone is told at once."""
         if local:
             note("no Ray cluster runs here: this machine alone is examined")
-        note(f"{len(names)} nodes")
+        note("1 node" if len(names) == 1 else f"{len(names)} nodes")
         gone = sorted(set(self.folder.expected()) - set(names))
         self.folder.expect(set(names))
         for name in gone:

@@ -62,6 +62,7 @@ VERDICTS: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", RECORDS)
 def test_every_form_says_the_same_of_every_machine(machine: str) -> None:
     """By every shipped profile; and each form is valid."""

@@ -21,6 +21,7 @@ TEXTS = st.text(st.one_of(st.sampled_from(STEERING), st.characters(min_codepoint
                 min_size=1, max_size=30).filter(str.isprintable)  # fmt: skip
 
 
+@pytest.mark.slow
 @given(name=TEXTS.filter(lambda name: name not in (".", "..") and len(name.encode()) < 200), profile=TEXTS)
 @example(name="$(touch owned)", profile="'; touch owned; '")
 @example(name="{{ 7 * 7 }}{% raw %}", profile="`touch owned`")
@@ -55,6 +56,7 @@ def expanded(text: str) -> str:
     return found + rest
 
 
+@pytest.mark.slow
 @given(name=TEXTS, profile=TEXTS, command=TEXTS, kind=st.sampled_from(["job", "daemonset"]))
 @example(name="$(HOME)", profile="a: b #", command="- x", kind="job")
 @example(name="\\u0041\\n", profile="null", command="!!python/object:x", kind="daemonset")

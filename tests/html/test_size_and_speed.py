@@ -50,6 +50,7 @@ class Tree(HTMLParser):
         self.words += data + " "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.parent.name)
 def test_every_recorded_machine_has_its_page(path: pathlib.Path) -> None:
     report = diagnose(decode_facts(path.read_bytes()))

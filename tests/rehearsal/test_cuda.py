@@ -105,6 +105,7 @@ def test_mig_without_a_device_gives_none(simulate: Simulate) -> None:
     assert cuda_says(simulate({"name": "A100", "mig_mode": True}))["init"] == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", read_knowledge().gpus, ids=lambda model: model.name)
 def test_every_gpu_of_the_table_can_be_simulated(simulate: Simulate, model: Any) -> None:
     (device,) = cuda_says(simulate({"name": model.name}))["devices"]

@@ -21,6 +21,7 @@ def read(document: Any) -> SimulatedMachine:
     return read_machine(document if isinstance(document, bytes) else msgspec.json.encode(document), KNOWLEDGE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_every_name_of_the_table_is_one_gpu(model: Any) -> None:
     for name in (model.name, *model.aliases):

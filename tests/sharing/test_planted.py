@@ -91,6 +91,7 @@ def is_taken_for_a_version(which: str, place: str, around: Any) -> bool:
     return which.startswith("ipv4") and place.endswith(".version") and name.startswith(("nvidia-", "lib"))
 
 
+@pytest.mark.slow
 @given(
     machine=st.sampled_from(MACHINES), which=st.sampled_from(NAMES), seed=st.integers(0, 2**32),
     how=st.sampled_from(("{secret}", "{text} {secret}", "{secret} {text}", "{text}: {secret}.", "{text} ({secret})")),

@@ -19,6 +19,7 @@ from tfgpu_doctor.sharing.identity import Identity
 from tfgpu_doctor.sharing.scrub import Scrub
 from tfgpu_doctor.sharing.standins import STANDIN
 
+pytestmark = pytest.mark.slow
 MACHINES = sorted(path.parent for path in pathlib.Path(__file__).parent.parent.glob("machines/*/facts.json"))
 # What the evidence of these machines holds of people and places; nothing else of it may be replaced.
 PERSONAL = {"user", "name", "host", "uuid", "job"}
