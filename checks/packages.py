@@ -156,7 +156,7 @@ def one_distribution_owns_tensorflow(target: Target, runtime: Runtime | None = N
 )
 def no_local_file_hides_modules(target: Target, runtime: Runtime | None = None) -> Yielded:
     """Python looks first in the folder of the program, so a tensorflow.py or inspect.py there is imported instead of
-    the real one.
+    the real one. A folder in PYTHONPATH comes before the installed packages, too.
 
     Fix: rename the file, and remove the __pycache__ beside it.
     """
@@ -178,8 +178,32 @@ def no_local_file_hides_modules(target: Target, runtime: Runtime | None = None) 
             ),
             fix=Fix(f"Rename {path}, or start Python in another folder."),
         )
+    elif runtime and runtime.import_error and (hidden := _hidden_tensorflow(target)):
+        folder = _searched_for(file)
+        yield Finding(
+            f"{file} is imported in place of the TensorFlow in {hidden}",
+            cause="local_module_shadows_tensorflow",
+            evidence=(
+                f"it belongs to no installed package, and Python searches {folder} first",
+                runtime.import_error,
+            ),
+            fix=Fix(f"Rename {file}, or take {folder} off Python's search path: out of PYTHONPATH, or of a .pth file."),
+        )
     else:
         yield Evidence(f"`import tensorflow` runs {file}" if file else "none found")
+
+
+def _hidden_tensorflow(target: Target) -> str:
+    """The folder of an installed TensorFlow that is not the one imported; empty where there is none such."""
+    owning = [found.folder for found in target.distributions if found.name in target.tensorflow_owners]
+    here = _searched_for(target.tensorflow_file)
+    return owning[0] if target.tensorflow_file and owning and here not in owning else ""
+
+
+def _searched_for(file: str) -> str:
+    """The folder of the search path in which a module was found."""
+    folder, name = os.path.split(file)
+    return os.path.dirname(folder) if name == "__init__.py" else folder
 
 
 def _is_inside(folder: str, others: Sequence[str]) -> bool:

@@ -152,6 +152,17 @@ def test_a_file_of_ones_own_in_the_way(tmp_path: pathlib.Path, simulate: Simulat
     assert str(project / name) in document["causes"][0]["title"]
 
 
+@without_driver
+def test_a_folder_in_pythonpath_that_is_in_the_way(tmp_path: pathlib.Path, simulate: Simulate) -> None:
+    root, mine = make_gpu_root(tmp_path / "root"), tmp_path / "mine"
+    (mine / "tensorflow").mkdir(parents=True)
+    (mine / "tensorflow/__init__.py").write_text("raise ImportError('half of an installation')\n")
+    paths = os.pathsep.join([str(mine), *filter(None, [os.environ.get("PYTHONPATH")])])
+    document = diagnose("--root", str(root), PYTHONPATH=paths, **simulate())
+    assert document["causes"][0]["label"] == "local_module_shadows_tensorflow"
+    assert str(mine) in document["causes"][0]["title"]
+
+
 def test_quick_imports_no_tensorflow(tmp_path: pathlib.Path) -> None:
     """A tensorflow that would leave a mark is in the way, and leaves none."""
     mark = tmp_path / "mark"

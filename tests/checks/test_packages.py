@@ -261,6 +261,26 @@ def test_a_file_of_ones_own_that_no_traceback_names_is_no_fault(judge: Judge, ru
     assert judge.passes(no_local_file_hides_modules, target=there, runtime=run)
 
 
+@pytest.mark.parametrize("file", ["/opt/mine/tensorflow.py", "/opt/mine/tensorflow/__init__.py"])
+def test_a_file_earlier_on_the_search_path_hides_tensorflow(judge: Judge, file: str) -> None:
+    there = target(tensorflow_file=file)
+    assert judge.passes(no_local_file_hides_modules, target=there, runtime=None)  # it may be meant
+    finding = judge.finding(
+        no_local_file_hides_modules, target=there, runtime=failed_import("ImportError: half of an installation")
+    )
+    assert finding.cause == "local_module_shadows_tensorflow"
+    assert finding.message == f"{file} is imported in place of the TensorFlow in {SITE}"
+    assert "half of an installation" in str(finding.evidence)
+    assert finding.fix and "take /opt/mine off" in finding.fix.text
+
+
+def test_a_tensorflow_that_is_broken_itself_is_hidden_by_nothing(judge: Judge) -> None:
+    run = failed_import("ImportError: libtensorflow_framework.so.2: cannot open shared object file")
+    assert judge.passes(no_local_file_hides_modules, target=target(), runtime=run)
+    elsewhere = target(tensorflow_file="/opt/built/tensorflow/__init__.py", tensorflow_owners=())
+    assert judge.passes(no_local_file_hides_modules, target=elsewhere, runtime=run)
+
+
 def test_the_package_itself_may_be_the_working_folder(judge: Judge) -> None:
     assert judge.passes(no_local_file_hides_modules, target=target(working_folder=f"{SITE}/tensorflow"))
 

@@ -222,6 +222,6 @@ def test_a_node_whose_tensorflow_is_broken_is_named(cluster: Any, tmp_path: path
     done = subprocess.run([*command, "--no-second-look"], capture_output=True, text=True, check=False, timeout=600)
     found = {id: report for id, report in reports(out).items() if report["outcome"] == "reported"}
     labels = {node.id: {cause["id"] for cause in found[node.id[:8]]["causes"]} for node in (good, broken)}
-    assert labels[broken.id] - labels[good.id] == {"TFW001"}, done.stderr
+    assert labels[broken.id] - labels[good.id] == {"PKG004"}, done.stderr
     assert "half of an installation" in json.dumps(found[broken.id[:8]]["report"]["causes"])
     assert done.returncode == 1
