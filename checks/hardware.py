@@ -82,8 +82,8 @@ def _none_in_machine(pci: Pci, hosting: Hosting | None, knowledge: Knowledge) ->
             *_whose(hosting),
         ),
         fix=Fix(
-            "TensorFlow itself is not at fault: it runs on the CPU here, and what it prints about CUDA and cuInit "
-            f"can be ignored. To use a GPU: {_how_to_get_one(hosting, knowledge)}"
+            "None is needed to run on the CPU, and what TensorFlow prints about CUDA and cuInit can be ignored "
+            f"here. To use a GPU: {_how_to_get_one(hosting, knowledge)}"
         ),
     )
 
