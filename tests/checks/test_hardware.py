@@ -93,7 +93,7 @@ def test_without_any_sign_there_is_no_gpu(judge: Judge, devices: tuple[PciDevice
     assert finding.message == "there is no NVIDIA GPU in this machine"
     assert "40 devices on the PCI bus" in finding.evidence[0]
     assert ("8086:46a6 at 0000:00:02.0" in str(finding.evidence)) == (INTEL in devices)
-    assert finding.fix and "runs on the CPU" in finding.fix.text
+    assert finding.fix and "to run on the CPU" in finding.fix.text
 
 
 def test_a_machine_is_judged_by_its_bus_alone(judge: Judge) -> None:
