@@ -47,7 +47,8 @@ def emit() -> None:
 @_GPUS
 @_NODES
 @click.option("--kind", type=click.Choice(["job", "prolog"]), default="job", show_default=True,
-              help="An sbatch script; or one for Prolog= or Epilog=, which drains a node that has an error.")  # fmt: skip
+              help="An sbatch script; or one for Prolog= or Epilog=, by default at --level quick, which drains a node "
+              "that has an error.")  # fmt: skip
 @click.option("--partition", metavar="NAME", default="", help="Where the job runs.")
 @click.option("--account", metavar="NAME", default="", help="Who pays for it.")
 @click.option("-o", "--output", metavar="FILE", help="Write the script there.")
