@@ -9,8 +9,9 @@ new value). It lies at least 5 % below the mean: runs that follow each other var
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,7 +28,7 @@ Value = TypeVar("Value")
 LEAST_RUNS, MOST_RUNS = 3, 20
 LEAST_MARGIN = 0.05  # how far below the mean a bound lies at least
 MOST_MARGIN = 0.30  # a bound further below tells nothing: the runs vary too much
-_CALMER = "measure while nothing else runs, with more --runs or a longer `budget`"
+_CALMER = "measure while nothing else runs, with more --runs or a longer `budget`; or do without a minimum for it:"
 _DIGITS = 3
 # Quantiles of Student's t for 0.99 and 2 to 19 degrees of freedom:
 # https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
@@ -78,8 +79,11 @@ def _rounded_down(value: float) -> float:
     return math.floor(value * scale) / scale
 
 
-def learn(runs: Sequence[Facts]) -> Learnt:
-    """What may be asked of a machine, from several examinations of it. Raises NotLearnt."""
+def learn(runs: Sequence[Facts], leave_out: Collection[str] = ()) -> Learnt:
+    """What may be asked of a machine, from several examinations of it. Raises NotLearnt.
+
+    `leave_out`: names of what gets no bound, as `can_be_left_out` knows them.
+    """
     if not LEAST_RUNS <= len(runs) <= MOST_RUNS:
         raise NotLearnt(f"{LEAST_RUNS} to {MOST_RUNS} runs are needed; there are {len(runs)}")
     names = _the_same("the GPUs", [tuple(listed_gpus(facts)) for facts in runs])
@@ -87,12 +91,27 @@ def learn(runs: Sequence[Facts]) -> Learnt:
     driver = _version("the driver", [driver_of(facts) for facts in runs])
     tensorflow = _version("TensorFlow", [tensorflow_of(facts) for facts in runs])
     bounds = [
-        _bounds([measured(facts) for facts in runs]) for measured in (_speed_ups, _peak_fractions, _figure_fractions)
+        _bounds([_without(leave_out, measured(facts)) for facts in runs])
+        for measured in (_speed_ups, _peak_fractions, _figure_fractions)
     ]
-    wide = [_too_wide(name, bound) for table in bounds for name, bound in table.items() if bound.margin > MOST_MARGIN]
+    wide = {name: bound for table in bounds for name, bound in table.items() if bound.margin > MOST_MARGIN}
     if wide:
-        raise NotLearnt(f"the runs vary too much: {'; '.join(wide)}; {_CALMER}")
+        told = "; ".join(_too_wide(name, bound) for name, bound in wide.items())
+        raise NotLearnt(f"the runs vary too much: {told}; {_CALMER} {_leaving_out(wide)}")
     return Learnt(len(names), tuple(dict.fromkeys(names)), memory, driver, tensorflow, *bounds)
+
+
+def can_be_left_out(name: str) -> bool:
+    """Whether there is such a thing as gets a bound: "suite/duel", "suite/figure", or a precision."""
+    return name in PRECISIONS or ("/" in name and bool(duels_named(name) or figures_named(name)))
+
+
+def _without(names: Collection[str], measured: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in measured.items() if name not in names}
+
+
+def _leaving_out(names: Iterable[str]) -> str:
+    return " ".join(f"--leave-out {shlex.quote(name)}" for name in names)
 
 
 def _the_same(what: str, seen: Sequence[Value]) -> Value:
@@ -121,8 +140,8 @@ def _bounds(runs: Sequence[Mapping[str, float]]) -> dict[str, Bound]:
     seen = {
         name: sum(run.get(name, 0.0) > 0 for run in runs) for name in dict.fromkeys(key for run in runs for key in run)
     }
-    if some := [f"{name} (in {count} of {len(runs)})" for name, count in seen.items() if count < len(runs)]:
-        raise NotLearnt(f"not every run shows {', '.join(some)}; {_CALMER}")
+    if some := {name: f"{name} (in {count} of {len(runs)})" for name, count in seen.items() if count < len(runs)}:
+        raise NotLearnt(f"not every run shows {', '.join(some.values())}; {_CALMER} {_leaving_out(some)}")
     return {name: bound_of([run[name] for run in runs]) for name in seen}
 
 

@@ -64,7 +64,11 @@ def _suite(asked: Asked, suite: str, bench: Bench) -> Requirement:
     figures = [figure for figure in bench.figures if figure.suite == suite]
     if not duels and not figures:
         return asked.unmeasured(_why_skipped(bench, suite, "") or "it measured nothing", _LONGER)
-    return asked.met(f"{len(duels)} duels, {len(figures)} figures")
+    return asked.met(f"{_so_many(len(duels), 'duel')}, {_so_many(len(figures), 'figure')}")
+
+
+def _so_many(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _is_of(problem: str, suite: str) -> bool:

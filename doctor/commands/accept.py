@@ -29,6 +29,7 @@ _INTERRUPTED = 130
 @click.option("--profile", metavar="NAME|FILE", help="What is asked of the machine; --list names those shipped.")
 @click.option("--learn", is_flag=True, help="Measure a known-good machine several times, and write a profile of it.")
 @click.option("--runs", type=click.IntRange(3, 20), default=5, show_default=True, help="How often --learn measures.")
+@click.option("--leave-out", metavar="NAME", multiple=True, help="What --learn makes no minimum for: pipeline/fit.")
 @click.option("--verify", metavar="FILE", help="Tell whether a certificate is as it was issued, and accepts.")
 @click.option("--list", "list_", is_flag=True, help="List the shipped profiles, and examine nothing.")
 @click.option(
@@ -60,6 +61,7 @@ def accept(
     profile: str | None,
     learn: bool,
     runs: int,
+    leave_out: tuple[str, ...],
     verify: str | None,
     list_: bool,
     facts: tuple[str, ...],
@@ -87,6 +89,8 @@ def accept(
         return _verify(verify, secret)
     if learn and (record or html or format_ or name or key):
         refuse("--learn writes a profile: it goes with none of --record, --html, --format, --name and --key")
+    if leave_out and not learn:
+        refuse("--leave-out says what --learn makes no minimum for")
     if profile is None and not learn:
         refuse("--profile NAME|FILE says what is asked of the machine; --list names those that are shipped")
     if facts and (record or python or even_if_busy):
@@ -96,7 +100,7 @@ def accept(
     _refuse_without_folder(output, html, record)
     asked = _Asked(profile or _LEARN_FROM, facts, even_if_busy, python, deadline)
     if learn:
-        return _learn(asked, runs, output)
+        return _learn(asked, runs, leave_out, output)
     return _accept(asked, record, name, secret, _Wanted(format_, output, html))
 
 
@@ -124,11 +128,14 @@ class _Asked:
         return resolved, examiner, recorded
 
 
-def _learn(asked: _Asked, runs: int, output: str | None) -> int:
+def _learn(asked: _Asked, runs: int, leave_out: Sequence[str], output: str | None) -> int:
+    from tfgpu_doctor.acceptance.learning import can_be_left_out
     from tfgpu_doctor.commands.known_good import learn_profile
 
+    if unknown := [name for name in leave_out if not can_be_left_out(name)]:
+        refuse(f"there is no {unknown[0]} to leave out; it is a duel or a figure, as in pipeline/fit, or a precision")
     resolved, examiner, recorded = asked.ready()
-    return learn_profile(resolved, asked.profile, examiner, recorded, runs, output)
+    return learn_profile(resolved, asked.profile, examiner, recorded, runs, leave_out, output)
 
 
 def _accept(asked: _Asked, record: str | None, name: str, secret: bytes | None, wanted: _Wanted) -> int:

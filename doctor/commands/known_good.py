@@ -19,8 +19,9 @@ _REFUSED = 1
 
 
 def learn_profile(
-    resolved: Resolved, named: str, examiner: Examiner, given: Sequence[Examined], runs: int, output: str | None
-) -> int:
+    resolved: Resolved, named: str, examiner: Examiner, given: Sequence[Examined], runs: int, leave_out: Sequence[str],
+    output: str | None,
+) -> int:  # fmt: skip
     """Examine as often as asked, or take the runs that are given; write the profile, or say why there is none."""
     found: list[Examined] = []
     for examined in given or _examinations(examiner, runs):
@@ -32,7 +33,7 @@ def learn_profile(
             return certificate.exit_code
         found.append(examined)
     try:
-        learnt = learn([examined.facts for examined in found])
+        learnt = learn([examined.facts for examined in found], leave_out)
     except NotLearnt as error:
         note(f"nothing is learnt: {error}")
         return _REFUSED

@@ -99,6 +99,8 @@ def test_usage_that_cannot_be_meant_is_refused(tmp_path: pathlib.Path) -> None:
     assert "holds 6 bytes, and a key needs 16" in refused("--verify", facts, "--key", str(tmp_path / "short"))
     assert "cannot be read: No such file" in refused("--verify", str(tmp_path / "gone"))
     assert "--learn writes a profile" in refused("--learn", "--html", "x")
+    assert "there is no pipeline/nothing to leave out" in refused("--learn", "--leave-out", "pipeline/nothing")
+    assert "what --learn makes no minimum for" in refused("--profile", "ci", "--leave-out", "pipeline/fit")
     assert "goes with --key alone" in refused("--verify", facts, "--profile", "ci")
     assert "/dev/zero is larger than 64 KiB" in refused("--profile", "/dev/zero")
     assert "is not a certificate of tfgpu-doctor: it is another document" in refused("--verify", facts)

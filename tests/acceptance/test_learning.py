@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pathlib
 import random
+import shlex
 import statistics
 
 import hypothesis.strategies as st
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 from healthy import broken, healthy
 from hypothesis import given
-from judged import bench, duel, figure, judged, profile_of, red
+from judged import bench, duel, figure, judged, profile_of, red, shipped
 from loaded import load, load_round, loaded, speed, under_load
 
 from tfgpu_doctor.acceptance.learning import (
@@ -23,6 +24,7 @@ from tfgpu_doctor.acceptance.learning import (
     T99,
     NotLearnt,
     bound_of,
+    can_be_left_out,
     learn,
 )
 from tfgpu_doctor.acceptance.writing import profile_text
@@ -101,7 +103,21 @@ def test_what_varies_too_much_is_named_with_how_much() -> None:
     )
     assert f"{MOST_MARGIN:.0%} is the most" in words
     assert "float32" in words
-    assert words.endswith("measure while nothing else runs, with more --runs or a longer `budget`")
+    assert "measure while nothing else runs, with more --runs or a longer `budget`" in words
+    options = shlex.split(words.rpartition("do without a minimum for it:")[2])
+    assert learn(runs, options[1::2]).speed_ups == {}  # what it says to leave out is enough
+    assert set(options[::2]) == {"--leave-out"}
+
+
+def test_what_is_left_out_keeps_the_minimum_of_the_base_profile(tmp_path: pathlib.Path) -> None:
+    assert can_be_left_out("training/step[cnn]")
+    assert can_be_left_out("float32")
+    assert not can_be_left_out("training")
+    assert not can_be_left_out("training/no_such_duel")
+    learnt = learn([run(times) for times in SPREAD], ["training/step[cnn]"])
+    assert set(learnt.speed_ups) == {"device_placement/gpu[matmul]"}
+    asked, base = profile_of(profile_text(learnt, "server", ""), tmp_path).profile, shipped("server").profile
+    assert asked.speed_ups.get("training/step[cnn]") == base.speed_ups.get("training/step[cnn]")
 
 
 def test_more_runs_are_needed() -> None:
