@@ -22,7 +22,14 @@ class Plan:
     least_rounds: int = 12
     most_rounds: int = 600
     half_width: float = 0.02
+    patient_half_width: float = 0.01  # where the budget is more than `patient_from_s`
+    patient_from_s: float = 5.0
     least_round_s: float = 0.002  # a round shorter than this is repeated within one reading of the clock
+
+    @property
+    def enough(self) -> float:
+        """Half the width of the interval, as a share of the ratio, at which it ends: 0.02 is plus or minus 2 %."""
+        return self.patient_half_width if self.budget_s > self.patient_from_s else self.half_width
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,6 @@ def _rounds(
         late = number >= plan.least_rounds and sides[0].clock() - started > plan.budget_s
         if late or number >= look_at or number >= plan.most_rounds:
             ratio = ratio_of_medians(times[1], times[0])
-            if late or number >= plan.most_rounds or ratio.half_width <= plan.half_width:
+            if late or number >= plan.most_rounds or ratio.half_width <= plan.enough:
                 return ratio
             look_at = math.ceil(number * 1.3)
