@@ -195,9 +195,14 @@ def no_local_file_hides_modules(target: Target, runtime: Runtime | None = None) 
 
 def _hidden_tensorflow(target: Target) -> str:
     """The folder of an installed TensorFlow that is not the one imported; empty where there is none such."""
-    owning = [found.folder for found in target.distributions if found.name in target.tensorflow_owners]
     here = _searched_for(target.tensorflow_file)
-    return owning[0] if target.tensorflow_file and owning and here not in owning else ""
+    if not target.tensorflow_file or any(
+        found.folder == here and found.name.startswith(("tensorflow", "tf-nightly", "intel-tensorflow"))
+        for found in target.distributions
+    ):
+        return ""  # installed there, if without a list of its files
+    owning = [found.folder for found in target.distributions if found.name in target.tensorflow_owners]
+    return owning[0] if owning and here not in owning else ""
 
 
 def _searched_for(file: str) -> str:

@@ -277,8 +277,11 @@ def test_a_file_earlier_on_the_search_path_hides_tensorflow(judge: Judge, file: 
 def test_a_tensorflow_that_is_broken_itself_is_hidden_by_nothing(judge: Judge) -> None:
     run = failed_import("ImportError: libtensorflow_framework.so.2: cannot open shared object file")
     assert judge.passes(no_local_file_hides_modules, target=target(), runtime=run)
-    elsewhere = target(tensorflow_file="/opt/built/tensorflow/__init__.py", tensorflow_owners=())
+    file = "/opt/built/tensorflow/__init__.py"
+    elsewhere = target(tensorflow_file=file, tensorflow_owners=())
     assert judge.passes(no_local_file_hides_modules, target=elsewhere, runtime=run)
+    built = (distribution("tensorflow", "2.20.0", folder="/opt/built"), *target().distributions)
+    assert judge.passes(no_local_file_hides_modules, target=target(tensorflow_file=file, distributions=built), runtime=run)
 
 
 def test_the_package_itself_may_be_the_working_folder(judge: Judge) -> None:
