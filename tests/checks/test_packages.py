@@ -280,8 +280,10 @@ def test_a_tensorflow_that_is_broken_itself_is_hidden_by_nothing(judge: Judge) -
     file = "/opt/built/tensorflow/__init__.py"
     elsewhere = target(tensorflow_file=file, tensorflow_owners=())
     assert judge.passes(no_local_file_hides_modules, target=elsewhere, runtime=run)
-    built = (distribution("tensorflow", "2.20.0", folder="/opt/built"), *target().distributions)
-    assert judge.passes(no_local_file_hides_modules, target=target(tensorflow_file=file, distributions=built), runtime=run)
+    built = (distribution("tensorflow-gpu", "2.11.0", folder="/opt/built"), *target().distributions)
+    assert judge.passes(
+        no_local_file_hides_modules, target=target(tensorflow_file=file, distributions=built), runtime=run
+    )
 
 
 def test_the_package_itself_may_be_the_working_folder(judge: Judge) -> None:
