@@ -111,12 +111,11 @@ def _spread(ratios: Sequence[float]) -> float:
 
 def _judge(low: float, change: float, high: float) -> tuple[Standing, str]:
     interval = f"{change:.2f} of the reference's speed-up, 95 % interval {low:.2f} to {high:.2f}"
-    if (high - low) / (2 * change) > NOISE_LIMIT:
-        return "unstable", interval
-    if high < 1 - LEAST_CHANGE:
-        return "slower", interval
-    if low > 1 + LEAST_CHANGE:
-        return "faster", interval
+    if (high - low) / (2 * change) <= NOISE_LIMIT:  # what a wider one says to one side may be chance
+        if high < 1 - LEAST_CHANGE:
+            return "slower", interval
+        if low > 1 + LEAST_CHANGE:
+            return "faster", interval
     if low < 1 - MOST_UNSEEN:
         return "unstable", f"{interval}: a slowdown by {MOST_UNSEEN:.0%} is not ruled out"
     return "within", interval

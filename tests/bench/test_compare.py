@@ -29,6 +29,7 @@ def standing(now: Duel, then: Duel, *earlier: Duel) -> str:
         (duel(2.2), duel(2.0), "faster"),
         (duel(1.96), duel(2.0), "within"),
         (duel(1.5, width=0.3), duel(2.0), "unstable"),
+        (duel(2.6, width=0.2), duel(2.0), "within"),
         (duel(None), duel(2.0), "missing"),
         (duel(2.0), duel(None), "no reference"),
         (duel(None), duel(None), "no reference"),
