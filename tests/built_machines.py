@@ -146,11 +146,16 @@ def conda(build: str, **changes: Any) -> Any:
                     prefix="/home/user/miniconda3/envs/tf", **changes)  # fmt: skip
 
 
-def several(count: int, **changes: Any) -> dict[str, Any]:
-    """The sections of a machine with `count` GPUs of one kind."""
-    name = changes.get("name", "NVIDIA GeForce RTX 3090")
+H100 = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "memory_bytes": 80 << 30, "multiprocessors": 132}
+
+
+def several(count: int, device: str = "2204", **changes: Any) -> dict[str, Any]:
+    """The sections of a machine with `count` GPUs of one kind: its PCI id, and how it differs as CUDA lists it."""
+    one = cuda_gpu(**changes)
+    kind = {"compute_capability": one.compute_capability}
+    memory = {"memory_total_bytes": one.memory_bytes, "memory_free_bytes": one.memory_bytes - (1 << 30)}
     devices = tuple(
-        PciDevice(address=f"0000:0{i + 1}:00.0", vendor="10de", device="2204", class_code="030000", driver="nvidia")
+        PciDevice(address=f"0000:0{i + 1}:00.0", vendor="10de", device=device, class_code="030000", driver="nvidia")
         for i in range(count)
     )
     nodes = [node(path) for path in ("/dev/nvidia-uvm", *(f"/dev/nvidia{i}" for i in range(count)), "/dev/nvidiactl")]
@@ -159,9 +164,9 @@ def several(count: int, **changes: Any) -> dict[str, Any]:
         "driver": {"gpus": tuple(device.address for device in devices)},
         "device_nodes": {"nodes": tuple(nodes)},
         "cuda_driver": {"gpus": tuple(cuda_gpu(i, **changes) for i in range(count))},
-        "nvml": {"gpus": tuple(nvml_gpu(i, name=name) for i in range(count))},
+        "nvml": {"gpus": tuple(nvml_gpu(i, name=one.name, **kind, **memory) for i in range(count))},
         "runtime": runtime(
-            gpus=tuple(gpu(i, description=name) for i in range(count)),
+            gpus=tuple(gpu(i, description=one.name, **kind) for i in range(count)),
             computations=tuple(computation(op, i) for i in range(count) for op in ("matmul", "convolution")),
         ),
     }
@@ -345,7 +350,7 @@ def _containers() -> dict[str, Facts]:
         ),
         "dgx-8-gpus-healthy": in_container(
             Container(kind="docker", evidence=("/.dockerenv exists",), shm_bytes=64 << 30),
-            **several(8, name="NVIDIA H100 80GB HBM3", compute_capability="9.0", multiprocessors=132),
+            **several(8, "2330", **H100),
         ),
         "shell-hides-gpu": broken(
             environment=variables(CUDA_VISIBLE_DEVICES=""), cuda_driver=nothing, runtime=no_device

@@ -9,7 +9,7 @@ from tfgpu_doctor.facts.bench import Bench, Duel, Figure
 from tfgpu_doctor.report import MachineSummary, Report, RootCause, TargetSummary
 
 _INTERRUPTED = 130
-_NOTHING_JUDGED = 3
+_NOT_TOLD = 3
 
 
 class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,18 +35,32 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0 what was measured is as it should be · 1 a finding, or slower than the reference · 3 nothing was measured.
+        """0 what was measured is as it should be · 1 a finding, or slower than the reference · 3 it could not be told.
 
-        A duel that had to be faster on a GPU and was not shown to be counts, and so does one that is missing.
+        A duel that had to be faster on a GPU and was not shown to be is 1. What the measurements could not set against
+        the reference is neither a pass nor a fault: 3, as where nothing was measured at all.
         """
         if self.interrupted:
             return _INTERRUPTED
         bad = any(cause.severity == "error" for cause in self.causes) or bool(self.problems or self.failed)
         lost = any(duel.on_gpu and duel.verdict != "faster" for duel in self.duels)
-        worse = any(each.standing in ("slower", "missing", "unstable") for each in self.comparisons)
+        worse = any(each.standing == "slower" for each in self.comparisons)
         if bad or lost or worse:
             return 1
-        return 0 if any(duel.ratio for duel in self.duels) else _NOTHING_JUDGED
+        if self.untold or not any(duel.ratio for duel in self.duels):
+            return _NOT_TOLD
+        return 0
+
+    @property
+    def untold(self) -> int:
+        """Of how many duels it could not be told whether they are as fast as in the reference.
+
+        A duel that is new does not count, but where all are new, nothing was compared.
+        """
+        standings = [each.standing for each in self.comparisons]
+        if set(standings) == {"no reference"}:
+            return len(standings)
+        return standings.count("missing") + standings.count("unstable")
 
 
 def make_result(

@@ -19,7 +19,7 @@ _Row = TypeVar("_Row", "Duel", "Figure")
 _VERDICTS = {
     0: ("As it should be", "good"),
     1: ("Not as it should be", "bad"),
-    3: ("Nothing was measured", "poor"),
+    3: ("Could not be told", "poor"),
     130: ("Interrupted", "poor"),
 }
 _WORSE = ("slower", "missing", "unstable")
@@ -60,7 +60,7 @@ def render_bench_html(result: BenchReport) -> str:
             (suite, [(each, words.measured(each), words.of_limits(each), charts.share(each)) for each in rows])
             for suite, rows in _by_suite(sorted(figures, key=lambda each: each.name))
         ],
-        reference=_reference(result),
+        reference=words.reference(result),
         changes=changes,
         same=changes.at(1.0),
         compared=any(each.change for each in result.comparisons),
@@ -88,11 +88,11 @@ def _against(result: BenchReport) -> list[tuple[str, str]]:
         found.append(("wrong", f"a suite did not come to its end: {result.problems[0]}"))
     worse = [each.standing for each in result.comparisons if each.standing in _WORSE]
     counts = ", ".join(f"{worse.count(each)} {each}" for each in _WORSE if each in worse)
-    return [*found, *([("history", f"against {_reference(result)}: {counts}")] if worse else [])]
-
-
-def _reference(result: BenchReport) -> str:
-    return "the last run" if result.reference == "last" else f"the reference {result.reference}"
+    if worse:
+        found.append(("history", f"against {words.reference(result)}: {counts}"))
+    if untold := words.not_told(result):
+        found.append(("history", untold))
+    return found
 
 
 def _row(duel: Duel, axis: Axis) -> DuelRow:

@@ -61,6 +61,7 @@ class _Page:
             parts.append(self._comparisons(result.comparisons))
         parts.append(self.lines(f"not measured: {names}: {why}" for why, names in left_out(result)))
         parts.append(self.lines(f"✗ {line}" for line in found_wrong(result)))
+        parts.append(self._one_line(not_told(result)))
         return [part for part in (*parts, self._one_line(closing(result))) if part]
 
     def _one_line(self, text: str) -> str:
@@ -188,12 +189,31 @@ def found_wrong(result: BenchReport) -> list[str]:
     return [*result.problems, *(f"{_short_name(test)}: {why}" for test, why in failed)]
 
 
+def not_told(result: BenchReport) -> str:
+    """What to do where a run could not be set against its reference; empty where it could."""
+    if not result.untold:
+        return ""
+    of_them = "1 duel" if result.untold == 1 else f"{result.untold} duels"
+    why = f"of {of_them} it could not be told whether a tenth is lost"
+    return f"{why}: run it again with --budget full, or when the machine is quiet"
+
+
 def _short_name(test: str) -> str:
     return test.rpartition("::")[2].removeprefix("test_")
 
 
 def closing(result: BenchReport) -> str:
-    """How many duels got which verdict, and the time."""
-    verdicts = [duel.verdict for duel in result.duels]
-    counts = ", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts)) or "no duel was measured"
-    return f"{counts} · {result.seconds:.1f} s"
+    """How many duels got which verdict, how many are as in the reference, and the time."""
+    parts = [_counted([duel.verdict for duel in result.duels]) or "no duel was measured"]
+    if result.comparisons:
+        parts.append(f"against {reference(result)}: {_counted([each.standing for each in result.comparisons])}")
+    return " · ".join([*parts, f"{result.seconds:.1f} s"])
+
+
+def _counted(words: Sequence[str]) -> str:
+    return ", ".join(f"{words.count(each)} {each}" for each in dict.fromkeys(words))
+
+
+def reference(result: BenchReport) -> str:
+    """The run that this one was compared with, in words."""
+    return "the last run" if result.reference == "last" else f"the reference {result.reference}"

@@ -122,3 +122,34 @@ def test_the_json_document_is_the_contract() -> None:
 )
 def test_exit_codes(duels: tuple[Duel, ...], problems: tuple[str, ...], code: int) -> None:
     assert msgspec.structs.replace(result(*duels), problems=problems).exit_code == code
+
+
+UNSURE = msgspec.structs.replace(WON, name="map", interval=(1.1, 2.1))
+SLOWER = msgspec.structs.replace(WON, ratio=1.2, interval=(1.18, 1.22))
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "standing", "code"),
+    [
+        ((WON,), (WON,), "within", 0),
+        ((WON, UNSURE), (WON,), "no reference", 0),
+        ((WON, UNSURE), (WON, UNSURE), "unstable", 3),
+        ((WON,), (WON, UNSURE), "missing", 3),
+        ((UNSURE,), (WON,), "no reference", 3),
+        ((SLOWER, UNSURE), (WON, UNSURE), "slower", 1),
+    ],
+)
+def test_what_cannot_be_told_is_neither_a_pass_nor_a_fault(
+    now: tuple[Duel, ...], then: tuple[Duel, ...], standing: str, code: int
+) -> None:
+    found = result(*now, then=Bench(duels=then))
+    found = msgspec.structs.replace(found, problems=())
+    assert standing in [each.standing for each in found.comparisons]
+    assert found.exit_code == code
+    for format_ in ("text", "markdown", "html"):
+        page = render_bench(found, format_)
+        words = " ".join((Text(page).words if format_ == "html" else page).split())
+        assert ("run it again with --budget full" in words) == (
+            standing in ("unstable", "missing", "slower") or code == 3
+        )
+    assert ("Could not be told" in words) == (code == 3)
