@@ -22,7 +22,6 @@ _VERDICTS = {
     3: ("Could not be told", "poor"),
     130: ("Interrupted", "poor"),
 }
-_WORSE = ("slower", "missing", "unstable")
 
 
 @dataclass(frozen=True)
@@ -81,17 +80,15 @@ def _heading(result: BenchReport) -> str:
     return f"{faster} of {len(ran)} duels are won" if len(ran) > 1 else f"One duel, {ran[0].verdict}"
 
 
-def _against(result: BenchReport) -> list[tuple[str, str]]:
-    """What keeps it from being as it should be: the section that tells of it, and one line."""
-    found = [("causes", cause.title) for cause in result.causes if cause.severity == "error"]
+def _against(result: BenchReport) -> list[tuple[str, str, str]]:
+    """What keeps it from being as it should be: the section that tells of it, a tone, and one line."""
+    found = [("causes", "bad", cause.title) for cause in result.causes if cause.severity == "error"]
     if result.problems:
-        found.append(("wrong", f"a suite did not come to its end: {result.problems[0]}"))
-    worse = [each.standing for each in result.comparisons if each.standing in _WORSE]
-    counts = ", ".join(f"{worse.count(each)} {each}" for each in _WORSE if each in worse)
-    if worse:
-        found.append(("history", f"against {words.reference(result)}: {counts}"))
+        found.append(("wrong", "bad", f"a suite did not come to its end: {result.problems[0]}"))
+    if slower := sum(each.standing == "slower" for each in result.comparisons):
+        found.append(("history", "bad", f"against {words.reference(result)}: {slower} slower"))
     if untold := words.not_told(result):
-        found.append(("history", untold))
+        found.append(("history", "poor", untold))
     return found
 
 

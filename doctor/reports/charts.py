@@ -9,6 +9,7 @@ from dataclasses import dataclass
 _MARGIN = 0.06  # of the length of an axis, free at either end
 _STEPS = (1, 2, 5)  # ticks at these times a power of ten
 _MOST_TICKS = 8
+_ROOM_FOR_A_TICK = 18.0  # per cent of the axis, on which "+20%" is at home in a narrow column
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,20 @@ def change_scale(ratios: Iterable[float]) -> Axis:
     apart = max(1, math.ceil((low + high) / _MOST_TICKS))
     places = [count for count in range(-low, high + 1) if count % apart == 0]
     ticks = tuple(Tick(axis.at(1 + step * place), f"{100 * step * place:+.3g}%" if place else "0%") for place in places)
-    return Axis(axis.low, axis.high, axis.logarithmic, ticks)
+    return Axis(axis.low, axis.high, axis.logarithmic, _with_room(ticks))
+
+
+def _with_room(ticks: Sequence[Tick]) -> tuple[Tick, ...]:
+    """The tick in the middle, and to either side those whose words do not run into the last one's."""
+    middle = next(place for place, tick in enumerate(ticks) if tick.text == "0%")
+    kept = [ticks[middle]]
+    for side in (ticks[middle + 1 :], ticks[:middle][::-1]):
+        last = ticks[middle]
+        for tick in side:
+            if abs(tick.at - last.at) >= _ROOM_FOR_A_TICK:
+                kept.append(tick)
+                last = tick
+    return tuple(sorted(kept, key=lambda tick: tick.at))
 
 
 def _round_ratios(axis: Axis) -> list[float]:

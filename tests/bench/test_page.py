@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import itertools
 import json
 
 import msgspec
@@ -15,6 +16,7 @@ from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.facts.bench import Bench, Duel, Figure, Side
 from tfgpu_doctor.reports.bench_page import render_bench
+from tfgpu_doctor.reports.charts import change_scale
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 WON = Duel(
@@ -153,3 +155,11 @@ def test_what_cannot_be_told_is_neither_a_pass_nor_a_fault(
             standing in ("unstable", "missing", "slower") or code == 3
         )
     assert ("Could not be told" in words) == (code == 3)
+
+
+@pytest.mark.parametrize("furthest", [1.03, 1.1, 1.3, 1.58, 2.5, 40.0])
+def test_the_words_of_a_scale_of_changes_have_room(furthest: float) -> None:
+    ticks = change_scale([1 / furthest, furthest]).ticks
+    assert len(ticks) >= 3
+    assert "0%" in [tick.text for tick in ticks]
+    assert all(right.at - left.at >= 18 for left, right in itertools.pairwise(ticks))
