@@ -13,7 +13,11 @@ from tfgpu_doctor.facts.bench import Duel, Figure
 
 @dataclass
 class Account:
-    """The journal, read to a point; `test` is the id of the test under way, with when it began (seconds since 1970)."""
+    """The journal, read to a point; `test` is the id of the test under way, with when it began (seconds since 1970).
+
+    `since` is when the last thing that may hang began, the test or the duel in it; `warm` says that the process has
+    measured something before, so that it has not TensorFlow to import first.
+    """
 
     duels: list[Duel] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
@@ -24,6 +28,8 @@ class Account:
     waiting: int = 0  # tests still to come when the session began
     test: str = ""
     began: float = 0.0
+    since: float = 0.0
+    warm: bool = False
     of_duels: set[str] = field(default_factory=set)  # ids of tests that held one
     duel: dict[str, Any] = field(default_factory=dict)  # the duel under way: suite, name, at_least, on_gpu, device
 
@@ -43,15 +49,15 @@ class Account:
     def _take(self, row: dict[str, Any]) -> None:
         kind, at = row.pop("kind"), row.pop("at")
         if kind == "session":
-            self.waiting = row["tests"]
+            self.waiting, self.warm = row["tests"], False
         elif kind == "test":
-            self.test, self.began, self.duel = row["id"], at, {}
+            self.test, self.began, self.since, self.duel = row["id"], at, at, {}
         elif kind == "test ended":
             self.ended.append(row["id"])
             self.outcomes[row["id"]], self.reasons[row["id"]] = row["outcome"], row["reason"]
             self.test, self.duel = "", {}
         elif kind == "start":
-            self.duel = row
+            self.duel, self.since, self.warm = row, at, True
         elif kind == "duel":
             self.of_duels.add(self.test)
             self.duels.append(msgspec.convert(row["duel"], Duel))

@@ -67,7 +67,7 @@ def test_a_collective_that_waits_for_a_member_that_never_comes(tmp_path: pathlib
             )
         duel(side(tf, "one of two", reduce), good(tf))
     """
-    bench = trouble(tmp_path, test, longest_test_s=45.0)  # TensorFlow's import counts
+    bench = trouble(tmp_path, test, longest_s=30.0)
     found = duels(bench)
     assert found["alone"][0] == "not run"
     assert "it hangs" in found["alone"][1]

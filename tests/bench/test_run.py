@@ -60,11 +60,24 @@ def test_a_hanging_duel_ends_alone(tmp_path: pathlib.Path) -> None:
     def test_last():
         measured("last")
     """
-    bench = run(tmp_path, tests, longest_test_s=20.0)  # SciPy's import counts for the first
+    bench = run(tmp_path, tests, longest_s=10.0)
     assert verdicts(bench) == {"first": "faster", "hangs": "not run", "last": "faster"}
     (hanging,) = [duel for duel in bench.duels if duel.name == "hangs"]
     assert "it hangs" in hanging.reason
     assert len(bench.problems) == 1
+
+
+def test_what_comes_before_the_first_duel_has_its_own_time(tmp_path: pathlib.Path) -> None:
+    tests = """
+    del test_first
+
+    def test_imports_for_long():
+        time.sleep(4)
+        measured("late")
+    """
+    bench = run(tmp_path, tests, longest_s=2.0)
+    assert verdicts(bench) == {"late": "faster"}
+    assert bench.problems == ()
 
 
 def test_a_dying_duel_ends_alone(tmp_path: pathlib.Path) -> None:
