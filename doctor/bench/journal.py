@@ -13,10 +13,10 @@ from tfgpu_doctor.facts.bench import Duel, Figure
 
 @dataclass
 class Account:
-    """The journal, read to a point; `test` is the id of the test under way, with when it began (seconds since 1970).
+    """The journal, read to a point; `test` is the id of the test under way.
 
-    `since` is when the last thing that may hang began, the test or the duel in it; `warm` says that the process has
-    measured something before, so that it has not TensorFlow to import first.
+    `began` is when the test, or the duel in it, began (seconds since 1970); `warm` says that the process has held a
+    duel before, so that it has not TensorFlow to import first.
     """
 
     duels: list[Duel] = field(default_factory=list)
@@ -28,7 +28,6 @@ class Account:
     waiting: int = 0  # tests still to come when the session began
     test: str = ""
     began: float = 0.0
-    since: float = 0.0
     warm: bool = False
     of_duels: set[str] = field(default_factory=set)  # ids of tests that held one
     duel: dict[str, Any] = field(default_factory=dict)  # the duel under way: suite, name, at_least, on_gpu, device
@@ -51,13 +50,13 @@ class Account:
         if kind == "session":
             self.waiting, self.warm = row["tests"], False
         elif kind == "test":
-            self.test, self.began, self.since, self.duel = row["id"], at, at, {}
+            self.test, self.began, self.duel = row["id"], at, {}
         elif kind == "test ended":
             self.ended.append(row["id"])
             self.outcomes[row["id"]], self.reasons[row["id"]] = row["outcome"], row["reason"]
             self.test, self.duel = "", {}
         elif kind == "start":
-            self.duel, self.since, self.warm = row, at, True
+            self.duel, self.began, self.warm = row, at, True
         elif kind == "duel":
             self.of_duels.add(self.test)
             self.duels.append(msgspec.convert(row["duel"], Duel))

@@ -39,9 +39,7 @@ class Order:
     suites: Sequence[str] = ()
     budget_s: float | None = None  # None: as long as it takes
     started: float = field(default_factory=time.time)
-    longest_s: float = (
-        180.0  # a duel, tracing and compilation included, or what a test does before: what is longer hangs
-    )
+    longest_s: float = 180.0  # a duel with its tracing and compilation, or the test before it: what is longer hangs
     pytest_options: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     folder: str = SUITES
@@ -164,7 +162,7 @@ class _Run:
         if self._ends is not None and now > self._ends + _GRACE_S:
             return f"the time budget of {self._order.budget_s:.0f} s ended while it ran"
         longest_s = self._order.longest_s if self.account.warm else max(self._order.longest_s, _LONGEST_START_S)
-        if self.account.test and now - self.account.since > longest_s:
+        if self.account.test and now - self.account.began > longest_s:
             return f"it did not end within {longest_s:.0f} s: it hangs"
         return ""
 

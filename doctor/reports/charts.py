@@ -96,14 +96,14 @@ def even_axis(values: Iterable[float], *, unit: str = "") -> Axis:
 
 
 def change_scale(ratios: Iterable[float]) -> Axis:
-    """An axis of even ratios around 1, with ticks in per cent of change: -10 %, 0 %, +10 %."""
+    """An axis of even ratios around 1, with ticks in per cent of change: -10 %, 0 %, +10 %. A hundredfold at most."""
     furthest = max((abs(math.log(ratio)) for ratio in ratios if ratio > 0), default=0.0)
+    furthest = min(furthest, math.log(100))
     axis = Axis(math.exp(-furthest * (1 + _MARGIN)), math.exp(furthest * (1 + _MARGIN)), logarithmic=True)
     step = _round_up((1 - axis.low) / 2)
     low, high = (math.floor(abs(end - 1) / step) for end in (axis.low, axis.high))
-    apart = max(1, math.ceil((low + high) / _MOST_TICKS))
-    places = [count for count in range(-low, high + 1) if count % apart == 0]
-    ticks = tuple(Tick(axis.at(1 + step * place), f"{100 * step * place:+.3g}%" if place else "0%") for place in places)
+    places = range(-low, high + 1)
+    ticks = [Tick(axis.at(1 + step * place), f"{100 * step * place:+.3g}%" if place else "0%") for place in places]
     return Axis(axis.low, axis.high, axis.logarithmic, _with_room(ticks))
 
 

@@ -78,7 +78,10 @@ def _lacking_space(folder: pathlib.Path) -> str:
     for place, size in needed.items():
         free = shutil.disk_usage(place).free
         if free < size:
-            return f"The lab is skipped: its targets need {size / 1e9:.0f} GB in {place}, {free / 1e9:.0f} GB are free."
+            return (
+                f"The lab is skipped: its targets need {size / 1e9:.0f} GB in {place}, {free / 1e9:.0f} GB are free. "
+                f"Make room, or name another disk in {FOLDER} and TMPDIR."
+            )
     return ""
 
 

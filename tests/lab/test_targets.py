@@ -43,6 +43,6 @@ def test_a_disk_that_is_too_small_is_told(
     targets.make(tmp_path)
     said, wrong = capfd.readouterr()
     assert said.startswith("The lab is skipped: its targets need ")
-    assert said.endswith(", 5 GB are free.\n")
+    assert said.endswith(", 5 GB are free. Make room, or name another disk in LAB_TARGETS and TMPDIR.\n")
     assert not wrong
     assert not list(tmp_path.iterdir())
