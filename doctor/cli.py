@@ -54,11 +54,15 @@ def main() -> NoReturn:
     sys.excepthook = _report_internal_error
     threading.excepthook = lambda _: None  # what fails on a thread shows as a fact that is not known
     signal.signal(signal.SIGTERM, _interrupt)
-    arguments = sys.argv[1:]
+    _leave(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command that the arguments name, `check` where they name none, and give its exit code."""
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")):
-        arguments.insert(0, "check")
+        arguments = ["check", *arguments]
     try:
-        code = cli.main(arguments, prog_name="tfgpu-doctor", standalone_mode=False)
+        code: object = cli.main(arguments, prog_name="tfgpu-doctor", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code
@@ -66,7 +70,7 @@ def main() -> NoReturn:
         code = exit_.code
     except (click.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
-    _leave(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _leave(code: int) -> NoReturn:

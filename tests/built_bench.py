@@ -27,7 +27,7 @@ def duel(number: int, run: int = 0) -> Duel:
     suite, name, gpu = SUITES[number % len(SUITES)], f"technique_{number}", f"GPU:{number % 8}"
     if number % 29 == 28:
         return Duel(suite=suite, name=name, verdict="not run", reason=_OUT_OF_MEMORY, on_gpu=True)
-    verdict = next((_VERDICTS[each] for each in _VERDICTS if number % each == each - 1), "faster")
+    verdict: Verdict = next((_VERDICTS[each] for each in _VERDICTS if number % each == each - 1), "faster")
     drift = (0.98 if number % 7 == 3 else 1.0) ** run * (1 + 0.01 * math.sin(number + 2.3 * run))
     ratio = {"faster": 1.2 + number % 13 * 1.7, "not shown": 1.01, "too noisy": 1.3, "slower": 0.8}[verdict] * drift
     width = 0.3 if verdict == "too noisy" else 0.03

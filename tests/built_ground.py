@@ -67,7 +67,7 @@ def limits(cpus: int = 32, **changes: Any) -> Limits:
 
 def one_gpu(name: str, capability: str, memory_bytes: int, multiprocessors: int, **changes: Any) -> dict[str, Any]:
     """The sections of a machine with one GPU of that kind."""
-    known = {"name": name, "compute_capability": capability}
+    known: dict[str, Any] = {"name": name, "compute_capability": capability}
     whole = {"memory_total_bytes": memory_bytes, "memory_free_bytes": memory_bytes - (300 << 20)}
     return {
         "cuda_driver": {

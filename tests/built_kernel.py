@@ -211,7 +211,7 @@ def healthy_with(kernel_log: KernelLog) -> Facts:
 
 def _connected(width: int, slot: int, **changes: Any) -> PciDevice:
     """The RTX 3090 on a link of so many lanes, in a slot of so many."""
-    link = {"speed_gt_per_s": 2.5, "width": width, "max_speed_gt_per_s": 16.0}
+    link: dict[str, Any] = {"speed_gt_per_s": 2.5, "width": width, "max_speed_gt_per_s": 16.0}
     counted = {"correctable": 0, "nonfatal": 0, "fatal": 0}
     fields = {
         "address": "0000:01:00.0", "vendor": "10de", "device": "2204", "class_code": "030000", "driver": "nvidia", "power": "active",

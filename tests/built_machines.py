@@ -46,6 +46,7 @@ from tfgpu_doctor.facts import (
     Runtime,
     Scheduler,
     System,
+    Target,
 )
 
 NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or directory"
@@ -105,7 +106,7 @@ def variables(**values: str) -> Environment:
     return Environment(variables={"VIRTUAL_ENV": "/home/user/venv", **values})
 
 
-def packages(*changed: tuple[str, str], without: tuple[str, ...] = (), **changes: Any) -> Any:
+def packages(*changed: tuple[str, str], without: tuple[str, ...] = (), **changes: Any) -> Target:
     """The target with other versions of some distributions."""
     base = target()
     versions = dict(changed)

@@ -13,11 +13,23 @@ from simulated import Simulate, machine, simulate_in
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.rehearsal.build import BuildError, build_driver
 
+pytest_plugins = ["left_out"]
+
 # No test fails because the machine is slow.
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.load_profile("here")
 
 TESTS = pathlib.Path(__file__).parent
+# What waits for deadlines, signals or other processes: `tools/measure_flaky.py` runs these beside a busy process.
+TIMED = {
+    "acceptance/test_accept_command.py", "bench/test_children.py", "bench/test_command.py", "bench/test_multi_worker.py",
+    "bench/test_real_trouble.py", "bench/test_run.py", "bench/test_telemetry.py", "fleet/test_emit_mpi.py",
+    "fleet/test_emit_slurm.py", "fleet/test_run.py", "host/test_processes.py", "host/test_watched.py",
+    "html/test_size_and_speed.py", "inside/test_gpu_health.py", "inside/test_load_programs.py",
+    "inside/test_sample_nvml.py", "rehearsal/test_command.py", "repair/test_fix_command.py", "repair/test_killed.py",
+    "sharing/test_ticket.py", "test_broken_targets.py", "test_examination.py", "test_levels.py",
+    "test_load_interrupted.py",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -50,9 +62,11 @@ def simulate(driver_folder: pathlib.Path, tmp_path_factory: pytest.TempPathFacto
     return make
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
+@pytest.hookimpl(tryfirst=True)  # before -m chooses, and before the slow ones are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a browser looks at does not depend on the Python that made it: once is enough."""
+    """What a browser looks at does not depend on the Python that made it; what waits is known by its file."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+        if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).as_posix() in TIMED:
+            item.add_marker(pytest.mark.timed)

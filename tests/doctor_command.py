@@ -1,4 +1,4 @@
-"""The command as a user runs it: in a process of its own, with a real target."""
+"""The command as a user runs it, with a real target: in this process, or in one of its own where that matters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import pathlib
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
+
+from click.testing import CliRunner
+
+from tfgpu_doctor.cli import run
 
 _OURS = ("CUDA", "TF_", "NVIDIA", "LD_", "SLURM", "PYTHON", "VIRTUAL_ENV", "CONDA", "TFGPU")
 
@@ -29,18 +34,49 @@ def doctor_argv(*arguments: str) -> list[str]:
 
 
 def run_doctor(
-    *arguments: str, cwd: pathlib.Path | None = None, timeout_s: float = 180, stdin: str | None = None, **variables: str
+    *arguments: str,
+    cwd: pathlib.Path | None = None,
+    stdin: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `tfgpu-doctor` to its end."""
+    """Run `tfgpu-doctor` to its end with the variables of `environment` and those named one by one, in this process.
+
+    That saves a third of a second. What a process of its own has, signals, limits, a terminal, needs `start_doctor`.
+    """
+    wanted = clean_environment(**(environment or {}), **variables)
+    without: dict[str, str | None] = dict.fromkeys(set(os.environ) - set(wanted))
+    back = pathlib.Path.cwd()
+    with CliRunner().isolation(input=stdin, env={**without, **wanted}) as (out, error, _):
+        try:
+            os.chdir(cwd or back)
+            code = run(list(arguments))
+        finally:
+            os.chdir(back)
+    said, wrong = (stream.getvalue().decode() for stream in (out, error))
+    return subprocess.CompletedProcess(arguments, code, said, wrong)
+
+
+def start_doctor(
+    *arguments: str,
+    cwd: pathlib.Path | None = None,
+    timeout_s: float = 180,
+    stdin: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **variables: str,
+) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own."""
     return subprocess.run(
         doctor_argv(*arguments), capture_output=True, text=True, timeout=timeout_s, cwd=cwd, input=stdin,
-        env=clean_environment(**variables), check=False,
+        env=clean_environment(**(environment or {}), **variables), check=False,
     )  # fmt: skip
 
 
-def diagnose(*arguments: str, cwd: pathlib.Path | None = None, **variables: str) -> dict[str, Any]:
+def diagnose(
+    *arguments: str, cwd: pathlib.Path | None = None, environment: Mapping[str, str] | None = None, **variables: str
+) -> dict[str, Any]:
     """The JSON document of a run, after a look that nothing but the document was printed."""
-    done = run_doctor(*arguments, "--format", "json", cwd=cwd, **variables)
+    done = run_doctor(*arguments, "--format", "json", cwd=cwd, environment={**(environment or {}), **variables})
     assert done.stderr == ""
     document: dict[str, Any] = json.loads(done.stdout)
     return document

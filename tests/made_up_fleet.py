@@ -39,7 +39,8 @@ def normal(chance: random.Random) -> float:
 
 def student(freedom: int) -> Noise:
     def noise(chance: random.Random) -> float:
-        return chance.gauss(0, 1) / (chance.gammavariate(freedom / 2, 2) / freedom) ** 0.5
+        found: float = chance.gauss(0, 1) / (chance.gammavariate(freedom / 2, 2) / freedom) ** 0.5
+        return found
 
     return noise
 

@@ -6,7 +6,7 @@ import ast
 import pathlib
 import sys
 
-import pytest
+from every import every
 
 ROOT = pathlib.Path(__file__).parent.parent
 SOURCES = sorted(path for folder in ("doctor", "checks", "perf_tests") for path in (ROOT / folder).rglob("*.py"))
@@ -52,7 +52,7 @@ def calls_of(path: pathlib.Path) -> set[str]:
     return names | {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
-@pytest.mark.parametrize("path", LAYERED, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", LAYERED, key=lambda path: str(path.relative_to(ROOT)))
 def test_only_the_host_touches_the_outside_world(path: pathlib.Path) -> None:
     if name_of(path) == "host":
         return
@@ -60,7 +60,7 @@ def test_only_the_host_touches_the_outside_world(path: pathlib.Path) -> None:
     assert not calls_of(path) & {"open", "os.environ", "os.getenv", "os.system", "os.popen"} or path.name == "cli.py"
 
 
-@pytest.mark.parametrize("path", LAYERED, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", LAYERED, key=lambda path: str(path.relative_to(ROOT)))
 def test_imports_go_one_way(path: pathlib.Path) -> None:
     own = RANK[LAYER_OF[name_of(path)]]
     for module in imports_of(path):
@@ -71,14 +71,14 @@ def test_imports_go_one_way(path: pathlib.Path) -> None:
             assert RANK[LAYER_OF[other]] <= own, f"{path.relative_to(ROOT)} imports {module}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "checks").glob("*.py")), ids=lambda path: path.name)
+@every("path", sorted((ROOT / "checks").glob("*.py")), key=lambda path: path.name)
 def test_checks_are_pure(path: pathlib.Path) -> None:
     assert not imports_of(path) & {"os.path.exists", "pathlib", "time", "sys", "platform", "random"}
     modules = {module.split(".")[1] for module in imports_of(path) if module.startswith("tfgpu_doctor.")}
     assert modules <= {"model", "checks", "facts", "knowledge", "rows", "compute_capability", "requirements", "log"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", SOURCES, key=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_stay_small(path: pathlib.Path) -> None:
     text = path.read_text("utf-8")
     assert len(text.splitlines()) <= 400

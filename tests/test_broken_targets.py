@@ -23,14 +23,14 @@ HANGS = "import time; time.sleep(3600)"
 
 def test_no_tensorflow(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     target = make_target(tmp_path / "venv", None)
-    document = diagnose("--python", str(target), **simulate())
+    document = diagnose("--python", str(target), environment=simulate())
     assert document["causes"][0]["label"] == "wrong_python_environment"
     assert document["target"]["tensorflow"] == ""
 
 
 def test_tensorflow_that_raises(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     target = make_target(tmp_path / "venv", "raise ImportError('the library libfoo.so is missing')")
-    document = diagnose("--python", str(target), **simulate())
+    document = diagnose("--python", str(target), environment=simulate())
     assert document["causes"][0]["id"] == "TFW001"
     assert "libfoo.so is missing" in document["causes"][0]["title"]
 
@@ -38,28 +38,28 @@ def test_tensorflow_that_raises(tmp_path: pathlib.Path, simulate: Simulate) -> N
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGILL", "SIGABRT"])
 def test_tensorflow_that_dies_of_a_signal(tmp_path: pathlib.Path, simulate: Simulate, name: str) -> None:
     target = make_target(tmp_path / "venv", DIES.format(name))
-    document = diagnose("--python", str(target), **simulate())
+    document = diagnose("--python", str(target), environment=simulate())
     assert document["causes"][0]["id"] == "TFW001"
     assert f"died of {name}" in document["causes"][0]["title"]
 
 
 def test_tensorflow_that_hangs(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     target = make_target(tmp_path / "venv", HANGS)
-    document = diagnose("--python", str(target), "--deadline", "3", **simulate())
+    document = diagnose("--python", str(target), "--deadline", "3", environment=simulate())
     assert document["causes"][0]["id"] == "TFW001"
     assert "gave no answer within" in document["causes"][0]["title"]
 
 
 def test_tensorflow_that_exits(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     target = make_target(tmp_path / "venv", "import sys; print('noise'); sys.exit(7)")
-    document = diagnose("--python", str(target), **simulate())
+    document = diagnose("--python", str(target), environment=simulate())
     assert document["causes"][0]["id"] == "TFW001"
     assert "SystemExit" in document["causes"][0]["title"]
 
 
 def test_tensorflow_that_is_no_tensorflow(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     target = make_target(tmp_path / "venv", "")
-    document = diagnose("--python", str(target), **simulate())
+    document = diagnose("--python", str(target), environment=simulate())
     assert document["healthy"] is False
     assert document["counts"]["crash"] == 0
 
@@ -97,7 +97,9 @@ def test_python_that_hangs(tmp_path: pathlib.Path) -> None:
 def test_hanging_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     root, target = make_gpu_root(tmp_path / "root"), make_target(tmp_path / "venv", None)
     variables = simulate(faults={"cuInit": "hang", "nvmlInit": "hang"})
-    document = diagnose("--root", str(root), "--python", str(target), "--quick", "--deadline", "2", **variables)
+    document = diagnose(
+        "--root", str(root), "--python", str(target), "--quick", "--deadline", "2", environment=variables
+    )
     assert document["causes"][-1]["id"] == "DRV008"
     assert "gave no answer within 2 s while at 'cuInit'" in document["causes"][-1]["title"]
 
@@ -105,7 +107,7 @@ def test_hanging_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
 def test_crashing_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     root, target = make_gpu_root(tmp_path / "root"), make_target(tmp_path / "venv", None)
     variables = simulate(faults={"cuInit": "crash"})
-    document = diagnose("--root", str(root), "--python", str(target), "--quick", **variables)
+    document = diagnose("--root", str(root), "--python", str(target), "--quick", environment=variables)
     assert document["causes"][-1]["id"] == "DRV008"
     assert "died of SIGSEGV while at 'cuInit'" in document["causes"][-1]["title"]
 
@@ -226,7 +228,10 @@ def test_killed_it_leaves_no_child_behind(tmp_path: pathlib.Path) -> None:
         stderr=subprocess.DEVNULL,
         env=clean_environment(),
     )
-    running = lambda: [line for line in alive(child) if "run_tensorflow" in line and line.startswith(child)]  # noqa: E731
+
+    def running() -> list[str]:
+        return [line for line in alive(child) if "run_tensorflow" in line and line.startswith(child)]
+
     assert wait_until(lambda: bool(running()))
     time.sleep(1)
     doctor.kill()

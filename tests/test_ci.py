@@ -154,7 +154,7 @@ def test_all_inputs_reach_the_doctor(runner: Runner, tmp_path: pathlib.Path) -> 
 @pytest.mark.parametrize("name", ["python", "level", "fail_level", "select", "ignore", "format", "output"])
 def test_inputs_are_no_commands(name: str, runner: Runner, tmp_path: pathlib.Path) -> None:
     inputs = {"level": "quick", "format": "json", "python": sys.executable, name: HOSTILE}
-    done = runner.run(DIAGNOSE, **inputs)
+    done = runner.run(DIAGNOSE, ROOT, **inputs)
     assert not list(tmp_path.rglob("owned"))
     assert "Traceback" not in done.stderr
     assert runner.outputs.get("report") != "owned"

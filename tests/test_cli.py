@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from doctor_command import clean_environment, diagnose, doctor_argv, make_target, run_doctor
+from doctor_command import clean_environment, diagnose, doctor_argv, make_target, run_doctor, start_doctor
+from every import every
 
 from tfgpu_doctor import __version__
 from tfgpu_doctor.checks import ALL_CHECKS
@@ -130,7 +131,7 @@ def test_the_list_names_every_check() -> None:
         assert f"{check.id}  {check.title}" in done.stdout
 
 
-@pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.id)
+@every("check", ALL_CHECKS, key=lambda check: check.id)
 def test_every_check_is_explained(check: object) -> None:
     from tfgpu_doctor.explanation import explain_check
     from tfgpu_doctor.knowledge import read_knowledge
@@ -170,13 +171,13 @@ def test_an_error_inside_is_one_line_and_ends_with_3(tmp_path: pathlib.Path) -> 
         "import tfgpu_doctor.reports as r\ndef broken(*a, **k): raise RuntimeError('of my own making')\nr.render = broken\n"
     )
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = run_doctor("--facts", facts("debian-nouveau"), PYTHONPATH=path)
+    done = start_doctor("--facts", facts("debian-nouveau"), PYTHONPATH=path)
     assert done.returncode == 3
     assert "of my own making" in done.stderr
     assert "Traceback" not in done.stderr
     assert (
         "Traceback"
-        in run_doctor("--facts", facts("debian-nouveau"), PYTHONPATH=path, TFGPU_DOCTOR_TRACEBACK="1").stderr
+        in start_doctor("--facts", facts("debian-nouveau"), PYTHONPATH=path, TFGPU_DOCTOR_TRACEBACK="1").stderr
     )
 
 
@@ -213,6 +214,6 @@ def test_the_doctor_takes_no_network_and_writes_nothing(tmp_path: pathlib.Path) 
     )
     target = make_target(tmp_path / "venv", None)
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = run_doctor("--quick", "--python", str(target), PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
+    done = start_doctor("--quick", "--python", str(target), PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
     assert "AUDIT" not in done.stderr
     assert sys.executable

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from doctor_command import run_doctor
+from every import every
 
 from tfgpu_doctor.explanation import explain_code, find_code
 from tfgpu_doctor.knowledge import read_knowledge, version
@@ -14,7 +15,7 @@ from tfgpu_doctor.rows import ErrorCode, Xid
 KNOWLEDGE = read_knowledge()
 LIKELY = {"application", "driver", "hardware", "GPU memory", "system memory", "bus", "thermal", "power"}
 CODES = [*KNOWLEDGE.cuda_errors.values(), *KNOWLEDGE.nvml_errors.values()]
-each_xid = pytest.mark.parametrize("xid", KNOWLEDGE.xids.values(), ids=lambda xid: f"{xid.kind}{xid.code}")
+each_xid = every("xid", KNOWLEDGE.xids.values(), key=lambda xid: f"{xid.kind}{xid.code}")
 
 
 @each_xid
@@ -75,7 +76,7 @@ def test_xids_that_are_often_seen(code: int, cause: str, severity: str, fatal: b
     assert (row.cause, row.severity, row.fatal, row.likely[0]) == (cause, severity, fatal, likely)
 
 
-@pytest.mark.parametrize("row", CODES, ids=lambda row: row.name)
+@every("row", CODES, key=lambda row: row.name)
 def test_an_error_code_is_well_formed(row: ErrorCode) -> None:
     assert re.fullmatch(r"CUDA_(SUCCESS|ERROR_[A-Z0-9_]+)|NVML_(SUCCESS|ERROR_[A-Z0-9_]+)", row.name)
     assert 0 <= row.code < 1000
@@ -110,7 +111,7 @@ def test_the_codes_that_tensorflow_prints_have_their_suspects() -> None:
     assert KNOWLEDGE.nvml_errors[18].cause == "driver_library_version_mismatch"
 
 
-@pytest.mark.parametrize("row", [*KNOWLEDGE.xids.values(), *CODES], ids=lambda row: row.name + str(row.code))
+@every("row", [*KNOWLEDGE.xids.values(), *CODES], key=lambda row: row.name + str(row.code))
 def test_every_code_is_explained(row: Xid | ErrorCode) -> None:
     word = f"{row.kind}{row.code}" if isinstance(row, Xid) else row.name
     assert find_code(word, KNOWLEDGE) is row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -414,8 +415,12 @@ def test_an_interruption_kills_every_child_and_keeps_what_is_known(tmp_path: pat
         "cuda_driver",
         "runtime",
     }
+
+    def has_ended(pid: str) -> bool:
+        return not runs(int(pid))
+
     for pid in os.listdir(tmp_path / "pids"):
-        assert comes_true(lambda pid=pid: not runs(int(pid)))
+        assert comes_true(functools.partial(has_ended, pid))
 
 
 def test_an_interruption_carries_the_facts() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from built_machines import built
+from every import every
 from healthy import broken, healthy, nvml_gpu
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ def test_every_probe_gives_a_fact_and_every_fact_has_a_probe() -> None:
     assert {probe.name for probe in ALL_PROBES} == set(Facts.__struct_fields__) - header - measured
 
 
-@pytest.mark.parametrize("name", built())
+@every("name", built())
 def test_facts_survive_json(name: str) -> None:
     facts = built()[name]
     assert decode_facts(encode_facts(facts)) == facts
@@ -86,6 +87,7 @@ def test_no_text_is_read_on_without_end() -> None:
         environment={"variables": {"LD_LIBRARY_PATH": long[:100_000], "CUDA_VISIBLE_DEVICES": long}},
     )
     short = shorten(facts)
+    assert short.nvml and short.environment
     assert len(short.nvml.gpus[0].name) == 4096
     assert len(short.environment.variables["LD_LIBRARY_PATH"]) == 100_000  # lists of folders do get long
     assert len(short.environment.variables["CUDA_VISIBLE_DEVICES"]) == 128 << 10

@@ -18,11 +18,12 @@ import pytest
 import xmlschema
 from document_shapes import GITHUB_LINE
 from healthy import healthy
+from replayed import MACHINES, NAMES, each_machine, report_on
 from sarif_subset import SARIF
 
 from tfgpu_doctor.cli import cli
 from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts, decode_facts
+from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.model import Finding
 from tfgpu_doctor.report import Report
 from tfgpu_doctor.reports import FORMATS, render
@@ -30,11 +31,6 @@ from tfgpu_doctor.reports.json_document import report_schema
 from tfgpu_doctor.reports.words import headline
 
 TESTS = pathlib.Path(__file__).parent
-MACHINES = sorted(TESTS.glob("machines/*/facts.json"))
-
-
-def report_at(path: pathlib.Path) -> Report:
-    return diagnose(decode_facts(path.read_bytes()))
 
 
 def with_findings(*findings: Finding) -> Report:
@@ -145,13 +141,12 @@ def look_at_github(document: str, report: Report) -> None:
 LOOKS = {"json": look_at_json, "junit": look_at_junit, "sarif": look_at_sarif, "github": look_at_github}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda path: path.parent.name)
-def test_every_format_tells_the_same_and_is_valid(machine: pathlib.Path, tmp_path: pathlib.Path) -> None:
+@each_machine
+def test_every_format_tells_the_same_and_is_valid(machine: str, tmp_path: pathlib.Path) -> None:
     """Through the command itself, so that the exit code is the one that a user gets."""
-    report = report_at(machine)
+    report = report_on(machine)
     for format_ in FORMATS:
-        arguments = ["check", "--facts", str(machine), "--format", format_, "-o", str(tmp_path / format_)]
+        arguments = ["check", "--facts", str(MACHINES[machine]), "--format", format_, "-o", str(tmp_path / format_)]
         assert cli.main(arguments, standalone_mode=False) == report.exit_code(), format_
         document = (tmp_path / format_).read_text("utf-8")
         assert VERDICTS[format_](document) == _word(report.healthy), format_
@@ -167,8 +162,8 @@ def test_sarif_is_valid_by_the_official_schema() -> None:
         pytest.skip("TFGPU_SARIF_SCHEMA names no file; OASIS publishes sarif-schema-2.1.0.json")
     schema = json.loads(pathlib.Path(place).read_bytes())
     validator = jsonschema.validators.validator_for(schema)(schema)
-    for machine in MACHINES:
-        validator.validate(json.loads(render(report_at(machine), "sarif")))
+    for machine in NAMES:
+        validator.validate(json.loads(render(report_on(machine), "sarif")))
 
 
 def test_a_fingerprint_does_not_hang_on_figures() -> None:
@@ -178,7 +173,7 @@ def test_a_fingerprint_does_not_hang_on_figures() -> None:
 
 
 def test_more_annotations_than_github_shows_are_counted() -> None:
-    report = report_at(TESTS / "machines/plain-pip-tensorflow/facts.json")
+    report = report_on("plain-pip-tensorflow")
     (cause,) = report.causes
     many = tuple(msgspec.structs.replace(cause, title=f"cause {number}") for number in range(25))
     lines = render(msgspec.structs.replace(report, causes=many), "github").splitlines()

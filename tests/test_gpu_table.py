@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from every import every
 
 from tfgpu_doctor.advice.fitting import kernels_of
 from tfgpu_doctor.advice.situation import Gpu, Situation
@@ -23,7 +24,7 @@ CAPABILITIES = {
     "Hopper": {"9.0"},
     "Blackwell": {"10.0", "10.3", "11.0", "12.0", "12.1"},
 }
-each_gpu = pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+each_gpu = every("gpu", KNOWLEDGE.gpus, key=lambda gpu: gpu.name)
 
 
 def test_there_are_many_of_every_kind() -> None:

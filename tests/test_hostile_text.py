@@ -68,7 +68,7 @@ def rich_report() -> Report:
     warning = Finding("x", cause="driver_too_old", severity="warning", evidence=("x",), fix=Fix("x", ("x",)))
     results[passing[0]] = msgspec.structs.replace(results[passing[0]], outcome="warn", findings=(warning,))
     results[passing[1]] = msgspec.structs.replace(results[passing[1]], outcome="crash", reason="x", evidence=())
-    outcomes = [result.outcome for result in results]
+    outcomes: list[str] = [result.outcome for result in results]
     assert set(outcomes) == set(OUTCOMES)
     counts = {outcome: outcomes.count(outcome) for outcome in report.counts}
     return msgspec.structs.replace(report, results=tuple(results), counts=counts, healthy=False)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from every import every
 
 from tfgpu_doctor.knowledge import read_knowledge, version
 
@@ -17,18 +18,28 @@ SOURCED = {
     path.stem: msgspec.json.decode(path.read_bytes())["rows"] for path in DATA.glob("*.json") if path.stem != "causes"
 }
 ROWS = [(table, row) for table, rows in sorted(SOURCED.items()) for row in rows]
+# Labels that no check and no rule for logs gives until now.
+NOT_NAMED_YET = {
+    "container_toolkit_older_than_driver", "container_vm_without_gpu", "cuda_not_installed", "cudnn_rnn_criteria_not_met",
+    "display_watchdog_timeout", "dll_load_failed", "gpu_hang", "gpu_kernel_fault", "gpu_lost", "gpu_out_of_memory",
+    "gpu_reset_required", "gpu_start_failed", "keras_backend_not_tensorflow", "kubernetes_no_gpu_capacity",
+    "library_shadowed", "memory_fragmented", "nccl_failure", "nvlink_down", "nvswitch_fault", "op_without_gpu_kernel",
+    "pcie_link_degraded", "reboot_pending", "unknown_flag_in_environment", "vgpu_unlicensed",
+}  # fmt: skip
 CUDA_ROWS = [*KNOWLEDGE.cuda_toolkits, *KNOWLEDGE.cuda_minimum_drivers]
 
 
-@pytest.mark.parametrize(
-    ("table", "row"), ROWS, ids=lambda part: part if isinstance(part, str) else str(next(iter(part.values())))
+@every(
+    "table, row",
+    ROWS,
+    key=lambda table, row: f"{table}: {next(iter(row.values()))}",
 )
 def test_every_row_has_a_source_and_a_date(table: str, row: dict[str, Any]) -> None:
     assert row["source"].startswith("https://"), table
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", row["checked"]), table
 
 
-@pytest.mark.parametrize("table", sorted(SOURCED))
+@every("table", sorted(SOURCED))
 def test_no_row_stands_twice(table: str) -> None:
     second = {"opened_libraries": "cuda", "log_rules": "rank", "log_releases": "line"}.get(
         table, ""
@@ -37,7 +48,7 @@ def test_no_row_stands_twice(table: str) -> None:
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("row", CUDA_ROWS, ids=lambda row: row.cuda)
+@every("row", CUDA_ROWS, key=lambda row: row.cuda)
 def test_drivers_are_versions(row: Any) -> None:
     assert version(row.linux) > version("400")
     assert not row.windows or version(row.windows) > version("400")
@@ -54,7 +65,7 @@ def test_a_newer_cuda_never_needs_an_older_driver(table: Any, os: str) -> None:
     assert releases == sorted(releases)
 
 
-@pytest.mark.parametrize("row", KNOWLEDGE.cuda_toolkits, ids=lambda row: row.cuda)
+@every("row", KNOWLEDGE.cuda_toolkits, key=lambda row: row.cuda)
 def test_the_minimum_is_never_newer_than_the_toolkits_own_driver(row: Any) -> None:
     for os in ("Linux", "Windows"):
         minimum = KNOWLEDGE.minimum_driver(row.cuda, os)
@@ -86,7 +97,7 @@ def test_ptx_needs_the_toolkits_own_driver() -> None:
     assert row.linux == "555.42.02"
 
 
-@pytest.mark.parametrize("release", KNOWLEDGE.tensorflow_releases, ids=lambda release: release.version)
+@every("release", KNOWLEDGE.tensorflow_releases, key=lambda release: release.version)
 def test_pythons_of_a_release_are_consecutive(release: Any) -> None:
     minors = [int(python.removeprefix("3.")) for python in release.pythons]
     assert minors == list(range(minors[0], minors[-1] + 1))
@@ -97,7 +108,7 @@ def test_releases_are_in_order() -> None:
     assert versions == sorted(versions)
 
 
-@pytest.mark.parametrize("cause", KNOWLEDGE.causes.values(), ids=lambda cause: cause.label)
+@every("cause", KNOWLEDGE.causes.values(), key=lambda cause: cause.label)
 def test_causes_are_well_formed(cause: Any) -> None:
     assert re.fullmatch(r"[a-z0-9_]+", cause.label)
     assert cause.severity in ("blocker", "degrades", "feature", "none")
@@ -106,7 +117,8 @@ def test_causes_are_well_formed(cause: Any) -> None:
 
 def test_the_vocabulary_is_that_of_the_project(shared: pathlib.Path) -> None:
     labels = set(re.findall(r"^\| `([a-z0-9_]+)` \|", (shared / "CAUSES.md").read_text(), re.MULTILINE))
-    assert set(KNOWLEDGE.causes) == labels | {"undetermined"}
+    assert set(KNOWLEDGE.causes) - labels == {"undetermined"}
+    assert labels - set(KNOWLEDGE.causes) == NOT_NAMED_YET
 
 
 def test_no_variable_that_may_hold_a_secret_is_looked_at() -> None:

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 from doctor_command import run_doctor
+from every import every
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.knowledge import read_knowledge
@@ -19,7 +20,7 @@ BY_LOG = {label for label, cause in CAUSES.items() if cause.shown_by == "log"}
 WITHOUT_RULE = {"harmless_noise_only"}
 
 
-@pytest.mark.parametrize("cause", CAUSES.values(), ids=lambda cause: cause.label)
+@every("cause", CAUSES.values(), key=lambda cause: cause.label)
 def test_a_label_is_named_by_a_check_or_says_what_shows_it(cause: Cause) -> None:
     named = cause.label in DECLARED or cause.label == UNDETERMINED  # every check may find what it cannot name
     assert named == (cause.shown_by == "check")

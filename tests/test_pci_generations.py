@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from every import every
 
 from tfgpu_doctor.knowledge import read_knowledge, version
 
@@ -35,7 +36,7 @@ def test_an_id_outside_of_the_table_has_none(pci_id: str) -> None:
     assert KNOWLEDGE.pci_generation(pci_id) is None
 
 
-@pytest.mark.parametrize(("gpu", "pci_id"), NUMBERED, ids=lambda part: part if isinstance(part, str) else part.name)
+@every("gpu, pci_id", NUMBERED, key=lambda gpu, pci_id: f"{gpu.name} {pci_id}")
 def test_the_table_of_gpus_says_the_same(gpu: object, pci_id: str) -> None:
     row = KNOWLEDGE.pci_generation(pci_id)
     assert row

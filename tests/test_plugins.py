@@ -7,12 +7,13 @@ import os
 import pathlib
 import subprocess
 from importlib.metadata import EntryPoint
+from typing import Any
 
 import pytest
 from doctor_command import clean_environment, doctor_argv
 
 from tfgpu_doctor.checks import ALL_CHECKS
-from tfgpu_doctor.model import check
+from tfgpu_doctor.model import Yielded, check
 from tfgpu_doctor.plugins import merge
 
 PLUGIN = '''
@@ -39,21 +40,21 @@ def install(site: pathlib.Path, module: str, source: str, entry: str) -> None:
     (info / "entry_points.txt").write_text(f"[tfgpu_doctor.checks]\n{entry}\n")
 
 
-def doctor_with(site: pathlib.Path, *arguments: str) -> dict[str, object]:
+def doctor_with(site: pathlib.Path, *arguments: str) -> dict[str, Any]:
     facts = pathlib.Path(__file__).parent / "machines/workstation-healthy/facts.json"
     done = subprocess.run(
         doctor_argv("--facts", str(facts), "--format", "json", *arguments), capture_output=True, text=True,
         env=clean_environment(PYTHONPATH=os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])), check=False,
     )  # fmt: skip
     assert done.stderr == ""
-    document: dict[str, object] = json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
 def test_a_plugins_check_runs(tmp_path: pathlib.Path) -> None:
     install(tmp_path, "acme", PLUGIN, "acme = acme:driver_is_supported")
     document = doctor_with(tmp_path, "--select", "ACME001")
-    (result,) = document["results"]  # type: ignore[misc]
+    (result,) = document["results"]
     assert result["outcome"] == "fail"
     assert "is not one of Acme's" in result["findings"][0]["message"]
 
@@ -61,7 +62,7 @@ def test_a_plugins_check_runs(tmp_path: pathlib.Path) -> None:
 def test_a_plugin_that_does_not_import_is_a_crash(tmp_path: pathlib.Path) -> None:
     install(tmp_path, "acme", "import nothing_of_that_name", "acme = acme:driver_is_supported")
     document = doctor_with(tmp_path)
-    crash = document["results"][-1]  # type: ignore[index]
+    crash = document["results"][-1]
     assert crash["id"] == "plugin:acme"
     assert crash["outcome"] == "crash"
     assert "nothing_of_that_name" in crash["reason"]
@@ -70,8 +71,8 @@ def test_a_plugin_that_does_not_import_is_a_crash(tmp_path: pathlib.Path) -> Non
 
 def test_an_id_that_is_taken_is_refused() -> None:
     @check("DRV001", "a copy")
-    def copy() -> object:
-        yield
+    def copy() -> Yielded:
+        yield from ()
 
     class Point(EntryPoint):
         def load(self) -> object:

@@ -12,6 +12,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from doctor_command import clean_environment
+from every import every
+from replayed import NAMES, report_on
 
 from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import decode_facts
@@ -226,9 +228,9 @@ def test_demands_of_recorded_machines(machine: str, named: dict[str, Any], met: 
     assert (missing(read_demand((), named), usable_gpus(facts)) == "") is met
 
 
-@pytest.mark.parametrize("path", sorted(MACHINES.glob("*/facts.json")), ids=lambda path: path.parent.name)
-def test_no_test_runs_where_tensorflow_does_not_compute(path: pathlib.Path) -> None:
-    report = diagnose(decode_facts(path.read_bytes()))
+@every("machine", NAMES)
+def test_no_test_runs_where_tensorflow_does_not_compute(machine: str) -> None:
+    report = report_on(machine)
     computes = report.find("GPU004")
     assert (why_no_gpu(report) == "") == (computes is not None and computes.outcome in ("pass", "warn"))
     if report.healthy and not report.quick:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from every import every
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -17,11 +18,9 @@ from tfgpu_doctor.rows import TensorFlowRelease, Wheels
 KNOWLEDGE = read_knowledge()
 RELEASES = KNOWLEDGE.tensorflow_releases
 WHEELS = [(release, wheels) for release in RELEASES for wheels in release.wheels]
-each_release = pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.version)
-each_wheels = pytest.mark.parametrize(
-    ("release", "wheels"),
-    WHEELS,
-    ids=lambda part: part.version if hasattr(part, "version") else f"{part.os}-{part.architecture}",
+each_release = every("release", RELEASES, key=lambda release: release.version)
+each_wheels = every(
+    "release, wheels", WHEELS, key=lambda *pair: f"{pair[0].version} {pair[1].os}-{pair[1].architecture}"
 )
 
 

@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import re
 
 import jsonschema
 import msgspec
 import pytest
+from every import every
 from healthy import broken, cuda_gpu, healthy, nvml_gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from replayed import NAMES, each_machine, report_on
 from rich.cells import cell_len
 
 from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts, decode_facts
+from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.reports import FORMATS, render
 from tfgpu_doctor.reports.json_document import as_json, report_schema
 from tfgpu_doctor.reports.markdown_page import render_markdown
 from tfgpu_doctor.reports.text import clean, render_text
 
-MACHINES = sorted(pathlib.Path(__file__).parent.glob("machines/*/facts.json"))
-SCHEMA = json.loads(report_schema())
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(report_schema()))
 HOSTILE = "\x1b[31mred\x1b[0m <b>bold</b> `code` | [link](x) ::set-output name=x::y \u202eturned\u2066 \x07 @everyone"
 
 
-@pytest.fixture(params=MACHINES, ids=lambda path: path.parent.name)
-def facts(request: pytest.FixtureRequest) -> Facts:
-    return decode_facts(request.param.read_bytes())
+every_machine = every("machine", NAMES, least=160)
 
 
-def test_json_follows_its_schema(facts: Facts) -> None:
-    jsonschema.validate(json.loads(as_json(diagnose(facts))), SCHEMA)
+@every_machine
+def test_json_follows_its_schema(machine: str) -> None:
+    VALIDATOR.validate(json.loads(as_json(report_on(machine))))
 
 
-def test_json_keeps_the_contract(facts: Facts) -> None:
-    document = json.loads(as_json(diagnose(facts)))
+@every_machine
+def test_json_keeps_the_contract(machine: str) -> None:
+    document = json.loads(as_json(report_on(machine)))
     assert {"schema", "healthy", "target", "causes", "results", "counts"} <= set(document)
     assert document["schema"] == 1
     assert set(document["counts"]) == {"pass", "warn", "fail", "blocked", "skip", "crash"}
@@ -47,19 +47,23 @@ def test_json_keeps_the_contract(facts: Facts) -> None:
         assert {"id", "title", "outcome", "seconds", "findings"} <= set(result)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 110])
-def test_text_keeps_its_width(facts: Facts, width: int) -> None:
-    report = diagnose(facts)
+@each_machine
+def test_text_keeps_its_width(machine: str, width: int) -> None:
+    """And tells every check, where it is asked for all."""
+    report = report_on(machine)
     commands = {command for cause in report.causes for command in cause.fix.commands}
     words = re.compile(r"\S{%d,}" % (width - 8))  # a path without a space cannot be broken well
-    for line in render_text(report, width=width, colour=False, verbose=True).splitlines():
+    text = render_text(report, width=width, colour=False, verbose=True)
+    for line in text.splitlines():
         assert cell_len(line) <= width or line.strip() in commands or words.search(line), line
         assert line == line.rstrip()
+    assert [result.id for result in report.results if result.id not in text] == []
 
 
-def test_text_names_cause_evidence_fix_and_counts(facts: Facts) -> None:
-    report = diagnose(facts)
+@every_machine
+def test_text_names_cause_evidence_fix_and_counts(machine: str) -> None:
+    report = report_on(machine)
     text = " ".join(render_text(report, width=110, colour=False, verbose=False).split())
     for cause in report.causes:
         assert " ".join(cause.title.split()) in text
@@ -69,20 +73,14 @@ def test_text_names_cause_evidence_fix_and_counts(facts: Facts) -> None:
     assert f"{report.counts['pass']} passed" in text
 
 
-def test_every_format_names_the_same_causes(facts: Facts) -> None:
-    report = diagnose(facts)
+@every_machine
+def test_every_format_names_the_same_causes(machine: str) -> None:
+    report = report_on(machine)
     for format_ in FORMATS:
         document = render(report, format_)
         for cause in report.causes:
             assert cause.id in document
         assert document.endswith("\n")
-
-
-@pytest.mark.slow
-def test_verbose_shows_every_check(facts: Facts) -> None:
-    text = render_text(diagnose(facts), width=110, colour=False, verbose=True)
-    for result in diagnose(facts).results:
-        assert result.id in text
 
 
 def test_colour_is_there_when_asked_for_alone() -> None:
@@ -127,7 +125,7 @@ def test_any_name_can_be_shown(name: str) -> None:
     report = diagnose(strange(name))
     for format_ in FORMATS:
         assert render(report, format_, verbose=True)
-    jsonschema.validate(json.loads(as_json(report)), SCHEMA)
+    VALIDATOR.validate(json.loads(as_json(report)))
 
 
 def test_clean_keeps_ordinary_text() -> None:

@@ -106,7 +106,7 @@ def test_a_device_that_is_not_there_is_an_error_not_a_fallback() -> None:
 @without_driver
 def test_a_healthy_driver_without_the_cuda_libraries(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     root = make_gpu_root(tmp_path)
-    document = diagnose("--root", str(root), **simulate())
+    document = diagnose("--root", str(root), environment=simulate())
     assert document["causes"][0]["label"] in (
         "pip_without_and_cuda_extra",
         "cuda_toolkit_wrong_major",
@@ -130,14 +130,14 @@ def test_a_healthy_driver_without_the_cuda_libraries(tmp_path: pathlib.Path, sim
 )
 def test_codes_of_cuinit(tmp_path: pathlib.Path, simulate: Simulate, code: str, label: str) -> None:
     root = make_gpu_root(tmp_path)
-    document = diagnose("--root", str(root), "--quick", **simulate(faults={"cuInit": int(code)}))
+    document = diagnose("--root", str(root), "--quick", environment=simulate(faults={"cuInit": int(code)}))
     assert document["causes"][0]["label"] == label
 
 
 @without_driver
 def test_a_hidden_gpu(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     root = make_gpu_root(tmp_path)
-    document = diagnose("--root", str(root), "--quick", CUDA_VISIBLE_DEVICES="-1", **simulate())
+    document = diagnose("--root", str(root), "--quick", CUDA_VISIBLE_DEVICES="-1", environment=simulate())
     assert "cuda_visible_devices_hides_gpu" in [cause["label"] for cause in document["causes"]]
 
 
@@ -147,7 +147,7 @@ def test_a_file_of_ones_own_in_the_way(tmp_path: pathlib.Path, simulate: Simulat
     root, project = make_gpu_root(tmp_path / "root"), tmp_path / "project"
     project.mkdir()
     (project / name).write_text("raise ImportError('this is no library')\n")
-    document = diagnose("--root", str(root), cwd=project, **simulate())
+    document = diagnose("--root", str(root), cwd=project, environment=simulate())
     assert document["causes"][0]["label"] == "local_module_shadows_tensorflow"
     assert str(project / name) in document["causes"][0]["title"]
 
@@ -158,7 +158,7 @@ def test_a_folder_in_pythonpath_that_is_in_the_way(tmp_path: pathlib.Path, simul
     (mine / "tensorflow").mkdir(parents=True)
     (mine / "tensorflow/__init__.py").write_text("raise ImportError('half of an installation')\n")
     paths = os.pathsep.join([str(mine), *filter(None, [os.environ.get("PYTHONPATH")])])
-    document = diagnose("--root", str(root), PYTHONPATH=paths, **simulate())
+    document = diagnose("--root", str(root), PYTHONPATH=paths, environment=simulate())
     assert document["causes"][0]["label"] == "local_module_shadows_tensorflow"
     assert str(mine) in document["causes"][0]["title"]
 

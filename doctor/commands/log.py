@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import BinaryIO
 
@@ -38,7 +39,8 @@ def log(*, file: str, given: tuple[str, ...], format_: str, output: str | None) 
     known = _given(given)
     scanner = Scanner(read_knowledge().log_signatures)
     try:
-        scanner.scan(_open(file))
+        with _open(file) as content:
+            scanner.scan(content)
     except OSError as error:
         refuse(f"{file} cannot be read: {error.strerror or error}")
     except KeyboardInterrupt:
@@ -48,11 +50,11 @@ def log(*, file: str, given: tuple[str, ...], format_: str, output: str | None) 
     return _FINDINGS if any(cause.severity != "info" for cause in report.causes) else 0
 
 
-def _open(file: str) -> BinaryIO:
+def _open(file: str) -> contextlib.AbstractContextManager[BinaryIO]:
     if file == "-":
         if sys.stdin is None:
             refuse("standard input is closed")
-        return sys.stdin.buffer
+        return contextlib.nullcontext(sys.stdin.buffer)
     try:
         return Files().open_binary(file)
     except OSError as error:

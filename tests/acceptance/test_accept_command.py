@@ -203,7 +203,7 @@ def test_ctrl_c_while_learning_writes_no_profile(tmp_path: pathlib.Path) -> None
 def test_a_simulated_driver_is_told_from_a_real_one(driver_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     (tmp_path / "mine.toml").write_text('level = "quick"')
     variables = simulate_in(tmp_path / "machine", driver_folder, machine())
-    done = run_doctor("accept", "--profile", "mine.toml", "--format", "json", cwd=tmp_path, **variables)
+    done = run_doctor("accept", "--profile", "mine.toml", "--format", "json", cwd=tmp_path, environment=variables)
     rows = {row["key"]: row for row in json.loads(done.stdout)["requirements"]}
     assert done.returncode == 1
     assert rows["gpus"]["measured"] == "1: NVIDIA GeForce RTX 3090"

@@ -17,6 +17,7 @@ import xmlschema
 from document_shapes import SHAPES
 from healthy import broken, gpu, runtime
 from judged import MACHINES, judged, recorded_machine, rows_of, shipped
+from replayed import each_machine
 
 from tfgpu_doctor.acceptance.certificate import EXIT_CODES, Certificate
 from tfgpu_doctor.acceptance.reading import shipped_profiles
@@ -30,7 +31,6 @@ JUNIT = xmlschema.XMLSchema(str(ROOT / "tests/junit.xsd"))
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads((ROOT / "doctor/reports/certificate.schema.json").read_text("utf-8"))
 )
-RECORDS = sorted(path.parent.name for path in MACHINES.glob("*/facts.json"))
 HOSTILE = (
     "\x1b[31mred\x1b]0;title\x07 <script>alert(1)</script><b>&amp; ]]> --> </script><!-- `code` ``` | [link](http://x) "
     "![i](x) *a* _b_ ~~s~~ # @all ::set-output name=x::y %0A::error::no =HYPERLINK(1) +1 -1 \u202eturned\u2066 \u200f"
@@ -50,7 +50,8 @@ def _in_words(document: str) -> str:
 
 def _of_junit(document: str) -> str:
     suite = next(iter(junitparser.JUnitXml.fromstring(document.encode())))
-    return next(each.value for each in suite.properties() if each.name == "verdict")
+    verdict: str = next(each.value for each in suite.properties() if each.name == "verdict")
+    return verdict
 
 
 VERDICTS: dict[str, Callable[[str], str]] = {
@@ -62,8 +63,7 @@ VERDICTS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", RECORDS)
+@each_machine
 def test_every_form_says_the_same_of_every_machine(machine: str) -> None:
     """By every shipped profile; and each form is valid."""
     facts = recorded_machine(machine)

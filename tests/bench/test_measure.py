@@ -80,16 +80,16 @@ def test_it_ends_with_its_budget_and_never_without_the_least_number_of_rounds() 
 
 
 def test_it_ends_when_the_interval_is_narrow_enough_and_with_more_time_at_a_narrower_one() -> None:
-    rounds = {}
-    for budget_s in (5.0, 20.0):
+    def rounds_within(budget_s: float) -> int:
         machine, noise = Machine(), random.Random(7)
-        work = machine.work("a", lambda noise=noise: 0.01 * (1 + noise.gauss(0, 0.05)))
+        work = machine.work("a", lambda: 0.01 * (1 + noise.gauss(0, 0.05)))
         plan = Plan(budget_s=budget_s)
-        measured = measure(work, machine.work("b", lambda: 0.01), clock=lambda machine=machine: machine.now, plan=plan)
+        measured = measure(work, machine.work("b", lambda: 0.01), clock=lambda: machine.now, plan=plan)
         assert measured.ratio.half_width <= plan.enough
         assert measured.seconds < budget_s
-        rounds[budget_s] = len(measured.challenger_s)
-    assert rounds[20.0] > 2 * rounds[5.0] > 2 * Plan().least_rounds
+        return len(measured.challenger_s)
+
+    assert rounds_within(20.0) > 2 * rounds_within(5.0) > 2 * Plan().least_rounds
 
 
 def test_every_reading_of_the_clock_waits_for_the_devices() -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 from doctor_command import clean_environment
@@ -47,7 +48,7 @@ def test_a_name_may_take_a_while_to_be_known(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[str] = []
     known = socket.getaddrinfo
 
-    def later(host: str, *rest: object, **named: object) -> object:
+    def later(host: str, *rest: Any, **named: Any) -> object:
         asked.append(host)
         if host == "sweep-1.sweep" and asked.count(host) < 3:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

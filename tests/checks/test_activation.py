@@ -12,7 +12,7 @@ from tfgpu_doctor.checks.activation import library_path_is_inherited
 from tfgpu_doctor.facts import Environment, Libraries
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 FOLDER = f"{SITE}/nvidia/cusolver/lib"
 BELOW = FOLDER.removeprefix("/home/user/venv/")

@@ -109,6 +109,7 @@ def test_what_the_suites_found_wrong_is_said_with_the_command_that_runs_it_again
     assert isinstance(found[0], Finding)
     assert "test_sums[GPU]" in found[0].message
     assert found[0].evidence == ("test_numerics.py::test_sums[GPU]: off by 3",)
+    assert found[0].fix
     assert found[0].fix.commands == ("tfgpu-doctor bench numerics",)
 
 

@@ -13,7 +13,7 @@ from tfgpu_doctor.facts import Attempt, Computation, Runtime
 from tfgpu_doctor.model import Check
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 PTX = (
     "W gpu_device.cc:2447] TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. "

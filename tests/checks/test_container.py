@@ -27,7 +27,7 @@ from tfgpu_doctor.checks.container import (
 from tfgpu_doctor.facts import Attempt, Container, CudaDriver, DeviceNodes, Driver, Environment, Nvml, Scheduler
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 NOTHING = cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")
 HUNG = CudaDriver(attempt=Attempt(outcome="timed_out", seconds=15.0, phase="cuInit"))

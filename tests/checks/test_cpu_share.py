@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.cpu_share import threads_fit_processors
 from tfgpu_doctor.facts import Limits, Nvml, Scheduler
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 GIB = 1 << 30
 JOB = Scheduler(kind="slurm", job="7", cpus=4, cpus_said_by="SLURM_CPUS_PER_TASK")

@@ -16,7 +16,7 @@ from tfgpu_doctor.facts import Libraries, LibraryFile, LibraryLoad, Runtime
 from tfgpu_doctor.model import Check
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 PYTHON = "/home/user/venv/bin/python"
 INSTALL = f"{PYTHON} -m pip install 'tensorflow[and-cuda]==2.20.0'"

@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.cudnn import cudnn_fits
 from tfgpu_doctor.facts import Libraries, LibraryFile, Runtime, Target
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 INSTALL = "/home/user/venv/bin/python -m pip install 'tensorflow[and-cuda]==2.20.0'"
 COMPLAINT = (

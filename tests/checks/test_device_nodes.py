@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.device_nodes import device_nodes_exist, user_may_open_n
 from tfgpu_doctor.facts import Attempt, Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Limits, Scheduler
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 UNKNOWN = cuda_that_fails(999, "CUDA_ERROR_UNKNOWN")
 NOTHING = cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")

@@ -12,7 +12,7 @@ from tfgpu_doctor.checks.driver_answers import cuda_driver_initialises, nvml_ans
 from tfgpu_doctor.facts import Attempt, Container, CudaDriver, Nvml, PciDevice, Runtime
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 LIBCUDA = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{DRIVER}"
 TIMED_OUT = Attempt(outcome="timed_out", seconds=15.0, phase="nvmlInit")

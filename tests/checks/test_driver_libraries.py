@@ -9,16 +9,16 @@ import pytest
 from built_machines import NO_LIBCUDA, NO_NVML, cuda_that_fails, cuda_without_library, variables, wsl
 from healthy import ANSWERED, DRIVER, broken, driver_library, runtime
 
+from tfgpu_doctor.checks.commands import prepend_library_path
 from tfgpu_doctor.checks.driver_libraries import (
     libcuda_is_found,
     libcuda_is_the_drivers_own,
     libnvidia_ml_is_found,
-    prepend_library_path,
 )
 from tfgpu_doctor.facts import Attempt, CudaDriver, Driver, Environment, Facts, Libraries, LibraryFile, Nvml
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 FOLDER = "/usr/lib/x86_64-linux-gnu"
 LIBCUDA = f"{FOLDER}/libcuda.so.{DRIVER}"

@@ -12,7 +12,7 @@ from tfgpu_doctor.checks.driver_versions import driver_is_new_enough, libraries_
 from tfgpu_doctor.facts import Attempt, CudaDriver, Driver, Libraries, Nvml
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 HUNG = CudaDriver(attempt=Attempt(outcome="timed_out", seconds=15.0, phase="cuInit"))
 JETSON = {"architecture": "aarch64", "board": "NVIDIA Jetson AGX Orin Developer Kit"}

@@ -15,9 +15,9 @@ from tfgpu_doctor.facts import Engines, Environment, Project
 from tfgpu_doctor.model import Check
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
-DOCKERD = {"docker": "/usr/bin/dockerd", "docker_runs_as_root": True}
+DOCKERD: dict[str, Any] = {"docker": "/usr/bin/dockerd", "docker_runs_as_root": True}
 CONFIGURED = ("/etc/docker/daemon.json",)
 SNAP = Engines(docker_of_snap="/snap/bin/docker")
 WITHOUT_TOOLKIT = Engines(**DOCKERD)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from built_machines import variables
+from every import every
 
 from tfgpu_doctor.checks.environment import no_debugging_variable, values_are_understood
 from tfgpu_doctor.facts import Environment
 from tfgpu_doctor.knowledge import read_knowledge
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 WITH_VALUES = [(row.name, value) for row in read_knowledge().variables.values() for value in row.values]
 
@@ -24,7 +25,7 @@ def test_no_variable_is_well(judge: Judge) -> None:
     assert judge.passes(values_are_understood, environment=Environment()) == "0 variables that matter are set"
 
 
-@pytest.mark.parametrize(("name", "value"), WITH_VALUES)
+@every("name, value", WITH_VALUES)
 def test_a_value_of_the_table_is_understood(judge: Judge, name: str, value: str) -> None:
     assert judge.passes(values_are_understood, environment=variables(**{name: value}))
 

@@ -13,9 +13,11 @@ from tfgpu_doctor.checks.gpu_counts import all_know_the_same_gpus
 from tfgpu_doctor.facts import Facts, Pci, PciDevice, Scheduler
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
-ONE = {"nvml": {"gpus": (nvml_gpu(),), "count": 1}, "cuda_driver": {"gpus": (cuda_gpu(),)}, "runtime": None}
+ONE: dict[str, Any] = {
+    "nvml": {"gpus": (nvml_gpu(),), "count": 1}, "cuda_driver": {"gpus": (cuda_gpu(),)}, "runtime": None,
+}  # fmt: skip
 
 
 def two_on_the_bus(second: dict[str, Any], **sections: Any) -> Facts:

@@ -15,7 +15,7 @@ from tfgpu_doctor.facts import Attempt, Nvml
 from tfgpu_doctor.facts.health import Ecc, GpuHealth, GpuTrouble, RetiredPages
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 NO_CUDA = {"cuda_driver": None, "runtime": None}
 

@@ -16,7 +16,7 @@ from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.facts.health import Fabric, GpuHealth, NvLink, Pcie
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 
 def linked(health: GpuHealth = GEFORCE, **pcie: Any) -> GpuHealth:
@@ -166,7 +166,7 @@ def test_a_gpu_without_nvlink_is_not_judged(judge: Judge) -> None:
 
 WAITING = changed(SERVER, fabric=Fabric(state="in_progress"))
 FAILED = changed(SERVER, fabric=Fabric(state="completed", status=999))
-NOT_READY = {"cuda_driver": cuda_that_fails(802, "CUDA_ERROR_SYSTEM_NOT_READY", gpus=())}
+NOT_READY: dict[str, Any] = {"cuda_driver": cuda_that_fails(802, "CUDA_ERROR_SYSTEM_NOT_READY", gpus=())}
 
 
 def test_gpus_of_a_fabric_pass(judge: Judge) -> None:

@@ -20,7 +20,7 @@ from tfgpu_doctor.facts import Facts, GpuProcess
 from tfgpu_doctor.facts.health import GpuHealth, MigDevice
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 TWO = (
     MigDevice(uuid="MIG-1", profile="3g.40gb", memory_total_bytes=40 << 30),

@@ -14,7 +14,7 @@ from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import KernelMessage, Nvml, Pci
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 NOTHING: dict[str, Any] = {"cuda_driver": NO_DEVICE, "nvml": Nvml(attempt=ANSWERED), "runtime": None}
 FIRMWARE = message(

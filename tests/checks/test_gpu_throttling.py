@@ -12,7 +12,7 @@ from tfgpu_doctor.checks.gpu_throttling import is_of_laptop, nothing_slows_gpu_d
 from tfgpu_doctor.facts.health import GpuHealth, Temperature
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 
 # HLT004

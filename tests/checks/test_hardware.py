@@ -12,7 +12,7 @@ from tfgpu_doctor.checks.hardware import compute_mode_lets_in, gpu_is_in_machine
 from tfgpu_doctor.facts import DeviceNodes, Driver, Environment, GpuProcess, Nvml, Pci, PciDevice
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 INTEL = PciDevice(address="0000:00:02.0", vendor="8086", device="46a6", class_code="030000", driver="i915")
 AUDIO = PciDevice(address="0000:01:00.1", vendor="10de", device="1aef", class_code="040300")

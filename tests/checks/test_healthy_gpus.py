@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from built_health import A100, GEFORCE, H100, SERVER, changed, in_slot_of, server, slice_of_mig, workstation
 from built_machines import DOCKER, several, variables, wsl
+from every import every
 from healthy import broken, cuda_gpu, nvml_gpu, runtime
 
 from tfgpu_doctor.diagnosis import diagnose
@@ -88,7 +89,7 @@ def machines() -> dict[str, Facts]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", machines())
+@every("name", machines())
 def test_nothing_is_wrong(name: str) -> None:
     report = diagnose(machines()[name])
     assert [(cause.id, cause.title) for cause in report.causes] == []

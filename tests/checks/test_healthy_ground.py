@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from built_ground import built, limits
 from built_machines import built as others
+from every import every
 from healthy import broken
 
 from tfgpu_doctor.checks import ALL_CHECKS
@@ -14,7 +15,7 @@ from tfgpu_doctor.facts import Facts, Scheduler
 from tfgpu_doctor.model import Finding, Skip
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 HEALTHY = {name: facts for name, facts in {**others(), **built()}.items() if name.endswith("-healthy")}
 GROUND = ("system", "container", "scheduler", "limits", "hosting", "engines", "notebooks", "project", "environment")
@@ -39,12 +40,12 @@ def test_there_are_enough_of_them() -> None:
     assert len(HEALTHY) >= 12
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@every("name", HEALTHY)
 def test_nothing_is_wrong(judge: Judge, name: str) -> None:
     assert alarms(judge, HEALTHY[name]) == []
 
 
-@pytest.mark.parametrize("name", built())
+@every("name", built())
 def test_a_fact_that_is_missing_is_no_fault(judge: Judge, name: str) -> None:
     if name.endswith("-healthy"):
         for fact in GROUND:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from built_machines import DOCKER, NO_NVML, conda, packages, several, variables, wsl
+from every import every
 from healthy import (
     ANSWERED,
     DRIVER,
@@ -41,7 +42,7 @@ from tfgpu_doctor.facts import (
 from tfgpu_doctor.model import Finding, Skip
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 A100, H100 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"
 MIG = "MIG-1f2e3d4c-0000-0000-0000-000000000000"
@@ -85,9 +86,9 @@ def with_one_of_four_visible(visible: str, *theirs: GpuProcess) -> Facts:
 
 def jetson() -> Facts:
     folder = "/usr/lib/aarch64-linux-gnu"
-    capability = {"name": "Orin", "compute_capability": "8.7", "multiprocessors": 16, "memory_bytes": 61 << 30}
+    orin = cuda_gpu(name="Orin", compute_capability="8.7", multiprocessors=16, memory_bytes=61 << 30)
     libraries = libcuda_at(f"{folder}/nvidia/libcuda.so.1.1", version="1.1")
-    libraries["cuda_driver"] = {**libraries["cuda_driver"], "gpus": (cuda_gpu(**capability),), "cuda_version": "12.2"}
+    libraries["cuda_driver"] = {**libraries["cuda_driver"], "gpus": (orin,), "cuda_version": "12.2"}
     return broken(
         **libraries,
         system={"architecture": "aarch64", "board": "NVIDIA Jetson AGX Orin Developer Kit", "cpu_flags": ("asimd",)},
@@ -126,7 +127,7 @@ def user_site() -> Facts:
 
 
 def machines() -> dict[str, Facts]:
-    mig = {"name": f"{A100} MIG 1g.10gb", "compute_capability": "8.0", "multiprocessors": 14, "memory_bytes": 10 << 30}
+    mig = cuda_gpu(name=f"{A100} MIG 1g.10gb", compute_capability="8.0", multiprocessors=14, memory_bytes=10 << 30)
     mig_parent = nvml_gpu(name=A100, compute_capability="8.0", mig=True, mig_devices=(MIG,))
     switched = several(8, name=H100, compute_capability="9.0", multiprocessors=132)
     switched["pci"] = {"devices": (*switched["pci"]["devices"], NVSWITCH, NVSWITCH)}
@@ -184,7 +185,7 @@ def machines() -> dict[str, Facts]:
             container=KUBERNETES,
             environment=variables(NVIDIA_VISIBLE_DEVICES=MIG, CUDA_VISIBLE_DEVICES=MIG),
             nvml={"gpus": (mig_parent,)},
-            cuda_driver={"gpus": (cuda_gpu(**mig),)},
+            cuda_driver={"gpus": (mig,)},
         ),
         "wsl": wsl(2),
         "docker in wsl": wsl(2, container=DOCKER),
@@ -276,12 +277,12 @@ def alarms(judge: Judge, facts: Facts) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", machines())
+@every("name", machines())
 def test_nothing_is_wrong(judge: Judge, name: str) -> None:
     assert alarms(judge, machines()[name]) == []
 
 
-@pytest.mark.parametrize("name", machines())
+@every("name", machines())
 def test_nothing_is_wrong_at_a_quick_look(judge: Judge, name: str) -> None:
     assert alarms(judge, broken(machines()[name], runtime=None)) == []
 
@@ -303,7 +304,7 @@ MISSING = [
 ]
 
 
-@pytest.mark.parametrize("fact", MISSING)
+@every("fact", MISSING)
 @pytest.mark.parametrize(
     "name",
     [

@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.host_memory import data_buffers_fit, memory_suffices
 from tfgpu_doctor.facts import Attempt, Limits, Runtime
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 GIB = 1 << 30
 KILLED = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGKILL", phase="importing TensorFlow"))

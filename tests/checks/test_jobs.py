@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.jobs import step_has_gpus
 from tfgpu_doctor.facts import Attempt, CudaDriver, Scheduler
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 JOB = {"SLURM_JOB_GPUS": "0,1,2,3", "SLURM_GPUS_ON_NODE": "4"}
 STEP = Scheduler(kind="slurm", job="7", granted=JOB, step="1")

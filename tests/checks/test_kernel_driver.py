@@ -17,7 +17,7 @@ from tfgpu_doctor.checks.kernel_driver import (
 from tfgpu_doctor.facts import Attempt, CudaDriver, Driver, Pci, PciDevice
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 KERNEL = "6.8.0-48-generic"
 UNLOADED = Driver(running_kernel=KERNEL)

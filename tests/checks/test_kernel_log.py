@@ -32,7 +32,7 @@ from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import Attempt, DeviceNodes, KernelLog, LogSource, Nvml, Pci, Scheduler
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 HOUR, DAY = 3600.0, 86400.0
 FAILS: dict[str, Any] = {

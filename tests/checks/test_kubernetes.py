@@ -14,7 +14,7 @@ from tfgpu_doctor.checks.container import container_has_gpu, shared_memory_suffi
 from tfgpu_doctor.checks.kubernetes import pod_has_its_own_gpus
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 UUID = "GPU-3f6f3a5e-0000-0000-0000-000000000000"
 MIG = "MIG-1f2e3d4c-0000-0000-0000-000000000000"

@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.library_loading import every_library_opens, pip_librari
 from tfgpu_doctor.facts import Environment, Libraries, LibraryLoad, Resolution, ResolvedLibrary, Runtime
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 CUSOLVER = pip_library("libcusolver.so.11")
 COPIES = Libraries(copies=(CUSOLVER,))

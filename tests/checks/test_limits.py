@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from built_ground import OPEN, built, limits
 from built_machines import cuda_that_fails, cuda_without_library, failed_import
+from every import every
 from healthy import ANSWERED, computation, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.limits import (
@@ -18,7 +19,7 @@ from tfgpu_doctor.checks.limits import (
 from tfgpu_doctor.facts import Attempt, Limits, Runtime
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 GIB = 1 << 30
 CONFINED = limits(resources={**OPEN, "as": 8 * GIB})
@@ -159,7 +160,7 @@ def test_locked_memory_matters_to_infiniband_alone(judge: Judge, devices: tuple[
 @pytest.mark.parametrize(
     "check", [address_space_suffices, threads_may_be_started, files_may_be_opened, memory_may_be_locked]
 )
-@pytest.mark.parametrize("name", [name for name in built() if name.endswith("-healthy")])
+@every("name", [name for name in built() if name.endswith("-healthy")])
 def test_healthy_machines_have_no_fault(judge: Judge, check: Any, name: str) -> None:
     machine = built()[name]
     assert machine.limits is None or judge.does_not_object(check, machine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from loaded import SPEEDS, left_alone, load, load_round, loaded, readings, speed, under_load
@@ -22,7 +22,7 @@ def with_readings(**changes: object) -> LoadedGpu:
     return loaded(rounds=(load_round(readings=readings(**changes)),))
 
 
-def with_speeds(share: float, **changes: object) -> LoadedGpu:
+def with_speeds(share: float, **changes: Any) -> LoadedGpu:
     rows = tuple(speed(name, teraflops=value * share) for name, value in SPEEDS.items())
     return loaded(**{"rounds": (load_round(speeds=rows),), **changes})
 

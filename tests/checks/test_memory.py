@@ -18,7 +18,7 @@ from tfgpu_doctor.checks.memory import (
 from tfgpu_doctor.facts import Environment, GpuProcess, Nvml, NvmlGpu
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 GIB = 1 << 30
 NOTEBOOK = GpuProcess(pid=2214, name="/home/user/jupyter/bin/python", memory_bytes=23 * GIB)

@@ -12,7 +12,7 @@ from tfgpu_doctor.checks.host_memory import memory_suffices
 from tfgpu_doctor.facts import Attempt, Limits
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 
 @pytest.mark.parametrize(("process", "told"), [("python3", True), ("java", False)])

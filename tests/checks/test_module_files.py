@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.kernel_driver import module_is_built_for_kernel, secure
 from tfgpu_doctor.facts import DkmsModule, Driver, ModuleFile, ModuleFiles
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 INSTALLED = Driver(running_kernel=KERNEL, built_for=(KERNEL,), secure_boot=True)
 OTHER_KERNEL = Driver(running_kernel=KERNEL, built_for=("6.8.0-45-generic",))

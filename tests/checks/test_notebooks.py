@@ -27,7 +27,7 @@ from tfgpu_doctor.facts import (
 )
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 OTHER = Interpreter(
     path="/home/user/miniconda3/envs/tf/bin/python", prefix="/home/user/miniconda3/envs/tf", is_target=False

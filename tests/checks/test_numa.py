@@ -14,7 +14,7 @@ from tfgpu_doctor.checks.numa import program_is_near_its_gpu
 from tfgpu_doctor.facts import Facts, NumaNode
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 NODES = (NumaNode(number=0, cpu_list="0-15,32-47"), NumaNode(number=1, cpu_list="16-31,48-63"))
 

@@ -15,7 +15,7 @@ from tfgpu_doctor.facts import Runtime, Target
 from tfgpu_doctor.model import Check
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 PYTHON = "/home/user/venv/bin/python"
 JANES = "/home/jane doe/venv/bin/python"

@@ -21,7 +21,7 @@ from tfgpu_doctor.checks.packages import (
 from tfgpu_doctor.facts import Attempt, Environment, Runtime, Target
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 PYTHON = "/home/user/venv/bin/python"
 UNUSED = runtime(gpus=(), computations=())

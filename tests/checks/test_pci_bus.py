@@ -14,7 +14,7 @@ from tfgpu_doctor.facts import KernelMessage, Pci, PciDevice
 from tfgpu_doctor.facts.health import GpuHealth, Pcie
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 DAY = 86400.0
 FATAL = "pcieport 0000:00:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)"

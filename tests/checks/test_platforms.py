@@ -15,7 +15,7 @@ from tfgpu_doctor.facts import Hosting
 from tfgpu_doctor.knowledge import read_knowledge
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 WITHOUT_GPU = broken_ground()["cloud-vm-of-a-type-without-gpu"]
 

@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.project_files import legacy_keras_is_installed, require
 from tfgpu_doctor.facts import Project, Wish
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 
 def project(*words: str) -> Project:

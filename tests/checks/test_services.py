@@ -14,7 +14,7 @@ from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import Pci, PciDevice, Services
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 NONE = Services(visible=True, running=("nvidia-persistenced",))
 REFUSED: dict[str, Any] = {"cuda_driver": SYSTEM_NOT_READY, "runtime": NOT_READY}

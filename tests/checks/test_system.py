@@ -12,7 +12,7 @@ from tfgpu_doctor.checks.system import c_library_is_new_enough, cpu_has_avx, sys
 from tfgpu_doctor.facts import Attempt, Runtime
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 WINDOWS = {"os": "Windows", "release": "10.0.22631", "architecture": "AMD64"}
 MAC = {"os": "Darwin", "release": "24.1.0", "architecture": "arm64"}

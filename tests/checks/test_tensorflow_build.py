@@ -14,7 +14,7 @@ from tfgpu_doctor.checks.tensorflow_build import built_with_cuda
 from tfgpu_doctor.facts import Computation, CudaDriver, Environment, Nvml, Runtime
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 PYTHON = "/home/user/venv/bin/python"
 WITHOUT_CUDA: dict[str, Any] = {

@@ -13,7 +13,7 @@ from tfgpu_doctor.checks.tensorflow_runs import tensorflow_imports, tensorflow_l
 from tfgpu_doctor.facts import Attempt, CudaDriver, Runtime
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 METAL = (
     "NotFoundError: dlopen(/Users/user/venv/lib/python3.12/site-packages/tensorflow-plugins/libmetal_plugin.dylib): "

@@ -13,7 +13,7 @@ from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import DeviceNodes, Driver, Pci, PciDevice
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 KEPLER = PciDevice(address="0000:01:00.0", vendor="10de", device="102d", class_code="030200")
 INTEL = PciDevice(address="0000:00:02.0", vendor="8086", device="9bc4", class_code="030000", driver="i915")
@@ -32,7 +32,7 @@ def test_a_machine_without_a_switch_is_not_judged(judge: Judge) -> None:
     ("switch", "evidence"),
     [({"prime": "off"}, "/etc/prime-discrete says off"), ({"bbswitch": "OFF"}, "/proc/acpi/bbswitch says OFF")],
 )
-def test_a_gpu_that_is_switched_off(judge: Judge, switch: dict[str, str], evidence: str) -> None:
+def test_a_gpu_that_is_switched_off(judge: Judge, switch: dict[str, Any], evidence: str) -> None:
     machine = no_driver(driver=Driver(running_kernel="6.8.0-48-generic", **switch))
     finding = judge.finding(gpu_is_switched_on, machine)
     assert (finding.cause, finding.severity) == ("optimus_gpu_powered_off", "error")

@@ -12,7 +12,7 @@ from tfgpu_doctor.checks.visibility import import_changes_no_variable, visible_d
 from tfgpu_doctor.facts import Driver, Environment, Facts, Nvml, Pci, Runtime
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 NOTHING = cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")
 UUIDS = [f"GPU-3f6f3a5e-0000-0000-0000-00000000000{index}" for index in range(4)]

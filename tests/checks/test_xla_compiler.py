@@ -11,7 +11,7 @@ from tfgpu_doctor.checks.xla_compiler import ptxas_knows_gpu, xla_finds_libdevic
 from tfgpu_doctor.facts import XlaTools
 
 if TYPE_CHECKING:
-    from tests.checks.conftest import Judge
+    from checks.conftest import Judge
 
 NVCC = f"{SITE}/nvidia/cuda_nvcc"
 WHOLE = XlaTools(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import pathlib
 
 import pytest
+from every import every
+from replayed import NAMES, facts_of
 
 from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts, decode_facts
+from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.facts.load import Load, LoadedGpu, LoadRound, Readings, Speed, Transfer
 from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
 from tfgpu_doctor.fleet.reporting import missing_node, node_report
-
-MACHINES = sorted((pathlib.Path(__file__).parents[1] / "machines").glob("*/facts.json"))
 
 
 def of_machine(facts: Facts, node: str = "node-1") -> NodeReport:
@@ -24,9 +23,9 @@ def of_machine(facts: Facts, node: str = "node-1") -> NodeReport:
     )
 
 
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.parent.name)
-def test_every_recorded_machine_makes_one(path: pathlib.Path) -> None:
-    facts = decode_facts(path.read_bytes())
+@every("machine", NAMES)
+def test_every_recorded_machine_makes_one(machine: str) -> None:
+    facts = facts_of(machine)
     node = of_machine(facts)
     document = json.loads(encode_node(node))
     assert list(document)[:2] == ["schema", "kind"]

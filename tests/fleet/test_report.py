@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import statistics
+from typing import Any
 
 import msgspec
 import pytest
@@ -47,7 +48,7 @@ def test_a_healthy_fleet_is_a_pass(tmp_path: pathlib.Path) -> None:
     found = merged(MadeUpFleet(50), tmp_path)
     assert found.exit_code == 0
     assert len(found.standings["good"]) == 50
-    assert not found.causes + found.drift + found.suspects + found.varied + found.files + found.silent  # type: ignore[operator]
+    assert not found.causes + found.drift + found.suspects + found.varied + found.files + found.silent
 
 
 # What is planted
@@ -220,7 +221,7 @@ def test_causes_come_with_their_nodes(tmp_path: pathlib.Path) -> None:
 
 def test_nodes_without_a_report_are_named_with_their_reasons(tmp_path: pathlib.Path) -> None:
     fleet = MadeUpFleet(10)
-    nothing = {"exit_code": None, "settings": {}, "measurements": (), "checks": {}}
+    nothing: dict[str, Any] = {"exit_code": None, "settings": {}, "measurements": (), "checks": {}}
     fleet.nodes["n00001"].update(nothing, outcome="hung", reason="no answer within 300 s")
     fleet.nodes["n00002"].update(nothing, outcome="died", reason="killed by signal 9")
     found = merged(fleet, tmp_path, expected=[*fleet.nodes, "n77777"])

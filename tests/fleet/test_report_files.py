@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import time
+from typing import Any
 
 import pytest
 from made_up_fleet import MadeUpFleet, sample
@@ -158,12 +159,13 @@ def test_values_that_are_none_are_left_out(value: str, folder: pathlib.Path) -> 
 
 def test_thousands_of_settings_and_endless_names_are_bounded(folder: pathlib.Path) -> None:
     head, _ = sample()
-    for name, changes in {
+    troubles: dict[str, dict[str, Any]] = {
         "many": {"settings": {f"s{number}": "x" for number in range(3000)}},
         "long": {"settings": {"kernel": "x" * 1_000_000}},
         "named": {"node": "x" * 1000},
         "measured": {"measurements": [{"name": f"m{number}", "value": 1, "unit": "s"} for number in range(6000)]},
-    }.items():
+    }
+    for name, changes in troubles.items():
         (folder / f"{name}.json").write_text(json.dumps({**head, "node": name, **changes}))
     found = merge(str(folder))
     assert {each.file for each in found.files} == {"many.json", "named.json", "measured.json"}

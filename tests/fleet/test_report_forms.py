@@ -37,9 +37,9 @@ def troubled(text: str) -> MadeUpFleet:
     cause = Cause(label=text, id=text, title=text, severity="error")
     fleet.slow("n00003", 16, by=0.3)
     fleet.slow("n00004", 16, by=0.3)
-    for node in ("n00005", "n00006"):
-        fleet.nodes[node].update(
-            causes=(cause,), unmet=(text,), exit_code=1, checks={**fleet.nodes[node]["checks"], text: "fail"}
+    for name in ("n00005", "n00006"):
+        fleet.nodes[name].update(
+            causes=(cause,), unmet=(text,), exit_code=1, checks={**fleet.nodes[name]["checks"], text: "fail"}
         )
     fleet.set("n00007", {text: text, "kernel": text, "$X": text})
     fleet.nodes["n00008"].update(outcome="hung", reason=text, exit_code=None, settings={}, measurements=(), checks={})

@@ -183,7 +183,7 @@ def test_who_listens_no_more_is_gone() -> None:
 
 def test_the_command() -> None:
     first, second = free_addresses(2)
-    done = run_doctor("fleet", "tfconfig", **{HOSTS: f"{first},{second}", INDEX: "1"})
+    done = run_doctor("fleet", "tfconfig", environment={HOSTS: f"{first},{second}", INDEX: "1"})
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {
         "cluster": {"worker": [first, second]}, "task": {"type": "worker", "index": 1},

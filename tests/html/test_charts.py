@@ -66,6 +66,7 @@ def test_changes_and_history_are_drawn(bench: Browser) -> None:
     assert [len(each["circles"]) for each in courses] == [9] * len(compared)  # 8 earlier runs and this one
     for each, comparison in zip(courses, compared, strict=True):
         first, last = each["circles"][0], each["circles"][-1]
+        assert comparison.change
         assert (last["height"] > first["height"]) == (comparison.change < 1)  # slower lies further down
         assert each["marked"] == [last]
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import pathlib
 import time
 from html.parser import HTMLParser
 
-import pytest
 from built_bench import built_report
+from replayed import each_machine, report_on
 
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import decode_facts
 from tfgpu_doctor.reports import render
 from tfgpu_doctor.reports.bench_page import render_bench
 
-MACHINES = sorted((pathlib.Path(__file__).parent.parent / "machines").glob("*/facts.json"))
 VOID = {"meta", "br"}
 LARGEST_BYTES = 2_000_000
 PATIENCE_S = 20  # ten times what it may take on a machine that does nothing else
@@ -50,10 +46,9 @@ class Tree(HTMLParser):
         self.words += data + " "
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.parent.name)
-def test_every_recorded_machine_has_its_page(path: pathlib.Path) -> None:
-    report = diagnose(decode_facts(path.read_bytes()))
+@each_machine
+def test_every_recorded_machine_has_its_page(machine: str) -> None:
+    report = report_on(machine)
     page = render(report, "html")
     tree = Tree(page)
     assert tree.open == []
@@ -81,7 +76,7 @@ def test_8_gpus_and_200_benchmarks() -> None:
 
 
 def test_a_machine_with_8_gpus() -> None:
-    report = diagnose(decode_facts((MACHINES[0].parent.parent / "hgx-8-gpus-at-work/facts.json").read_bytes()))
+    report = report_on("hgx-8-gpus-at-work")
     started = time.perf_counter()
     page = render(report, "html")
     assert time.perf_counter() - started < PATIENCE_S

@@ -148,7 +148,7 @@ def test_what_rounding_allows_covers_factors_of_ten_bits(tf: Any, np: Any, monke
 
 @pytest.mark.parametrize("pattern", load_memory.PATTERNS)
 def test_a_pattern_is_kept_and_what_was_tested_is_told(tf: Any, np: Any, pattern: str) -> None:
-    row = load_memory.try_pattern(tf, np, HERE, pattern, 32 << 20, 30.0)
+    row: dict[str, Any] = load_memory.try_pattern(tf, np, HERE, pattern, 32 << 20, 30.0)
     size = load_memory.chunk_words(32 << 20) * load_memory.WORD_BYTES
     assert row["tested_bytes"] == (32 << 20) - load_memory.KEPT_CHUNKS * size
     assert row["mismatches"] == 0
@@ -180,7 +180,7 @@ def test_a_word_that_changed_is_counted_and_shown(
         return [chunks[0], tf.constant(bad), *chunks[2:]], full
 
     monkeypatch.setattr(load_memory, "write", write)
-    row = load_memory.try_pattern(tf, np, HERE, pattern, 32 << 20, 30.0)
+    row: dict[str, Any] = load_memory.try_pattern(tf, np, HERE, pattern, 32 << 20, 30.0)
     assert row["mismatches"] == 2
     assert row["example"].startswith("chunk 1, word 7: wrote 0x")
 
@@ -194,18 +194,18 @@ def test_where_no_more_fits_the_rest_is_tested(tf: Any, np: Any, monkeypatch: py
         return real(self, pattern, place)
 
     monkeypatch.setattr(load_memory.Writer, "content", content)
-    row = load_memory.try_pattern(tf, np, HERE, "0x55", 32 << 20, 30.0)
+    row: dict[str, Any] = load_memory.try_pattern(tf, np, HERE, "0x55", 32 << 20, 30.0)
     assert row["tested_bytes"] == row["fits"] == 4 * load_memory.chunk_words(32 << 20) * load_memory.WORD_BYTES
 
 
 def test_without_time_one_chunk_is_tested(tf: Any, np: Any) -> None:
-    row = load_memory.try_pattern(tf, np, HERE, "0x55", 32 << 20, 0.0)
+    row: dict[str, Any] = load_memory.try_pattern(tf, np, HERE, "0x55", 32 << 20, 0.0)
     assert row["tested_bytes"] == load_memory.chunk_words(32 << 20) * load_memory.WORD_BYTES
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
 def test_products_are_counted_and_stay_numbers(tf: Any, precision: str) -> None:
-    row = load_sustained.sustain(tf, HERE, precision, 128, 0.2)
+    row: dict[str, Any] = load_sustained.sustain(tf, HERE, precision, 128, 0.2)
     assert row["iterations"] > 0
     assert row["seconds"] >= 0.2
     assert row["teraflops"] == pytest.approx(2 * 128**3 * row["iterations"] / row["seconds"] / 1e12)

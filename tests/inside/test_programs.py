@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from every import every
 
 import tfgpu_doctor.inside
 from tfgpu_doctor.facts import Target
@@ -60,20 +61,20 @@ def test_the_programs_are_there() -> None:
     assert {path.stem for path in PROGRAMS} >= NAMES
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@every("path", FILES, key=lambda path: path.name)
 def test_a_program_needs_the_standard_library_alone(path: pathlib.Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     assert imported(tree) - set(sys.stdlib_module_names) - BESIDE <= ALLOWED.get(path.name, set())
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+@every("path", PROGRAMS, key=lambda path: path.name)
 def test_no_annotation_of_a_program_runs(path: pathlib.Path) -> None:
     first = next(node for node in ast.parse(path.read_text()).body if not isinstance(node, ast.Expr))
     assert isinstance(first, ast.ImportFrom)
     assert (first.module, [alias.name for alias in first.names]) == ("__future__", ["annotations"])
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+@every("path", PROGRAMS, key=lambda path: path.name)
 def test_a_program_does_nothing_of_typing_when_it_runs(path: pathlib.Path) -> None:
     for node in ast.parse(path.read_text()).body:
         if "typing" in imported(ast.Module([node], [])):
@@ -82,10 +83,9 @@ def test_a_program_does_nothing_of_typing_when_it_runs(path: pathlib.Path) -> No
     assert "TYPE_CHECKING = False" in path.read_text() or "TYPE_CHECKING" not in path.read_text()
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
-def test_a_program_compiles_everywhere(interpreter: Interpreter, path: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    source = "import sys\nwith open(sys.argv[1], encoding='utf-8') as file: compile(file.read(), sys.argv[1], 'exec')"
-    done = interpreter.run("-W", "error", "-c", source, path, cwd=tmp_path)
+def test_the_programs_compile_everywhere(interpreter: Interpreter, tmp_path: pathlib.Path) -> None:
+    source = "import sys\nfor path in sys.argv[1:]:\n with open(path, encoding='utf-8') as file: compile(file.read(), path, 'exec')"
+    done = interpreter.run("-W", "error", "-c", source, *PROGRAMS, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -512,7 +512,7 @@ def install_tensorflow(site: pathlib.Path, source: str) -> pathlib.Path:
 def run_tensorflow(interpreter: Interpreter, site: pathlib.Path, cwd: pathlib.Path, **variables: str) -> dict[str, Any]:
     """The merged answer of the program that imports TensorFlow."""
     merged: dict[str, Any] = {}
-    for row in interpreter.answers("run_tensorflow", "GPU", cwd=cwd, PYTHONPATH=str(site), **variables):
+    for row in interpreter.answers("run_tensorflow", "GPU", cwd=cwd, python=None, PYTHONPATH=str(site), **variables):
         merged.update(row)
     return merged
 

@@ -17,13 +17,12 @@ _HEADERS = ("machine", "expected", "first cause", "seconds", "")
 
 @pytest.fixture(scope="session")
 def lab_targets() -> Iterator[pathlib.Path]:
-    """The folder of the lab's targets, which $LAB_TARGETS names and `tox -e lab` fills; no test may change them."""
-    named = os.environ.get(targets.FOLDER)
-    if not named:
-        pytest.skip("the lab needs its targets: run `tox -e lab`, or name their folder in LAB_TARGETS")
-    folder = pathlib.Path(named).resolve()
-    if lacking := sorted(set(targets.RELEASES) - set(targets.find_targets(folder))):
-        pytest.skip(f"{folder} holds no TensorFlow {', '.join(lacking)}: run `python tests/lab/targets.py {folder}`")
+    """The folder of the lab's targets, which `tox -e full` fills; no test may change them."""
+    if reason := targets.why_not():
+        pytest.skip(reason)
+    folder = targets.folder()
+    if set(targets.RELEASES) - set(targets.find_targets(folder)):
+        pytest.skip("the lab's targets are not there: `python tests/lab/targets.py` installs them (18 GB)")
     before = _changed_at(folder)
     yield folder
     assert _changed_at(folder) == before, "a machine of the lab has changed a target itself, and not its copy"

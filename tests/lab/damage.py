@@ -43,7 +43,7 @@ def uninstalled(*names: str) -> Change:
     def change(place: Place) -> None:
         found = [info.name.partition("-")[0] for name in names for info in place.site.glob(f"{name}-*.dist-info")]
         if found:
-            command = [place.copy / "bin/python", "-m", "pip", "uninstall", "-q", "-y", *found]
+            command = [str(place.copy / "bin/python"), "-m", "pip", "uninstall", "-q", "-y", *found]
             subprocess.run(command, check=True, capture_output=True)
 
     return change
@@ -120,7 +120,11 @@ def with_cpu_build(place: Place) -> None:
 
 def started_with(line: str) -> Change:
     """A line of Python that every start of the interpreter runs, as a .pth file in site-packages."""
-    return lambda place: (place.site / "company.pth").write_text(line + "\n") and None
+
+    def change(place: Place) -> None:
+        (place.site / "company.pth").write_text(line + "\n")
+
+    return change
 
 
 def activated_with_cusolver(place: Place) -> None:

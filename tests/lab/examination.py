@@ -44,7 +44,7 @@ class Answer:
     @property
     def first_words(self) -> str:
         """All that is said of the first cause."""
-        first = next(iter(self.document["causes"]), {})
+        first: dict[str, Any] = next(iter(self.document["causes"]), {})
         return " ".join([first.get("title", ""), *first.get("evidence", ())])
 
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from doctor_command import clean_environment, run_doctor
-from lab.targets import FOLDER, RELEASES, find_targets, site_packages
+from lab.targets import RELEASES, find_targets, folder, site_packages
 from simulated import Simulate
 
 # The profiler opens CUPTI; the listing of the GPUs all the rest.
@@ -27,9 +27,9 @@ _LOADED = re.compile(r"calling init: (\S+)")
 
 @pytest.fixture(params=RELEASES)
 def target(request: pytest.FixtureRequest) -> pathlib.Path:
-    found = find_targets(pathlib.Path(os.environ.get(FOLDER, "/nowhere"))).get(request.param)
+    found = find_targets(folder()).get(request.param)
     if found is None:
-        pytest.skip(f"${FOLDER} holds no TensorFlow {request.param} with its CUDA libraries")
+        pytest.skip("the lab's targets are not there: `python tests/lab/targets.py` installs them (18 GB)")
     return found
 
 
@@ -50,7 +50,7 @@ def test_the_files_tell_what_the_loader_does(target: pathlib.Path, simulate: Sim
     folders = [driver["LD_LIBRARY_PATH"], *(sorted(site_packages(target).glob("nvidia/*/lib")) if helped else ())]
     variables = {**driver, "LD_LIBRARY_PATH": ":".join(map(str, folders))}
     asked, loaded = loader_says(target, **variables)
-    done = run_doctor("libraries", "--python", str(target), "--format", "json", **variables)
+    done = run_doctor("libraries", "--python", str(target), "--format", "json", environment=variables)
     rows = {row["soname"]: row for row in json.loads(done.stdout)["libraries"]}
     compared = set(rows) & asked
     assert {"libcudart.so.12", "libcublas.so.12", "libcusolver.so.11", "libcupti.so.12", "libcuda.so.1"} <= compared

@@ -6,6 +6,7 @@ import io
 import re
 
 import pytest
+from every import every
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.log.classify import HARMLESS, LogReport, classify
@@ -71,7 +72,7 @@ def rule_id(rule: LogRule) -> str:
     return f"{rule.label}-{rule.rank}"
 
 
-@pytest.mark.parametrize("rule", KNOWLEDGE.log_rules, ids=rule_id)
+@every("rule", KNOWLEDGE.log_rules, key=rule_id)
 def test_every_rule_is_well_formed(rule: LogRule) -> None:
     assert rule.label in KNOWLEDGE.causes
     assert rule.any
@@ -81,7 +82,7 @@ def test_every_rule_is_well_formed(rule: LogRule) -> None:
     assert rule.confidence == "high" or rule.ask or rule.rank >= 46, "say what would tell"
 
 
-@pytest.mark.parametrize("rule", KNOWLEDGE.log_rules, ids=rule_id)
+@every("rule", KNOWLEDGE.log_rules, key=rule_id)
 def test_every_rule_names_its_cause(rule: LogRule) -> None:
     for name in rule.any:
         log = "\n".join([example(name), *map(example, rule.all)])
@@ -96,12 +97,12 @@ def seen(log: str) -> set[str]:
     return set(derive(scanner.found, Given({}).learning(scanner.found, KNOWLEDGE), KNOWLEDGE))
 
 
-@pytest.mark.parametrize("name", sorted(DERIVED))
+@every("name", sorted(DERIVED))
 def test_derived_signatures_follow(name: str) -> None:
     assert name in seen(DERIVED[name])
 
 
-@pytest.mark.parametrize(("word", "said"), SAID.items())
+@every("word, said", SAID.items())
 def test_words_are_known_from_what_people_write(word: str, said: str) -> None:
     key, value = said.split("=", 1)
     assert key in KEYS
@@ -293,7 +294,7 @@ def test_evidence_is_short_and_in_the_order_of_the_log() -> None:
     assert 1 <= len(cause.evidence) <= 4
 
 
-@pytest.mark.parametrize("cause", KNOWLEDGE.causes.values(), ids=lambda cause: cause.label)
+@every("cause", KNOWLEDGE.causes.values(), key=lambda cause: cause.label)
 def test_every_label_has_words(cause: object) -> None:
     for name in ("title", "definition", "fix"):
         text = getattr(cause, name)

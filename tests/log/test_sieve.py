@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,8 +22,8 @@ def slowly(text: bytes, phrases: list[bytes]) -> set[tuple[int, bytes]]:
     return {(place, phrase) for phrase in phrases for place in range(len(text)) if text.startswith(phrase, place)}
 
 
-@pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: phrase.decode())
-@pytest.mark.parametrize("shift", range(9))
+@every("phrase", PHRASES, key=lambda phrase: phrase.decode())
+@every("shift", range(9))
 def test_a_phrase_is_found_at_every_shift(phrase: bytes, shift: int) -> None:
     assert (shift, phrase) in Sieve(PHRASES).find(b"x" * shift + phrase)
     assert (shift, phrase) in Sieve(PHRASES).find(b"x" * shift + phrase + b"y" * 70_000)

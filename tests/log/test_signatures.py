@@ -9,6 +9,7 @@ import random
 import re
 
 import pytest
+from every import every
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def scan(log: bytes | io.RawIOBase) -> Scanner:
     return scanner
 
 
-@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
+@every("row", SIGNATURES, key=lambda row: row.name)
 def test_a_row_finds_its_example(row: LogSignature) -> None:
     assert row.gate == row.gate.lower()
     assert all(row.gate.split("|"))
@@ -37,7 +38,7 @@ def test_a_row_finds_its_example(row: LogSignature) -> None:
     assert found.hits[0].text == row.example.strip()
 
 
-@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
+@every("row", SIGNATURES, key=lambda row: row.name)
 @settings(max_examples=10, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_whatever_a_pattern_matches_holds_a_gate(row: LogSignature, data: st.DataObject) -> None:
@@ -62,7 +63,7 @@ CARRIERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
+@every("row", SIGNATURES, key=lambda row: row.name)
 def test_what_stands_before_a_message_does_not_matter(row: LogSignature) -> None:
     whole_line = row.pattern.startswith("^")
     prefixes = CARRIERS if whole_line else LOGGERS + CARRIERS
@@ -71,7 +72,7 @@ def test_what_stands_before_a_message_does_not_matter(row: LogSignature) -> None
     assert {hit.line for hit in found.hits} == set(range(1, len(prefixes) + 1))
 
 
-@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.name)
+@every("row", SIGNATURES, key=lambda row: row.name)
 def test_a_line_in_a_notebook_or_a_containers_log_is_read(row: LogSignature) -> None:
     notebook = "".join(
         f"      {json.dumps(line)},\n" for line in ("first\n", row.example + "\n", "\x1b[1mlast\x1b[0m\n")

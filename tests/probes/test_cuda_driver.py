@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"
 OPENING = {"phase": "opening libcuda.so.1"}
 OPENED = {"library": LIBRARY, "phase": "cuInit"}
-GPU = {
+GPU: dict[str, Any] = {
     "index": 0, "name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_bytes": 85_100_000_000,
     "multiprocessors": 108, "pci_address": "0000:07:00.0",
 }  # fmt: skip

@@ -111,7 +111,8 @@ class Scripted(Host):
         if program == "sample_nvml":
             return Completed(self.answers["idle" if plan["with_tenants"] else "under"], "", 1.0, exit_code=0)
         answer = self.answers[program]
-        return answer(plan, dict(variables or {})) if callable(answer) else answer
+        done: Completed = answer(plan, dict(variables or {})) if callable(answer) else answer
+        return done
 
     def plans(self, program: str) -> list[Row]:
         return [plan for name, plan, _ in self.asked if name == program]

@@ -16,7 +16,7 @@ from tfgpu_doctor.probe import Unavailable
 from tfgpu_doctor.probes.resolution import resolution
 
 if TYPE_CHECKING:
-    from tests.probes.conftest import Machine
+    from probes.conftest import Machine
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux and a C compiler")
 SYSTEM = System(os="Linux", release="6.8", architecture=platform.machine())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from healthy import target
@@ -28,7 +28,7 @@ def environment(folder: pathlib.Path) -> pathlib.Path:
     return site
 
 
-def in_it(site: pathlib.Path) -> dict[str, object]:
+def in_it(site: pathlib.Path) -> dict[str, Any]:
     return {"target": target(tensorflow_file=f"{site}/tensorflow/__init__.py")}
 
 

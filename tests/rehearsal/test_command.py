@@ -62,7 +62,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 def rehearse(target: pathlib.Path, cache: str, *options: str, code: int = 0, **variables: str) -> dict[str, Any]:
     done = run_doctor(
-        "rehearse", "--python", str(target), "--format", "json", *options, XDG_CACHE_HOME=cache, **variables
+        "rehearse", "--python", str(target), "--format", "json", *options, XDG_CACHE_HOME=cache, environment=variables
     )
     assert done.stderr == ""
     document: dict[str, Any] = json.loads(done.stdout)
@@ -97,7 +97,7 @@ def test_check_computes_nothing_on_a_simulated_driver_either(
         str(make_gpu_root(tmp_path / "root")),
         "--format",
         "json",
-        **simulate(),
+        environment=simulate(),
     )
     document = json.loads(done.stdout)
     assert (document["healthy"], document["causes"], done.returncode) == (True, [], 0)

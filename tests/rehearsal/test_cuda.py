@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from every import every
 from rehearsal.children import cuda_says, run
 from simulated import Simulate
 
@@ -106,7 +107,7 @@ def test_mig_without_a_device_gives_none(simulate: Simulate) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", read_knowledge().gpus, ids=lambda model: model.name)
+@every("model", read_knowledge().gpus, key=lambda model: model.name)
 def test_every_gpu_of_the_table_can_be_simulated(simulate: Simulate, model: Any) -> None:
     (device,) = cuda_says(simulate({"name": model.name}))["devices"]
     major, minor = map(int, model.compute_capability.split("."))

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from every import every
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.rehearsal.gpu import MachineError
@@ -22,14 +23,14 @@ def read(document: Any) -> SimulatedMachine:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@every("model", MODELS, key=lambda model: model.name)
 def test_every_name_of_the_table_is_one_gpu(model: Any) -> None:
     for name in (model.name, *model.aliases):
         for written in (name, name.lower(), name.upper(), f"nvidia {name}", name.replace(" ", "-"), f"  {name} "):
             assert find_gpu(written, MODELS) is model, written
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@every("model", MODELS, key=lambda model: model.name)
 def test_every_row_is_plausible(model: Any) -> None:
     assert re.fullmatch(r"\d{1,2}\.\d", model.compute_capability)
     assert model.memory_bytes % (1 << 30) == 0

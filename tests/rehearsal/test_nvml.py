@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 from rehearsal.children import nvml_says, run
 from simulated import Simulate
 
@@ -235,6 +236,7 @@ def test_the_calls_are_known_by_name(driver_folder: pathlib.Path) -> None:
     exported = set()
     for library in driver_folder.iterdir():
         with library.open("rb") as file:
-            symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
-            exported |= {each.name for each in symbols if each.entry.st_shndx != "SHN_UNDEF"}
+            section = ELFFile(file).get_section_by_name(".dynsym")
+            assert isinstance(section, SymbolTableSection)
+            exported |= {each.name for each in section.iter_symbols() if each.entry.st_shndx != "SHN_UNDEF"}
     assert known_calls() == exported - {"nvmlErrorString"}

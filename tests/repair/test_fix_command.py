@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from doctor_command import clean_environment, doctor_argv, hear_interrupts, run_doctor
+from doctor_command import clean_environment, doctor_argv, hear_interrupts, start_doctor
 from made_up_wheels import make_wheel, offline, pip, tree
 from simulated import Simulate
 
@@ -64,7 +64,7 @@ def variables(simulate: Simulate, shelf: pathlib.Path) -> dict[str, str]:
 
 def test_plan_is_shown_and_nothing_changed(target: pathlib.Path, variables: dict[str, str]) -> None:
     before = tree(target)
-    done = run_doctor("fix", "--python", str(target), **variables)
+    done = start_doctor("fix", "--python", str(target), environment=variables)
     assert done.returncode == 1
     assert done.stdout.startswith("PKG007  protobuf 3.20.0 does not fit TensorFlow 2.20.0")
     assert f"1. run {target}/bin/python -m pip install 'protobuf>=5.28'" in done.stdout
@@ -75,19 +75,19 @@ def test_plan_is_shown_and_nothing_changed(target: pathlib.Path, variables: dict
 
 def test_applied_and_undone(target: pathlib.Path, variables: dict[str, str]) -> None:
     before = tree(target)
-    done = run_doctor("fix", "PKG007", "--apply", "--yes", "--python", str(target), **variables)
+    done = start_doctor("fix", "PKG007", "--apply", "--yes", "--python", str(target), environment=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Mended: PKG007 passes now." in done.stdout
     assert "Successfully installed protobuf-6.31.0" in done.stderr
     assert "Successfully installed" not in done.stdout
-    assert run_doctor("fix", "pkg007", "--python", str(target), **variables).stdout.startswith(
+    assert start_doctor("fix", "pkg007", "--python", str(target), environment=variables).stdout.startswith(
         "Nothing to mend: PKG007"
     )
-    undone = run_doctor("fix", "--undo", "--python", str(target), **variables)
+    undone = start_doctor("fix", "--undo", "--python", str(target), environment=variables)
     assert undone.returncode == 0
     assert undone.stdout.startswith("Undone: PKG007, the fix of ")
     assert tree(target) == before
-    again = run_doctor("fix", "--undo", "--python", str(target), **variables)
+    again = start_doctor("fix", "--undo", "--python", str(target), environment=variables)
     assert (again.returncode, again.stdout) == (0, f"Nothing to undo: no fix is recorded in {target}.\n")
 
 
@@ -97,8 +97,8 @@ def test_fix_that_does_not_help_is_taken_back(
     shutil.copytree(shelf, tmp_path / "shelf")
     make_wheel(tmp_path / "shelf", "protobuf", "6.31.0", {"google/protobuf/__init__.py": INIT.format("3.20.0")})
     before = tree(target)
-    done = run_doctor(
-        "fix", "--apply", "--yes", "--python", str(target), **{**variables, **offline(tmp_path / "shelf")}
+    done = start_doctor(
+        "fix", "--apply", "--yes", "--python", str(target), environment={**variables, **offline(tmp_path / "shelf")}
     )
     assert done.returncode == 1
     assert "Not mended: PKG007 is still there (protobuf 6.31.0 does not fit" in done.stdout
@@ -108,7 +108,7 @@ def test_fix_that_does_not_help_is_taken_back(
 
 def test_no_terminal_and_no_yes(target: pathlib.Path, variables: dict[str, str]) -> None:
     before = tree(target)
-    done = run_doctor("fix", "--apply", "--python", str(target), stdin="y\n", **variables)
+    done = start_doctor("fix", "--apply", "--python", str(target), stdin="y\n", environment=variables)
     assert done.returncode == 2
     assert "there is no terminal to ask on: add --yes" in done.stderr
     assert tree(target) == before
@@ -130,19 +130,19 @@ def test_asks_on_a_terminal(target: pathlib.Path, variables: dict[str, str], ans
 
 
 def test_unknown_id(target: pathlib.Path, variables: dict[str, str]) -> None:
-    done = run_doctor("fix", "PKG099", "--python", str(target), **variables)
+    done = start_doctor("fix", "PKG099", "--python", str(target), environment=variables)
     assert done.returncode == 2
     assert "no check is called 'PKG099'; did you mean PKG00" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--undo", "--apply"), ("--undo", "PKG007")])
 def test_wrong_usage(words: tuple[str, ...]) -> None:
-    assert run_doctor("fix", *words).returncode == 2
+    assert start_doctor("fix", *words).returncode == 2
 
 
 def test_finding_whose_fix_is_left_to_the_user(target: pathlib.Path, variables: dict[str, str]) -> None:
     words = ("fix", "MEM002", "--apply", "--yes", "--python", str(target))
-    done = run_doctor(*words, TF_FORCE_GPU_ALLOW_GROWTH="ture", **variables)
+    done = start_doctor(*words, TF_FORCE_GPU_ALLOW_GROWTH="ture", environment=variables)
     assert done.returncode == 1
     assert "Left to you:\n     export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in done.stdout
     assert done.stderr == f"tfgpu-doctor: error: none of this is inside {target}: it is left to you\n"
@@ -153,20 +153,21 @@ def test_pip_that_is_configured_to_install_elsewhere(
 ) -> None:
     (tmp_path / "pip.conf").write_text(f"[install]\ntarget = {tmp_path / 'elsewhere'}\n")
     before = tree(target)
-    done = run_doctor(
+    done = start_doctor(
         "fix",
         "--apply",
         "--yes",
         "--python",
         str(target),
-        **{**variables, "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")},
+        environment={**variables, "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")},
     )
     assert done.returncode == 1
     assert "pip's configuration sets 'target'" in done.stderr
     assert tree(target) == before
-    done = run_doctor(
-        "fix", "--apply", "--yes", "--python", str(target), PIP_TARGET=str(tmp_path / "elsewhere"), **variables
-    )
+    done = start_doctor(
+        "fix", "--apply", "--yes", "--python", str(target), PIP_TARGET=str(tmp_path / "elsewhere"),
+        environment=variables,
+    )  # fmt: skip
     assert done.returncode == 0
     assert not (tmp_path / "elsewhere").exists()
 
@@ -236,10 +237,10 @@ def test_killed_and_undone(target: pathlib.Path, variables: dict[str, str]) -> N
     wait_for_pip(target, process)
     process.kill()
     process.communicate()
-    refused = run_doctor("fix", "--apply", "--yes", "--python", str(target), **variables)
+    refused = start_doctor("fix", "--apply", "--yes", "--python", str(target), environment=variables)
     assert refused.returncode == 1
     assert "was interrupted" in refused.stderr or "Nothing to mend" in refused.stdout
-    undone = run_doctor("fix", "--undo", "--python", str(target), **variables)
+    undone = start_doctor("fix", "--undo", "--python", str(target), environment=variables)
     assert undone.returncode == 0, undone.stderr
     assert tree(target) == before
 
@@ -248,7 +249,7 @@ def test_two_at_once(target: pathlib.Path, variables: dict[str, str]) -> None:
     first = start(target, variables)
     wait_for_pip(target, first)
     first.send_signal(signal.SIGSTOP)
-    done = run_doctor("fix", "--undo", "--python", str(target), **variables)
+    done = start_doctor("fix", "--undo", "--python", str(target), environment=variables)
     first.send_signal(signal.SIGCONT)
     first.communicate(timeout=120)
     assert first.returncode == 0

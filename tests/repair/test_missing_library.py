@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from doctor_command import clean_environment, doctor_argv, make_target, run_doctor
+from doctor_command import clean_environment, doctor_argv, make_target, start_doctor
 from made_up_wheels import tree
 from simulated import Simulate
 
@@ -81,7 +81,7 @@ def test_env_names_the_folder_until_it_is_set(target: pathlib.Path, simulate: Si
 
 
 def test_env_without_a_driver_says_that_it_will_come(target: pathlib.Path) -> None:
-    done = run_doctor("env", "--shell", "docker", "--python", str(target))
+    done = start_doctor("env", "--shell", "docker", "--python", str(target))
     assert done.returncode == 0
     assert done.stdout == f'ENV LD_LIBRARY_PATH="{cusolver(target)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n'
     assert "libcuda.so.1 and libnvidia-ml.so.1 will come with the NVIDIA driver" in done.stderr
@@ -89,13 +89,13 @@ def test_env_without_a_driver_says_that_it_will_come(target: pathlib.Path) -> No
 
 def test_env_of_a_library_that_is_nowhere(target: pathlib.Path) -> None:
     (cusolver(target) / "libcusolver.so.11").unlink()
-    done = run_doctor("env", "--shell", "fish", "--python", str(target))
+    done = start_doctor("env", "--shell", "fish", "--python", str(target))
     assert (done.returncode, done.stdout) == (1, "")
     assert "not installed, so that no variable helps: libcusolver.so.11" in done.stderr
 
 
 def test_env_without_tensorflow(tmp_path: pathlib.Path) -> None:
-    done = run_doctor("env", "--shell", "zsh", "--python", str(make_target(tmp_path / "venv", None)))
+    done = start_doctor("env", "--shell", "zsh", "--python", str(make_target(tmp_path / "venv", None)))
     assert (done.returncode, done.stdout) == (3, "")
     assert "TensorFlow is not installed" in done.stderr
 
@@ -103,12 +103,12 @@ def test_env_without_tensorflow(tmp_path: pathlib.Path) -> None:
 def test_fix_links_the_library_and_undo_unlinks_it(target: pathlib.Path, simulate: Simulate) -> None:
     before, variables = tree(target), simulate()
     words = ("--python", str(target))
-    plan = run_doctor("fix", "LIB003", *words, **variables)
+    plan = start_doctor("fix", "LIB003", *words, environment=variables)
     link = cusolver(target).parents[1] / "cublas/lib/libcusolver.so.11"
     assert f"1. link {link} to ../../cusolver/lib/libcusolver.so.11" in plan.stdout
-    done = run_doctor("fix", "LIB003", "--apply", "--yes", *words, **variables)
+    done = start_doctor("fix", "LIB003", "--apply", "--yes", *words, environment=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert link.resolve() == cusolver(target) / "libcusolver.so.11"
-    assert run_doctor("env", "--shell", "bash", *words, **variables).stdout == ""
-    assert run_doctor("fix", "--undo", *words).returncode == 0
+    assert start_doctor("env", "--shell", "bash", *words, environment=variables).stdout == ""
+    assert start_doctor("fix", "--undo", *words).returncode == 0
     assert tree(target) == before

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import pathlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pytest
+from replayed import each_machine, facts_of, report_on
 
 from tfgpu_doctor.diagnosis import diagnose
 from tfgpu_doctor.facts import Facts, decode_facts, encode_facts
@@ -19,8 +18,6 @@ from tfgpu_doctor.sharing.identity import Identity
 from tfgpu_doctor.sharing.scrub import Scrub
 from tfgpu_doctor.sharing.standins import STANDIN
 
-pytestmark = pytest.mark.slow
-MACHINES = sorted(path.parent for path in pathlib.Path(__file__).parent.parent.glob("machines/*/facts.json"))
 # What the evidence of these machines holds of people and places; nothing else of it may be replaced.
 PERSONAL = {"user", "name", "host", "uuid", "job"}
 
@@ -35,16 +32,11 @@ class Shared:
     after: Report
 
 
-@functools.lru_cache(maxsize=2)
-def share(folder: pathlib.Path) -> Shared:
-    facts = decode_facts((folder / "facts.json").read_bytes())
+@functools.cache
+def share(machine: str) -> Shared:
+    facts = facts_of(machine)
     scrubbed = Scrub(facts).facts
-    return Shared(facts, scrubbed, diagnose(facts), diagnose(scrubbed))
-
-
-@pytest.fixture(params=MACHINES, ids=lambda folder: folder.name)
-def shared(request: pytest.FixtureRequest) -> Shared:
-    return share(request.param)
+    return Shared(facts, scrubbed, report_on(machine), diagnose(scrubbed))
 
 
 def told(report: Report) -> Iterator[str]:
@@ -67,7 +59,9 @@ def split(text: str) -> list[str]:
     return re.split(f"({STANDIN.pattern})", text.replace("'", ""))
 
 
-def test_the_diagnosis_is_the_same(shared: Shared) -> None:
+@each_machine
+def test_the_diagnosis_is_the_same(machine: str) -> None:
+    shared = share(machine)
     before, after = shared.before, shared.after
     assert [(cause.label, cause.id, cause.explains) for cause in after.causes] == [
         (cause.label, cause.id, cause.explains) for cause in before.causes
@@ -76,7 +70,9 @@ def test_the_diagnosis_is_the_same(shared: Shared) -> None:
     assert (after.healthy, after.exit_code()) == (before.healthy, before.exit_code())
 
 
-def test_people_and_machines_with_ordinary_names_cost_no_diagnosis(shared: Shared) -> None:
+@each_machine
+def test_people_and_machines_with_ordinary_names_cost_no_diagnosis(machine: str) -> None:
+    shared = share(machine)
     users = "gpu cuda tensorflow python memory test max data driver error failed user will library not home lib nvidia"
     hosts = "node server libcuda compute host pci tesla bus segment shared object device"
     named = Identity(frozenset(users.split()), frozenset(hosts.split()))
@@ -86,14 +82,18 @@ def test_people_and_machines_with_ordinary_names_cost_no_diagnosis(shared: Share
     ]
 
 
-def test_the_evidence_says_the_same(shared: Shared) -> None:
+@each_machine
+def test_the_evidence_says_the_same(machine: str) -> None:
+    shared = share(machine)
     pairs = list(zip(told(shared.before), told(shared.after), strict=True))
     assert [pair for pair in pairs if not says_the_same(*pair)] == []
     kinds = {found[1:].rpartition("-")[0] for _, line in pairs for found in STANDIN.findall(line)}
     assert kinds <= PERSONAL
 
 
-def test_versions_codes_and_addresses_on_the_bus_survive(shared: Shared) -> None:
+@each_machine
+def test_versions_codes_and_addresses_on_the_bus_survive(machine: str) -> None:
+    shared = share(machine)
     before, after = encode_facts(shared.facts).decode(), encode_facts(shared.scrubbed).decode()
     telling = re.compile(
         r"\bCUDA_ERROR_\w+|\bXid \(PCI:[0-9a-fA-F:.]+\): \d+|\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d\b|"
@@ -102,8 +102,10 @@ def test_versions_codes_and_addresses_on_the_bus_survive(shared: Shared) -> None
     assert telling.findall(before) == telling.findall(after)
 
 
-def test_a_ticket_can_be_read_again_and_made_again(shared: Shared) -> None:
+@each_machine
+def test_a_ticket_can_be_read_again_and_made_again(machine: str) -> None:
     """A ticket of a ticket is the same: nothing is left to be replaced."""
+    shared = share(machine)
     first = make_ticket(Source(shared.facts, Identity()))
     again = decode_facts(record_in(pack(first.files), 64 << 20))
     assert make_ticket(Source(again, Identity())).files[FACTS] == first.files[FACTS]

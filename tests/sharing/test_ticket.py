@@ -202,7 +202,9 @@ def test_a_ticket_of_this_machine_names_nobody(tmp_path: pathlib.Path) -> None:
         "CUDA_CACHE_PATH": "/scratch/kimberleigh/cache", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY",
     }  # fmt: skip
     bundle = tmp_path / "t.zip"
-    done = run_doctor("ticket", "--quick", "--python", str(target), "-o", str(bundle), cwd=tmp_path, **variables)
+    done = run_doctor(
+        "ticket", "--quick", "--python", str(target), "-o", str(bundle), cwd=tmp_path, environment=variables
+    )
     assert done.returncode in (0, 1, 3)
     text = "\n".join([done.stdout, *members(bundle).values()]).lower()
     for name in ("kimberleigh", "gyrfalcon", "kestrelproject", "merlinsoft", "wjalrxutn", tmp_path.name.lower()):

@@ -1,0 +1,43 @@
+"""The tests that wait for something, run again and again beside busy processes: which of them fail, and how often.
+
+    python tools/measure_flaky.py [--runs 10] [--busy 1] [--workers 2] [PYTEST ARGUMENT ...]
+
+Run it where the project and its tests' needs are installed. `--full` among the arguments adds the slow tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import re
+import subprocess
+import sys
+
+_BUSY = [sys.executable, "-c", "while True: sum(range(10**6))"]
+
+
+def main() -> int:
+    """Run, count, tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--busy", type=int, default=1, help="processes that compute all the time")
+    parser.add_argument("--workers", type=int, default=2)
+    options, more = parser.parse_known_args()
+    failed: collections.Counter[str] = collections.Counter()
+    busy = [subprocess.Popen(_BUSY) for _ in range(options.busy)]
+    try:
+        for number in range(options.runs):
+            command = [sys.executable, "-m", "pytest", "-m", "timed", "-n", str(options.workers), "-q", *more]
+            done = subprocess.run([*command, "tests"], capture_output=True, text=True, check=False)
+            failed.update(re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE))
+            print(f"run {number + 1}: {done.stdout.strip().splitlines()[-1]}", flush=True)
+    finally:
+        for process in busy:
+            process.kill()
+    for test, times in failed.most_common():
+        print(f"{times} of {options.runs}  {test}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""How many small faults the tests find: a seeded sample is planted in the installed doctor, and switched on one by one.
+
+    python tools/measure_mutants.py OUT [--count 300] [--seed 1] [--workers 2] [--pytest ARGUMENTS]
+
+Run it in a throwaway environment in which the project is installed (not editable) with its tests' needs: the installed
+modules are changed for as long as it runs. First all tests run once and note which of them reach which fault, in child
+processes too; then each fault gets those tests, quickest first, until one fails. OUT keeps everything; a second run with
+the same OUT goes on where the first ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from typing import Any
+
+from mutants.sites import SWITCH, Site, planted, sample
+from tabulate import tabulate
+
+_FILES = (
+    "checks/*.py", "root_cause.py", "selection.py", "diagnosis.py", "report.py", "log/*.py", "sharing/*.py",
+    "repair/*.py", "acceptance/*.py",
+)  # fmt: skip
+_HERE = pathlib.Path(__file__).parent
+
+
+def main() -> None:
+    """Plant, run, count."""
+    options = _options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    package = pathlib.Path(sysconfig.get_path("purelib")) / "tfgpu_doctor"
+    if not package.is_dir():
+        sys.exit(f"{package} is not there: install the project, not editable, in this environment")
+    files = sorted(str(path.relative_to(package)) for pattern in _FILES for path in package.glob(pattern))
+    chosen = sample(package, files, options.count, options.seed)
+    original = options.out / "original"
+    shutil.copytree(package, original, dirs_exist_ok=True)
+    try:
+        _plant(package, chosen)
+        tests = _reach(options)
+        _run(options, tests)
+    finally:
+        shutil.rmtree(package)
+        shutil.copytree(original, package)
+        shutil.rmtree(original)
+        shutil.rmtree(package.parent / SWITCH, ignore_errors=True)
+    _tell(options, chosen)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=600, help="seconds for all tests of one fault")
+    parser.add_argument("--pytest", default="tests", help="arguments for pytest, as a shell would split them")
+    options = parser.parse_args()
+    options.pytest = shlex.split(options.pytest)
+    return options
+
+
+def _plant(package: pathlib.Path, chosen: list[Site]) -> None:
+    shutil.copytree(_HERE / "mutants", package.parent / SWITCH, dirs_exist_ok=True)
+    numbers: dict[str, dict[int, int]] = collections.defaultdict(dict)
+    for number, site in enumerate(chosen):
+        numbers[site.file][site.place] = number
+    for file, places in numbers.items():
+        path = package / file
+        path.write_text(planted(path.read_text("utf-8"), places), "utf-8")
+
+
+def _environment(**more: object) -> dict[str, str]:
+    return {**os.environ, **{name: str(value) for name, value in more.items()}}
+
+
+def _reach(options: argparse.Namespace) -> dict[int, list[str]]:
+    """Number of a fault to the tests that reach it and pass without it, quickest first."""
+    folder, report = options.out / "reach", options.out / "tests.jsonl"
+    if not report.exists():
+        folder.mkdir(exist_ok=True)
+        noting = _environment(TFGPU_MUTANT_REACH=folder.resolve(), TFGPU_MUTANT_TESTS=report.resolve())
+        command = [sys.executable, "-m", "pytest", "-p", f"{SWITCH}.durations", "-n", str(options.workers), "-q"]
+        subprocess.run([*command, *options.pytest], env=noting, check=False)
+    seconds: dict[str, float] = collections.defaultdict(float)
+    failed = set()
+    for line in report.read_text().splitlines():
+        test, outcome, duration = json.loads(line)
+        seconds[test] += duration
+        if outcome != "passed":
+            failed.add(test)
+    reached: dict[int, set[str]] = collections.defaultdict(set)
+    for file in folder.iterdir():
+        for line in file.read_text().splitlines():
+            number, _, test = line.partition("\t")
+            reached[int(number)].add(test.rpartition(" (")[0])
+    able = seconds.keys() - failed
+    return {number: sorted(tests & able, key=lambda test: seconds[test]) for number, tests in reached.items()}
+
+
+def _run(options: argparse.Namespace, tests: dict[int, list[str]]) -> None:
+    done = {result["number"] for result in _results(options.out)}
+    waiting = [number for number in range(options.count) if tests.get(number) and number not in done]
+    running = []
+    for worker in range(options.workers):
+        job = options.out / f"job-{worker}.json"
+        faults = {number: tests[number] for number in waiting[worker :: options.workers]}
+        results = str((options.out / f"results-{worker}-{int(time.time())}.jsonl").resolve())
+        job.write_text(json.dumps({"faults": faults, "results": results, "timeout_s": options.timeout}))
+        command = [sys.executable, "-m", "pytest", "-p", f"{SWITCH}.plugin", "-p", "no:xdist", "-q", *options.pytest]
+        running.append(subprocess.Popen(command, env=_environment(TFGPU_MUTANT_JOB=job.resolve())))
+    for process in running:
+        process.wait()
+
+
+def _results(out: pathlib.Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in sorted(out.glob("results-*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def _tell(options: argparse.Namespace, chosen: list[Site]) -> None:
+    verdicts = {result["number"]: result for result in _results(options.out)}
+    unreached = {"verdict": "not reached", "by": "", "tests": 0, "seconds": 0.0}
+    rows = [{**vars(site), "number": n, **verdicts.get(n, unreached)} for n, site in enumerate(chosen)]
+    (options.out / "mutants.json").write_text(json.dumps(rows, indent=1))
+    survivors = [
+        (row["file"], row["line"], row["kind"], row["text"][:60], row["verdict"])
+        for row in rows
+        if row["verdict"] in ("survived", "not reached")
+    ]
+    print(tabulate(survivors, headers=("file", "line", "kind", "text", "verdict")))
+    counts = collections.Counter(row["verdict"] for row in rows)
+    print(f"\n{len(rows)} faults: {', '.join(f'{count} {word}' for word, count in counts.most_common())}")
+
+
+if __name__ == "__main__":
+    main()
