@@ -15,9 +15,9 @@ from tfgpu_doctor.rehearsal.build import BuildError, build_driver
 
 pytest_plugins = ["left_out"]
 
-# No test fails because the machine is slow.
-hypothesis.settings.register_profile("here", deadline=None)
-hypothesis.settings.load_profile("here")
+# No test fails because the machine is slow; and --full looks deeper.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("full", deadline=None, max_examples=200)
 
 TESTS = pathlib.Path(__file__).parent
 # What waits for deadlines, signals or other processes: `tools/measure_flaky.py` runs these beside a busy process.
@@ -30,6 +30,11 @@ TIMED = {
     "sharing/test_ticket.py", "test_broken_targets.py", "test_examination.py", "test_levels.py",
     "test_load_interrupted.py",
 }  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """How deep hypothesis looks."""
+    hypothesis.settings.load_profile("full" if config.getoption("full") else "quick")
 
 
 @pytest.fixture(scope="session")

@@ -52,6 +52,7 @@ def outcomes(site: str, machine: str) -> dict[str, str]:
     return {result["id"]: result["outcome"] for result in results if result["id"].startswith("ACME")}
 
 
+@pytest.mark.slow
 def test_its_checks_are_listed_and_explained(acme: str) -> None:
     listed = run_with(acme, "tfgpu_doctor", "check", "--list").stdout
     assert [line.split()[0] for line in listed.splitlines() if line.startswith("ACME")] == IDS

@@ -16,6 +16,7 @@ from doctor_command import clean_environment, doctor_argv, hear_interrupts
 from stand_in_gpu import make_stand_in
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.tensorflow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes through /proc"),
 ]

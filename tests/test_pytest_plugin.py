@@ -132,6 +132,7 @@ def test_this_machine_is_examined_once_and_not_in_pytests_own_process(
     assert log.read_text().splitlines() == ["one"]
 
 
+@pytest.mark.slow
 def test_several_workers_examine_once(tmp_path: pathlib.Path, counting: tuple[dict[str, str], pathlib.Path]) -> None:
     pytest.importorskip("xdist")
     variables, log = counting
@@ -142,6 +143,7 @@ def test_several_workers_examine_once(tmp_path: pathlib.Path, counting: tuple[di
     assert log.read_text().splitlines() == ["one"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("--collect-only",), ("-k", "plain"), ("-m", "not gpu")])
 def test_nothing_is_examined_where_no_test_needs_it(
     arguments: tuple[str, ...], tmp_path: pathlib.Path, counting: tuple[dict[str, str], pathlib.Path]

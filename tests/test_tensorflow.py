@@ -41,6 +41,7 @@ def test_a_machine_without_a_gpu(live: tuple[dict[str, object], pathlib.Path]) -
     assert document["counts"]["crash"] == 0  # type: ignore[index]
 
 
+@pytest.mark.slow
 @without_driver
 def test_it_ends_with_1_and_says_nothing_on_standard_error() -> None:
     done = run_doctor()
@@ -90,6 +91,7 @@ def test_the_computations_are_exact() -> None:
         assert "CPU:0" in str(row["placed_on"])
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_an_error_not_a_fallback() -> None:
     code = (
         "import sys, types; sys.argv = ['x', 'CPU']; sys.path.insert(0, ''); "

@@ -2,50 +2,62 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tfgpu_doctor.perf_tests.other_work import Reading
 
-SPIN = "print('on', flush=True)\nwhile True: pass"
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc/stat is Linux's")
+# In a process group of its own: the other tests of this one start and end processes meanwhile.
+OTHERS = """
+import os, subprocess, sys, time
+from tfgpu_doctor.perf_tests.other_work import Reading
 
-
-def seconds_of_processor(pid: int) -> float:
+def seconds_of_processor(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         words = file.read().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
+spin = [sys.executable, "-c", "print('on', flush=True)\\nwhile True: pass"]
+spinning = subprocess.Popen(spin, stdout=subprocess.PIPE, start_new_session=True)
+spinning.stdout.readline()
+before, at_first = Reading.now(), seconds_of_processor(spinning.pid)
+time.sleep(1.0)
+after, at_last = Reading.now(), seconds_of_processor(spinning.pid)
+spinning.kill()
+print(after.others_since(before) * (after.all_s - before.all_s), at_last - at_first)
+"""
+OWN = """
+import time
+from tfgpu_doctor.perf_tests.other_work import Reading
+
+before, until = Reading.now(), time.process_time() + 0.5
+while time.process_time() < until:
+    pass
+after = Reading.now()
+print(after.own_s - before.own_s, after.busy_s - before.busy_s)
+"""
+
+
+def seconds_told_by(program: str) -> tuple[float, float]:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, start_new_session=True, check=True
+    )
+    first, second = map(float, done.stdout.split())
+    return first, second
+
 
 def test_other_processes_count() -> None:
-    spinning = subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, start_new_session=True)
-    try:
-        assert spinning.stdout is not None
-        spinning.stdout.readline()
-        before, at_first = Reading.now(), seconds_of_processor(spinning.pid)
-        time.sleep(1.0)
-        after, at_last = Reading.now(), seconds_of_processor(spinning.pid)
-    finally:
-        spinning.kill()
-        spinning.communicate()
-    assert before and after
-    took = at_last - at_first  # on a busy machine it gets less than the whole second
-    assert after.others_since(before) * (after.all_s - before.all_s) >= took - 0.1
+    counted, taken = seconds_told_by(OTHERS)  # on a busy machine it gets less than the whole second
+    assert counted >= taken - 0.1
 
 
 def test_what_the_run_itself_takes_does_not() -> None:
-    before = Reading.now()
-    until = time.process_time() + 0.5
-    while time.process_time() < until:
-        pass
-    after = Reading.now()
-    assert before and after
-    assert after.own_s - before.own_s >= 0.4
-    assert after.busy_s - before.busy_s >= 0.4
+    own, busy = seconds_told_by(OWN)
+    assert own >= 0.4
+    assert busy >= 0.4
 
 
 def test_a_moment_of_no_length_tells_nothing() -> None:

@@ -35,6 +35,7 @@ def test_runs_that_end_at_the_same_time_lose_nothing(tmp_path: pathlib.Path) -> 
     assert len(Results(path).of_place("here")) == 75
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_what_was_whole(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "results.sqlite")
     Results(path).keep(KeptRun(1.0, "", "here", b"1"))

@@ -51,6 +51,7 @@ def test_what_was_measured_comes_back(tmp_path: pathlib.Path) -> None:
     assert bench.problems == ()
 
 
+@pytest.mark.slow
 def test_a_hanging_duel_ends_alone(tmp_path: pathlib.Path) -> None:
     tests = """
     def test_hangs():
@@ -67,6 +68,7 @@ def test_a_hanging_duel_ends_alone(tmp_path: pathlib.Path) -> None:
     assert len(bench.problems) == 1
 
 
+@pytest.mark.slow
 def test_what_comes_before_the_first_duel_has_its_own_time(tmp_path: pathlib.Path) -> None:
     tests = """
     del test_first
@@ -106,6 +108,7 @@ def test_a_suite_that_cannot_be_imported_is_a_problem(tmp_path: pathlib.Path) ->
     assert "exit code 2" in bench.problems[0]
 
 
+@pytest.mark.slow
 def test_the_budget_ends_the_run(tmp_path: pathlib.Path) -> None:
     tests = "def test_long():\n    start('long')\n    time.sleep(600)\n"
     started = time.monotonic()

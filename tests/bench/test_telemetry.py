@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+import pytest
 from simulated import Simulate
 
 from tfgpu_doctor.bench.telemetry import Telemetry
@@ -16,6 +17,7 @@ def held(started: float, took_s: float) -> Bench:
     return Bench(duels=(Duel(suite="s", name="n", verdict="faster", on_gpu=True, started=started, took_s=took_s),))
 
 
+@pytest.mark.slow
 def test_each_duel_gets_what_was_seen_while_it_was_held(simulate: Simulate) -> None:
     variables = simulate({"count": 2, "temperature_c": {"gpu": 88}, "throttle_reasons": ["sw_thermal_slowdown"]})
     for seconds in (3, 20, 100):  # as long as this machine takes to start Python and NVML

@@ -45,6 +45,7 @@ def test_one_rank_a_host(tmp_path: pathlib.Path, bin_: pathlib.Path) -> None:
     assert "reports of 3 of 3 nodes" in said
 
 
+@pytest.mark.slow
 def test_a_host_that_fails_ends_no_other(tmp_path: pathlib.Path, bin_: pathlib.Path) -> None:
     code, said, outcomes = run_on(tmp_path, bin_, "good1\nlost1\ncrashes1\nhangs1\n")
     assert outcomes == {"good1": "reported", "lost1": "disappeared", "crashes1": "died", "hangs1": "hung"}

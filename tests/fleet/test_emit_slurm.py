@@ -143,6 +143,7 @@ def test_a_prolog_drains_a_bad_node_and_says_so(tmp_path: pathlib.Path) -> None:
     assert not set(asked) & set("$'\"`\\")
 
 
+@pytest.mark.slow
 def test_a_prolog_drains_no_node_without_proof(tmp_path: pathlib.Path) -> None:
     assert prolog(tmp_path, "good1") == (0, "", "")
     for node in ("crashes1", "stuck1", "absent1", "hangs1", "killed1"):

@@ -155,6 +155,7 @@ def test_a_gpu_that_hangs_costs_its_deadline_once(simulate: Simulate, call: str)
     assert (trouble.name, trouble.pci_address) == (("", "") if "Handle" in call else known)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_holds_the_lock_does_not_hide_the_others(simulate: Simulate) -> None:
     found = ask(simulate({}, {"faults": {"nvmlDeviceGetHandleByIndex": "wedge"}}, {}), deadline_s=2 * DEADLINE_S)
     assert found.works
@@ -162,6 +163,7 @@ def test_a_gpu_that_holds_the_lock_does_not_hide_the_others(simulate: Simulate) 
     assert [(trouble.index, trouble.is_silent) for trouble in found.troubles] == [(1, True)]
 
 
+@pytest.mark.slow
 def test_two_gpus_that_hang_are_both_named(simulate: Simulate) -> None:
     hangs = {"faults": {"nvmlDeviceGetPowerUsage": "hang"}}
     found = ask(simulate({}, hangs, hangs), deadline_s=2 * DEADLINE_S)

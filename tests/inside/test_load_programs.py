@@ -227,6 +227,7 @@ def test_a_load_goes_round_and_round_until_its_time_is_over(tf: Any) -> None:
         assert all(row["mismatches"] == 0 for row in each["exactness"] + each["memory"])
 
 
+@pytest.mark.slow
 def test_two_devices_of_one_kind_compute_the_same_bits(stand_in: pathlib.Path) -> None:
     """Two parts of the processor stand for two GPUs, each with a process of its own."""
     plan = {**PLAN, "seconds": 1.0, "round_s": 1.0, "device": "/GPU:0"}
@@ -237,6 +238,7 @@ def test_two_devices_of_one_kind_compute_the_same_bits(stand_in: pathlib.Path) -
     assert other["rounds"]["0"]["exactness"][0]["placed_on"].endswith("CPU:1")
 
 
+@pytest.mark.slow
 def test_a_step_that_tensorflow_cannot_do_costs_no_other(tf: Any) -> None:
     said = run("load_gpu", {**PLAN, "seconds": 1.0, "round_s": 1.0, "precisions": ["no such type", "float32"]})
     assert "error" not in said
@@ -246,6 +248,7 @@ def test_a_step_that_tensorflow_cannot_do_costs_no_other(tf: Any) -> None:
     assert said["rounds"]["0"]["memory"]
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_told(tf: Any) -> None:
     said = run("load_gpu", {**PLAN, "device": "/CPU:7"})
     rows = said["rounds"]["0"]["exactness"]
@@ -260,6 +263,7 @@ def test_without_tensorflow_the_reason_is_told(tmp_path: pathlib.Path) -> None:
         assert "ModuleNotFoundError" in run(program, plan, tmp_path / "venv/bin/python")["error"]
 
 
+@pytest.mark.slow
 def test_copies_go_every_way_and_arrive(stand_in: pathlib.Path) -> None:
     said = run("load_links", {"devices": ["/GPU:0", "/GPU:1"], "seconds": 4.0, "copied_bytes": 1 << 20}, stand_in)
     assert "error" not in said
@@ -275,6 +279,7 @@ def test_copies_go_every_way_and_arrive(stand_in: pathlib.Path) -> None:
         assert row["copied_bytes"] == 1 << 20
 
 
+@pytest.mark.slow
 def test_a_load_ends_when_nobody_waits_for_it(tf: Any) -> None:
     plan = {**PLAN, "seconds": 10_000.0}
     argv = [sys.executable, str(PROGRAMS / "load_gpu.py"), json.dumps(plan)]

@@ -104,6 +104,7 @@ def test_nvml_that_does_not_initialise_says_so(simulate: Simulate) -> None:
     assert "mismatch" in found.trouble.lower()
 
 
+@pytest.mark.slow
 def test_a_gpu_that_hangs_keeps_what_was_known(simulate: Simulate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfgpu_doctor.probes.load_samples._START_S", 3.0)
     found = looked(simulate({}, {"faults": {"nvmlDeviceGetTemperature": "hang"}}))

@@ -29,6 +29,7 @@ def test_with_what_is_known_of_the_machine(shared: pathlib.Path) -> None:
     assert found["wrong"] <= 4
 
 
+@pytest.mark.slow
 def test_with_the_log_alone(shared: pathlib.Path) -> None:
     pytest.importorskip("yaml")
     found = score(shared)

@@ -283,6 +283,7 @@ def test_without_any_log_the_fact_says_so(running: Machine) -> None:
     assert (found.source, found.tried, found.messages) == ("", (), ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise", [b"", b"Nov 20 12:00:00 node17 kernel: NVRM: loading\n" * 100_000], ids=["hole", "lines"]
 )

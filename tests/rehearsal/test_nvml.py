@@ -223,6 +223,7 @@ def test_a_crash_is_a_real_one(simulate: Simulate) -> None:
     assert done.returncode == -signal.SIGSEGV
 
 
+@pytest.mark.slow
 def test_a_hang_is_a_real_one(simulate: Simulate) -> None:
     variables = simulate({"faults": {"nvmlDeviceGetTemperature": "hang"}})
     code = "import pynvml as n; n.nvmlInit(); print('before', flush=True); n.nvmlDeviceGetTemperature(n.nvmlDeviceGetHandleByIndex(0), 0)"

@@ -190,6 +190,7 @@ def test_the_index_is_that_of_pip(index: Any, run_script: Any, table: pathlib.Pa
     assert [row["version"] for row in rows(table)] == ["2.10.0"]
 
 
+@pytest.mark.slow
 def test_an_index_that_cannot_be_reached_is_told(run_script: Any, table: pathlib.Path) -> None:
     done = run_script("--table", str(table), "--index-url", "http://127.0.0.1:9/simple/")
     assert done.returncode == 1
