@@ -77,11 +77,11 @@ def workers(count: int, job: TfConfig | None = None, gpus: int = 0) -> Iterator[
     configs = [job] if job else _local(count)
     began = time.monotonic()
     _refuse([*faults_among(configs)] if not job else [], configs)
-    orders: list[tuple[dict[str, str], dict[str, str]]] = []
+    orders: list[tuple[dict[str, bool], dict[str, str]]] = []
     for place, config in enumerate(configs):
         # Two processes on one GPU are no faster than one, and NCCL refuses them.
         visible = {} if job else {"CUDA_VISIBLE_DEVICES": str(place) if gpus >= count else "-1"}
-        orders.append(({}, {"TF_CONFIG": config.text, **visible}))
+        orders.append(({"leave_together": bool(job)}, {"TF_CONFIG": config.text, **visible}))
     with children("join_cluster", *orders, start_s=START_S - (time.monotonic() - began)) as started:
         yield Workers(started, len(configs[0].members), bool(job))
 
