@@ -7,8 +7,8 @@ import re
 
 from tfgpu_doctor.checks.commands import prepend_library_path
 from tfgpu_doctor.checks.lost_libraries import LostLibrary, folders_of, lost_libraries
-from tfgpu_doctor.facts import Environment, Libraries, Resolution, Runtime, Target
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Environment, Libraries, Resolution, Runtime, Target
 
 _VARIABLE = "LD_LIBRARY_PATH"
 _ITSELF = re.compile(r"\$\{LD_LIBRARY_PATH[^}]*\}|\$LD_LIBRARY_PATH")
@@ -18,6 +18,7 @@ _LISTED = 3
 @check(
     "ENV004",
     "this process has the library path that activating its environment sets",
+    stage=Stage.LIBRARIES,
     after=("TFB001", "DRV008", "LIB004", "TFW001"),
     causes=("env_vars_not_inherited_by_ide_or_notebook",),
     sources=(

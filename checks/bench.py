@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Bench
-from tfgpu_doctor.facts.bench import Duel, Figure
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Bench
+from tfgpu_doctor.model.facts.bench import Duel, Figure
 
 _SLOWING = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown")
 _FRACTIONS = {"TFLOP/s": "bench_least_share_of_peak", "GB/s": "bench_least_share_of_bandwidth"}
@@ -14,6 +14,7 @@ _FRACTIONS = {"TFLOP/s": "bench_least_share_of_peak", "GB/s": "bench_least_share
 @check(
     "BEN001",
     "the GPU beats the CPU, and what is said to speed it up does",
+    stage=Stage.ADVICE,
     after=("GPU004", "GPU005", "HLT004", "BEN003"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://www.tensorflow.org/guide/gpu_performance_analysis",),
@@ -68,6 +69,7 @@ def _slowing(duels: list[Duel], knowledge: Knowledge) -> list[str]:
 @check(
     "BEN002",
     "the GPU comes near what its data sheet says",
+    stage=Stage.ADVICE,
     after=("BEN001",),
     sources=("https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",),
 )
@@ -108,6 +110,7 @@ def _said(figure: Figure) -> str:
 @check(
     "BEN003",
     "the GPU answers until the perf suites end",
+    stage=Stage.ADVICE,
     after=("GPU004", "GPU005", "HLT004"),
     sources=("https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",),
 )
@@ -138,6 +141,7 @@ def gpu_answers_to_the_end(bench: Bench) -> Yielded:
 @check(
     "BEN004",
     "what the perf suites verify beside speed holds",
+    stage=Stage.ADVICE,
     after=("GPU004", "GPU005", "HLT004", "BEN003"),
     sources=("https://www.tensorflow.org/guide/gpu",),
 )

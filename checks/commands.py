@@ -6,9 +6,9 @@ import os
 import shlex
 from collections.abc import Sequence
 
-from tfgpu_doctor.facts import Environment, Target, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Fix
+from tfgpu_doctor.model.facts import Environment, Target, TensorFlow
 
 
 def pip(target: Target, *words: str) -> tuple[str, ...]:

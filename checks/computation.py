@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.kernels import NO_KERNEL
 from tfgpu_doctor.checks.tensorflow_log import complaints
-from tfgpu_doctor.facts import Computation, Runtime
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Computation, Runtime
 
 _CAUSES = (
     "gpu_memory_held_by_other_process", "cudnn_init_failed_memory", "gpu_compute_capability_too_new", "driver_too_old",
@@ -122,6 +122,7 @@ def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Findin
 @check(
     "GPU004",
     "TensorFlow multiplies matrices on every GPU, rightly",
+    stage=Stage.COMPUTE,
     after=_BEFORE,
     causes=_CAUSES,
     sources=("https://www.tensorflow.org/guide/gpu",),
@@ -138,6 +139,7 @@ def matrix_product_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
 @check(
     "GPU005",
     "TensorFlow convolves on every GPU, rightly",
+    stage=Stage.COMPUTE,
     after=("GPU004", "LIB007"),
     causes=_CAUSES,
     sources=("https://www.tensorflow.org/guide/gpu",),

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Container, CudaDriver, DeviceNodes, Driver, Environment, Nvml, Pci, Runtime, Scheduler
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import (
+    Container,
+    CudaDriver,
+    DeviceNodes,
+    Driver,
+    Environment,
+    Nvml,
+    Pci,
+    Runtime,
+    Scheduler,
+)
 
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 _HOW = {
@@ -30,6 +40,7 @@ _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 @check(
     "CNT001",
     "the container was started with the GPU",
+    stage=Stage.CONTAINER,
     after=("GPU001",),
     causes=("container_started_without_gpu",),
     sources=(_TOOLKIT, "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"),
@@ -75,6 +86,7 @@ def container_has_gpu(
 @check(
     "CNT002",
     "the container was given the driver's compute libraries",
+    stage=Stage.DRIVER,
     after=("CNT001",),
     causes=("nvidia_driver_capabilities_without_compute",),
     sources=(_TOOLKIT,),
@@ -111,6 +123,7 @@ def container_has_compute_libraries(
 @check(
     "CNT003",
     "/dev/shm is large enough for several GPUs",
+    stage=Stage.CONTAINER,
     after=("GPU001", "CNT001"),
     causes=("docker_shm_too_small",),
     sources=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",),
@@ -141,6 +154,7 @@ def shared_memory_suffices(container: Container, cuda_driver: CudaDriver, knowle
 @check(
     "CNT004",
     "the batch job was granted a GPU",
+    stage=Stage.CONTAINER,
     after=("GPU001",),
     causes=("scheduler_did_not_grant_gpu",),
     sources=("https://slurm.schedmd.com/gres.html",),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use
-from tfgpu_doctor.facts import CudaDriver, Environment, Limits, Nvml, Scheduler, System
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Environment, Limits, Nvml, Scheduler, System
 
 _FIGURES = ("quota_least_processors", "throttled_periods", "throttled_share")
 _POOLS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
@@ -16,6 +16,7 @@ _POOLS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 @check(
     "LIM001",
     "TensorFlow starts no more threads than it has processors for",
+    stage=Stage.SPEED,
     after=("GPU001",),
     causes=("input_pipeline_bound",),
     sources=(

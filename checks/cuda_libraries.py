@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries
 from tfgpu_doctor.checks.lost_libraries import CUDA, failed_loads, said_of
-from tfgpu_doctor.facts import Libraries, Runtime, System, Target, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Libraries, Runtime, System, Target, TensorFlow
 
 _FIRST_OF_SHARED_SONAMES = 11  # the CUDA from which on a soname names the major version alone
 _PIP = "https://www.tensorflow.org/install/pip"
@@ -15,6 +15,7 @@ _PIP = "https://www.tensorflow.org/install/pip"
 @check(
     "LIB004",
     "the CUDA libraries that TensorFlow opens are installed",
+    stage=Stage.LIBRARIES,
     after=("TFB001", "DRV008", "TFW001"),
     causes=("pip_without_and_cuda_extra", "cuda_toolkit_wrong_major", "cuda_toolkit_wrong_minor"),
     sources=(_PIP, "https://github.com/tensorflow/tensorflow/issues/66987"),

@@ -7,7 +7,10 @@ import re
 from collections.abc import Sequence
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, library_path_without
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.requirements import Requirement, requirements_on
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import (
     Distribution,
     Environment,
     Libraries,
@@ -18,9 +21,6 @@ from tfgpu_doctor.facts import (
     Target,
     TensorFlow,
 )
-from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
-from tfgpu_doctor.requirements import Requirement, requirements_on
 
 _COMPLAINT = re.compile(
     r"Loaded runtime CuDNN library: (\S+?)\s+(?:\(.*?\) )?but source was compiled with: (\d[\d.]*\d)", re.IGNORECASE
@@ -30,6 +30,7 @@ _COMPLAINT = re.compile(
 @check(
     "LIB007",
     "the cuDNN that is loaded fits the one TensorFlow was built with",
+    stage=Stage.LIBRARIES,
     after=("LIB004", "PKG009"),
     causes=("cudnn_version_mismatch", "ld_library_path_shadows_pip_libs"),
     sources=("https://docs.nvidia.com/deeplearning/cudnn/latest/developer/forward-compatibility.html",),

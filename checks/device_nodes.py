@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Limits, Scheduler, System
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Limits, Scheduler, System
 
 _UNKNOWN = 999  # CUDA_ERROR_UNKNOWN, which a missing nvidia-uvm gives
 _ASK_KERNEL = "Look at `sudo dmesg | grep -i -e NVRM -e Xid`, then reset the GPU or reboot."
@@ -18,6 +18,7 @@ def _is_tegra(system: System, device_nodes: DeviceNodes) -> bool:
 @check(
     "DEV001",
     "the GPU's device nodes exist",
+    stage=Stage.DRIVER,
     after=("DRV001", "DRV009", "CNT001"),
     causes=("no_nvidia_driver",),
     sources=(_UVM,),
@@ -50,6 +51,7 @@ def device_nodes_exist(device_nodes: DeviceNodes, system: System, cuda_driver: C
 @check(
     "DEV002",
     "the driver's unified memory part, nvidia-uvm, is there",
+    stage=Stage.DRIVER,
     after=("DRV001", "CNT001"),
     causes=("nvidia_uvm_missing",),
     sources=(_UVM,),
@@ -90,7 +92,7 @@ def uvm_is_there(
 
 @check(
     "DEV003",
-    "this user may open the GPU's device nodes",
+    "this user may open the GPU's device nodes", stage=Stage.GPU,
     after=("DEV001", "DEV002", "CNT001", "XID001"),
     causes=(
         "device_node_permission_denied", "container_lost_gpu_cgroup", "selinux_blocks_container_gpu",

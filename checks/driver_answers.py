@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Driver, KernelLog, Nvml, Pci, Runtime, System
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Driver, KernelLog, Nvml, Pci, Runtime, System
 
 _ASK_KERNEL = "Look at what the kernel says of it: `sudo dmesg | grep -i -e NVRM -e Xid`."
 _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."
@@ -13,6 +13,7 @@ _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) o
 @check(
     "DRV007",
     "NVML, the library behind nvidia-smi, answers",
+    stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DRV008", "DEV003", "LIB005", "XID001", "HLT001"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
 )
@@ -50,7 +51,7 @@ def _nvml_error(nvml: Nvml, knowledge: Knowledge) -> str:
 
 @check(
     "DRV008",
-    "the CUDA driver initialises",
+    "the CUDA driver initialises", stage=Stage.GPU,
     after=(
         "GPU001", "GPU002", "CNT001", "CNT002", "CNT004", "DRV001", "DEV001", "DEV002", "DEV003", "LIB001", "LIB002",
         "DRV006", "VIS001", "PKG001", "LIM002", "JOB001", "SVC001", "XID001", "XID002", "XID004",

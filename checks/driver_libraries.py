@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from tfgpu_doctor.checks.commands import library_path_without, prepend_library_path
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import (
     CudaDriver,
     Driver,
     Environment,
@@ -16,8 +18,6 @@ from tfgpu_doctor.facts import (
     System,
     TensorFlow,
 )
-from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
 _STUB, _HIDDEN = 34, 100  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
 _WSL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
@@ -26,6 +26,7 @@ _WSL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
 @check(
     "LIB001",
     "the loader finds the driver library libcuda.so.1",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "CNT002", "DRV001", "PKG001"),
     causes=("no_nvidia_driver", "wsl_libcuda_not_on_path", "gpu_libs_not_found"),
     sources=("https://man7.org/linux/man-pages/man8/ld.so.8.html", _WSL),
@@ -80,6 +81,7 @@ def libcuda_is_found(cuda_driver: CudaDriver, driver_libraries: Libraries, syste
 @check(
     "LIB002",
     "libcuda is the driver's own, no stub and no stray copy",
+    stage=Stage.DRIVER,
     after=("LIB001",),
     causes=("libcuda_stub_loaded", "foreign_libcuda_bundled"),
     sources=("https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",),
@@ -159,6 +161,7 @@ def _without(folders: list[str], environment: Environment, own: LibraryFile | No
 @check(
     "LIB005",
     "the loader finds the driver library libnvidia-ml.so.1",
+    stage=Stage.DRIVER,
     after=("LIB001", "CNT002"),
     causes=("gpu_libs_not_found",),
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tfgpu_doctor.checks.xids import same_place
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import (
     CudaDriver,
     Driver,
     KernelLog,
@@ -17,8 +19,6 @@ from tfgpu_doctor.facts import (
     Pci,
     PciDevice,
 )
-from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
 _REFUSALS = ("legacy_gpu", "unsupported_gpu", "open_module_cannot", "open_module_needed")
 _OPEN = (
@@ -34,6 +34,7 @@ _PROPRIETARY = (
 @check(
     "DRV010",
     "the installed driver supports the NVIDIA GPU",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003"),
     causes=("driver_does_not_support_gpu",),
     sources=(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Driver, Libraries, ModuleFiles, Nvml, Runtime, System, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Driver, Libraries, ModuleFiles, Nvml, Runtime, System, TensorFlow
 
 _LEAST_DRIVER_MAJOR = 100
 _VERSION_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
@@ -18,6 +18,7 @@ def driver_system(system: System) -> str:
 @check(
     "DRV002",
     "the driver is new enough for the CUDA this TensorFlow uses",
+    stage=Stage.WHEEL,
     after=("DRV001", "PKG002"),
     causes=("driver_too_old",),
     sources=("https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",),
@@ -92,6 +93,7 @@ def _supports(supported: str, built_with: str, knowledge: Knowledge) -> bool:
 @check(
     "DRV006",
     "the driver's libraries and its kernel module are of one version",
+    stage=Stage.DRIVER,
     after=("DRV001", "LIB001", "LIB002"),
     causes=("driver_library_version_mismatch", "cuda_compat_package_conflict"),
     sources=("https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Container, Engines, Environment, Nvml, Pci, Project, System, Target
-from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Container, Engines, Environment, Nvml, Pci, Project, System, Target
 
 _INSTALL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
@@ -39,6 +39,7 @@ def _severity(
 @check(
     "CNT005",
     "Docker is not a snap",
+    stage=Stage.CONTAINER,
     causes=("docker_installed_as_snap",),
     sources=(
         "https://github.com/NVIDIA/nvidia-container-toolkit/issues/522",
@@ -82,6 +83,7 @@ def docker_is_no_snap(
 @check(
     "CNT006",
     "NVIDIA's toolkit for containers is installed beside Docker",
+    stage=Stage.CONTAINER,
     after=("CNT005",),
     causes=("container_toolkit_missing",),
     sources=(_INSTALL,),
@@ -124,6 +126,7 @@ def toolkit_is_installed(
 @check(
     "CNT007",
     "NVIDIA's toolkit lets Docker's containers open the GPU",
+    stage=Stage.CONTAINER,
     after=("CNT005", "CNT006"),
     causes=("container_toolkit_misconfigured",),
     sources=("https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Environment
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Environment
 
 # Judged by checks of their own, which know more.
 _JUDGED_ELSEWHERE = ("TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR")
@@ -13,6 +13,7 @@ _JUDGED_ELSEWHERE = ("TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR")
 @check(
     "ENV001",
     "the GPU's environment variables have values that count",
+    stage=Stage.ADVICE,
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",),
 )
 def values_are_understood(environment: Environment, knowledge: Knowledge) -> Yielded:
@@ -35,6 +36,7 @@ def values_are_understood(environment: Environment, knowledge: Knowledge) -> Yie
 @check(
     "ENV002",
     "no variable slows every kernel down",
+    stage=Stage.ADVICE,
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",),
 )
 def no_debugging_variable(environment: Environment) -> Yielded:

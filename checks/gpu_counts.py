@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.gpus_in_use import place, title, told_places
 from tfgpu_doctor.checks.xids import is_news, same_place
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import (
     Container,
     CudaDriver,
     DeviceNodes,
@@ -18,8 +20,6 @@ from tfgpu_doctor.facts import (
     Scheduler,
     System,
 )
-from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
 
 _ASK_KERNEL = "`sudo dmesg | grep -i -e NVRM -e Xid` says what became of it; then reset it or reboot."
 
@@ -27,6 +27,7 @@ _ASK_KERNEL = "`sudo dmesg | grep -i -e NVRM -e Xid` says what became of it; the
 @check(
     "SHR001",
     "the PCI bus, NVML and CUDA know of the same GPUs",
+    stage=Stage.GPU,
     after=("GPU001", "HLT001", "DRV007", "DRV008"),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, place, short_address, title, told_places
-from tfgpu_doctor.facts import CudaDriver, Environment, Nvml, NvmlGpu, Pci, Runtime
-from tfgpu_doctor.facts.health import GpuTrouble
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Severity, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Environment, Nvml, NvmlGpu, Pci, Runtime
+from tfgpu_doctor.model.facts.health import GpuTrouble
 
 _MEMORY_ERRORS = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
 _ASK_KERNEL = "Look at what the kernel says of it: `sudo dmesg | grep -i -e NVRM -e Xid`."
@@ -28,6 +28,7 @@ _UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot")
 @check(
     "HLT001",
     "every GPU answers NVML",
+    stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DEV003", "LIB005", "CNT004", "XID001"),
     causes=_TROUBLES,
     sources=("https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",),
@@ -115,6 +116,7 @@ def _only_address_left(nvml: Nvml, pci: Pci | None) -> str:
 @check(
     "HLT002",
     "the GPU's memory has no errors that it cannot correct",
+    stage=Stage.GPU,
     after=("GPU001", "HLT001"),
     causes=("hardware_ecc_error",),
     sources=(_MEMORY_ERRORS, "https://docs.nvidia.com/deploy/dynamic-page-retirement/index.html"),
@@ -204,6 +206,7 @@ def _memory_figures(gpu: NvmlGpu) -> Iterable[str]:
 @check(
     "HLT003",
     "no GPU asks for a reset",
+    stage=Stage.GPU,
     after=("GPU001", "HLT001", "HLT002"),
     causes=("hardware_ecc_error",),
     sources=("https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html",),

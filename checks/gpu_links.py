@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.gpu_throttling import is_of_laptop
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, place, title
-from tfgpu_doctor.facts import CudaDriver, Nvml, NvmlGpu, Pci, PciDevice
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Nvml, NvmlGpu, Pci, PciDevice
 
 _QUERY = "nvidia-smi --query-gpu=index,pstate,pcie.link.gen.current,pcie.link.width.current --format=csv"
 _IDLE_STATE = 8  # nvmlPstates_t: P8 and more are for an idle GPU
@@ -18,6 +18,7 @@ _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
 @check(
     "LNK001",
     "the GPU's PCI Express link is as wide and fast as it can be",
+    stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     sources=(
         "https://docs.nvidia.com/deploy/nvidia-smi/index.html",
@@ -135,6 +136,7 @@ def _figures(gpu: NvmlGpu, device: PciDevice | None) -> str:
 @check(
     "LNK002",
     "no GPU has fewer NVLinks up than its like",
+    stage=Stage.SPEED,
     after=("GPU001", "DRV007", "LNK003"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",),
 )
@@ -176,6 +178,7 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
 @check(
     "LNK003",
     "the fabric of the NVSwitches is set up",
+    stage=Stage.GPU,
     after=("GPU001", "HLT001", "SVC001"),
     causes=("fabric_manager_not_running",),
     sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",),

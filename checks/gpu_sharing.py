@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, show_holders, size, tenants, title, who
-from tfgpu_doctor.facts import CudaDriver, Environment, Nvml, NvmlGpu
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Environment, Nvml, NvmlGpu
 
 _MIG = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html"
 
@@ -13,6 +13,7 @@ _MIG = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html"
 @check(
     "SHR002",
     "no more than one MIG device is asked for",
+    stage=Stage.GPU,
     after=("GPU001", "DRV007"),
     causes=("mig_single_instance_per_process",),
     sources=(_MIG,),
@@ -68,6 +69,7 @@ def _layout(gpus: list[NvmlGpu]) -> list[str]:
 @check(
     "SHR003",
     "nobody else holds a large part of the GPU's memory",
+    stage=Stage.MEMORY,
     after=("GPU001", "DRV007", "MEM001"),
     causes=("gpu_memory_held_by_other_process",),
     sources=("https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",),
@@ -103,6 +105,7 @@ def memory_is_not_shared(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
 @check(
     "SHR004",
     "the vGPU has its licence",
+    stage=Stage.GPU,
     after=("GPU001", "HLT001"),
     sources=("https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html",),
 )
@@ -137,6 +140,7 @@ def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yield
 @check(
     "SHR005",
     "the driver keeps the GPU initialised",
+    stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     sources=("https://docs.nvidia.com/deploy/driver-persistence/index.html",),
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.xids import ago, is_news, is_ours, read_log, same_place
-from tfgpu_doctor.facts import Container, CudaDriver, KernelLog, KernelMessage, Nvml, Pci, Scheduler
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Container, CudaDriver, KernelLog, KernelMessage, Nvml, Pci, Scheduler
 
 _REINSTALL = (
     "Install the driver anew and whole, its firmware with it (Ubuntu: the package nvidia-firmware of the driver's very "
@@ -20,7 +20,7 @@ _LOOK = (
 
 @check(
     "XID004",
-    "the driver started every GPU that it found",
+    "the driver started every GPU that it found", stage=Stage.GPU,
     after=("GPU001", "CNT001", "DRV001", "DRV006", "DRV010", "XID001"),
     causes=("no_nvidia_driver",),
     sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c",),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, title
-from tfgpu_doctor.facts import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Nvml, NvmlGpu
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
 _LAPTOP = re.compile(r"laptop|max-q|mobile|\bmx ?\d", re.IGNORECASE)
@@ -31,6 +31,7 @@ def is_of_laptop(gpu: NvmlGpu) -> bool:
 @check(
     "HLT004",
     "neither heat nor a power brake slows the GPU down",
+    stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=(_REASONS, "https://docs.nvidia.com/deploy/nvidia-smi/index.html"),
@@ -100,6 +101,7 @@ def _figures(gpu: NvmlGpu) -> list[str]:
 @check(
     "HLT005",
     "the GPU may draw the power that it is made for",
+    stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, GpuProcess, Nvml, NvmlGpu
+from tfgpu_doctor.model.facts import CudaDriver, GpuProcess, Nvml, NvmlGpu
 
 _MPS_SERVER = "nvidia-cuda-mps-server"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, tenants
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import (
     CudaDriver,
     DeviceNodes,
     Driver,
@@ -16,8 +18,6 @@ from tfgpu_doctor.facts import (
     Runtime,
     System,
 )
-from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Yielded, check
 
 _FREE_IT = Fix("End the process that holds the GPU, or have an administrator run `nvidia-smi -c DEFAULT`.")
 
@@ -25,6 +25,7 @@ _FREE_IT = Fix("End the process that holds the GPU, or have an administrator run
 @check(
     "GPU001",
     "an NVIDIA GPU is in the machine",
+    stage=Stage.MACHINE,
     after=("SYS001", "GPU006"),
     causes=("no_gpu_in_machine",),
     sources=("https://www.kernel.org/doc/html/latest/PCI/sysfs-pci.html",),
@@ -135,6 +136,7 @@ def _signs_of_gpu(
 @check(
     "GPU002",
     "the GPU's compute mode lets this process in",
+    stage=Stage.DRIVER,
     after=("GPU001",),
     causes=("exclusive_compute_mode",),
     sources=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),
@@ -179,6 +181,7 @@ def _is_closed(gpu: NvmlGpu) -> bool:
 @check(
     "GPU003",
     "TensorFlow leaves no GPU out for having few multiprocessors",
+    stage=Stage.RUNTIME,
     after=("DRV008",),
     causes=("gpu_below_min_multiprocessor_count",),
     sources=("https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/common_runtime/gpu/gpu_device.cc",),

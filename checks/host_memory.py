@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Container, CudaDriver, KernelLog, Limits, Runtime, System
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Container, CudaDriver, KernelLog, Limits, Runtime, System
 
 _LITTLE_BYTES = 1 << 30  # where less than this is left, a killed process was killed for it
 _MORE = (
@@ -20,6 +20,7 @@ def _size(count: int) -> str:
 @check(
     "LIM003",
     "the memory suffices for TensorFlow",
+    stage=Stage.CONTAINER,
     sources=("https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",),
 )
 def memory_suffices(
@@ -93,6 +94,7 @@ def _left(limits: Limits, system: System | None) -> int | None:
 @check(
     "LIM007",
     "tf.data's buffers fit the memory that this process may use",
+    stage=Stage.SPEED,
     after=("GPU001", "LIM003"),
     sources=("https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutotuneOptions",),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Environment, Scheduler
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Environment, Scheduler
 
 
 @check(
     "JOB001",
     "the step of the batch job has the job's GPUs",
+    stage=Stage.CONTAINER,
     after=("GPU001", "CNT004"),
     causes=("scheduler_did_not_grant_gpu",),
     sources=("https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/srun.html"),

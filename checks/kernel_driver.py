@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Driver, KernelLog, ModuleFiles, Nvml, Pci, System
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Driver, KernelLog, ModuleFiles, Nvml, Pci, System
 
 _INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 _OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's successor in the kernel
@@ -13,6 +13,7 @@ _OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's
 @check(
     "DRV001",
     "the NVIDIA kernel driver is loaded",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003", "DRV004", "DRV005", "DRV010"),
     causes=("no_nvidia_driver",),
     sources=(_INSTALL,),
@@ -76,6 +77,7 @@ def _how_to_install(system: System, bound: set[str]) -> str:
 @check(
     "DRV003",
     "the nouveau driver does not hold the GPU",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT001"),
     causes=("nouveau_loaded",),
     sources=(f"{_INSTALL}#disabling-nouveau-driver", "https://nouveau.freedesktop.org/"),
@@ -110,6 +112,7 @@ def nouveau_is_not_loaded(driver: Driver, pci: Pci) -> Yielded:
 @check(
     "DRV004",
     "Secure Boot lets the NVIDIA module in",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003", "DRV005", "DRV010"),
     causes=("secure_boot_blocks_module",),
     sources=("https://wiki.debian.org/SecureBoot",),
@@ -154,6 +157,7 @@ def secure_boot_lets_module_in(
 @check(
     "DRV005",
     "the NVIDIA module is built for the kernel that runs",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003"),
     causes=("kernel_module_not_built_for_kernel",),
     sources=("https://github.com/dell/dkms",),

@@ -18,7 +18,9 @@ from tfgpu_doctor.checks.xids import (
     severity_of,
     signs_of_trouble,
 )
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import (
     Container,
     CudaDriver,
     DeviceNodes,
@@ -30,8 +32,6 @@ from tfgpu_doctor.facts import (
     Scheduler,
     System,
 )
-from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
 
 _XIDS = "https://docs.nvidia.com/deploy/xid-errors/index.html"
 _BEFORE = (
@@ -44,6 +44,7 @@ _UNKNOWN_CODE = "The doctor's table does not hold this code: see NVIDIA's list o
 @check(
     "XID001",
     "no GPU reported a fault to the kernel's log",
+    stage=Stage.GPU,
     after=_BEFORE,
     causes=("hardware_ecc_error", "hardware_faulty_gpu", "hardware_power_supply"),
     sources=(_XIDS,),
@@ -112,6 +113,7 @@ def _about(
 @check(
     "XID002",
     "no NVSwitch reported a fault to the kernel's log",
+    stage=Stage.GPU,
     after=_BEFORE,
     sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html", _XIDS),
 )
@@ -162,6 +164,7 @@ def switches_report_no_fault(
 @check(
     "XID003",
     "the machine did not go down after a GPU was lost",
+    stage=Stage.SPEED,
     after=("GPU001",),
     causes=("hardware_power_supply",),
     sources=(_XIDS,),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.driver_versions import driver_system
-from tfgpu_doctor.compute_capability import kernels_for, newest_major
-from tfgpu_doctor.facts import CudaDriver, Environment, Nvml, Runtime, System, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.knowledge.compute_capability import kernels_for, newest_major
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Environment, Nvml, Runtime, System, TensorFlow
 
 NO_KERNEL = (
     "no kernel image", "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_SOURCE",
@@ -17,6 +17,7 @@ NO_KERNEL = (
 @check(
     "TFB003",
     "the driver can compile the PTX that this TensorFlow was built with",
+    stage=Stage.WHEEL,
     after=("TFB001", "DRV002"),
     causes=("driver_too_old",),
     sources=("https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",),
@@ -58,6 +59,7 @@ def driver_compiles_ptx(
 @check(
     "TFB002",
     "this TensorFlow has kernels for the GPU's compute capability",
+    stage=Stage.WHEEL,
     after=("TFB001", "TFB003", "GPU001"),
     causes=("gpu_compute_capability_too_old", "gpu_compute_capability_too_new", "ptx_jit_startup_delay"),
     sources=(
@@ -153,6 +155,7 @@ def _from_ptx(
 @check(
     "ENV003",
     "kernels that were compiled once are kept",
+    stage=Stage.SPEED,
     after=("TFB002",),
     causes=("ptx_jit_startup_delay",),
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Container, CudaDriver, Environment, Nvml
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Container, CudaDriver, Environment, Nvml
 
 _NAMES = ("GPU-", "MIG-")
 
@@ -11,6 +11,7 @@ _NAMES = ("GPU-", "MIG-")
 @check(
     "CNT008",
     "the pod has the GPUs that Kubernetes gave it, and no others",
+    stage=Stage.CONTAINER,
     after=("GPU001", "CNT001"),
     sources=(
         "https://github.com/NVIDIA/k8s-device-plugin",

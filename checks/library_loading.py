@@ -6,14 +6,15 @@ import os
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip, prepend_library_path
 from tfgpu_doctor.checks.lost_libraries import LostLibrary, folders_of, lost_libraries, opened_loads
-from tfgpu_doctor.facts import Libraries, Resolution, Runtime, Target, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Libraries, Resolution, Runtime, Target, TensorFlow
 
 
 @check(
     "LIB003",
     "TensorFlow finds the CUDA libraries that pip installed",
+    stage=Stage.LIBRARIES,
     after=("LIB004", "ENV004"),
     causes=("pip_cuda_libs_not_found",),
     sources=("https://github.com/tensorflow/tensorflow/issues/63362",),
@@ -62,6 +63,7 @@ def _proof(resolution: Resolution | None, runtime: Runtime | None) -> Evidence:
 @check(
     "LIB006",
     "TensorFlow opens every CUDA library that it needs",
+    stage=Stage.LIBRARIES,
     after=("LIB003", "LIB004", "ENV004"),
     causes=("gpu_libs_not_found", "cuda_minor_library_mix", "cuda_toolkit_wrong_minor", "cudnn_version_mismatch"),
     sources=("https://github.com/tensorflow/tensorflow/issues/66987",),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfgpu_doctor.facts import CudaDriver, Limits, Nvml, Runtime, System
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Limits, Nvml, Runtime, System
 
 _GETRLIMIT = "https://man7.org/linux/man-pages/man2/getrlimit.2.html"
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -20,6 +20,7 @@ _ENOUGH_FREE_BYTES = 1 << 30  # on a GPU: with so much free it is not its own me
 @check(
     "LIM002",
     "the address space is large enough for CUDA",
+    stage=Stage.CONTAINER,
     sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/37449"),
 )
 def address_space_suffices(
@@ -72,6 +73,7 @@ def _complaints(cuda_driver: CudaDriver | None, nvml: Nvml | None, runtime: Runt
 @check(
     "LIM004",
     "TensorFlow may start its threads",
+    stage=Stage.CONTAINER,
     sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/41532"),
 )
 def threads_may_be_started(
@@ -121,7 +123,7 @@ def _who_allows(limits: Limits) -> str:
     return " and ".join(parts)
 
 
-@check("LIM005", "enough files may be open at once", after=("GPU001",), sources=(_GETRLIMIT,))
+@check("LIM005", "enough files may be open at once", stage=Stage.SPEED, after=("GPU001",), sources=(_GETRLIMIT,))
 def files_may_be_opened(limits: Limits, knowledge: Knowledge, system: System | None = None) -> Yielded:
     """The driver keeps files open for each GPU, tf.data one for each shard that it reads, and NCCL two for each
     connection; with few allowed the program ends with "Too many open files".
@@ -144,6 +146,7 @@ def files_may_be_opened(limits: Limits, knowledge: Knowledge, system: System | N
 @check(
     "LIM006",
     "memory may be locked for InfiniBand",
+    stage=Stage.SPEED,
     after=("GPU001",),
     sources=("https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html", _GETRLIMIT),
 )

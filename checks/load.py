@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tfgpu_doctor.checks.gpus_in_use import size
-from tfgpu_doctor.facts import Exactness, Load, LoadedGpu, MemoryPattern
-from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Exactness, Load, LoadedGpu, MemoryPattern
 
 _DETERMINISM = "https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism"
 _CUBLAS = "https://docs.nvidia.com/cuda/cublas/#results-reproducibility"
@@ -43,6 +43,7 @@ def why_nothing(load: Load) -> str:
 @check(
     "LOD001",
     "each GPU computes the same bits every time",
+    stage=Stage.STRESS,
     after=("GPU004", "GPU005"),
     causes=("hardware_faulty_gpu",),
     sources=(_DETERMINISM, _CUBLAS),
@@ -139,6 +140,7 @@ def _same(gpu: LoadedGpu, kinds: Sequence[Sequence[Exactness]]) -> str:
 @check(
     "LOD002",
     "GPUs of one model compute the same bits",
+    stage=Stage.STRESS,
     after=("LOD001",),
     causes=("hardware_faulty_gpu",),
     sources=(_CUBLAS,),
@@ -210,6 +212,7 @@ def _disagreement(message: str, confidence: Confidence, evidence: tuple[str, ...
 @check(
     "LOD003",
     "each GPU's memory keeps what is written to it",
+    stage=Stage.STRESS,
     after=("GPU004",),
     causes=("hardware_faulty_gpu",),
     sources=("https://github.com/ComputationalRadiationPhysics/cuda_memtest",),

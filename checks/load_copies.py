@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfgpu_doctor.checks.load import under_load
-from tfgpu_doctor.facts import Load, Transfer
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Load, Transfer
 
 _HOST = "host"
 _BELIEVED = 1.1  # times what a link can carry: what is faster was no copy over it
@@ -16,6 +16,7 @@ _BELIEVED = 1.1  # times what a link can carry: what is faster was no copy over 
 @check(
     "LOD004",
     "copies to, from and between GPUs arrive unchanged",
+    stage=Stage.STRESS,
     after=("GPU004",),
     causes=("hardware_faulty_gpu", "multi_gpu_p2p_iommu_acs"),
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#iommu-on-linux",),
@@ -61,6 +62,7 @@ def _changed(each: Transfer) -> Finding:
 @check(
     "LOD008",
     "copies between host and GPU use the whole PCIe link",
+    stage=Stage.SPEED,
     after=("LOD004",),
     sources=("https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#pinned-memory",),
 )

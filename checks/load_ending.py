@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.computation import explain_error
 from tfgpu_doctor.checks.load import REPLACE, called, under_load, why_nothing
-from tfgpu_doctor.facts import Load, LoadedGpu
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Load, LoadedGpu
 
 _XID = "https://docs.nvidia.com/deploy/xid-errors/index.html"
 _OF_AN_OPERATION = "errors_impl."  # where TensorFlow's exceptions of operations are defined
@@ -17,7 +17,7 @@ _CRASHES = (  # what plain products and convolutions never raise on a GPU that i
 
 @check(
     "LOD005",
-    "the load runs to its end on every GPU",
+    "the load runs to its end on every GPU", stage=Stage.STRESS,
     after=("LOD001", "LOD003", "LOD004"),
     causes=(
         "hardware_faulty_gpu", "hardware_ecc_error", "gpu_memory_held_by_other_process", "cudnn_init_failed_memory",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.load import called, under_load, why_nothing
-from tfgpu_doctor.facts import Load, LoadedGpu, LoadRound, Readings
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
-from tfgpu_doctor.rows import GpuModel
+from tfgpu_doctor.knowledge.schema import GpuModel
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Load, LoadedGpu, LoadRound, Readings
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
 _HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
@@ -18,6 +18,7 @@ _LEAST_USE = 50  # percent: below, the looks fell between the products, and say 
 @check(
     "LOD006",
     "clocks hold under load",
+    stage=Stage.SPEED,
     after=("GPU004", "GPU005"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=(_REASONS,),
@@ -98,6 +99,7 @@ def _figures(gpu: LoadedGpu, known: list[Readings], fraction: float) -> list[str
 @check(
     "LOD007",
     "each GPU multiplies as fast as its model should",
+    stage=Stage.SPEED,
     after=("LOD001", "LOD005"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",),
@@ -182,6 +184,7 @@ def _slow(gpu: LoadedGpu, best: dict[str, float], peaks: dict[str, float], knowl
 @check(
     "LOD009",
     "a GPU stays as fast as it began",
+    stage=Stage.SPEED,
     after=("LOD006",),
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",),

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from tfgpu_doctor.facts import Libraries, LibraryLoad, Resolution, ResolvedLibrary, Runtime
+from tfgpu_doctor.model.facts import Libraries, LibraryLoad, Resolution, ResolvedLibrary, Runtime
 
 # TensorRT and the driver's libraries are opened too; the first is optional, the second are judged by LIB001 and LIB005.
 CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt|cufft|cusolver|cusparse|cudnn|nvJitLink)\w*\.so\.[\d.]+")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.gpus_in_use import gpus_in_use, show_holders, size, who
-from tfgpu_doctor.facts import CudaDriver, Environment, Nvml, Runtime
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Environment, Nvml, Runtime
 
 _GUIDE = "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth"
 _SOURCES = "https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/common_runtime/gpu/"
@@ -17,6 +17,7 @@ _MEANS_OFF = ("false", "0", "no", "off")
 @check(
     "MEM001",
     "the GPU has memory left",
+    stage=Stage.MEMORY,
     after=("GPU001", "DRV007"),
     causes=("gpu_memory_held_by_other_process",),
     sources=(_GUIDE,),
@@ -48,6 +49,7 @@ def memory_is_left(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: R
 @check(
     "MEM002",
     "TF_FORCE_GPU_ALLOW_GROWTH has a value that TensorFlow understands",
+    stage=Stage.MEMORY,
     causes=("cudnn_init_failed_memory",),
     sources=(f"{_SOURCES}gpu_bfc_allocator.cc",),
 )
@@ -75,6 +77,7 @@ def growth_variable_is_understood(environment: Environment, knowledge: Knowledge
 @check(
     "MEM003",
     "memory growth is the same on every GPU",
+    stage=Stage.MEMORY,
     after=("TFW002",),
     causes=("memory_growth_differs_between_gpus",),
     sources=(_GUIDE,),
@@ -105,6 +108,7 @@ def growth_is_the_same(runtime: Runtime) -> Yielded:
 @check(
     "MEM004",
     "TF_GPU_ALLOCATOR is known, and agrees with memory growth",
+    stage=Stage.MEMORY,
     causes=("cudnn_init_failed_memory",),
     sources=(f"{_SOURCES}gpu_process_state.cc",),
 )
@@ -152,6 +156,7 @@ def allocator_agrees_with_growth(environment: Environment, knowledge: Knowledge)
 @check(
     "MEM005",
     "memory growth is on where the GPU is shared",
+    stage=Stage.MEMORY,
     after=("GPU001", "DRV007", "MEM001", "MEM002"),
     causes=("gpu_memory_held_by_other_process",),
     sources=(_GUIDE,),

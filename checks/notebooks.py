@@ -6,8 +6,8 @@ import os
 import shlex
 
 from tfgpu_doctor.checks.commands import pip
-from tfgpu_doctor.facts import Environment, Interpreter, Kernel, Notebooks, Resolution, Target
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Environment, Interpreter, Kernel, Notebooks, Resolution, Target
 
 _KERNELS = "https://ipython.readthedocs.io/en/stable/install/kernel_install.html"
 _VARIABLE = "LD_LIBRARY_PATH"
@@ -16,6 +16,7 @@ _VARIABLE = "LD_LIBRARY_PATH"
 @check(
     "NBK001",
     "the notebook that this runs in uses the Python that is examined",
+    stage=Stage.PYTHON,
     after=("PKG001",),
     causes=("wrong_python_environment",),
     sources=(_KERNELS,),
@@ -48,8 +49,14 @@ def notebook_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
     yield Evidence(f"the kernel runs {running.path}")
 
 
-@check("NBK002", "a kernel of Jupyter runs the Python that is examined", after=("PKG001",), sources=(_KERNELS,),
-       causes=("wrong_python_environment",))  # fmt: skip
+@check(
+    "NBK002",
+    "a kernel of Jupyter runs the Python that is examined",
+    stage=Stage.ADVICE,
+    after=("PKG001",),
+    sources=(_KERNELS,),
+    causes=("wrong_python_environment",),
+)
 def kernel_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
     """A notebook runs what the kernel.json of its kernel names, whichever environment the server was started from.
 
@@ -93,7 +100,7 @@ def _said(kernel: Kernel) -> str:
     return f"kernel {kernel.name!r} starts {kernel.interpreter.path}"
 
 
-@check("NBK003", "the editor uses the Python that is examined", after=("PKG001",),
+@check("NBK003", "the editor uses the Python that is examined", stage=Stage.ADVICE, after=("PKG001",),
        causes=("wrong_python_environment",), sources=("https://code.visualstudio.com/docs/python/environments",))  # fmt: skip
 def editor_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
     """An editor remembers an interpreter for each folder, and runs programs with that, whatever is active in a shell.
@@ -121,6 +128,7 @@ def editor_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
 @check(
     "NBK004",
     "notebooks get the library path that TensorFlow needs",
+    stage=Stage.ADVICE,
     after=("PKG001", "TFB001"),
     causes=("env_vars_not_inherited_by_ide_or_notebook",),
     sources=("https://jupyter-client.readthedocs.io/en/stable/kernels.html#kernel-specs",),
@@ -156,6 +164,7 @@ def kernels_have_library_path(notebooks: Notebooks, environment: Environment, re
 @check(
     "NBK005",
     "a shell that the notebook's kernel starts finds the kernel's Python",
+    stage=Stage.PYTHON,
     after=("PKG001", "NBK001"),
     causes=("wrong_python_environment",),
     sources=("https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-pip",),

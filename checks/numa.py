@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.gpus_in_use import place
-from tfgpu_doctor.facts import CudaDriver, Limits, NumaNode, Pci, System
-from tfgpu_doctor.facts.limits import numbers_in
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Limits, NumaNode, Pci, System
+from tfgpu_doctor.model.facts.limits import numbers_in
 
 
 @check(
     "NUM001",
     "the program may run on processors near its GPU",
+    stage=Stage.SPEED,
     after=("GPU001", "DRV008"),
     sources=("https://docs.kernel.org/admin-guide/mm/numaperf.html",),
 )

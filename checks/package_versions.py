@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip
-from tfgpu_doctor.facts import Runtime, Target, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
-from tfgpu_doctor.requirements import requirements_on
+from tfgpu_doctor.knowledge.requirements import requirements_on
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Runtime, Target, TensorFlow
 
 _NUMPY = re.compile(
     r"_ARRAY_API not found|compiled using NumPy 1\.x|numpy\.dtype size changed|numpy\.core\.(?:umath|multiarray) failed"
@@ -30,6 +30,7 @@ def _complaint(runtime: Runtime | None, pattern: re.Pattern[str]) -> str:
 @check(
     "PKG006",
     "NumPy is of the major version that this TensorFlow was built for",
+    stage=Stage.PYTHON,
     after=("PKG002", "PKG004", "PKG005"),
     causes=("numpy_abi_mismatch",),
     sources=("https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",),
@@ -68,6 +69,7 @@ def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, run
 @check(
     "PKG007",
     "protobuf is of a version that this TensorFlow accepts",
+    stage=Stage.PYTHON,
     after=("PKG002", "PKG004", "PKG005"),
     causes=("protobuf_incompatible",),
     sources=("https://protobuf.dev/news/2022-05-06/",),
@@ -100,6 +102,7 @@ def protobuf_fits(target: Target, tensorflow: TensorFlow, runtime: Runtime | Non
 @check(
     "PKG009",
     "the nvidia-* wheels are of versions that this TensorFlow asks for",
+    stage=Stage.LIBRARIES,
     after=("PKG002", "TFB001"),
     causes=("torch_tf_nvidia_wheel_conflict", "cuda_minor_library_mix"),
     sources=("https://www.tensorflow.org/install/pip",),

@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Sequence
 
 from tfgpu_doctor.checks.commands import pip
-from tfgpu_doctor.facts import Environment, Runtime, System, Target, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Environment, Runtime, System, Target, TensorFlow
 
 _PIP = "https://www.tensorflow.org/install/pip"
 _CPU_ONLY = ("tensorflow-cpu", "intel-tensorflow", "tensorflow-intel", "tf-nightly-cpu", "tensorflow-cpu-aws")
@@ -20,6 +20,7 @@ _TELLING = ("tensorflow", "tf-nightly", "keras", "numpy", "protobuf", "nvidia-")
 @check(
     "PKG001",
     "the target's Python answers",
+    stage=Stage.MACHINE,
     causes=("wrong_python_environment",),
     sources=("https://docs.python.org/3/library/venv.html",),
 )
@@ -46,6 +47,7 @@ def python_answers(target: Target) -> Yielded:
 @check(
     "PKG002",
     "TensorFlow is installed in the target",
+    stage=Stage.PYTHON,
     after=("PKG001", "PKG004", "PKG010", "NBK001", "NBK005", "CNT005", "CNT006", "CNT007"),
     causes=("wrong_python_environment", "unsupported_python_version", "externally_managed_python"),
     sources=(_PIP,),
@@ -117,6 +119,7 @@ def _where_it_may_be(target: Target, active: str, system: System | None) -> Fix:
 @check(
     "PKG003",
     "one distribution alone owns the package tensorflow",
+    stage=Stage.WHEEL,
     after=("PKG002",),
     causes=("cpu_package_shadows_gpu_package",),
     sources=(_PIP,),
@@ -150,6 +153,7 @@ def one_distribution_owns_tensorflow(target: Target, runtime: Runtime | None = N
 @check(
     "PKG004",
     "no file of your own hides TensorFlow or a module that it imports",
+    stage=Stage.PYTHON,
     after=("PKG001",),
     causes=("local_module_shadows_tensorflow",),
     sources=("https://docs.python.org/3/library/sys_path_init.html",),
@@ -220,6 +224,7 @@ def _is_inside(folder: str, others: Sequence[str]) -> bool:
 @check(
     "PKG005",
     "packages of the user site do not take the place of the environment's",
+    stage=Stage.PYTHON,
     after=("PKG002",),
     causes=("user_site_shadowing",),
     sources=("https://docs.python.org/3/library/site.html#site.ENABLE_USER_SITE",),
@@ -257,6 +262,7 @@ def user_site_hides_nothing(target: Target, runtime: Runtime | None = None) -> Y
 @check(
     "PKG008",
     "TensorFlow's parts come from one installer",
+    stage=Stage.PYTHON,
     after=("PKG002",),
     causes=("mixed_conda_pip_install",),
     sources=("https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html",),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.xids import OFF_THE_BUS, ago, is_news, same_place
-from tfgpu_doctor.facts import CudaDriver, KernelLog, KernelMessage, Nvml, Pci, PciDevice
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, KernelLog, KernelMessage, Nvml, Pci, PciDevice
 
 _SEAT = (
     "Look at the seat of the card, its riser or cable and the slot, try another slot, and update the board's firmware."
@@ -16,6 +16,7 @@ _AER = "https://docs.kernel.org/PCI/pcieaer-howto.html"
 @check(
     "BUS001",
     "the PCI bus reports no errors of the GPU",
+    stage=Stage.SPEED,
     after=("GPU001", "XID001"),
     causes=("hardware_faulty_gpu",),
     sources=(_AER,),
@@ -84,6 +85,7 @@ def _corrected_per_hour(gpu: PciDevice, kernel_log: KernelLog | None) -> float |
 @check(
     "BUS002",
     "the GPU's PCI link uses all its lanes",
+    stage=Stage.SPEED,
     after=("GPU001",),
     sources=("https://docs.kernel.org/PCI/sysfs-pci.html",),
 )
@@ -123,7 +125,7 @@ def _lanes(gpu: PciDevice) -> tuple[int, int] | None:
 
 @check(
     "BUS003",
-    "the IOMMU does not stand between GPUs",
+    "the IOMMU does not stand between GPUs", stage=Stage.SPEED,
     after=("GPU001", "CNT001"),
     causes=("multi_gpu_p2p_iommu_acs",),
     sources=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs",),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import CudaDriver, Runtime, System
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Runtime, System
 
 
 @check(
     "PLT001",
     "several GPUs can be used together on this system",
+    stage=Stage.SPEED,
     after=("GPU001", "TFW002"),
     causes=("nccl_not_available_on_windows",),
     sources=("https://www.tensorflow.org/api_docs/python/tf/distribute/MirroredStrategy",),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.commands import pip
-from tfgpu_doctor.facts import Environment, Project, Target, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Environment, Project, Target, TensorFlow
 
 _GPU_PACKAGE = re.compile(r"tensorflow[-_]gpu(?:\[.*?\])?(.*)", re.IGNORECASE)
 _LOWER_BOUNDS = ("==", "~=", ">=", ">", "===")
@@ -17,6 +17,7 @@ _MEANS_ON = ("1", "true", "True")  # the three that TensorFlow's lazy_loader.py 
 @check(
     "PKG010",
     "the project asks for packages of TensorFlow that exist",
+    stage=Stage.PYTHON,
     after=("PKG001",),
     causes=("tensorflow_gpu_package_removed",),
     sources=("https://pypi.org/project/tensorflow-gpu/",),
@@ -64,6 +65,7 @@ def _asks_for_empty(words: str, first: str) -> bool:
 @check(
     "PKG011",
     "the Keras that TF_USE_LEGACY_KERAS asks for is installed",
+    stage=Stage.PYTHON,
     after=("PKG002",),
     causes=("keras3_incompatible_code",),
     sources=("https://keras.io/getting_started/",),

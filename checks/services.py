@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.facts import Container, CudaDriver, DeviceNodes, Driver, Pci, Services
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Container, CudaDriver, DeviceNodes, Driver, Pci, Services
 
 _FABRIC_MANAGER = "nv-fabricmanager"
 _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
@@ -13,6 +13,7 @@ _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
 @check(
     "SVC001",
     "the fabric manager runs where there are NVSwitches",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV001"),
     causes=("fabric_manager_not_running",),
     sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",),
@@ -69,7 +70,7 @@ def fabric_manager_runs(
 
 @check(
     "PRF001",
-    "the profiler may read the GPU's counters",
+    "the profiler may read the GPU's counters", stage=Stage.SPEED,
     after=("DRV001",),
     causes=("cupti_permission_denied",),
     sources=("https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-performance-counters",),

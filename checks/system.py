@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.commands import pip
-from tfgpu_doctor.facts import Runtime, System, Target, TensorFlow
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Runtime, System, Target, TensorFlow
 
 
 @check(
     "SYS001",
     "the Windows Subsystem for Linux is version 2",
+    stage=Stage.MACHINE,
     causes=("wsl1_instead_of_wsl2",),
     sources=("https://learn.microsoft.com/windows/wsl/compare-versions",),
 )
@@ -35,7 +36,11 @@ def wsl_is_version_2(system: System) -> Yielded:
 
 
 @check(
-    "SYS002", "the processor has AVX", causes=("cpu_without_avx",), sources=("https://www.tensorflow.org/install/pip",)
+    "SYS002",
+    "the processor has AVX",
+    stage=Stage.MACHINE,
+    causes=("cpu_without_avx",),
+    sources=("https://www.tensorflow.org/install/pip",),
 )
 def cpu_has_avx(system: System, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
     """TensorFlow's wheels use AVX without asking; where it is missing, the import dies of an illegal instruction.
@@ -70,6 +75,7 @@ def cpu_has_avx(system: System, knowledge: Knowledge, runtime: Runtime | None = 
 @check(
     "SYS003",
     "the C library is new enough for this TensorFlow wheel",
+    stage=Stage.WHEEL,
     after=("PKG002",),
     causes=("glibc_too_old",),
     sources=("https://peps.python.org/pep-0600/",),
@@ -107,6 +113,7 @@ def c_library_is_new_enough(system: System, tensorflow: TensorFlow, runtime: Run
 @check(
     "SYS004",
     "TensorFlow has GPU support on this operating system",
+    stage=Stage.WHEEL,
     after=("PKG002",),
     causes=("native_windows_no_gpu_build", "macos_metal_plugin_missing"),
     sources=(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.checks.packages import CONDA_TENSORFLOW
-from tfgpu_doctor.facts import Hosting, Runtime, System, Target, TensorFlow
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import Hosting, Runtime, System, Target, TensorFlow
 
 _PIP = "https://www.tensorflow.org/install/pip"
 
@@ -13,6 +13,7 @@ _PIP = "https://www.tensorflow.org/install/pip"
 @check(
     "TFB001",
     "this TensorFlow is built with CUDA",
+    stage=Stage.WHEEL,
     after=("GPU001", "PKG002", "PKG003", "SYS004"),
     causes=("aarch64_wheel_without_cuda", "conda_cpu_build_selected", "cpu_package_shadows_gpu_package"),
     sources=(_PIP,),

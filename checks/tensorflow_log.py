@@ -6,11 +6,11 @@ import io
 import re
 from collections.abc import Collection
 
-from tfgpu_doctor.facts import Runtime, System
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.log.classify import LogCause, classify
 from tfgpu_doctor.log.given import Given
 from tfgpu_doctor.log.signatures import Scanner
+from tfgpu_doctor.model.facts import Runtime, System
 
 _TROUBLE = ("W ", "E ", "F ")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 
 from tfgpu_doctor.checks.tensorflow_log import cause_in_log, complaints
-from tfgpu_doctor.facts import CudaDriver, Runtime, System, Target
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Runtime, System, Target
 
 _SILENT = ("TensorFlow's log holds no complaint",)
 _REPORT = (
@@ -27,7 +27,7 @@ _SEEN_IN_LOG = (
 
 @check(
     "TFW001",
-    "TensorFlow imports",
+    "TensorFlow imports", stage=Stage.LIBRARIES,
     after=(
         "PKG001", "PKG002", "PKG003", "PKG004", "PKG005", "PKG006", "PKG007", "PKG008", "SYS002", "SYS003", "LIM002",
         "LIM003", "LIM004",
@@ -80,7 +80,7 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
 
 @check(
     "TFW002",
-    "TensorFlow lists every GPU that the driver has",
+    "TensorFlow lists every GPU that the driver has", stage=Stage.RUNTIME,
     after=(
         "TFW001", "VIS001", "VIS002", "DRV002", "DRV007", "DRV008", "LIB003", "LIB004", "LIB005", "LIB006", "PKG009",
         "TFB001", "TFB002",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfgpu_doctor.facts import CudaDriver, Driver, Nvml, Pci, PciDevice
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Driver, Nvml, Pci, PciDevice
 
 
 @check(
     "GPU006",
     "the NVIDIA GPU of a laptop is not switched off",
+    stage=Stage.MACHINE,
     after=("SYS001",),
     causes=("optimus_gpu_powered_off",),
     sources=("https://github.com/canonical/nvidia-prime", "https://github.com/Bumblebee-Project/bbswitch"),
@@ -46,6 +47,7 @@ def gpu_is_switched_on(driver: Driver, cuda_driver: CudaDriver | None = None, nv
 @check(
     "DRV009",
     "the loaded driver takes the NVIDIA GPU",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV001", "DRV003", "DRV010"),
     causes=("driver_does_not_support_gpu",),
     sources=(

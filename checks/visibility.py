@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 
-from tfgpu_doctor.facts import CudaDriver, Driver, Environment, Nvml, Pci, Runtime
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Driver, Environment, Nvml, Pci, Runtime
 
 _ENV = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars"
 _NUMBER = re.compile(r"\s*\+?[0-9]+\s*")
@@ -15,6 +15,7 @@ _NUMBER = re.compile(r"\s*\+?[0-9]+\s*")
 @check(
     "VIS001",
     "CUDA_VISIBLE_DEVICES hides no GPU",
+    stage=Stage.DRIVER,
     after=("GPU001", "CNT004"),
     causes=("cuda_visible_devices_hides_gpu",),
     sources=(_ENV,),
@@ -95,6 +96,7 @@ def _visible(tokens: list[str], count: int, uuids: list[str]) -> list[str]:
 @check(
     "VIS002",
     "importing TensorFlow leaves the GPU's environment variables alone",
+    stage=Stage.LIBRARIES,
     after=("TFW001",),
     causes=("cuda_visible_devices_hides_gpu",),
     sources=(_ENV, "https://docs.python.org/3/library/site.html#module-sitecustomize"),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.schema import Xid
+from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, Severity, Skip
+from tfgpu_doctor.model.facts import (
     Container,
     CudaDriver,
     DeviceNodes,
@@ -16,9 +19,6 @@ from tfgpu_doctor.facts import (
     Runtime,
     Scheduler,
 )
-from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, Severity, Skip
-from tfgpu_doctor.rows import Xid
 
 OFF_THE_BUS = 79
 RECOVERY_ACTION = 154

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.commands import pip
-from tfgpu_doctor.facts import CudaDriver, Nvml, System, Target, TensorFlow, XlaTools
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Yielded, check
-from tfgpu_doctor.requirements import requirements_on
+from tfgpu_doctor.knowledge.requirements import requirements_on
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts import CudaDriver, Nvml, System, Target, TensorFlow, XlaTools
 
 _ROOTS = (
     "https://github.com/tensorflow/tensorflow/blob/v2.21.0/third_party/xla/xla/tsl/platform/default/cuda_root_path.cc"
@@ -16,6 +16,7 @@ _ROOTS = (
 @check(
     "XLA001",
     "XLA finds libdevice",
+    stage=Stage.LIBRARIES,
     after=("GPU001", "TFB001", "LIB003", "LIB004", "LIB006"),
     causes=("libdevice_or_ptxas_missing",),
     sources=(_ROOTS, "https://github.com/tensorflow/tensorflow/issues/58681"),
@@ -49,6 +50,7 @@ def xla_finds_libdevice(xla_tools: XlaTools, tensorflow: TensorFlow, target: Tar
 @check(
     "XLA002",
     "the ptxas that XLA takes knows the GPU",
+    stage=Stage.LIBRARIES,
     after=("GPU001", "TFB002", "XLA001"),
     causes=("ptxas_too_old_for_gpu",),
     sources=("https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes", _ROOTS),

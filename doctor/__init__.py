@@ -4,16 +4,18 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # nothing may be imported before __main__ has taken the working folder off the search path
 if TYPE_CHECKING:
-    from tfgpu_doctor.facts import Level
-    from tfgpu_doctor.report import Report
-
-__version__ = "0.1.0"
+    from tfgpu_doctor.model.facts import Level
+    from tfgpu_doctor.model.report import Report
 
 if __name__ != "tfgpu_doctor":
     # Under its folder name every class would exist twice; see "Where things are" in README.md.
     raise ImportError(
         f"this folder is the package tfgpu_doctor, not {__name__!r}: run `pip install -e .` and `import tfgpu_doctor`"
     )
+
+from tfgpu_doctor._project import __version__  # noqa: E402 - under the folder's name there is no such package
+
+__all__ = ["__version__", "check"]
 
 
 def check(*, python: str | None = None, quick: bool = False, level: Level = "standard", root: str = "/") -> Report:
@@ -22,7 +24,10 @@ def check(*, python: str | None = None, quick: bool = False, level: Level = "sta
     `python` is the interpreter to diagnose (this one by default), `quick` leaves TensorFlow itself out, as the level of
     that name does, `root` is a folder to read the machine's files under.
     """
-    from tfgpu_doctor.diagnosis import diagnose
-    from tfgpu_doctor.examination import examine
+    from tfgpu_doctor.collect.examination import examine
+    from tfgpu_doctor.diagnose.engine import diagnose
+    from tfgpu_doctor.model.report import Report
+    from tfgpu_doctor.render.html_page import render_in_notebook
 
+    Report.page_maker = render_in_notebook
     return diagnose(examine(python=python, quick=quick, level=level, root=root))

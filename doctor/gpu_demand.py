@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfgpu_doctor.acceptance.terms import bytes_of
-from tfgpu_doctor.facts import CudaGpu, Facts, NvmlGpu
-from tfgpu_doctor.report import Report
+from tfgpu_doctor.accept.terms import bytes_of
+from tfgpu_doctor.model.facts import CudaGpu, Facts, NvmlGpu
+from tfgpu_doctor.model.report import Report
 
 _CAPABILITY = re.compile(r"\d{1,2}\.\d")
 _COMPUTES = "GPU004"  # the check that lets TensorFlow compute on every GPU

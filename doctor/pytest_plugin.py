@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tfgpu_doctor.facts import Facts
     from tfgpu_doctor.gpu_demand import Demand
+    from tfgpu_doctor.model.facts import Facts
 
 _LARGEST_RECORD_BYTES = 64 << 20
 _PATIENCE_S = 1800.0  # for another worker's examination; its own deadlines end it much earlier
@@ -144,10 +144,10 @@ def _complaint(reasons: list[str], page: str) -> str:
 def _diagnosed(config: pytest.Config) -> Verdict:
     """The verdict on this machine, or on the recorded one; made once in a session, whatever number of workers it has."""
     if _VERDICT not in config.stash:
-        from tfgpu_doctor.diagnosis import diagnose
+        from tfgpu_doctor.diagnose.engine import diagnose
+        from tfgpu_doctor.diagnose.plugins import load_checks
         from tfgpu_doctor.gpu_demand import why_no_gpu
-        from tfgpu_doctor.plugins import load_checks
-        from tfgpu_doctor.reports.text import render_text
+        from tfgpu_doctor.render.text import render_text
 
         facts = _facts(config)
         checks, broken = load_checks()
@@ -169,8 +169,8 @@ def _facts(config: pytest.Config) -> Facts:
 
 def _examine(config: pytest.Config) -> Facts:
     """The facts of this machine, seen from this interpreter, which itself touches neither TensorFlow nor a driver."""
-    from tfgpu_doctor.configuration import ConfigurationError, read_configuration
-    from tfgpu_doctor.examination import Interrupted, examine
+    from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
+    from tfgpu_doctor.collect.examination import Interrupted, examine
 
     try:
         return examine(python=sys.executable, deadline_s=read_configuration(str(config.rootpath)).deadline)
@@ -182,9 +182,9 @@ def _examine(config: pytest.Config) -> Facts:
 
 def _examine_once(config: pytest.Config, folder: str) -> Facts:
     """The same, by the first worker that comes; `folder` is one that all workers of this run have."""
-    from tfgpu_doctor.facts import encode_facts
     from tfgpu_doctor.host.files import write_whole
     from tfgpu_doctor.host.lock import Unsupported, acquire
+    from tfgpu_doctor.model.facts import encode_facts
 
     path = os.path.join(folder, "tfgpu-doctor.json")
     try:
@@ -200,8 +200,8 @@ def _examine_once(config: pytest.Config, folder: str) -> Facts:
 
 
 def _read(path: str) -> Facts:
-    from tfgpu_doctor.facts import FactsError, decode_facts
     from tfgpu_doctor.host.files import Files
+    from tfgpu_doctor.model.facts import FactsError, decode_facts
 
     try:
         return decode_facts(Files().read_bytes(path, _LARGEST_RECORD_BYTES))

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.knowledge.schema import GpuModel
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
-from tfgpu_doctor.rows import GpuModel
 
 PEAK_SIDE = 8192  # large enough for any GPU to come near its peak
 _OF_DATA_SHEETS = {
@@ -48,7 +48,7 @@ def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
 
 def link_in_words() -> str:
     """What the link to the host carries, where all GPUs have the same one; empty where that is not known."""
-    from tfgpu_doctor.facts import decode_facts
+    from tfgpu_doctor.model.facts import decode_facts
 
     recorded = os.environ.get(FACTS_VARIABLE)
     if not recorded:

@@ -17,10 +17,10 @@ from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE, JOURNAL_VARIABLE, 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from tfgpu_doctor.facts import Facts
-    from tfgpu_doctor.facts.bench import Duel
+    from tfgpu_doctor.model.facts import Facts
+    from tfgpu_doctor.model.facts.bench import Duel
+    from tfgpu_doctor.model.report import Report
     from tfgpu_doctor.perf_tests.referee import Contender, NotRun, Referee
-    from tfgpu_doctor.report import Report
 
 LEAST_TELLING = 9
 _LONGEST = 400  # characters of a reason
@@ -117,7 +117,7 @@ def tensorflow() -> ModuleType:
 @pytest.fixture(scope="session")
 def recorded() -> Facts | None:
     """The facts of this machine from before the run, where the doctor wrote them down."""
-    from tfgpu_doctor.facts import decode_facts
+    from tfgpu_doctor.model.facts import decode_facts
 
     path = os.environ.get(FACTS_VARIABLE)
     if not path:
@@ -130,7 +130,7 @@ def recorded() -> Facts | None:
 def diagnosis(recorded: Facts | None) -> Report:
     """What the doctor says of this machine, TensorFlow itself included."""
     import tfgpu_doctor
-    from tfgpu_doctor.diagnosis import diagnose
+    from tfgpu_doctor.diagnose.engine import diagnose
 
     return diagnose(recorded) if recorded else tfgpu_doctor.check()
 
@@ -252,7 +252,7 @@ def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Keep something measured that is no duel: `figure(name, value, unit, device=..., limit=..., about=...)`."""
     import msgspec
 
-    from tfgpu_doctor.facts.bench import Figure
+    from tfgpu_doctor.model.facts.bench import Figure
 
     def keep(name: str, value: float, unit: str, **more: Any) -> None:
         suite = request.node.path.stem.removeprefix("test_")

@@ -11,7 +11,7 @@ import msgspec
 
 from tfgpu_doctor.bench.measure import Measured, Plan, measure
 from tfgpu_doctor.bench.verdict import judge
-from tfgpu_doctor.facts.bench import Duel, Side
+from tfgpu_doctor.model.facts.bench import Duel, Side
 from tfgpu_doctor.perf_tests.journal import note
 from tfgpu_doctor.perf_tests.other_work import Reading
 from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement

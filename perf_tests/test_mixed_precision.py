@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfgpu_doctor.facts.bench import Duel
+from tfgpu_doctor.model.facts.bench import Duel
 from tfgpu_doctor.perf_tests.ceilings import compute_ceiling, peak_name
 from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
 from tfgpu_doctor.perf_tests.networks import Training

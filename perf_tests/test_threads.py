@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tfgpu_doctor.bench.measure import Measured, Plan, measure
+from tfgpu_doctor.collect.probe import Unavailable
+from tfgpu_doctor.collect.probes.limits import limits
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.perf_tests.children import Answer, Child, children
 from tfgpu_doctor.perf_tests.programs.work_on_request import SIDE, WAITS
 from tfgpu_doctor.perf_tests.referee import Contender
-from tfgpu_doctor.probe import Unavailable
-from tfgpu_doctor.probes.limits import limits
 
 Hold = Callable[..., None]
 PROGRAM = "work_on_request"

@@ -8,10 +8,11 @@ from typing import Any
 
 import hypothesis
 import pytest
+from locations import TESTS
 from simulated import Simulate, machine, simulate_in
 
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.rehearsal.build import BuildError, build_driver
+from tfgpu_doctor.rehearse.build import BuildError, build_driver
 
 pytest_plugins = ["left_out"]
 
@@ -19,16 +20,15 @@ pytest_plugins = ["left_out"]
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("full", deadline=None, max_examples=200)
 
-TESTS = pathlib.Path(__file__).parent
 # What waits for deadlines, signals or other processes: `tools/measure_flaky.py` runs these beside a busy process.
 TIMED = {
-    "acceptance/test_accept_command.py", "bench/test_children.py", "bench/test_command.py", "bench/test_multi_worker.py",
+    "accept/test_accept_command.py", "bench/test_children.py", "bench/test_command.py", "bench/test_multi_worker.py",
     "bench/test_real_trouble.py", "bench/test_run.py", "bench/test_telemetry.py", "fleet/test_emit_mpi.py",
     "fleet/test_emit_slurm.py", "fleet/test_run.py", "host/test_processes.py", "host/test_watched.py",
-    "html/test_size_and_speed.py", "inside/test_gpu_health.py", "inside/test_load_programs.py",
-    "inside/test_sample_nvml.py", "rehearsal/test_command.py", "repair/test_fix_command.py", "repair/test_killed.py",
-    "sharing/test_ticket.py", "test_broken_targets.py", "test_examination.py", "test_levels.py",
-    "test_load_interrupted.py",
+    "render/test_size_and_speed.py", "collect/workers/test_gpu_health.py", "collect/workers/test_load_programs.py",
+    "collect/workers/test_sample_nvml.py", "rehearse/test_command.py", "fix/test_fix_command.py", "fix/test_killed.py",
+    "ticket/test_ticket.py", "collect/test_broken_targets.py", "collect/test_examination.py", "collect/test_levels.py",
+    "collect/test_load_interrupted.py",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from tabulate import tabulate
 
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.rows import GpuModel
+from tfgpu_doctor.knowledge.schema import GpuModel
 
 _SAID = {"geforce", "nvidia", "tesla", "quadro", "gpu", "generation", "with", "design", "workstation", "edition"}
 _SLACK = 0.02  # of bandwidth and TFLOP/s, which are rounded

@@ -18,10 +18,10 @@ from collections.abc import Callable
 import atheris
 
 with atheris.instrument_imports(include=["tfgpu_doctor", "elftools"]):
-    from tfgpu_doctor.diagnosis import diagnose
-    from tfgpu_doctor.facts import FactsError, decode_facts, encode_facts
-    from tfgpu_doctor.loader.cache import parse_loader_cache
-    from tfgpu_doctor.loader.shared_object import Unloadable, read_shared_object
+    from tfgpu_doctor.collect.ldso.cache import parse_loader_cache
+    from tfgpu_doctor.collect.ldso.shared_object import Unloadable, read_shared_object
+    from tfgpu_doctor.diagnose.engine import diagnose
+    from tfgpu_doctor.model.facts import FactsError, decode_facts, encode_facts
 
 MACHINES = pathlib.Path(__file__).parent.parent / "tests/machines"
 

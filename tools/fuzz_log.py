@@ -22,8 +22,8 @@ with atheris.instrument_imports(include=["tfgpu_doctor"]):
     from tfgpu_doctor.knowledge import read_knowledge
     from tfgpu_doctor.log.classify import classify
     from tfgpu_doctor.log.given import Given
+    from tfgpu_doctor.log.page import render_log
     from tfgpu_doctor.log.signatures import Scanner
-    from tfgpu_doctor.reports.log_page import render_log
 
 KNOWLEDGE = read_knowledge()
 SEEDS = [row.example.encode() for row in KNOWLEDGE.log_signatures]

@@ -19,7 +19,7 @@ from tabulate import tabulate
 from tfgpu_doctor.bench.compare import compare
 from tfgpu_doctor.bench.measure import Plan, measure
 from tfgpu_doctor.bench.verdict import judge
-from tfgpu_doctor.facts.bench import Bench, Duel
+from tfgpu_doctor.model.facts.bench import Bench, Duel
 from tfgpu_doctor.perf_tests.other_work import Reading
 
 SLOWDOWN = 0.1

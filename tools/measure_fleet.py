@@ -24,7 +24,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/support"))
 _PLANTED = 20
 
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from tabulate import tabulate
 
-import tfgpu_doctor.inside
+import tfgpu_doctor.collect.workers
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.rehearsal.build import build_driver
-from tfgpu_doctor.rehearsal.machine import machine_for
-from tfgpu_doctor.rehearsal.props import lay_out
+from tfgpu_doctor.rehearse.build import build_driver
+from tfgpu_doctor.rehearse.machine import machine_for
+from tfgpu_doctor.rehearse.props import lay_out
 
 _START = (
     "import json, os, sys; sys.path[:] = json.loads(sys.argv[1]); import pynvml; pynvml.nvmlInit(); "
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
 
-    program = str(pathlib.Path(tfgpu_doctor.inside.__file__).parent / "open_nvml.py")
+    program = str(pathlib.Path(tfgpu_doctor.collect.workers.__file__).parent / "open_nvml.py")
     path = json.dumps(sys.path)
     sides = {"NVML's own start": ["-c", _START, path], "eight GPUs": [program, path, "8", "16"]}
     times: dict[str, list[float]] = {name: [] for name in sides}

@@ -1,6 +1,6 @@
 """How many small faults the tests find: a seeded sample is planted in the installed doctor, and switched on one by one.
 
-    python tools/measure_mutants.py OUT [--count 300] [--seed 1] [--workers 2] [--pytest ARGUMENTS]
+    python tools/measure_mutants.py OUT [--count 300] [--seed 1] [--like OUT/mutants.json] [--workers 2] [--pytest ARGUMENTS]
 
 Run it in a throwaway environment in which the project is installed (not editable) with its tests' needs: the installed
 modules are changed for as long as it runs. First all tests run once and note which of them reach which fault, in child
@@ -23,12 +23,11 @@ import sysconfig
 import time
 from typing import Any
 
-from mutants.sites import SWITCH, Site, planted, sample
+from mutants.sites import SWITCH, Site, planted, sample, sites_of
 from tabulate import tabulate
 
 _FILES = (
-    "checks/*.py", "root_cause.py", "selection.py", "diagnosis.py", "report.py", "log/*.py", "sharing/*.py",
-    "repair/*.py", "acceptance/*.py",
+    "checks/*.py", "diagnose/*.py", "model/report.py", "log/*.py", "ticket/*.py", "fix/*.py", "accept/*.py",
 )  # fmt: skip
 _HERE = pathlib.Path(__file__).parent
 
@@ -41,7 +40,11 @@ def main() -> None:
     if not package.is_dir():
         sys.exit(f"{package} is not there: install the project, not editable, in this environment")
     files = sorted(str(path.relative_to(package)) for pattern in _FILES for path in package.glob(pattern))
-    chosen = sample(package, files, options.count, options.seed)
+    chosen = (
+        _found_again(package, files, options.like)
+        if options.like
+        else sample(package, files, options.count, options.seed)
+    )
     original = options.out / "original"
     shutil.copytree(package, original, dirs_exist_ok=True)
     try:
@@ -56,11 +59,29 @@ def main() -> None:
     _tell(options, chosen)
 
 
+def _found_again(package: pathlib.Path, files: list[str], earlier: pathlib.Path) -> list[Site]:
+    """The faults of an earlier run, by their place in a file, or by their text alone; the file may have another name by now."""
+    places: dict[tuple[int, str, str], list[Site]] = collections.defaultdict(list)
+    for site in (site for file in files for site in sites_of(package, file)):
+        places[site.place, site.kind, site.text].append(site)
+        places[-1, site.kind, site.text].append(site)
+    found = []
+    for row in json.loads(earlier.read_text()):
+        there = places[row["place"], row["kind"], row["text"]] or places[-1, row["kind"], row["text"]]
+        same = [site for site in there if pathlib.Path(site.file).name == pathlib.Path(row["file"]).name] or there
+        if len(same) == 1:
+            found.append(same[0])
+        else:
+            print(f"not found again: {row['file']} {row['line']} {row['kind']} {row['text']!r}")
+    return found
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--like", type=pathlib.Path, help="mutants.json of an earlier run, for the same faults")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for all tests of one fault")
     parser.add_argument("--pytest", default="tests", help="arguments for pytest, as a shell would split them")
@@ -109,7 +130,7 @@ def _reach(options: argparse.Namespace) -> dict[int, list[str]]:
 
 def _run(options: argparse.Namespace, tests: dict[int, list[str]]) -> None:
     done = {result["number"] for result in _results(options.out)}
-    waiting = [number for number in range(options.count) if tests.get(number) and number not in done]
+    waiting = [number for number in sorted(tests) if tests.get(number) and number not in done]
     running = []
     for worker in range(options.workers):
         job = options.out / f"job-{worker}.json"

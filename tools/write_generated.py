@@ -10,15 +10,15 @@ import importlib
 import pathlib
 import sys
 
-from tfgpu_doctor.facts import Facts
+from tfgpu_doctor.model.facts import Facts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/support"))
 
 
 def built() -> dict[str, Facts]:
-    """Name to facts of every machine that is built by hand: what each of tests/built_*.py has built."""
-    modules = [importlib.import_module(path.stem) for path in sorted((ROOT / "tests").glob("built_*.py"))]
+    """Name to facts of every machine that is built by hand: what each of tests/support/built_*.py has built."""
+    modules = [importlib.import_module(path.stem) for path in sorted((ROOT / "tests/support").glob("built_*.py"))]
     return {name: facts for module in modules if hasattr(module, "built") for name, facts in module.built().items()}
 
 
@@ -26,16 +26,16 @@ def generated() -> dict[pathlib.Path, str]:
     """Path to content of every generated file."""
     import collected_duels
 
-    from tfgpu_doctor.acceptance.certificate import Certificate
+    from tfgpu_doctor.accept.certificate import Certificate
+    from tfgpu_doctor.advise.matrix_table import matrix_page
     from tfgpu_doctor.bench.result import BenchReport
     from tfgpu_doctor.checks import ALL_CHECKS
-    from tfgpu_doctor.explanation import checks_page
-    from tfgpu_doctor.facts import encode_facts
+    from tfgpu_doctor.diagnose.explanation import checks_page
     from tfgpu_doctor.fleet.comparison import Fleet
     from tfgpu_doctor.knowledge import read_knowledge
-    from tfgpu_doctor.report import RehearsalReport
-    from tfgpu_doctor.reports.json_document import report_schema
-    from tfgpu_doctor.reports.matrix_table import matrix_page
+    from tfgpu_doctor.model.facts import encode_facts
+    from tfgpu_doctor.model.report import RehearsalReport
+    from tfgpu_doctor.render.json_document import report_schema
 
     machines = {
         ROOT / "tests/machines" / name / "facts.json": encode_facts(facts).decode() for name, facts in built().items()
@@ -43,11 +43,11 @@ def generated() -> dict[pathlib.Path, str]:
     return {
         ROOT / "docs/checks.md": checks_page(ALL_CHECKS, read_knowledge()),
         ROOT / "docs/matrix.md": matrix_page(read_knowledge()),
-        ROOT / "doctor/reports/report.schema.json": report_schema(),
-        ROOT / "doctor/reports/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
-        ROOT / "doctor/reports/bench.schema.json": report_schema(BenchReport, "bench"),
-        ROOT / "doctor/reports/certificate.schema.json": report_schema(Certificate, "certificate"),
-        ROOT / "doctor/reports/fleet.schema.json": report_schema(Fleet, "fleet"),
+        ROOT / "doctor/render/report.schema.json": report_schema(),
+        ROOT / "doctor/rehearse/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
+        ROOT / "doctor/bench/bench.schema.json": report_schema(BenchReport, "bench"),
+        ROOT / "doctor/accept/certificate.schema.json": report_schema(Certificate, "certificate"),
+        ROOT / "doctor/fleet/fleet.schema.json": report_schema(Fleet, "fleet"),
         collected_duels.TABLE: collected_duels.table(),
         ROOT / "docs/profiles.md": profiles_page(),
         **machines,
@@ -56,9 +56,9 @@ def generated() -> dict[pathlib.Path, str]:
 
 def profiles_page() -> str:
     """docs/profiles.md, with the tables in it made anew."""
-    from tfgpu_doctor.acceptance.describing import filled_page
-    from tfgpu_doctor.acceptance.reading import read_profile, shipped_profiles
-    from tfgpu_doctor.acceptance.vocabulary import Vocabulary
+    from tfgpu_doctor.accept.describing import filled_page
+    from tfgpu_doctor.accept.reading import read_profile, shipped_profiles
+    from tfgpu_doctor.accept.vocabulary import Vocabulary
     from tfgpu_doctor.checks import ALL_CHECKS
 
     vocabulary = Vocabulary([check.id for check in ALL_CHECKS])

@@ -11,7 +11,7 @@ import msgspec
 
 from tfgpu_doctor.bench.ratio import Ratio
 from tfgpu_doctor.bench.verdict import NOISE_LIMIT
-from tfgpu_doctor.facts.bench import Bench, Duel
+from tfgpu_doctor.model.facts.bench import Bench, Duel
 
 Standing = Literal["within", "slower", "faster", "unstable", "no reference", "missing"]
 LEAST_CHANGE = 0.02  # less is no change that anybody would act on

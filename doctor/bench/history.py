@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tfgpu_doctor.facts.bench import Bench
+from tfgpu_doctor.model.facts.bench import Bench
 
 Trend = Literal["rising", "falling", "steady", "too few runs"]
 LEAST_RUNS = 6  # with fewer, three equal steps in one direction are no rarity

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.facts.bench import Duel, Figure
+from tfgpu_doctor.model.facts.bench import Duel, Figure
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tfgpu_doctor.facts.bench import Figure
+from tfgpu_doctor.model.facts.bench import Figure
 
 
 def with_measured_limits(figures: Sequence[Figure]) -> tuple[Figure, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.facts.bench import Bench, Duel
-from tfgpu_doctor.report import MachineSummary, Report
+from tfgpu_doctor.model.facts.bench import Bench, Duel
+from tfgpu_doctor.model.report import MachineSummary, Report
 
 _OURS = "tfgpu_doctor"  # our part of `machine_info`
 

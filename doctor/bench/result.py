@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tfgpu_doctor.bench.compare import Comparison
-from tfgpu_doctor.facts.bench import Bench, Duel, Figure
-from tfgpu_doctor.report import MachineSummary, Report, RootCause, TargetSummary
+from tfgpu_doctor.model.facts.bench import Bench, Duel, Figure
+from tfgpu_doctor.model.report import MachineSummary, Report, RootCause, TargetSummary
 
 _INTERRUPTED = 130
 _NOT_TOLD = 3

@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import tfgpu_doctor.inside
+import tfgpu_doctor.collect.workers
 import tfgpu_doctor.perf_tests
 from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.limits import with_measured_limits
-from tfgpu_doctor.facts.bench import Bench, Duel
 from tfgpu_doctor.host import Completed, Files, Host
+from tfgpu_doctor.model.facts.bench import Bench, Duel
 from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE, START_AGAIN
 
 SUITES = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.__file__))
 SUITE_VERSION = "1"  # results of another version are not compared: what is measured has changed
-_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.inside.__file__)), "run_suites.py")
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__)), "run_suites.py")
 _PLUGINS = ("no:cacheprovider", "pytest_benchmark.plugin", "tfgpu_doctor.perf_tests.plugin")
 _PYTEST_OK, _NOTHING_COLLECTED = (0, 1), 5
 _LOOK_EVERY_S = 0.2

@@ -8,9 +8,9 @@ from types import TracebackType
 
 import msgspec
 
-from tfgpu_doctor.facts.bench import Bench, Duel
+from tfgpu_doctor.collect.probes.load_samples import Sampling, readings, sample
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.probes.load_samples import Sampling, readings, sample
+from tfgpu_doctor.model.facts.bench import Bench, Duel
 
 _EVERY_S = 0.25
 _LONGEST_S = 86400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tfgpu_doctor.bench.ratio import Ratio
-from tfgpu_doctor.facts.bench import Verdict
+from tfgpu_doctor.model.facts.bench import Verdict
 
 LEAST_EFFECT = 0.02  # what is nearer to 1 than this is no difference that anybody would act on
 NOISE_LIMIT = 0.15  # an interval wider than this share of the ratio, to either side, tells little

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from tfgpu_doctor.facts import Facts, LoadedGpu
-from tfgpu_doctor.facts.bench import Bench, Figure, Side
 from tfgpu_doctor.fleet.node import Measurement
+from tfgpu_doctor.model.facts import Facts, LoadedGpu
+from tfgpu_doctor.model.facts.bench import Bench, Figure, Side
 
 _LOWER_IS_BETTER = ("s", "ms", "us", "ns", "°C", "MiB", "GiB", "B")
 

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from tfgpu_doctor.model import Severity
-from tfgpu_doctor.report import Outcome, Report
+from tfgpu_doctor.model.report import Outcome, Report
 
 NODE_SCHEMA = 1
 KIND = "tfgpu-doctor node"

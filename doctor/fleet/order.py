@@ -6,8 +6,8 @@ import shlex
 
 import msgspec
 
-from tfgpu_doctor.facts import Level
-from tfgpu_doctor.facts.load import LOADING
+from tfgpu_doctor.model.facts import Level
+from tfgpu_doctor.model.facts.load import LOADING
 from tfgpu_doctor.perf_tests.budget import parse_budget
 
 SPANNING = "multi_worker"  # the suite that one process of each node takes part in

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import Cause, NodeOutcome, NodeReport
 from tfgpu_doctor.fleet.settings import settings_of
-from tfgpu_doctor.report import Report
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.report import Report
 
 
 def node_report(

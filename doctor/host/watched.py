@@ -8,9 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import tfgpu_doctor.inside
-
-_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.inside.__file__)), "run_watched.py")
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_watched.py")
 _TICK_S = 1.0
 
 

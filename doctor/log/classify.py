@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.knowledge.schema import Cause, LogRule
 from tfgpu_doctor.log.derived import Hits, derive
 from tfgpu_doctor.log.given import Given
 from tfgpu_doctor.log.signatures import Found, Hit
 from tfgpu_doctor.log.told import tell
 from tfgpu_doctor.model import Confidence, Severity
-from tfgpu_doctor.rows import Cause, LogRule
 
 _SEVERITIES: dict[str, Severity] = {"blocker": "error", "degrades": "warning", "feature": "warning", "none": "info"}
 _MOST_LINES = 4  # of evidence for one cause

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from tfgpu_doctor.knowledge.schema import LogSignature
 from tfgpu_doctor.log.lines import blocks, excerpts
 from tfgpu_doctor.log.sieve import Sieve
-from tfgpu_doctor.rows import LogSignature
 
 _MOST_HITS = 40  # of one signature that are kept; the rest are counted
 _SHOWN = 300  # characters of a line

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.knowledge.schema import Xid
 from tfgpu_doctor.log.signatures import Hit
-from tfgpu_doctor.rows import Xid
 
 # The names by which the rules for logs know what a code speaks for.
 _NAMES = {

@@ -10,8 +10,9 @@ import subprocess
 import jsonschema
 import pytest
 from doctor_command import clean_environment, doctor_argv
+from locations import ROOT
 
-SCHEMA = json.loads((pathlib.Path(__file__).parents[2] / "doctor/reports/bench.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((ROOT / "doctor/bench/bench.schema.json").read_text("utf-8"))
 
 
 def bench(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:

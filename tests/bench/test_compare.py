@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tfgpu_doctor.bench.compare import compare
-from tfgpu_doctor.facts.bench import Bench, Duel
+from tfgpu_doctor.model.facts.bench import Bench, Duel
 
 
 def duel(ratio: float | None, width: float = 0.02, name: str = "prefetch") -> Duel:

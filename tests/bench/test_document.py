@@ -12,9 +12,9 @@ import pytest
 
 from tfgpu_doctor.bench.compare import compare
 from tfgpu_doctor.bench.pytest_document import DocumentError, read_document, write_document
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts
-from tfgpu_doctor.facts.bench import Bench, Duel, Side
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.bench import Bench, Duel, Side
 
 MEASURED = Duel(
     suite="pipeline", name="prefetch[ahead]", verdict="faster", ratio=1.5, interval=(1.4, 1.6), rounds=3,

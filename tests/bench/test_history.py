@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tfgpu_doctor.bench.history import PastRun, history_of, trend_of
-from tfgpu_doctor.facts.bench import Bench, Duel
-from tfgpu_doctor.reports.history_page import render_history, sparkline
+from tfgpu_doctor.bench.history_page import render_history, sparkline
+from tfgpu_doctor.model.facts.bench import Bench, Duel
 
 pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
 

@@ -104,5 +104,5 @@ def test_the_processes_of_a_job_make_one_cluster() -> None:
         for place in "01"
     ]
     said = [rank.communicate(timeout=400)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], said
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)
     assert all("1 passed, 1 skipped" in each for each in said), said

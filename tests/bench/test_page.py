@@ -11,12 +11,12 @@ import pytest
 from healthy import broken, healthy
 
 from tfgpu_doctor.bench.compare import compare
+from tfgpu_doctor.bench.page import render_bench
 from tfgpu_doctor.bench.result import BenchReport, make_result
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts
-from tfgpu_doctor.facts.bench import Bench, Duel, Figure, Side
-from tfgpu_doctor.reports.bench_page import render_bench
-from tfgpu_doctor.reports.charts import change_scale
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.bench import Bench, Duel, Figure, Side
+from tfgpu_doctor.render.charts import change_scale
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 WON = Duel(

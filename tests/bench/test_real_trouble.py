@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from tfgpu_doctor.bench.run import Order, run_suites
-from tfgpu_doctor.facts.bench import Bench
+from tfgpu_doctor.model.facts.bench import Bench
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
 pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfgpu_doctor.facts.bench import Duel
+from tfgpu_doctor.model.facts.bench import Duel
 from tfgpu_doctor.perf_tests.referee import Contender, NotRun, Referee
 
 pytestmark = pytest.mark.tensorflow

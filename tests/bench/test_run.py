@@ -14,7 +14,7 @@ import pytest
 
 from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.run import Order, run_suites, suite_names
-from tfgpu_doctor.facts.bench import Bench
+from tfgpu_doctor.model.facts.bench import Bench
 
 # A duel as the referee notes it, without TensorFlow.
 SUITE = """

@@ -9,8 +9,8 @@ import pytest
 from simulated import Simulate
 
 from tfgpu_doctor.bench.telemetry import Telemetry
-from tfgpu_doctor.facts.bench import Bench, Duel
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts.bench import Bench, Duel
 
 
 def held(started: float, took_s: float) -> Bench:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from healthy import broken
 
-from tfgpu_doctor.facts import Facts
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Check, Evidence, Finding, Skip
+from tfgpu_doctor.model.facts import Facts
 
 Yielded = list[Finding | Evidence]
 

@@ -9,7 +9,7 @@ from built_machines import variables
 from healthy import SITE, lost_library, pip_library, target, without_gpus
 
 from tfgpu_doctor.checks.activation import library_path_is_inherited
-from tfgpu_doctor.facts import Environment, Libraries
+from tfgpu_doctor.model.facts import Environment, Libraries
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

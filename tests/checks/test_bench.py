@@ -11,10 +11,10 @@ from tfgpu_doctor.checks.bench import (
     gpu_comes_near_its_limits,
     suites_find_nothing_wrong,
 )
-from tfgpu_doctor.facts.bench import Bench, Duel, Figure, Verdict
-from tfgpu_doctor.facts.load import Readings
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import Evidence, Finding, Skip
+from tfgpu_doctor.model.facts.bench import Bench, Duel, Figure, Verdict
+from tfgpu_doctor.model.facts.load import Readings
 
 
 def duel(verdict: Verdict, ratio: float | None = 5.0, *, on_gpu: bool = True) -> Duel:

@@ -9,8 +9,8 @@ from built_machines import several
 from healthy import computation, gpu, runtime
 
 from tfgpu_doctor.checks.computation import convolution_is_right, matrix_product_is_right
-from tfgpu_doctor.facts import Attempt, Computation, Runtime
 from tfgpu_doctor.model import Check
+from tfgpu_doctor.model.facts import Attempt, Computation, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -24,7 +24,7 @@ from tfgpu_doctor.checks.container import (
     job_was_granted_gpu,
     shared_memory_suffices,
 )
-from tfgpu_doctor.facts import Attempt, Container, CudaDriver, DeviceNodes, Driver, Environment, Nvml, Scheduler
+from tfgpu_doctor.model.facts import Attempt, Container, CudaDriver, DeviceNodes, Driver, Environment, Nvml, Scheduler
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

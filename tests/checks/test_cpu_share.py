@@ -10,7 +10,7 @@ from built_machines import variables
 from healthy import ANSWERED, nvml_gpu
 
 from tfgpu_doctor.checks.cpu_share import threads_fit_processors
-from tfgpu_doctor.facts import Limits, Nvml, Scheduler
+from tfgpu_doctor.model.facts import Limits, Nvml, Scheduler
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -12,8 +12,8 @@ from healthy import CUDA_WHEELS, SITE, broken, healthy, lost_library, pip_librar
 from tfgpu_doctor.checks.cuda_libraries import cuda_libraries_are_installed
 from tfgpu_doctor.checks.library_loading import every_library_opens, pip_libraries_are_found
 from tfgpu_doctor.checks.lost_libraries import failed_loads
-from tfgpu_doctor.facts import Libraries, LibraryFile, LibraryLoad, Runtime
 from tfgpu_doctor.model import Check
+from tfgpu_doctor.model.facts import Libraries, LibraryFile, LibraryLoad, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -10,7 +10,7 @@ from built_machines import packages, variables
 from healthy import SITE, broken, computation, distribution, pip_library, runtime, target
 
 from tfgpu_doctor.checks.cudnn import cudnn_fits
-from tfgpu_doctor.facts import Libraries, LibraryFile, Runtime, Target
+from tfgpu_doctor.model.facts import Libraries, LibraryFile, Runtime, Target
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -10,7 +10,7 @@ from built_machines import DOCKER, cuda_that_fails, wsl
 from healthy import ANSWERED, node
 
 from tfgpu_doctor.checks.device_nodes import device_nodes_exist, user_may_open_nodes, uvm_is_there
-from tfgpu_doctor.facts import Attempt, Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Limits, Scheduler
+from tfgpu_doctor.model.facts import Attempt, Container, CudaDriver, DeviceNode, DeviceNodes, Driver, Limits, Scheduler
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -9,7 +9,7 @@ from built_machines import NO_NVML, cuda_that_fails, cuda_without_library, witho
 from healthy import ANSWERED, DRIVER, cuda_gpu, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.driver_answers import cuda_driver_initialises, nvml_answers
-from tfgpu_doctor.facts import Attempt, Container, CudaDriver, Nvml, PciDevice, Runtime
+from tfgpu_doctor.model.facts import Attempt, Container, CudaDriver, Nvml, PciDevice, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

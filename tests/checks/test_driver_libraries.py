@@ -15,7 +15,7 @@ from tfgpu_doctor.checks.driver_libraries import (
     libcuda_is_the_drivers_own,
     libnvidia_ml_is_found,
 )
-from tfgpu_doctor.facts import Attempt, CudaDriver, Driver, Environment, Facts, Libraries, LibraryFile, Nvml
+from tfgpu_doctor.model.facts import Attempt, CudaDriver, Driver, Environment, Facts, Libraries, LibraryFile, Nvml
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -10,8 +10,8 @@ from built_kernel import NO_DEVICE, built, log, message, refused
 from healthy import ANSWERED, broken, driver_library, healthy
 
 from tfgpu_doctor.checks.driver_support import driver_supports_gpu
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Driver, Libraries, ModuleFile, ModuleFiles, Nvml, Pci, PciDevice
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Driver, Libraries, ModuleFile, ModuleFiles, Nvml, Pci, PciDevice
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

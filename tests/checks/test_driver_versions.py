@@ -9,7 +9,7 @@ from built_machines import cuda_that_fails, cuda_without_library, wsl
 from healthy import ANSWERED, DRIVER, driver_library, nvml_gpu
 
 from tfgpu_doctor.checks.driver_versions import driver_is_new_enough, libraries_match_module
-from tfgpu_doctor.facts import Attempt, CudaDriver, Driver, Libraries, Nvml
+from tfgpu_doctor.model.facts import Attempt, CudaDriver, Driver, Libraries, Nvml
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

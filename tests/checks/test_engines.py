@@ -11,8 +11,8 @@ from built_machines import DOCKER
 from healthy import target
 
 from tfgpu_doctor.checks.engines import docker_is_no_snap, toolkit_is_installed, toolkit_sets_device_rules
-from tfgpu_doctor.facts import Engines, Environment, Project
 from tfgpu_doctor.model import Check
+from tfgpu_doctor.model.facts import Engines, Environment, Project
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -9,8 +9,8 @@ from built_machines import variables
 from every import every
 
 from tfgpu_doctor.checks.environment import no_debugging_variable, values_are_understood
-from tfgpu_doctor.facts import Environment
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.facts import Environment
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -10,7 +10,7 @@ from built_machines import DOCKER, several, variables
 from healthy import broken, cuda_gpu, node, nvml_gpu
 
 from tfgpu_doctor.checks.gpu_counts import all_know_the_same_gpus
-from tfgpu_doctor.facts import Facts, Pci, PciDevice, Scheduler
+from tfgpu_doctor.model.facts import Facts, Pci, PciDevice, Scheduler
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

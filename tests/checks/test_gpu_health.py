@@ -10,9 +10,9 @@ from built_machines import variables
 from healthy import ANSWERED, nvml_gpu
 
 from tfgpu_doctor.checks.gpu_health import every_gpu_answers, memory_is_sound, no_reset_is_asked_for
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Attempt, Nvml
-from tfgpu_doctor.facts.health import Ecc, GpuHealth, GpuTrouble, RetiredPages
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Attempt, Nvml
+from tfgpu_doctor.model.facts.health import Ecc, GpuHealth, GpuTrouble, RetiredPages
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -11,9 +11,9 @@ from built_machines import cuda_that_fails
 from healthy import nvml_gpu
 
 from tfgpu_doctor.checks.gpu_links import fabric_is_set_up, nvlinks_are_up, pcie_link_is_full
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts
-from tfgpu_doctor.facts.health import Fabric, GpuHealth, NvLink, Pcie
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.health import Fabric, GpuHealth, NvLink, Pcie
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -15,9 +15,9 @@ from tfgpu_doctor.checks.gpu_sharing import (
     one_mig_device_is_asked_for,
     vgpu_is_licensed,
 )
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts, GpuProcess
-from tfgpu_doctor.facts.health import GpuHealth, MigDevice
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Facts, GpuProcess
+from tfgpu_doctor.model.facts.health import GpuHealth, MigDevice
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

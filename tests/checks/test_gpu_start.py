@@ -10,8 +10,8 @@ from built_machines import DOCKER, several
 from healthy import ANSWERED, broken, nvml_gpu
 
 from tfgpu_doctor.checks.gpu_start import driver_starts_gpus
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import KernelMessage, Nvml, Pci
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import KernelMessage, Nvml, Pci
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -9,7 +9,7 @@ from built_health import GEFORCE, SERVER, changed, server, workstation
 from healthy import nvml_gpu
 
 from tfgpu_doctor.checks.gpu_throttling import is_of_laptop, nothing_slows_gpu_down, power_is_not_limited
-from tfgpu_doctor.facts.health import GpuHealth, Temperature
+from tfgpu_doctor.model.facts.health import GpuHealth, Temperature
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -9,7 +9,7 @@ from built_machines import cuda_that_fails, several, variables, wsl
 from healthy import ANSWERED, cuda_gpu, node, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.hardware import compute_mode_lets_in, gpu_is_in_machine, multiprocessors_suffice
-from tfgpu_doctor.facts import DeviceNodes, Driver, Environment, GpuProcess, Nvml, Pci, PciDevice
+from tfgpu_doctor.model.facts import DeviceNodes, Driver, Environment, GpuProcess, Nvml, Pci, PciDevice
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

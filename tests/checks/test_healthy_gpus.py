@@ -10,9 +10,9 @@ from built_machines import DOCKER, several, variables, wsl
 from every import every
 from healthy import broken, cuda_gpu, nvml_gpu, runtime
 
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts, GpuProcess, Pci, Scheduler
-from tfgpu_doctor.facts.health import (
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Facts, GpuProcess, Pci, Scheduler
+from tfgpu_doctor.model.facts.health import (
     Clocks,
     Ecc,
     Fabric,

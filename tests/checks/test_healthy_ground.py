@@ -11,8 +11,8 @@ from every import every
 from healthy import broken
 
 from tfgpu_doctor.checks import ALL_CHECKS
-from tfgpu_doctor.facts import Facts, Scheduler
 from tfgpu_doctor.model import Finding, Skip
+from tfgpu_doctor.model.facts import Facts, Scheduler
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

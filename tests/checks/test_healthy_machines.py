@@ -26,7 +26,8 @@ from healthy import (
 )
 
 from tfgpu_doctor.checks import ALL_CHECKS
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.model import Finding, Skip
+from tfgpu_doctor.model.facts import (
     Container,
     DeviceNodes,
     Driver,
@@ -39,7 +40,6 @@ from tfgpu_doctor.facts import (
     PciDevice,
     Scheduler,
 )
-from tfgpu_doctor.model import Finding, Skip
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

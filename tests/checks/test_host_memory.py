@@ -10,7 +10,7 @@ from built_machines import DOCKER
 from healthy import cuda_gpu, runtime
 
 from tfgpu_doctor.checks.host_memory import data_buffers_fit, memory_suffices
-from tfgpu_doctor.facts import Attempt, Limits, Runtime
+from tfgpu_doctor.model.facts import Attempt, Limits, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

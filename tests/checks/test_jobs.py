@@ -10,7 +10,7 @@ from healthy import ANSWERED
 
 from tfgpu_doctor.checks.container import job_was_granted_gpu
 from tfgpu_doctor.checks.jobs import step_has_gpus
-from tfgpu_doctor.facts import Attempt, CudaDriver, Scheduler
+from tfgpu_doctor.model.facts import Attempt, CudaDriver, Scheduler
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

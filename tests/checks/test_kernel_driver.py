@@ -14,7 +14,7 @@ from tfgpu_doctor.checks.kernel_driver import (
     nouveau_is_not_loaded,
     secure_boot_lets_module_in,
 )
-from tfgpu_doctor.facts import Attempt, CudaDriver, Driver, Pci, PciDevice
+from tfgpu_doctor.model.facts import Attempt, CudaDriver, Driver, Pci, PciDevice
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

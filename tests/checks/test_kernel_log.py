@@ -28,8 +28,8 @@ from healthy import ANSWERED, broken, computation, cuda_gpu, node, nvml_gpu, run
 from tfgpu_doctor.checks.driver_answers import cuda_driver_initialises
 from tfgpu_doctor.checks.kernel_log import gpus_report_no_fault, power_held, switches_report_no_fault
 from tfgpu_doctor.checks.xids import ago, same_place
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Attempt, DeviceNodes, KernelLog, LogSource, Nvml, Pci, Scheduler
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Attempt, DeviceNodes, KernelLog, LogSource, Nvml, Pci, Scheduler
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

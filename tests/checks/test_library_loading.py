@@ -10,7 +10,7 @@ from healthy import SITE, computation, pip_library, runtime, target, without_gpu
 
 from tfgpu_doctor.checks.cudnn import cudnn_fits
 from tfgpu_doctor.checks.library_loading import every_library_opens, pip_libraries_are_found
-from tfgpu_doctor.facts import Environment, Libraries, LibraryLoad, Resolution, ResolvedLibrary, Runtime
+from tfgpu_doctor.model.facts import Environment, Libraries, LibraryLoad, Resolution, ResolvedLibrary, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -16,7 +16,7 @@ from tfgpu_doctor.checks.limits import (
     memory_may_be_locked,
     threads_may_be_started,
 )
-from tfgpu_doctor.facts import Attempt, Limits, Runtime
+from tfgpu_doctor.model.facts import Attempt, Limits, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -11,7 +11,7 @@ from loaded import exactness, left_alone, load, load_round, loaded, pattern, und
 
 from tfgpu_doctor.checks.load import gpus_agree, memory_keeps, results_repeat
 from tfgpu_doctor.checks.load_ending import load_runs_to_its_end
-from tfgpu_doctor.facts import Attempt, Facts, LoadedGpu, LoadRound
+from tfgpu_doctor.model.facts import Attempt, Facts, LoadedGpu, LoadRound
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -8,7 +8,7 @@ import pytest
 from loaded import left_alone, load, loaded, transfer, transfers, under_load
 
 from tfgpu_doctor.checks.load_copies import copies_arrive, copies_use_the_link
-from tfgpu_doctor.facts import Attempt, Facts, Transfer
+from tfgpu_doctor.model.facts import Attempt, Facts, Transfer
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

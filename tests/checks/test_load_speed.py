@@ -8,7 +8,7 @@ import pytest
 from loaded import SPEEDS, left_alone, load, load_round, loaded, readings, speed, under_load
 
 from tfgpu_doctor.checks.load_speed import as_fast_as_its_model, clocks_hold, speed_lasts
-from tfgpu_doctor.facts import Facts, LoadedGpu, LoadRound
+from tfgpu_doctor.model.facts import Facts, LoadedGpu, LoadRound
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -15,7 +15,7 @@ from tfgpu_doctor.checks.memory import (
     growth_variable_is_understood,
     memory_is_left,
 )
-from tfgpu_doctor.facts import Environment, GpuProcess, Nvml, NvmlGpu
+from tfgpu_doctor.model.facts import Environment, GpuProcess, Nvml, NvmlGpu
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -9,7 +9,7 @@ from built_kernel import log, message
 from healthy import runtime
 
 from tfgpu_doctor.checks.host_memory import memory_suffices
-from tfgpu_doctor.facts import Attempt, Limits
+from tfgpu_doctor.model.facts import Attempt, Limits
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -10,7 +10,7 @@ from healthy import DRIVER, healthy
 
 from tfgpu_doctor.checks.driver_versions import libraries_match_module
 from tfgpu_doctor.checks.kernel_driver import module_is_built_for_kernel, secure_boot_lets_module_in
-from tfgpu_doctor.facts import DkmsModule, Driver, ModuleFile, ModuleFiles
+from tfgpu_doctor.model.facts import DkmsModule, Driver, ModuleFile, ModuleFiles
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -17,7 +17,7 @@ from tfgpu_doctor.checks.notebooks import (
     notebook_runs_target,
     shell_finds_kernels_python,
 )
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.model.facts import (
     EditorSetting,
     Interpreter,
     Kernel,

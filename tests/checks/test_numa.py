@@ -11,7 +11,7 @@ from built_machines import several
 from healthy import broken, cuda_gpu
 
 from tfgpu_doctor.checks.numa import program_is_near_its_gpu
-from tfgpu_doctor.facts import Facts, NumaNode
+from tfgpu_doctor.model.facts import Facts, NumaNode
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

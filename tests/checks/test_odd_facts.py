@@ -15,7 +15,9 @@ from odd_kernel import KERNEL_FACTS
 from odd_load import LOAD_FACTS
 
 from tfgpu_doctor.checks import ALL_CHECKS
-from tfgpu_doctor.facts import (
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model import Check, Evidence, Finding, Skip
+from tfgpu_doctor.model.facts import (
     Attempt,
     Computation,
     Container,
@@ -45,8 +47,6 @@ from tfgpu_doctor.facts import (
     TensorFlowGpu,
     XlaTools,
 )
-from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.model import Check, Evidence, Finding, Skip
 
 WORDS = st.sampled_from(["", " ", "0", "odd", "a b", "it's", "$HOME", "é", "tensorflow", "/", "-1", "1.2.3"])
 VERSIONS = st.sampled_from(

@@ -11,8 +11,8 @@ from built_machines import failed_import, packages
 from healthy import distribution, runtime, target
 
 from tfgpu_doctor.checks.package_versions import numpy_fits, nvidia_wheels_fit, protobuf_fits
-from tfgpu_doctor.facts import Runtime, Target
 from tfgpu_doctor.model import Check
+from tfgpu_doctor.model.facts import Runtime, Target
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

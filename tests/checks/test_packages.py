@@ -18,7 +18,7 @@ from tfgpu_doctor.checks.packages import (
     tensorflow_is_installed,
     user_site_hides_nothing,
 )
-from tfgpu_doctor.facts import Attempt, Environment, Runtime, Target
+from tfgpu_doctor.model.facts import Attempt, Environment, Runtime, Target
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

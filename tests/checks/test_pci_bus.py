@@ -10,8 +10,8 @@ from built_machines import several
 from healthy import broken, nvml_gpu
 
 from tfgpu_doctor.checks.pci_bus import bus_reports_no_errors, iommu_lets_gpus_talk, link_uses_all_lanes
-from tfgpu_doctor.facts import KernelMessage, Pci, PciDevice
-from tfgpu_doctor.facts.health import GpuHealth, Pcie
+from tfgpu_doctor.model.facts import KernelMessage, Pci, PciDevice
+from tfgpu_doctor.model.facts.health import GpuHealth, Pcie
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -11,8 +11,8 @@ from healthy import broken
 
 from tfgpu_doctor.checks.hardware import gpu_is_in_machine
 from tfgpu_doctor.checks.platforms import gpus_work_together
-from tfgpu_doctor.facts import Hosting
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.facts import Hosting
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -10,7 +10,7 @@ from built_machines import packages, variables
 from healthy import target
 
 from tfgpu_doctor.checks.project_files import legacy_keras_is_installed, requirements_exist
-from tfgpu_doctor.facts import Project, Wish
+from tfgpu_doctor.model.facts import Project, Wish
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -10,8 +10,8 @@ from built_machines import DOCKER
 from healthy import broken
 
 from tfgpu_doctor.checks.services import fabric_manager_runs, profiler_may_count
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Pci, PciDevice, Services
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Pci, PciDevice, Services
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

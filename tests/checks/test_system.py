@@ -9,7 +9,7 @@ from built_machines import failed_import, packages
 from healthy import gpu, runtime, target
 
 from tfgpu_doctor.checks.system import c_library_is_new_enough, cpu_has_avx, system_has_gpu_support, wsl_is_version_2
-from tfgpu_doctor.facts import Attempt, Runtime
+from tfgpu_doctor.model.facts import Attempt, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

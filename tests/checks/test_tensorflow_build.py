@@ -11,7 +11,7 @@ from healthy import ANSWERED, cuda_gpu, gpu, nvml_gpu, runtime, target
 
 from tfgpu_doctor.checks.kernels import compiled_kernels_are_kept, driver_compiles_ptx, kernels_fit_gpu
 from tfgpu_doctor.checks.tensorflow_build import built_with_cuda
-from tfgpu_doctor.facts import Computation, CudaDriver, Environment, Nvml, Runtime
+from tfgpu_doctor.model.facts import Computation, CudaDriver, Environment, Nvml, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

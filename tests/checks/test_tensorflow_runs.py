@@ -10,7 +10,7 @@ from built_machines import cuda_that_fails, failed_import, packages, several
 from healthy import ANSWERED, cuda_gpu, gpu, runtime, target
 
 from tfgpu_doctor.checks.tensorflow_runs import tensorflow_imports, tensorflow_lists_gpus
-from tfgpu_doctor.facts import Attempt, CudaDriver, Runtime
+from tfgpu_doctor.model.facts import Attempt, CudaDriver, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

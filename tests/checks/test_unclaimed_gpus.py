@@ -9,8 +9,8 @@ from built_machines import no_driver
 from healthy import broken, node
 
 from tfgpu_doctor.checks.unclaimed_gpus import driver_takes_gpu, gpu_is_switched_on
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import DeviceNodes, Driver, Pci, PciDevice
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import DeviceNodes, Driver, Pci, PciDevice
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -9,7 +9,7 @@ from built_machines import cuda_that_fails, several, variables
 from healthy import ANSWERED, broken, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.visibility import import_changes_no_variable, visible_devices_hides_nothing
-from tfgpu_doctor.facts import Driver, Environment, Facts, Nvml, Pci, Runtime
+from tfgpu_doctor.model.facts import Driver, Environment, Facts, Nvml, Pci, Runtime
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

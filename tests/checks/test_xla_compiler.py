@@ -8,7 +8,7 @@ import pytest
 from healthy import SITE, cuda_gpu, distribution, nvml_gpu, target
 
 from tfgpu_doctor.checks.xla_compiler import ptxas_knows_gpu, xla_finds_libdevice
-from tfgpu_doctor.facts import XlaTools
+from tfgpu_doctor.model.facts import XlaTools
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -8,12 +8,12 @@ import pytest
 from every import every
 from replayed import NAMES, facts_of
 
-from tfgpu_doctor.diagnosis import diagnose
-from tfgpu_doctor.facts import Facts
-from tfgpu_doctor.facts.load import Load, LoadedGpu, LoadRound, Readings, Speed, Transfer
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
 from tfgpu_doctor.fleet.reporting import missing_node, node_report
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.load import Load, LoadedGpu, LoadRound, Readings, Speed, Transfer
 
 
 def of_machine(facts: Facts, node: str = "node-1") -> NodeReport:

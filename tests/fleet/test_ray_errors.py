@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfgpu_doctor.inside.ray_driver import LONGEST_REASON, short
+from tfgpu_doctor.collect.workers.ray_driver import LONGEST_REASON, short
 
 # What Ray 2.60 raises where pip finds no such file, shortened in the middle.
 NOT_INSTALLED = """Failed to set up runtime environment.

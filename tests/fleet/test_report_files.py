@@ -16,8 +16,8 @@ pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import encode_node, file_name
+from tfgpu_doctor.fleet.page import FLEET_FORMATS, render_fleet
 from tfgpu_doctor.fleet.reporting import missing_node
-from tfgpu_doctor.reports.fleet_page import FLEET_FORMATS, render_fleet
 
 
 @pytest.fixture

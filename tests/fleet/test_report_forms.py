@@ -13,6 +13,7 @@ import pytest
 from browser import Browser
 from doctor_command import run_doctor
 from document_shapes import SHAPES
+from locations import ROOT
 from made_up_fleet import MODELS, MadeUpFleet
 
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
@@ -21,9 +22,9 @@ pytest.importorskip("numpy", reason="the extra fleet is not installed")
 from tfgpu_doctor.fleet.comparison import STANDINGS, Fleet
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Cause, file_name
-from tfgpu_doctor.reports.fleet_page import FLEET_FORMATS, render_fleet
+from tfgpu_doctor.fleet.page import FLEET_FORMATS, render_fleet
 
-SCHEMA = json.loads((pathlib.Path(__file__).parents[2] / "doctor/reports/fleet.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((ROOT / "doctor/fleet/fleet.schema.json").read_text("utf-8"))
 HOSTILE = (
     "\n✗ forged\r::error::forged\x1b[31mred\x1b]0;title\x07<script>alert(1)</script></title></svg>&amp;]]>-->`code`| a | b |\n"
     '[link](http://x)![i](x)*a*_b_~~s~~# @all =HYPERLINK(1)\u202eturned\u2066"} 1\ntfgpu_doctor_fleet_nodes{standing="good"} 7\n'

@@ -17,11 +17,11 @@ from lab.place import Place
 from lab.roots import let_go
 from made_up_root import make_gpu_root
 
+from tfgpu_doctor.collect.examination import MACHINE_VARIABLE
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.rehearsal import MACHINE_VARIABLE
-from tfgpu_doctor.rehearsal.build import build_driver
-from tfgpu_doctor.rehearsal.flat_text import machine_text
-from tfgpu_doctor.rehearsal.machine import SimulatedMachine, read_machine
+from tfgpu_doctor.rehearse.build import build_driver
+from tfgpu_doctor.rehearse.flat_text import machine_text
+from tfgpu_doctor.rehearse.machine import SimulatedMachine, read_machine
 
 # Further marks of containers and batch jobs, which the machine that runs the tests may bear.
 _MARKS = ("KUBERNETES", "APPTAINER", "SINGULARITY", "LSB_", "PBS_", "XLA_", "container")

@@ -9,11 +9,11 @@ import pytest
 from every import every
 
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.knowledge.schema import LogRule
 from tfgpu_doctor.log.classify import HARMLESS, LogReport, classify
 from tfgpu_doctor.log.derived import derive
 from tfgpu_doctor.log.given import _WORDS, KEYS, Given
 from tfgpu_doctor.log.signatures import Found, Hit, Scanner
-from tfgpu_doctor.rows import LogRule
 
 KNOWLEDGE = read_knowledge()
 NAMES = {row.name for row in KNOWLEDGE.log_signatures}

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.knowledge.schema import LogSignature
 from tfgpu_doctor.log.lines import LONGEST_BYTES, blocks
 from tfgpu_doctor.log.sieve import LONG
 from tfgpu_doctor.log.signatures import Scanner
-from tfgpu_doctor.rows import LogSignature
 
 SIGNATURES = read_knowledge().log_signatures
 STUB = b"failed call to cuInit: UNKNOWN ERROR (34)"

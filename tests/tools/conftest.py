@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from locations import ROOT
 from made_up_releases import made_up_wheel
 
-TOOLS = pathlib.Path(__file__).parent.parent.parent / "tools"
+TOOLS = ROOT / "tools"
 sys.path.insert(0, str(TOOLS))
 LINUX = "manylinux_2_17_x86_64.manylinux2014_x86_64"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from acme_checks import driver_is_of_an_approved_branch, gpus_have_enough_memory, own_allocator_is_used
 
-from tfgpu_doctor.facts import Attempt, Driver, Environment, Nvml, NvmlGpu
 from tfgpu_doctor.model import CannotTell, Evidence, Skip
+from tfgpu_doctor.model.facts import Attempt, Driver, Environment, Nvml, NvmlGpu
 
 ANSWERED = Attempt(outcome="answered", seconds=0.1, exit_code=0)
 

@@ -1,0 +1,106 @@
+"""Examine and measure a machine as far as a profile asks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tfgpu_doctor._project import install
+from tfgpu_doctor.accept.reading import read_profile
+from tfgpu_doctor.accept.terms import Profile, Resolved
+from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary
+from tfgpu_doctor.bench.measuring import lacking_packages, measure_suites
+from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.cli.output import refuse
+from tfgpu_doctor.cli.waiting import Waiting
+from tfgpu_doctor.collect.examination import Interrupted, examine, find_python
+from tfgpu_doctor.diagnose.plugins import load_checks
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.perf_tests.budget import parse_budget
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What is known of a machine, and whether the user stopped before all was."""
+
+    facts: Facts
+    interrupted: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """How a machine is to be examined."""
+
+    profile: Profile
+    even_if_busy: bool = False
+    settings: Configuration = field(default_factory=Configuration)
+
+    def check_usage(self) -> None:
+        """Refuse what cannot work before anything is measured."""
+        if not self.profile.suites:
+            return
+        python = self.settings.python
+        if python and os.path.dirname(find_python(python)) != os.path.dirname(sys.executable):
+            refuse(
+                f"the profile asks for the suites {', '.join(self.profile.suites)}, which run in the doctor's own Python, "
+                f"and {python} is another: install the doctor beside that TensorFlow, and start it there"
+            )
+        if lacking := lacking_packages():
+            refuse(
+                f"the profile asks for the suites {', '.join(self.profile.suites)}, and {', '.join(lacking)} cannot be "
+                f"imported here: {install('bench')}"
+            )
+
+    def examine(self) -> Examined:
+        """Look at this machine: checks and load first, and the suites where it does what it is for."""
+        started = time.monotonic()
+        with Waiting() as waiting:
+            try:
+                facts = examine(
+                    python=self.settings.python,
+                    level=self.profile.level,
+                    soak_s=60 * self.profile.minutes,
+                    even_if_busy=self.even_if_busy,
+                    deadline_s=self.settings.deadline,
+                    on_wait=waiting.show,
+                )
+            except Interrupted as stop:
+                return Examined(stop.facts, True, time.monotonic() - started)
+            interrupted = False
+            if self.profile.suites and _reaches_goal(facts, self.profile):
+                try:
+                    bench = measure_suites(facts, self.profile.suites, parse_budget(self.profile.budget), waiting)
+                except KeyboardInterrupt:
+                    return Examined(facts, True, time.monotonic() - started)
+                facts, interrupted = msgspec.structs.replace(facts, bench=bench), bench.interrupted
+        return Examined(facts, interrupted, time.monotonic() - started)
+
+
+def _reaches_goal(facts: Facts, profile: Profile) -> bool:
+    from tfgpu_doctor.accept.of_the_machine import goal_of
+    from tfgpu_doctor.diagnose.engine import diagnose
+
+    goal = diagnose(facts).find(goal_of(profile, facts))
+    return goal is not None and goal.outcome in ("pass", "warn")
+
+
+def settings_of(python: str | None, deadline: float | None) -> Configuration:
+    """The project's settings; of those that choose checks none counts, for that is the profile's part."""
+    try:
+        return read_configuration().with_options(python=python, deadline=deadline)
+    except ConfigurationError as error:
+        refuse(str(error))
+
+
+def profile_named(name: str) -> Resolved:
+    """The profile; refuses one that cannot be used."""
+    checks, broken = load_checks()
+    try:
+        return read_profile(name, Vocabulary([check.id for check in checks], complete=not broken))
+    except ProfileError as error:
+        refuse(str(error))

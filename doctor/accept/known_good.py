@@ -1,0 +1,62 @@
+"""`accept --learn`: a profile from a machine that is known to be good."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+
+from tfgpu_doctor.accept.command import certify
+from tfgpu_doctor.accept.examine import Examined, Examiner
+from tfgpu_doctor.accept.learning import Learnt, NotLearnt, learn
+from tfgpu_doctor.accept.page import render_certificate
+from tfgpu_doctor.accept.reading import file_of
+from tfgpu_doctor.accept.terms import Resolved
+from tfgpu_doctor.accept.writing import profile_text
+from tfgpu_doctor.cli.output import deliver, note
+
+_REFUSED = 1
+
+
+def learn_profile(
+    resolved: Resolved, named: str, examiner: Examiner, given: Sequence[Examined], runs: int, leave_out: Sequence[str],
+    output: str | None,
+) -> int:  # fmt: skip
+    """Examine as often as asked, or take the runs that are given; write the profile, or say why there is none."""
+    found: list[Examined] = []
+    for examined in given or _examinations(examiner, runs):
+        certificate = certify(examined, resolved)
+        if certificate.verdict != "accepted":
+            deliver(render_certificate(certificate, "text", to_terminal=True), None)
+            why = "interrupted" if examined.interrupted else f"the profile {resolved.name} does not accept the machine"
+            note(f"nothing is learnt: {why}")
+            return certificate.exit_code
+        found.append(examined)
+    try:
+        learnt = learn([examined.facts for examined in found], leave_out)
+    except NotLearnt as error:
+        note(f"nothing is learnt: {error}")
+        return _REFUSED
+    deliver(profile_text(learnt, _base(named, output), _about(learnt, len(found))), output)
+    bounds = sum(map(len, (learnt.speed_ups, learnt.peak_fractions, learnt.figure_fractions)))
+    note(f"{bounds} bounds from {len(found)} runs" + (f", in {output}" if output else ""))
+    return 0
+
+
+def _examinations(examiner: Examiner, runs: int) -> Iterator[Examined]:
+    for number in range(1, runs + 1):
+        note(f"run {number} of {runs}")
+        yield examiner.examine()
+
+
+def _base(named: str, output: str | None) -> str:
+    """The profile that the new one extends, as its file has to name it."""
+    file = file_of(named)
+    if file is None:
+        return named
+    return os.path.relpath(file, os.path.dirname(os.path.realpath(output)) if output else ".")
+
+
+def _about(learnt: Learnt, runs: int) -> str:
+    machine = f"{learnt.gpus} x {learnt.models[0]}" if learnt.gpus else "a machine without a GPU"
+    return f"learnt on {time.strftime('%Y-%m-%d', time.gmtime())} from {runs} runs on {machine}"

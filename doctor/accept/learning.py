@@ -1,0 +1,173 @@
+"""Make a profile from repeated measurements of a machine that is known to be good.
+
+The rule: what a later run is compared with is taken from each run (the lower end of a duel's interval, a share of a peak).
+The bound is the lower one-sided 99 % prediction bound for one further run, from the logarithms of the runs at hand: mean
+minus t(0.99, n-1) times s times the square root of 1 + 1/n (Hahn, Meeker: Statistical Intervals, 1991, chapter 4.8; one
+new value). It lies at least 5 % below the mean: runs that follow each other vary less than runs of different days.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from packaging.version import InvalidVersion, Version
+
+from tfgpu_doctor.accept.of_the_load import peak_shares
+from tfgpu_doctor.accept.of_the_machine import driver_of, gpu_memory_of, listed_gpus, tensorflow_of
+from tfgpu_doctor.accept.of_the_suites import share_of, shown
+from tfgpu_doctor.accept.terms import PRECISIONS
+from tfgpu_doctor.accept.vocabulary import duels_named, figures_named
+from tfgpu_doctor.model.facts import Facts
+
+Value = TypeVar("Value")
+LEAST_RUNS, MOST_RUNS = 3, 20
+LEAST_MARGIN = 0.05  # how far below the mean a bound lies at least
+MOST_MARGIN = 0.30  # a bound further below tells nothing: the runs vary too much
+_CALMER = "measure while nothing else runs, with more --runs or a longer `budget`; or do without a minimum for it:"
+_DIGITS = 3
+# Quantiles of Student's t for 0.99 and 2 to 19 degrees of freedom:
+# https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
+T99 = (
+    6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.718,
+    2.681, 2.650, 2.624, 2.602, 2.583, 2.567, 2.552, 2.539,
+)  # fmt: skip
+
+
+class NotLearnt(ValueError):
+    """Runs that no profile can be made of; the message says what varied, and by how much."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound, and the runs that it comes from."""
+
+    value: float
+    runs: tuple[float, ...]
+    margin: float  # by which share it lies below the mean of the runs
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What the runs have in common, and the bounds for what varies."""
+
+    gpus: int
+    models: tuple[str, ...]
+    gpu_memory_bytes: int
+    driver: str
+    tensorflow: str
+    speed_ups: Mapping[str, Bound]
+    peak_fractions: Mapping[str, Bound]
+    figure_fractions: Mapping[str, Bound]
+
+
+def bound_of(runs: Sequence[float]) -> Bound:
+    """The bound for one further run; `runs` are at least three numbers above 0."""
+    logs = [math.log(each) for each in runs]
+    spread = statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs)) * T99[len(logs) - LEAST_RUNS]
+    mean = statistics.fmean(logs)
+    value = math.exp(mean - max(spread, -math.log1p(-LEAST_MARGIN)))
+    return Bound(_rounded_down(value), tuple(runs), 1 - value / math.exp(mean))
+
+
+def _rounded_down(value: float) -> float:
+    scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(value)))
+    return math.floor(value * scale) / scale
+
+
+def learn(runs: Sequence[Facts], leave_out: Collection[str] = ()) -> Learnt:
+    """What may be asked of a machine, from several examinations of it. Raises NotLearnt.
+
+    `leave_out`: names of what gets no bound, as `can_be_left_out` knows them.
+    """
+    if not LEAST_RUNS <= len(runs) <= MOST_RUNS:
+        raise NotLearnt(f"{LEAST_RUNS} to {MOST_RUNS} runs are needed; there are {len(runs)}")
+    names = _the_same("the GPUs", [tuple(listed_gpus(facts)) for facts in runs])
+    memory = min(_the_same("the memory of the GPUs", [tuple(gpu_memory_of(facts)) for facts in runs]), default=0)
+    driver = _version("the driver", [driver_of(facts) for facts in runs])
+    tensorflow = _version("TensorFlow", [tensorflow_of(facts) for facts in runs])
+    bounds = [
+        _bounds([_without(leave_out, measured(facts)) for facts in runs])
+        for measured in (_speed_ups, _peak_fractions, _figure_fractions)
+    ]
+    wide = {name: bound for table in bounds for name, bound in table.items() if bound.margin > MOST_MARGIN}
+    if wide:
+        told = "; ".join(_too_wide(name, bound) for name, bound in wide.items())
+        raise NotLearnt(f"the runs vary too much: {told}; {_CALMER} {_leaving_out(wide)}")
+    return Learnt(len(names), tuple(dict.fromkeys(names)), memory, driver, tensorflow, *bounds)
+
+
+def can_be_left_out(name: str) -> bool:
+    """Whether there is such a thing as gets a bound: "suite/duel", "suite/figure", or a precision."""
+    return name in PRECISIONS or ("/" in name and bool(duels_named(name) or figures_named(name)))
+
+
+def _without(names: Collection[str], measured: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in measured.items() if name not in names}
+
+
+def _leaving_out(names: Iterable[str]) -> str:
+    return " ".join(f"--leave-out {shlex.quote(name)}" for name in names)
+
+
+def _the_same(what: str, seen: Sequence[Value]) -> Value:
+    if len(set(seen)) > 1:
+        raise NotLearnt(f"{what} changed from run to run: {', '.join(map(str, dict.fromkeys(seen)))}")
+    return seen[0]
+
+
+def _version(what: str, seen: Sequence[str]) -> str:
+    found = _the_same(what, seen)
+    try:
+        if found:
+            Version(found)
+    except InvalidVersion as error:
+        raise NotLearnt(f"{what} calls itself {found[:80]!r}, and that is no version that can be compared") from error
+    return found
+
+
+def _too_wide(name: str, bound: Bound) -> str:
+    told = ", ".join(f"{each:.3g}" for each in bound.runs)
+    return f"{name} ({told}): a bound would lie {bound.margin:.0%} below the mean, {MOST_MARGIN:.0%} is the most"
+
+
+def _bounds(runs: Sequence[Mapping[str, float]]) -> dict[str, Bound]:
+    """A bound for each thing that every run shows; what only some of them do has no business in a profile."""
+    seen = {
+        name: sum(run.get(name, 0.0) > 0 for run in runs) for name in dict.fromkeys(key for run in runs for key in run)
+    }
+    if some := {name: f"{name} (in {count} of {len(runs)})" for name, count in seen.items() if count < len(runs)}:
+        raise NotLearnt(f"not every run shows {', '.join(some.values())}; {_CALMER} {_leaving_out(some)}")
+    return {name: bound_of([run[name] for run in runs]) for name in seen}
+
+
+def _speed_ups(facts: Facts) -> dict[str, float]:
+    """What each duel showed that is won: what does not pay on this machine is no minimum for others."""
+    duels = [duel for duel in (facts.bench.duels if facts.bench else ()) if duel.verdict == "faster"]
+    found = {f"{duel.suite}/{duel.name}": least for duel in duels if (least := shown(duel)) is not None}
+    return {key: least for key, least in found.items() if duels_named(key)}
+
+
+def _peak_fractions(facts: Facts) -> dict[str, float]:
+    """The share of the slowest GPU in each precision, where all are known."""
+    found: dict[str, float] = {}
+    for precision in PRECISIONS if facts.load else ():
+        shares = peak_shares(facts.load, precision).values() if facts.load else ()
+        known = [share for share in shares if isinstance(share, float)]
+        if known and len(known) == len(shares):
+            found[precision] = min(1.0, *known)
+    return found
+
+
+def _figure_fractions(facts: Facts) -> dict[str, float]:
+    """The smallest share of each figure that has a limit of the hardware's."""
+    found: dict[str, float] = {}
+    for figure in facts.bench.figures if facts.bench else ():
+        key, share = f"{figure.suite}/{figure.name}", share_of(figure)
+        if share and figures_named(key):
+            found[key] = min(share, found.get(key, 1.0))
+    return found

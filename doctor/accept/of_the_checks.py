@@ -1,0 +1,114 @@
+"""What is asked of the checks: that none finds anything but what is allowed, and that those required pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tfgpu_doctor._project import report_it
+from tfgpu_doctor.accept.requirement import Case, Requirement
+from tfgpu_doctor.accept.terms import Allowed, Profile
+from tfgpu_doctor.model import SEVERITIES, Finding
+from tfgpu_doctor.model.report import Result
+
+CRASH = "crash"  # what the keys of rows begin with that are the doctor's own fault
+_PASSING = ("pass", "warn")
+_NO_GPU = "no_gpu_in_machine"  # no fault where no GPU is asked for
+
+
+def check_requirements(case: Case) -> Iterator[Requirement]:
+    """A row for each check that found something, or one for all of them; and one for each that broke."""
+    counting = [(result, found) for result in case.counted if (found := _counting(result, case))]
+    rows = [row for result, found in counting for row in _found(result, found, case)]
+    yield from rows
+    if not any(row.outcome == "missed" for row in rows):
+        yield _nothing_found(case)
+    for result in case.counted:
+        if result.outcome == "crash":
+            asked = case.ask(f"{CRASH}.{result.id}", f"{result.id} runs", "it comes to its end")
+            yield asked.unmeasured(
+                f"the doctor's own check broke: {result.reason}",
+                report_it("the machine that --record saves"),
+            )
+
+
+def required_checks(case: Case) -> Iterator[Requirement]:
+    """A row for each check that must pass, but for those that have one because of what they found."""
+    found = {row.check for row in check_requirements(case)}
+    for id in case.profile.checks.require:
+        if id not in found:
+            yield _required(id, case)
+
+
+def _counting(result: Result, case: Case) -> list[Finding]:
+    """Findings at or above the level; what the goal finds has a row of its own."""
+    least = SEVERITIES.index(case.profile.fail_level)
+    if result.id == case.goal and result.outcome == "fail":
+        return []
+    found = [finding for finding in result.findings if SEVERITIES.index(finding.severity) >= least]
+    return [finding for finding in found if not is_as_asked(finding.cause, case.profile)]
+
+
+def is_as_asked(label: str, profile: Profile) -> bool:
+    """Whether a cause is no fault, for it is what the profile asks for."""
+    return profile.without_gpu and label == _NO_GPU
+
+
+def _found(result: Result, findings: Sequence[Finding], case: Case) -> Iterator[Requirement]:
+    title, nothing = f"{result.id} {result.title}", _nothing(case)
+    allowing = {finding: _allowing(result, finding, case) for finding in findings}
+    valid = {finding: [each for each in rows if each.expires >= case.today] for finding, rows in allowing.items()}
+    if counting := [finding for finding in findings if not valid[finding]]:
+        past = dict.fromkeys(f"was allowed until {each.expires}" for finding in counting for each in allowing[finding])
+        asked = case.ask(f"checks.{result.id}", title, nothing, by="fail-level")
+        yield asked.missed("; ".join(finding.message for finding in counting), ", ".join(past))
+    if waived := [finding for finding in findings if valid[finding]]:
+        why = dict.fromkeys(f"{each.reason} (until {each.expires})" for finding in waived for each in valid[finding])
+        asked = case.ask(f"allowed.{result.id}", title, nothing, by="allowed")
+        yield asked.allowed("; ".join(finding.message for finding in waived), "; ".join(why))
+
+
+def _allowing(result: Result, finding: Finding, case: Case) -> list[Allowed]:
+    return [each for each in case.profile.allowed if each.check == result.id and each.cause in ("", finding.cause)]
+
+
+def _nothing(case: Case) -> str:
+    level = case.profile.fail_level
+    return "no finding" if level == "info" else "no error" if level == "error" else "no warning and no error"
+
+
+def _nothing_found(case: Case) -> Requirement:
+    asked = case.ask("checks", "all checks that count", _nothing(case), by="fail-level")
+    passed = sum(result.outcome in _PASSING for result in case.counted)
+    if not passed:
+        return asked.unmeasured("no check could judge", "select checks that apply to such a machine, under `checks`")
+    return asked.met(f"{passed} passed, {sum(result.outcome == 'skip' for result in case.counted)} did not apply")
+
+
+def _required(id: str, case: Case) -> Requirement:
+    result = case.report.find(id)
+    title = f"{id} {result.title}" if result else id
+    asked = case.ask(f"require.{id}", title, "passes", by="checks.require")
+    if result is None:
+        return asked.unmeasured("there is no such check here", "install the plugin that it comes with")
+    if result.outcome in _PASSING:
+        return asked.met("; ".join(result.evidence) or f"it came out as {result.outcome!r}")
+    if result.outcome == "fail":
+        return asked.missed("; ".join(finding.message for finding in result.findings))
+    why = result.reason or f"blocked by {', '.join(result.blocked_by)}"
+    return asked.unmeasured(why, f"`tfgpu-doctor explain {id}` says what the check needs")
+
+
+def allowance_notes(case: Case) -> list[str]:
+    """Allowances that nothing needed, and those that are past."""
+    found = {(result.id, finding.cause) for result in case.report.results for finding in result.findings}
+    notes = []
+    for each in case.profile.allowed:
+        needed = any(id == each.check and each.cause in ("", cause) for id, cause in found)
+        what = f"{each.check} ({each.reason})"
+        if each.expires < case.today:
+            notes.append(
+                f"the allowance of {what} expired on {each.expires}" + ("" if needed else ", and is not needed")
+            )
+        elif not needed:
+            notes.append(f"the allowance of {what} is not needed: nothing was found")
+    return notes

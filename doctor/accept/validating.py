@@ -1,0 +1,152 @@
+"""Is what stands in one profile's file well said? Each complaint names the place, and what may have been meant."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from tfgpu_doctor.accept.terms import PRECISIONS, Allowed, Checks, Factor, Profile, Share, bytes_of, gpu_range
+from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary, nearest, refuse_unknown
+from tfgpu_doctor.model import SEVERITIES
+from tfgpu_doctor.model.facts.load import LEVELS, LOADING
+from tfgpu_doctor.perf_tests.budget import parse_budget
+
+_WHERE = re.compile(r" - at `.*`$")
+_CHOICES: Mapping[str, Sequence[str]] = {"level": LEVELS, "fail-level": SEVERITIES}
+_VALUES: Mapping[str, Any] = {"speed-ups": Factor, "peak-fractions": Share, "figure-fractions": Share}
+_RANGES = {"gpus": ">=2, or >=2,<4", "driver": ">=550, or >=550,<600", "tensorflow": ">=2.16, or >=2.16,<2.22"}
+
+
+def validate(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """Refuse unknown keys, wrong types and names that mean nothing, in what one file says. Raises ProfileError."""
+    kinds = {field.encode_name: field.type for field in msgspec.structs.fields(Profile)}
+    for key, value in raw.items():
+        if key not in kinds:
+            raise ProfileError(f"there is no key {key!r}; {nearest(key, tuple(kinds))}")
+        if key in _CHOICES and isinstance(value, str):
+            refuse_unknown(value, _CHOICES[key], key, key)
+        if key in _VALUES:
+            _validate_values(key, value)
+        elif key == "checks":
+            _validate_table(key, value, Checks)
+        elif key == "allowed":
+            _validate_allowed(value, vocabulary)
+        else:
+            _convert(value, kinds[key], key)
+    _validate_ranges(raw)
+    _validate_names(raw, vocabulary)
+
+
+def _validate_values(key: str, value: Any) -> None:
+    for name, number in _as_table(value, key).items():
+        _convert(number, _VALUES[key], f'{key}."{name}"')
+
+
+def _validate_table(place: str, value: Any, kind: type[msgspec.Struct]) -> None:
+    """Each key of a table by itself, so that the complaint can name it."""
+    kinds = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    for key, each in _as_table(value, place).items():
+        if key not in kinds:
+            raise ProfileError(f"{place}: there is no key {key!r}; {nearest(key, tuple(kinds))}")
+        _convert(each, kinds[key].type, f"{place}: {key}")
+    for key, field in kinds.items():
+        if field.required and key not in value:
+            raise ProfileError(f"{place}: {key} is missing; {_example(field.type)}")
+
+
+def _as_table(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ProfileError(f"{place}: a table is needed here, not {type(value).__name__}")
+    return value
+
+
+def _validate_allowed(value: Any, vocabulary: Vocabulary) -> None:
+    if not isinstance(value, list):
+        raise ProfileError("allowed: this is a list of tables, each written as [[allowed]]")
+    for number, each in enumerate(value, 1):
+        place = f"allowed, number {number}"
+        _validate_table(place, each, Allowed)
+        vocabulary.refuse_unknown_check(each["check"], f"{place}: check")
+        if each.get("cause"):
+            vocabulary.refuse_unknown_cause(each["cause"], f"{place}: cause")
+        if not each["reason"].strip():
+            raise ProfileError(f"{place}: reason is empty: say why the finding is allowed")
+
+
+def _convert(value: Any, kind: Any, place: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ProfileError(f"{place}: {value} is no number that can be asked for")
+    try:
+        msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise ProfileError(f"{place}: {_WHERE.sub('', str(error))}; {_example(kind)}") from error
+
+
+def _example(kind: Any) -> str:
+    """What to write in place of a value, as TOML."""
+    examples = [example for meta in getattr(kind, "__metadata__", ()) for example in meta.examples or ()]
+    return f"write {' or '.join(map(json.dumps, examples))}"
+
+
+def _validate_ranges(raw: Mapping[str, Any]) -> None:
+    for key in _RANGES:
+        if key in raw:
+            _validate_range(key, raw[key])
+    if raw.get("gpu-memory") and bytes_of(raw["gpu-memory"]) is None:
+        raise ProfileError(f"gpu-memory: {raw['gpu-memory']!r} is no size; write 16 GiB, or 80 GB")
+    if "budget" in raw:
+        try:
+            parse_budget(raw["budget"])
+        except ValueError as error:
+            raise ProfileError(f"budget: {error}") from error
+
+
+def _validate_range(key: str, value: int | str) -> None:
+    text = gpu_range(value)
+    try:
+        found = SpecifierSet(text)
+    except InvalidSpecifier as error:
+        raise ProfileError(f"{key}: {value!r} is no range; write {_RANGES[key]}") from error
+    if key == "gpus" and text != "==0" and (not text or found.contains("0")):
+        raise ProfileError("gpus: ask for at least one GPU, or for 0 where the processor is to compute")
+
+
+def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    checks = raw.get("checks", {})
+    for key in ("select", "ignore"):
+        vocabulary.refuse_unknown_checks(checks.get(key, ()), f"checks.{key}")
+    for id in checks.get("require", ()):
+        vocabulary.refuse_unknown_check(id, "checks.require")
+    for suite in raw.get("suites", ()):
+        vocabulary.refuse_unknown_suite(suite, "suites")
+    for key in raw.get("speed-ups", {}):
+        vocabulary.refuse_unknown_duel(key, "speed-ups")
+    for key in raw.get("figure-fractions", {}):
+        vocabulary.refuse_unknown_figure(key, "figure-fractions")
+    for key in raw.get("peak-fractions", {}):
+        refuse_unknown(key, PRECISIONS, "peak-fractions", "precision")
+
+
+def validate_whole(profile: Profile) -> None:
+    """Refuse what each key may say by itself, but they cannot mean together. Raises ProfileError."""
+    if profile.peak_fractions and profile.level not in LOADING:
+        raise ProfileError(
+            f"peak-fractions: they are measured under load, and level is {profile.level!r}: deep or soak is needed"
+        )
+    if profile.without_gpu and profile.level != "standard":
+        raise ProfileError(f"level: {profile.level!r} is for machines with GPUs, and gpus is 0: standard is needed")
+    if profile.suites and profile.level == "quick":
+        raise ProfileError("suites: level quick leaves TensorFlow out; standard is the least for them")
+    for place, keys in (("speed-ups", profile.speed_ups), ("figure-fractions", profile.figure_fractions)):
+        for key in keys:
+            if (suite := key.partition("/")[0]) not in profile.suites:
+                raise ProfileError(f"{place}: {key!r} is measured by the suite {suite!r}: name it under `suites`")
+    for id in profile.checks.require:
+        if id in profile.checks.ignore or id.rstrip("0123456789") in profile.checks.ignore:
+            raise ProfileError(f"checks: {id} is required and ignored; leave out one of them")

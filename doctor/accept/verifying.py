@@ -1,0 +1,154 @@
+"""Is a certificate as it was issued, and does it say that the machine is accepted?"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from html.parser import HTMLParser
+from typing import Any, Literal
+
+import msgspec
+
+from tfgpu_doctor.accept.canonical import NotCanonical, digest_of, digest_of_bytes, read_strictly, same, seal_of
+from tfgpu_doctor.accept.certificate import KIND, SCHEMA, Certificate, verdict_of, without_digest, without_proofs
+
+BLOCK = "certificate"  # the id of the element of a page that holds the document
+_TAIL = re.compile(rb"(?:<!-- (hmac-sha256:[0-9a-f]{64}) -->\n)?<!-- (sha256:[0-9a-f]{64}) -->\n\Z")
+Standing = Literal["intact", "changed", "no certificate"]
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a look at a file. `why` is a sentence; `certificate` is there where it could be read."""
+
+    standing: Standing
+    why: str
+    certificate: Certificate | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 intact and accepted · 1 changed, or not accepted · 2 not a certificate."""
+        if self.standing == "no certificate":
+            return 2
+        accepted = self.certificate is not None and self.certificate.verdict == "accepted"
+        return 0 if self.standing == "intact" and accepted else 1
+
+
+def verify(content: bytes, key: bytes | None = None) -> Verified:
+    """Look at a certificate, in JSON or on a page; with a key, at its seal as well."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        return _none(f"it is not UTF-8: {error.reason} at byte {error.start}")
+    on_page = text.lstrip("\ufeff \t\r\n")[:1] == "<"
+    block = _block_of(text) if on_page else text
+    if block is None:
+        return _none("the page holds no certificate of tfgpu-doctor")
+    try:
+        document = read_strictly(block)
+    except NotCanonical as error:
+        return _changed(str(error)) if KIND in text else _none(str(error))
+    if not isinstance(document, dict) or not {"digest", "requirements"} <= set(document):
+        return _changed("parts of it are missing") if KIND in text else _none("it is another document")
+    found = _check(document, key)
+    if on_page and found.standing == "intact" and (why := _page_is_changed(content, key)):
+        return _changed(why)
+    return found
+
+
+def _check(document: dict[str, Any], key: bytes | None) -> Verified:
+    """Digest, seal, and whether it agrees with itself: the verdict with the rows, the profile with its digest."""
+    try:
+        if not _equal(document["digest"], digest_of(without_digest(document))):
+            return _changed("its digest is that of another content")
+        if key is not None and not document.get("seal"):
+            return _changed("it bears no seal, so that nobody can tell who made it")
+        if key is not None and not _equal(document["seal"], seal_of(without_proofs(document), key)):
+            return _changed("its seal was not made with this key")
+    except ValueError as error:
+        return _changed(str(error))
+    if document.get("kind") != KIND:
+        return _none("it is another document")
+    if document.get("schema") != SCHEMA:
+        return _none(
+            f"it has schema {document.get('schema')}, and this tfgpu-doctor reads {SCHEMA}: use the one it is from"
+        )
+    try:
+        certificate = msgspec.convert(document, Certificate, strict=True)
+    except msgspec.ValidationError as error:
+        return _none(f"it is from another version of tfgpu-doctor: {error}")
+    if certificate.verdict != verdict_of(certificate.requirements, certificate.verdict == "interrupted"):
+        return _changed("its verdict is not that of its requirements")
+    if certificate.profile.digest != digest_of(msgspec.to_builtins(certificate.profile.profile)):
+        return _changed("its profile is not the one that it names the digest of")
+    return Verified(standing="intact", why=_said(certificate, key), certificate=certificate)
+
+
+def _equal(claimed: object, computed: str) -> bool:
+    return isinstance(claimed, str) and same(claimed, computed)
+
+
+def _said(certificate: Certificate, key: bytes | None) -> str:
+    unasked = "; its seal was not looked at: that takes --key" if certificate.seal and key is None else ""
+    proof = "digest and seal are right" if key is not None else "its digest is right"
+    return f"{proof}{unasked}"
+
+
+def page_with_tail(page: str, certificate: Certificate, key: bytes | None = None) -> str:
+    """The page, its seal where the certificate bears one, and a last line that tells of any change before it."""
+    if certificate.seal and key:
+        page = f"{page}<!-- {_page_seal(page.encode(), key)} -->\n"
+    return f"{page}<!-- {digest_of_bytes(page.encode())} -->\n"
+
+
+def _page_seal(content: bytes, key: bytes) -> str:
+    return f"hmac-sha256:{hmac.new(key, content, hashlib.sha256).hexdigest()}"
+
+
+def _page_is_changed(content: bytes, key: bytes | None) -> str:
+    """Why the page around an intact document is not as it was made; empty where it is."""
+    tail = _TAIL.search(content)
+    if tail is None:
+        return "the page does not end as it did"
+    if not same(tail.group(2).decode(), digest_of_bytes(content[: tail.start(2) - len("<!-- ")])):
+        return "the page around the certificate was changed"
+    if key is not None and not same((tail.group(1) or b"").decode(), _page_seal(content[: tail.start()], key)):
+        return "the page around the certificate was not sealed with this key"
+    return ""
+
+
+def _changed(why: str) -> Verified:
+    return Verified(standing="changed", why=why)
+
+
+def _none(why: str) -> Verified:
+    return Verified(standing="no certificate", why=why)
+
+
+class _Block(HTMLParser):
+    """Takes the data block out of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: list[str] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag == "script" and ("id", BLOCK) in attrs
+        if self._inside:
+            self.blocks.append("")
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - the parser's signature
+        self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.blocks[-1] += data
+
+
+def _block_of(page: str) -> str | None:
+    """The certificate's document in a page; None where there is none, or more than one."""
+    parser = _Block()
+    parser.feed(page)
+    parser.close()
+    return parser.blocks[0] if len(parser.blocks) == 1 else None

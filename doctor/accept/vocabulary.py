@@ -1,0 +1,115 @@
+"""The names that a profile may use: of checks, causes, suites, duels and figures."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tfgpu_doctor.diagnose.selection import Selection, UnknownId
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.knowledge import read_knowledge
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+class ProfileError(ValueError):
+    """A profile that cannot be used; the message names the place and what to write there."""
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    """Suite to what it measures, by name."""
+
+    about: str
+    figures: dict[str, tuple[str, ...]]
+    duels: dict[str, tuple[str, ...]]
+
+
+@functools.cache
+def _measured() -> _Measured:
+    return msgspec.json.decode(Files().read_bytes(os.path.join(FOLDER, "duels.json")), type=_Measured)
+
+
+def measured_names() -> tuple[Mapping[str, Sequence[str]], Mapping[str, Sequence[str]]]:
+    """The names of duels and of figures with a limit, by suite."""
+    return _measured().duels, _measured().figures
+
+
+def duels_named(key: str) -> tuple[tuple[str, str], ...]:
+    """Suite and name of each duel that "suite" or "suite/duel" stands for."""
+    return _named(key, _measured().duels)
+
+
+def figures_named(key: str) -> tuple[tuple[str, str], ...]:
+    """Suite and name of each figure that "suite" or "suite/figure" stands for."""
+    return _named(key, _measured().figures)
+
+
+def _named(key: str, table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    suite, _, name = key.partition("/")
+    return tuple((suite, each) for each in table.get(suite, ()) if name in ("", each))
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What there is. `complete`: no plugin's checks are missing from `checks`."""
+
+    checks: Sequence[str]
+    complete: bool = True
+    suites: Sequence[str] = field(default_factory=lambda: tuple(_measured().duels))
+
+    def refuse_unknown_checks(self, words: Iterable[str], place: str) -> None:
+        """Ids and the letters that they begin with. Raises ProfileError."""
+        try:
+            Selection(select=tuple(words)).validate(self.checks, complete=self.complete)
+        except UnknownId as error:
+            raise ProfileError(f"{place}: {error}") from error
+
+    def refuse_unknown_check(self, id: str, place: str) -> None:
+        """One id, whole. Raises ProfileError."""
+        if self.complete:
+            refuse_unknown(id, self.checks, place, "check")
+
+    def refuse_unknown_cause(self, label: str, place: str) -> None:
+        """A label of the list of causes. Raises ProfileError."""
+        refuse_unknown(label, tuple(read_knowledge().causes), place, "cause")
+
+    def refuse_unknown_suite(self, name: str, place: str) -> None:
+        """A suite. Raises ProfileError."""
+        refuse_unknown(name, self.suites, place, "suite")
+
+    def refuse_unknown_duel(self, key: str, place: str) -> None:
+        """A suite that holds duels, or one of them. Raises ProfileError."""
+        if not duels_named(key):
+            refuse_unknown(key, _keys(_measured().duels), place, "duel")
+
+    def refuse_unknown_figure(self, key: str, place: str) -> None:
+        """A suite that has figures with a limit, or one of them. Raises ProfileError."""
+        if not figures_named(key):
+            refuse_unknown(key, _keys(_measured().figures), place, "figure with a limit of the hardware's")
+
+
+def _keys(table: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    keys = [f"{suite}/{name}" for suite, names in table.items() for name in names]
+    return (*keys, *(suite for suite, names in table.items() if names))
+
+
+def refuse_unknown(word: str, known: Sequence[str], place: str, kind: str) -> None:
+    """Raise ProfileError where a word is none of those known, with the one that is nearest to it."""
+    if word not in known:
+        raise ProfileError(f"{place}: there is no {kind} {word!r}; {nearest(word, known)}")
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The known word that may have been meant, or a few of those that there are."""
+    by_lower = {each.lower(): each for each in known}
+    begun = [each for each in by_lower if word and each.startswith(word.lower())]
+    near = begun or difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {by_lower[near[0]]}?"
+    few = ", ".join(known[:12])
+    return f"there are {few}{', ...' if len(known) > 12 else ''}"

@@ -1,0 +1,52 @@
+"""Write a learnt profile down as TOML, each bound with the runs that it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from tfgpu_doctor.accept.learning import LEAST_MARGIN, Bound, Learnt
+from tfgpu_doctor.knowledge import version
+
+_MIB = 1 << 20
+_RULE = (
+    "# A bound is the lower 99 % prediction bound for one further run, from the spread of these runs, and at least",
+    f"# {LEAST_MARGIN:.0%} below their mean. docs/profiles.md says more.",
+)
+
+
+def profile_text(learnt: Learnt, base: str, about: str) -> str:
+    """The file. `base` is what it extends."""
+    lines = [
+        f"about = {_quoted(about)}",
+        f"extends = {_quoted(base)}",
+        f"gpus = {learnt.gpus}",
+    ]
+    if learnt.models:
+        lines.append(f"models = [{', '.join(map(_quoted, learnt.models))}]")
+    if learnt.gpu_memory_bytes:
+        lines.append(f'gpu-memory = "{learnt.gpu_memory_bytes // _MIB} MiB"')
+    if learnt.driver:
+        lines.append(f"driver = {_quoted(f'>={learnt.driver}')}")
+    if learnt.tensorflow:
+        lines.append(f'tensorflow = "=={".".join(map(str, version(learnt.tensorflow).release[:2]))}.*"')
+    tables = (
+        ("speed-ups", learnt.speed_ups), ("peak-fractions", learnt.peak_fractions),
+        ("figure-fractions", learnt.figure_fractions),
+    )  # fmt: skip
+    for name, bounds in tables:
+        lines += _table(name, bounds)
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, bounds: Mapping[str, Bound]) -> Iterator[str]:
+    if bounds:
+        yield from ("", *_RULE, f"[{name}]")
+    for key, bound in sorted(bounds.items()):
+        yield f"{_quoted(key)} = {bound.value!r}  # {', '.join(f'{each:.3g}' for each in bound.runs)}"
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: as JSON's, and without the one control character that JSON lets pass."""
+    text = text.encode("utf-8", "replace").decode()  # half of a character in a name is a question mark
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,194 @@
+"""The advice: the newest release that works, the commands, why no newer one does, and what would lift the limit."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfgpu_doctor.advise.fitting import Obstacle, kernels_of, needed_driver, obstacles, spoken
+from tfgpu_doctor.advise.installing import commands_for, notes_for
+from tfgpu_doctor.advise.situation import Situation
+from tfgpu_doctor.advise.way_out import WayOut, ways_out
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.compute_capability import Kernels
+from tfgpu_doctor.knowledge.schema import CompatPackage, TensorFlowRelease
+
+_LIFTABLE = ("driver", "compat", "python", "glibc", "windows")
+_GENERATION = {"3": "kepler", "5": "maxwell", "6": "pascal", "7.0": "volta", "7.2": "volta"}
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A newer release, and why it does not work here."""
+
+    release: str
+    obstacles: tuple[Obstacle, ...]
+
+
+@dataclass(frozen=True)
+class Lift:
+    """A change of the machine that allows a newer release, and the commands that install it then."""
+
+    change: str
+    release: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Advice:
+    """All that `tfgpu-doctor advise` says; `release` is None where none works."""
+
+    situation: Situation
+    release: TensorFlowRelease | None
+    kernels: Kernels = "unknown"
+    minimum_driver: str = ""
+    commands: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    newer: tuple[Rejected, ...] = ()
+    lifts: tuple[Lift, ...] = ()
+    ways_out: tuple[WayOut, ...] = ()
+
+
+def advise(situation: Situation, knowledge: Knowledge) -> Advice:
+    """Advice for one machine, by the tables alone."""
+    newest_first = knowledge.tensorflow_releases[::-1]
+    judged = [(release, obstacles(release, situation, knowledge)) for release in newest_first]
+    chosen = next((release for release, found in judged if not found), None)
+    newer = [
+        Rejected(release.version, tuple(found)) for release, found in itertools.takewhile(lambda one: one[1], judged)
+    ]
+    lifts = tuple(_lifts(situation, chosen, knowledge))
+    if chosen is None:
+        return Advice(
+            situation, None, newer=tuple(newer), lifts=lifts, ways_out=_ways_out(situation, judged, knowledge)
+        )
+    wheels = chosen.wheels_for(situation.wheels_os, situation.architecture)
+    assert wheels is not None
+    row = needed_driver(wheels, situation, knowledge)
+    kernels = kernels_of(wheels, situation)
+    return Advice(
+        situation,
+        chosen,
+        kernels=kernels,
+        minimum_driver=row.driver(situation.driver_os) if row else "",
+        commands=tuple(commands_for(chosen, wheels, situation, knowledge)),
+        notes=(*_ptx_notes(kernels), *notes_for(chosen, situation, knowledge)),
+        newer=tuple(newer),
+        lifts=lifts,
+    )
+
+
+def _ptx_notes(kernels: Kernels) -> list[str]:
+    if kernels != "ptx":
+        return []
+    return [
+        "This release has no machine code for the GPU: the driver compiles it from PTX at the first start, which can take "
+        "half an hour; `export CUDA_CACHE_MAXSIZE=4294967296` lets the result be kept."
+    ]
+
+
+def _ways_out(
+    situation: Situation, judged: Sequence[tuple[TensorFlowRelease, list[Obstacle]]], knowledge: Knowledge
+) -> tuple[WayOut, ...]:
+    no_code = all(any(each.kind == "gpu" for each in found) for _, found in judged)
+    wheels = judged[0][0].wheels_for(situation.wheels_os, situation.architecture)
+    too_new = no_code and wheels is not None and kernels_of(wheels, situation) == "ptx"
+    return tuple(ways_out(situation, knowledge, too_new=too_new, too_old=no_code and not too_new))
+
+
+def _lifts(situation: Situation, chosen: TensorFlowRelease | None, knowledge: Knowledge) -> list[Lift]:
+    """The smallest sets of changes that each allow a newer release; where one change does, no two are named."""
+    for size in range(1, len(_LIFTABLE) + 1):
+        found = [
+            lift
+            for names in itertools.combinations(_LIFTABLE, size)
+            if not {"driver", "compat"} <= set(names)  # one does what the other does
+            if (lift := _lift(situation, names, chosen, knowledge))
+        ]
+        if found:
+            return found
+    return []
+
+
+def _lift(
+    situation: Situation, names: Sequence[str], chosen: TensorFlowRelease | None, knowledge: Knowledge
+) -> Lift | None:
+    changed = _without_limits(situation, names)
+    if changed is None:
+        return None
+    for release in reversed(knowledge.tensorflow_releases):
+        if chosen and version(release.version) <= version(chosen.version):
+            return None
+        if obstacles(release, changed, knowledge):
+            continue
+        change = _change(release, situation, changed, names, knowledge)
+        if change:
+            wheels = release.wheels_for(changed.wheels_os, changed.architecture)
+            assert wheels is not None
+            return Lift(change, release.version, tuple(commands_for(release, wheels, changed, knowledge)))
+    return None
+
+
+def _without_limits(situation: Situation, names: Sequence[str]) -> Situation | None:
+    """The situation with those limits gone; None where one of them is none."""
+    is_limit = {
+        "driver": bool(situation.driver),
+        "compat": bool(situation.driver and situation.gpu),
+        "python": bool(situation.python),
+        "glibc": bool(situation.glibc or situation.other_libc),
+        "windows": situation.os == "windows" and situation.architecture == "x86_64",
+    }
+    if not all(is_limit[name] for name in names):
+        return None
+    gone: dict[str, dict[str, Any]] = {
+        "driver": {"driver": ""},
+        "compat": {"driver": "", "module": ""},
+        "python": {"python": "", "interpreter": ""},
+        "glibc": {"glibc": "", "other_libc": False},
+        "windows": {"os": "wsl"},
+    }
+    return dataclasses.replace(situation, **{field: value for name in names for field, value in gone[name].items()})
+
+
+def _change(
+    release: TensorFlowRelease, situation: Situation, changed: Situation, names: Sequence[str], knowledge: Knowledge
+) -> str:
+    """The changes in words; empty where the GPU has no driver that new."""
+    wheels = release.wheels_for(changed.wheels_os, changed.architecture)
+    assert wheels is not None
+    row = needed_driver(wheels, changed, knowledge)
+    driver = row.driver(changed.driver_os) if row else ""
+    if "driver" in names and (not driver or not _exists_for(driver, situation, knowledge)):
+        return ""
+    package = _compat_package(wheels.cuda, situation, knowledge)
+    if "compat" in names and package is None:
+        return ""
+    beside = situation.module or situation.driver
+    words = {
+        "driver": f"driver {driver} or newer",
+        "compat": f"the package {package.package} beside driver {beside} (forward compatibility)" if package else "",
+        "python": f"Python {spoken(wheels.pythons)}",
+        "glibc": f"a system (or container) with glibc {wheels.glibc} or newer",
+        "windows": "WSL 2 in place of native Windows",
+    }
+    return " and ".join(words[name] for name in names)
+
+
+def _compat_package(cuda: str, situation: Situation, knowledge: Knowledge) -> CompatPackage | None:
+    """The package that takes the place of a newer driver, where this GPU may use it."""
+    if situation.os != "linux" or situation.gpu is None:
+        return None
+    return knowledge.compat_package(cuda, situation.module or situation.driver, [situation.gpu.name])
+
+
+def _exists_for(driver: str, situation: Situation, knowledge: Knowledge) -> bool:
+    """Whether the GPU's generation has a driver of that branch."""
+    capability = situation.gpu.compute_capability if situation.gpu else ""
+    generation = _GENERATION.get(capability) or _GENERATION.get(capability.partition(".")[0])
+    if generation is None:
+        return True
+    last = knowledge.boundaries[f"last_driver_of_{generation}"].value
+    return int(driver.partition(".")[0]) <= int(last)

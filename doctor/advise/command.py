@@ -1,0 +1,97 @@
+"""`tfgpu-doctor advise`: the newest TensorFlow that works on a machine, and the commands that install it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from tfgpu_doctor.advise.advise import advise as give_advice
+from tfgpu_doctor.advise.page import render_advice, render_advice_json
+from tfgpu_doctor.advise.situation import ARCHITECTURES, SYSTEMS, Situation, gpus_of, situation_of
+from tfgpu_doctor.advise.situation_options import described, is_version
+from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
+from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.collect.examination import Interrupted, examine
+from tfgpu_doctor.knowledge import Knowledge, read_knowledge
+from tfgpu_doctor.model.facts import Facts
+
+_NOTHING_FITS, _NOT_JUDGED, _INTERRUPTED = 1, 3, 130
+_FACTS = ("system", "driver", "nvml", "cuda_driver", "target", "pci")
+
+
+@click.command()
+@click.option("--gpu", metavar="NAME", help="A GPU ('rtx 4090', H100), or a compute capability (8.6).")
+@click.option("--driver", metavar="VERSION", help="The NVIDIA driver, 550.54.15 say; in WSL that of Windows.")
+@click.option("--python", metavar="VERSION|PATH", help="A version (3.12); or an interpreter or virtual environment.")
+@click.option("--os", type=click.Choice(SYSTEMS), help="The operating system.")
+@click.option("--architecture", type=click.Choice(ARCHITECTURES), help="The processor.")
+@click.option("--glibc", metavar="VERSION", help="The C library, 2.31 say.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the advice there.")
+@click.option("-v", "--verbose", is_flag=True, help="Name each newer release by itself.")
+def advise(
+    *,
+    gpu: str | None,
+    driver: str | None,
+    python: str | None,
+    os: str | None,
+    architecture: str | None,
+    glibc: str | None,
+    format_: str,
+    output: str | None,
+    verbose: bool,
+) -> int:
+    """Name the newest TensorFlow release that works on this machine's GPU, or on the machine that options describe.
+
+    With --gpu, --driver, --os, --architecture or --glibc nothing of this machine is looked at, and what they leave out
+    limits nothing. Exit code: 0 a release works, 1 none does, 2 wrong usage, 3 no GPU is known to advise for.
+    """
+    knowledge = read_knowledge()
+    if gpu or driver or os or architecture or glibc:
+        situation = described(
+            gpu=gpu, driver=driver, python=python, os=os, architecture=architecture, glibc=glibc, knowledge=knowledge
+        )
+    else:
+        try:
+            found = _this_machine(python, knowledge)
+        except Interrupted:
+            return _INTERRUPTED
+        if found is None:
+            note("no NVIDIA GPU is known here to advise for: name one with --gpu, as in `tfgpu-doctor advise --gpu L4`")
+            return _NOT_JUDGED
+        situation = found
+    advice = give_advice(situation, knowledge)
+    rendered = render_advice_json(advice) if format_ == "json" else render_advice(advice, verbose=verbose)
+    deliver(rendered, output)
+    return 0 if advice.release else _NOTHING_FITS
+
+
+def _this_machine(python: str | None, knowledge: Knowledge) -> Situation | None:
+    """The machine here, with another Python where a version is given; None where it has no GPU to advise for."""
+    other = python if python and is_version(python) else None
+    try:
+        configuration = read_configuration().with_options(python=None if other else python)
+    except ConfigurationError as error:
+        refuse(str(error))
+    facts = examine(python=configuration.python, quick=True, only=_FACTS)
+    situation = situation_of(facts, knowledge)
+    if situation.os == "linux" and not situation.board and situation.gpu is None and not _has_gpu(facts):
+        return None
+    _tell(facts, situation, knowledge)
+    if other is None:
+        return situation
+    return dataclasses.replace(situation, python=".".join(other.split(".")[:2]), interpreter="")
+
+
+def _has_gpu(facts: Facts) -> bool:
+    return bool(facts.pci and facts.pci.nvidia_gpus) or bool(facts.nvml and facts.nvml.gpus)
+
+
+def _tell(facts: Facts, situation: Situation, knowledge: Knowledge) -> None:
+    """What limits the advice, on standard error."""
+    others = {gpu.name for gpu in gpus_of(facts, knowledge)} - {situation.gpu.name if situation.gpu else ""}
+    if others and situation.gpu:
+        note(f"this is for {situation.gpu.name}; for {', '.join(sorted(others))} ask with --gpu")
+    if situation.gpu is None and situation.os != "macos" and not situation.board:
+        note("the driver does not tell the GPU's compute capability: name the GPU with --gpu to have it looked at")

@@ -1,0 +1,105 @@
+"""What stands between a machine and a release, each obstacle with what would remove it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tfgpu_doctor.advise.situation import Situation
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.compute_capability import Kernels, kernels_for
+from tfgpu_doctor.knowledge.schema import CudaDriverRow, TensorFlowRelease, Wheels
+
+Kind = Literal["system", "python", "glibc", "gpu", "driver"]
+_NAMES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a release does not work on a machine. `needs` is the driver, Python or glibc that it asks for."""
+
+    kind: Kind
+    text: str
+    needs: str = ""
+
+
+def obstacles(release: TensorFlowRelease, situation: Situation, knowledge: Knowledge) -> list[Obstacle]:
+    """All that keeps this release from computing on this machine's GPU; empty where it works."""
+    wheels = release.wheels_for(situation.wheels_os, situation.architecture)
+    name = f"{_NAMES.get(situation.wheels_os, situation.wheels_os)} on {situation.architecture}"
+    if wheels is None:
+        return [Obstacle("system", f"no wheel for {name}")]
+    if not wheels.cuda:
+        return [Obstacle("system", f"the wheels for {name} are built without CUDA")]
+    found = [
+        _python(wheels, situation),
+        _glibc(wheels, situation),
+        _kernels(wheels, situation, knowledge),
+        _driver(wheels, situation, knowledge),
+    ]
+    return [each for each in found if each]
+
+
+def kernels_of(wheels: Wheels, situation: Situation) -> Kernels:
+    """How the GPU would run these wheels; "unknown" where no GPU is named."""
+    gpu = situation.gpu
+    return kernels_for(gpu.compute_capability, wheels.compute_capabilities) if gpu else "unknown"
+
+
+def needed_driver(wheels: Wheels, situation: Situation, knowledge: Knowledge) -> CudaDriverRow | None:
+    """The oldest driver for these wheels on this GPU: PTX needs that of its toolkit, machine code that of its major
+    version. None where the tables do not know the CUDA."""
+    if kernels_of(wheels, situation) == "ptx":
+        return knowledge.ptx_driver(wheels.cuda, situation.driver_os)
+    return knowledge.minimum_driver(wheels.cuda, situation.driver_os)
+
+
+def spoken(versions: Sequence[str]) -> str:
+    """The first and the last: 3.10 to 3.13."""
+    return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+def _python(wheels: Wheels, situation: Situation) -> Obstacle | None:
+    if not situation.python or situation.python in wheels.pythons:
+        return None
+    pythons = spoken(wheels.pythons)
+    return Obstacle("python", f"no wheel for Python {situation.python}, but for {pythons}", f"Python {pythons}")
+
+
+def _glibc(wheels: Wheels, situation: Situation) -> Obstacle | None:
+    if not wheels.glibc or (not situation.other_libc and not situation.glibc):
+        return None
+    if situation.other_libc:
+        return Obstacle("glibc", f"needs glibc {wheels.glibc}; this system's C library is another one", "glibc")
+    if version(situation.glibc) >= version(wheels.glibc):
+        return None
+    return Obstacle("glibc", f"needs glibc {wheels.glibc}, this is {situation.glibc}", wheels.glibc)
+
+
+def _kernels(wheels: Wheels, situation: Situation, knowledge: Knowledge) -> Obstacle | None:
+    kernels, gpu = kernels_of(wheels, situation), situation.gpu
+    if gpu is None or kernels == "native":
+        return None
+    built = " ".join(wheels.compute_capabilities)
+    if kernels == "ptx":
+        limit = knowledge.boundaries["first_capability_where_ptx_fails"]
+        if version(gpu.compute_capability) < version(limit.value):
+            return None
+        return Obstacle(
+            "gpu",
+            f"no machine code for compute capability {gpu.compute_capability} (built for {built}), and its PTX fails "
+            f"there ({limit.source})",
+        )
+    return Obstacle("gpu", f"no code for compute capability {gpu.compute_capability} (built for {built})")
+
+
+def _driver(wheels: Wheels, situation: Situation, knowledge: Knowledge) -> Obstacle | None:
+    row = needed_driver(wheels, situation, knowledge)
+    if row is None or not situation.driver:
+        return None
+    needed = row.driver(situation.driver_os)
+    if version(situation.driver) >= version(needed):
+        return None
+    what = "to compile PTX of CUDA" if kernels_of(wheels, situation) == "ptx" else "for CUDA"
+    return Obstacle("driver", f"needs driver {needed} or newer {what} {row.cuda}, this is {situation.driver}", needed)

@@ -1,0 +1,111 @@
+"""The advice as text and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from tfgpu_doctor.advise.advise import Advice, Rejected
+from tfgpu_doctor.advise.situation import Situation
+from tfgpu_doctor.render.json_document import as_json
+from tfgpu_doctor.render.text import clean
+
+_WIDTH = 110
+_HOW = {"native": "machine code for this GPU", "ptx": "PTX, compiled at the first start", "unknown": ""}
+
+
+def render_advice_json(advice: Advice) -> str:
+    """The document of `tfgpu-doctor advise --format json`."""
+    release = advice.release
+    document: dict[str, Any] = {
+        "schema": 1,
+        "situation": _situation(advice.situation),
+        "release": release.version if release else None,
+        "kernels": advice.kernels,
+        "minimum_driver": advice.minimum_driver or None,
+        "commands": advice.commands,
+        "notes": advice.notes,
+        "newer": [
+            {"release": each.release, "reasons": [dataclasses.asdict(one) for one in each.obstacles]}
+            for each in advice.newer
+        ],
+        "lifts": [dataclasses.asdict(lift) for lift in advice.lifts],
+        "ways_out": [dataclasses.asdict(way) for way in advice.ways_out],
+    }
+    return as_json(document)
+
+
+def render_advice(advice: Advice, *, verbose: bool = False) -> str:
+    """The advice for people: the release, its commands, why nothing newer, what would lift the limit."""
+    parts = [subject(advice.situation), *_verdict(advice)]
+    if advice.newer:
+        parts.append("\n".join(["Why nothing newer:" if advice.release else "Why none:", *_rejected(advice, verbose)]))
+    if advice.lifts:
+        parts.append("\n".join(["What would allow more:", *_lifts(advice)]))
+    for way in advice.ways_out:
+        lines = [_item(f"{way.text} ({way.source})"), *(f"      {command}" for command in way.commands)]
+        parts.append("\n".join(lines))
+    return clean("\n\n".join(parts)) + "\n"
+
+
+def subject(situation: Situation) -> str:
+    """What the advice is for, on one line."""
+    gpu = situation.gpu
+    words = [
+        f"{gpu.name} (compute capability {gpu.compute_capability})" if gpu else situation.board or "any GPU",
+        f"driver {situation.driver}" if situation.driver else "any driver",
+        f"Python {situation.python}" if situation.python else "any Python",
+        f"{situation.os} on {situation.architecture}",
+        f"glibc {situation.glibc}" if situation.glibc else "",
+    ]
+    return " · ".join(word for word in words if word)
+
+
+def _situation(situation: Situation) -> dict[str, Any]:
+    fields = dataclasses.asdict(situation)
+    return {name: value if value != "" else None for name, value in fields.items()}
+
+
+def _verdict(advice: Advice) -> Iterator[str]:
+    release = advice.release
+    if release is None:
+        yield "No TensorFlow release from PyPI works here as it is."
+        return
+    wheels = release.wheels_for(advice.situation.wheels_os, advice.situation.architecture)
+    assert wheels is not None
+    how = [_HOW.get(advice.kernels, ""), f"CUDA {wheels.cuda}, cuDNN {wheels.cudnn}"]
+    how += [f"driver {advice.minimum_driver} or newer"] if advice.minimum_driver else []
+    yield f"TensorFlow {release.version}: {', '.join(word for word in how if word)}"
+    for text in advice.notes:
+        yield textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    yield "\n".join(f"    {command}" for command in advice.commands)
+
+
+def _lifts(advice: Advice) -> Iterator[str]:
+    """The changes; with the commands to type afterwards where there are none to type now."""
+    for lift in advice.lifts:
+        yield _item(f"{lift.change}: TensorFlow {lift.release}")
+        if advice.release is None:
+            yield from (f"      {command}" for command in lift.commands)
+
+
+def _rejected(advice: Advice, verbose: bool) -> Iterator[str]:
+    """Releases that stand beside each other and have the same reasons, on one line."""
+    for _, group in itertools.groupby(advice.newer, key=lambda each: each.release if verbose else _reasons(each)):
+        together = list(group)
+        last, first = together[0].release, together[-1].release
+        names = last if len(together) == 1 else f"{first} to {last}"
+        yield _item(f"{names}: {_reasons(together[0])}")
+
+
+def _reasons(rejected: Rejected) -> str:
+    return "; ".join(each.text for each in rejected.obstacles)
+
+
+def _item(text: str) -> str:
+    return textwrap.fill(
+        text, _WIDTH, initial_indent="  • ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )

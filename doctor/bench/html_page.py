@@ -1,0 +1,110 @@
+"""The report on a run of the perf suites as an HTML page, with charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from tfgpu_doctor.bench import charts
+from tfgpu_doctor.bench import page as words
+from tfgpu_doctor.render.charts import Axis
+from tfgpu_doctor.render.layout import render_page
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.bench.result import BenchReport
+    from tfgpu_doctor.model.facts.bench import Duel, Figure
+
+_Row = TypeVar("_Row", "Duel", "Figure")
+_VERDICTS = {
+    0: ("As it should be", "good"),
+    1: ("Not as it should be", "bad"),
+    3: ("Could not be told", "poor"),
+    130: ("Interrupted", "poor"),
+}
+
+
+@dataclass(frozen=True)
+class DuelRow:
+    """A duel in words and as a bar."""
+
+    duel: Duel
+    tone: str
+    bar: charts.Bar | None
+    least: float | None  # where the required minimum lies, where that is more than to be faster at all
+    ratio: str
+    times: tuple[str, str]
+
+
+def render_bench_html(result: BenchReport) -> str:
+    """The whole page."""
+    axis = charts.speed_up_axis(result.duels)
+    changes = charts.change_axis(result.comparisons)
+    drawn, figures = charts.curves(result.figures)
+    word, tone = _VERDICTS.get(result.exit_code, _VERDICTS[1])
+    return render_page(
+        "bench.html.jinja",
+        result=result,
+        verdict_word=word,
+        verdict_tone=tone,
+        heading=_heading(result),
+        against=_against(result),
+        subject=words.subject_of_bench(result),
+        closing=words.closing(result),
+        axis=axis,
+        one=axis.at(1.0),
+        suites=[(suite, [_row(duel, axis) for duel in duels]) for suite, duels in _by_suite(result.duels)],
+        curves=drawn,
+        figures=[
+            (suite, [(each, words.measured(each), words.of_limits(each), charts.share(each)) for each in rows])
+            for suite, rows in _by_suite(sorted(figures, key=lambda each: each.name))
+        ],
+        reference=words.reference(result),
+        changes=changes,
+        same=changes.at(1.0),
+        compared=any(each.change for each in result.comparisons),
+        comparisons=[
+            (each, charts.TONES[each.standing], charts.change(each, changes), words.change_in_words(each), charts.trend(each))
+            for each in result.comparisons
+        ],
+        found_wrong=words.found_wrong(result),
+        left_out=words.left_out(result),
+    )  # fmt: skip
+
+
+def _heading(result: BenchReport) -> str:
+    ran = [duel for duel in result.duels if duel.verdict != "not run"]
+    if not ran:
+        return "No duel was measured"
+    faster = sum(duel.verdict == "faster" for duel in ran)
+    return f"{faster} of {len(ran)} duels are won" if len(ran) > 1 else f"One duel, {ran[0].verdict}"
+
+
+def _against(result: BenchReport) -> list[tuple[str, str, str]]:
+    """What keeps it from being as it should be: the section that tells of it, a tone, and one line."""
+    found = [("causes", "bad", cause.title) for cause in result.causes if cause.severity == "error"]
+    if result.problems:
+        found.append(("wrong", "bad", f"a suite did not come to its end: {result.problems[0]}"))
+    if slower := sum(each.standing == "slower" for each in result.comparisons):
+        found.append(("history", "bad", f"against {words.reference(result)}: {slower} slower"))
+    if untold := words.not_told(result):
+        found.append(("history", "poor", untold))
+    return found
+
+
+def _row(duel: Duel, axis: Axis) -> DuelRow:
+    least = axis.at(duel.at_least) if duel.at_least > 1 else None
+    return DuelRow(
+        duel, charts.TONES[duel.verdict], charts.speed_up(duel, axis), least, words.ratio(duel), words.times(duel)
+    )
+
+
+def _by_suite(rows: Iterable[_Row]) -> list[tuple[str, list[_Row]]]:
+    found: dict[str, list[_Row]] = {}
+    for row in rows:
+        found.setdefault(row.suite, []).append(row)
+    return [(_in_words(suite), members) for suite, members in found.items()]
+
+
+def _in_words(suite: str) -> str:
+    return suite.replace("_", " ")

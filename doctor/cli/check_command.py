@@ -1,0 +1,200 @@
+"""`tfgpu-doctor check`: examine, diagnose, report."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.cli.job_summary import add_job_summary
+from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.cli.recorded import read_recorded
+from tfgpu_doctor.cli.waiting import Waiting
+from tfgpu_doctor.collect.examination import Interrupted, examine
+from tfgpu_doctor.host.files import write_whole
+from tfgpu_doctor.model.facts import Facts, Level, encode_facts
+from tfgpu_doctor.model.facts.load import LEVELS, LOADING
+from tfgpu_doctor.render import FORMATS
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.model.report import Report
+
+_SOAK_MINUTES = 10.0
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="The same as --level quick: an answer in a fraction of a second.")
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    help="quick: files alone; standard (the default): TensorFlow too; deep: two minutes of load on every GPU that "
+    "nobody uses; soak: the same for --minutes.",
+)
+@click.option(
+    "--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts.  [default: 10]"
+)
+@click.option("--even-if-busy", is_flag=True, help="With --level deep or soak: load a GPU that others use, too.")
+@click.option(
+    "--python", metavar="PATH", help="The Python to diagnose: an interpreter, or a virtual environment's folder."
+)
+@click.option(
+    "--root", metavar="DIR", default="/", help="Read the machine's files (/proc, /sys, /dev, /etc) under DIR."
+)
+@click.option("--facts", metavar="FILE", help="Diagnose a recorded machine, or a ticket's zip, in place of this one.")
+@click.option("--record", metavar="FILE", help="Save this machine's facts, to be diagnosed anywhere with --facts.")
+@click.option("--select", metavar="IDS", multiple=True, help="Show only these checks (DRV002, or DRV for all of them).")
+@click.option("--ignore", metavar="IDS", multiple=True, help="Leave these checks out of the verdict.")
+@click.option("--fail-level", type=click.Choice(["info", "warning", "error"]), help="Exit with 1 from here on.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="How long TensorFlow may take, and no other part longer.  [default: 120]",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show every check, with the evidence that let it pass.")
+@click.option("--list", "list_", is_flag=True, help="List the checks, and examine nothing.")
+def check(
+    *,
+    quick: bool,
+    level: Level | None,
+    minutes: float | None,
+    even_if_busy: bool,
+    python: str | None,
+    root: str,
+    facts: str | None,
+    record: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_level: str | None,
+    format_: str,
+    output: str | None,
+    deadline: float | None,
+    verbose: bool,
+    list_: bool,
+) -> int:
+    """Name the one reason why TensorFlow does not use the GPU, with evidence and a fix.
+
+    Exit code: 0 nothing at or above --fail-level, 1 findings at or above it, 2 wrong usage or unreadable input,
+    3 nothing could be judged or the doctor itself failed, 130 interrupted.
+    """
+    if facts and (record or quick or level or python or root != "/"):
+        refuse("--facts diagnoses a recorded machine: it goes with none of --record, --level, --python and --root")
+    depth = _depth(quick, level, minutes, even_if_busy)
+    try:
+        configuration = read_configuration().with_options(
+            select=select, ignore=ignore, fail_level=fail_level, python=python, deadline=deadline
+        )
+    except ConfigurationError as error:
+        refuse(str(error))
+    if list_:
+        return _list()
+    if configuration.selects:
+        _validate(configuration)
+    started = time.monotonic()
+    found, interrupted = (read_recorded(facts), False) if facts else _examine(configuration, depth, root)
+    if record and not interrupted:
+        _record(found, record)
+    report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
+    deliver(_render(report, format_, verbose, output), output)
+    if format_ == "github":
+        add_job_summary(report)
+    return report.exit_code(configuration.fail_level)
+
+
+def _list() -> int:
+    from tabulate import tabulate
+
+    from tfgpu_doctor.diagnose.plugins import load_checks
+
+    checks, _ = load_checks()
+    deliver(tabulate([(each.id, each.title) for each in checks], tablefmt="plain") + "\n", None)
+    return 0
+
+
+def _validate(configuration: Configuration) -> None:
+    """Refuse a misspelt id before the examination, not after it."""
+    from tfgpu_doctor.diagnose.plugins import load_checks
+    from tfgpu_doctor.diagnose.selection import UnknownId
+
+    checks, broken = load_checks()
+    try:
+        configuration.selection.validate([check.id for check in checks], complete=not broken)
+    except UnknownId as error:
+        refuse(str(error))
+
+
+@dataclass(frozen=True)
+class _Depth:
+    """How far the examination goes."""
+
+    level: Level
+    soak_s: float
+    even_if_busy: bool
+
+
+def _depth(quick: bool, level: Level | None, minutes: float | None, even_if_busy: bool) -> _Depth:
+    """What the options say together; what they cannot mean is refused."""
+    if quick and level not in (None, "quick"):
+        refuse(f"--quick is --level quick, and --level {level} was asked for as well")
+    chosen: Level = "quick" if quick else level or "standard"
+    if minutes is not None and chosen != "soak":
+        refuse("--minutes says how long --level soak lasts")
+    if even_if_busy and chosen not in LOADING:
+        refuse("--even-if-busy goes with --level deep and --level soak: no other puts a load on a GPU")
+    return _Depth(chosen, 60 * (minutes or _SOAK_MINUTES), even_if_busy)
+
+
+def _examine(configuration: Configuration, depth: _Depth, root: str) -> tuple[Facts, bool]:
+    """The facts of this machine, and whether the user stopped before all were known."""
+    # What the report needs is imported while the examination waits for its children.
+    threading.Thread(target=_import_ahead, daemon=True).start()
+    with Waiting() as waiting:
+        try:
+            found = examine(
+                python=configuration.python,
+                level=depth.level,
+                soak_s=depth.soak_s,
+                even_if_busy=depth.even_if_busy,
+                root=root,
+                deadline_s=configuration.deadline,
+                on_wait=waiting.show,
+            )
+        except Interrupted as stop:
+            return stop.facts, True
+    return found, False
+
+
+def _import_ahead() -> None:
+    importlib.import_module("elftools.elf.dynamic")  # the probe that comes last needs it
+    for module in ("diagnose.engine", "checks", "diagnose.plugins", "render.text", "knowledge.requirements"):
+        importlib.import_module(f"tfgpu_doctor.{module}")
+
+
+def _record(facts: Facts, path: str) -> None:
+    try:
+        write_whole(path, encode_facts(facts))
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror or error}")
+
+
+def _diagnose(facts: Facts, configuration: Configuration, interrupted: bool, seconds: float) -> Report:
+    from tfgpu_doctor.diagnose.engine import diagnose
+    from tfgpu_doctor.diagnose.plugins import load_checks
+
+    checks, broken = load_checks()
+    return diagnose(
+        facts, checks=checks, selection=configuration.selection, broken=broken, interrupted=interrupted, seconds=seconds
+    )
+
+
+def _render(report: Report, format_: str, verbose: bool, output: str | None) -> str:
+    from tfgpu_doctor.render import render
+
+    return render(report, format_, verbose=verbose, to_terminal=output is None)

@@ -1,0 +1,45 @@
+"""`tfgpu-doctor libraries`: each library that TensorFlow opens, found where and brought by whom, or why not."""
+
+from __future__ import annotations
+
+import click
+
+from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
+from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.collect.examination import Interrupted, examine
+from tfgpu_doctor.render.json_document import as_json
+from tfgpu_doctor.render.library_table import libraries_document, render_libraries
+
+_FINDINGS, _NOT_JUDGED, _INTERRUPTED = 1, 3, 130
+
+
+@click.command()
+@click.option("--python", metavar="PATH", help="The Python to look at: an interpreter, or a virtual environment.")
+@click.option("--root", metavar="DIR", default="/", help="Read the machine's files (/etc, /usr) under DIR.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the table there.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the path of each library, and the folders looked in.")
+def libraries(*, python: str | None, root: str, format_: str, output: str | None, verbose: bool) -> int:
+    """Each library that TensorFlow opens at run time: which copy the loader takes and who brought it, or why none.
+
+    Read from the files alone; nothing is imported or opened. Exit code: 0 all that TensorFlow needs are found, 1 not
+    all, 2 wrong usage, 3 there is no TensorFlow to look at.
+    """
+    try:
+        configuration = read_configuration().with_options(python=python)
+    except ConfigurationError as error:
+        refuse(str(error))
+    try:
+        facts = examine(python=configuration.python, quick=True, root=root, only=("resolution",))
+    except Interrupted:
+        return _INTERRUPTED
+    found = facts.resolution
+    if found is None:
+        note(f"nothing to look at: {facts.unknown['resolution']}")
+        return _NOT_JUDGED
+    if format_ == "json":
+        document = as_json(libraries_document(found))
+    else:
+        document = render_libraries(found, verbose=verbose)
+    deliver(document, output)
+    return _FINDINGS if found.missing else 0

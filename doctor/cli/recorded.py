@@ -1,0 +1,48 @@
+"""A recorded machine, as `--facts` names it: a record, or the zip of a ticket."""
+
+from __future__ import annotations
+
+import sys
+
+from tfgpu_doctor.cli.output import refuse
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model.facts import Facts, FactsError, decode_facts
+
+_LARGEST_RECORD_BYTES = 64 << 20
+
+
+def read_recorded(path: str) -> Facts:
+    """The machine from a file, `-` for standard input; refuses what is none."""
+    content = read_input(path, _LARGEST_RECORD_BYTES, "a recorded machine")
+    try:
+        return decode_facts(_record_of(content, path))
+    except FactsError as error:
+        refuse(f"{path}: {error}")
+
+
+def read_input(path: str, most_bytes: int, kind: str) -> bytes:
+    """The whole of a file, `-` for standard input; refuses what cannot be read, or is larger than its kind may be."""
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(most_bytes + 1)
+        else:
+            content = Files().read_bytes(path, most_bytes + 1)
+    except (OSError, AttributeError) as error:  # standard input that is closed is None
+        refuse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
+    if len(content) > most_bytes:
+        refuse(f"{path} is larger than {most_bytes >> 20} MiB: it is not {kind}")
+    return content
+
+
+def _record_of(content: bytes, path: str) -> bytes:
+    if not content.startswith(b"PK"):
+        return content
+    from tfgpu_doctor.model.bundle import BundleError, record_in
+
+    try:
+        record = record_in(content, _LARGEST_RECORD_BYTES + 1)
+    except BundleError as error:
+        refuse(f"{path}: {error}")
+    if len(record) > _LARGEST_RECORD_BYTES:
+        refuse(f"{path} holds a record larger than {_LARGEST_RECORD_BYTES >> 20} MiB")
+    return record

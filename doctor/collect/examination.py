@@ -1,0 +1,205 @@
+"""Examine a machine: run every probe at once, each with a deadline, and put their facts together."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfgpu_doctor._project import __version__
+from tfgpu_doctor.collect.probe import Probe, Request, Unavailable
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts import Fact, Facts, Level, writable
+
+MACHINE_VARIABLE = "TFGPU_DOCTOR_MACHINE"  # names the file that the simulated driver reads its machine from
+_MARGIN_S = 5.0  # beyond the deadline of a probe's own child, in which it must have been killed and read
+_LOOK_EVERY_S = 0.2
+_GRACE_S = 3.0  # after an interruption, for what is known of a load that was just killed
+
+OnWait = Callable[[Sequence[str], float], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A machine that is played to the target: facts that are given, not probed, and variables for its processes."""
+
+    facts: Mapping[str, Fact]
+    variables: Mapping[str, str]
+
+
+class Interrupted(Exception):
+    """The user stopped the examination; `facts` are those known by then."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__("interrupted")
+        self.facts = facts
+
+
+def examine(
+    *,
+    python: str | None = None,
+    quick: bool = False,
+    level: Level = "standard",
+    soak_s: float = 600.0,
+    even_if_busy: bool = False,
+    root: str = "/",
+    deadline_s: float = 120.0,
+    on_wait: OnWait | None = None,
+    only: Collection[str] | None = None,
+    stage: Stage | None = None,
+) -> Facts:
+    """The facts of this machine and of the target `python` (this interpreter by default).
+
+    `quick` is another word for the level of that name; `soak_s` and `even_if_busy` are for the levels with a load.
+    `only` names the facts that are wanted, all by default; those that they need come along. On a `stage`, and
+    wherever the simulated driver answers, TensorFlow lists the GPUs and computes nothing.
+    `on_wait` is called a few times a second with what is being waited for and the seconds since the start.
+    Raises Interrupted on Ctrl-C, when every child has been killed.
+    """
+    from tfgpu_doctor.collect.probes import ALL_PROBES
+
+    host = Host(root, additions=stage.variables if stage else None)
+    computes = stage is None and MACHINE_VARIABLE not in host.environment
+    request = Request(
+        python=find_python(python), level="quick" if quick else level, deadline_s=deadline_s, computes=computes,
+        soak_s=soak_s, even_if_busy=even_if_busy,
+    )  # fmt: skip
+    probes = ALL_PROBES if only is None else _needed_for(only, ALL_PROBES)
+    examination = _Examination(host, request, probes, stage.facts if stage else None)
+    try:
+        examination.run(on_wait)
+    except KeyboardInterrupt:
+        host.stop()
+        examination.keep_parts(_GRACE_S)
+        examination.give_up("interrupted")
+        raise Interrupted(examination.facts()) from None
+    finally:
+        host.stop()
+    return examination.facts()
+
+
+def _needed_for(names: Collection[str], probes: Sequence[Probe]) -> list[Probe]:
+    """The probes of those facts, and of all facts that these need in turn."""
+    by_name = {each.name: each for each in probes}
+    wanted: dict[str, Probe] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        wanted[name] = by_name[name]
+        waiting += [each for each in by_name[name].needs if each not in wanted]
+    return [each for each in probes if each.name in wanted]
+
+
+def find_python(python: str | None) -> str:
+    """The interpreter meant: a path, the folder of a virtual environment, a name on $PATH, or this one."""
+    if python is None:
+        return sys.executable
+    if os.path.isdir(python):
+        inside = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+        return os.path.abspath(os.path.join(python, *inside))
+    if os.sep not in python and not os.path.exists(python):
+        return shutil.which(python) or python
+    return os.path.abspath(python)
+
+
+class _Examination:
+    """Probes under way: which are done, which wait for a fact, which are due."""
+
+    def __init__(
+        self, host: Host, request: Request, probes: Sequence[Probe], given: Mapping[str, Fact] | None = None
+    ) -> None:
+        self._host, self._request = host, request
+        self._probes = tuple(probe for probe in probes if probe.name not in (given or {}))
+        self._waiting = list(self._probes)
+        self._due: dict[str, tuple[Probe, float]] = {}
+        self._known: dict[str, Any] = dict(given or {})
+        self._unknown: dict[str, str] = {}
+        self._answers: queue.SimpleQueue[tuple[str, Any, str]] = queue.SimpleQueue()
+
+    def run(self, on_wait: OnWait | None) -> None:
+        started = time.monotonic()
+        self._start_ready()
+        while self._due:
+            try:
+                name, fact, why = self._answers.get(timeout=_LOOK_EVERY_S)
+            except queue.Empty:
+                self._drop_overdue()
+            else:
+                self._settle(name, fact, why)
+            self._start_ready()
+            if on_wait and self._due:
+                on_wait([probe.waits_for for probe, _ in self._due.values()], time.monotonic() - started)
+
+    def keep_parts(self, within_s: float) -> None:
+        """Wait a moment for the probes that give what they have although their children were killed."""
+        end = time.monotonic() + within_s
+        while any(probe.keeps_part for probe, _ in self._due.values()) and time.monotonic() < end:
+            try:
+                name, fact, why = self._answers.get(timeout=_LOOK_EVERY_S)
+            except queue.Empty:
+                continue
+            if name in self._due and self._due[name][0].keeps_part:
+                self._settle(name, fact, why)
+
+    def give_up(self, why: str) -> None:
+        """Leave every fact that is not known unknown, for that reason."""
+        for probe in [*self._waiting, *(probe for probe, _ in self._due.values())]:
+            if probe.name not in self._known:
+                self._unknown[probe.name] = why
+
+    def facts(self) -> Facts:
+        return Facts(
+            doctor=__version__,
+            recorded=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            quick=self._request.quick,
+            level=self._request.level,
+            simulated=not self._request.computes,
+            unknown=dict(self._unknown),
+            **self._known,
+        )
+
+    def _start_ready(self) -> None:
+        """Start each probe whose facts are all known; one that needs a fact that cannot be had has none either."""
+        while lost := [(probe, name) for probe in self._waiting for name in probe.needs if name in self._unknown]:
+            probe, name = lost[0]
+            self._waiting.remove(probe)
+            self._unknown[probe.name] = self._unknown[name]
+        for probe in [each for each in self._waiting if all(name in self._known for name in each.needs)]:
+            self._waiting.remove(probe)
+            self._due[probe.name] = (probe, time.monotonic() + probe.limit_s(self._request) + _MARGIN_S)
+            threading.Thread(target=self._answer, args=(probe,), daemon=True, name=probe.name).start()
+
+    def _answer(self, probe: Probe) -> None:
+        given = {"host": self._host, "request": self._request, **{name: self._known[name] for name in probe.needs}}
+        try:
+            fact = probe.function(**{name: given[name] for name in probe.parameters})
+        except Unavailable as error:
+            self._answers.put((probe.name, None, str(error)))
+        except Exception as error:  # noqa: BLE001 - a probe that breaks costs its fact, not the report
+            self._answers.put(
+                (probe.name, None, f"the probe broke ({type(error).__name__}: {error}); please report it")
+            )
+        else:
+            self._answers.put((probe.name, fact, ""))
+
+    def _settle(self, name: str, fact: Any, why: str) -> None:
+        if self._due.pop(name, None) is None:
+            return  # it came after its deadline
+        if fact is not None:
+            self._known[name] = writable(fact)
+            known = [each for each in self._probes if each.name in self._known and each.name != name]
+            self._waiting += [each for each in known if each.again_if and each.again_if(fact)]
+        elif name not in self._known:  # what it told before stands
+            self._unknown[name] = why
+
+    def _drop_overdue(self) -> None:
+        now = time.monotonic()
+        for name, (_, due) in list(self._due.items()):
+            if now >= due:
+                self._settle(name, None, "no answer in time: reading it blocks")

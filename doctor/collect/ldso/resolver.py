@@ -1,0 +1,127 @@
+"""Resolve libraries with everything that they need, as one process would that opens them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tfgpu_doctor.collect.ldso.search_path import Place, SearchPath, folder_of
+from tfgpu_doctor.collect.ldso.shared_object import OtherArchitecture, SharedObject, Unloadable, read_shared_object
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A library that the loader took, and the object that needs it; None where it was opened with dlopen."""
+
+    place: Place
+    real_path: str
+    words: SharedObject
+    needed_by: Loaded | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one name: the library, or the chain of names down to what is missing or cannot be loaded."""
+
+    loaded: Loaded | None
+    chain: tuple[str, ...] = ()
+    error: str = ""
+    refused: str = ""  # the file that is there and cannot be loaded
+
+
+@dataclass
+class Resolver:
+    """A process in thought: the libraries loaded so far, by the names that they answer to.
+
+    `program` is the main program's own RPATH, which counts where an object has no RUNPATH.
+    """
+
+    search: SearchPath
+    program_rpath: Sequence[str] = ()
+    _loaded: dict[str, Loaded] = field(default_factory=dict)
+    _read: dict[str, SharedObject | Unloadable] = field(default_factory=dict)
+
+    def preload(self, names: Iterable[str]) -> None:
+        """Load what LD_PRELOAD names; the loader passes by what it cannot load."""
+        for name in names:
+            self.open(name, None)
+
+    def load_file(self, path: str) -> Loaded | None:
+        """An object that is there already, by its path; None where it cannot be read."""
+        return self._take(Place(self.search.target_files, path, "its path"), None)
+
+    def open(self, name: str, asker: Loaded | None) -> Outcome:
+        """dlopen(name), called by an object: all that the library needs is loaded with it, or none of it."""
+        batch: dict[str, Loaded] = {}
+        outcome = self._open(name, asker, batch)
+        if outcome.loaded:
+            self._loaded.update(batch)
+        return outcome
+
+    def candidates(self, name: str, asker: Loaded | None) -> list[Place]:
+        """Every place in the loader's path for a name that holds a file, the loader's choice first."""
+        rpath, runpath = self._paths_of(asker)
+        return [place for place in self.search.places(name, rpath, runpath) if place.files.exists(place.path)]
+
+    def _open(self, name: str, asker: Loaded | None, batch: dict[str, Loaded], heir: Loaded | None = None) -> Outcome:
+        """`heir` is the asker where its RPATH is inherited: by what it needs, and not by what it opens with dlopen."""
+        known = self._loaded.get(name) or batch.get(name)
+        if known:
+            return Outcome(known)
+        refused = None
+        for place in self.candidates(name, asker):
+            try:
+                loaded = self._take(place, heir)
+            except OtherArchitecture:
+                continue
+            except Unloadable as error:
+                refused = Outcome(None, (name,), str(error), place.path)
+                break  # the loader gives up at the first file of the name that is damaged
+            if loaded:
+                return self._with_needs(name, loaded, batch)
+        return refused or Outcome(None, (name,))
+
+    def _with_needs(self, name: str, loaded: Loaded, batch: dict[str, Loaded]) -> Outcome:
+        batch[name] = loaded
+        if loaded.words.soname:
+            batch.setdefault(loaded.words.soname, loaded)
+        for needed in loaded.words.needed:
+            outcome = self._open(needed, loaded, batch, heir=loaded)
+            if not outcome.loaded:
+                return Outcome(None, (name, *outcome.chain), outcome.error, outcome.refused)
+        return Outcome(loaded)
+
+    def _take(self, place: Place, needed_by: Loaded | None) -> Loaded | None:
+        """The object in a place, None where it cannot be opened. Raises Unloadable."""
+        try:
+            real = place.files.real_path(place.path)
+            if real not in self._read:
+                self._read[real] = self._read_one(place)
+        except OSError:
+            return None
+        found = self._read[real]
+        if isinstance(found, Unloadable):
+            raise found
+        return Loaded(place, real, found, needed_by)
+
+    def _read_one(self, place: Place) -> SharedObject | Unloadable:
+        with place.files.open_binary(place.path) as file:
+            try:
+                size = place.files.status(place.path).size_bytes
+                return read_shared_object(file, size, self.search.architecture)
+            except Unloadable as error:
+                return error
+
+    def _paths_of(self, asker: Loaded | None) -> tuple[list[str], list[str]]:
+        """RPATH folders (of the asker and of those that need it, and the program's), and RUNPATH folders.
+
+        Where the asker has a RUNPATH, no RPATH counts at all.
+        """
+        if asker and asker.words.runpath:
+            return [], self.search.expand(asker.words.runpath, folder_of(asker.place.path))
+        rpath: list[str] = []
+        while asker:
+            if not asker.words.runpath:
+                rpath += self.search.expand(asker.words.rpath, folder_of(asker.place.path))
+            asker = asker.needed_by
+        return list(dict.fromkeys([*rpath, *self.program_rpath])), []

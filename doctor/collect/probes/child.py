@@ -1,0 +1,114 @@
+"""Ask a program of `workers/` something in a child process, and understand its answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+import tfgpu_doctor.collect.workers
+from tfgpu_doctor.host import Completed, Host
+from tfgpu_doctor.model.facts.attempt import Attempt, Fact
+
+_FOLDER = os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__))
+_KEPT_LINES = 40
+_LONGEST_LINE = 500
+# msgspec 0.22 crashes where two threads convert to one type for the first time; the probes do, each on its own thread.
+_CONVERTING = threading.Lock()
+FactType = TypeVar("FactType", bound=Fact)
+
+
+def ask(
+    host: Host,
+    python: str,
+    program: str,
+    arguments: Sequence[str] = (),
+    *,
+    deadline_s: float,
+    options: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+    until: threading.Event | None = None,
+) -> tuple[Attempt, dict[str, Any], list[str]]:
+    """Run one program of `workers/`: how it went, the merged answer, and all lines of its standard error.
+
+    One that watches its standard input ends when `until` is set, or the doctor is gone.
+    """
+    done = host.run(
+        [python, *options, os.path.join(_FOLDER, program + ".py"), *arguments],
+        deadline_s=deadline_s,
+        # The doctor writes nothing: no .pyc files either.
+        variables={"PYTHONDONTWRITEBYTECODE": "1", **(variables or {})},
+        until=until,
+    )
+    answer, understood = _merge(done.stdout)
+    lines = done.stderr.splitlines()
+    attempt = Attempt(
+        outcome=_outcome(done, understood),
+        seconds=round(done.seconds, 3),
+        exit_code=done.exit_code,
+        signal=done.signal,
+        phase=str(answer.pop("phase", "")) if not (understood and done.exit_code == 0) else "",
+        error=_error(done, lines)[:_LONGEST_LINE],
+        stderr=tuple(line[:_LONGEST_LINE] for line in lines[-_KEPT_LINES:]) if done.exit_code != 0 else (),
+        stuck=done.stuck,
+    )
+    answer.pop("phase", None)
+    return attempt, answer, lines
+
+
+def understand(kind: type[FactType], attempt: Attempt, answer: Mapping[str, Any], **known: Any) -> FactType:
+    """The fact of that kind which an answer gives; an answer of another shape makes the attempt unparsable.
+
+    `known` are fields that the caller knows itself, as JSON would give them; they win over the answer's.
+    """
+    known["attempt"] = msgspec.to_builtins(attempt)
+    with _CONVERTING:
+        try:
+            return msgspec.convert({**answer, **known}, kind)
+        except msgspec.ValidationError as error:
+            known["attempt"].update(outcome="unparsable", error=str(error)[:_LONGEST_LINE])
+            return msgspec.convert(known, kind)
+
+
+def _merge(output: bytes) -> tuple[dict[str, Any], bool]:
+    """The objects of all lines as one, and whether there is any and each could be read.
+
+    A line that is no object at all was printed by something else in that interpreter, a .pth file say.
+    """
+    merged: dict[str, Any] = {}
+    rows = [line for line in output.splitlines() if line.lstrip().startswith(b"{")]
+    understood = bool(rows)
+    for line in rows:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            understood = False
+            continue
+        for name, value in row.items():
+            kept = merged.get(name)
+            merged[name] = {**kept, **value} if isinstance(kept, dict) and isinstance(value, dict) else value
+    return merged, understood
+
+
+def _outcome(done: Completed, understood: bool) -> Any:
+    if done.not_started:
+        return "not_started"
+    if done.timed_out or done.exit_code is None:
+        return "timed_out"
+    if done.signal:
+        return "killed_by_signal"
+    if done.exit_code != 0:
+        return "failed"
+    return "answered" if understood else "unparsable"
+
+
+def _error(done: Completed, lines: Sequence[str]) -> str:
+    if done.not_started:
+        return done.not_started
+    if done.exit_code == 0 or done.timed_out:
+        return ""
+    return next((line for line in reversed(lines) if line.strip()), "")

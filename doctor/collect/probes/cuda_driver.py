@@ -1,0 +1,17 @@
+"""What the CUDA driver library says: which copy the loader takes, cuInit, and the GPUs."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.collect.probe import Request, probe
+from tfgpu_doctor.collect.probes.child import ask, understand
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts import CudaDriver
+
+
+@probe(waits_for="cuInit")
+def cuda_driver(host: Host, request: Request) -> CudaDriver:
+    """Open libcuda in a child process of the target's interpreter, whose own RPATH may change which copy is found."""
+    attempt, answer, _ = ask(
+        host, request.python, "open_libcuda", deadline_s=min(15, request.deadline_s), options=("-I", "-S")
+    )
+    return understand(CudaDriver, attempt, answer)

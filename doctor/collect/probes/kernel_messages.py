@@ -1,0 +1,103 @@
+"""The messages of the kernel that matter to a GPU: what each is about, counted by kind, code and device."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from tfgpu_doctor.collect.probes.kernel_lines import Line
+from tfgpu_doctor.model.facts.kernel import KernelMessage
+
+_MOST = 60
+_LONGEST_TEXT = 400
+_DEVICE = r"(?P<device>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+# Kind to form. The driver's own are those of github.com/NVIDIA/open-gpu-kernel-modules, tag 595.45.04: kernel_rc.c,
+# common_nvswitch.h, osapi.c, osinit.c, nv.c; the kernel's those of its module/signing.c, drivers/pci/pcie/aer.c,
+# mm/oom_kill.c, kernel/power/suspend.c, drivers/iommu, fs/ext4, fs/xfs, and of systemd's journal-file.c.
+_FORMS = {
+    "xid": r"NVRM: Xid \((?:PCI:)?(?P<device>[0-9a-f:.]+)[^)]*\): (?P<code>\d+)(?:.*?pid='?[^,']+'?, name=(?P<process>[^,]+))?",
+    "sxid": r"nvidia-nvswitch\d+: SXid \(PCI:(?P<device>[0-9a-f:.]+)\): (?P<code>\d+)",
+    "off_the_bus": rf"NVRM: The NVIDIA GPU {_DEVICE}.*\bfallen off the bus",
+    "legacy_gpu": r"NVRM: The NVIDIA .* GPU installed in this system is supported through the NVIDIA .*Legacy drivers",
+    "unsupported_gpu": rf"NVRM: The NVIDIA GPU {_DEVICE}.*is not supported by the (?!open)",
+    "open_module_cannot": rf"NVRM: The NVIDIA v?GPU {_DEVICE}.*is not supported by open nvidia\.ko",
+    "open_module_needed": rf"NVRM: The NVIDIA GPU {_DEVICE}.*requires use of the NVIDIA open kernel modules",
+    "init_failed": rf"NVRM: GPU {_DEVICE}: RmInitAdapter failed",
+    "taken_by_another": r"NVRM: This can occur when another driver was loaded and",
+    "driver_loaded": r"NVRM: loading NVIDIA UNIX .*Kernel Module",
+    "firmware_missing": r"Direct firmware load for nvidia/\S+/gsp_\S+ failed|nvidia \S+ loading /lib/firmware/nvidia/\S+ failed",
+    "module_refused": r"Loading of (?:unsigned module|module with .{1,30}) is rejected|unsigned module loading is restricted",
+    "module_mismatch": r"^nvidia\w*: (?:version magic '|disagrees about version of symbol)",
+    "pci_fatal": rf"{_DEVICE}: (?:AER: )?PCIe Bus Error: severity=Uncorrect\w+ \(Fatal\)",
+    "pci_nonfatal": rf"{_DEVICE}: (?:AER: )?PCIe Bus Error: severity=Uncorrect\w+ \(Non-Fatal\)",
+    "pci_corrected": rf"{_DEVICE}: (?:AER: )?PCIe Bus Error: severity=Correct",
+    "iommu_fault": r"DMAR: ?\[DMA \w+[^\]]*\] Request device \[?(?P<requester>[0-9a-f:.]+)"
+                   r"|IO_PAGE_FAULT device=(?P<faulter>[0-9a-f:.]+)"
+                   rf"|{_DEVICE}: AMD-Vi: Event logged \[IO_PAGE_FAULT",
+    "resumed": r"^PM: (?:suspend|hibernation) exit|^PM: hibernation: hibernation exit",
+    "out_of_memory": r"out of memory: Kill(?:ed)? process \d+ \((?P<process>[^)]+)\)",
+    "unclean_boot": r"corrupted or uncleanly shut down|^EXT4-fs \(\S+\): recovery complete|^XFS \(\S+\): Starting recovery"
+                    r"|^BTRFS .*: start tree-log replay",
+}  # fmt: skip
+_PLACES = ("device", "requester", "faulter")
+TELLING = re.compile(
+    "NVRM:|nvidia|PCIe Bus Error|is rejected|unsigned module|DMAR:|AMD-Vi: Event|PM: |ut of memory|uncleanly shut|"
+    "EXT4-fs .*recovery|XFS .*recovery|tree-log replay"
+)
+# Kinds that may come by the hundred, each of another device; they make way for the rest.
+_MANY = ("pci_corrected", "pci_nonfatal", "iommu_fault", "out_of_memory")
+
+
+@functools.cache
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """Compiled when the first message is read: a quick look often finds no log."""
+    return {kind: re.compile(form, re.IGNORECASE) for kind, form in _FORMS.items()}
+
+
+def understand(line: Line) -> KernelMessage | None:
+    """What a message is about; None where it is nothing that matters."""
+    for kind, pattern in _patterns().items():
+        if found := pattern.search(line.text):
+            named = found.groupdict()
+            return KernelMessage(
+                kind=kind,
+                text=line.text[:_LONGEST_TEXT],
+                code=int(named["code"]) if named.get("code") else None,
+                pci_address=next((named[each] for each in _PLACES if named.get(each)), "").lower(),
+                process=(named.get("process") or "").strip(),
+                first_age_s=line.age_s,
+                last_age_s=line.age_s,
+                boots_ago=line.boots_ago,
+            )
+    return None
+
+
+def gather(lines: Iterable[Line]) -> tuple[tuple[KernelMessage, ...], int]:
+    """One message for each kind, code, device and boot, the newest first; and how many more there were than are kept."""
+    found: dict[tuple[object, ...], KernelMessage] = {}
+    for line in lines:
+        if message := understand(line):
+            victim = message.process if message.kind == "out_of_memory" else ""
+            key = (message.kind, message.code, message.pci_address, message.boots_ago, victim)
+            found[key] = _together(found[key], message) if key in found else message
+    rows = sorted(found.values(), key=lambda each: (each.kind in _MANY, each.boots_ago, _age(each.last_age_s)))
+    return tuple(rows[:_MOST]), max(0, len(rows) - _MOST)
+
+
+def _together(one: KernelMessage, other: KernelMessage) -> KernelMessage:
+    """Two of a kind: the words of the later, the ages of both."""
+    later = other if _age(other.last_age_s) <= _age(one.last_age_s) else one
+    firsts = [each.first_age_s for each in (one, other) if each.first_age_s is not None]
+    return msgspec.structs.replace(
+        later,
+        count=one.count + other.count,
+        first_age_s=max(firsts, default=None),
+        process=later.process or one.process,
+    )
+
+
+def _age(seconds: float | None) -> float:
+    return float("inf") if seconds is None else seconds

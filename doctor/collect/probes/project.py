@@ -1,0 +1,78 @@
+"""What the files of the working folder ask for: packages of TensorFlow, containers with a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tfgpu_doctor.collect.probe import Unavailable, probe
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts import Project, Target, Wish
+
+_REQUIREMENTS = re.compile(
+    r"requirements[\w.-]*\.(?:txt|in)|pyproject\.toml|setup\.(?:cfg|py)|environment\.ya?ml|Pipfile"
+)
+_CONTAINERS = re.compile(r"(?:.*\.)?Dockerfile(?:\..*)?|(?:docker-)?compose[\w.-]*\.ya?ml|devcontainer\.json")
+# Name, extras and version; what else stands on the line may be an address with a password in it.
+_PACKAGE = re.compile(
+    r"""(?:^|["'\s-])((?:tensorflow(?:[-_](?:gpu|cpu|macos|metal|intel))?|tf[-_]nightly(?:[-_](?:gpu|cpu))?|tf[-_]keras|keras)"""
+    r"""(?:\[[\w,\s-]*\])?)"""
+    r"""(\s*(?:[=<>~!]=|[<>])\s*[\w.*+]+(?:\s*,\s*(?:[=<>~!]=|[<>])\s*[\w.*+]+)*"""  # pip's, of requirements.txt
+    r"""|\s*=\s*(?:["'][\w.*+^~<>=!, ]{0,40}|\{\w*|\w[\w.*]*))?"""  # of a Pipfile, of poetry, of conda
+    r"""(?=["'\s,;#\]}]|$)""",
+    re.IGNORECASE,
+)
+_GPU = re.compile(
+    r"runtime:\s*nvidia|driver:\s*[\"']?nvidia|capabilities:\s*\[?\s*\[?[\"']?gpu|gpus:\s*[\"']?all|--gpus(?:[= ][\w\"]+)?"
+    r"|^FROM\s+(?:nvcr\.io/nvidia/[\w./:-]+|nvidia/cuda[\w.:-]*|tensorflow/tensorflow:[\w.-]*gpu[\w.-]*)",
+    re.IGNORECASE,
+)
+_FOLDERS = ("", ".devcontainer")
+_MOST, _MOST_BYTES = 20, 1 << 18
+
+
+@probe(waits_for="the files of the working folder")
+def project(host: Host, target: Target) -> Project:
+    """Read the files that name packages or start containers, and keep the few words of them that matter."""
+    if not target.working_folder:
+        raise Unavailable("the working folder is not known")
+    requirements: list[Wish] = []
+    containers: list[Wish] = []
+    for folder in (os.path.join(target.working_folder, name) for name in _FOLDERS):
+        for name in host.target_files.names_if_any(folder):
+            path = os.path.join(folder, name)
+            if _REQUIREMENTS.fullmatch(name):
+                lines = _read(host, path)
+                asked = _after_pip(lines) if name.startswith("environment") else lines
+                requirements += (Wish(file=path, words=words) for words in _packages(asked))
+            elif _CONTAINERS.fullmatch(name):
+                containers += (Wish(file=path, words=words) for words in _gpus(_read(host, path)))
+    return Project(requirements=tuple(requirements[:_MOST]), gpu_containers=tuple(containers[:_MOST]))
+
+
+def _read(host: Host, path: str) -> list[str]:
+    """Lines of a file without comments, none where it is no regular file that can be read."""
+    try:
+        if host.target_files.status(path).kind != "file":
+            return []
+        text = host.target_files.read_bytes(path, limit=_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if not line.lstrip().startswith(("#", "//"))]
+
+
+def _after_pip(lines: list[str]) -> list[str]:
+    """What an environment.yml has pip install; conda's own packages bear the same names."""
+    start = next((place for place, line in enumerate(lines) if re.match(r"\s*-\s*pip\s*:", line)), len(lines))
+    return lines[start:]
+
+
+def _packages(lines: list[str]) -> list[str]:
+    found = (match for line in lines for match in _PACKAGE.finditer(line))
+    return [
+        match.group(1).replace(" ", "") + re.sub(r"""^\s*=\s*["']|\s""", "", match.group(2) or "") for match in found
+    ]
+
+
+def _gpus(lines: list[str]) -> list[str]:
+    return [match.group().strip() for line in lines if (match := _GPU.search(line))]

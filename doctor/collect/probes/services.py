@@ -1,0 +1,48 @@
+"""Which of NVIDIA's services run."""
+
+from __future__ import annotations
+
+import re
+
+from tfgpu_doctor.collect.probe import Request, Unavailable, probe
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts import Services
+
+_NAMES = ("nv-fabricmanager", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+_LONGEST_COMM = 15  # of a process's name, the kernel keeps no more
+_FABRIC_MANAGER = "/usr/bin/nv-fabricmanager"
+_DEADLINE_S = 3.0
+
+
+@probe(waits_for="the list of processes")
+def services(host: Host, request: Request) -> Services:
+    """Look at the names of all processes in /proc, and ask the fabric manager's program for its version."""
+    processes = [name for name in host.files.names_if_any("/proc") if name.isdecimal()]
+    if not processes:
+        raise Unavailable("no process can be seen in /proc")
+    return Services(
+        visible="1" in processes,  # with the option hidepid a user sees none but his own
+        running=_running(host, processes),
+        fabric_manager_version="" if request.quick else _fabric_manager_version(host),
+    )
+
+
+def _running(host: Host, processes: list[str]) -> tuple[str, ...]:
+    shortened = {name[:_LONGEST_COMM] for name in _NAMES}
+    found = set()
+    for process in processes:
+        short = host.files.text_if_any(f"/proc/{process}/comm").strip()
+        if short not in shortened:
+            continue
+        program = host.files.text_if_any(f"/proc/{process}/cmdline").split("\0")[0].rpartition("/")[2]
+        found.add(program if program in _NAMES else next(name for name in _NAMES if name.startswith(short)))
+    return tuple(name for name in _NAMES if name in found)
+
+
+def _fabric_manager_version(host: Host) -> str:
+    """What the installed program says, on the machine that this is; empty where there is none."""
+    if host.files.root != "/" or not host.files.exists(_FABRIC_MANAGER):
+        return ""
+    done = host.run([_FABRIC_MANAGER, "--version"], deadline_s=_DEADLINE_S)
+    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", done.stdout.decode("utf-8", "replace"))
+    return found.group(1) if found else ""

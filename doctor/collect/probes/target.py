@@ -1,0 +1,18 @@
+"""The target's interpreter and its packages."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tfgpu_doctor.collect.probe import Request, probe
+from tfgpu_doctor.collect.probes.child import ask, understand
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts import Target
+
+
+@probe(waits_for="the target's Python")
+def target(host: Host, request: Request) -> Target:
+    """Ask the target's own interpreter, which needs nothing of the doctor installed."""
+    attempt, answer, _ = ask(host, request.python, "describe_target", deadline_s=min(20, request.deadline_s))
+    fact = understand(Target, attempt, answer)
+    return fact if fact.executable else msgspec.structs.replace(fact, executable=request.python)

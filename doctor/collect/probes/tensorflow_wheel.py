@@ -1,0 +1,84 @@
+"""The TensorFlow wheel, read without importing it."""
+
+from __future__ import annotations
+
+import ast
+import os
+from typing import Any
+
+from tfgpu_doctor.collect.ldso.shared_object import Unloadable, read_shared_object
+from tfgpu_doctor.collect.probe import Request, Unavailable, probe
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts import Distribution, System, Target, TensorFlow
+
+_BUILD_INFO = "python/platform/build_info.py"
+_FRAMEWORK = "libtensorflow_framework.so.2"
+
+
+@probe(waits_for="the files of TensorFlow")
+def tensorflow(host: Host, request: Request, system: System, target: Target) -> TensorFlow:
+    """Read the wheel's build_info.py, metadata and RUNPATH."""
+    if not target.attempt.answered:
+        raise Unavailable(f"the target's Python {target.attempt.ending}")
+    if not target.tensorflow_file:
+        raise Unavailable(f"TensorFlow is not installed in {target.executable}")
+    if not target.tensorflow_file.endswith("__init__.py"):
+        raise Unavailable(f"`import tensorflow` runs {target.tensorflow_file}, which is not TensorFlow")
+    folder = os.path.dirname(target.tensorflow_file)
+    owner = _owner(target, os.path.dirname(folder))
+    if owner is None:
+        raise Unavailable(f"no installed distribution owns {target.tensorflow_file}")
+    build = parse_build_info(host.target_files.text_if_any(os.path.join(folder, _BUILD_INFO)))
+    return TensorFlow(
+        version=owner.version,
+        distribution=owner.name,
+        folder=folder,
+        built_with_cuda=build.get("is_cuda_build"),
+        cuda_version=str(build.get("cuda_version", "")),
+        cudnn_version=str(build.get("cudnn_version", "")),
+        compute_capabilities=tuple(build.get("cuda_compute_capabilities", ())),
+        wheel_tag=_wheel_tag(host, owner),
+        runpath=() if request.quick else _runpath(host, os.path.join(folder, _FRAMEWORK), system.architecture),
+    )
+
+
+def _owner(target: Target, site: str) -> Distribution | None:
+    """The distribution in that folder that lists the package's files, or, where none keeps such a list, is named so."""
+    here = [found for found in target.distributions if found.folder == site]
+    owners = [found for found in here if found.name in target.tensorflow_owners]
+    named = [found for found in here if found.name.startswith(("tensorflow", "tf-nightly")) and found.requires]
+    return next(iter(owners or named), None)
+
+
+def parse_build_info(source: str) -> dict[str, Any]:
+    """The dictionary that build_info.py assigns, from its syntax tree; empty where there is none to read."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args:
+            try:
+                return dict(ast.literal_eval(node.value.args[0]))  # OrderedDict([("cuda_version", "12.5.1"), ...])
+            except (ValueError, TypeError):
+                return {}
+    return {}
+
+
+def _wheel_tag(host: Host, owner: Distribution) -> str:
+    for name in host.target_files.names_if_any(owner.folder):
+        if name.endswith(".dist-info") and name.lower().startswith(owner.name.replace("-", "_") + "-"):
+            text = host.target_files.text_if_any(os.path.join(owner.folder, name, "WHEEL"))
+            return next((line[5:].strip() for line in text.splitlines() if line.startswith("Tag: ")), "")
+    return ""
+
+
+def _runpath(host: Host, path: str, architecture: str) -> tuple[str, ...]:
+    """RUNPATH (or RPATH) of a shared library; empty where there is none, or where it cannot be loaded anyway."""
+    try:
+        size = host.target_files.status(path).size_bytes
+        with host.target_files.open_binary(path) as file:
+            words = read_shared_object(file, size, architecture)
+    except (OSError, Unloadable):
+        return ()
+    return words.runpath or words.rpath

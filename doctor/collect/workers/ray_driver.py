@@ -1,0 +1,175 @@
+"""Run one task on every node of a Ray cluster, and write down what each gave the moment it arrives.
+
+Runs in a child process: Ray ends the process that it is imported in where a cluster does not answer, and writes to
+standard output. argv: a file with the order as JSON, a file for the journal (JSON lines), a folder for the documents.
+It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from types import SimpleNamespace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LOOK_EVERY_S = 0.5
+LONGEST_REASON = 300  # characters
+
+
+class Journal:
+    """One JSON object a line, each written whole."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def note(self, kind: str, **known: Any) -> None:
+        """Write one down."""
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, **known}) + "\n")
+
+
+def main() -> None:
+    """Join the cluster, examine its nodes, and leave."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        order = SimpleNamespace(**json.load(file))
+    journal, folder = Journal(sys.argv[2]), sys.argv[3]
+    threading.Thread(target=leave_with_the_doctor, daemon=True).start()
+    import ray
+
+    local = join(ray, order.address, journal)
+    nodes = living(ray)
+    journal.note("joined", local=local, nodes=[node["name"] for node in nodes])
+    missing = [node for node in nodes if node["name"] not in order.reported]
+    asked = [node for node in missing if order.only is None or node["name"] in order.only]
+    examine(ray, asked, order, journal, folder)
+    journal.note("end")
+    ray.shutdown()
+
+
+def leave_with_the_doctor() -> None:
+    """End when the doctor closes standard input, or is gone: the workers of this driver end with it."""
+    os.read(0, 1)
+    os._exit(0)
+
+
+def join(ray: Any, address: str, journal: Journal) -> bool:
+    """Whether the cluster is one of this machine alone, because no other runs."""
+    known = {"logging_level": "ERROR", "log_to_driver": False}
+    try:
+        ray.init(address=address, **known)
+    except ConnectionError as error:
+        if address != "auto":
+            journal.note("error", why=short(error))
+            os._exit(1)
+        ray.init(address="local", include_dashboard=False, **known)
+        return True
+    except (RuntimeError, ValueError, OSError) as error:
+        journal.note("error", why=short(error))
+        os._exit(1)
+    return False
+
+
+def living(ray: Any) -> list[dict[str, Any]]:
+    """The nodes that live, by name. Those that share a host name are told apart by Ray's own number."""
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    counts = Counter(node["NodeManagerHostname"] for node in alive)
+    found = []
+    for node in alive:
+        host = str(node["NodeManagerHostname"])
+        name = host if counts[host] == 1 else "%s-%s" % (host, node["NodeID"][:8])
+        address, gpus = node["NodeManagerAddress"], node["Resources"].get("GPU", 0)
+        found.append({"id": node["NodeID"], "name": name, "address": address, "gpus": gpus})
+    return sorted(found, key=lambda node: node["name"])
+
+
+def examine(ray: Any, nodes: list[dict[str, Any]], order: Any, journal: Journal, folder: str) -> None:
+    """One task a node; who does not answer within the deadline is given up."""
+    started = time.monotonic()
+    out = {submit(ray, node, order, variables_of(nodes, place, order)): node for place, node in enumerate(nodes)}
+    while out:
+        passed = time.monotonic() - started
+        done, _ = ray.wait(list(out), num_returns=1, timeout=LOOK_EVERY_S)
+        for each in done:
+            node = out.pop(each)
+            journal.note("node", name=node["name"], seconds=passed, **answer(ray, each, folder))
+        if passed > order.deadline_s + order.grace_s:
+            for each, node in out.items():
+                more = ", or its %g GPUs were not free" % node["gpus"] if order.takes_gpus and node["gpus"] else ""
+                why = "no answer within %.0f s: it hangs%s" % (passed, more)
+                journal.note("node", name=node["name"], seconds=passed, outcome="hung", why=why)
+                ray.cancel(each, force=True)
+            return
+
+
+def variables_of(nodes: list[dict[str, Any]], place: int, order: Any) -> dict[str, str]:
+    """What a node's task is told by its environment: a suite that spans nodes has to know all of them."""
+    # A task that asks for no GPU is to see all of them nevertheless.
+    found = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+    if order.together and len(nodes) > 1:
+        found["TFGPU_DOCTOR_HOSTS"] = ",".join(node["address"] for node in nodes)
+        found["TFGPU_DOCTOR_INDEX"] = str(place)
+    return found
+
+
+def submit(ray: Any, node: dict[str, Any], order: Any, variables: dict[str, str]) -> Any:
+    """Start a node's task, which takes none of its GPUs or all of them."""
+    from ray import cloudpickle
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from tfgpu_doctor.collect.workers import ray_task
+
+    cloudpickle.register_pickle_by_value(ray_task)
+    environment: dict[str, Any] = {"env_vars": variables}
+    if order.install:
+        environment["pip"] = [order.install]
+    remote = ray.remote(ray_task.examine).options(
+        num_cpus=0,
+        num_gpus=node["gpus"] if order.takes_gpus else 0,
+        max_retries=0,
+        runtime_env=environment,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node["id"], soft=False),
+    )
+    files = {name: base64.b64decode(content) for name, content in order.files.items()}
+    return remote.remote(["--name", node["name"], *order.options], files, order.deadline_s)
+
+
+def answer(ray: Any, reference: Any, folder: str) -> dict[str, Any]:
+    """What a task that has ended gave: its document's path, or why there is none."""
+    from ray import exceptions
+
+    outcomes = {
+        exceptions.RuntimeEnvSetupError: "not started",
+        exceptions.TaskUnschedulableError: "disappeared",
+    }
+    try:
+        found = ray.get(reference)
+    except exceptions.RayError as error:
+        outcome = next((word for kind, word in outcomes.items() if isinstance(error, kind)), "died")
+        return {"outcome": outcome, "why": short(error)}
+    if "document" not in found:
+        return {"outcome": found["outcome"], "why": str(found["why"])[:LONGEST_REASON]}
+    path = os.path.join(folder, "%d" % len(os.listdir(folder)))
+    with open(path, "wb") as file:
+        file.write(found["document"])
+    return {"document": path}
+
+
+def short(error: BaseException) -> str:
+    """The first words of an error, whose pages Ray brings along: of a traceback what was raised, of pip's own what it says."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    said = [line.strip() for line in lines if line.lstrip().startswith("ERROR: ")]
+    raised = [line for line in lines if not line.startswith(" ") and "Traceback (most recent call last)" not in line]
+    told = [*raised[:1], *said[:2]] if said else (raised or lines)[:2]
+    return " ".join(told)[:LONGEST_REASON] or type(error).__name__
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What Ray runs on each node: the doctor as a program of its own, whatever becomes of it.
+
+Ray carries this over as it stands, to nodes on which the doctor may be missing: nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def examine(options: list[str], files: dict[str, bytes], deadline_s: float) -> dict[str, object]:
+    """Run `fleet node` with these options in a folder that holds these files; what it left, or why it left nothing.
+
+    `document` is the node's report; `outcome` and `why` stand where there is none.
+    """
+    try:
+        watcher = importlib.util.find_spec("tfgpu_doctor.host.run_watched")
+    except ImportError:
+        watcher = None
+    if watcher is None or not watcher.origin:
+        return {"outcome": "not started", "why": "tfgpu-doctor is not installed in " + sys.executable}
+    with tempfile.TemporaryDirectory(prefix="tfgpu-doctor-") as folder:
+        for name, content in files.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        out = os.path.join(folder, "out")
+        os.mkdir(out)
+        argv = [sys.executable, "-m", "tfgpu_doctor", "fleet", "node", "--out", out, *options]
+        return run([sys.executable, "-I", watcher.origin, *argv], folder, out, deadline_s)
+
+
+def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, object]:
+    """To its end, or to the deadline; Ray's own variables, which hide GPUs from who asked for none, are left out."""
+    log = os.path.join(folder, "log")
+    with open(log, "wb") as file:
+        # Its standard input closes when this process ends, however it ends: the watcher sees it, and ends the doctor.
+        # A session of its own: Ray kills its workers by process group, and the watcher lives to end the doctor.
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=file, stderr=file, cwd=folder, start_new_session=True
+        )
+        try:
+            code = process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            if process.stdin:
+                process.stdin.close()
+            process.wait()
+    names = os.listdir(out)
+    if names:
+        with open(os.path.join(out, names[0]), "rb") as file:
+            return {"document": file.read()}
+    if code is None:
+        return {"outcome": "hung", "why": "the doctor did not end within %g s there" % deadline_s}
+    return {"outcome": "died" if code > 128 else "not started", "why": last_words(log, code)}
+
+
+def last_words(log: str, code: int) -> str:
+    """The last line that the doctor wrote, and how it ended."""
+    with open(log, "rb") as file:
+        lines = file.read()[-4096:].decode("utf-8", "replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    ended = "signal %d" % (code - 128) if code > 128 else "exit code %d" % code
+    return ": ".join(["the doctor ended with " + ended, *said[-1:]])

@@ -1,0 +1,1 @@
+"""From the facts of a machine to the report on it."""

@@ -1,0 +1,171 @@
+"""Run the checks over the facts of a machine, and make the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any
+
+from tfgpu_doctor.diagnose.inventory import list_libraries, list_versions
+from tfgpu_doctor.diagnose.root_cause import rank_causes
+from tfgpu_doctor.diagnose.selection import IGNORED, Selection
+from tfgpu_doctor.diagnose.summary import list_gpus, summarise_machine, summarise_target
+from tfgpu_doctor.diagnose.truncate import bound
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Skip
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.lengths import shorten
+from tfgpu_doctor.model.report import OUTCOMES, Report, Result
+
+# The question itself: does TensorFlow compute on a GPU? Without TensorFlow, does the driver give one?
+# No machine is called healthy unless one of these passed.
+GOALS = ("GPU004",)
+QUICK_GOALS = ("DRV008", "SYS004")
+REHEARSAL_GOALS = ("TFW002",)
+
+
+@dataclass(frozen=True)
+class BrokenPlugin:
+    """An entry point whose checks could not be loaded."""
+
+    name: str
+    error: str
+
+
+def diagnose(
+    facts: Facts,
+    *,
+    checks: Sequence[Check] | None = None,
+    selection: Selection | None = None,
+    broken: Sequence[BrokenPlugin] = (),
+    interrupted: bool = False,
+    seconds: float = 0.0,
+) -> Report:
+    """The report on a machine. Every check runs; the selection decides which are shown and count."""
+    from tfgpu_doctor.checks import ALL_CHECKS
+
+    facts = shorten(facts)
+    checks = ALL_CHECKS if checks is None else checks
+    results = run_checks(facts, checks)
+    shown = (selection or Selection()).apply([results[check.id] for check in checks], _prerequisites(checks))
+    shown += [_broken_result(plugin) for plugin in broken]
+    counts: dict[str, int] = {outcome: sum(result.outcome == outcome for result in shown) for outcome in OUTCOMES}
+    wanted = QUICK_GOALS if facts.quick else REHEARSAL_GOALS if facts.simulated else GOALS
+    goals = [result for result in shown if result.id in wanted] or shown
+    passed = any(result.outcome in ("pass", "warn") for result in goals)
+    report = Report(
+        healthy=passed and not (counts["fail"] or counts["crash"] or interrupted),
+        judged=passed or any(result.outcome == "fail" or _is_waived(result, shown) for result in goals),
+        doctor=facts.doctor,
+        recorded=facts.recorded,
+        quick=facts.quick,
+        level=facts.level or ("quick" if facts.quick else "standard"),
+        interrupted=interrupted,
+        seconds=round(seconds, 3),
+        target=summarise_target(facts),
+        machine=summarise_machine(facts),
+        causes=rank_causes(shown),
+        results=tuple(shown),
+        counts=counts,
+        versions=list_versions(facts),
+        libraries=list_libraries(facts),
+        gpus=list_gpus(facts),
+    )
+    return bound(report)
+
+
+def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
+    """The result of every check. One that comes after a check that failed is blocked by it, and does not run."""
+    by_id = {check.id: check for check in checks}
+    given = {name: getattr(facts, name) for name in Facts.__struct_fields__}
+    given["knowledge"] = read_knowledge()
+    results: dict[str, Result] = {}
+    unknown: set[str] = set()
+    for id in TopologicalSorter({check.id: _known(check.after, by_id) for check in checks}).static_order():
+        check = by_id[id]
+        blockers = _blockers(check, results)
+        if blockers:
+            results[id] = Result(id=id, title=check.title, outcome="blocked", blocked_by=blockers)
+        elif lacking := next((each for each in check.after if each in unknown), None):
+            unknown.add(id)
+            results[id] = Result(id=id, title=check.title, outcome="skip", reason=f"{lacking} could not be told")
+        else:
+            results[id], known = _run(check, given, facts.unknown)
+            unknown |= set() if known else {id}
+    return results
+
+
+def _known(ids: Iterable[str], by_id: Mapping[str, Check]) -> list[str]:
+    """Those of the ids that are checks here; a plugin may come after a check that a later release took away."""
+    return [id for id in ids if id in by_id]
+
+
+def _blockers(check: Check, results: Mapping[str, Result]) -> tuple[str, ...]:
+    """The failed checks that keep one from running, directly or through others that they block."""
+    found: dict[str, None] = {}
+    for id in check.after:
+        result = results.get(id)
+        if result and result.outcome == "fail":
+            found[id] = None
+        elif result and result.outcome == "blocked":
+            found.update(dict.fromkeys(result.blocked_by))
+    return tuple(found)
+
+
+def _run(check: Check, given: Mapping[str, Any], unknown: Mapping[str, str]) -> tuple[Result, bool]:
+    """The result of one check, and whether those that come after it may be judged."""
+    lost = next((name for name in check.needs if given.get(name) is None), None)
+    if lost:
+        reason = unknown.get(lost) or f"there is no fact {lost!r}"
+        return Result(id=check.id, title=check.title, outcome="skip", reason=reason), True
+    names = [*check.needs, *(name for name in check.optional if given.get(name) is not None)]
+    started = time.perf_counter()
+    yielded: list[Finding | Evidence] = []
+    try:
+        yielded.extend(check.function(**{name: given[name] for name in names}))
+    except Skip as skip:
+        return Result(id=check.id, title=check.title, outcome="skip", reason=str(skip)), not isinstance(
+            skip, CannotTell
+        )
+    except Exception as error:  # noqa: BLE001 - a check that breaks is shown as such; the others go on
+        reason = f"{type(error).__name__}: {error}"
+        return Result(id=check.id, title=check.title, outcome="crash", reason=reason), True
+    findings = tuple(each for each in yielded if isinstance(each, Finding))
+    severities = {finding.severity for finding in findings}
+    result = Result(
+        id=check.id,
+        title=check.title,
+        outcome="fail" if "error" in severities else "warn" if "warning" in severities else "pass",
+        evidence=tuple(each.text for each in yielded if isinstance(each, Evidence)),
+        findings=findings,
+        seconds=round(time.perf_counter() - started, 6),
+    )
+    return result, True
+
+
+def _prerequisites(checks: Sequence[Check]) -> dict[str, frozenset[str]]:
+    """Id to the ids of all checks that come before it, directly or not."""
+    after = {check.id: check.after for check in checks}
+    found: dict[str, frozenset[str]] = {}
+    for id in TopologicalSorter(
+        {id: [each for each in before if each in after] for id, before in after.items()}
+    ).static_order():
+        found[id] = frozenset(after[id]).union(*(found.get(each, frozenset()) for each in after[id]))
+    return found
+
+
+def _is_waived(result: Result, shown: Sequence[Result]) -> bool:
+    """Whether only checks that the user ignores keep this one from being judged."""
+    waived = {each.id for each in shown if each.reason == IGNORED}
+    return result.outcome == "blocked" and set(result.blocked_by) <= waived
+
+
+def _broken_result(plugin: BrokenPlugin) -> Result:
+    return Result(
+        id=f"plugin:{plugin.name}",
+        title=f"the checks of the plugin {plugin.name!r} load",
+        outcome="crash",
+        reason=plugin.error,
+    )

@@ -1,0 +1,55 @@
+"""Which finding explains the others: ranks the findings that stand on their own, and lists what each explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tfgpu_doctor.model import CONFIDENCES, SEVERITIES, UNDETERMINED, Finding, Fix
+from tfgpu_doctor.model.report import Result, RootCause
+
+
+def rank_causes(results: Sequence[Result]) -> tuple[RootCause, ...]:
+    """Causes, best first: graver before lighter, known before unknown, surer before less sure, deeper before shallower.
+
+    What lies deeper has an earlier stage, or comes before. A check blocked by a cause is explained by it; findings of
+    several checks with one label are one cause, named by the first.
+    """
+    order = {result.id: place for place, result in enumerate(results)}
+    found = [(result, finding) for result in results for finding in result.findings if finding.severity != "info"]
+    found.sort(key=lambda pair: _key(pair[1], order[pair[0].id]))
+    causes: list[RootCause] = []
+    for label in dict.fromkeys(_label(result, finding) for result, finding in found):
+        same = [pair for pair in found if _label(*pair) == label]
+        causes.append(_cause(same, results))
+    return tuple(causes)
+
+
+def _key(finding: Finding, place: int) -> tuple[int, bool, int, int]:
+    return (
+        -SEVERITIES.index(finding.severity),
+        finding.cause == UNDETERMINED,
+        -CONFIDENCES.index(finding.confidence),
+        place,
+    )
+
+
+def _label(result: Result, finding: Finding) -> tuple[str, str]:
+    """What makes two findings one cause; two things that nobody knows the cause of are not one."""
+    return finding.cause, result.id if finding.cause == UNDETERMINED else ""
+
+
+def _cause(same: Sequence[tuple[Result, Finding]], results: Iterable[Result]) -> RootCause:
+    first, finding = same[0]
+    ids = dict.fromkeys(result.id for result, _ in same)
+    blocked = [result.id for result in results if set(ids) & set(result.blocked_by)]
+    more = [line for _, other in same[1:] for line in (other.message, *other.evidence)]
+    return RootCause(
+        label=finding.cause,
+        id=first.id,
+        title=finding.message,
+        severity=finding.severity,
+        confidence=finding.confidence,
+        evidence=tuple(dict.fromkeys([*finding.evidence, *more])),
+        fix=finding.fix or Fix(f"`tfgpu-doctor explain {first.id}` says what the check is about."),
+        explains=tuple(id for id in dict.fromkeys([*ids, *blocked]) if id != first.id),
+    )

@@ -1,0 +1,129 @@
+"""The target and the machine in a few words, for the head of a report, and each of its GPUs."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.facts import CudaGpu, Facts, Nvml, NvmlGpu, PciDevice
+from tfgpu_doctor.model.report import GpuCard, GpuUser, MachineSummary, TargetSummary
+
+_NO_LIMITS = ("gpu_idle", "none")  # reasons of NVML's that slow nothing down
+
+
+def summarise_target(facts: Facts) -> TargetSummary:
+    """Interpreter and TensorFlow."""
+    target, wheel, runtime = facts.target, facts.tensorflow, facts.runtime
+    return TargetSummary(
+        python=target.executable if target else "",
+        version=target.version if target else "",
+        prefix=target.prefix if target else "",
+        tensorflow=(wheel.version if wheel else "") or (runtime.version if runtime else ""),
+        distribution=wheel.distribution if wheel else "",
+    )
+
+
+def summarise_machine(facts: Facts) -> MachineSummary:
+    """System, driver, GPUs, container."""
+    system = facts.system
+    words = (
+        [system.distribution or system.os, system.architecture, f"WSL {system.wsl}" if system.wsl else ""]
+        if system
+        else []
+    )
+    return MachineSummary(
+        system=" ".join(word for word in words if word),
+        driver=(facts.driver.version if facts.driver else "") or (facts.nvml.driver_version if facts.nvml else ""),
+        gpus=_gpus(facts),
+        container=facts.container.kind if facts.container else "",
+    )
+
+
+def _gpus(facts: Facts) -> tuple[str, ...]:
+    """Names of the GPUs, from whoever knows them: NVML, CUDA, or the PCI bus by its numbers."""
+    if facts.nvml and facts.nvml.gpus:
+        return tuple(gpu.name for gpu in facts.nvml.gpus)
+    if facts.cuda_driver and facts.cuda_driver.gpus:
+        return tuple(gpu.name for gpu in facts.cuda_driver.gpus)
+    return tuple(_name_on_bus(gpu) for gpu in (facts.pci.nvidia_gpus if facts.pci else ()))
+
+
+def _name_on_bus(gpu: PciDevice) -> str:
+    return read_knowledge().name_for_id(gpu.device) or f"NVIDIA device {gpu.device}"
+
+
+def list_gpus(facts: Facts) -> tuple[GpuCard, ...]:
+    """Each GPU as whoever knows most of it tells: NVML, CUDA, or the PCI bus."""
+    if facts.nvml and (facts.nvml.gpus or facts.nvml.troubles):
+        return tuple(sorted([*map(_card, facts.nvml.gpus), *_in_trouble(facts.nvml)], key=lambda card: card.index))
+    if facts.cuda_driver and facts.cuda_driver.gpus:
+        return tuple(map(_card_of_cuda, facts.cuda_driver.gpus))
+    return tuple(
+        GpuCard(
+            index=index,
+            name=_name_on_bus(gpu),
+            pci_address=gpu.address,
+            pcie_width=gpu.link.width if gpu.link else None,
+            pcie_max_width=gpu.link.max_width if gpu.link else None,
+        )
+        for index, gpu in enumerate(facts.pci.nvidia_gpus if facts.pci else ())
+    )
+
+
+def _card(gpu: NvmlGpu) -> GpuCard:
+    health = gpu.health
+    return GpuCard(
+        index=gpu.index,
+        name=gpu.name,
+        pci_address=_short(gpu.pci_address),
+        compute_capability=gpu.compute_capability,
+        memory_total_bytes=gpu.memory_total_bytes,
+        memory_free_bytes=gpu.memory_free_bytes,
+        temperature_c=health.temperature.gpu_c,
+        slowdown_c=health.temperature.slowdown_c,
+        power_w=health.power.draw_w,
+        power_limit_w=health.power.enforced_limit_w or health.power.limit_w,
+        utilization_percent=health.utilization_percent,
+        pcie_generation=health.pcie.generation,
+        pcie_width=health.pcie.width,
+        pcie_max_generation=health.pcie.max_generation,
+        pcie_max_width=health.pcie.max_width,
+        nvlinks=len(health.nvlinks),
+        nvlinks_up=sum(link.active for link in health.nvlinks),
+        chip_to_chip=bool(health.chip_to_chip),
+        slowed_by=tuple(reason for reason in health.throttle_reasons or () if reason not in _NO_LIMITS),
+        mig=bool(gpu.mig),
+        mig_devices=tuple(each.profile or each.uuid for each in health.mig_devices),
+        users=tuple(
+            GpuUser(
+                pid=each.pid, name=each.name, user=each.user, memory_bytes=each.memory_bytes, computes=each.computes
+            )
+            for each in sorted(gpu.processes, key=lambda each: -(each.memory_bytes or 0))
+        ),
+    )
+
+
+def _in_trouble(nvml: Nvml) -> list[GpuCard]:
+    return [
+        GpuCard(
+            index=each.index,
+            name=each.name,
+            pci_address=_short(each.pci_address),
+            trouble=f"gave no answer within {each.seconds:.0f} s" if each.is_silent else each.error_text,
+        )
+        for each in nvml.troubles
+    ]
+
+
+def _short(pci_address: str) -> str:
+    """NVML writes eight digits of domain, the kernel and CUDA four."""
+    domain, mark, rest = pci_address.lower().partition(":")
+    return f"{domain[-4:]}{mark}{rest}"
+
+
+def _card_of_cuda(gpu: CudaGpu) -> GpuCard:
+    return GpuCard(
+        index=gpu.index,
+        name=gpu.name,
+        pci_address=gpu.pci_address,
+        compute_capability=gpu.compute_capability,
+        memory_total_bytes=gpu.memory_bytes or None,
+    )

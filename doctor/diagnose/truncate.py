@@ -1,0 +1,133 @@
+"""How much text a report may hold: whatever the machine says, each piece of it ends, and none of it can be pasted unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+
+from tfgpu_doctor.model import SEVERITIES, Finding, Fix
+from tfgpu_doctor.model.report import (
+    GpuCard,
+    GpuUser,
+    LibraryCopy,
+    MachineSummary,
+    Report,
+    Result,
+    RootCause,
+    TargetSummary,
+    VersionRow,
+)
+
+# Far above what any known machine needs, and small enough for every reader of a report.
+_LONGEST_LINE = 2000  # characters of a message, a reason, a piece of evidence
+_LONGEST_NAME = 200  # of a GPU, a driver, a system, a version
+_LONGEST_PATH = 4096  # PATH_MAX of Linux; a command is as long as the paths in it
+_MOST_LINES = 60  # pieces of evidence, findings of one check
+_MOST_GPUS = 64
+
+_MOST_ROWS = 100  # libraries, versions
+
+_Summary = TypeVar("_Summary", TargetSummary, MachineSummary)
+_Row = TypeVar("_Row", VersionRow, LibraryCopy, GpuCard, GpuUser)
+
+
+def bound(report: Report) -> Report:
+    """The report with every text in it cut to its bound; the same object's fields where nothing is too long."""
+    return msgspec.structs.replace(
+        report,
+        doctor=_name(report.doctor),
+        recorded=_name(report.recorded),
+        target=_bound_names(report.target, ("python", "prefix")),
+        machine=_bound_names(report.machine, ()),
+        causes=tuple(_bound_cause(cause) for cause in report.causes),
+        results=tuple(_bound_result(result) for result in report.results),
+        versions=tuple(_bound_row(row) for row in report.versions[:_MOST_ROWS]),
+        libraries=tuple(_bound_row(row) for row in report.libraries[:_MOST_ROWS]),
+        gpus=tuple(_bound_row(row) for row in report.gpus[:_MOST_GPUS]),
+    )
+
+
+def _bound_names(summary: _Summary, paths: Sequence[str]) -> _Summary:
+    bounded: dict[str, object] = {}
+    for name in summary.__struct_fields__:
+        value = getattr(summary, name)
+        if isinstance(value, str):
+            bounded[name] = _cut(value, _LONGEST_PATH) if name in paths else _name(value)
+        else:
+            bounded[name] = tuple(_name(each) for each in value[:_MOST_GPUS])
+    return msgspec.structs.replace(summary, **bounded)
+
+
+def _bound_row(row: _Row) -> _Row:
+    names = ("name", "user", "version", "component")
+    bounded: dict[str, object] = {}
+    for name in row.__struct_fields__:
+        value = getattr(row, name)
+        if isinstance(value, str):
+            bounded[name] = _name(value) if name in names else _cut(value)
+        elif name == "users":
+            bounded[name] = tuple(_bound_row(each) for each in value[:_MOST_LINES])
+        elif isinstance(value, tuple):
+            bounded[name] = _bound_lines(value)
+    return msgspec.structs.replace(row, **bounded)
+
+
+def _bound_result(result: Result) -> Result:
+    return msgspec.structs.replace(
+        result,
+        title=_name(result.title),
+        reason=_cut(result.reason),
+        evidence=_bound_lines(result.evidence),
+        findings=tuple(_bound_finding(each) for each in _gravest(result.findings)),
+    )
+
+
+def _gravest(findings: tuple[Finding, ...]) -> Sequence[Finding]:
+    """All findings where they are not too many, else the gravest: the exit code follows from them."""
+    if len(findings) <= _MOST_LINES:
+        return findings
+    return sorted(findings, key=lambda each: -SEVERITIES.index(each.severity))[:_MOST_LINES]
+
+
+def _bound_finding(finding: Finding) -> Finding:
+    return replace(
+        finding,
+        message=_cut(finding.message),
+        evidence=_bound_lines(finding.evidence),
+        fix=_bound_fix(finding.fix) if finding.fix else None,
+    )
+
+
+def _bound_cause(cause: RootCause) -> RootCause:
+    return msgspec.structs.replace(
+        cause, title=_cut(cause.title), evidence=_bound_lines(cause.evidence), fix=_bound_fix(cause.fix)
+    )
+
+
+def _bound_fix(fix: Fix) -> Fix:
+    """A command is whole or not there: half of one, or one with characters that do not show, must not be pasted."""
+    safe = tuple(each for each in fix.commands if len(each) <= _LONGEST_PATH and each.isprintable())
+    left_out = len(fix.commands) - len(safe)
+    more = " A command is left out here: a name in it is too long or does not show as it is." if left_out else ""
+    return Fix(_cut(fix.text) + more, safe[:_MOST_LINES])
+
+
+def _bound_lines(lines: Sequence[str]) -> tuple[str, ...]:
+    shown = tuple(_cut(each) for each in lines[:_MOST_LINES])
+    left_out = len(lines) - len(shown)
+    return (*shown, f"... and {left_out} lines more") if left_out else shown
+
+
+def _name(text: str) -> str:
+    """A name, on one line."""
+    return _cut(text if text.isprintable() else " ".join(text.split()), _LONGEST_NAME)
+
+
+def _cut(text: str, longest: int = _LONGEST_LINE) -> str:
+    """The text, ended where it gets too long; what no UTF-8 document may hold becomes a question mark."""
+    if len(text) > longest:
+        text = f"{text[:longest]} ... (cut here)"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,0 +1,161 @@
+"""Apply a plan: record, change, check again; what does not mend is taken back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from tfgpu_doctor._project import __version__
+from tfgpu_doctor.fix.archive import Archive, open_archive
+from tfgpu_doctor.fix.bounds import Bounds, NotPossible
+from tfgpu_doctor.fix.installer import StepFailed
+from tfgpu_doctor.fix.links import LinkStep
+from tfgpu_doctor.fix.plan import PipStep, Plan
+from tfgpu_doctor.fix.record import Change, Journal, Manifest, Record
+from tfgpu_doctor.fix.snapshot import compare, fingerprinted, keep_everything
+from tfgpu_doctor.fix.undo import undo
+from tfgpu_doctor.host.entries import Entry, look
+from tfgpu_doctor.model.report import Report
+
+LookAgain = Callable[[], Report]
+RunPip = Callable[[PipStep, int, Callable[[], None]], None]  # the step, the lock to hold, what to call every second
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How it went: the report of the second look where there was one, and why the steps were taken back if they were.
+
+    `kept_bytes` is what the record of the fix takes.
+    """
+
+    mended: bool
+    report: Report | None = None
+    why: str = ""
+    kept_bytes: int = 0
+
+
+def apply_plan(
+    plan: Plan, bounds: Bounds, *, run_pip: RunPip, look_again: LookAgain, say: Callable[[str], None]
+) -> Applied:
+    """Carry out the steps of a plan, and keep what they did only if the finding is gone.
+
+    `say` is told what happens. Raises NotPossible and Unreadable where nothing was changed, OSError where the disk
+    fails. On Ctrl-C everything is taken back; a second one leaves that to `undo_newest`.
+    """
+    with open_archive(bounds) as archive:
+        _refuse_unfinished(archive)
+        _refuse_occupied(plan)
+        record = archive.begin()
+        journal = _journal(plan)
+        kept = False
+        try:
+            journal = _carry_out(plan, archive, record, journal, run_pip, say)
+            say("looking again")
+            report = look_again()
+            kept = is_gone(plan, report)
+            if kept:
+                record.write(msgspec.structs.replace(journal, mended=True))
+                return Applied(True, report, kept_bytes=journal.kept_bytes)
+            return Applied(False, report, _why_not(plan, report))
+        except StepFailed as error:
+            return Applied(False, None, str(error))
+        finally:
+            if not kept:
+                _take_back(archive, record)
+
+
+def is_gone(plan: Plan, report: Report) -> bool:
+    """Whether the check passes now that failed before, and nothing else has that cause. To be skipped is not to pass."""
+    result = report.find(plan.cause.id)
+    labels = {cause.label for cause in report.causes}
+    return result is not None and result.outcome == "pass" and plan.cause.label not in labels
+
+
+def _why_not(plan: Plan, report: Report) -> str:
+    """What the second look says of the finding."""
+    found = next((cause for cause in report.causes if cause.label == plan.cause.label), None)
+    if found:
+        return f"{found.id} is still there ({found.title})"
+    result = report.find(plan.cause.id)
+    how = (result.reason or result.outcome) if result else "it was not looked at"
+    return f"{plan.cause.id} did not pass ({how})"
+
+
+def _carry_out(
+    plan: Plan, archive: Archive, record: Record, journal: Journal, run_pip: RunPip, say: Callable[[str], None]
+) -> Journal:
+    """Take every step, and write down what changed."""
+    prefix = archive.bounds.prefix
+    journal, manifest = _prepare(plan, archive, record, journal, say)
+    for step in plan.steps:
+        say(step.text)
+        if isinstance(step, PipStep):
+            run_pip(step, archive.lock.descriptor, record.beat)
+        else:
+            archive.changes.make_link(step.path, step.target)
+    changes = fingerprinted(compare(manifest, prefix, journal), prefix) if manifest else journal.changes
+    journal = record.write(msgspec.structs.replace(journal, phase="applied", changes=changes))
+    record.prune(changes)
+    return journal
+
+
+def _prepare(
+    plan: Plan, archive: Archive, record: Record, journal: Journal, say: Callable[[str], None]
+) -> tuple[Journal, Manifest | None]:
+    """Make sure that whatever the steps do can be undone: of pip's all is kept, of links it is known what they do."""
+    bounds = archive.bounds
+    record.write(journal)
+    manifest = None
+    if plan.pip_steps:
+        say(f"keeping what {bounds.prefix} holds")
+        manifest = keep_everything(bounds, record, archive.changes)
+        record.write_manifest(manifest)
+        places, left_out = bounds.names(bounds.places), bounds.names(bounds.left_out)
+        journal = msgspec.structs.replace(journal, places=places, left_out=left_out)
+    else:
+        journal = msgspec.structs.replace(journal, changes=_links(plan, bounds))
+    return record.write(msgspec.structs.replace(journal, phase="applying")), manifest
+
+
+def _links(plan: Plan, bounds: Bounds) -> tuple[Change, ...]:
+    """What links alone will change."""
+    links = [step for step in plan.steps if isinstance(step, LinkStep)]
+    return tuple(Change(bounds.name(step.path), after=Entry("link", 0, target=step.target)) for step in links)
+
+
+def _take_back(archive: Archive, record: Record) -> None:
+    journal = record.read()
+    if journal is None or journal.phase == "preparing":
+        record.dispose()
+    else:
+        undo(archive, record, journal)
+
+
+def _journal(plan: Plan) -> Journal:
+    return Journal(
+        id=plan.cause.id,
+        label=plan.cause.label,
+        title=plan.cause.title,
+        steps=tuple(step.text for step in plan.steps),
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        doctor=__version__,
+        phase="preparing",
+    )
+
+
+def _refuse_unfinished(archive: Archive) -> None:
+    for record in archive.records():
+        journal = record.read()
+        if journal and not journal.mended:
+            raise NotPossible(
+                f"a fix of {journal.started} was interrupted ({journal.id}): `tfgpu-doctor fix --undo` takes it back first"
+            )
+
+
+def _refuse_occupied(plan: Plan) -> None:
+    for step in plan.steps:
+        if isinstance(step, LinkStep) and look(step.path):
+            raise NotPossible(f"{step.path} is there already, and is not the doctor's: nothing was changed")

@@ -1,0 +1,86 @@
+"""The records of one environment, the newest last, held under one lock: one fix at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tfgpu_doctor.fix.bounds import Bounds, NotPossible
+from tfgpu_doctor.fix.record import GONE, Record
+from tfgpu_doctor.host.changes import Changes
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.lock import Busy, Lock, Unsupported, acquire
+
+_PATIENCE_S = 2.0  # a pip whose doctor was killed ends within a fraction of that
+_LOCK = "lock"
+
+
+class Archive:
+    """The records, while this process holds the lock.
+
+    `cleared` tells whether there were remains of a fix or an undo that was cut short and needed no more.
+    """
+
+    def __init__(self, bounds: Bounds, changes: Changes, lock: Lock) -> None:
+        self.bounds, self.changes, self.lock = bounds, changes, lock
+        self.cleared = self._sweep()
+
+    def records(self) -> list[Record]:
+        """All records, the oldest first."""
+        return [Record(os.path.join(self.bounds.record, name), self.changes) for name in _numbered(self.bounds)]
+
+    def begin(self) -> Record:
+        """A new record, empty yet."""
+        numbers = [int(name) for name in _numbered(self.bounds)]
+        record = Record(os.path.join(self.bounds.record, f"{max(numbers, default=0) + 1:04}"), self.changes)
+        self.changes.make_folder(record.folder)
+        self.changes.make_folder(record.kept)
+        return record
+
+    def _sweep(self) -> bool:
+        """Remove what is done with, and records of fixes that were killed before they changed anything; any there?"""
+        rubbish = [name for name in Files().names_if_any(self.bounds.record) if name.startswith(GONE)]
+        for name in rubbish:
+            self.changes.discard(os.path.join(self.bounds.record, name))
+        idle = [record for record in self.records() if not (journal := record.read()) or journal.phase == "preparing"]
+        for record in idle:
+            record.dispose()
+        return bool(rubbish or idle)
+
+
+@contextmanager
+def open_archive(bounds: Bounds) -> Iterator[Archive]:
+    """The records of an environment, locked. Raises NotPossible where that cannot be."""
+    changes = Changes([*bounds.places, bounds.record])
+    try:
+        changes.make_folder(bounds.record)
+        lock = acquire(os.path.join(bounds.record, _LOCK), patience_s=_PATIENCE_S)
+    except Busy:
+        raise NotPossible(f"another fix of {bounds.prefix} is under way: wait until it has ended") from None
+    except Unsupported as error:
+        changes.discard_empty(bounds.record)
+        raise NotPossible(f"fixes are not carried out on this system: {error}") from None
+    except OSError as error:
+        raise NotPossible(f"{bounds.record} cannot be written: {error.strerror or error}") from None
+    try:
+        yield Archive(bounds, changes, lock)
+    finally:
+        lock.release(remove=not _numbered(bounds))
+        changes.discard_empty(bounds.record)
+
+
+def has_records(bounds: Bounds) -> bool:
+    """Whether there is anything to undo, or to clear away; looked at without changing anything."""
+    return Files().exists(bounds.record)
+
+
+def is_unfinished(bounds: Bounds) -> bool:
+    """Whether the newest fix was interrupted and not yet taken back; looked at without the lock."""
+    names = _numbered(bounds)
+    journal = Record(os.path.join(bounds.record, names[-1]), Changes([])).read() if names else None
+    return bool(journal and not journal.mended and journal.phase != "preparing")
+
+
+def _numbered(bounds: Bounds) -> list[str]:
+    return [name for name in Files().names_if_any(bounds.record) if name.isdecimal()]

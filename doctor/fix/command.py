@@ -1,0 +1,141 @@
+"""`tfgpu-doctor fix`: the repair, planned, applied, undone."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.collect.examination import find_python
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.fix.plan import Plan
+    from tfgpu_doctor.rehearse.looking import Look
+
+_NOT_DONE, _NOT_JUDGED = 1, 3
+
+
+@click.command()
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--apply", "apply_", is_flag=True, help="Carry out what is inside the target environment, then check.")
+@click.option("--undo", "undo_", is_flag=True, help="Restore the environment as it was before the last fix.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--python", metavar="PATH", help="The Python to mend: an interpreter, or a virtual environment's folder.")
+@click.option(
+    "--deadline", type=click.FloatRange(min=1), metavar="SECONDS",
+    help="How long TensorFlow may take, and no other part longer.  [default: 120]",
+)  # fmt: skip
+def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | None, deadline: float | None) -> int:
+    """Show how to mend the first cause, or the finding of the check ID; with --apply, mend it.
+
+    Only the target environment is ever changed; what needs root or changes the machine is printed. A fix counts when
+    the finding is gone, else it is taken back at once; --undo takes it back later. (pip keeps its own cache of
+    downloads.)
+
+    Exit code: 0 nothing is to be mended, or it was mended, or undone; 1 something is to be mended, and was not;
+    2 wrong usage; 3 the doctor itself failed; 130 interrupted.
+    """
+    from tfgpu_doctor.fix.bounds import NotPossible
+    from tfgpu_doctor.fix.record import Unreadable
+
+    if undo_ and (apply_ or id_):
+        refuse("--undo takes the last fix back: it goes with neither --apply nor an ID")
+    try:
+        configuration = read_configuration().with_options(python=python, deadline=deadline)
+    except ConfigurationError as error:
+        refuse(str(error))
+    try:
+        return _undo(configuration, yes) if undo_ else _mend(configuration, id_, apply_, yes)
+    except (NotPossible, Unreadable) as error:
+        note(f"error: {error}")
+    except OSError as error:
+        note(f"error: {error.filename or 'the disk'}: {error.strerror or error}")
+    return _NOT_DONE
+
+
+def _mend(configuration: Configuration, id_: str | None, apply_: bool, yes: bool) -> int:
+    from tfgpu_doctor.fix.choice import UnknownFinding, choose
+    from tfgpu_doctor.fix.page import describe_nothing, describe_plan
+    from tfgpu_doctor.fix.plan import plan_repair
+    from tfgpu_doctor.rehearse.looking import choose_look
+
+    look = choose_look(configuration)
+    if look.rehearses:
+        note("no NVIDIA GPU works here: the environment is looked at as on a machine with one, by rehearsal")
+    report = look.again()
+    try:
+        cause = choose(report, id_)
+    except UnknownFinding as error:
+        refuse(str(error))
+    if cause is None:
+        deliver(describe_nothing(report, id_), None)
+        named = report.find(id_.upper()) if id_ else None
+        return report.exit_code() if named is None else 0 if named.outcome == "pass" else _NOT_JUDGED
+    if id_ and id_ != cause.label and id_.upper() != cause.id:
+        note(f"{id_.upper()} is explained by {cause.id}, which comes first")
+    plan = plan_repair(cause, look.facts)
+    deliver(describe_plan(plan, applied=apply_), None)
+    return _apply(plan, look, configuration, yes) if apply_ else _NOT_DONE
+
+
+def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool) -> int:
+    from tfgpu_doctor.fix.apply import apply_plan
+    from tfgpu_doctor.fix.archive import is_unfinished
+    from tfgpu_doctor.fix.bounds import NotPossible, check_bounds, find_bounds
+    from tfgpu_doctor.fix.installer import refuse_redirection, run_pip
+    from tfgpu_doctor.fix.page import describe_applied
+    from tfgpu_doctor.host import Host
+
+    host = Host()
+    bounds = find_bounds(host, find_python(configuration.python))
+    check_bounds(bounds, plan, look.facts.target)
+    if not plan.steps:
+        raise NotPossible(f"none of this is inside {bounds.prefix}: it is left to you")
+    for step in plan.pip_steps[:1]:
+        refuse_redirection(host, step)
+    _ask(f"Change {bounds.prefix}?", yes)
+    try:
+        applied = apply_plan(
+            plan, bounds, look_again=look.again, say=note,
+            run_pip=lambda step, lock, beat: run_pip(step, host, folder=bounds.prefix, lock=lock, on_tick=beat),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        left = "`tfgpu-doctor fix --undo` takes back what was done" if is_unfinished(bounds) else "everything is undone"
+        note(f"interrupted: {left}")
+        raise
+    deliver(describe_applied(plan, applied), None)
+    return 0 if applied.mended else _NOT_DONE
+
+
+def _undo(configuration: Configuration, yes: bool) -> int:
+    from tfgpu_doctor.fix.archive import has_records, open_archive
+    from tfgpu_doctor.fix.bounds import find_bounds
+    from tfgpu_doctor.fix.page import describe_undone
+    from tfgpu_doctor.fix.undo import undo_newest
+    from tfgpu_doctor.host import Host
+
+    bounds = find_bounds(Host(), find_python(configuration.python))
+    undone = None
+    if has_records(bounds):
+        with open_archive(bounds) as archive:
+            try:
+                undone = undo_newest(archive, force=yes)
+            except KeyboardInterrupt:
+                note("interrupted: `tfgpu-doctor fix --undo` goes on from here")
+                raise
+    deliver(describe_undone(undone, bounds.prefix), None)
+    return 0
+
+
+def _ask(question: str, yes: bool) -> None:
+    """Go on only with the user's consent. Ends the command without it."""
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        refuse("there is no terminal to ask on: add --yes to change the environment without being asked")
+    if not click.confirm(question, err=True):
+        note("nothing was changed")
+        raise SystemExit(_NOT_DONE)

@@ -1,0 +1,95 @@
+"""Undo: take the changes of a fix back, and refuse where somebody else changed the same files since."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tfgpu_doctor.fix.archive import Archive
+from tfgpu_doctor.fix.foreign import refuse_foreign_changes, refuse_later_changes, remove_orphans
+from tfgpu_doctor.fix.record import Change, Journal, Record
+from tfgpu_doctor.fix.snapshot import compare
+from tfgpu_doctor.host.changes import Changes
+from tfgpu_doctor.host.entries import Entry, look
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What was taken back: the fix, how many paths, and the folders that stay since others put files there.
+
+    Without a journal it is a fix that was cut short before it changed anything, or an undo that was all but done.
+    """
+
+    journal: Journal | None = None
+    paths: int = 0
+    left: tuple[str, ...] = ()
+
+
+def undo_newest(archive: Archive, *, force: bool = False) -> Undone | None:
+    """Undo the newest fix, one that was interrupted as well; None where there is none.
+
+    `force` undoes an interrupted fix even where files were changed after it. Raises NotPossible and Unreadable.
+    """
+    if archive.cleared:
+        return Undone()
+    records = archive.records()
+    if not records:
+        return None
+    journal = records[-1].read()
+    assert journal is not None, "the archive was swept"
+    if journal.phase == "applied":
+        refuse_foreign_changes(journal.changes, archive.bounds.prefix)
+    return undo(archive, records[-1], journal, force=force)
+
+
+def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = True) -> Undone:
+    """Take back what a fix changed, at whatever point it is, and remove its record."""
+    prefix = archive.bounds.prefix
+    changes = journal.changes
+    if journal.phase == "applying" and journal.places:
+        changes = tuple(compare(record.read_manifest(), prefix, journal))
+        if not force:
+            refuse_later_changes(changes, record.last_beat_ns(), prefix)
+    if journal.phase != "undoing":
+        journal = record.write(msgspec.structs.replace(journal, phase="undoing", changes=changes))
+    left = _take_back(changes, record, archive.changes, prefix)
+    record.dispose()
+    return Undone(journal, len(changes), left)
+
+
+def _take_back(changes: Sequence[Change], record: Record, door: Changes, prefix: str) -> tuple[str, ...]:
+    """Remove what was added, deepest first, then put back what was removed or changed. Can be begun again."""
+    remove_orphans(changes, door, prefix)
+    left = []
+    for change in sorted(changes, key=lambda each: each.path, reverse=True):
+        path = os.path.join(prefix, change.path)
+        now = look(path)
+        if now and _must_go(change, now) and not door.remove(path, now):
+            left.append(path)
+    for change in sorted(changes, key=lambda each: each.path):
+        _put_back(change, os.path.join(prefix, change.path), record, door)
+    return tuple(left)
+
+
+def _must_go(change: Change, now: Entry) -> bool:
+    """Whether what lies there is the fix's, and nothing of that kind was there before."""
+    if not change.after or now.kind != change.after.kind or now.target != change.after.target:
+        return False
+    return change.before is None or change.before.kind != now.kind
+
+
+def _put_back(change: Change, path: str, record: Record, door: Changes) -> None:
+    before, now = change.before, look(path)
+    if before is None or (now and before.is_as(now) and before.inode == now.inode):
+        return
+    if before.kind == "link":
+        door.make_link(path, before.target, replace=True)
+        return
+    if before.kind == "folder":
+        door.make_folder(path)
+    elif before.kind == "file" and not (now and now.inode == before.inode and before.has_content_of(now)):
+        door.put_back(os.path.join(record.kept, change.kept), path)
+    door.set_mode(path, before.mode)

@@ -1,0 +1,173 @@
+"""The comparison of a fleet as a page: verdict, nodes as a map, nodes by checks, distributions with the outliers named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfgpu_doctor.fleet.comparison import STANDINGS, Fleet, Pattern, Series, Suspect
+from tfgpu_doctor.fleet.words import TONES, WORDS, few, headline, number, sections, short
+from tfgpu_doctor.render.html_page import TONES as TONES_OF_OUTCOMES
+from tfgpu_doctor.render.layout import render_page
+
+# However many nodes there are, the page stays one that a browser shows at once.
+_MOST_CELLS = 1600  # of the map of nodes; each stands for several nodes where there are more
+_COLUMNS = 80
+_MOST_PATTERNS = 60
+_MOST_CHECKS = 60
+_MOST_SERIES = 120
+_MOST_NAMES = 1000
+_NAMED = 12  # outliers of a distribution
+_HEIGHT = 72.0  # pixels of a histogram
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One square of the map of nodes: where it lies (in per cent, in pixels), and whom it stands for."""
+
+    x: float
+    y: int
+    tone: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of a histogram, in per cent and pixels."""
+
+    x: float
+    top: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An outlier in a distribution."""
+
+    x: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A histogram of a measurement, its limit, and the outliers by name."""
+
+    series: Series
+    bars: tuple[Bar, ...]
+    middle: float
+    limit: float | None
+    marks: tuple[Mark, ...]
+    words: str
+    named: str
+
+
+def render_html(fleet: Fleet) -> str:
+    """The whole page."""
+    by_series: dict[tuple[str, str], list[Suspect]] = {}
+    for each in fleet.suspects:
+        if each.against == "peers":
+            by_series.setdefault((each.measurement, each.model), []).append(each)
+    shown = sorted(fleet.series, key=lambda each: -len(by_series.get((each.measurement, each.model), ())))[
+        :_MOST_SERIES
+    ]
+    drawn = [_distribution(each, by_series.get((each.measurement, each.model), [])) for each in shown]
+    checks = _telling(fleet)
+    return render_page(
+        "fleet.html.jinja",
+        fleet=fleet,
+        heading=headline(fleet),
+        counts=[(f"{len(fleet.standings[each]):,} {WORDS[each]}", TONES[each]) for each in STANDINGS if fleet.standings[each]],
+        sections=sections(fleet),
+        cells=_cells(fleet),
+        named=[
+            (WORDS[each], len(nodes), ", ".join(map(short, nodes[:_MOST_NAMES])))
+            for each, nodes in fleet.standings.items() if nodes and each != "good"
+        ],
+        rows=math.ceil(min(_MOST_CELLS, sum(map(len, fleet.standings.values()))) / _COLUMNS),
+        checks=checks,
+        patterns=[_row(each, checks) for each in _worst_first(fleet.patterns)[:_MOST_PATTERNS]],
+        more_patterns=max(0, len(fleet.patterns) - _MOST_PATTERNS),
+        with_outliers=[each for each in drawn if each.marks],
+        without=[each for each in drawn if not each.marks],
+        more_series=len(fleet.series) - len(shown),
+        height=_HEIGHT,
+    )  # fmt: skip
+
+
+def _cells(fleet: Fleet) -> list[Cell]:
+    """All nodes by name, as many to a square as it takes; a square has the tone of the worst of them."""
+    standing = {node: each for each in STANDINGS for node in fleet.standings[each]}
+    nodes = sorted(standing)
+    size = max(1, math.ceil(len(nodes) / _MOST_CELLS))
+    found = []
+    for place, start in enumerate(range(0, len(nodes), size)):
+        some = nodes[start : start + size]
+        worst = min((standing[node] for node in some), key=STANDINGS.index)
+        odd = [node for node in some if standing[node] == worst] if worst != "good" else some
+        found.append(
+            Cell(
+                round(100 / _COLUMNS * (place % _COLUMNS), 3), 14 * (place // _COLUMNS), TONES[worst],
+                f"{few(odd)}: {WORDS[worst]}",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _telling(fleet: Fleet) -> list[str]:
+    """The checks that are more than passed or skipped somewhere, the worst first."""
+    ids = {id for pattern in fleet.patterns for id in pattern.outcomes}
+    counts = {each.id: each.counts for each in fleet.checks}
+    return sorted(ids, key=lambda id: (-counts[id].get("fail", 0), -counts[id].get("warn", 0), id))[:_MOST_CHECKS]
+
+
+def _worst_first(patterns: Sequence[Pattern]) -> list[Pattern]:
+    def failing(pattern: Pattern) -> int:
+        return sum(outcome in ("fail", "crash") for outcome in pattern.outcomes.values())
+
+    return sorted(patterns, key=lambda each: (-failing(each), -len(each.nodes)))
+
+
+def _row(pattern: Pattern, checks: Sequence[str]) -> tuple[str, list[tuple[float, str, str]], str]:
+    """Nodes by checks: whom, the squares, and the same in words."""
+    tones = {str(outcome): tone for outcome, tone in TONES_OF_OUTCOMES.items()}
+    outcomes = [pattern.outcomes.get(id, "did not run") for id in checks]
+    squares = [
+        (round(100 * place / len(checks), 3), tones.get(outcome, "idle"), f"{id}: {outcome}")
+        for place, (id, outcome) in enumerate(zip(checks, outcomes, strict=True))
+    ]
+    odd = [f"{short(id)} {outcome}" for id, outcome in pattern.outcomes.items() if outcome not in ("pass", "skip")]
+    more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
+    return few(pattern.nodes), squares, (", ".join(odd[:_NAMED]) + more) or "every check passed or was skipped"
+
+
+def _distribution(series: Series, suspects: Sequence[Suspect]) -> Distribution:
+    most = max(series.bins, default=1) or 1
+    width = 100 / max(1, len(series.bins))
+    bars = tuple(
+        Bar(round(width * place, 3), round(_HEIGHT - height, 1), round(height, 1))
+        for place, count in enumerate(series.bins)
+        if count and (height := max(2.0, _HEIGHT * count / most))
+    )
+    marks = tuple(
+        Mark(
+            _at(series, each.value),
+            f"{short(each.node)} {short(each.device)}: {number(each.value)} {short(each.unit)}, {each.change:+.1%}",
+        )
+        for each in suspects[:200]
+    )  # fmt: skip
+    more = f" and {len(suspects) - _NAMED} more" if len(suspects) > _NAMED else ""
+    return Distribution(
+        series, bars, _at(series, series.median), None if series.limit is None else _at(series, series.limit), marks,
+        words=f"{series.values:,} values from {number(series.low)} to {number(series.high)} {short(series.unit)}, "
+        f"median {number(series.median)}",
+        named="; ".join(each.title for each in marks[:_NAMED]) + more,
+    )  # fmt: skip
+
+
+def _at(series: Series, value: float) -> float:
+    """Where a value lies, in per cent from the left; the axis is one of even ratios."""
+    if series.high <= series.low:
+        return 50.0
+    share = math.log(value / series.low) / math.log(series.high / series.low)
+    return round(100 * min(1.0, max(0.0, share)), 2)

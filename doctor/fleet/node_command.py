@@ -1,0 +1,85 @@
+"""`tfgpu-doctor fleet node`: examine the node that this runs on, and leave its report for the others'."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+import time
+from typing import Any
+
+import click
+
+from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
+from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
+from tfgpu_doctor.fleet.order_options import order_of, order_options
+from tfgpu_doctor.fleet.reporting import in_a_line, node_report
+from tfgpu_doctor.host.files import Files, write_whole
+
+
+@click.command("node")
+@click.option("--out", metavar="DIR", required=True, help="The folder of all nodes' reports; it has to be there.")
+@click.option("--name", metavar="NODE", help="What the node is called.  [default: its host name]")
+@order_options
+@click.option("--python", metavar="PATH", help="The Python to examine.")
+@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long TensorFlow may take.")
+def node(
+    *,
+    out: str,
+    name: str | None,
+    python: str | None,
+    deadline: float | None,
+    **asked: Any,
+) -> int:
+    """Examine this node, and write its report into the folder of the fleet's. Exit code as of `check`, or of `accept`."""
+    if not Files().exists(out):
+        refuse(f"there is no folder {out}: it has to be there before the nodes begin")
+    order = order_of(**asked)
+    called = name or platform.node() or "node"
+    report = examine_node(called, order, python, deadline)
+    path = os.path.join(out, file_name(called))
+    try:
+        write_whole(path, encode_node(report))
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror or error}")
+    deliver(f"{called}: {in_a_line(report)}\n", None)
+    return 3 if report.exit_code is None else report.exit_code
+
+
+def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: float | None) -> NodeReport:
+    """The report of this machine; refuses what cannot be asked of it."""
+    from tfgpu_doctor.accept.command import certify
+    from tfgpu_doctor.accept.examine import Examiner, profile_named, settings_of
+    from tfgpu_doctor.accept.terms import Profile
+    from tfgpu_doctor.diagnose.engine import diagnose
+    from tfgpu_doctor.diagnose.plugins import load_checks
+
+    settings = settings_of(python, deadline_s)
+    resolved = profile_named(order.profile) if order.profile else None
+    profile = resolved.profile if resolved else Profile(
+        level=order.level, minutes=order.minutes or SOAK_MINUTES, suites=order.suites,
+        budget=order.budget or DEFAULT_BUDGET,
+    )  # fmt: skip
+    began, started = _now(), time.monotonic()
+    examiner = Examiner(profile, even_if_busy=order.even_if_busy, settings=settings)
+    examiner.check_usage()
+    examined = examiner.examine()
+    checks, broken = load_checks()
+    report = diagnose(
+        examined.facts, checks=checks, broken=broken, interrupted=examined.interrupted, seconds=examined.seconds
+    )
+    certificate = certify(examined, resolved, name) if resolved else None
+    return node_report(
+        name, examined.facts, report, began=began, seconds=time.monotonic() - started, order=order.words,
+        exit_code=certificate.exit_code if certificate else report.exit_code(settings.fail_level),
+        profile=resolved.name if resolved else "",
+        unmet=[
+            f"{row.title}: {row.required} required, {row.measured or row.outcome}"
+            for row in (certificate.requirements if certificate else ()) if not row.holds and row.outcome != "explained"
+        ],
+    )  # fmt: skip
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

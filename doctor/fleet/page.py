@@ -1,0 +1,70 @@
+"""The comparison of a fleet in every format."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.fleet.comparison import Fleet
+from tfgpu_doctor.fleet.words import Section, headline, sections
+from tfgpu_doctor.render.json_document import as_json
+
+FLEET_FORMATS = ("text", "json", "markdown", "html", "prometheus")
+_MARKS = {"bad": ("✗", "red"), "poor": ("!", "yellow"), "idle": ("·", "dim"), "good": ("✓", "green")}
+
+
+def render_fleet(fleet: Fleet, format_: str, *, width: int = 110, colour: bool = False) -> str:
+    """The document in one of `FLEET_FORMATS`, with its last newline."""
+    if format_ == "json":
+        return as_json(fleet)
+    if format_ == "html":
+        from tfgpu_doctor.fleet.html_page import render_html
+
+        return render_html(fleet)
+    if format_ == "prometheus":
+        from tfgpu_doctor.fleet.prometheus import render_prometheus
+
+        return render_prometheus(fleet)
+    return _markdown(fleet) if format_ == "markdown" else _text(fleet, width, colour)
+
+
+def _text(fleet: Fleet, width: int, colour: bool) -> str:
+    from tfgpu_doctor.render.text import Page
+
+    page = Page(width, colour)
+    page.say(headline(fleet), style="bold green" if fleet.exit_code == 0 else "bold")
+    for section in sections(fleet):
+        page.gap()
+        mark, style = _MARKS[section.tone]
+        page.say(section.title, start=f"{mark} ", style="bold", start_style=f"bold {style}")
+        for line in section.lines:
+            page.say(" ".join(line.split()), start="  • ")
+    if fleet.exit_code == 0 and not fleet.causes:
+        page.gap()
+        page.say("Every node is healthy by its own report; none differs, and none is slower than noise explains.")
+    return page.text
+
+
+def _markdown(fleet: Fleet) -> str:
+    from tfgpu_doctor.render.markdown_page import escape
+
+    lines = ["## tfgpu-doctor fleet report", "", f"**{escape(headline(fleet))}**", ""]
+    for section in sections(fleet):
+        lines += _section_in_markdown(section)
+    table = [
+        f"| {escape(each.measurement)} | {escape(each.model)} | {each.nodes} | {each.median:.4g} {escape(each.unit)} | "
+        f"{each.spread:.1%} | "
+        f"{'' if each.limit is None else f'{each.limit:.4g}'} |"
+        for each in fleet.series[:200]
+    ]  # fmt: skip
+    if table:
+        lines += [
+            "<details><summary>Measurements</summary>",
+            "",
+            "| measurement | device | nodes | median | spread | suspected from |",
+        ]
+        lines += ["|---|---|---|---|---|---|", *table, "", "</details>", ""]
+    return "\n".join([*lines, f"_tfgpu-doctor {escape(fleet.doctor)}_", ""])
+
+
+def _section_in_markdown(section: Section) -> list[str]:
+    from tfgpu_doctor.render.markdown_page import escape
+
+    return [f"### {section.title}", "", *(f"- {escape(line)}" for line in section.lines), ""]

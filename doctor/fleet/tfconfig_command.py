@@ -1,0 +1,37 @@
+"""`tfgpu-doctor fleet tfconfig`: TF_CONFIG for this process of a job, and what would keep the cluster from coming up."""
+
+from __future__ import annotations
+
+import click
+
+from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.fleet.tf_config import PORT
+
+
+@click.command("tfconfig")
+@click.option("--port", type=click.IntRange(1024, 65000), default=PORT, show_default=True,
+              help="Of the first process on each host, where the launcher names none.")  # fmt: skip
+@click.option("--no-look", is_flag=True, help="Judge it by itself alone: look at no address.")
+def tfconfig(*, port: int, no_look: bool) -> int:
+    """Print TF_CONFIG for this process: as it is set, or made from what Slurm, Kubernetes or a launcher tell.
+
+    In a job's script: export TF_CONFIG=$(tfgpu-doctor fleet tfconfig). What is wrong goes to standard error, with what to
+    change. Exit code: 0 nothing is wrong, 1 it cannot work, 2 it cannot be read or made.
+    """
+    from tfgpu_doctor.fleet.tf_config import TfConfigError, derive, faults, faults_here
+    from tfgpu_doctor.host import Host
+    from tfgpu_doctor.perf_tests.peers import look
+
+    try:
+        config = derive(Host().environment, port=port)
+    except TfConfigError as error:
+        refuse(str(error))
+    if config is None:
+        refuse("neither TF_CONFIG nor a job of Slurm's or Kubernetes' is in the environment: start this inside the job")
+    found = list(faults(config))
+    if not found and not no_look:
+        found = list(faults_here(config, look(config)))
+    for fault in found:
+        note(str(fault))
+    deliver(config.text + "\n", None)
+    return 1 if found else 0

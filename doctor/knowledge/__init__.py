@@ -1,0 +1,5 @@
+"""The tables shipped as data under checks/data, read when first asked for, and typed."""
+
+from tfgpu_doctor.knowledge.reading import Knowledge, read_knowledge, version
+
+__all__ = ["Knowledge", "read_knowledge", "version"]

@@ -1,0 +1,243 @@
+"""The tables shipped as data under checks/data, read when first asked for, and typed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from tfgpu_doctor.host import Files
+from tfgpu_doctor.knowledge.schema import (
+    BatchSystem,
+    Boundary,
+    Cause,
+    CompatibilityRule,
+    CompatPackage,
+    CudaDriverRow,
+    ErrorCode,
+    GpuModel,
+    HostedService,
+    LogRelease,
+    LogRule,
+    LogSignature,
+    OpenedLibrary,
+    PciGeneration,
+    PtxasTarget,
+    TensorFlowRelease,
+    Variable,
+    Xid,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packaging.version import Version
+
+Row = TypeVar("Row")
+
+
+_MOST_BYTES = 64 << 20  # of a table
+
+
+class _Table(msgspec.Struct, Generic[Row], frozen=True):
+    about: str
+    rows: tuple[Row, ...]
+
+
+class Knowledge:
+    """All tables. Each is read from its file on first use."""
+
+    @functools.cached_property
+    def causes(self) -> dict[str, Cause]:
+        """Label to row."""
+        return {row.label: row for row in _read("causes", Cause)}
+
+    @functools.cached_property
+    def variables(self) -> dict[str, Variable]:
+        """Name to row."""
+        return {row.name: row for row in _read("variables", Variable)}
+
+    @functools.cached_property
+    def cuda_errors(self) -> dict[int, ErrorCode]:
+        """CUresult code to row."""
+        return {row.code: row for row in _read("cuda_errors", ErrorCode)}
+
+    @functools.cached_property
+    def nvml_errors(self) -> dict[int, ErrorCode]:
+        """nvmlReturn_t code to row."""
+        return {row.code: row for row in _read("nvml_errors", ErrorCode)}
+
+    @functools.cached_property
+    def xids(self) -> dict[tuple[str, int], Xid]:
+        """("xid" or "sxid", code) to row."""
+        return {(row.kind, row.code): row for row in _read("xids", Xid)}
+
+    @functools.cached_property
+    def cuda_toolkits(self) -> tuple[CudaDriverRow, ...]:
+        """The driver that each toolkit came with, oldest first."""
+        return _read("cuda_toolkits", CudaDriverRow)
+
+    @functools.cached_property
+    def cuda_minimum_drivers(self) -> tuple[CudaDriverRow, ...]:
+        """The oldest driver on which each CUDA release runs at all, oldest first."""
+        return _read("cuda_minimum_drivers", CudaDriverRow)
+
+    @functools.cached_property
+    def compatibility(self) -> dict[str, CompatibilityRule]:
+        """The rules by which a driver runs programs of a newer CUDA than its own: "minor-version", "forward", "ptx"."""
+        return {row.rule: row for row in _read("cuda_compatibility", CompatibilityRule)}
+
+    @functools.cached_property
+    def compat_packages(self) -> tuple[CompatPackage, ...]:
+        """The forward-compatibility packages, the oldest CUDA first."""
+        return _read("cuda_compat_packages", CompatPackage)
+
+    @functools.cached_property
+    def tensorflow_releases(self) -> tuple[TensorFlowRelease, ...]:
+        """Releases, oldest first."""
+        return _read("tensorflow_releases", TensorFlowRelease)
+
+    def opened_libraries(self, tensorflow: str, cuda: str, cudnn: str) -> list[OpenedLibrary]:
+        """What a release built with that CUDA and cuDNN opens; without CUDA's rows where the table does not know it."""
+        rows = [row for row in self._opened_libraries if not row.since or version(row.since) <= version(tensorflow)]
+        known = [row.cuda for row in rows if row.cuda and _covers(row.cuda, cuda)]
+        closest = max(known, key=len, default="")
+        return [
+            row for row in rows if row.cuda in ("", closest) and (not row.cudnn or row.cudnn == cudnn.partition(".")[0])
+        ]
+
+    @functools.cached_property
+    def _opened_libraries(self) -> tuple[OpenedLibrary, ...]:
+        return _read("opened_libraries", OpenedLibrary)
+
+    @functools.cached_property
+    def gpus(self) -> tuple[GpuModel, ...]:
+        """Models of GPUs, the newest data-centre ones first."""
+        return _read("gpus", GpuModel)
+
+    def gpu_named(self, name: str) -> GpuModel | None:
+        """The model that NVML calls so, in any case and with or without the maker's name; None where there is none."""
+        return self._gpus_by_name.get(_without_maker(name))
+
+    def gpus_with_id(self, pci_id: str) -> tuple[GpuModel, ...]:
+        """The models that bear a PCI device id ("2204"): one id may be sold under several names."""
+        return tuple(gpu for gpu in self.gpus if pci_id.lower() in gpu.pci_ids)
+
+    def name_for_id(self, pci_id: str) -> str:
+        """What a GPU of that PCI device id is called; empty where the table does not know it."""
+        return " or ".join(gpu.name for gpu in self.gpus_with_id(pci_id))
+
+    @functools.cached_property
+    def _gpus_by_name(self) -> dict[str, GpuModel]:
+        return {_without_maker(gpu.name): gpu for gpu in self.gpus}
+
+    def pci_generation(self, pci_id: str) -> PciGeneration | None:
+        """The generation that a PCI device id ("2b85") belongs to; None where the table does not know it."""
+        return next((row for row in self._pci_generations if row.first <= pci_id.lower() <= row.last), None)
+
+    @functools.cached_property
+    def _pci_generations(self) -> tuple[PciGeneration, ...]:
+        return _read("pci_generations", PciGeneration)
+
+    @functools.cached_property
+    def log_signatures(self) -> tuple[LogSignature, ...]:
+        """The kinds of lines that mean something."""
+        return _read("log_signatures", LogSignature)
+
+    @functools.cached_property
+    def log_releases(self) -> dict[tuple[str, int], LogRelease]:
+        """File and line of TensorFlow's source to row."""
+        return {(row.file, row.line): row for row in _read("log_releases", LogRelease)}
+
+    @functools.cached_property
+    def log_rules(self) -> tuple[LogRule, ...]:
+        """Which of them speak for which cause."""
+        return _read("log_rules", LogRule)
+
+    def first_ptxas(self, compute_capability: str) -> PtxasTarget | None:
+        """The row for a compute capability; None where the table does not know it."""
+        return next((row for row in self._ptxas_targets if row.compute_capability == compute_capability), None)
+
+    @functools.cached_property
+    def _ptxas_targets(self) -> tuple[PtxasTarget, ...]:
+        return _read("ptxas_targets", PtxasTarget)
+
+    @functools.cached_property
+    def boundaries(self) -> dict[str, Boundary]:
+        """Name to row."""
+        return {row.name: row for row in _read("boundaries", Boundary)}
+
+    @functools.cached_property
+    def batch_systems(self) -> dict[str, BatchSystem]:
+        """Kind to row."""
+        return {row.kind: row for row in _read("schedulers", BatchSystem)}
+
+    @functools.cached_property
+    def hosted_services(self) -> dict[str, HostedService]:
+        """Name to row."""
+        return {row.name: row for row in _read("hosted_services", HostedService)}
+
+    def minimum_driver(self, cuda: str, os: str) -> CudaDriverRow | None:
+        """The row for a CUDA release like "12.5.1"; None where the table does not know it."""
+        return next((row for row in self.cuda_minimum_drivers if _covers(row.cuda, cuda) and row.driver(os)), None)
+
+    def compat_package(self, cuda: str, driver: str, gpus: Sequence[str]) -> CompatPackage | None:
+        """The forward-compatibility package for a CUDA release beside that Linux driver; None where there is none, or where
+        one of the GPUs is not certain to be of a line that may use it, or has no driver as new as the package."""
+        models = [self.gpu_named(name) for name in gpus]
+        toolkit = next((row for row in self.cuda_toolkits if _covers(row.cuda, cuda)), None)
+        if not models or toolkit is None:
+            return None
+        for model in models:
+            if model is None or model.line not in self.compatibility["forward"].lines:
+                return None
+            last = self.boundaries.get(f"last_driver_of_{model.architecture.lower()}")
+            if last and _branch(toolkit.linux) > int(last.value):
+                return None
+        rows = (row for row in self.compat_packages if _covers(row.cuda, cuda))
+        return next((row for row in rows if driver.partition(".")[0] in row.driver_branches), None)
+
+    def ptx_driver(self, cuda: str, os: str) -> CudaDriverRow | None:
+        """The driver needed to compile PTX that a CUDA toolkit made: none older has a compiler that knows it."""
+        return next((row for row in self.cuda_toolkits if _covers(row.cuda, cuda) and row.driver(os)), None)
+
+
+@functools.cache
+def read_knowledge() -> Knowledge:
+    """The tables, one object for the whole process."""
+    return Knowledge()
+
+
+def version(text: str) -> Version:
+    """A version to compare with; text that is none counts as older than any."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _without_maker(name: str) -> str:
+    return name.lower().removeprefix("nvidia ")
+
+
+def _branch(driver: str) -> int:
+    return int(driver.partition(".")[0])
+
+
+def _covers(release: str, cuda: str) -> bool:
+    """Whether "12" or "12.5" covers "12.5.1"."""
+    parts = release.split(".")
+    return cuda.split(".")[: len(parts)] == parts
+
+
+def _read(name: str, row: type[Row]) -> tuple[Row, ...]:
+    # The folder is found without importing the checks, which themselves import this module.
+    found = importlib.util.find_spec("tfgpu_doctor.checks")
+    assert found is not None and found.submodule_search_locations
+    path = os.path.join(found.submodule_search_locations[0], "data", f"{name}.json")
+    return msgspec.json.decode(Files().read_bytes(path, _MOST_BYTES), type=_Table[row]).rows  # type: ignore[valid-type]

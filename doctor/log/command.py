@@ -1,0 +1,77 @@
+"""`tfgpu-doctor log`: the cause that a log tells of."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import BinaryIO
+
+import click
+
+from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.log.classify import LogReport, classify
+from tfgpu_doctor.log.given import KEYS, Given
+from tfgpu_doctor.log.page import render_log
+from tfgpu_doctor.log.signatures import Scanner
+from tfgpu_doctor.render.json_document import as_json
+
+_FINDINGS, _INTERRUPTED = 1, 130
+
+
+@click.command()
+@click.argument("file", metavar="FILE|-")
+@click.option(
+    "--given",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help=f"What is known beside the log, in any words: {', '.join(KEYS)}.",
+)
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
+def log(*, file: str, given: tuple[str, ...], format_: str, output: str | None) -> int:
+    """Name the cause that a TensorFlow log, a CI log or the text of a ticket tells of.
+
+    The log may be of any size and encoding; `-` is standard input. Exit code: 0 it tells of no trouble, 1 it names a
+    cause, 2 wrong usage or unreadable input.
+    """
+    known = _given(given)
+    scanner = Scanner(read_knowledge().log_signatures)
+    try:
+        with _open(file) as content:
+            scanner.scan(content)
+    except OSError as error:
+        refuse(f"{file} cannot be read: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    report = classify(scanner.found, known, read_knowledge(), scanner.lines)
+    deliver(_render(report, format_), output)
+    return _FINDINGS if any(cause.severity != "info" for cause in report.causes) else 0
+
+
+def _open(file: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    if file == "-":
+        if sys.stdin is None:
+            refuse("standard input is closed")
+        return contextlib.nullcontext(sys.stdin.buffer)
+    try:
+        return Files().open_binary(file)
+    except OSError as error:
+        refuse(f"{file} cannot be read: {error.strerror or error}")
+
+
+def _given(pairs: tuple[str, ...]) -> Given:
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or key.strip() not in KEYS:
+            refuse(f"--given takes KEY=VALUE, where KEY is one of {', '.join(KEYS)}; not {pair!r}")
+        values[key.strip()] = value.strip()
+    return Given(values)
+
+
+def _render(report: LogReport, format_: str) -> str:
+    if format_ == "json":
+        return as_json(report)
+    return render_log(report)

@@ -1,0 +1,34 @@
+"""What everything speaks of: checks, findings, facts, the report. Pure data."""
+
+from tfgpu_doctor.model.checks import Check, Stage, check, in_order
+from tfgpu_doctor.model.finding import (
+    CONFIDENCES,
+    SEVERITIES,
+    UNDETERMINED,
+    CannotTell,
+    Confidence,
+    Evidence,
+    Finding,
+    Fix,
+    Severity,
+    Skip,
+    Yielded,
+)
+
+__all__ = [
+    "CONFIDENCES",
+    "SEVERITIES",
+    "UNDETERMINED",
+    "CannotTell",
+    "Check",
+    "Confidence",
+    "Evidence",
+    "Finding",
+    "Fix",
+    "Severity",
+    "Skip",
+    "Stage",
+    "Yielded",
+    "check",
+    "in_order",
+]

@@ -1,0 +1,174 @@
+"""Everything that the probes found out about one machine, and its JSON document."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from tfgpu_doctor.model.facts.attempt import Attempt, Fact
+from tfgpu_doctor.model.facts.bench import Bench
+from tfgpu_doctor.model.facts.engines import Engines
+from tfgpu_doctor.model.facts.hosting import Hosting
+from tfgpu_doctor.model.facts.kernel import (
+    DkmsModule,
+    KernelLog,
+    KernelMessage,
+    LogSource,
+    ModuleFile,
+    ModuleFiles,
+    Services,
+)
+from tfgpu_doctor.model.facts.limits import Limits
+from tfgpu_doctor.model.facts.load import (
+    Exactness,
+    Level,
+    Load,
+    LoadedGpu,
+    LoadRound,
+    MemoryPattern,
+    Readings,
+    Speed,
+    Transfer,
+)
+from tfgpu_doctor.model.facts.machine import (
+    Container,
+    Environment,
+    NumaNode,
+    Pci,
+    PciDevice,
+    PciLink,
+    Scheduler,
+    System,
+)
+from tfgpu_doctor.model.facts.notebooks import EditorSetting, Interpreter, Kernel, Notebooks
+from tfgpu_doctor.model.facts.nvidia import (
+    CudaDriver,
+    CudaGpu,
+    DeviceNode,
+    DeviceNodes,
+    Driver,
+    GpuProcess,
+    Libraries,
+    LibraryFile,
+    Nvml,
+    NvmlGpu,
+)
+from tfgpu_doctor.model.facts.project import Project, Wish
+from tfgpu_doctor.model.facts.python import (
+    Computation,
+    Distribution,
+    LibraryLoad,
+    Runtime,
+    Target,
+    TensorFlow,
+    TensorFlowGpu,
+)
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.facts.xla import XlaTools
+
+__all__ = [
+    "SCHEMA", "Attempt", "Bench", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
+    "Distribution", "DkmsModule", "Driver", "EditorSetting", "Engines", "Environment", "Exactness", "Fact", "Facts", "FactsError",
+    "GpuProcess", "Hosting", "Interpreter", "Kernel", "KernelLog", "KernelMessage", "Level",
+    "Libraries", "LibraryFile", "LibraryLoad", "Limits", "Load", "LoadRound", "LoadedGpu", "LogSource", "MemoryPattern",
+    "ModuleFile", "ModuleFiles", "Notebooks", "NumaNode", "Nvml", "NvmlGpu", "Pci", "PciDevice",
+    "PciLink", "Project", "Readings", "Resolution", "ResolvedLibrary", "Runtime", "Scheduler", "Services", "Speed", "System",
+    "Target", "TensorFlow", "TensorFlowGpu", "Transfer", "Wish", "XlaTools", "decode_facts", "encode_facts",
+    "writable",
+]  # fmt: skip
+
+SCHEMA = 1
+
+
+class FactsError(ValueError):
+    """A document that is no record of a machine; the message says why."""
+
+
+class Facts(Fact, frozen=True):
+    """The snapshot of a machine. A fact that could not be had is None, and `unknown` says why."""
+
+    schema: int = SCHEMA
+    doctor: str = ""  # the version that recorded it
+    recorded: str = ""  # UTC, ISO 8601
+    quick: bool = False
+    level: Level | None = None  # None in a record of a doctor that had but two: quick, and the rest
+    simulated: bool = False  # a rehearsal: the GPUs and their driver are simulated
+    unknown: dict[str, str] = {}
+    system: System | None = None
+    pci: Pci | None = None
+    container: Container | None = None
+    scheduler: Scheduler | None = None
+    environment: Environment | None = None
+    driver: Driver | None = None
+    device_nodes: DeviceNodes | None = None
+    driver_libraries: Libraries | None = None
+    cuda_driver: CudaDriver | None = None
+    nvml: Nvml | None = None
+    target: Target | None = None
+    tensorflow: TensorFlow | None = None
+    cuda_libraries: Libraries | None = None
+    resolution: Resolution | None = None
+    xla_tools: XlaTools | None = None
+    limits: Limits | None = None
+    hosting: Hosting | None = None
+    engines: Engines | None = None
+    notebooks: Notebooks | None = None
+    project: Project | None = None
+    runtime: Runtime | None = None
+    bench: Bench | None = None
+    kernel_log: KernelLog | None = None
+    module_files: ModuleFiles | None = None
+    services: Services | None = None
+    load: Load | None = None
+
+
+class _Header(msgspec.Struct):
+    schema: int
+
+
+FactType = TypeVar("FactType", bound=Fact)
+
+
+def writable(fact: FactType) -> FactType:
+    """The fact as JSON can hold it: bytes of names and variables that are no UTF-8 become question marks.
+
+    Python keeps such bytes as lone surrogates (PEP 383), which no UTF-8 document may hold.
+    """
+    try:
+        msgspec.json.encode(fact)
+    except UnicodeEncodeError:
+        return msgspec.convert(_without_surrogates(msgspec.to_builtins(fact)), type(fact))
+    return fact
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_surrogates(each) for each in value]
+    return value
+
+
+def encode_facts(facts: Facts) -> bytes:
+    """The snapshot as an indented JSON document."""
+    # The schema is written even though it is the default: a reader must be able to tell.
+    document = {"schema": facts.schema, **msgspec.to_builtins(writable(facts))}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def decode_facts(document: bytes) -> Facts:
+    """The snapshot that a JSON document holds. Raises FactsError."""
+    try:
+        header = msgspec.json.decode(document, type=_Header)
+        if header.schema > SCHEMA:
+            raise FactsError(
+                f"it has schema {header.schema}, and this tfgpu-doctor reads up to {SCHEMA}: upgrade tfgpu-doctor"
+            )
+        return msgspec.json.decode(document, type=Facts)
+    except msgspec.ValidationError as error:
+        raise FactsError(f"it is not a recorded machine: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FactsError(f"it is not JSON: {error}") from error

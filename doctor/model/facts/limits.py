@@ -1,0 +1,50 @@
+"""The fact of what the kernel lets this process have."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.model.facts.attempt import Fact
+
+UNLIMITED = -1
+_MOST_PROCESSORS = 1 << 16  # more than any machine has; keeps a damaged file from filling the memory
+
+
+def numbers_in(listed: str) -> frozenset[int]:
+    """The numbers of a list as the kernel writes it: "0-3,8" is 0, 1, 2, 3 and 8. What is no such list holds none."""
+    numbers: set[int] = set()
+    for part in listed.replace("\n", "").split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) >= _MOST_PROCESSORS:
+            continue
+        numbers.update(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)
+
+
+class Limits(Fact, frozen=True):
+    """The limits of this process, which its children share. None and empty: nothing limits it, or nothing says so.
+
+    Where control groups lie inside each other, the tightest counts.
+    """
+
+    cgroup_version: int = 0  # 1 or 2, 0 where none can be read
+    cpu_list: str = ""  # the processors that it may run on, "0-3,8"
+    cpu_quota: float | None = None  # processors' worth of time
+    cpu_quota_group: str = ""  # the folder that says so
+    cpu_periods: int | None = None  # of that quota, in which the group ran at all
+    cpu_throttled_periods: int | None = None  # in which it was stopped for having used the quota up
+    memory_limit_bytes: int | None = None
+    memory_used_bytes: int | None = None  # of it, without what the kernel can drop at any time
+    oom_kills: int | None = None  # processes of its group that were killed for lack of memory
+    tasks_limit: int | None = None  # processes and threads
+    tasks_used: int | None = None
+    device_rules: tuple[str, ...] = ()  # of version 1: "c 195:* rwm"; version 2 shows them to nobody
+    resources: dict[str, int] = {}  # soft limits by getrlimit's names: "as", "memlock", "nofile", "nproc"; or UNLIMITED
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """The processors that it may run on; none where that is not known."""
+        return numbers_in(self.cpu_list)
+
+    def resource(self, name: str) -> int | None:
+        """A soft limit of getrlimit's; None where there is none."""
+        value = self.resources.get(name, UNLIMITED)
+        return None if value == UNLIMITED else value

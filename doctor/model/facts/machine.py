@@ -1,0 +1,131 @@
+"""Facts of the machine: system, PCI bus, container, batch job, environment."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.model.facts.attempt import Fact
+
+NVIDIA = "10de"  # its vendor id on the PCI bus
+
+
+class NumaNode(Fact, frozen=True):
+    """Processors and memory that lie close together."""
+
+    number: int
+    cpu_list: str = ""  # "0-15,32-47"; empty for memory without processors
+    memory_bytes: int | None = None
+
+
+class System(Fact, frozen=True):
+    """Operating system, processor and memory."""
+
+    os: str  # "Linux", "Windows", "Darwin"
+    release: str  # of the kernel
+    architecture: str  # "x86_64", "aarch64"
+    distribution: str = ""
+    glibc: str = ""  # "2.36"; empty where the C library is another one
+    cpu_model: str = ""
+    cpu_count: int = 0
+    cpu_flags: tuple[str, ...] | None = None  # those that TensorFlow cares for; None where they cannot be read
+    memory_bytes: int | None = None
+    wsl: int = 0  # 1 or 2 inside the Windows Subsystem for Linux
+    board: str = ""  # the device tree's model, on a Jetson for instance
+    memory_free_bytes: int | None = None  # holds nothing at all
+    memory_available_bytes: int | None = None  # could be had without swapping
+    swap_bytes: int | None = None
+    huge_pages: int | None = None  # set aside
+    transparent_huge_pages: str = ""  # "always", "madvise", "never"
+    numa_nodes: tuple[NumaNode, ...] = ()
+    rdma_devices: tuple[str, ...] = ()  # InfiniBand and the like that programs may open: "uverbs0"
+
+
+class PciLink(Fact, frozen=True):
+    """A PCI Express link as one of its ends describes it: now, and at most; None where sysfs does not say."""
+
+    speed_gt_per_s: float | None = None
+    width: int | None = None
+    max_speed_gt_per_s: float | None = None
+    max_width: int | None = None
+
+
+class PciDevice(Fact, frozen=True):
+    """One device on the PCI bus, its numbers as sysfs gives them, without 0x.
+
+    What follows the driver is read for NVIDIA's own devices alone, the links only of those that are awake.
+    """
+
+    address: str  # "0000:01:00.0"
+    vendor: str  # "10de"
+    device: str  # "2204"
+    class_code: str  # "030000"
+    driver: str = ""  # the kernel driver bound to it
+    power: str = ""  # "active", "suspended": what its run-time power management says
+    link: PciLink | None = None
+    port: str = ""  # address of the bridge above it; empty where it hangs on the root itself
+    port_link: PciLink | None = None
+    numa_node: int | None = None
+    iommu_group: str = ""
+    iommu_type: str = ""  # "DMA", "DMA-FQ", "identity"
+    errors: dict[str, int] = {}  # since the boot: "correctable", "nonfatal", "fatal"; empty where nobody counts
+    port_errors: dict[str, int] = {}  # the same of the bridge above it
+    physical_function: str = ""  # address of the device that this one is a virtual function of
+
+    @property
+    def is_nvidia_gpu(self) -> bool:
+        """A VGA (0300), 3D (0302) or other (0380) display controller made by NVIDIA."""
+        return self.vendor == NVIDIA and self.class_code.startswith("03")
+
+    @property
+    def is_nvswitch(self) -> bool:
+        """A bridge (0680) made by NVIDIA: GPUs that only work once a fabric manager has set it up."""
+        return self.vendor == NVIDIA and self.class_code.startswith("0680")
+
+
+class Pci(Fact, frozen=True):
+    """NVIDIA's devices on the PCI bus, and every display controller."""
+
+    devices: tuple[PciDevice, ...] = ()
+    device_count: int = 0  # of all kinds
+
+    @property
+    def nvidia_gpus(self) -> tuple[PciDevice, ...]:
+        """NVIDIA's display controllers."""
+        return tuple(device for device in self.devices if device.is_nvidia_gpu)
+
+
+class Container(Fact, frozen=True):
+    """Whether this is a container, what tells so, and how much shared memory it has."""
+
+    kind: str = ""  # "docker", "podman", "kubernetes", "containerd", "apptainer", "lxc", ...; empty outside of one
+    evidence: tuple[str, ...] = ()
+    shm_bytes: int | None = None
+    shm_free_bytes: int | None = None
+    engine: str = ""  # "docker", "podman", "containerd", "cri-o", where the files of the image tell it
+    user_namespace: bool | None = None  # its root is not the machine's
+    privileged: bool | None = None  # it has every capability that there is
+    seccomp: str = ""  # "off", "strict", "filter"
+    security_label: str = ""  # SELinux's context or AppArmor's profile: "system_u:system_r:container_t:s0:c1,c2"
+    service_account: bool = False  # Kubernetes gave it one
+    device_mounts: tuple[str, ...] = ()  # GPUs that Kubernetes' device plugin handed in by mounts
+
+
+class Scheduler(Fact, frozen=True):
+    """The batch job that this process is part of, and the variables that say which GPUs it was granted."""
+
+    kind: str = ""  # "slurm", "lsf", "pbs", "sge", "htcondor", "flux"; empty outside of a job
+    job: str = ""
+    granted: dict[str, str] = {}
+    denied: dict[str, str] = {}  # variables whose value says that no GPU was granted
+    step: str = ""  # of Slurm, where srun started this process
+    step_granted: dict[str, str] = {}
+    cpus: int | None = None  # processors that the job was granted on this machine
+    cpus_said_by: str = ""  # the variable
+
+
+class Environment(Fact, frozen=True):
+    """The environment variables that matter to TensorFlow on a GPU; no others are looked at."""
+
+    variables: dict[str, str] = {}
+
+    def get(self, name: str) -> str | None:
+        """A variable's value, None where it is not set."""
+        return self.variables.get(name)

@@ -1,0 +1,52 @@
+"""The fact of what the loader would do with each library that TensorFlow opens."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.model.facts.attempt import Fact
+
+
+class ResolvedLibrary(Fact, frozen=True):
+    """One library, looked for as the loader would: the copy that it takes, or why it takes none.
+
+    `found` means that the library and all that it needs in turn are there. `missing_chain` leads from the library to
+    the file that is really missing, both included; it has one entry where the library itself is not found.
+    """
+
+    soname: str
+    found: bool
+    needed_by_tensorflow: bool  # whether GPUs are not registered, or their operations fail, without it
+    asked_by: str = ""  # the library that opens it; empty for TensorFlow itself
+    path: str = ""  # as the loader names it
+    real_path: str = ""
+    version: str = ""
+    origin: str = (
+        ""  # who brought it: "pip: nvidia-cusolver-cu12 11.7.1.2", "conda", "system", "toolkit: /usr/local/cuda"
+    )
+    wheel: str = ""  # "nvidia-cudnn-cu12==9.3.0.75", whose RECORD lists the file that is missing or damaged
+    found_by: str = ""  # "LD_LIBRARY_PATH", "RUNPATH", "RPATH", "LD_PRELOAD", "ld.so.cache", "default folder"
+    error: str = ""  # what keeps a file that is there from being loaded: "it is truncated: 12 of 340 MiB"
+    missing_chain: tuple[str, ...] = ()
+    shadowed: tuple[str, ...] = ()  # copies that the loader would take if the first were gone
+    elsewhere: tuple[str, ...] = ()  # copies where the loader does not look, of the file that is missing
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """From the library down to the file that is missing, both included."""
+        return self.missing_chain or (self.soname,)
+
+
+class Resolution(Fact, frozen=True):
+    """Every library that this TensorFlow opens at run time, resolved without opening any."""
+
+    opener: str = ""  # the object of TensorFlow's that calls dlopen, and whose RUNPATH counts
+    search_folders: tuple[str, ...] = ()  # that RUNPATH's folders, `$ORIGIN` replaced
+    libraries: tuple[ResolvedLibrary, ...] = ()
+
+    def find(self, soname: str) -> ResolvedLibrary | None:
+        """The library of that name."""
+        return next((library for library in self.libraries if library.soname == soname), None)
+
+    @property
+    def missing(self) -> tuple[ResolvedLibrary, ...]:
+        """The libraries that TensorFlow needs and that the loader cannot give it."""
+        return tuple(each for each in self.libraries if each.needed_by_tensorflow and not each.found)

@@ -1,0 +1,52 @@
+"""What a check yields: findings with their evidence and fix, evidence for a pass, or the reason for a skip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["info", "warning", "error"]
+Confidence = Literal["high", "medium", "low"]
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+CONFIDENCES: tuple[Confidence, ...] = ("low", "medium", "high")
+
+UNDETERMINED = "undetermined"  # the label of a cause that the doctor cannot name
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What to do. `commands` are safe to paste (no root, nothing destroyed); everything else is said in `text`."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be; `cause` is a label of the knowledge's list of causes."""
+
+    message: str
+    cause: str = UNDETERMINED
+    fix: Fix | None = None
+    evidence: tuple[str, ...] = ()
+    severity: Severity = "error"
+    confidence: Confidence = "high"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a check saw that lets it pass."""
+
+    text: str
+
+
+class Skip(Exception):
+    """Raised by a check that does not apply, or cannot tell; the message says why."""
+
+
+class CannotTell(Skip):
+    """Raised by a check that others build on and that does not know: what comes after it cannot be told either."""
+
+
+Yielded = Iterator[Finding | Evidence]

@@ -1,0 +1,91 @@
+"""`tfgpu-doctor rehearse`: would TensorFlow see a GPU here, if there were one?"""
+
+from __future__ import annotations
+
+import click
+
+from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
+from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.waiting import Waiting
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.report import RehearsalReport
+from tfgpu_doctor.rehearse.build import BuildError
+from tfgpu_doctor.rehearse.gpu import MOST_GPUS, MachineError
+from tfgpu_doctor.rehearse.machine import DEFAULT_GPU, SimulatedMachine, machine_for, read_machine
+from tfgpu_doctor.rehearse.rehearsing import RehearsalError
+from tfgpu_doctor.rehearse.rehearsing import rehearse as run_rehearsal
+
+_NOT_JUDGED = 3
+
+
+@click.command()
+@click.option("--gpu", metavar="NAME", help=f"The GPU to simulate: H100, 'rtx 4090', ...  [default: {DEFAULT_GPU}]")
+@click.option("--count", metavar="N", type=click.IntRange(1, MOST_GPUS), help="How many of them.  [default: 1]")
+@click.option("--driver", metavar="VERSION", help="Its driver, 550.54.15 say.  [default: the newest that is known]")
+@click.option("--machine", metavar="FILE", help="Simulate the machine that a JSON file describes.")
+@click.option("--python", metavar="PATH", help="The Python to rehearse: an interpreter, or a virtual environment.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
+@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long TensorFlow may take.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every check.")
+def rehearse(
+    *,
+    gpu: str | None,
+    count: int | None,
+    driver: str | None,
+    machine: str | None,
+    python: str | None,
+    format_: str,
+    output: str | None,
+    deadline: float | None,
+    verbose: bool,
+) -> int:
+    """Run the target's real TensorFlow against a simulated driver: would it register the GPUs of such a machine?
+
+    It needs no GPU and no driver: use it where an image is built, `RUN tfgpu-doctor rehearse --gpu H100 --driver
+    550.54.15`. It shows that libraries load, versions fit, GPUs register and memory growth can be set; kernels do not
+    run. Exit code: 0 every GPU is registered and nothing is wrong, 1 not, 2 wrong usage, 3 nothing could be judged.
+    """
+    if machine and (gpu or count or driver):
+        refuse("--machine describes the whole machine: it goes with none of --gpu, --count and --driver")
+    try:
+        configuration = read_configuration().with_options(python=python, deadline=deadline)
+        stage = (
+            _read(machine)
+            if machine
+            else machine_for(gpu or DEFAULT_GPU, read_knowledge(), count=count or 1, driver=driver)
+        )
+    except (ConfigurationError, MachineError) as error:
+        refuse(str(error))
+    try:
+        with Waiting() as waiting:
+            report = run_rehearsal(configuration, stage, waiting.show)
+    except (BuildError, RehearsalError) as error:
+        note(f"error: {error}")
+        return _NOT_JUDGED
+    deliver(_render(report, format_, verbose, output), output)
+    return report.exit_code(configuration.fail_level)
+
+
+def _read(path: str) -> SimulatedMachine:
+    try:
+        content = Files().read_bytes(path)
+    except OSError as error:
+        refuse(f"{path} cannot be read: {error.strerror or error}")
+    try:
+        return read_machine(content, read_knowledge())
+    except MachineError as error:
+        refuse(f"{path}: {error}")
+
+
+def _render(report: RehearsalReport, format_: str, verbose: bool, output: str | None) -> str:
+    if format_ == "json":
+        from tfgpu_doctor.render.json_document import as_json
+
+        return as_json(report)
+    from tfgpu_doctor.rehearse.page import render_rehearsal
+    from tfgpu_doctor.render import look_of_text
+
+    width, colour = look_of_text(to_terminal=output is None)
+    return render_rehearsal(report, width=width, colour=colour, verbose=verbose)

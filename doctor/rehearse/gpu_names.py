@@ -1,0 +1,56 @@
+"""Which GPU of the table a person means."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+
+from tfgpu_doctor.knowledge.schema import GpuModel
+
+_MAKERS = {"nvidia", "geforce", "tesla"}  # words that people leave out or add
+_MOST_SUGGESTIONS = 4
+_MOST_NAMED = 12
+
+
+class UnknownGpu(ValueError):
+    """A name that is no GPU's of the table, or that of several; the message names those that are near."""
+
+
+def find_gpu(name: str, models: Sequence[GpuModel]) -> GpuModel:
+    """The model of that name: written in any case, with or without the maker's words, or a part that fits one alone.
+
+    Raises UnknownGpu.
+    """
+    wanted = _words(name)
+    exact = [model for model in models if wanted in (_words(each) for each in (model.name, *model.aliases))]
+    if wanted and len(exact) == 1:
+        return exact[0]
+    partial = [model for model in models if wanted and set(wanted) <= _all_words(model)]
+    if len(partial) == 1:
+        return partial[0]
+    if partial:
+        raise UnknownGpu(f"{name!r} may be any of these: {_names(partial)}")
+    raise UnknownGpu(f"{name!r} is no GPU that the doctor knows; the nearest are {_names(_nearest(name, models))}")
+
+
+def _words(name: str) -> tuple[str, ...]:
+    """Its telling words in small letters: "NVIDIA A100-SXM4-40GB" is a100, sxm4, 40gb, and "GTX1080Ti" gtx, 1080, ti."""
+    apart = re.sub(r"\b([rg]tx)(?=\d)|(?<=\d)(ti)\b", r" \1\2 ", name.lower())
+    return tuple(word for word in re.findall(r"[a-z0-9]+", apart) if word not in _MAKERS)
+
+
+def _all_words(model: GpuModel) -> set[str]:
+    return {word for name in (model.name, *model.aliases) for word in _words(name)}
+
+
+def _nearest(name: str, models: Sequence[GpuModel]) -> list[GpuModel]:
+    by_name = {" ".join(_words(each)): model for model in models for each in (model.name, *model.aliases)}
+    close = difflib.get_close_matches(" ".join(_words(name)), by_name, n=2 * _MOST_SUGGESTIONS, cutoff=0.0)
+    return list({by_name[each].name: by_name[each] for each in close}.values())[:_MOST_SUGGESTIONS]
+
+
+def _names(models: Sequence[GpuModel]) -> str:
+    names = [model.name for model in models[:_MOST_NAMED]]
+    left = len(models) - len(names)
+    return ", ".join(names) + (f" and {left} more" if left else "")

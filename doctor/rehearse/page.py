@@ -1,0 +1,75 @@
+"""The report of a rehearsal for a terminal: would TensorFlow register the GPUs, if not why, and what this shows."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.model.report import RehearsalReport
+from tfgpu_doctor.render.text import Page, say_cause, say_result
+from tfgpu_doctor.render.words import counts_line, unjudged
+
+_SHOWS = "that the libraries load, the versions fit, the GPUs register, and memory growth can be set"
+_DOES_NOT_SHOW = "that kernels run and compute rightly: the simulated driver runs none"
+
+
+def render_rehearsal(report: RehearsalReport, *, width: int, colour: bool, verbose: bool) -> str:
+    """The report as lines of at most `width` columns, commands excepted."""
+    page = Page(width, colour)
+    page.say(_subject(report), style="dim")
+    page.gap()
+    works = report.succeeded and not _is_useless(report)
+    mark, style = ("✓", "green") if works else ("✗", "red")
+    page.say(verdict(report), start=f"{mark} ", style="bold", start_style=f"bold {style}")
+    page.gap()
+    for cause in report.causes:
+        say_cause(page, cause, verbose)
+    if not report.succeeded and not report.causes:
+        for line in _hints(report):
+            page.say(line, start="  • ")
+        page.gap()
+    if verbose:
+        for result in report.results:
+            say_result(page, result)
+        page.gap()
+    page.say(_SHOWS, start="  Shows         " if works else "  Would show    ")
+    page.say(_DOES_NOT_SHOW, start="  Cannot show   ")
+    page.gap()
+    page.say(f"{counts_line(report)}   {report.seconds:.1f} s{'' if verbose else '   -v shows all'}", style="dim")
+    return page.text
+
+
+def _subject(report: RehearsalReport) -> str:
+    """What was rehearsed, on one line."""
+    target, machine = report.target, report.machine
+    gpus = [f"{machine.gpus.count(name)} x {name}" for name in dict.fromkeys(machine.gpus)]
+    parts = [
+        f"TensorFlow {target.tensorflow}" if target.tensorflow else "no TensorFlow",
+        f"Python {target.version}" if target.version else "",
+        f"simulated: driver {machine.driver} (CUDA {report.cuda}), {', '.join(gpus) or 'no GPU'}",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def verdict(report: RehearsalReport) -> str:
+    """The answer in one sentence."""
+    if report.interrupted:
+        return "Interrupted: this is what was known by then."
+    gpus, them = ("the GPU", "it") if report.expected == 1 else (f"all {report.expected} GPUs", "them")
+    if report.succeeded:
+        useless = f", and could not use {them}" if _is_useless(report) else ""
+        return f"TensorFlow would register {gpus} of such a machine{useless}."
+    if report.registered >= report.expected > 0:
+        return f"TensorFlow would register {gpus} of such a machine, and refuse to let its memory grow."
+    if report.expected <= 1:
+        return f"TensorFlow would not register {'the' if report.expected else 'any'} GPU of such a machine."
+    return f"TensorFlow would register {report.registered or 'none'} of the {report.expected} GPUs of such a machine."
+
+
+def _is_useless(report: RehearsalReport) -> bool:
+    """Whether something is wrong that shows only when a kernel is to run: no code for this GPU, too old a driver."""
+    return any(cause.severity == "error" for cause in report.causes)
+
+
+def _hints(report: RehearsalReport) -> list[str]:
+    """What may tell why, where no check has named a cause."""
+    visible = report.find("VIS001")
+    listed = [f"VIS001: {line}" for line in (visible.evidence if visible else ())]
+    return [*listed, *unjudged(report)]

@@ -1,0 +1,72 @@
+"""A whole rehearsal: set the stage, examine the target on it, diagnose what was seen."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from tfgpu_doctor.cli.configuration import Configuration
+from tfgpu_doctor.collect.examination import Interrupted, OnWait, examine
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.diagnose.plugins import load_checks
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.scratch import scratch_folder
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.report import RehearsalReport, Report
+from tfgpu_doctor.rehearse.build import build_driver
+from tfgpu_doctor.rehearse.machine import DEFAULT_GPU, SimulatedMachine, machine_for
+from tfgpu_doctor.rehearse.stage import set_stage
+
+
+class RehearsalError(Exception):
+    """The stage could not be set; the message is one line that says why."""
+
+
+def rehearse(
+    configuration: Configuration, machine: SimulatedMachine | None = None, on_wait: OnWait | None = None
+) -> RehearsalReport:
+    """Rehearse the configured target on a machine, one H100 with the newest driver by default.
+
+    Raises BuildError and RehearsalError. When it is interrupted, the report says what was known by then.
+    """
+    machine = machine or machine_for(DEFAULT_GPU, read_knowledge())
+    started = time.monotonic()
+    driver = build_driver()
+    interrupted = False
+    try:
+        with scratch_folder() as folder:
+            stage = set_stage(machine, driver, folder, Host().environment)
+            try:
+                facts = examine(
+                    python=configuration.python, deadline_s=configuration.deadline, on_wait=on_wait, stage=stage
+                )
+            except Interrupted as stop:
+                facts, interrupted = stop.facts, True
+    except OSError as error:
+        raise RehearsalError(f"no folder for the simulated driver ({error.strerror or error})") from error
+    checks, broken = load_checks()
+    report = diagnose(
+        facts,
+        checks=checks,
+        selection=configuration.selection,
+        broken=broken,
+        interrupted=interrupted,
+        seconds=time.monotonic() - started,
+    )
+    return _with_outcome(report, facts, machine)
+
+
+def _with_outcome(report: Report, facts: Facts, machine: SimulatedMachine) -> RehearsalReport:
+    """The report with what TensorFlow registered."""
+    fields = {name: getattr(report, name) for name in Report.__struct_fields__}
+    runtime = facts.runtime
+    registered, growth = (len(runtime.gpus), runtime.growth_set) if runtime else (0, False)
+    # The machine as it is simulated; what is read of it may be less, where it is a broken one.
+    names = tuple(gpu.name for gpu in machine.gpus)
+    fields["machine"] = msgspec.structs.replace(report.machine, driver=machine.driver, gpus=names)
+    fields["healthy"] = report.healthy and growth and registered >= machine.cuda_devices
+    return RehearsalReport(
+        registered=registered, expected=machine.cuda_devices, memory_growth_set=growth, cuda=machine.cuda, **fields
+    )

@@ -1,0 +1,70 @@
+"""The stage of a rehearsal: a simulated driver that the target's processes find, and the facts of its machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+
+from tfgpu_doctor.collect.examination import Stage
+from tfgpu_doctor.collect.ldso.search_path import split_list
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model.facts import (
+    Attempt,
+    Container,
+    DeviceNode,
+    DeviceNodes,
+    Driver,
+    Fact,
+    Pci,
+    PciDevice,
+    Scheduler,
+)
+from tfgpu_doctor.rehearse.machine import SimulatedMachine, without_libraries
+from tfgpu_doctor.rehearse.props import lay_out
+
+_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset")
+_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+_CAPABILITY_OF = {"libcuda.so.1": "compute", "libnvidia-ml.so.1": "utility"}
+
+
+def set_stage(machine: SimulatedMachine, driver: str, folder: str, environment: Mapping[str, str]) -> Stage:
+    """Lay the simulated driver (built in the folder `driver`) out in an empty folder. Raises OSError.
+
+    As the container toolkit does, it leaves out the libraries that NVIDIA_DRIVER_CAPABILITIES does not ask for:
+    https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
+    """
+    asked = {word.strip() for word in environment.get(_CAPABILITIES, "").split(",") if word.strip()}
+    withheld = [name for name, word in _CAPABILITY_OF.items() if asked and not asked & {word, "all"}]
+    machine = without_libraries(machine, withheld)
+    variables = lay_out(folder, machine, driver, environment.get("LD_LIBRARY_PATH"))
+    # A stub of the toolkit's on the user's path hides a real driver, which stands in ld.so.cache; so it does here.
+    folders = split_list(environment.get("LD_LIBRARY_PATH") or "")
+    stubs = [each for each in folders if "/stubs" in each and Files().exists(f"{each}/libcuda.so.1")]
+    variables["LD_LIBRARY_PATH"] = ":".join([*stubs, variables["LD_LIBRARY_PATH"]])
+    return Stage(facts=simulated_facts(machine, in_container=bool(withheld)), variables=variables)
+
+
+def simulated_facts(machine: SimulatedMachine, *, in_container: bool = False) -> dict[str, Fact]:
+    """What the probes of files would find on such a machine: its GPUs on the bus, the driver loaded, its nodes open."""
+    addresses = tuple(gpu.pci_address.lower() for gpu in machine.gpus)
+    names = [*(f"nvidia{place}" for place in range(len(addresses))), "nvidiactl", "nvidia-uvm"]
+    devices = (
+        PciDevice(address=address, vendor="10de", device=gpu.pci_device, class_code="030200", driver="nvidia")
+        for address, gpu in zip(addresses, machine.gpus, strict=True)
+    )
+    kernel = platform.release()
+    container = Container(kind="docker", evidence=(f"${_CAPABILITIES} is set",)) if in_container else Container()
+    return {
+        "pci": Pci(devices=tuple(devices), device_count=len(addresses)),
+        "driver": Driver(
+            version=machine.driver, modules=_MODULES, gpus=addresses, built_for=(kernel,), running_kernel=kernel
+        ),
+        "device_nodes": DeviceNodes(
+            nodes=tuple(DeviceNode(path=f"/dev/{name}", mode="0666", uid=0, gid=0) for name in names),
+            opening=Attempt(outcome="answered"),
+            uid=os.getuid(),
+        ),
+        "container": container,
+        "scheduler": Scheduler(),
+    }

@@ -1,0 +1,51 @@
+"""The output formats: each renders the report, and nothing but the report."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.model.report import Report
+
+# The module of `render/` that renders a format, and its function; text alone takes more than the report.
+_RENDERERS = {
+    "json": ("json_document", "as_json"),
+    "markdown": ("markdown_page", "render_markdown"),
+    "junit": ("junit", "render_junit"),
+    "github": ("github_annotations", "render_github"),
+    "sarif": ("sarif", "render_sarif"),
+    "html": ("html_page", "render_html"),
+}
+FORMATS = ("text", *_RENDERERS)
+_WIDEST = 110
+
+
+def render(report: Report, format_: str, *, verbose: bool = False, to_terminal: bool = False) -> str:
+    """The report in one of `FORMATS`, as a whole document with its last newline."""
+    if format_ in _RENDERERS:
+        module, function = _RENDERERS[format_]
+        document = getattr(importlib.import_module(f"tfgpu_doctor.render.{module}"), function)(report)
+        assert isinstance(document, str)
+        return document
+    from tfgpu_doctor.render.text import render_text
+
+    width, colour = look_of_text(to_terminal=to_terminal)
+    return render_text(report, width=width, colour=colour, verbose=verbose)
+
+
+def look_of_text(*, to_terminal: bool) -> tuple[int, bool]:
+    """How wide a text may be (columns), and whether it may have colours."""
+    from tfgpu_doctor.host import Host
+
+    on_terminal = to_terminal and sys.stdout is not None and sys.stdout.isatty()
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if on_terminal else _WIDEST
+    return width, on_terminal and _wants_colour(Host().environment)
+
+
+def _wants_colour(environment: Mapping[str, str]) -> bool:
+    """https://no-color.org: any value of NO_COLOR that is not empty."""
+    return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

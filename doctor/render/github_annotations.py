@@ -1,0 +1,77 @@
+"""The report as workflow commands of GitHub Actions: an annotation for each root cause, none for what it explains.
+
+https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from tfgpu_doctor.model import UNDETERMINED
+from tfgpu_doctor.model.report import Report, RootCause
+from tfgpu_doctor.render.text import clean
+from tfgpu_doctor.render.words import counts_line, headline, open_question, subject, unjudged
+
+_Kind = Literal["error", "warning", "notice"]
+_MOST = 10  # of one kind are shown for a step: https://github.com/orgs/community/discussions/26680
+_LONGEST_TITLE = 250  # characters; 255 are shown
+
+_Annotation = tuple[_Kind, str, str]  # kind, title, text
+
+
+def render_github(report: Report) -> str:
+    """One line for each annotation; at least one, so that a silent step is known to be a broken one."""
+    annotations = [*_causes(report), *_crashes(report), *_verdict(report)]
+    kinds: tuple[_Kind, ...] = ("error", "warning", "notice")
+    return "".join(_command(each) for kind in kinds for each in _first([one for one in annotations if one[0] == kind]))
+
+
+def _first(annotations: list[_Annotation]) -> list[_Annotation]:
+    """As many as GitHub shows, the last of them saying how many there are besides."""
+    if len(annotations) <= _MOST:
+        return annotations
+    kept, rest = annotations[: _MOST - 1], annotations[_MOST - 1 :]
+    kind = rest[0][0]
+    return [*kept, (kind, f"{len(rest)} more", "\n".join(title for _, title, _ in rest))]
+
+
+def _causes(report: Report) -> Iterator[_Annotation]:
+    for cause in report.causes:
+        yield "error" if cause.severity == "error" else "warning", f"{cause.id}: {cause.title}", _about(cause)
+
+
+def _about(cause: RootCause) -> str:
+    known = "the cause is not known" if cause.label == UNDETERMINED else f"{cause.label}, confidence {cause.confidence}"
+    lines = [cause.title, f"({known})", *(f"- {line}" for line in cause.evidence)]
+    lines += [f"Fix: {cause.fix.text}", *(f"    {command}" for command in cause.fix.commands)]
+    return "\n".join(lines)
+
+
+def _crashes(report: Report) -> Iterator[_Annotation]:
+    for result in report.results:
+        if result.outcome == "crash":
+            yield "error", f"{result.id} crashed", f"{result.title}: {result.reason}"
+
+
+def _verdict(report: Report) -> Iterator[_Annotation]:
+    """What no cause says: that it works, or that nobody knows."""
+    if report.healthy:
+        yield "notice", "tfgpu-doctor", f"{headline(report)}\n{subject(report)}\n{counts_line(report)}"
+    elif why := open_question(report):
+        yield "error", "tfgpu-doctor", "\n".join([why, subject(report), *unjudged(report)[:_MOST]])
+
+
+def _command(annotation: _Annotation) -> str:
+    kind, title, text = annotation
+    return f"::{kind} title={_property(title[:_LONGEST_TITLE])}::{_data(text)}\n"
+
+
+def _data(text: str) -> str:
+    """Text of a command; what ends a line would begin another command."""
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """A property's value, on one line."""
+    return _data(" ".join(text.split())).replace(":", "%3A").replace(",", "%2C")

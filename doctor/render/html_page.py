@@ -1,0 +1,135 @@
+"""The report as an HTML page: one file that loads nothing, for a browser, a phone, paper and a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from tfgpu_doctor.model.report import OUTCOMES, Outcome, Report, Result, VersionRow
+from tfgpu_doctor.render.layout import render_page
+from tfgpu_doctor.render.words import counts_line, headline, subject, unjudged
+
+TONES: dict[Outcome, str] = {
+    "pass": "good",
+    "warn": "poor",
+    "fail": "bad",
+    "blocked": "idle",
+    "skip": "idle",
+    "crash": "bad",
+}
+# What the letters of an id stand for; a plug-in's letters stand for themselves.
+SUBJECTS = {
+    "BEN": "Perf suites", "BUS": "PCI bus", "CNT": "Container", "DEV": "Device nodes", "DRV": "Driver",
+    "ENV": "Environment variables", "GPU": "GPU", "HLT": "Health of the GPUs", "JOB": "Batch job",
+    "LIB": "Libraries", "LIM": "Limits of the process", "LNK": "Links", "LOD": "Under load", "MEM": "Memory of the GPU",
+    "NBK": "Notebooks and editors", "NUM": "Processors near the GPU", "PKG": "Python and packages", "PLT": "Platform",
+    "PRF": "Profiler", "SHR": "Who else is on the GPU", "SVC": "Services", "SYS": "Operating system",
+    "TFB": "Build of TensorFlow", "TFW": "TensorFlow at work", "VIS": "Which GPUs are visible", "XID": "Kernel's log",
+    "XLA": "XLA",
+}  # fmt: skip
+_NOTEBOOK_HEIGHT = 640  # pixels: a page in a notebook scrolls inside its frame
+
+
+@dataclass(frozen=True)
+class Group:
+    """The checks of one subject."""
+
+    letters: str
+    results: tuple[Result, ...]
+
+    @property
+    def title(self) -> str:
+        """The subject in words."""
+        return SUBJECTS.get(self.letters, self.letters)
+
+    @property
+    def counts(self) -> list[tuple[int, Outcome, str]]:
+        """How many came out how, with the tone; none that is zero."""
+        found = [(sum(each.outcome == outcome for each in self.results), outcome) for outcome in OUTCOMES]
+        return [(count, outcome, TONES[outcome]) for count, outcome in found if count]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something in it wants to be seen."""
+        return any(each.outcome in ("fail", "warn", "crash") for each in self.results)
+
+
+def render_html(report: Report) -> str:
+    """The whole page."""
+    word, tone = verdict(report)
+    first = report.causes[0] if report.causes and not report.healthy and not report.interrupted else None
+    return render_page(
+        "report.html.jinja",
+        report=report,
+        verdict_word=word,
+        verdict_tone=tone,
+        heading=first.title if first else headline(report),
+        named=first,
+        subject=subject(report),
+        counts=counts_line(report),
+        shares=_shares(report),
+        unjudged=unjudged(report) if not report.healthy and not report.causes else [],
+        versions=[(row, *_standing(report, row)) for row in report.versions],
+        any_copy=any(each.path or each.elsewhere or each.error for each in report.libraries),
+        libraries_judged=any(each.id.startswith("LIB") and each.findings for each in report.results),
+        groups=_groups(report.results),
+        outcome_of={result.id: result.outcome for result in report.results},
+        tones=TONES,
+    )
+
+
+def render_in_notebook(report: Report) -> str:
+    """The page in a frame of its own: neither its style nor its script reaches the notebook."""
+    return Markup(  # noqa: S704 - all that comes in is escaped
+        f'<iframe title="tfgpu-doctor" sandbox="allow-scripts" width="100%" height="{_NOTEBOOK_HEIGHT}" '
+        f'style="border:0" srcdoc="{escape(render_html(report))}"></iframe>'
+    )
+
+
+def verdict(report: Report) -> tuple[str, str]:
+    """The verdict in two or three words, and its tone."""
+    if report.interrupted:
+        return "Interrupted", "poor"
+    if report.healthy:
+        return ("Works, with things to mend", "poor") if report.causes else ("Healthy", "good")
+    if any(cause.severity == "error" for cause in report.causes) or report.counts["crash"]:
+        return "Not healthy", "bad"
+    return ("Not judged, with things to mend", "poor") if report.causes else ("Not judged", "poor")
+
+
+def _groups(results: Iterable[Result]) -> list[Group]:
+    """The checks by the letters of their ids, in the order of the first of each; those that want to be seen come first."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        letters = result.id.rstrip("0123456789") if ":" not in result.id else "Plug-ins"
+        found.setdefault(letters, []).append(result)
+    groups = [Group(letters, tuple(members)) for letters, members in found.items()]
+    return sorted(groups, key=lambda group: not group.is_open)
+
+
+def _shares(report: Report) -> list[tuple[str, float, float]]:
+    """The bar of the counts: tone, start and length in per cent."""
+    total = sum(report.counts.values()) or 1
+    bars, start = [], 0.0
+    for outcome in OUTCOMES:
+        length = 100 * report.counts.get(outcome, 0) / total
+        bars.append((TONES[outcome], round(start, 2), round(length, 2)))
+        start += length
+    return [bar for bar in bars if bar[2]]
+
+
+def _standing(report: Report, row: VersionRow) -> tuple[str, str]:
+    """Whether a version fits, in a word and a tone: as its check says, or as the metadata that asks for it does."""
+    result = report.find(row.check) if row.check else None
+    outcome = result.outcome if result else "skip"
+    if row.fits is not None:
+        if row.fits:
+            return "fits", "good"
+        return ("does not fit", "bad") if outcome == "fail" else ("not as asked for", "poor")
+    if outcome == "pass":
+        return "fits", "good"
+    if outcome in ("warn", "fail"):
+        return "does not fit", TONES[outcome]
+    return "not judged", "idle"

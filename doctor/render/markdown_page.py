@@ -1,0 +1,63 @@
+"""The report as Markdown, to paste into an issue."""
+
+from __future__ import annotations
+
+import re
+
+from tabulate import tabulate
+
+from tfgpu_doctor.model.report import Report, Result, RootCause
+from tfgpu_doctor.render.text import clean
+from tfgpu_doctor.render.words import counts_line, headline, subject, unjudged
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~!@&$])")
+_LONGEST_DETAIL = 160
+
+
+def render_markdown(report: Report) -> str:
+    """Verdict and causes first, every check in a folded table after them."""
+    lines = ["## tfgpu-doctor", "", escape(subject(report)), ""]
+    if verdict := headline(report):
+        lines += [f"**{verdict}**", ""]
+    for cause in report.causes:
+        lines += cause_in_markdown(cause)
+    if not report.healthy and not report.causes:
+        lines += [f"- {escape(line)}" for line in unjudged(report)] + [""]
+    rows = [(result.id, escape(result.title), result.outcome, _detail(result)) for result in report.results]
+    table = tabulate(
+        rows, headers=("check", "true when healthy", "outcome", "detail"), tablefmt="github", disable_numparse=True
+    )
+    lines += [f"<details><summary>{counts_line(report)}</summary>", "", table, "", "</details>", ""]
+    lines += [f"_tfgpu-doctor {escape(report.doctor)}, {escape(report.recorded)}_", ""]
+    return "\n".join(lines)
+
+
+def cause_in_markdown(cause: RootCause) -> list[str]:
+    """The lines on a root cause: its title, evidence, fix, and what it explains."""
+    lines = [
+        f"### {escape(cause.title)}",
+        "",
+        f"`{cause.label}` ({cause.id}, {cause.severity}, confidence {cause.confidence})",
+        "",
+    ]
+    lines += [f"- {escape(line)}" for line in cause.evidence] + [""]
+    lines += [f"**Fix:** {escape(cause.fix.text)}", ""] if cause.fix.text else []
+    if cause.fix.commands:
+        commands = "\n".join(clean(command).replace("\n", " ") for command in cause.fix.commands)
+        fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", commands)), default=0))
+        lines += [f"{fence}sh", commands, fence, ""]
+    if cause.explains:
+        lines += [f"Explains: {', '.join(cause.explains)}", ""]
+    return lines
+
+
+def _detail(result: Result) -> str:
+    if result.blocked_by:
+        return f"blocked by {', '.join(result.blocked_by)}"
+    words = result.reason or "; ".join([finding.message for finding in result.findings] or result.evidence)
+    return escape(words if len(words) <= _LONGEST_DETAIL else words[:_LONGEST_DETAIL] + " ...")
+
+
+def escape(text: str) -> str:
+    """Text that Markdown and HTML leave as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", clean(" ".join(text.split())))

@@ -1,0 +1,129 @@
+"""The report as SARIF 2.1.0: each check a rule, each finding a result.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tfgpu_doctor._project import ADDRESS
+from tfgpu_doctor.checks import ALL_CHECKS
+from tfgpu_doctor.model import Finding, Severity
+from tfgpu_doctor.model.report import Report, Result
+from tfgpu_doctor.render.json_document import as_json
+from tfgpu_doctor.render.text import clean
+from tfgpu_doctor.render.words import open_question, subject, unjudged
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+# A machine has no source file, but GitHub refuses a document with a result that has none:
+# https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning
+_PLACE = {"artifactLocation": {"uri": "this-machine"}, "region": {"startLine": 1}}
+_FINGERPRINT = "tfgpuDoctor/v1"
+_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_Object = dict[str, Any]
+
+
+def render_sarif(report: Report) -> str:
+    """One run, with a result for each finding."""
+    rules = {result.id: place for place, result in enumerate(report.results)}
+    run: _Object = {
+        "tool": {"driver": _driver(report)},
+        "automationDetails": {"id": f"tfgpu-doctor/{report.level}/"},
+        "invocations": [_invocation(report)],
+        "results": list(_results(report, rules)),
+        "columnKind": "unicodeCodePoints",
+        "properties": {
+            "healthy": report.healthy,
+            "judged": report.judged,
+            "counts": report.counts,
+            "subject": clean(subject(report)),
+            "gpus": [clean(name) for name in report.machine.gpus],
+        },
+    }
+    document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return as_json(document)
+
+
+def _driver(report: Report) -> _Object:
+    explained = {check.id: (check.explanation, check.sources) for check in ALL_CHECKS}
+    rules = [_rule(result, *explained.get(result.id, ("", ()))) for result in report.results]
+    driver: _Object = {"name": "tfgpu-doctor", **({"informationUri": ADDRESS} if ADDRESS else {}), "rules": rules}
+    return {**driver, "version": clean(report.doctor)} if report.doctor else driver
+
+
+def _rule(result: Result, explanation: str, sources: tuple[str, ...]) -> _Object:
+    """What a check is about; its first source is where to read on."""
+    title = clean(result.title)
+    rule: _Object = {
+        "id": clean(result.id),
+        "shortDescription": {"text": title},
+        "fullDescription": {"text": " ".join(explanation.partition("\n\n")[0].split()) or title},
+        "help": {"text": explanation or f"{title}. `tfgpu-doctor explain {clean(result.id)}` says more."},
+    }
+    return {**rule, "helpUri": sources[0]} if sources else rule
+
+
+def _results(report: Report, rules: dict[str, int]) -> Iterator[_Object]:
+    roots = {(cause.id, cause.title): cause.explains for cause in report.causes}
+    seen: Counter[str] = Counter()
+    for result in report.results:
+        for finding in result.findings:
+            key = f"{result.id} {finding.cause}"
+            explains = roots.get((result.id, finding.message))
+            yield {
+                "ruleId": clean(result.id),
+                "ruleIndex": rules[result.id],
+                "level": _LEVELS[finding.severity],
+                "message": {"text": clean(_message(finding))},
+                "locations": [{"physicalLocation": _PLACE, "logicalLocations": [_location(report)]}],
+                "partialFingerprints": {_FINGERPRINT: _fingerprint(key, seen[key])},
+                "properties": {
+                    "cause": clean(finding.cause),
+                    "confidence": finding.confidence,
+                    "rootCause": explains is not None,
+                    "explains": list(explains or ()),
+                    "evidence": [clean(line) for line in finding.evidence],
+                },
+            }
+            seen[key] += 1
+
+
+def _message(finding: Finding) -> str:
+    lines = [finding.message]
+    if finding.fix:
+        lines += [f"Fix: {finding.fix.text}", *(f"    {command}" for command in finding.fix.commands)]
+    return "\n".join(lines)
+
+
+def _location(report: Report) -> _Object:
+    """The target, the thing that a finding is about as far as a repository is concerned."""
+    name = clean(report.target.python) or "this machine"
+    return {"name": name, "fullyQualifiedName": name, "kind": "resource"}
+
+
+def _fingerprint(key: str, place: int) -> str:
+    """The same for the same thing wrong, whatever figures its message holds; findings that share it are numbered."""
+    return hashlib.sha256(f"{key} {place}".encode()).hexdigest()
+
+
+def _invocation(report: Report) -> _Object:
+    """How the run itself went: a check that broke, and why nothing could be judged."""
+    crashed = [each for each in report.results if each.outcome == "crash"]
+    troubles = [
+        {
+            "level": "error",
+            "message": {"text": clean(f"{each.id}: {each.reason}")},
+            "descriptor": {"id": clean(each.id)},
+        }
+        for each in crashed
+    ]
+    if why := open_question(report):
+        troubles.append({"level": "error", "message": {"text": clean("\n".join([why, *unjudged(report)]))}})
+    invocation: _Object = {"executionSuccessful": not troubles, "toolExecutionNotifications": troubles}
+    return {**invocation, "endTimeUtc": report.recorded} if _MOMENT.fullmatch(report.recorded) else invocation

@@ -1,0 +1,142 @@
+"""The report for a terminal: the cause, its evidence, its fix, what it explains, and one line of counts."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from tfgpu_doctor.model import UNDETERMINED
+from tfgpu_doctor.model.report import Report, Result, RootCause
+from tfgpu_doctor.render.words import counts_line, headline, measured, subject, unjudged
+
+# Of Unicode: what steers a terminal, ends a line unseen, turns the direction of writing, or is no character at all.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
+# What a CI service takes as a command wherever it stands in a log: GitHub (https://github.com/actions/runner,
+# ActionCommand.cs), Azure Pipelines and TeamCity.
+_COMMAND = re.compile(
+    r":(?=:(?:(?:add|remove|set|save|stop|internal)-[a-z-]+|error|warning|notice|debug|(?:end)?group|echo)(?: |::))"
+    r"|#(?=#[a-z]*\[)",
+    re.IGNORECASE,
+)
+_TRAILING = re.compile(r"[ \t]+((?:\x1b\[0m)*)$", re.MULTILINE)
+_MARKS = {
+    "pass": ("✓", "green"),
+    "warn": ("!", "yellow"),
+    "fail": ("✗", "red"),
+    "blocked": ("·", "dim"),
+    "skip": ("-", "dim"),
+    "crash": ("☠", "magenta"),
+}
+_FEW = 8  # ids of explained checks, where not all are asked for
+
+
+def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> str:
+    """The report as lines of at most `width` columns, commands excepted: those must survive copying."""
+    page = Page(width, colour)
+    page.say(subject(report), style="dim")
+    page.gap()
+    if verdict := headline(report):
+        page.say(verdict, style="bold green" if report.healthy else "bold")
+        page.gap()
+    for cause in report.causes:
+        say_cause(page, cause, verbose)
+    if not report.healthy and not report.causes:
+        for line in unjudged(report):
+            page.say(line, start="  • ")
+        page.gap()
+    for result in report.results:
+        if result.outcome == "crash" and not verbose:
+            page.say(f"{result.id} {result.title}: {result.reason}", start="☠ ", style="magenta")
+    if not verbose and (figures := measured(report)):
+        for result in figures:
+            say_result(page, result)
+        page.gap()
+    if verbose:
+        for result in report.results:
+            say_result(page, result)
+        page.gap()
+    page.say(f"{counts_line(report)}   {report.seconds:.1f} s{'' if verbose else '   -v shows all'}", style="dim")
+    return page.text
+
+
+def clean(text: str) -> str:
+    """Text that steers no terminal and no CI service, turns no direction of writing, and that XML can hold."""
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _COMMAND.sub(r"\g<0> ", text) if "::" in text or "##" in text else text
+
+
+class Page:
+    """Lines of text with hanging indents; nothing in them is markup."""
+
+    def __init__(self, width: int, colour: bool) -> None:
+        self._file = io.StringIO()
+        self._console = Console(
+            file=self._file, width=width, force_terminal=colour, color_system="standard" if colour else None,
+            no_color=not colour, highlight=False, legacy_windows=False, markup=False, emoji=False,
+        )  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        """All that was said."""
+        return _TRAILING.sub(r"\1", self._file.getvalue())
+
+    def gap(self) -> None:
+        """An empty line."""
+        self._console.print()
+
+    def say(self, text: str, *, start: str = "", style: str = "", start_style: str = "") -> None:
+        """Text after a start like a bullet; further lines are indented as wide as the start."""
+        lines = Text(clean(text), style=style).wrap(self._console, max(20, self._console.width - len(start)))
+        for place, line in enumerate(lines):
+            head = Text().append(start if place == 0 else " " * len(start), style=start_style)
+            self._console.print(head.append_text(line), soft_wrap=True)
+
+    def command(self, command: str) -> None:
+        """A command to paste: never wrapped."""
+        self._console.print(Text("       " + clean(command), style="bold cyan"), soft_wrap=True)
+
+
+def say_cause(page: Page, cause: RootCause, verbose: bool) -> None:
+    """A root cause: its title, evidence, fix, and what it explains."""
+    mark, style = _MARKS["fail" if cause.severity == "error" else "warn"]
+    page.say(cause.title, start=f"{mark} ", style="bold", start_style=f"bold {style}")
+    known = "the cause is not known" if cause.label == UNDETERMINED else f"{cause.label}, confidence {cause.confidence}"
+    page.say(f"{cause.id} · {known}", start="  ", style="dim")
+    page.gap()
+    for line in cause.evidence:
+        page.say(line, start="  • ")
+    page.gap()
+    page.say(cause.fix.text, start="  Fix  ", start_style="bold green")
+    for command in cause.fix.commands:
+        page.command(command)
+    if cause.explains:
+        page.gap()
+        page.say(_explained(cause.explains, verbose), start="  ", style="dim")
+    page.gap()
+
+
+def _explained(ids: tuple[str, ...], verbose: bool) -> str:
+    shown = ids if verbose or len(ids) <= _FEW else ids[:_FEW]
+    more = f" and {len(ids) - len(shown)} more" if len(ids) > len(shown) else ""
+    return f"Explains {', '.join(shown)}{more}"
+
+
+def say_result(page: Page, result: Result) -> None:
+    """A check, how it came out, and why."""
+    mark, style = _MARKS[result.outcome]
+    page.say(f"{result.id}  {result.title}", start=f"{mark} ", start_style=style)
+    for detail in _details(result):
+        page.say(detail, start=" " * 10, style="dim")
+
+
+def _details(result: Result) -> Iterator[str]:
+    if result.blocked_by:
+        yield f"blocked by {', '.join(result.blocked_by)}"
+    if result.reason:
+        yield result.reason
+    yield from (finding.message for finding in result.findings)
+    yield from (result.evidence if result.outcome == "pass" else ())

@@ -1,0 +1,102 @@
+"""Words that the text and Markdown reports have in common."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.model.facts.load import LOADING
+from tfgpu_doctor.model.report import Report, Result
+
+_UNDER_LOAD = "LOD"  # what the ids of those checks begin with
+_COUNTS = (
+    ("pass", "passed"),
+    ("warn", "with warnings"),
+    ("fail", "failed"),
+    ("blocked", "blocked"),
+    ("skip", "skipped"),
+    ("crash", "crashed"),
+)
+
+
+def headline(report: Report) -> str:
+    """The verdict in one sentence."""
+    if report.interrupted:
+        return "Interrupted: this is what was known by then."
+    if report.healthy:
+        proof = (
+            "the driver gives a GPU; TensorFlow itself was left out (--quick)"
+            if report.quick
+            else "TensorFlow computes on the GPU"
+        )
+        count = len(report.causes)
+        return (
+            f"Works, with {count} {'thing' if count == 1 else 'things'} to mend: {proof}."
+            if count
+            else f"Healthy: {proof}."
+        )
+    if report.causes:
+        return ""
+    if report.counts["crash"]:
+        return "A check of the doctor's own broke; what it looks at was not judged."
+    return "Not judged: nothing wrong was found, and nothing showed that TensorFlow computes on a GPU either."
+
+
+def subject(report: Report) -> str:
+    """What was diagnosed, on one line."""
+    target, machine = report.target, report.machine
+    parts = [
+        f"TensorFlow {target.tensorflow}" if target.tensorflow else "no TensorFlow",
+        f"Python {target.version}" if target.version else "",
+        f"driver {machine.driver}" if machine.driver else "no NVIDIA driver",
+        gpus_in_words(machine.gpus) or "no NVIDIA GPU",
+        f"in {machine.container}" if machine.container else "",
+        machine.system,
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def gpus_in_words(names: tuple[str, ...]) -> str:
+    """`8 x NVIDIA H100`, or all of their names where they differ."""
+    return f"{len(names)} x {names[0]}" if len(set(names)) == 1 else ", ".join(names)
+
+
+def number(value: float) -> str:
+    """Four significant digits, and all that stand before the point: 0.1235, 40,800."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def counts_line(report: Report) -> str:
+    """`21 passed · 1 failed · 3 blocked`, what is zero left out."""
+    return " · ".join(f"{report.counts[key]} {word}" for key, word in _COUNTS if report.counts.get(key))
+
+
+def unjudged(report: Report) -> list[str]:
+    """Why the checks that were skipped could not tell, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for result in report.results:
+        if result.outcome == "skip":
+            reasons.setdefault(result.reason, []).append(result.id)
+    return [f"{_first_of(ids)}: {reason}" for reason, ids in reasons.items()]
+
+
+def _first_of(ids: list[str]) -> str:
+    return ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
+
+
+def measured(report: Report) -> list[Result]:
+    """The checks of a load, where one was asked for: their figures are what it was asked for. A reason stands once."""
+    if report.level not in LOADING:
+        return []
+    found: list[Result] = []
+    for result in report.results:
+        told = result.outcome == "skip" and any(each.reason == result.reason for each in found)
+        if result.id.startswith(_UNDER_LOAD) and result.outcome != "blocked" and not told:
+            found.append(result)
+    return found
+
+
+def open_question(report: Report) -> str:
+    """Why the exit code is 3 or 130 although no check is to blame; empty where the question was answered."""
+    if report.interrupted:
+        return headline(report)
+    if report.judged or any(finding.severity == "error" for each in report.results for finding in each.findings):
+        return ""
+    return "Not judged: nothing showed whether TensorFlow computes on a GPU."

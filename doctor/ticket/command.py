@@ -1,0 +1,117 @@
+"""`tfgpu-doctor ticket`: a bundle for a support ticket, without what tells who and where it is from."""
+
+from __future__ import annotations
+
+import time
+
+import click
+import msgspec
+
+from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.recorded import read_input, read_recorded
+from tfgpu_doctor.cli.waiting import Waiting
+from tfgpu_doctor.collect.examination import Interrupted, examine
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.files import write_whole
+from tfgpu_doctor.model.bundle import pack
+from tfgpu_doctor.model.facts import Bench, Facts
+from tfgpu_doctor.ticket.contents import Source, Ticket, make_ticket
+from tfgpu_doctor.ticket.identity import told_by_machine
+from tfgpu_doctor.ticket.preview import render_preview
+
+_LARGEST_LOG_BYTES = 256 << 20
+
+
+@click.command()
+@click.option("-o", "--output", metavar="FILE", help="Write the bundle there, a zip to attach.")
+@click.option("--facts", metavar="FILE", help="Make the ticket of a recorded machine in place of this one.")
+@click.option("--log", "log_", metavar="FILE|-", help="Take the telling part of a log along.")
+@click.option("--quick", is_flag=True, help="Without importing TensorFlow.")
+@click.option(
+    "--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would leave, and write nothing.")
+@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: show every file as it would leave.")
+def ticket(
+    *,
+    output: str | None,
+    facts: str | None,
+    log_: str | None,
+    quick: bool,
+    python: str | None,
+    dry_run: bool,
+    verbose: bool,
+) -> int:
+    """Print a page to paste into a support ticket; with -o FILE, write the bundle to attach to it as well.
+
+    Names, addresses, keys and all else that is not known to be harmless are replaced by stand-ins; nothing is sent
+    anywhere. Exit code as of `check`: 0 nothing wrong, 1 findings, 2 wrong usage or unreadable input, 3 nothing could
+    be judged, 130 interrupted.
+    """
+    if facts and (quick or python):
+        refuse("--facts takes a recorded machine: it goes with none of --quick and --python")
+    if facts == log_ == "-":
+        refuse("standard input cannot be both the recorded machine and the log")
+    if verbose and not dry_run:
+        refuse("--verbose goes with --dry-run")
+    try:
+        settings = read_configuration().with_options(python=python)
+    except ConfigurationError as error:
+        refuse(str(error))
+    log = read_input(log_, _LARGEST_LOG_BYTES, "a log that a ticket can take: give its end") if log_ else None
+    made = make_ticket(_source(settings, facts, log, quick=quick))
+    if dry_run:
+        deliver(render_preview(made, whole=verbose), None)
+    else:
+        _hand_out(made, output)
+    return made.report.exit_code(settings.fail_level)
+
+
+def _source(settings: Configuration, recorded: str | None, log: bytes | None, *, quick: bool) -> Source:
+    host = Host()
+    if recorded:
+        return Source(read_recorded(recorded), told_by_machine(host), log=log)
+    started = time.monotonic()
+    facts, interrupted = _examine(settings, quick)
+    return Source(facts, told_by_machine(host), _last_bench(facts, host), log, interrupted, time.monotonic() - started)
+
+
+def _examine(settings: Configuration, quick: bool) -> tuple[Facts, bool]:
+    """The facts of this machine, and whether the user stopped before all were known."""
+    with Waiting() as waiting:
+        try:
+            return examine(
+                python=settings.python, quick=quick, deadline_s=settings.deadline, on_wait=waiting.show
+            ), False
+        except Interrupted as stop:
+            return stop.facts, True
+
+
+def _last_bench(facts: Facts, host: Host) -> Bench | None:
+    """The last run of the perf suites that was kept of this machine."""
+    from tfgpu_doctor.bench.references import place_of
+    from tfgpu_doctor.bench.run import SUITE_VERSION
+    from tfgpu_doctor.host.results import Results, ResultsError
+
+    try:
+        runs = Results.of_user(host.environment).of_place(place_of(facts, Bench(suite_version=SUITE_VERSION)))
+        return msgspec.json.decode(runs[-1].document, type=Bench) if runs else None
+    except (ResultsError, msgspec.DecodeError) as error:
+        note(f"without the last benchmark: {error}")
+        return None
+
+
+def _hand_out(made: Ticket, output: str | None) -> None:
+    """The page to standard output, the bundle to its file."""
+    if output is None:
+        deliver(made.page, None)
+        note("-o ticket.zip writes the bundle to attach; --dry-run shows what is in it")
+        return
+    content = pack(made.files)
+    try:
+        write_whole(output, content)
+    except OSError as error:
+        refuse(f"{output} cannot be written: {error.strerror or error}")
+    deliver(made.page, None)
+    note(f"{output} is written ({len(content) / 1024:.0f} KiB): attach it, and paste the page above")

@@ -1,0 +1,202 @@
+"""Takes strings, gives them back without what tells of their owner: only what is known to be harmless stays.
+
+A text is looked through from the surest to the least sure: keys of many lines, secrets told by what stands before
+them, addresses, paths; what is left is judged word by word, and a word that no list knows is replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable
+
+from tfgpu_doctor.ticket.identity import Identity
+from tfgpu_doctor.ticket.paths import PathScrubber
+from tfgpu_doctor.ticket.patterns import BLOB, NAMES, SECRETS, UUIDS, Pattern, find_blocks
+from tfgpu_doctor.ticket.shapes import is_like_an_ip, is_plain, is_version, shortened
+from tfgpu_doctor.ticket.spans import Spans
+from tfgpu_doctor.ticket.standins import STANDIN, Standins
+from tfgpu_doctor.ticket.vocabulary import Vocabulary
+from tfgpu_doctor.ticket.wordlike import SYMBOL, Words
+
+_KEPT = re.compile(
+    r"^[IWEF]\d{4} \d\d:\d\d:\d{10}\.\d{6} +\d{1,7} |"  # what absl puts before its messages, seconds since 1970 in it
+    r"\[ *\d{1,6}\.\d{6}\]|"  # what the kernel puts before its own
+    r"(?<![\w/])(?:/job:localhost/replica:\d/task:\d)?/(?:physical_)?device:[GCTX]PU:\d{1,2}\b|(?<![\w/])/[GC]PU:\d{1,2}\b|"
+    r"\bchunk \d{1,6}, word \d{1,7}: wrote 0x[0-9a-f]{16}, read 0x[0-9a-f]{16}\b|"
+    r"(?<![\w.])\d{8,13}(?= (?:bytes|B)\b)|"
+    r"\b(?:Ch|intr|ctxId) (?:0x)?[0-9a-f]{8}\b|"  # of Xids
+    r"(?<![\w:.])10de:[0-9a-f]{4}(?![\w:.-])|"
+    r"(?:(?<=PCI:)|(?<![\w:.]))(?:0000)?[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?(?![\w:.-])|"
+    r"(?<![\w:.])(?:19|20)\d\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,6})?Z?(?![\w.-])|"
+    r"(?<![\w:.-])[0-2]?\d:[0-5]\d:[0-6]\d(?:\.\d{1,6})?(?![\w:-])",
+    re.MULTILINE | re.IGNORECASE,
+)
+_DOTTED = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w]|\.\d)(/\d{1,2}(?!\w))?")
+_OF_PACKAGE = re.compile(r"(nvidia-[a-z0-9-]+)(?:\[[a-z,-]+\])?[ (]*(?:[<>=~!]=? ?[\d.]*, ?)?(?:[<>=~!]=? ?)?\Z")
+_OF_LIBRARY = re.compile(r"[<>=~!]=?\s?\Z")
+_QUOTED_PATH = re.compile(r"\"((?:[A-Za-z]:\\|~?/)[^\"\n]{1,1000})\"|'((?:[A-Za-z]:\\|~?/)[^'\n]{1,1000})'")
+_PATH = re.compile(
+    r"(?<![\w<>/.$~\\-])(?:\$\w+|\$\{\w+\}|~[\w.-]*|\.{1,2})?/(?:[^\s\"'`,;:()\[\]{}<>|=]|<[a-z]+-\d{1,5}>)+|"
+    r"(?<![\w<>/.$~])(?:[A-Za-z]:)?\\(?:[^\s\"'`,;:()\[\]{}<>|=]|<[a-z]+-\d{1,5}>)+"
+)
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([\w.-]+)(?::\d{2,5})?(/[\w./-]*)?(?:#[\w-]*)?")
+_SCHEMES = frozenset(
+    ("http", "https", "ftp", "ssh", "git", "file", "s3", "gs", "tcp", "grpc", "postgres", "postgresql", "mysql", "mongodb",
+     "redis", "amqp")
+)  # fmt: skip
+_NOWHERE = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255"})  # noqa: S104 - nothing is bound
+_END = re.compile(r"[.!?]+\Z")
+
+
+class Scrubber:
+    """One ticket's replacements: what was replaced once is replaced by the same from then on."""
+
+    def __init__(self, vocabulary: Vocabulary, identity: Identity, uuids: Iterable[str] = ()) -> None:
+        self.standins = Standins()
+        self._vocabulary = vocabulary
+        self._words = Words(vocabulary, identity, self.standins, uuids)
+        self._paths = PathScrubber(vocabulary, self.standins, self._words)
+
+    def text(self, text: str, *, models: bool = False) -> str:
+        """Free text. With `models`, one word of letters and digits may stay, as names of processors have it."""
+        spans = Spans(text)
+        for start, end in find_blocks(text):
+            spans.claim(start, end, self._of("key", text[start:end]))
+        for found in _KEPT.finditer(text):
+            spans.claim(*found.span(), found[0])
+        self._claim(SECRETS, text, spans)
+        self._claim_paths(text, spans)
+        for found in STANDIN.finditer(text):
+            spans.claim(*found.span(), found[0])
+        for found in UUIDS.finditer(text):
+            spans.claim(*found.span(), functools.partial(self._words.uuid, found))
+        for found in SYMBOL.finditer(text):
+            if self._words.is_symbol(found[0]):
+                spans.claim(*found.span(), found[0])
+        self._claim_addresses(text, spans)
+        self._claim(NAMES, text, spans)
+        for found in BLOB.finditer(text):
+            if self._words.is_blob(found[0]):
+                spans.claim(*found.span(), functools.partial(self._of, "blob", found[0]))
+        return spans.filled(self._words.scrub(models))
+
+    def path(self, path: str) -> str:
+        """A whole path, spaces and all; what is none is a text."""
+        if "\n" in path or not re.match(r"[/~.$]|[A-Za-z]:[\\/]|[\w.+-]+\Z", path):
+            return self.text(path)
+        return self._paths.path(path)
+
+    def paths(self, listed: str) -> str:
+        """Paths with colons between them."""
+        return ":".join(self.path(each) for each in listed.split(":")) if "://" not in listed else self.text(listed)
+
+    def version(self, version: str, of: str = "") -> str:
+        """A version. One that could be an IP address stays if a table holds it, or if it is `of` a file or package of
+        NVIDIA's; of any other, how it begins.
+        """
+        if is_like_an_ip(version):
+            known = version in self._vocabulary.versions or self._is_nvidias(of)
+            return version if known else self._cut(version)
+        return version if is_version(version) else self.text(version)
+
+    def release(self, release: str) -> str:
+        """A release of the kernel: its version, and what stands behind it where that is known."""
+        return self._paths.part(release) if re.match(r"\d", release) else self.text(release)
+
+    def package(self, name: str) -> str:
+        """A distribution, by its name where everybody can install it."""
+        if self._vocabulary.has_package(name) or STANDIN.fullmatch(name):
+            return name
+        return self._of("package", name)
+
+    def program(self, name: str) -> str:
+        """A process: its program where that is a known one."""
+        folder, slash, last = name.rpartition("/")
+        if not self._is_program(last):
+            last = last if STANDIN.fullmatch(last) else self._of("process", last)
+        return f"{self.path(folder) if folder else ''}{slash}{last}"
+
+    def user(self, name: str) -> str:
+        """The name of an account."""
+        return name if name in ("", "root") or STANDIN.fullmatch(name) else self._of("user", name)
+
+    def variable(self, name: str) -> str:
+        """The name of a variable, if it is one of the lists."""
+        if name in self._vocabulary.variables or STANDIN.fullmatch(name):
+            return name
+        known = re.fullmatch(r"(?:TF|TF2|XLA|CUDA|KMP|OMP|NCCL|NVIDIA)(?:_[A-Z0-9]+)+", name)
+        if known and all(self._vocabulary.has_word(part) or part == "TF2" for part in name.split("_")):
+            return name
+        return self._of("variable", name)
+
+    def always(self, kind: str) -> Callable[[str], str]:
+        """What is replaced in any case, by a stand-in of that kind."""
+        return lambda value: value if not value or STANDIN.fullmatch(value) else self._of(kind, value)
+
+    def _of(self, kind: str, value: str) -> str:
+        return self.standins.of(kind, value)
+
+    def _is_program(self, name: str) -> bool:
+        return name in self._vocabulary.programs or bool(re.fullmatch(r"python\d(?:\.\d{1,2})?", name))
+
+    def _is_nvidias(self, name: str) -> bool:
+        """Whether it is a package of NVIDIA's, or a library: their versions have four numbers."""
+        return name.startswith(("nvidia-", "lib")) and self._paths.is_known(name)
+
+    def _cut(self, version: str) -> str:
+        self.standins.uses["ip"] += 1
+        return shortened(version)
+
+    def _claim(self, patterns: Iterable[Pattern], text: str, spans: Spans) -> None:
+        for pattern in patterns:
+            for found in pattern.expression.finditer(text):
+                value = found[pattern.group]
+                if (
+                    not value.strip()
+                    or STANDIN.fullmatch(value.strip(" '\""))
+                    or self._is_harmless(pattern.kind, value)
+                ):
+                    continue
+                replace = self._url if pattern.kind == "url" else functools.partial(self._of, pattern.kind)
+                spans.claim(*found.span(pattern.group), functools.partial(replace, value))
+
+    def _is_harmless(self, kind: str, value: str) -> bool:
+        """What looks like a number that someone bears, or like a host, and is a version or a file's name."""
+        if kind == "number":
+            return is_plain(value) or is_like_an_ip(value) or sum(map(str.isdigit, value)) < 9
+        if kind == "host":
+            return value.lower() in self._vocabulary.hosts or value.lower() == "localhost"
+        if kind == "user":
+            return value == "root" or (value.isdigit() and len(value) < 5)
+        return kind == "ip" and value in ("::", "::1")
+
+    def _claim_addresses(self, text: str, spans: Spans) -> None:
+        for found in _DOTTED.finditer(text):
+            if not is_like_an_ip(found[1]):
+                continue
+            known = found[1] in self._vocabulary.versions or found[1] in _NOWHERE
+            begins = max(0, found.start() - 60)
+            package = _OF_PACKAGE.search(text, begins, found.start())
+            if (known or (package and self._vocabulary.has_package(package[1]))) and not found[2]:
+                spans.claim(*found.span(), found[0])
+            elif _OF_LIBRARY.search(text, begins, found.start()):
+                spans.claim(*found.span(1), functools.partial(self._cut, found[1]))
+            else:
+                spans.claim(*found.span(), functools.partial(self._of, "ip", found[0]))
+
+    def _claim_paths(self, text: str, spans: Spans) -> None:
+        for found in _QUOTED_PATH.finditer(text):
+            group = 1 if found[1] else 2
+            spans.claim(*found.span(group), functools.partial(self._paths.path, found[group]))
+        for found in _PATH.finditer(text):
+            ending = _END.search(found[0])
+            end = found.end() - (len(ending[0]) if ending else 0)
+            spans.claim(found.start(), end, functools.partial(self._paths.path, text[found.start() : end]))
+
+    def _url(self, url: str) -> str:
+        found = _URL.fullmatch(url)
+        if found and found[2].lower() in self._vocabulary.hosts and self._words.are_known(found[3] or ""):
+            return url
+        scheme, _, rest = url.partition("://")
+        return f"{scheme}://{self._of('url', rest)}" if scheme.lower() in _SCHEMES else self._of("url", url)

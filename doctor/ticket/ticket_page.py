@@ -1,0 +1,127 @@
+"""The page of a ticket: the Markdown block to paste into an issue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from tabulate import tabulate
+
+from tfgpu_doctor.bench.page import render_bench
+from tfgpu_doctor.bench.result import make_result
+from tfgpu_doctor.log.classify import LogReport
+from tfgpu_doctor.model.facts import Bench, Facts
+from tfgpu_doctor.model.report import GpuCard, LibraryCopy, Report, VersionRow
+from tfgpu_doctor.render.markdown_page import escape, render_markdown
+from tfgpu_doctor.render.text import clean
+from tfgpu_doctor.ticket.excerpt import Excerpt
+from tfgpu_doctor.ticket.scrub import Replaced
+
+_MOST_CHARACTERS = 60_000  # GitHub takes 65,536 in one comment
+_SHOWN_LINES = 60  # of a log; all are in the bundle
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """A log that the user gave: the scrubbed part of it, and what that tells."""
+
+    excerpt: Excerpt
+    told: LogReport
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the page is made of; all of it scrubbed."""
+
+    report: Report
+    facts: Facts
+    bench: Bench | None
+    log: LogPart | None
+    replaced: Sequence[Replaced]
+
+
+def render_ticket(page: Page) -> str:
+    """Verdict, cause and evidence first; then the rest, as far as one comment may be long."""
+    done = f"{render_markdown(page.report).rstrip()}\n\n"
+    if len(done) > _MOST_CHARACTERS:
+        done = f"{done[:_MOST_CHARACTERS]}\n\nThe rest is too long for a comment; it is in the bundle.\n\n"
+    end = "\n".join(_closing(page))
+    for title, body in _sections(page):
+        section = f"<details><summary>{title}</summary>\n\n{body}\n\n</details>\n\n"
+        if len(done) + len(section) + len(end) > _MOST_CHARACTERS:
+            section = f"{title}: too long for a comment; it is in the bundle.\n\n"
+        done += section
+    return done + end
+
+
+def _sections(page: Page) -> Iterator[tuple[str, str]]:
+    """The folded parts that have something in them: title and body."""
+    report, runtime, kernel_log = page.report, page.facts.runtime, page.facts.kernel_log
+    sections = (
+        ("Versions", _table(("", "found", "needed", "by", "check"), map(_version, report.versions))),
+        ("GPUs", _table(("", "name", "memory", "temperature", "link", "processes"), map(_gpu, report.gpus))),
+        ("Libraries", _table(("library", "version", "found", "brought by"), map(_library, report.libraries))),
+        ("TensorFlow's log", _fenced(runtime.log if runtime else ())),
+        ("The kernel's messages", _fenced([each.text for each in kernel_log.messages] if kernel_log else ())),
+        ("The last benchmark", _bench(page)),
+        ("The log", _log(page.log) if page.log else ""),
+    )
+    return ((title, body) for title, body in sections if body)
+
+
+def _closing(page: Page) -> Iterator[str]:
+    counts = ", ".join(f"`<{each.kind}-N>` ({each.values})" for each in page.replaced)
+    yield f"Stand-ins, the same for the same value: {counts or 'none'}."
+    yield ""
+    yield "To see this diagnosis again, with the bundle `ticket.zip` of `tfgpu-doctor ticket -o ticket.zip`:"
+    yield from ("", "```sh", "tfgpu-doctor --facts ticket.zip", "```", "")
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    safe = [[escape(cell) for cell in row] for row in rows]
+    return tabulate(safe, headers=heads, tablefmt="github", disable_numparse=True) if safe else ""
+
+
+def _version(row: VersionRow) -> tuple[str, ...]:
+    return row.component, row.found, row.needed, row.needed_by, row.check
+
+
+def _gpu(card: GpuCard) -> tuple[str, ...]:
+    free, total, heat = card.memory_free_bytes, card.memory_total_bytes, card.temperature_c
+    memory = f"{(free or 0) / _GIB:.1f} of {total / _GIB:.1f} GiB free" if total else ""
+    link = f"PCIe {card.pcie_generation} x{card.pcie_width}" if card.pcie_generation else ""
+    users = ", ".join(f"{each.name} ({each.user})" if each.user else each.name for each in card.users)
+    return str(card.index), card.trouble or card.name, memory, f"{heat} °C" if heat is not None else "", link, users
+
+
+def _library(copy: LibraryCopy) -> tuple[str, ...]:
+    missing = " needs ".join(copy.missing_chain) if len(copy.missing_chain) > 1 else "not found"
+    found = {True: copy.path, False: copy.error or missing, None: "not told"}
+    return copy.soname, copy.version, found[copy.found], copy.origin
+
+
+def _bench(page: Page) -> str:
+    if page.bench is None:
+        return ""
+    result = msgspec.structs.replace(make_result(page.report, page.bench, seconds=page.bench.seconds), causes=())
+    return render_bench(result, "markdown").rstrip()
+
+
+def _log(log: LogPart) -> str:
+    told = [f"- `{cause.label}`, confidence {cause.confidence}: {escape(cause.title)}" for cause in log.told.causes]
+    lines = list(dict.fromkeys(line for cause in log.told.causes for line in cause.evidence))
+    kept = f"{log.excerpt.kept:,} of its {log.excerpt.lines:,} lines are in the bundle, as `log.txt`."
+    return "\n".join([*(told or ["It names no cause that is known here."]), "", kept, "", _fenced(lines)]).rstrip()
+
+
+def _fenced(lines: Sequence[str]) -> str:
+    """Lines as they stand, of too many the first and the last; none of them can end the block."""
+    if len(lines) > _SHOWN_LINES:
+        half = _SHOWN_LINES // 2
+        lines = [*lines[:half], f"... {len(lines) - 2 * half} lines more ...", *lines[-half:]]
+    text = "\n".join(clean(" ".join(line.split())) for line in lines)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}" if text else ""

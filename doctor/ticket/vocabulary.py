@@ -1,0 +1,115 @@
+"""Words that say nothing about who uses a machine: the only ones that leave it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tfgpu_doctor.host import Files
+from tfgpu_doctor.knowledge import Knowledge, read_knowledge
+
+_RUNS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_NUMBERED = re.compile(r"([a-z]{2,})(\d{1,4})[a-z]?")
+_HEXADECIMAL = re.compile(r"[a-f]+")
+_LAST_TAG = re.compile(r"-cu1\d$")
+_SHORTEST = 3  # letters; the shorter ones of the tables are as good as random, those of the list are not
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words of texts, names of folders, packages and programs, and `fixed`: words that a diagnosis may hang on."""
+
+    words: frozenset[str]
+    folders: frozenset[str]
+    packages: frozenset[str]
+    programs: frozenset[str]
+    variables: frozenset[str]
+    versions: frozenset[str]  # that the tables name
+    hosts: frozenset[str]  # of public pages that messages point at
+    fixed: frozenset[str]
+
+    def has_word(self, word: str) -> bool:
+        """Whether a run of letters and digits is a known word, known words joined (cuInit), or one with a number (cuda12)."""
+        small = word.lower()
+        if small in self.words:
+            return True
+        if numbered := _NUMBERED.fullmatch(small):
+            return numbered[1] in self.words
+        runs = _RUNS.findall(word)
+        return (
+            len(runs) > 1 and "".join(runs) == word and all(len(run) > 1 and run.lower() in self.words for run in runs)
+        )
+
+    def has_package(self, name: str) -> bool:
+        """Whether a distribution is one that everybody can install."""
+        name = re.sub(r"[-_.]+", "-", name).lower()
+        if name in self.packages:
+            return True
+        parts = _LAST_TAG.sub("", name).split("-")
+        return parts[0] == "nvidia" and len(parts) > 1 and all(part in self.words for part in parts)
+
+
+@functools.cache
+def read_vocabulary() -> Vocabulary:
+    """The lists beside this module, and the words of the tables."""
+    words, folders = _list("words"), _list("folders")
+    tables = dict(_tables(read_knowledge()))
+    phrases = {name: {word for text in texts for word in _words(text, words)} for name, texts in tables.items()}
+    packages = _list("packages")
+    matched = phrases["log_signatures"] | phrases["log_rules"] | phrases["variables"] | phrases["_opened_libraries"]
+    every = {text for texts in tables.values() for text in texts}
+    systems = {text.rstrip("*") for text in tables["batch_systems"] if re.fullmatch(r"[A-Z_a-z]+\*?", text)}
+    return Vocabulary(
+        words=words.union(*phrases.values(), {part for name in packages for part in _words(name, words)}),
+        folders=folders | packages,
+        packages=packages,
+        programs=_list("programs"),
+        variables=frozenset(read_knowledge().variables) | systems,
+        versions=frozenset(
+            found for text in every for found in re.findall(r"(?<![\w.])\d+(?:\.\d+){3}(?![\w.])", text)
+        ),
+        hosts=frozenset(found for text in every for found in re.findall(r"https?://([a-z0-9.-]+)", text)),
+        fixed=frozenset({word for word in matched if word.isalpha()} | {name.lower() for name in folders}),
+    )
+
+
+def _list(name: str) -> frozenset[str]:
+    found = importlib.util.find_spec("tfgpu_doctor.ticket")
+    assert found is not None and found.submodule_search_locations
+    text = Files().read_text(os.path.join(found.submodule_search_locations[0], f"{name}.txt"))
+    return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
+
+
+def _tables(knowledge: Knowledge) -> Iterator[tuple[str, list[str]]]:
+    """Every table of the knowledge, and all strings in it."""
+    for name, member in vars(type(knowledge)).items():
+        if isinstance(member, functools.cached_property):
+            table = getattr(knowledge, name)
+            rows = list(table.values()) if isinstance(table, dict) else table
+            yield name, list(_strings(msgspec.to_builtins(rows)))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from (*_strings(key), *_strings(each))
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _strings(each)
+
+
+def _words(text: str, listed: frozenset[str]) -> Iterator[str]:
+    """Words of a text of the tables, as they stand and taken apart; what could as well be a number in base 16 is none."""
+    for found in re.findall(r"[A-Za-z][A-Za-z0-9]*", text):
+        for word in {found.lower(), *(run.lower() for run in _RUNS.findall(found))}:
+            if word in listed or (len(word) >= _SHORTEST and not _HEXADECIMAL.fullmatch(word)):
+                yield word

@@ -1,0 +1,145 @@
+"""Single words: whether one may stay, and its stand-in if not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from tfgpu_doctor.ticket.identity import Identity
+from tfgpu_doctor.ticket.patterns import UUIDS
+from tfgpu_doctor.ticket.shapes import is_like_an_ip, is_plain
+from tfgpu_doctor.ticket.standins import STANDIN, Standins
+from tfgpu_doctor.ticket.vocabulary import Vocabulary
+
+_WORD = re.compile(r"(?:\w|(?<=\w)[.+\-@#~$%](?=\w))+|[^\w\s]+|\s+")
+_JOINTS = re.compile(r"[-_.+@#~$%]+")
+_VERSION_AND_MORE = re.compile(r"(\d{1,3}\.\d{1,3}(?:\.\d{1,5})?)([-+_.].*)")
+_MODEL = re.compile(r"[A-Za-z]{0,3}\d{1,5}[A-Za-z]{0,3}(?:-\d{4,5}[A-Za-z]{0,3})?")  # "5950X", "i7-9700K", "E5-2698"
+_LONGEST_MODEL = 8
+_INSTANCE = re.compile(r"[a-z]{1,3}\d[a-z]{0,2}n?\.(?:\d{0,2}x?large|metal|medium|small|micro|nano)")  # of EC2
+_MARKS = frozenset(
+    ".,;:!?()[]{}<>\"'`|/\\=+-*&%$#@^~_\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00d7\u00b7\u00b0\u2713\u2192"
+)
+_MOST_MARKS = 4  # unlike ones in a row
+_MOST_DIGITS = 7  # of a word with letters; more of them could be a number that somebody bears
+_LONG_PIECE = 12
+_LETTER = re.compile(r"[A-Za-z]|[G-Z]\d{1,2}")  # no two figures of base 16: those may be of an address
+SYMBOL = re.compile(r"\b_{1,2}Z\w{2,500}")  # of C++, as "undefined symbol" names it: lengths and names in turn
+_LENGTH = re.compile(r"\d{1,3}")
+_MOST_CODES = 10  # letters for types between two names
+
+
+class Words:
+    """Judges words by the lists, and by the names that this machine tells."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, identity: Identity, standins: Standins, uuids: Iterable[str] = ()
+    ) -> None:
+        self._vocabulary, self._standins = vocabulary, standins
+        self._uuids = sorted({uuid.lower() for uuid in uuids})
+        self._kinds = dict.fromkeys(identity.hosts, "host") | dict.fromkeys(identity.users, "user")
+        for name in [name for name in self._kinds if name in vocabulary.fixed]:
+            del self._kinds[name]
+
+    def scrub(self, models: bool = False) -> Callable[[str], str]:
+        """What does it for the parts of one text; at most one of its words is let through for looking like a model's."""
+        left = [models]
+
+        def word(found: re.Match[str]) -> str:
+            text = found[0]
+            if text.isspace():
+                return text
+            if not (text[0].isalnum() or text[0] == "_"):
+                return _marks(text)
+            if left[0] and len(text) <= _LONGEST_MODEL and not self.is_known(text) and _MODEL.fullmatch(text):
+                left[0] = False
+                return text
+            return self.word(text)
+
+        return lambda text: _WORD.sub(word, text)
+
+    def word(self, word: str, kind: str = "text") -> str:
+        """The word, or its stand-in."""
+        if name := self.name(word):
+            return name
+        if self.is_known(word) or STANDIN.fullmatch(word):
+            return word
+        if is_like_an_ip(word):
+            return self._standins.of("ip", word)
+        released = _VERSION_AND_MORE.fullmatch(word)
+        if released and is_plain(released[1]):
+            return released[1] + released[2][0] + self.word(released[2][1:], kind)
+        return self._standins.of(kind, word)
+
+    def name(self, word: str) -> str:
+        """The stand-in of a word that is a name here, of a user, a host, or something met before; empty where it is none."""
+        kind = self._kinds.get(word.lower())
+        if kind:
+            return self._standins.of(kind, word)
+        if self._standins.known(word) and word.lower() not in self._vocabulary.fixed and not is_plain(word):
+            return self._standins.of("name", word)
+        return ""
+
+    def is_known(self, word: str) -> bool:
+        """Whether a word, or all the pieces of one with joints, are of the lists."""
+        if not word.isascii() or word.lower() in self._kinds:
+            return False
+        if is_plain(word) or _INSTANCE.fullmatch(word) or word in self._vocabulary.variables:
+            return True
+        pieces = [piece for piece in _JOINTS.split(word) if piece]
+        if any(piece.lower() in self._kinds for piece in pieces):
+            return False
+        letters = [piece for piece in pieces if not piece.isdigit()]
+        if len(pieces) == 1:
+            return len(word) == 1 or self._vocabulary.has_word(pieces[0])
+        if sum(map(str.isdigit, word)) > _MOST_DIGITS or sum(len(piece) == 1 for piece in letters) > 2:
+            return False
+        return any(len(piece) > 1 for piece in letters) and all(self._is_known_piece(piece) for piece in pieces)
+
+    def are_known(self, text: str) -> bool:
+        """Whether every word of a text is."""
+        return all(self.is_known(found) for found in re.findall(r"[\w.+#@-]*\w", text))
+
+    def is_blob(self, text: str) -> bool:
+        """Whether a long run of characters holds a long piece that no list knows, with figures in it."""
+        pieces = [piece for piece in re.split(r"[/+_=-]+", text) if len(piece) >= _LONG_PIECE]
+        return any(
+            re.search(r"\d", each) and re.search("[A-Za-z]", each) and not self.is_known(each) for each in pieces
+        )
+
+    def is_symbol(self, symbol: str) -> bool:
+        """Whether all names in a symbol of C++ are known words."""
+        place, codes = symbol.index("Z") + 1, 0
+        while place < len(symbol) and codes <= _MOST_CODES:
+            if not (length := _LENGTH.match(symbol, place)) or symbol[place - 1] == "S":
+                place, codes = place + 1, codes + 1
+                continue
+            end = length.end() + int(length[0])
+            if end > len(symbol) or not self.is_known(symbol[length.end() : end].strip("_")):
+                return False
+            place, codes = end, 0
+        return codes <= _MOST_CODES
+
+    def uuid(self, found: re.Match[str]) -> str:
+        """The stand-in for a UUID; the first digits of one that is known get that of the whole."""
+        prefix, digits = found[1], found[2]
+        start = (prefix + digits).lower()
+        meant = [uuid for uuid in self._uuids if uuid.startswith(start)] if prefix else []
+        whole = meant[0].removeprefix(prefix.lower()) if len(meant) == 1 else digits
+        return prefix + self._standins.of("uuid", whole)
+
+    def is_uuid(self, text: str) -> re.Match[str] | None:
+        """Whether the whole of a text is one."""
+        return UUIDS.fullmatch(text)
+
+    def _is_known_piece(self, piece: str) -> bool:
+        if piece.isdigit():
+            return True
+        return bool(_LETTER.fullmatch(piece)) or self._vocabulary.has_word(piece) or is_plain(piece)
+
+
+def _marks(text: str) -> str:
+    """Punctuation, without what few keyboards have, and not so much of it that it could be a password."""
+    kept = "".join(mark if mark in _MARKS else "\N{REPLACEMENT CHARACTER}" for mark in text)
+    unlike = re.sub(r"(.)\1+", r"\1", kept)
+    return kept if len(unlike) <= _MOST_MARKS else unlike[:_MOST_MARKS] + "\N{HORIZONTAL ELLIPSIS}"

@@ -1,0 +1,162 @@
+"""A profile from a known-good machine: bounds with a margin from what was seen, and refusals that name what varied."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import random
+import shlex
+import statistics
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from healthy import broken, healthy
+from hypothesis import given
+from judged import bench, duel, figure, judged, profile_of, red, shipped
+from loaded import load, load_round, loaded, speed, under_load
+
+from tfgpu_doctor.accept.learning import (
+    LEAST_MARGIN,
+    LEAST_RUNS,
+    MOST_MARGIN,
+    MOST_RUNS,
+    T99,
+    NotLearnt,
+    bound_of,
+    can_be_left_out,
+    learn,
+)
+from tfgpu_doctor.accept.writing import profile_text
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.bench import Duel
+
+SPREAD = (1.0, 1.02, 0.99, 1.01, 0.985)
+
+
+def run(times: float = 1.0, facts: Facts | None = None) -> Facts:
+    """One examination of a machine that is now a little faster, now slower."""
+    facts = facts or under_load(load(loaded(rounds=(load_round(speeds=(speed("float32", teraflops=24.0 * times),)),))))
+    duels = (duel(ratio=20.0 * times), duel("training", "step[cnn]", 6.0 * times))
+    return msgspec.structs.replace(facts, bench=bench(*duels, figures=(figure(0.9 * times),)))
+
+
+@given(st.lists(st.floats(0.01, 1000), min_size=LEAST_RUNS, max_size=MOST_RUNS))
+def test_a_bound_lies_below_the_mean_by_the_least_margin(runs: list[float]) -> None:
+    bound = bound_of(runs)
+    mean = math.exp(statistics.fmean(map(math.log, runs)))
+    assert 0 < bound.value <= mean * (1 - LEAST_MARGIN) * (1 + 1e-9)
+    assert LEAST_MARGIN - 1e-9 <= bound.margin <= 1
+
+
+def test_what_varies_more_gets_a_lower_bound() -> None:
+    calm, wild = (bound_of([20.0 * (1 + width * (each - 1)) for each in SPREAD]) for width in (2.0, 6.0))
+    assert wild.value < calm.value < 20.0 * (1 - LEAST_MARGIN)
+
+
+def test_99_of_100_further_runs_lie_above_the_bound() -> None:
+    """Of machines whose runs are spread as assumed; the least margin only helps, so a wide spread is taken."""
+    dice = random.Random(7)
+    above = 0
+    for _ in range(4000):
+        runs = [math.exp(dice.gauss(3.0, 0.2)) for _ in range(5)]
+        above += math.exp(dice.gauss(3.0, 0.2)) >= bound_of(runs).value
+    assert 0.985 <= above / 4000 <= 0.996  # 0.99, give or take what 4000 throws leave open
+
+
+def test_the_quantiles_are_those_of_students_t() -> None:
+    scipy_stats = pytest.importorskip("scipy.stats", reason="the benchmarks' own packages are not installed")
+    for freedom, quantile in enumerate(T99, LEAST_RUNS - 1):
+        assert quantile == pytest.approx(scipy_stats.t.ppf(0.99, freedom), abs=6e-4)
+    assert len(T99) == MOST_RUNS - LEAST_RUNS + 1
+
+
+def test_the_machine_is_accepted_by_what_was_learnt_from_it(tmp_path: pathlib.Path) -> None:
+    profile_of('level = "deep"\nsuites = ["device_placement", "training"]\n', tmp_path, "base.toml")
+    learnt = learn([run(times) for times in SPREAD])
+    resolved = profile_of(profile_text(learnt, "base.toml", 'of "node 7" \\ \x7f'), tmp_path)
+    profile = resolved.profile
+    assert (profile.gpus, profile.models, profile.gpu_memory) == (1, ("NVIDIA GeForce RTX 3090",), "24576 MiB")
+    assert (profile.driver, profile.tensorflow) == (">=560.35.03", "==2.20.*")
+    assert profile.about == 'of "node 7" \\ \x7f'
+    assert 16 < profile.speed_ups["device_placement/gpu[matmul]"] < 19
+    assert 0.5 < profile.peak_fractions["float32"] < 0.65
+    assert 0.7 < profile.figure_fractions["device_placement/copy in the device"] < 0.9
+    assert red(judged(run(0.98), resolved)) == []
+    slower = red(judged(run(0.7), resolved))
+    assert {"speed-ups.device_placement/gpu[matmul]", "speed-ups.training/step[cnn]"} <= set(slower)
+
+
+def test_each_bound_stands_beside_the_runs_that_it_is_from() -> None:
+    text = profile_text(learn([run(times) for times in SPREAD]), "server", "")
+    (line,) = [line for line in text.splitlines() if line.startswith('"device_placement/gpu[matmul]"')]
+    assert line.endswith("# 19.6, 20, 19.4, 19.8, 19.3")
+
+
+def test_what_varies_too_much_is_named_with_how_much() -> None:
+    runs = [run(times) for times in (1.0, 1.3, 0.7)]
+    with pytest.raises(NotLearnt) as caught:
+        learn(runs)
+    words = str(caught.value)
+    assert words.startswith(
+        "the runs vary too much: device_placement/gpu[matmul] (19.6, 25.5, 13.7): a bound would lie "
+    )
+    assert f"{MOST_MARGIN:.0%} is the most" in words
+    assert "float32" in words
+    assert "measure while nothing else runs, with more --runs or a longer `budget`" in words
+    options = shlex.split(words.rpartition("do without a minimum for it:")[2])
+    assert learn(runs, options[1::2]).speed_ups == {}  # what it says to leave out is enough
+    assert set(options[::2]) == {"--leave-out"}
+
+
+def test_what_is_left_out_keeps_the_minimum_of_the_base_profile(tmp_path: pathlib.Path) -> None:
+    assert can_be_left_out("training/step[cnn]")
+    assert can_be_left_out("float32")
+    assert not can_be_left_out("training")
+    assert not can_be_left_out("training/no_such_duel")
+    learnt = learn([run(times) for times in SPREAD], ["training/step[cnn]"])
+    assert set(learnt.speed_ups) == {"device_placement/gpu[matmul]"}
+    asked, base = profile_of(profile_text(learnt, "server", ""), tmp_path).profile, shipped("server").profile
+    assert asked.speed_ups.get("training/step[cnn]") == base.speed_ups.get("training/step[cnn]")
+
+
+def test_more_runs_are_needed() -> None:
+    with pytest.raises(NotLearnt, match="3 to 20 runs are needed; there are 2"):
+        learn([run(), run()])
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (broken(runtime={"version": "2.21.0"}), "TensorFlow changed from run to run: 2.20.0, 2.21.0"),
+        (broken(nvml={"driver_version": "570.1"}), "the driver changed from run to run: 560.35.03, 570.1"),
+        (broken(runtime={"gpus": ()}), "the GPUs changed from run to run: "),
+    ],
+)
+def test_runs_of_different_machines_are_no_runs_of_one(other: Facts, said: str) -> None:
+    with pytest.raises(NotLearnt) as caught:
+        learn([healthy(), healthy(), other])
+    assert str(caught.value).startswith(said)
+
+
+def test_what_does_not_pay_is_left_out() -> None:
+    slower = duel("training", "step[cnn]", 0.8, verdict="slower")
+    runs = [msgspec.structs.replace(healthy(), bench=bench(duel(), slower)) for _ in range(3)]
+    assert set(learn(runs).speed_ups) == {"device_placement/gpu[matmul]"}
+
+
+def test_a_version_that_is_none_gets_into_no_profile() -> None:
+    strange = broken(nvml={"driver_version": '560"\ngpus = 9'})
+    with pytest.raises(NotLearnt, match=r"^the driver calls itself "):
+        learn([strange] * 3)
+
+
+@pytest.mark.parametrize("other", [None, duel("training", "step[cnn]", verdict="too noisy")])
+def test_what_not_every_run_shows_is_named(other: Duel | None) -> None:
+    won = bench(duel(), duel("training", "step[cnn]"))
+    lost = bench(*filter(None, (duel(), other)))
+    runs = [msgspec.structs.replace(healthy(), bench=run) for run in (won, lost, won, won)]
+    with pytest.raises(
+        NotLearnt, match=r"^not every run shows training/step\[cnn\] \(in 3 of 4\); measure while nothing else runs"
+    ):
+        learn(runs)

@@ -1,0 +1,218 @@
+"""The advice for made-up machines: the release that must come out, why nothing newer, and what would allow more."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tfgpu_doctor.advise.advise import Advice, advise
+from tfgpu_doctor.advise.situation import Gpu, Situation
+from tfgpu_doctor.knowledge import read_knowledge, version
+
+KNOWLEDGE = read_knowledge()
+MOST = "999"  # a driver newer than all
+
+
+def machine(capability: str = "8.6", **fields: str) -> Situation:
+    gpu = Gpu(f"a GPU of {capability}", capability) if capability else None
+    return dataclasses.replace(Situation(gpu=gpu), **fields)  # type: ignore[arg-type]
+
+
+def advice_for(capability: str = "8.6", **fields: str) -> Advice:
+    return advise(machine(capability, **fields), KNOWLEDGE)
+
+
+@pytest.mark.parametrize(
+    ("capability", "fields", "release"),
+    [
+        ("8.6", {}, "2.21.0"),
+        ("8.9", {"driver": "550.54.15", "python": "3.12", "glibc": "2.35"}, "2.21.0"),
+        ("9.0", {"driver": "535.104.05", "python": "3.11"}, "2.21.0"),  # machine code: any driver for CUDA 12 will do
+        ("8.0", {"driver": "525.60.13"}, "2.21.0"),
+        ("8.0", {"driver": "525.60.12"}, "2.14.1"),
+        ("7.0", {"driver": "470.57.02", "python": "3.10"}, "2.14.1"),
+        ("7.0", {"driver": "450.80.02", "python": "3.8"}, "2.13.1"),
+        ("7.0", {"driver": "450.80.01"}, None),
+        ("6.1", {"driver": "580.65.06"}, "2.21.0"),
+        ("5.2", {"driver": "550.54.15"}, "2.16.2"),
+        ("5.0", {"driver": "470.57.02"}, "2.14.1"),
+        ("3.7", {"driver": "470.57.02"}, "2.14.1"),
+        ("3.5", {"python": "3.12"}, None),
+        ("3.0", {"driver": "470.57.02"}, None),
+        ("7.5", {"python": "3.9"}, "2.20.0"),
+        ("7.5", {"python": "3.7"}, "2.11.0"),
+        ("7.5", {"python": "3.6"}, "2.6.2"),
+        ("7.5", {"python": "3.14"}, None),
+        ("7.5", {"glibc": "2.17"}, "2.20.0"),
+        ("7.5", {"glibc": "2.12"}, "2.8.4"),
+        ("7.5", {"glibc": "2.5"}, None),
+        ("9.0", {"driver": "470.57.02", "python": "3.10"}, "2.11.1"),  # PTX of CUDA 11.8 needs 520, that of 11.2 460
+        ("9.0", {"python": "3.8", "driver": "535.104.05"}, "2.13.1"),
+        ("10.0", {"driver": MOST}, None),
+        ("12.0", {"driver": "570.26"}, None),
+        ("8.9", {"os": "windows", "python": "3.10", "driver": "551.61"}, "2.10.1"),
+        ("8.9", {"os": "windows", "python": "3.11"}, None),
+        ("8.9", {"os": "wsl", "python": "3.11", "driver": "551.61"}, "2.21.0"),
+        ("8.9", {"os": "wsl", "driver": "528.32"}, "2.14.1"),  # in WSL the driver is that of Windows
+        ("9.0", {"architecture": "aarch64"}, None),
+        ("", {"os": "macos", "architecture": "arm64"}, None),
+        ("", {"driver": "550.54.15"}, "2.21.0"),
+    ],
+)  # fmt: skip
+def test_the_newest_release_that_works(capability: str, fields: dict[str, str], release: str | None) -> None:
+    advice = advice_for(capability, **fields)
+    assert (advice.release.version if advice.release else None) == release
+    newest_first = [each.version for each in reversed(KNOWLEDGE.tensorflow_releases)]
+    assert [each.release for each in advice.newer] == newest_first[: newest_first.index(release) if release else None]
+    assert all(each.obstacles for each in advice.newer)
+    assert bool(advice.commands) == bool(release)
+    assert release or advice.lifts or advice.ways_out
+
+
+@pytest.mark.parametrize(
+    ("capability", "fields", "lifts"),
+    [
+        ("8.0", {"driver": "470.57.02"}, {"driver 525.60.13 or newer": "2.21.0"}),
+        ("8.0", {"python": "3.9"}, {"Python 3.10 to 3.13": "2.21.0"}),
+        ("8.0", {"python": "3.14"}, {"Python 3.10 to 3.13": "2.21.0"}),
+        ("8.0", {"glibc": "2.17"}, {"a system (or container) with glibc 2.27 or newer": "2.21.0"}),
+        ("8.0", {"os": "windows", "python": "3.10"}, {"WSL 2 in place of native Windows": "2.21.0"}),
+        # neither alone allows more than what there is
+        ("8.0", {"driver": "450.80.02", "python": "3.7"}, {"Python 3.9 to 3.11": "2.14.1"}),
+        ("8.0", {"driver": "440.33", "python": "3.14"}, {"driver 525.60.13 or newer and Python 3.10 to 3.13": "2.21.0"}),
+        ("3.7", {"driver": "470.57.02"}, {}),  # Kepler has no newer driver
+        ("3.7", {"driver": "440.33"}, {"driver 450.80.02 or newer": "2.14.1"}),
+        ("5.2", {"driver": "550.54.15"}, {}),
+        ("9.0", {"driver": "470.57.02", "python": "3.8"}, {"driver 520.61.05 or newer": "2.13.1"}),
+        ("12.0", {"driver": "570.26"}, {}),
+    ],
+)  # fmt: skip
+def test_what_would_allow_more(capability: str, fields: dict[str, str], lifts: dict[str, str]) -> None:
+    found = {lift.change: lift.release for lift in advice_for(capability, **fields).lifts}
+    assert lifts.items() <= found.items()
+    assert lifts or not found
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "package"),
+    [
+        ("NVIDIA A100-SXM4-80GB", {"driver": "470.57.02"}, "cuda-compat-12-5 beside driver 470.57.02"),
+        ("Tesla T4", {"driver": "470.256.02"}, "cuda-compat-12-5 beside driver 470.256.02"),
+        ("Tesla T4", {"driver": "440.33", "python": "3.14"}, "cuda-compat-11-2 beside driver 440.33"),
+        ("Tesla V100-SXM2-16GB", {"driver": "440.33"}, "cuda-compat-11-2 beside driver 440.33"),
+        ("NVIDIA A100-SXM4-80GB", {"driver": "535.54.03", "module": "470.57.02", "python": "3.8"}, ""),
+        ("NVIDIA A100-SXM4-80GB", {"driver": "460.27.04"}, ""),  # a branch that no package supports
+        ("NVIDIA A100-SXM4-80GB", {"driver": "470.57.02", "os": "wsl"}, ""),
+        ("NVIDIA GeForce RTX 3090", {"driver": "470.57.02"}, ""),
+        ("NVIDIA GeForce RTX 2080 Ti", {"driver": "440.33"}, ""),
+        ("NVIDIA RTX A6000", {"driver": "470.57.02"}, ""),  # some of them, in some servers: not certain
+        ("a GPU of compute capability 8.0", {"driver": "470.57.02"}, ""),
+        ("Tesla K80", {"driver": "450.80.02"}, ""),  # the package's own driver no longer knows Kepler
+    ],
+)
+def test_forward_compatibility_is_offered_to_data_centre_gpus_alone(
+    name: str, fields: dict[str, str], package: str
+) -> None:
+    model = KNOWLEDGE.gpu_named(name)
+    gpu = Gpu(name, model.compute_capability if model else "8.0")
+    advice = advise(dataclasses.replace(Situation(gpu=gpu), **fields), KNOWLEDGE)  # type: ignore[arg-type]
+    told = [lift.change for lift in advice.lifts if "cuda-compat" in lift.change]
+    assert all("forward compatibility" in each for each in told)
+    assert bool(told) == bool(package)
+    assert all(package in each for each in told)
+
+
+@pytest.mark.parametrize(
+    ("capability", "fields", "words"),
+    [
+        ("12.0", {}, ["nvcr.io/nvidia/tensorflow:", "from source for compute capability 12.0"]),
+        ("3.0", {}, ["from source for compute capability 3.0", "tensorflow-cpu"]),
+        ("9.0", {"architecture": "aarch64"}, ["nvcr.io/nvidia/tensorflow:"]),
+        ("8.7", {"architecture": "aarch64", "board": "NVIDIA Jetson AGX Orin"}, ["JetPack"]),
+        ("", {"os": "macos", "architecture": "arm64"}, ["tensorflow==2.18.*", "tensorflow-metal"]),
+        ("", {"os": "macos", "architecture": "x86_64"}, ["Intel"]),
+        ("12.0", {"os": "windows", "python": "3.12"}, ["WSL 2", "nvcr.io"]),
+    ],
+)
+def test_the_way_out(capability: str, fields: dict[str, str], words: list[str]) -> None:
+    advice = advice_for(capability, **fields)
+    told = " ".join(f"{way.text} {' '.join(way.commands)}" for way in advice.ways_out)
+    assert advice.release is None
+    assert [word for word in words if word not in told] == []
+    assert all(way.source.startswith("https://") for way in advice.ways_out)
+
+
+def test_an_old_gpu_is_not_sent_to_a_container_that_is_too_new() -> None:
+    assert not any("nvcr.io" in command for way in advice_for("3.0").ways_out for command in way.commands)
+
+
+def test_the_commands_of_a_release_whose_extra_works() -> None:
+    advice = advice_for(python="3.9")
+    assert advice.commands == (
+        "python3.9 -m venv tensorflow-gpu",
+        "tensorflow-gpu/bin/python -m pip install 'tensorflow[and-cuda]==2.20.0'",
+        "tfgpu-doctor --python tensorflow-gpu",
+    )
+    assert advice.notes == ()
+
+
+def test_a_library_that_is_not_found_is_linked() -> None:
+    advice = advice_for(python="3.13", interpreter="/home/user/my env/bin/python")
+    assert advice.commands == (
+        "'/home/user/my env/bin/python' -m pip install 'tensorflow[and-cuda]==2.21.0'",
+        "tfgpu-doctor fix --apply --python '/home/user/my env/bin/python'",
+        "tfgpu-doctor --python '/home/user/my env/bin/python'",
+    )
+    assert "nvidia/cusolver" in advice.notes[0]
+    assert "LD_LIBRARY_PATH" in advice.notes[0]
+
+
+def test_the_packages_of_an_extra_that_does_not_work_are_named_one_by_one() -> None:
+    install = advice_for("8.0", driver="470.57.02").commands[1]
+    assert "tensorflow==2.14.1 nvidia-cublas-cu11==11.11.3.6" in install
+    assert "nvidia-cudnn-cu11==8.7.0.84" in install
+    assert "tensorrt" not in install
+
+
+@pytest.mark.parametrize(("python", "caps"), [("3.7", " 'numpy<2'"), ("3.6", " 'protobuf<3.21'"), ("3.8", "")])
+def test_bounds_that_a_release_forgot_are_added(python: str, caps: str) -> None:
+    advice = advice_for(python=python)
+    assert advice.release
+    assert (
+        advice.commands[1]
+        == f"conda run -n tensorflow-gpu python -m pip install tensorflow=={advice.release.version}{caps}"
+    )
+    assert f"python={python} cudatoolkit=11." in advice.commands[0]
+
+
+def test_windows_is_given_commands_for_its_own_shell() -> None:
+    commands = advice_for(os="windows", python="3.10").commands
+    assert commands[1].endswith('tensorflow==2.10.1 "numpy<2"')
+    assert not any("LD_LIBRARY_PATH" in command for command in commands)
+
+
+def test_kernels_that_are_compiled_first_are_told() -> None:
+    advice = advice_for("9.0", python="3.8")
+    assert (advice.kernels, advice.minimum_driver) == ("ptx", "520.61.05")
+    assert "half an hour" in advice.notes[0]
+    assert advice_for("9.0").kernels == "native"
+
+
+@pytest.mark.parametrize(
+    "capability", ["3.5", "3.7", "5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "12.0"]
+)
+def test_a_newer_driver_never_means_an_older_release(capability: str) -> None:
+    drivers = [row.linux for row in KNOWLEDGE.cuda_toolkits]
+    found = [advice_for(capability, driver=driver).release for driver in drivers]
+    versions = [version(release.version if release else "") for release in found]
+    assert versions == sorted(versions)
+
+
+@pytest.mark.parametrize("os", ["linux", "wsl", "windows"])
+@pytest.mark.parametrize("python", ["", "3.6", "3.8", "3.10", "3.12", "3.14"])
+@pytest.mark.parametrize("driver", ["", "440.33", "470.57.02", "551.61"])
+def test_a_lift_keeps_its_promise(os: str, python: str, driver: str) -> None:
+    advice = advice_for("7.5", os=os, python=python, driver=driver, glibc="2.17" if os == "linux" else "")
+    for lift in advice.lifts:
+        assert not advice.release or version(lift.release) > version(advice.release.version)

@@ -1,0 +1,220 @@
+"""The command line: what it prints where, and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from doctor_command import clean_environment, diagnose, doctor_argv, make_target, run_doctor, start_doctor
+from every import every
+from locations import TESTS
+
+from tfgpu_doctor._project import __version__
+from tfgpu_doctor.checks import ALL_CHECKS
+
+MACHINES = TESTS / "machines"
+
+
+def facts(name: str) -> str:
+    return str(MACHINES / name / "facts.json")
+
+
+@pytest.mark.parametrize(
+    ("machine", "options", "code"),
+    [
+        ("workstation-healthy", [], 0),
+        ("workstation-healthy-quick", [], 0),
+        ("ubuntu-without-driver", [], 1),
+        ("blackwell-compiled-from-ptx", [], 0),
+        ("blackwell-compiled-from-ptx", ["--fail-level", "warning"], 1),
+        ("ubuntu-without-driver", ["--ignore", "DRV001"], 0),
+        ("ubuntu-without-driver", ["--select", "MEM002"], 0),
+        ("ubuntu-without-driver", ["--select", "DRV008"], 1),
+    ],
+)
+@pytest.mark.parametrize("format_", ["text", "json", "markdown"])
+def test_exit_codes_are_the_same_in_every_format(machine: str, options: list[str], code: int, format_: str) -> None:
+    assert run_doctor("--facts", facts(machine), "--format", format_, *options).returncode == code
+
+
+def test_check_is_the_default() -> None:
+    bare = run_doctor("--facts", facts("debian-nouveau"), "--format", "markdown")
+    named = run_doctor("check", "--facts", facts("debian-nouveau"), "--format", "markdown")
+    assert bare.stdout == named.stdout
+    assert "nouveau" in bare.stdout
+
+
+def test_a_pipe_gets_no_colour() -> None:
+    done = run_doctor("--facts", facts("debian-nouveau"), "-v")
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_report_goes_to_a_file(tmp_path: pathlib.Path) -> None:
+    done = run_doctor("--facts", facts("debian-nouveau"), "--format", "json", "-o", str(tmp_path / "report.json"))
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 1)
+    assert json.loads((tmp_path / "report.json").read_text())["causes"][0]["label"] == "nouveau_loaded"
+    assert os.listdir(tmp_path) == ["report.json"]
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: pathlib.Path) -> None:
+    done = run_doctor("--facts", facts("debian-nouveau"), "-o", str(tmp_path / "missing/report"))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--select", "DRV999"], ["--ignore", "nonsense"], ["--format", "pdf"], ["--fail-level", "awful"], ["--deadline", "0"],
+        ["--colour"], ["frobnicate"], ["--facts", "/does/not/exist"], ["--facts", "/"], ["check", "extra"], ["explain"],
+        ["explain", "XYZ999"], ["--facts", facts("wsl1"), "--quick"], ["--facts", facts("wsl1"), "--record", "x"],
+    ],
+)  # fmt: skip
+def test_wrong_usage_ends_with_2_and_no_traceback(arguments: list[str]) -> None:
+    done = run_doctor(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not json", b'{"schema": 1', b'{"schema": 99}', b'{"schema": 1, "system": "Linux"}', b"\xff\xfe\x00\x01"],
+)
+def test_a_bad_record_costs_one_line(tmp_path: pathlib.Path, content: bytes) -> None:
+    path = tmp_path / "facts.json"
+    path.write_bytes(content)
+    done = run_doctor("--facts", str(path))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert str(path) in done.stderr
+
+
+def test_a_record_of_one_gigabyte_costs_one_line(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "facts.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    done = run_doctor("--facts", str(path))
+    assert done.returncode == 2
+    assert "larger than 64 MiB" in done.stderr
+
+
+def test_a_record_comes_from_standard_input() -> None:
+    done = run_doctor("--facts", "-", stdin=pathlib.Path(facts("debian-nouveau")).read_text())
+    assert done.returncode == 1
+    assert "nouveau" in done.stdout
+
+
+def test_a_record_replays_to_the_same_causes(tmp_path: pathlib.Path) -> None:
+    target = make_target(tmp_path / "venv", None)
+    live = diagnose("--python", str(target), "--record", str(tmp_path / "facts.json"))
+    replayed = diagnose("--facts", str(tmp_path / "facts.json"))
+    assert replayed["causes"] == live["causes"]
+    assert replayed["counts"] == live["counts"]
+
+
+def test_a_record_that_cannot_be_written_is_refused(tmp_path: pathlib.Path) -> None:
+    target = make_target(tmp_path / "venv", None)
+    done = run_doctor("--quick", "--python", str(target), "--record", str(tmp_path / "missing/facts.json"))
+    assert done.returncode == 2
+
+
+def test_the_list_names_every_check() -> None:
+    done = run_doctor("--list")
+    assert done.returncode == 0
+    for check in ALL_CHECKS:
+        assert f"{check.id}  {check.title}" in done.stdout
+
+
+@every("check", ALL_CHECKS, key=lambda check: check.id)
+def test_every_check_is_explained(check: object) -> None:
+    from tfgpu_doctor.diagnose.explanation import explain_check
+    from tfgpu_doctor.knowledge import read_knowledge
+
+    text = explain_check(check, read_knowledge())  # type: ignore[arg-type]
+    assert "Fix:" in text
+    assert "https://" in text
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("DRV002", "minor-version"), ("drv002", "Fix:"), ("driver_too_old", "DRV002"), ("MEM", "MEM001")],
+)
+def test_explain_takes_an_id_a_cause_or_a_prefix(word: str, expected: str) -> None:
+    done = run_doctor("explain", word)
+    assert done.returncode == 0
+    assert expected in done.stdout
+
+
+def test_version_and_help() -> None:
+    assert __version__ in run_doctor("--version").stdout
+    assert "explain" in run_doctor("--help").stdout
+    assert "--quick" in run_doctor("check", "--help").stdout
+
+
+def test_the_working_folder_may_be_gone(tmp_path: pathlib.Path) -> None:
+    script = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && " + " ".join(
+        doctor_argv("--quick")
+    )
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=clean_environment(), check=False)
+    assert done.returncode in (0, 1, 3)
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_inside_is_one_line_and_ends_with_3(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import tfgpu_doctor.render as r\ndef broken(*a, **k): raise RuntimeError('of my own making')\nr.render = broken\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = start_doctor("--facts", facts("debian-nouveau"), PYTHONPATH=path)
+    assert done.returncode == 3
+    assert "of my own making" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (
+        "Traceback"
+        in start_doctor("--facts", facts("debian-nouveau"), PYTHONPATH=path, TFGPU_DOCTOR_TRACEBACK="1").stderr
+    )
+
+
+def test_an_ascii_output_is_no_obstacle() -> None:
+    done = subprocess.run(
+        doctor_argv("--facts", facts("debian-nouveau")),
+        capture_output=True,
+        env=clean_environment(PYTHONIOENCODING="ascii"),
+        check=False,
+    )
+    assert done.returncode == 1
+    done.stdout.decode("ascii")
+
+
+def test_the_python_api_gives_the_report(tmp_path: pathlib.Path) -> None:
+    import tfgpu_doctor
+
+    target = make_target(tmp_path / "venv", None)
+    report = tfgpu_doctor.check(python=str(target), quick=True)
+    assert "wrong_python_environment" in [cause.label for cause in report.causes]
+    assert report.target.python.startswith(str(target))
+
+
+def test_the_doctor_takes_no_network_and_writes_nothing(tmp_path: pathlib.Path) -> None:
+    """With every file system call traced by Python's own audit hooks: no socket, and no file opened for writing."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "def hook(event, args):\n"
+        "    if event.startswith('socket.') and event != 'socket.__new__':\n"
+        "        sys.stderr.write('AUDIT %s %r\\n' % (event, args))\n"
+        "    if event == 'open' and isinstance(args[0], str) and args[0] != '/dev/null' and (args[2] or 0) & 3:\n"
+        "        sys.stderr.write('AUDIT open %r\\n' % (args,))\n"
+        "sys.addaudithook(hook)\n"
+    )
+    target = make_target(tmp_path / "venv", None)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = start_doctor("--quick", "--python", str(target), PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
+    assert "AUDIT" not in done.stderr
+    assert sys.executable

@@ -1,0 +1,156 @@
+"""Where reports are written: a full disk or a folder that nobody may write to leaves no half file, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from doctor_command import clean_environment, doctor_argv, run_doctor
+from locations import TESTS
+
+from tfgpu_doctor.render import FORMATS
+
+BROKEN = str(TESTS / "machines/debian-nouveau/facts.json")
+
+
+@pytest.fixture(scope="module")
+def full_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
+    """A file system with a few bytes left, which root alone can make; else none, and a limit stands in for it."""
+    folder = tmp_path_factory.mktemp("disk")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        (folder / "kept").write_text("as it was")
+        with (folder / "rest").open("wb", buffering=0) as file:
+            while True:
+                try:
+                    file.write(b"x" * 512)
+                except OSError:
+                    break
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def run_with_small_files(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A file may not grow beyond 100 bytes: as on a full disk, the first bytes are written, and then no more.
+
+    Python must not compile modules meanwhile: it would leave halves of them in the checkout.
+    """
+    return subprocess.run(
+        doctor_argv(*arguments), capture_output=True, text=True, check=False,
+        env=clean_environment(PYTHONDONTWRITEBYTECODE="1", **variables),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )  # fmt: skip
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether it ended with one line that says what is wrong."""
+    return (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_full_disk_leaves_no_half_file(format_: str, full_disk: pathlib.Path) -> None:
+    before = sorted(os.listdir(full_disk))
+    for name in ("kept", "new"):
+        done = run_doctor("--facts", BROKEN, "--format", format_, "-o", str(full_disk / name))
+        assert refused(done), done.stderr
+        assert "No space left" in done.stderr
+        assert sorted(os.listdir(full_disk)) == before
+    assert (full_disk / "kept").read_text() == "as it was"
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_file_that_may_not_grow_is_not_begun(format_: str, tmp_path: pathlib.Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("as it was")
+    for name in ("kept", "new"):
+        done = run_with_small_files("--facts", BROKEN, "--format", format_, "-o", str(tmp_path / name))
+        assert refused(done), done.stderr
+    assert os.listdir(tmp_path) == ["kept"]
+    assert kept.read_text() == "as it was"
+
+
+def test_a_record_is_whole_or_not_there(tmp_path: pathlib.Path) -> None:
+    done = run_with_small_files("--quick", "--record", str(tmp_path / "machine.json"))
+    assert refused(done), done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_device_is_told() -> None:
+    done = run_doctor("--facts", BROKEN, "-o", "/dev/full")
+    assert refused(done), done.stderr
+    assert "No space left" in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_standard_output_is_told() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            doctor_argv("--facts", BROKEN), stdout=full, stderr=subprocess.PIPE, text=True, env=clean_environment(),
+            check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "No space left" in done.stderr
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_folder_that_cannot_be_written_stays_empty(format_: str, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(0o555)
+    if os.access(folder, os.W_OK):  # root writes everywhere, but nobody makes files in /proc
+        folder = pathlib.Path("/proc/self")
+    done = run_doctor("--facts", BROKEN, "--format", format_, "-o", str(folder / "report"))
+    assert refused(done), done.stderr
+    assert not (folder / "report").exists()
+
+
+# The summary of a job
+
+
+def test_the_summary_of_a_job_is_added(tmp_path: pathlib.Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("# earlier\n")
+    done = run_doctor("--facts", BROKEN, "--format", "github", GITHUB_STEP_SUMMARY=str(summary))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("::error ")
+    text = summary.read_text()
+    assert text.startswith("# earlier\n## tfgpu-doctor\n")
+    assert "nouveau" in text
+
+
+def test_no_other_format_adds_a_summary(tmp_path: pathlib.Path) -> None:
+    for format_ in set(FORMATS) - {"github"}:
+        run_doctor("--facts", BROKEN, "--format", format_, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_summary_that_cannot_be_written_costs_a_note(tmp_path: pathlib.Path) -> None:
+    full = tmp_path / "full.md"
+    full.write_bytes(b"x" * ((1 << 20) - 10))
+    os.mkfifo(tmp_path / "pipe")
+    for place in (str(tmp_path / "missing/x"), str(tmp_path), str(tmp_path / "pipe"), str(full), "/dev/full"):
+        done = run_doctor("--facts", BROKEN, "--format", "github", GITHUB_STEP_SUMMARY=place)
+        assert done.returncode == 1
+        assert done.stdout.startswith("::error ")
+        assert len(done.stderr.splitlines()) == 1
+        assert "no job summary" in done.stderr
+    assert full.stat().st_size == (1 << 20) - 10
+
+
+def test_a_summary_on_a_full_disk_is_taken_back(tmp_path: pathlib.Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("# earlier\n")
+    done = run_with_small_files("--facts", BROKEN, "--format", "github", GITHUB_STEP_SUMMARY=str(summary))
+    assert done.returncode == 1
+    assert "no job summary" in done.stderr
+    assert summary.read_text() == "# earlier\n"

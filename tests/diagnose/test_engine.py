@@ -1,0 +1,276 @@
+"""The engine: outcomes, edges between checks, and which cause comes first."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from healthy import broken, healthy
+
+from tfgpu_doctor.checks import ALL_CHECKS
+from tfgpu_doctor.diagnose.engine import BrokenPlugin, diagnose
+from tfgpu_doctor.diagnose.selection import Selection
+from tfgpu_doctor.knowledge import Knowledge, read_knowledge
+from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Fix, Skip, Stage, Yielded, check, in_order
+from tfgpu_doctor.model.facts import Driver, Facts
+from tfgpu_doctor.model.report import Report, Result
+
+
+def passing(id: str, *after: str) -> Check:
+    @check(id, "it is well", after=after)
+    def function() -> Yielded:
+        yield Evidence("seen")
+
+    return function
+
+
+def failing(id: str, *after: str, cause: str = "driver_too_old", **finding: object) -> Check:
+    @check(id, "it is well", after=after, causes=(cause,))
+    def function() -> Yielded:
+        yield Finding("it is not", cause=cause, fix=Fix("mend it"), **finding)  # type: ignore[arg-type]
+
+    return function
+
+
+def report_of(*checks: Check, facts: Facts | None = None, selection: Selection | None = None) -> Report:
+    return diagnose(facts or healthy(), checks=checks, selection=selection)
+
+
+def result_of(one: Check, facts: Facts | None = None) -> Result:
+    return report_of(one, facts=facts).results[0]
+
+
+def test_a_check_without_findings_passes() -> None:
+    assert result_of(passing("TST001")).outcome == "pass"
+
+
+def test_a_check_as_the_design_shows_it() -> None:
+    @check("TST001", "the driver is new enough", after=("DRV001",))
+    def driver_is_new_enough(driver: Driver, knowledge: Knowledge) -> Yielded:
+        if driver.version < "999":
+            yield Finding(f"driver {driver.version} is older than 999", cause="driver_too_old", fix=Fix("upgrade"))
+
+    result = result_of(driver_is_new_enough)
+    assert result.outcome == "fail"
+    assert result.findings[0].message == "driver 560.35.03 is older than 999"
+
+
+@pytest.mark.parametrize(("severity", "outcome"), [("error", "fail"), ("warning", "warn"), ("info", "pass")])
+def test_severity_decides_the_outcome(severity: str, outcome: str) -> None:
+    assert result_of(failing("TST001", severity=severity)).outcome == outcome
+
+
+def test_a_fact_that_could_not_be_had_skips_with_its_reason() -> None:
+    @check("TST001", "it is well")
+    def function(nvml: object) -> Yielded:
+        yield Evidence("never reached")
+
+    facts = msgspec.structs.replace(broken(nvml=None), unknown={"nvml": "no answer in time"})
+    result = result_of(function, facts)
+    assert (result.outcome, result.reason) == ("skip", "no answer in time")
+
+
+def test_a_parameter_with_a_default_may_be_missing() -> None:
+    @check("TST001", "it is well")
+    def function(nvml: object = None) -> Yielded:
+        yield Evidence(f"nvml is {nvml}")
+
+    assert result_of(function, broken(nvml=None)).evidence == ("nvml is None",)
+
+
+def test_a_check_that_breaks_is_a_crash_and_the_others_go_on() -> None:
+    @check("TST001", "it is well")
+    def function() -> Yielded:
+        yield Evidence("so far")
+        raise ZeroDivisionError("of my own making")
+
+    report = report_of(function, passing("TST002"))
+    assert [result.outcome for result in report.results] == ["crash", "pass"]
+    assert report.results[0].reason == "ZeroDivisionError: of my own making"
+    assert report.healthy is False
+    assert report.exit_code() == 3
+
+
+def test_a_check_that_skips_says_why() -> None:
+    @check("TST001", "it is well")
+    def function() -> Yielded:
+        yield from ()
+        raise Skip("this is no batch job")
+
+    assert (result_of(function).outcome, result_of(function).reason) == ("skip", "this is no batch job")
+
+
+def test_what_comes_after_a_failure_is_blocked_by_it() -> None:
+    report = report_of(failing("TST001"), failing("TST002", "TST001"), failing("TST003", "TST002"))
+    assert [result.outcome for result in report.results] == ["fail", "blocked", "blocked"]
+    assert report.results[2].blocked_by == ("TST001",)
+    assert [cause.id for cause in report.causes] == ["TST001"]
+    assert report.causes[0].explains == ("TST002", "TST003")
+
+
+@pytest.mark.parametrize("severity", ["warning", "info"])
+def test_what_comes_after_less_than_a_failure_runs(severity: str) -> None:
+    report = report_of(failing("TST001", severity=severity), passing("TST002", "TST001"))
+    assert report.results[1].outcome == "pass"
+
+
+def test_what_builds_on_what_cannot_be_told_cannot_be_told_either() -> None:
+    @check("TST001", "it is well")
+    def function() -> Yielded:
+        yield from ()
+        raise CannotTell("nobody knows")
+
+    report = report_of(function, failing("TST002", "TST001"), failing("TST003", "TST002"))
+    assert [result.outcome for result in report.results] == ["skip", "skip", "skip"]
+    assert report.results[1].reason == "TST001 could not be told"
+    assert report.exit_code() == 3
+
+
+def test_edges_work_in_any_order_of_the_list() -> None:
+    report = report_of(failing("TST002", "TST001"), failing("TST001"))
+    assert [result.outcome for result in report.results] == ["blocked", "fail"]
+
+
+def test_an_edge_to_a_check_that_is_not_there_is_no_obstacle() -> None:
+    assert result_of(passing("TST001", "GON001")).outcome == "pass"
+
+
+def test_graver_causes_come_first() -> None:
+    report = report_of(
+        failing("TST001", cause="ptx_jit_startup_delay", severity="warning"),
+        failing("TST002", cause="undetermined"),
+        failing("TST003", cause="no_nvidia_driver", confidence="low"),
+        failing("TST004", cause="nouveau_loaded"),
+        failing("TST005", cause="driver_too_old"),
+    )
+    assert [cause.id for cause in report.causes] == ["TST004", "TST005", "TST003", "TST002", "TST001"]
+
+
+def test_findings_of_one_label_are_one_cause() -> None:
+    report = report_of(failing("TST001", evidence=("a",)), failing("TST002", evidence=("b",)))
+    assert [cause.id for cause in report.causes] == ["TST001"]
+    assert report.causes[0].evidence == ("a", "it is not", "b")
+    assert report.causes[0].explains == ("TST002",)
+
+
+def test_two_things_of_unknown_cause_stay_two() -> None:
+    report = report_of(failing("TST001", cause="undetermined"), failing("TST002", cause="undetermined"))
+    assert [cause.id for cause in report.causes] == ["TST001", "TST002"]
+
+
+def test_information_is_no_cause() -> None:
+    report = report_of(failing("TST001", severity="info"))
+    assert report.causes == ()
+    assert (report.exit_code(), report.exit_code("info")) == (0, 1)
+
+
+def test_a_finding_without_a_fix_still_says_what_to_do_next() -> None:
+    @check("TST001", "it is well")
+    def function() -> Yielded:
+        yield Finding("it is not")
+
+    assert "tfgpu-doctor explain TST001" in report_of(function).causes[0].fix.text
+
+
+@pytest.mark.parametrize(("level", "code"), [("info", 1), ("warning", 1), ("error", 0)])
+def test_the_exit_code_follows_the_level(level: str, code: int) -> None:
+    report = report_of(failing("TST001", severity="warning"), passing("TST002"))
+    assert report.exit_code(level) == code  # type: ignore[arg-type]
+
+
+def test_zero_checks_are_not_healthy() -> None:
+    report = report_of()
+    assert report.healthy is False
+    assert report.exit_code() == 3
+
+
+def test_skips_alone_are_not_healthy() -> None:
+    @check("TST001", "it is well")
+    def function(nvml: object) -> Yielded:
+        yield Evidence("never reached")
+
+    report = report_of(function, facts=broken(nvml=None))
+    assert report.healthy is False
+    assert report.exit_code() == 3
+
+
+def test_without_its_goal_a_machine_is_not_healthy() -> None:
+    facts = broken(runtime=None)
+    report = diagnose(facts)
+    assert report.causes == ()
+    assert report.healthy is False
+    assert report.exit_code() == 3
+
+
+def test_a_broken_plugin_is_shown() -> None:
+    report = diagnose(healthy(), broken=[BrokenPlugin("acme", "ImportError: no acme")])
+    assert report.results[-1].outcome == "crash"
+    assert report.exit_code() == 3
+
+
+def test_selected_checks_alone_are_shown() -> None:
+    report = diagnose(healthy(), selection=Selection(select=("MEM", "DRV002")))
+    assert {result.id for result in report.results} == {"DRV002", *(c.id for c in ALL_CHECKS if c.id.startswith("MEM"))}
+    assert report.healthy is True
+
+
+def test_a_failed_prerequisite_of_a_selected_check_is_shown() -> None:
+    checks = (failing("TST001"), passing("OTH001"), passing("TST002", "TST001"))
+    report = report_of(*checks, selection=Selection(select=("TST002",)))
+    assert [result.id for result in report.results] == ["TST001", "TST002"]
+    assert report.exit_code() == 1
+
+
+def test_an_ignored_failure_neither_counts_nor_lets_others_fail() -> None:
+    checks = (failing("TST001"), failing("TST002", "TST001"))
+    report = report_of(*checks, selection=Selection(ignore=("TST001",)))
+    assert [result.outcome for result in report.results] == ["skip", "blocked"]
+    assert report.causes == ()
+    assert report.exit_code() == 0
+    assert report.healthy is False
+
+
+def test_counts_add_up() -> None:
+    report = diagnose(healthy())
+    assert sum(report.counts.values()) == len(report.results) == len(ALL_CHECKS)
+
+
+def test_interruption_has_its_exit_code() -> None:
+    assert diagnose(healthy(), interrupted=True).exit_code() == 130
+
+
+def test_an_id_must_be_letters_and_three_digits() -> None:
+    with pytest.raises(ValueError, match="ACME001"):
+        check("acme-1", "it is well")
+
+
+def test_every_first_party_check_is_sound() -> None:
+    """Ids are unique, prerequisites exist and form no ring, facts exist, titles and explanations are there."""
+    ids = [each.id for each in ALL_CHECKS]
+    known = {*Facts.__struct_fields__, "knowledge"}
+    assert len(ids) == len(set(ids)) >= 30
+    for each in ALL_CHECKS:
+        assert set(each.after) <= set(ids), f"{each.id} comes after a check that does not exist"
+        assert {*each.needs, *each.optional} <= known, f"{each.id} needs a fact that no probe gives"
+        assert "Fix:" in each.explanation, f"{each.id} does not say how to mend it"
+        assert each.sources, f"{each.id} names no source"
+        assert set(each.causes) <= set(read_knowledge().causes)
+        assert not each.title.endswith(".")
+    diagnose(healthy())  # a ring of prerequisites would raise
+
+
+def test_deeper_checks_are_listed_before_those_that_build_on_them() -> None:
+    place = {each.id: index for index, each in enumerate(ALL_CHECKS)}
+    backwards = [(each.id, before) for each in ALL_CHECKS for before in each.after if place[before] > place[each.id]]
+    assert backwards == []
+    stages = {each.id: each.stage for each in ALL_CHECKS}
+    assert [(each.id, id) for each in ALL_CHECKS for id in each.after if stages[id] > each.stage] == []
+
+
+def test_checks_lie_in_the_order_of_stage_depth_and_id() -> None:
+    def made(id: str, stage: Stage, *after: str) -> Check:
+        return check(id, "a check", stage=stage, after=after)(lambda: ())
+
+    last, deep = made("AAA001", Stage.SPEED), made("AAA002", Stage.GPU, "CCC003")
+    first, second, odd = made("CCC003", Stage.GPU), made("DDD004", Stage.GPU), made("EEE005", Stage.GPU, "GONE001")
+    ordered = in_order([last, deep, odd, second, first])
+    assert [each.id for each in ordered] == ["CCC003", "DDD004", "EEE005", "AAA002", "AAA001"]

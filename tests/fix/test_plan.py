@@ -1,0 +1,162 @@
+"""The plan: which commands of a fix the doctor may run itself, and where links must lie for libraries to be found."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import msgspec
+import pytest
+from healthy import ANSWERED, healthy
+from made_up_repairs import make_cause, make_plan
+
+from tfgpu_doctor.fix.bounds import Bounds, NotPossible, check_bounds
+from tfgpu_doctor.fix.links import NOT_FOUND, LinkStep
+from tfgpu_doctor.fix.plan import PipStep, plan_repair
+from tfgpu_doctor.model.facts import Facts, Resolution, ResolvedLibrary, Target
+
+SITE = "/venv/lib/python3.12/site-packages"
+
+
+def make_target(*libraries: str, **fields: Any) -> Target:
+    """A target with pip's libraries, named as "cublas/libcublas.so.12"."""
+    paths = tuple(f"{SITE}/nvidia/{each.replace('/', '/lib/')}" for each in libraries)
+    known = {"executable": "/venv/bin/python", "prefix": "/venv", "base_prefix": "/usr", "nvidia_libraries": paths}
+    return Target(attempt=ANSWERED, **{**known, **fields})
+
+
+def missing(soname: str, *elsewhere: str, chain: tuple[str, ...] = ()) -> ResolvedLibrary:
+    return ResolvedLibrary(
+        soname=soname, found=False, needed_by_tensorflow=True, missing_chain=chain or (soname,), elsewhere=elsewhere
+    )
+
+
+def make_facts(target: Target, folders: list[str], *libraries: ResolvedLibrary) -> Facts:
+    resolution = Resolution(
+        opener=f"{SITE}/tensorflow/libtensorflow_framework.so.2",
+        search_folders=tuple(f"{SITE}/tensorflow/../nvidia/{each}/lib" for each in folders),
+        libraries=libraries,
+    )
+    return msgspec.structs.replace(healthy(), target=target, resolution=resolution)
+
+
+def links_for(facts: Facts) -> list[tuple[str, str]]:
+    plan = plan_repair(make_cause("export LD_LIBRARY_PATH=/x", label=NOT_FOUND), facts)
+    return [(step.path.removeprefix(SITE + "/"), step.target) for step in plan.steps if isinstance(step, LinkStep)]
+
+
+CUSOLVER = "cusolver/libcusolver.so.11"
+COPY = f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11"
+
+
+def test_one_library_in_a_folder_that_is_not_searched() -> None:
+    """TensorFlow 2.21.0."""
+    target = make_target("cublas/libcublas.so.12", CUSOLVER)
+    facts = make_facts(target, ["nvshmem", "cublas"], missing("libcusolver.so.11", COPY), missing("libcuda.so.1"))
+    assert links_for(facts) == [("nvidia/cublas/lib/libcusolver.so.11", "../../cusolver/lib/libcusolver.so.11")]
+
+
+def test_all_libraries_in_folders_that_are_not_searched() -> None:
+    """TensorFlow 2.16.1: only the folder of cudart is searched."""
+    names = ["cublas/libcublas.so.12", "cublas/libcublasLt.so.12", "cudnn/libcudnn.so.8", "cudnn/libcudnn_ops.so.8"]
+    target = make_target("cuda_runtime/libcudart.so.12", *names)
+    lost = [missing(each.split("/")[1], f"{SITE}/nvidia/{each.replace('/', '/lib/')}") for each in names]
+    found = links_for(make_facts(target, ["cuda_runtime"], *lost))
+    assert found[0] == ("nvidia/cuda_runtime/lib/libcublas.so.12", "../../cublas/lib/libcublas.so.12")
+    assert [path.split("/")[1] for path, _ in found] == ["cuda_runtime"] * 4
+
+
+def test_library_that_another_needs_is_linked_beside_that_one() -> None:
+    target = make_target("cufft/libcufft.so.11", "nvjitlink/libnvJitLink.so.12", "cublas/libcublas.so.12")
+    needed = missing(
+        "libcufft.so.11",
+        f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12",
+        chain=("libcufft.so.11", "libnvJitLink.so.12"),
+    )
+    found = links_for(make_facts(target, ["cublas", "cufft"], needed))
+    assert found == [("nvidia/cufft/lib/libnvJitLink.so.12", "../../nvjitlink/lib/libnvJitLink.so.12")]
+
+
+@pytest.mark.parametrize(
+    ("folders", "copy"),
+    [
+        (["nvshmem"], COPY),  # which is not installed
+        (["cusolver"], COPY),  # the copy's own: then it is something else that keeps it from being found
+        (["cublas"], "/home/user/.local/lib/python3.12/site-packages/nvidia/cusolver/lib/libcusolver.so.11"),
+        (["cublas"], "/venv-of-another/lib/python3.12/site-packages/nvidia/cusolver/lib/libcusolver.so.11"),
+        (["cublas"], "/venv/lib/python3.11/site-packages/nvidia/cusolver/lib/libcusolver.so.11"),
+        (["cublas"], f"{SITE}/cupy/libcusolver.so.11"),  # not as deep: it would not find what it needs itself
+    ],
+)
+def test_no_link_that_would_not_help(folders: list[str], copy: str) -> None:
+    facts = make_facts(make_target("cublas/libcublas.so.12", CUSOLVER), folders, missing("libcusolver.so.11", copy))
+    plan = plan_repair(make_cause("export LD_LIBRARY_PATH=/x", label=NOT_FOUND), facts)
+    assert plan.steps == ()
+    assert [each.text for each in plan.by_hand] == ["export LD_LIBRARY_PATH=/x"]
+
+
+def test_links_are_for_that_cause_alone() -> None:
+    facts = make_facts(make_target("cublas/libcublas.so.12", CUSOLVER), ["cublas"], missing("libcusolver.so.11", COPY))
+    assert plan_repair(make_cause(label="driver_too_old"), facts).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "is_step"),
+    [
+        ("/venv/bin/python -m pip install 'numpy<2'", True),
+        ("/venv/bin/python -m pip install --force-reinstall --no-deps numpy==2.1.0", True),
+        ("/venv/bin/python -m pip uninstall -y tensorflow-cpu", True),
+        ("/usr/bin/python3 -m pip install 'numpy<2'", False),
+        ("/venv/bin/python -m pip download numpy", False),
+        ("/venv/bin/python -m pip install --target=/tmp numpy", False),
+        ("/venv/bin/python -m pip install --user numpy", False),
+        ("/venv/bin/python -m pip", False),
+        ("pip install numpy", False),
+        ("sudo /venv/bin/python -m pip install numpy", False),
+        ("export LD_LIBRARY_PATH=/x", False),
+        ("/venv/bin/python -m pip install 'numpy", False),
+    ],
+)
+def test_only_the_targets_own_pip_is_run(command: str, is_step: bool) -> None:
+    plan = plan_repair(make_cause(command), make_facts(make_target(), []))
+    assert bool(plan.steps) == is_step
+    assert [each.text for each in plan.by_hand] == ([] if is_step else [command])
+
+
+def test_tensorflow_is_not_brought_into_an_environment_that_has_none() -> None:
+    command = "/venv/bin/python -m pip install 'tensorflow[and-cuda]'"
+    plan = plan_repair(make_cause(command, label="wrong_python_environment"), make_facts(make_target(), []))
+    assert plan.steps == ()
+    assert [each.text for each in plan.by_hand] == [command]
+
+
+def test_target_that_does_not_answer_leaves_all_to_the_user() -> None:
+    facts = msgspec.structs.replace(healthy(), target=None)
+    plan = plan_repair(make_cause("/venv/bin/python -m pip install x"), facts)
+    assert plan.steps == ()
+    assert len(plan.by_hand) == 1
+
+
+PIP = PipStep(("/venv/bin/python", "-m", "pip", "install", "x"))
+
+
+def test_managed_python_is_left_alone(tmp_path: pathlib.Path) -> None:
+    bounds = Bounds(str(tmp_path), "base", (str(tmp_path),))
+    with pytest.raises(NotPossible, match="managed by the system"):
+        check_bounds(bounds, make_plan(PIP), make_target(externally_managed=True))
+
+
+def test_environment_without_pip(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NotPossible, match="has no pip"):
+        check_bounds(Bounds(str(tmp_path), "virtual", (str(tmp_path),)), make_plan(PIP), make_target())
+
+
+@pytest.mark.parametrize(("kind", "words"), [("virtual", "read-only"), ("base", "is no virtual environment")])
+def test_folder_that_cannot_be_written(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: Any, words: str
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    monkeypatch.setattr("os.access", lambda path, mode: path != str(closed))
+    with pytest.raises(NotPossible, match=words):
+        check_bounds(Bounds(str(tmp_path), kind, (str(tmp_path), str(closed))), make_plan(), make_target())

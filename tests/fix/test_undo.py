@@ -1,0 +1,135 @@
+"""Undo takes back what the fix did and nothing else, and refuses where somebody changed the same files since."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import msgspec
+import pytest
+from doctor_command import clean_environment
+from made_up_repairs import undo
+from made_up_wheels import pip, tree
+
+from tfgpu_doctor.fix.bounds import NotPossible
+from tfgpu_doctor.fix.record import Unreadable
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def fixed(venv: pathlib.Path, fixed_template: pathlib.Path) -> dict[str, tuple[object, ...]]:
+    """The environment before colours 2.0 was installed into it by a fix, as it is now."""
+    before = tree(venv)
+    shutil.rmtree(venv)
+    shutil.copytree(fixed_template, venv, symlinks=True)
+    return before
+
+
+def test_nothing_to_undo_changes_nothing(venv: pathlib.Path) -> None:
+    before = tree(venv)
+    assert undo(venv) is None
+    assert tree(venv) == before
+
+
+def test_what_was_installed_since_stays(venv: pathlib.Path, fixed: dict[str, object], wheels: pathlib.Path) -> None:
+    pip(venv, "install", "paint", wheels=wheels)
+    assert undo(venv) is not None
+    after = tree(venv)
+    theirs = ("paint", "site-packages/__pycache__")
+    assert {name: entry for name, entry in after.items() if not any(each in name for each in theirs)} == fixed
+    assert any(name.endswith("paint.py") for name in after)
+
+
+@pytest.mark.parametrize("how", ["edited", "of the same size", "a link", "a folder", "removed", "back again"])
+def test_file_that_somebody_changed_is_named_and_kept(
+    venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object], how: str
+) -> None:
+    file = site / "colours/red.py"
+    if how == "edited":
+        file.write_text("RED = 'mine'\n")
+    elif how == "of the same size":
+        file.write_text("RED = 'NEW'\n")
+    elif how == "back again":
+        file = site / "colours/gone/__init__.py"
+        file.parent.mkdir()
+        file.write_text("mine")
+    else:
+        file.unlink()
+    if how == "a link":
+        file.symlink_to("blue.py")
+    if how == "a folder":
+        file.mkdir()
+    changed = tree(venv)
+    with pytest.raises(NotPossible, match=f"{file} changed after the fix"):
+        undo(venv)
+    assert tree(venv) == changed
+
+
+def test_touched_file_is_not_changed(venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]) -> None:
+    (site / "colours/red.py").touch()
+    undo(venv)
+    assert tree(venv) == fixed
+
+
+def test_added_file_that_somebody_removed_is_no_hindrance(
+    venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]
+) -> None:
+    (site / "colours/more/blue.py").unlink()
+    undo(venv)
+    assert tree(venv) == fixed
+
+
+def test_bytecode_written_since_goes_with_its_module(
+    venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]
+) -> None:
+    code = "import colours.more.blue"
+    subprocess.run([venv / "bin/python", "-OO", "-c", code], check=True, env=clean_environment())
+    assert list((site / "colours/more/__pycache__").glob("*.opt-2.pyc"))
+    undo(venv)
+    assert {name: entry for name, entry in tree(venv).items() if ".opt-2." not in name} == fixed
+    assert not (site / "colours/more").exists()
+
+
+def test_files_that_others_put_into_a_new_folder_stay(
+    venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]
+) -> None:
+    (site / "colours/more/mine.txt").write_text("mine")
+    undone = undo(venv)
+    assert undone is not None
+    assert undone.left == (os.path.realpath(site / "colours/more"),)
+    assert (site / "colours/more/mine.txt").read_text() == "mine"
+    assert not (site / "colours/more/blue.py").exists()
+
+
+def test_undo_of_one_fix_leaves_no_trace_of_the_record(venv: pathlib.Path, fixed: dict[str, object]) -> None:
+    undo(venv)
+    assert not (venv / ".tfgpu-doctor").exists()
+
+
+def test_damaged_record_is_said_to_be_so(venv: pathlib.Path, fixed: dict[str, object]) -> None:
+    (venv / ".tfgpu-doctor/0001/journal.json").write_text("{")
+    with pytest.raises(Unreadable, match=r"journal\.json cannot be read"):
+        undo(venv)
+
+
+def test_record_of_a_newer_doctor_is_left_to_it(venv: pathlib.Path, fixed: dict[str, object]) -> None:
+    path = venv / ".tfgpu-doctor/0001/journal.json"
+    path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "schema": 99}))
+    with pytest.raises(Unreadable, match="newer tfgpu-doctor"):
+        undo(venv)
+
+
+@pytest.mark.parametrize("remains", ["gone-0002/kept", "0002/kept"])
+def test_remains_of_what_was_cut_short_are_cleared_and_no_other_fix_undone(
+    venv: pathlib.Path, fixed: dict[str, object], remains: str
+) -> None:
+    after = tree(venv)
+    (venv / ".tfgpu-doctor" / remains).mkdir(parents=True)
+    undone = undo(venv)
+    assert undone is not None and undone.journal is None
+    assert tree(venv) == after
+    undo(venv)
+    assert tree(venv) == fixed

@@ -1,0 +1,95 @@
+"""The snapshot of a machine: to JSON and back without loss, and clear words for anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from built_machines import built
+from every import every
+from healthy import broken, healthy, nvml_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfgpu_doctor.collect.probes import ALL_PROBES
+from tfgpu_doctor.model.facts import Facts, FactsError, Runtime, decode_facts, encode_facts
+from tfgpu_doctor.model.facts.lengths import shorten
+
+
+def test_every_probe_gives_a_fact_and_every_fact_has_a_probe() -> None:
+    header = {"schema", "doctor", "recorded", "quick", "level", "unknown", "simulated"}
+    measured = {"bench"}  # by `tfgpu-doctor bench`, and not by a probe
+    assert {probe.name for probe in ALL_PROBES} == set(Facts.__struct_fields__) - header - measured
+
+
+@every("name", built())
+def test_facts_survive_json(name: str) -> None:
+    facts = built()[name]
+    assert decode_facts(encode_facts(facts)) == facts
+
+
+@given(text=st.text(), lines=st.lists(st.text(), max_size=4), number=st.integers(0, 2**60))
+def test_any_text_survives_json(text: str, lines: list[str], number: int) -> None:
+    runtime = Runtime(attempt=healthy().runtime.attempt, log=tuple(lines), import_error=text)  # type: ignore[union-attr]
+    facts = msgspec.structs.replace(healthy(), runtime=runtime, unknown={text: text})
+    assert decode_facts(encode_facts(facts)) == facts
+
+
+def test_the_document_says_its_schema() -> None:
+    assert json.loads(encode_facts(healthy()))["schema"] == 1
+
+
+def changed(**changes: Any) -> bytes:
+    document = json.loads(encode_facts(healthy()))
+    document.update(changes)
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        (b"", "it is not JSON"),
+        (b"hello", "it is not JSON"),
+        (b"\x00\xff\xfe", "it is not JSON"),
+        (b"[1, 2]", "it is not a recorded machine"),
+        (b"{}", "missing required field `schema`"),
+        (b'{"schema": "one"}', "Expected `int`"),
+        (encode_facts(healthy())[:2000], "it is not JSON"),
+        (changed(schema=2), "upgrade tfgpu-doctor"),
+        (changed(system=7), r"\$\.system"),
+        (changed(system={"os": "Linux"}), "release"),
+        (changed(runtime={"attempt": {"outcome": "levitated"}}), r"\$\.runtime\.attempt\.outcome"),
+        (b"[" * 100_000, "it is not"),
+    ],
+)
+def test_a_document_that_is_no_machine_is_refused(document: bytes, complaint: str) -> None:
+    with pytest.raises(FactsError, match=complaint):
+        decode_facts(document)
+
+
+def test_fields_of_a_later_doctor_are_passed_over() -> None:
+    assert decode_facts(changed(weather="fair")) == healthy()
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_understood_or_refused(document: bytes) -> None:
+    with contextlib.suppress(FactsError):
+        decode_facts(document)
+
+
+def test_no_text_is_read_on_without_end() -> None:
+    long = "x" * 200_000
+    facts = broken(
+        nvml={"gpus": (nvml_gpu(name=long),)},
+        environment={"variables": {"LD_LIBRARY_PATH": long[:100_000], "CUDA_VISIBLE_DEVICES": long}},
+    )
+    short = shorten(facts)
+    assert short.nvml and short.environment
+    assert len(short.nvml.gpus[0].name) == 4096
+    assert len(short.environment.variables["LD_LIBRARY_PATH"]) == 100_000  # lists of folders do get long
+    assert len(short.environment.variables["CUDA_VISIBLE_DEVICES"]) == 128 << 10
+    assert short.system is facts.system
+    assert shorten(healthy()) == healthy()

@@ -1,0 +1,122 @@
+"""Who may touch the outside world, and how large things may grow. Who may import whom is checked by import-linter."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import sys
+
+from every import every
+from locations import ROOT
+
+SOURCES = sorted(path for folder in ("doctor", "checks", "perf_tests") for path in (ROOT / folder).rglob("*.py"))
+# What runs in a child of its own may touch the world; benchmarks run inside pytest.
+PURE = [path for path in SOURCES if not {"workers", "host", "perf_tests"} & set(path.parts)]
+
+DOORS = {"subprocess", "ctypes", "socket", "urllib", "http", "multiprocessing"}
+
+
+def imports_of(path: pathlib.Path) -> set[str]:
+    """Every module that a file imports, whole names."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            found.add(node.module or "")
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def calls_of(path: pathlib.Path) -> set[str]:
+    """What a file calls or reads, as dotted names."""
+    tree = ast.parse(path.read_text("utf-8"))
+    names = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return names | {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+@every("path", PURE, key=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_host_touches_the_outside_world(path: pathlib.Path) -> None:
+    assert not imports_of(path) & DOORS
+    touched = calls_of(path) & {"open", "os.environ", "os.getenv", "os.system", "os.popen"}
+    assert not touched or path == ROOT / "doctor/cli/main.py"
+
+
+@every("path", sorted((ROOT / "checks").glob("*.py")), key=lambda path: path.name)
+def test_checks_are_pure(path: pathlib.Path) -> None:
+    assert not imports_of(path) & {"os.path.exists", "pathlib", "time", "sys", "platform", "random"}
+    modules = {module.split(".")[1] for module in imports_of(path) if module.startswith("tfgpu_doctor.")}
+    assert modules <= {"model", "checks", "knowledge", "log"}
+
+
+@every("path", SOURCES, key=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_stay_small(path: pathlib.Path) -> None:
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            docstring = ast.get_docstring(node, clean=False) or ""
+            lines = (node.end_lineno or 0) - node.lineno + 1 - len(docstring.splitlines())
+            assert lines <= 50, f"{node.name} has {lines} lines"
+
+
+def test_no_module_is_named_after_another() -> None:
+    taken = sys.stdlib_module_names | {
+        "click",
+        "rich",
+        "msgspec",
+        "packaging",
+        "tabulate",
+        "elftools",
+        "pynvml",
+        "tensorflow",
+        "numpy",
+    }
+    assert [str(path) for path in SOURCES if path.stem in taken] == []
+
+
+def test_no_module_has_an_empty_name() -> None:
+    banned = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
+    assert [str(path) for path in SOURCES if path.stem in banned] == []
+
+
+def test_broad_excepts_are_few_and_have_their_reason() -> None:
+    found = []
+    for path in SOURCES:
+        for line in path.read_text("utf-8").splitlines():
+            if "except Exception" in line or "except BaseException" in line or line.strip() == "except:":
+                assert "# noqa: BLE001 - " in line or "except BaseException:" in line, f"{path}: {line}"
+                found.append(path.relative_to(ROOT).as_posix())
+    assert [path for path in found if "workers" not in path] == [
+        "doctor/collect/examination.py", "doctor/diagnose/engine.py", "doctor/diagnose/plugins.py", "doctor/host/files.py",
+        "perf_tests/answering.py", "perf_tests/referee.py",
+    ]  # fmt: skip
+
+
+def test_the_package_refuses_its_folders_name() -> None:
+    import subprocess
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import doctor"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "import tfgpu_doctor" in done.stderr
+
+
+def test_importing_the_command_imports_nothing_heavy() -> None:
+    import subprocess
+
+    code = "import sys, tfgpu_doctor.cli.main, tfgpu_doctor.cli.check_command; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {
+        "rich",
+        "packaging",
+        "tabulate",
+        "elftools",
+        "pynvml",
+        "tensorflow",
+        "numpy",
+        "importlib.metadata",
+        "asyncio",
+    }
+    assert not heavy & set(done.stdout.split())

@@ -1,0 +1,136 @@
+"""The examples: the package with checks of its own, installed by pip; the image, as far as it goes without docker."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from doc_snippets import calls, fenced, refuse_unknown
+from doctor_command import clean_environment
+from locations import ROOT
+
+ACME = ROOT / "examples/acme_checks"
+IMAGE = ROOT / "examples/docker"
+IDS = ["ACME001", "ACME002", "ACME003"]
+
+
+@pytest.fixture(scope="module")
+def acme(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder that the example was installed into, by pip, and nothing else with it."""
+    source = tmp_path_factory.mktemp("source") / "acme_checks"
+    shutil.copytree(ACME, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
+         "--target", str(folder), str(source)],
+        capture_output=True, text=True, env=clean_environment(PIP_DISABLE_PIP_VERSION_CHECK="1"), check=False,
+    )  # fmt: skip
+    if "No module named pip" in done.stderr:
+        pytest.skip("there is no pip here")
+    assert done.returncode == 0, done.stderr
+    return str(folder)
+
+
+def run_with(site: str, *arguments: str, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
+    paths = [site, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.run(
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, cwd=cwd, check=False,
+        env=clean_environment(PYTHONPATH=os.pathsep.join(paths)),
+    )  # fmt: skip
+
+
+def outcomes(site: str, machine: str) -> dict[str, str]:
+    facts = str(ROOT / "tests/machines" / machine / "facts.json")
+    done = run_with(site, "tfgpu_doctor", "--facts", facts, "--select", "ACME", "--format", "json")
+    assert done.stderr == ""
+    results = json.loads(done.stdout)["results"]  # with what blocks them
+    return {result["id"]: result["outcome"] for result in results if result["id"].startswith("ACME")}
+
+
+@pytest.mark.slow
+def test_its_checks_are_listed_and_explained(acme: str) -> None:
+    listed = run_with(acme, "tfgpu_doctor", "check", "--list").stdout
+    assert [line.split()[0] for line in listed.splitlines() if line.startswith("ACME")] == IDS
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ("server-cuinit-hangs", {}),
+        ("workstation-healthy", {"ACME001": "fail", "ACME002": "pass", "ACME003": "skip"}),
+        ("debian-nouveau", {"ACME001": "blocked", "ACME002": "blocked", "ACME003": "skip"}),
+    ],
+)
+def test_its_checks_run_among_the_doctors_own(machine: str, expected: dict[str, str], acme: str) -> None:
+    found = outcomes(acme, machine)
+    assert set(found) == set(IDS)
+    assert {id: found[id] for id in expected} == expected
+
+
+def test_its_own_tests_pass(acme: str) -> None:
+    done = run_with(acme, "pytest", "-q", "-p", "no:cacheprovider", str(ACME / "tests"), cwd=ACME)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_the_walk_through_shows_the_example() -> None:
+    """Every piece of code in the document is a piece of the package."""
+    files = [path.read_text("utf-8") for path in ACME.rglob("*") if path.suffix in (".py", ".toml")]
+    blocks = [*fenced("docs/writing_a_check.md", "python"), *fenced("docs/writing_a_check.md", "toml")]
+    assert len(blocks) >= 4
+    for block in blocks:
+        for piece in block.strip("\n").split("\n...\n"):
+            assert any(piece.strip("\n") in text for text in files), piece
+
+
+def test_the_walk_through_shows_what_is_printed(acme: str) -> None:
+    for block in fenced("docs/writing_a_check.md", "console"):
+        ((arguments),) = list(calls(block.splitlines()[0]))
+        done = run_with(acme, "tfgpu_doctor", *arguments, cwd=ROOT)
+        assert [line.split() for line in block.splitlines()[1:] if line.strip()] == [
+            re.sub(r"\d+\.\d s ", "0.0 s ", line).split() for line in done.stdout.splitlines() if line.strip()
+        ]
+
+
+# The image
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Each instruction of the Dockerfile with its arguments, continued lines joined."""
+    text = re.sub(r"\\\n\s*", "", (IMAGE / "Dockerfile").read_text("utf-8"))
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def test_the_image_ends_with_a_rehearsal() -> None:
+    found = instructions()
+    assert found[0][0] == "FROM"
+    assert {word for word, _ in found} <= {"FROM", "ARG", "ENV", "RUN", "COPY", "WORKDIR"}
+    word, last = found[-1]
+    assert word == "RUN"
+    ((name, *rest),) = calls(last)
+    assert name == "rehearse"
+    declared = dict(rest.split("=", 1) for word, rest in found if word == "ARG")
+    used = {name for _, text in found for name in re.findall(r"\$\{(\w+)\}", text)}
+    assert used == set(declared)
+    refuse_unknown([name, *(re.sub(r"\$\{(\w+)\}", lambda match: declared[match[1]], word) for word in rest)])
+
+
+def test_what_the_image_takes_is_there() -> None:
+    """And enough of it to install the doctor: what the build of a wheel reads."""
+    taken = set()
+    for word, rest in instructions():
+        if word == "RUN":
+            subprocess.run(["bash", "-n"], input=rest, text=True, check=True)
+        if word == "COPY":
+            *sources, _ = rest.split()
+            assert all((ROOT / source).exists() for source in sources)
+            taken |= set(sources)
+    assert {"pyproject.toml", "README.md", "LICENSE", "doctor", "checks", "perf_tests"} <= taken
+    assert (IMAGE / "tfgpu-doctor.toml").name in {pathlib.Path(source).name for source in taken}

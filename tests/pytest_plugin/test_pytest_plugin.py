@@ -1,0 +1,240 @@
+"""The pytest plugin in real runs of pytest: on this machine, on recorded ones, with several workers."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from doctor_command import clean_environment
+from every import every
+from locations import ROOT
+from replayed import NAMES, report_on
+
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.gpu_demand import DemandError, missing, read_demand, usable_gpus, why_no_gpu
+from tfgpu_doctor.model.facts import decode_facts
+
+MACHINES = ROOT / "tests/machines"
+TESTS = """
+import os, sys
+import pytest
+
+@pytest.mark.gpu
+def test_any():
+    assert "tensorflow" not in sys.modules
+
+@pytest.mark.gpu(memory="10GiB", compute_capability="8.0")
+def test_large():
+    pass
+
+@pytest.mark.gpu(memory="60GiB")
+def test_huge():
+    pass
+
+class TestTwo:
+    @pytest.mark.gpu(count=2)
+    def test_two(self):
+        pass
+
+def test_plain():
+    assert "tensorflow" not in sys.modules
+"""
+
+
+def run_pytest(
+    folder: pathlib.Path, *arguments: str, machine: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest with the plugin over the folder, in which `TESTS` are written where it holds none."""
+    if not any(folder.glob("test_*.py")):
+        (folder / "test_it.py").write_text(TESTS)
+    facts = [f"--gpu-facts={MACHINES / machine / 'facts.json'}"] if machine else []
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tfgpu_doctor.pytest_plugin", "-p", "no:cacheprovider", "-rsf", "--tb=short",
+         "--strict-markers", "-W", "error", f"--basetemp={folder / 'temporary'}", *facts, *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=300, env=clean_environment(**variables), check=False,
+    )  # fmt: skip
+
+
+def counts(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    last = done.stdout.strip().splitlines()[-1]
+    return {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|errors?|deselected)", last)}
+
+
+@pytest.fixture
+def counting(tmp_path: pathlib.Path) -> tuple[dict[str, str], pathlib.Path]:
+    """Variables with which every examination of this machine leaves a line in a file, and that file."""
+    log = tmp_path / "examinations"
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'tfgpu_doctor.collect.examination':\n"
+        f"            with open({str(log)!r}, 'a') as file:\n"
+        "                file.write('one\\n')\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(paths)}, log
+
+
+def test_tests_run_where_the_gpus_are(tmp_path: pathlib.Path) -> None:
+    done = run_pytest(tmp_path, machine="workstation-healthy")
+    assert done.returncode == 0
+    assert counts(done) == {"passed": 3, "skipped": 2}
+    assert "it needs 1 GPU with 60GiB; TensorFlow has GPU:0 (23.0 GiB free, 8.6)" in done.stdout
+    assert "it needs 2 GPUs; TensorFlow has GPU:0" in done.stdout
+
+
+def test_tests_skip_with_the_root_cause(tmp_path: pathlib.Path) -> None:
+    done = run_pytest(tmp_path, machine="debian-nouveau")
+    assert done.returncode == 0
+    assert counts(done) == {"passed": 1, "skipped": 4}
+    assert done.stdout.count("is held by the nouveau driver, which has no CUDA (DRV003, nouveau_loaded)") == 4
+
+
+def test_a_required_gpu_that_is_missing_is_one_failure(tmp_path: pathlib.Path) -> None:
+    """One, however many tests need it, with cause and fix, in JUnit's file as well; the others still run."""
+    junit = tmp_path / "junit.xml"
+    done = run_pytest(tmp_path, "--require-gpu", f"--junitxml={junit}", machine="debian-nouveau")
+    assert done.returncode == 1
+    assert counts(done) == {"failed": 1, "passed": 1, "skipped": 4}
+    assert "--require-gpu was given, and 4 tests marked gpu cannot run here" in done.stdout
+    assert "Install NVIDIA's driver with the distribution's own tool" in done.stdout
+    (failure,) = ET.parse(junit).getroot().iter("failure")
+    assert "nouveau" in (failure.text or "")
+
+
+def test_a_required_gpu_that_is_there_fails_nothing(tmp_path: pathlib.Path) -> None:
+    done = run_pytest(tmp_path, "--require-gpu", "-k", "any or large or plain", machine="workstation-healthy")
+    assert (done.returncode, counts(done)) == (0, {"passed": 3, "deselected": 2})
+
+
+def test_a_demand_that_is_not_met_fails_where_a_gpu_is_required(tmp_path: pathlib.Path) -> None:
+    done = run_pytest(tmp_path, "--require-gpu", machine="workstation-healthy")
+    assert (done.returncode, counts(done)) == (1, {"failed": 1, "passed": 3, "skipped": 2})
+    assert "2 tests marked gpu cannot run here" in done.stdout
+
+
+def test_this_machine_is_examined_once_and_not_in_pytests_own_process(
+    tmp_path: pathlib.Path, counting: tuple[dict[str, str], pathlib.Path]
+) -> None:
+    variables, log = counting
+    done = run_pytest(tmp_path, "-k", "any or plain", **variables)
+    assert done.returncode == 0, done.stdout
+    assert counts(done)["deselected"] == 3
+    assert log.read_text().splitlines() == ["one"]
+
+
+@pytest.mark.slow
+def test_several_workers_examine_once(tmp_path: pathlib.Path, counting: tuple[dict[str, str], pathlib.Path]) -> None:
+    pytest.importorskip("xdist")
+    variables, log = counting
+    done = run_pytest(tmp_path, "-n", "3", "--require-gpu", "-k", "two or plain", **variables)
+    assert counts(done)["passed"] + counts(done).get("skipped", 0) == 2, done.stdout
+    assert done.returncode == (1 if "failed" in counts(done) else 0)
+    assert counts(done).get("failed", 0) == counts(done).get("skipped", 0)
+    assert log.read_text().splitlines() == ["one"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [("--collect-only",), ("-k", "plain"), ("-m", "not gpu")])
+def test_nothing_is_examined_where_no_test_needs_it(
+    arguments: tuple[str, ...], tmp_path: pathlib.Path, counting: tuple[dict[str, str], pathlib.Path]
+) -> None:
+    variables, log = counting
+    done = run_pytest(tmp_path, *arguments, **variables)
+    assert done.returncode == 0
+    assert not log.exists()
+
+
+def test_a_required_gpu_that_no_test_uses_is_a_failure(
+    tmp_path: pathlib.Path, counting: tuple[dict[str, str], pathlib.Path]
+) -> None:
+    variables, log = counting
+    done = run_pytest(tmp_path, "--require-gpu", "-m", "not gpu", **variables)
+    assert (done.returncode, counts(done)) == (1, {"failed": 1, "passed": 1, "deselected": 4})
+    assert "no test marked gpu was selected" in done.stdout
+    assert not log.exists()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_typos_in_a_marker_are_errors_of_its_file(workers: tuple[str, ...], tmp_path: pathlib.Path) -> None:
+    (tmp_path / "test_typo.py").write_text(
+        "import pytest\n\n@pytest.mark.gpu(memroy='10GiB')\ndef test_it():\n    pass\n"
+    )
+    done = run_pytest(tmp_path, *workers)
+    assert done.returncode in (1, 2)
+    assert counts(done) == {"error": 1}
+    assert "@pytest.mark.gpu: it takes memory, count, compute_capability, and no 'memroy'" in done.stdout
+    assert "INTERNALERROR" not in done.stdout
+
+
+@pytest.mark.parametrize("content", [None, "{}", "no JSON"])
+def test_a_record_that_cannot_be_read_is_wrong_usage(content: str | None, tmp_path: pathlib.Path) -> None:
+    if content is not None:
+        (tmp_path / "machine.json").write_text(content)
+    done = run_pytest(tmp_path, "--gpu-facts=machine.json")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--gpu-facts" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "complaint"),
+    [
+        (("10GiB",), {}, "named arguments"),
+        ((), {"memory": "10 gigs"}, "'10 gigs'"),
+        ((), {"memory": 10}, "not 10"),
+        ((), {"memory": ""}, "''"),
+        ((), {"memory": "0GiB"}, "'0GiB'"),
+        ((), {"count": 0}, "not 0"),
+        ((), {"count": True}, "not True"),
+        ((), {"count": "2"}, "not '2'"),
+        ((), {"compute_capability": 8.0}, "not 8.0"),
+        ((), {"compute_capability": "sm_80"}, "'sm_80'"),
+        ((), {"capability": "8.0"}, "no 'capability'"),
+    ],
+)
+def test_demands_that_cannot_be_meant(arguments: tuple[Any, ...], named: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(DemandError, match=re.escape(complaint)):
+        read_demand(arguments, named)
+
+
+@pytest.mark.parametrize(
+    ("machine", "named", "met"),
+    [
+        ("dgx-8-gpus-healthy", {"count": 8}, True),
+        ("dgx-8-gpus-healthy", {"count": 9}, False),
+        ("workstation-healthy", {"memory": "23GiB"}, True),
+        ("workstation-healthy", {"memory": "24GiB"}, False),  # of 24, 23 are free
+        ("workstation-healthy", {"compute_capability": "8.6"}, True),
+        ("workstation-healthy", {"compute_capability": "8.9"}, False),
+        ("workstation-healthy", {"compute_capability": "10.0"}, False),
+        ("kubernetes-mig-slice-healthy", {"memory": "10GiB"}, True),
+        ("kubernetes-mig-slice-healthy", {"memory": "20GiB"}, False),  # of the slice, not of the board
+        ("jetson-healthy", {"memory": "30GB"}, True),  # without NVML
+        ("mac-metal-healthy", {}, True),
+        ("mac-metal-healthy", {"memory": "1GiB"}, False),  # nobody tells
+    ],
+)
+def test_demands_of_recorded_machines(machine: str, named: dict[str, Any], met: bool) -> None:
+    facts = decode_facts((MACHINES / machine / "facts.json").read_bytes())
+    assert why_no_gpu(diagnose(facts)) == ""
+    assert (missing(read_demand((), named), usable_gpus(facts)) == "") is met
+
+
+@every("machine", NAMES)
+def test_no_test_runs_where_tensorflow_does_not_compute(machine: str) -> None:
+    report = report_on(machine)
+    computes = report.find("GPU004")
+    assert (why_no_gpu(report) == "") == (computes is not None and computes.outcome in ("pass", "warn"))
+    if report.healthy and not report.quick:
+        assert why_no_gpu(report) == ""

@@ -1,0 +1,139 @@
+"""The formats: each a rendering of the one report, whatever strange text the machine holds."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import msgspec
+import pytest
+from every import every
+from healthy import broken, cuda_gpu, healthy, nvml_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from replayed import NAMES, each_machine, report_on
+from rich.cells import cell_len
+
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.render import FORMATS, render
+from tfgpu_doctor.render.json_document import as_json, report_schema
+from tfgpu_doctor.render.markdown_page import render_markdown
+from tfgpu_doctor.render.text import clean, render_text
+
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(report_schema()))
+HOSTILE = "\x1b[31mred\x1b[0m <b>bold</b> `code` | [link](x) ::set-output name=x::y \u202eturned\u2066 \x07 @everyone"
+
+
+every_machine = every("machine", NAMES, least=160)
+
+
+@every_machine
+def test_json_follows_its_schema(machine: str) -> None:
+    VALIDATOR.validate(json.loads(as_json(report_on(machine))))
+
+
+@every_machine
+def test_json_keeps_the_contract(machine: str) -> None:
+    document = json.loads(as_json(report_on(machine)))
+    assert {"schema", "healthy", "target", "causes", "results", "counts"} <= set(document)
+    assert document["schema"] == 1
+    assert set(document["counts"]) == {"pass", "warn", "fail", "blocked", "skip", "crash"}
+    for cause in document["causes"]:
+        assert {"label", "id", "title", "confidence", "evidence", "fix", "explains"} <= set(cause)
+        assert set(cause["fix"]) == {"text", "commands"}
+    for result in document["results"]:
+        assert {"id", "title", "outcome", "seconds", "findings"} <= set(result)
+
+
+@pytest.mark.parametrize("width", [40, 80, 110])
+@each_machine
+def test_text_keeps_its_width(machine: str, width: int) -> None:
+    """And tells every check, where it is asked for all."""
+    report = report_on(machine)
+    commands = {command for cause in report.causes for command in cause.fix.commands}
+    words = re.compile(r"\S{%d,}" % (width - 8))  # a path without a space cannot be broken well
+    text = render_text(report, width=width, colour=False, verbose=True)
+    for line in text.splitlines():
+        assert cell_len(line) <= width or line.strip() in commands or words.search(line), line
+        assert line == line.rstrip()
+    assert [result.id for result in report.results if result.id not in text] == []
+
+
+@every_machine
+def test_text_names_cause_evidence_fix_and_counts(machine: str) -> None:
+    report = report_on(machine)
+    text = " ".join(render_text(report, width=110, colour=False, verbose=False).split())
+    for cause in report.causes:
+        assert " ".join(cause.title.split()) in text
+        assert cause.id in text
+        for command in cause.fix.commands:
+            assert " ".join(command.split()) in text
+    assert f"{report.counts['pass']} passed" in text
+
+
+@every_machine
+def test_every_format_names_the_same_causes(machine: str) -> None:
+    report = report_on(machine)
+    for format_ in FORMATS:
+        document = render(report, format_)
+        for cause in report.causes:
+            assert cause.id in document
+        assert document.endswith("\n")
+
+
+def test_colour_is_there_when_asked_for_alone() -> None:
+    report = diagnose(broken(driver={"version": "470.1"}))
+    assert "\x1b[" in render_text(report, width=80, colour=True, verbose=False)
+    assert "\x1b[" not in render_text(report, width=80, colour=False, verbose=False)
+
+
+def test_healthy_and_quick_and_interrupted_say_so() -> None:
+    assert "TensorFlow computes on the GPU" in render(diagnose(healthy()), "text")
+    assert "--quick" in render(diagnose(healthy(quick=True)), "text")
+    assert "Interrupted" in render(diagnose(healthy(), interrupted=True), "text")
+
+
+def test_nothing_judged_is_not_called_healthy() -> None:
+    text = render(diagnose(Facts(unknown={"pci": "/sys cannot be read"})), "text")
+    assert "Not judged" in text
+    assert "Healthy" not in text
+
+
+def strange(name: str) -> Facts:
+    return broken(
+        cuda_driver={"gpus": (cuda_gpu(name=name, compute_capability="5.2"),)}, nvml={"gpus": (nvml_gpu(name=name),)}
+    )
+
+
+def test_hostile_names_steer_no_terminal() -> None:
+    text = render(diagnose(strange(HOSTILE)), "text", verbose=True)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+    assert "<b>bold</b>" in text
+
+
+def test_hostile_names_are_no_markdown() -> None:
+    text = render_markdown(diagnose(strange(HOSTILE + "\n# heading")))
+    assert "<b>" not in text
+    assert "\n# heading" not in text
+    assert not re.search(r"(?<!\\)\[link\]", text)
+
+
+@given(st.text(max_size=40))
+def test_any_name_can_be_shown(name: str) -> None:
+    report = diagnose(strange(name))
+    for format_ in FORMATS:
+        assert render(report, format_, verbose=True)
+    VALIDATOR.validate(json.loads(as_json(report)))
+
+
+def test_clean_keeps_ordinary_text() -> None:
+    assert clean("äöü → 你好 🙂\n\tindented") == "äöü → 你好 🙂\n\tindented"
+
+
+def test_a_crash_is_shown() -> None:
+    report = diagnose(healthy())
+    result = msgspec.structs.replace(report.results[0], outcome="crash", reason="ZeroDivisionError")
+    report = msgspec.structs.replace(report, results=(result,), counts={**report.counts, "crash": 1}, healthy=False)
+    assert "ZeroDivisionError" in render(report, "text")

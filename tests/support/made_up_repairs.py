@@ -1,0 +1,85 @@
+"""Repairs of made-up findings: the plan, the second look, and a program that applies or undoes one, to be killed."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+
+from tfgpu_doctor.diagnose.root_cause import rank_causes
+from tfgpu_doctor.fix.apply import Applied, apply_plan
+from tfgpu_doctor.fix.archive import open_archive
+from tfgpu_doctor.fix.bounds import Bounds
+from tfgpu_doctor.fix.installer import run_pip
+from tfgpu_doctor.fix.plan import PipStep, Plan, Step
+from tfgpu_doctor.fix.undo import Undone, undo_newest
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model import Finding, Fix
+from tfgpu_doctor.model.report import MachineSummary, Report, Result, RootCause, TargetSummary
+
+
+def bounds_of(venv: pathlib.Path) -> Bounds:
+    prefix = os.path.realpath(venv)
+    return Bounds(prefix, "virtual", (prefix,))
+
+
+def pip_step(venv: pathlib.Path, *words: str) -> PipStep:
+    return PipStep((str(venv / "bin/python"), "-m", "pip", *words))
+
+
+def make_cause(*commands: str, label: str = "acme_is_old") -> RootCause:
+    """What the check ACME001 found."""
+    return RootCause(
+        label=label, id="ACME001", title="acme is old", severity="error", confidence="high", fix=Fix("Do it.", commands)
+    )
+
+
+def make_plan(*steps: Step) -> Plan:
+    return Plan(make_cause(), "Do it.", steps=steps)
+
+
+def make_report(outcome: str = "pass") -> Report:
+    """A report in which ACME001 came out so."""
+    findings = (Finding("acme is old", cause="acme_is_old"),) if outcome == "fail" else ()
+    result = Result(id="ACME001", title="acme is new", outcome=outcome, findings=findings)  # type: ignore[arg-type]
+    return Report(
+        healthy=outcome == "pass", judged=True, doctor="", recorded="", quick=False, target=TargetSummary(),
+        machine=MachineSummary(), causes=rank_causes([result]), results=(result,), counts={},
+    )  # fmt: skip
+
+
+def apply(
+    plan: Plan, venv: pathlib.Path, *, look_again: Callable[[], Report] = make_report,
+    pip: Callable[[PipStep, int, Callable[[], None]], None] | None = None,
+) -> Applied:  # fmt: skip
+    """Apply a plan with the real pip; the finding is gone afterwards unless `look_again` says otherwise."""
+    host = Host()
+    return apply_plan(
+        plan, bounds_of(venv), look_again=look_again, say=lambda line: None,
+        run_pip=pip or (lambda step, lock, beat: run_pip(step, host, folder=str(venv), lock=lock, on_tick=beat)),
+    )  # fmt: skip
+
+
+def undo(venv: pathlib.Path, *, force: bool = False) -> Undone | None:
+    with open_archive(bounds_of(venv)) as archive:
+        return undo_newest(archive, force=force)
+
+
+def main() -> None:
+    """Apply the upgrade of colours to an environment, or undo what was applied."""
+    folder = pathlib.Path(sys.argv[2])
+    if sys.argv[1] == "undo":
+        undo(folder)
+        return
+
+    def look_again() -> Report:
+        time.sleep(float(sys.argv[3]))  # as TensorFlow's import takes its time
+        return make_report()
+
+    apply(make_plan(pip_step(folder, "install", "colours==2.0")), folder, look_again=look_again)
+
+
+if __name__ == "__main__":
+    main()

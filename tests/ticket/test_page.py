@@ -1,0 +1,57 @@
+"""The page of a ticket: short enough for a comment, and whatever a machine says stays in its place."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+from ticket.places import facts_with
+
+from tfgpu_doctor.model.facts import Attempt, Bench, Facts, Runtime
+from tfgpu_doctor.model.facts.bench import Duel
+from tfgpu_doctor.ticket.contents import Source, make_ticket
+from tfgpu_doctor.ticket.identity import Identity
+
+HOSTILE = (
+    "</details><script>alert(1)</script>", "```\n```` ~~~ | a | b |", "[x](javascript:alert(1)) ![y](http://e.x/z)",
+    "::set-output name=a::b", "=cmd|' /C calc'!A0", "\x1b[2J\x07 \u202eevil\u2066", "| a | b |\n|---|---|", "x" * 1_000_000,
+)  # fmt: skip
+FOLDED = re.compile(r"<details><summary>[\w\s',.·&;]+</summary>|</details>")
+
+
+def page_of(facts: Facts, bench: Bench | None = None) -> str:
+    return make_ticket(Source(facts, Identity(), bench=bench)).page
+
+
+def html_in(page: str) -> list[str]:
+    """What a reader of Markdown takes for HTML."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(page)
+    inline = [child for token in tokens for child in token.children or ()]
+    return [token.content.strip() for token in (*tokens, *inline) if token.type in ("html_block", "html_inline")]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_a_machine_says_stays_in_its_place(text: str) -> None:
+    page = page_of(facts_with(lambda place: text))
+    assert len(page) <= 65_536
+    assert [html for html in html_in(page) if not FOLDED.fullmatch(html)] == []
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page)
+    assert "tfgpu-doctor --facts ticket.zip" in page
+
+
+def test_a_page_with_much_to_say_fits_a_comment() -> None:
+    log = tuple(f"E cuda_executor.cc:{number}] failed call to cuInit: error {number}" for number in range(3000))
+    runtime = Runtime(attempt=Attempt(outcome="answered"), log=log)
+    duels = tuple(Duel(suite="pipeline", name=f"map_{number}", verdict="faster", ratio=2.0) for number in range(800))
+    page = page_of(Facts(runtime=runtime), Bench(duels=duels))
+    assert len(page) <= 65_536
+    assert "The last benchmark: too long for a comment; it is in the bundle." in page
+    assert "lines more" in page
+
+
+def test_the_last_benchmark_is_shown_and_packed() -> None:
+    bench = Bench(suite_version="1", duels=(Duel(suite="pipeline", name="prefetch", verdict="faster", ratio=1.59),))
+    ticket = make_ticket(Source(Facts(), Identity(), bench=bench))
+    assert "| pipeline" in ticket.page
+    assert b'"prefetch"' in ticket.files["bench.json"]
