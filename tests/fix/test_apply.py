@@ -17,8 +17,6 @@ from tfgpu_doctor.fix.installer import StepFailed
 from tfgpu_doctor.fix.links import LinkStep
 from tfgpu_doctor.fix.plan import PipStep
 
-pytestmark = pytest.mark.slow
-
 
 def version_of(venv: pathlib.Path) -> str:
     code = "import colours; print(colours.NUMBER)"
@@ -26,6 +24,7 @@ def version_of(venv: pathlib.Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_upgrade_is_kept_and_undone_byte_for_byte(venv: pathlib.Path) -> None:
     before = tree(venv)
     applied = apply(make_plan(pip_step(venv, "install", "colours==2.0")), venv)
@@ -45,6 +44,7 @@ def test_record_holds_only_what_the_fix_replaced(venv: pathlib.Path) -> None:
     assert all(file.stat().st_nlink == 1 for file in kept)
 
 
+@pytest.mark.slow
 def test_uninstall_and_install_are_one_fix(venv: pathlib.Path) -> None:
     before = tree(venv)
     steps = (pip_step(venv, "uninstall", "-y", "colours"), pip_step(venv, "install", "paint"))
@@ -54,6 +54,7 @@ def test_uninstall_and_install_are_one_fix(venv: pathlib.Path) -> None:
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", ["fail", "skip", "blocked", "crash"])
 def test_fix_that_does_not_make_the_check_pass_is_taken_back(venv: pathlib.Path, outcome: str) -> None:
     before = tree(venv)
@@ -66,6 +67,7 @@ def test_fix_that_does_not_make_the_check_pass_is_taken_back(venv: pathlib.Path,
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 def test_pip_that_fails_is_taken_back(venv: pathlib.Path) -> None:
     before = tree(venv)
     steps = (pip_step(venv, "install", "colours==2.0"), pip_step(venv, "install", "no-such-package"))
@@ -75,6 +77,7 @@ def test_pip_that_fails_is_taken_back(venv: pathlib.Path) -> None:
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 def test_second_look_that_breaks_is_taken_back(venv: pathlib.Path) -> None:
     def look_again() -> None:
         raise OSError(5, "the disk is gone")
@@ -154,6 +157,7 @@ def test_what_a_running_program_writes_on_is_left_alone(venv: pathlib.Path) -> N
     assert log.read_text() == "on\nand on\n"
 
 
+@pytest.mark.slow
 def test_without_hard_links_files_are_copied(venv: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*args: object, **named: object) -> None:
         raise OSError(1, "Operation not permitted")
@@ -200,6 +204,7 @@ def test_all_that_can_change_of_a_file_is_undone(venv: pathlib.Path, site: pathl
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 def test_pip_holds_the_lock(venv: pathlib.Path) -> None:
     def pip(step: PipStep, lock: int, beat: object) -> None:
         os.fstat(lock)
@@ -229,6 +234,7 @@ def test_environment_reached_by_a_link(venv: pathlib.Path, tmp_path: pathlib.Pat
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 def test_environment_that_moved_is_undone_where_it_is(venv: pathlib.Path, tmp_path: pathlib.Path) -> None:
     before = tree(venv)
     apply(make_plan(pip_step(venv, "install", "colours==2.0")), venv)
@@ -247,6 +253,7 @@ def test_modes_of_the_record_are_no_wider_than_the_environments(venv: pathlib.Pa
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_pip_of_the_environment_itself_can_be_replaced(venv: pathlib.Path, wheels: pathlib.Path) -> None:
     before = tree(venv)
     apply(make_plan(pip_step(venv, "uninstall", "-y", "pip")), venv)

@@ -19,8 +19,6 @@ from made_up_wheels import entry, pip, tree
 
 from tfgpu_doctor.fix.bounds import NotPossible
 
-pytestmark = pytest.mark.slow
-
 Condition = Callable[[pathlib.Path], bool]
 
 
@@ -76,6 +74,7 @@ MOMENTS: dict[str, Condition] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_fix_can_be_undone(venv: pathlib.Path, moment: str) -> None:
     before = tree(venv)
@@ -85,6 +84,7 @@ def test_killed_fix_can_be_undone(venv: pathlib.Path, moment: str) -> None:
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 def test_fix_killed_at_random_can_be_undone(venv: pathlib.Path) -> None:
     before = tree(venv)
     chance = random.Random(20261121)
@@ -95,6 +95,7 @@ def test_fix_killed_at_random_can_be_undone(venv: pathlib.Path) -> None:
         assert tree(venv) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paths", [0, 1, 5, 20])
 def test_killed_undo_can_be_begun_again(venv: pathlib.Path, paths: int) -> None:
     """Killed once that many of the paths are as they were."""
@@ -113,6 +114,7 @@ def test_killed_undo_can_be_begun_again(venv: pathlib.Path, paths: int) -> None:
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 def test_killed_undo_of_a_killed_fix(venv: pathlib.Path) -> None:
     before = tree(venv)
     assert kill_when(start("apply", str(venv), "1"), lambda: has_new(venv))
@@ -133,6 +135,7 @@ def test_what_was_done_long_after_a_killed_fix_is_not_thrown_away(venv: pathlib.
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 def test_two_at_once(venv: pathlib.Path) -> None:
     first = start("apply", str(venv), "4")
     while phase(venv) != "applied":

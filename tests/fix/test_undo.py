@@ -16,8 +16,6 @@ from made_up_wheels import pip, tree
 from tfgpu_doctor.fix.bounds import NotPossible
 from tfgpu_doctor.fix.record import Unreadable
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def fixed(venv: pathlib.Path, fixed_template: pathlib.Path) -> dict[str, tuple[object, ...]]:
@@ -34,6 +32,7 @@ def test_nothing_to_undo_changes_nothing(venv: pathlib.Path) -> None:
     assert tree(venv) == before
 
 
+@pytest.mark.slow
 def test_what_was_installed_since_stays(venv: pathlib.Path, fixed: dict[str, object], wheels: pathlib.Path) -> None:
     pip(venv, "install", "paint", wheels=wheels)
     assert undo(venv) is not None
@@ -43,6 +42,7 @@ def test_what_was_installed_since_stays(venv: pathlib.Path, fixed: dict[str, obj
     assert any(name.endswith("paint.py") for name in after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["edited", "of the same size", "a link", "a folder", "removed", "back again"])
 def test_file_that_somebody_changed_is_named_and_kept(
     venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object], how: str
@@ -68,6 +68,7 @@ def test_file_that_somebody_changed_is_named_and_kept(
     assert tree(venv) == changed
 
 
+@pytest.mark.slow
 def test_touched_file_is_not_changed(venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]) -> None:
     (site / "colours/red.py").touch()
     undo(venv)
@@ -82,6 +83,7 @@ def test_added_file_that_somebody_removed_is_no_hindrance(
     assert tree(venv) == fixed
 
 
+@pytest.mark.slow
 def test_bytecode_written_since_goes_with_its_module(
     venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]
 ) -> None:
@@ -122,6 +124,7 @@ def test_record_of_a_newer_doctor_is_left_to_it(venv: pathlib.Path, fixed: dict[
         undo(venv)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remains", ["gone-0002/kept", "0002/kept"])
 def test_remains_of_what_was_cut_short_are_cleared_and_no_other_fix_undone(
     venv: pathlib.Path, fixed: dict[str, object], remains: str
