@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from healthy import broken, healthy
+from locations import ROOT
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import BrokenPlugin, diagnose
@@ -264,6 +265,11 @@ def test_deeper_checks_are_listed_before_those_that_build_on_them() -> None:
     assert backwards == []
     stages = {each.id: each.stage for each in ALL_CHECKS}
     assert [(each.id, id) for each in ALL_CHECKS for id in each.after if stages[id] > each.stage] == []
+
+
+def test_no_module_of_checks_is_forgotten() -> None:
+    defining = {path.stem for path in (ROOT / "checks").glob("*.py") if "\n@check(" in path.read_text("utf-8")}
+    assert defining == {each.function.__module__.rpartition(".")[2] for each in ALL_CHECKS}
 
 
 def test_checks_lie_in_the_order_of_stage_depth_and_id() -> None:
