@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.model.report import Report
 
 if __name__ != "tfgpu_doctor":
-    # Under its folder name every class would exist twice; see "Where things are" in README.md.
+    # Under its folder name every class would exist twice; CONTRIBUTING.md says which folder is which package.
     raise ImportError(
         f"this folder is the package tfgpu_doctor, not {__name__!r}: run `pip install -e .` and `import tfgpu_doctor`"
     )
