@@ -22,7 +22,7 @@ Last 50 lines of stdout:
 """
 # A task that raised, as Ray shows it.
 RAISED = """ray::examine() (pid=4021, ip=10.0.0.7)
-  File "/venv/lib/python3.11/site-packages/tfgpu_doctor/inside/ray_task.py", line 40, in examine
+  File "/venv/lib/python3.11/site-packages/tfgpu_doctor/collect/workers/ray_task.py", line 40, in examine
     os.mkdir(folder)
 OSError: [Errno 28] No space left on device: '/tmp/x'
 """

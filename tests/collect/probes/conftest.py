@@ -80,7 +80,7 @@ class Machine:
     def child(
         self, done: Completed, python: str, program: str, arguments: Sequence[str] = (), **how: Any
     ) -> tuple[Attempt, dict[str, Any], list[str]]:
-        """What is made of a program of `inside/` that ended so."""
+        """What is made of a program of `workers/` that ended so."""
         host = Recorded(str(self.root), {}, done, self.asked)
         return child.ask(host, python, program, arguments, **{"deadline_s": 15.0, **how})
 

@@ -55,7 +55,7 @@ class Interpreter:
         python: pathlib.Path | None = None,
         **variables: str,
     ) -> list[dict[str, Any]]:
-        """The JSON objects that a program of `inside/` says."""
+        """The JSON objects that a program of `workers/` says."""
         done = self.run(PROGRAMS / f"{program}.py", *arguments, cwd=cwd, python=python, **variables)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
