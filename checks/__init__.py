@@ -1,65 +1,21 @@
-"""The checks: every one that a module of this package defines, in the order in which causes lie."""
+"""The checks: every one that a module of a subject's folder defines, in the order in which causes lie."""
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
+from collections.abc import Iterator
 
 from tfgpu_doctor.model import Check, in_order
 
-# Each module that defines checks; the others hold what several of these need.
-_MODULES = [
-    "activation",
-    "bench",
-    "computation",
-    "container",
-    "cpu_share",
-    "cuda_libraries",
-    "cudnn",
-    "device_nodes",
-    "driver_answers",
-    "driver_libraries",
-    "driver_support",
-    "driver_versions",
-    "engines",
-    "environment",
-    "gpu_counts",
-    "gpu_health",
-    "gpu_links",
-    "gpu_sharing",
-    "gpu_start",
-    "gpu_throttling",
-    "hardware",
-    "host_memory",
-    "jobs",
-    "kernel_driver",
-    "kernel_log",
-    "kernels",
-    "kubernetes",
-    "library_loading",
-    "limits",
-    "load",
-    "load_copies",
-    "load_ending",
-    "load_speed",
-    "memory",
-    "notebooks",
-    "numa",
-    "package_versions",
-    "packages",
-    "pci_bus",
-    "platforms",
-    "project_files",
-    "services",
-    "system",
-    "tensorflow_build",
-    "tensorflow_runs",
-    "unclaimed_gpus",
-    "visibility",
-    "xla_compiler",
-]
-ALL_CHECKS: tuple[Check, ...] = in_order(
-    found
-    for name in _MODULES
-    for found in vars(importlib.import_module(f"{__name__}.{name}")).values()
-    if isinstance(found, Check)
-)
+
+def _found() -> Iterator[Check]:
+    """Those of all modules of all folders: a new module needs no entry anywhere."""
+    for folder in pkgutil.iter_modules(__path__, f"{__name__}."):
+        package = importlib.import_module(folder.name)
+        for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{folder.name}."):
+            defined = vars(importlib.import_module(module.name)).values()
+            yield from (found for found in defined if isinstance(found, Check))
+
+
+ALL_CHECKS: tuple[Check, ...] = in_order(_found())

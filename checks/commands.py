@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Fix
-from tfgpu_doctor.model.facts import Environment, Target, TensorFlow
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
 
 def pip(target: Target, *words: str) -> tuple[str, ...]:

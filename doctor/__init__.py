@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # nothing may be imported before __main__ has taken the working folder off the search path
 if TYPE_CHECKING:
-    from tfgpu_doctor.model.facts import Level
+    from tfgpu_doctor.model.facts.stress import Level
     from tfgpu_doctor.model.report import Report
 
 if __name__ != "tfgpu_doctor":

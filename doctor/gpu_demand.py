@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfgpu_doctor.accept.terms import bytes_of
-from tfgpu_doctor.model.facts import CudaGpu, Facts, NvmlGpu
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.nvidia import CudaGpu, NvmlGpu
 from tfgpu_doctor.model.report import Report
 
 _CAPABILITY = re.compile(r"\d{1,2}\.\d")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfgpu_doctor.perf_tests.placement import short_device
-from tfgpu_doctor.perf_tests.referee import reason_of
+from tfgpu_doctor.perf_tests.runner import reason_of
 
 _SIDE = 64
 

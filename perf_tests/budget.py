@@ -1,4 +1,4 @@
-"""The time that a run may take, and the share of it that each duel gets."""
+"""The time that a run may take, and the share of it that each comparison gets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parse_budget(text: str) -> float | None:
 
 
 class Budget:
-    """What is left until `ends` (of `clock`), for `waiting` duels; without an end each takes what it needs."""
+    """What is left until `ends` (of `clock`), for `waiting` comparisons; without an end each takes what it needs."""
 
     def __init__(self, ends: float | None, waiting: int = 0, clock: Callable[[], float] = time.time) -> None:
         self._ends, self._waiting, self._clock = ends, waiting, clock
@@ -34,16 +34,16 @@ class Budget:
         """Seconds left."""
         return float("inf") if self._ends is None else self._ends - self._clock()
 
-    def expect(self, duels: int) -> None:
-        """So many duels share what is left."""
-        self._waiting = duels
+    def expect(self, comparisons: int) -> None:
+        """So many comparisons share what is left."""
+        self._waiting = comparisons
 
     def one_is_done(self) -> None:
         """One of those that wait has come to its end, measured or not."""
         self._waiting -= 1
 
     def share_s(self, needs_s: float = LEAST_S) -> float | None:
-        """What the next duel may take; None where less is left than it needs, what it does before included."""
+        """What the next comparison may take; None where less is left than it needs, what it does before included."""
         if self._ends is None:
             return MOST_S
         if self.left_s < max(LEAST_S, needs_s):

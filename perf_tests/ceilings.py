@@ -19,7 +19,7 @@ _OF_DATA_SHEETS = {
 
 
 def peak_name(precision: str) -> str:
-    """The figure that shows what a GPU does at most: "bfloat16", "float16", "tf32" or "float32"."""
+    """The metric that shows what a GPU does at most: "bfloat16", "float16", "tf32" or "float32"."""
     return f"matmul {PEAK_SIDE} in {precision}"
 
 
@@ -31,7 +31,7 @@ def model_of(tf: Any, device: str) -> GpuModel | None:
 
 
 def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
-    """The limit of a figure in GB/s of the GPU's own memory, with its source; nothing where it is not known."""
+    """The limit of a metric in GB/s of the GPU's own memory, with its source; nothing where it is not known."""
     model = model_of(tf, device)
     if model is None or model.memory_bandwidth_gb_per_s is None:
         return {}
@@ -39,7 +39,7 @@ def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
 
 
 def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
-    """The limit of a figure in TFLOP/s at a precision, as `peak_name` takes it; nothing where it is not known."""
+    """The limit of a metric in TFLOP/s at a precision, as `peak_name` takes it; nothing where it is not known."""
     model, kind = model_of(tf, device), _OF_DATA_SHEETS[precision]
     if model is None or kind not in model.peak_teraflops:
         return {}

@@ -44,7 +44,7 @@ class Workers:
 
     @property
     def about(self) -> str:
-        """What the figures are worth."""
+        """What the metrics are worth."""
         if self.spans:
             return f"{self.count} workers of a job, {self.replicas} replicas on {self.kind}"
         return f"{self.count} workers on the loopback of one machine, on {self.kind}: no measure of a network"

@@ -1,4 +1,4 @@
-"""The journal of a run: one JSON line a duel or figure, written before and after, so that a death tells where it struck."""
+"""The journal of a run: one JSON line a comparison or metric, written before and after, so that a death tells where it struck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every suite shares: the time budget, TensorFlow, the GPU or the root cause of its absence, duels and figures."""
+"""What every suite shares: the time budget, TensorFlow, the GPU or the root cause of its absence, comparisons and metrics."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from tfgpu_doctor.model.facts import Facts
-    from tfgpu_doctor.model.facts.bench import Duel
+    from tfgpu_doctor.model.facts.bench import Comparison
     from tfgpu_doctor.model.report import Report
-    from tfgpu_doctor.perf_tests.referee import Contender, NotRun, Referee
+    from tfgpu_doctor.perf_tests.runner import NotRun, Runner, Variant
 
-LEAST_TELLING = 9
+LOWEST_PRIORITY = 9
 _LONGEST = 400  # characters of a reason
 _BUDGET: pytest.StashKey[Budget] = pytest.StashKey()
 _OUTCOME: pytest.StashKey[tuple[str, str]] = pytest.StashKey()
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the clock of the budget."""
     config.addinivalue_line(
         "markers",
-        "telling(rank, needs_s=1.5): how much a duel tells, 1 most; a short budget begins with it, if it fits",
+        "priority(rank, needs_s=1.5): how much a comparison tells, 1 most; a short budget begins with it, if it fits",
     )
     try:
         seconds = parse_budget(config.getoption("--budget"))
@@ -52,10 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The most telling first; and pytest-benchmark takes its times from the duels."""
+    """The most telling first; and pytest-benchmark takes its times from the comparisons."""
     items.sort(key=_rank)
     for item in items:
-        if "duel" in getattr(item, "fixturenames", ()):
+        if "compare" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.benchmark(timer=TIMER, group=item.path.stem))
     config.stash[_BUDGET].expect(sum(_measures(item) for item in items))
     note("session", {"tests": len(items)})
@@ -101,8 +101,8 @@ def _measures(item: pytest.Item) -> bool:
 
 
 def _rank(item: pytest.Item) -> int:
-    marker = item.get_closest_marker("telling")
-    return int(marker.args[0]) if marker else LEAST_TELLING
+    marker = item.get_closest_marker("priority")
+    return int(marker.args[0]) if marker else LOWEST_PRIORITY
 
 
 @pytest.fixture(scope="session")
@@ -183,17 +183,17 @@ def device(gpus: tuple[str, ...]) -> str:
 
 
 @pytest.fixture(scope="session")
-def referee(tensorflow: Any, gpus: tuple[str, ...]) -> Referee:
-    """Who holds the duels; every GPU has done its work before the clock is read."""
-    from tfgpu_doctor.perf_tests.referee import Referee
+def runner(tensorflow: Any, gpus: tuple[str, ...]) -> Runner:
+    """Who holds the comparisons; every GPU has done its work before the clock is read."""
+    from tfgpu_doctor.perf_tests.runner import Runner
 
-    return Referee(tensorflow.test.experimental.sync_devices if gpus else lambda: None)
+    return Runner(tensorflow.test.experimental.sync_devices if gpus else lambda: None)
 
 
 @pytest.fixture
 def share_s(request: pytest.FixtureRequest) -> float:
     """The seconds that this test may measure; skips it where the budget is used up."""
-    marker = request.node.get_closest_marker("telling")
+    marker = request.node.get_closest_marker("priority")
     needs_s = marker.kwargs.get("needs_s", LEAST_S) if marker else LEAST_S
     share: float | None = request.config.stash[_BUDGET].share_s(needs_s)
     if share is None:
@@ -202,31 +202,31 @@ def share_s(request: pytest.FixtureRequest) -> float:
 
 
 @pytest.fixture
-def duel(
-    request: pytest.FixtureRequest, referee: Referee, gpus: tuple[str, ...], share_s: float, benchmark: Any
+def compare(
+    request: pytest.FixtureRequest, runner: Runner, gpus: tuple[str, ...], share_s: float, benchmark: Any
 ) -> Callable[..., None]:
-    """Hold a duel: `duel(challenger, baseline, at_least=1.0)`. Passes where the challenger is faster by that much.
+    """Hold a comparison: `compare(candidate, baseline, at_least=1.0)`. Passes where the candidate is faster by that much.
 
-    `on_measured` is called with what was measured, whatever the verdict. Where the challenger is not faster, the test
+    `on_measured` is called with what was measured, whatever the verdict. Where the candidate is not faster, the test
     fails on a machine with a GPU; on one without it is skipped, with the verdict: what two cores under other work show
     is no proof of the contrary.
     """
     from tfgpu_doctor.bench.pytest_document import extra_info
 
     def hold(
-        challenger: Contender,
-        baseline: Contender,
+        candidate: Variant,
+        baseline: Variant,
         *,
         at_least: float = 1.0,
-        on_measured: Callable[[Duel], None] = lambda _: None,
+        on_measured: Callable[[Comparison], None] = lambda _: None,
     ) -> None:
         name = (request.node.path.stem.removeprefix("test_"), request.node.name.removeprefix("test_"))
-        result, trouble = referee.hold(name, challenger, baseline, at_least=at_least, budget_s=share_s)
+        result, trouble = runner.hold(name, candidate, baseline, at_least=at_least, budget_s=share_s)
         benchmark.extra_info.update(extra_info(result))
         if trouble:
             _give_up(name[1], trouble)
-        assert result.challenger
-        _keep(benchmark, result.challenger.seconds)
+        assert result.candidate
+        _keep(benchmark, result.candidate.seconds)
         on_measured(result)
         if result.verdict != "faster":
             (pytest.fail if gpus else pytest.skip)(f"{result.name}: {result.verdict}, {result.reason}")
@@ -239,7 +239,7 @@ def _give_up(name: str, trouble: NotRun) -> None:
 
 
 def _keep(benchmark: Any, seconds: tuple[float, ...]) -> None:
-    """Have pytest-benchmark keep what was measured: its table, JSON and comparison show the challenger's times."""
+    """Have pytest-benchmark keep what was measured: its table, JSON and comparison show the candidate's times."""
     TIMER.replay(seconds)
     try:
         benchmark.pedantic(lambda: None, rounds=len(seconds), iterations=1)
@@ -248,16 +248,16 @@ def _keep(benchmark: Any, seconds: tuple[float, ...]) -> None:
 
 
 @pytest.fixture
-def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Keep something measured that is no duel: `figure(name, value, unit, device=..., limit=..., about=...)`."""
+def metric(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Keep something measured that is no comparison: `metric(name, value, unit, device=..., limit=..., about=...)`."""
     import msgspec
 
-    from tfgpu_doctor.model.facts.bench import Figure
+    from tfgpu_doctor.model.facts.bench import Metric
 
     def keep(name: str, value: float, unit: str, **more: Any) -> None:
         suite = request.node.path.stem.removeprefix("test_")
-        row = Figure(suite=suite, name=name, value=float(value), unit=unit, **more)
-        note("figure", {"figure": msgspec.to_builtins(row)})
+        row = Metric(suite=suite, name=name, value=float(value), unit=unit, **more)
+        note("metric", {"metric": msgspec.to_builtins(row)})
 
     return keep
 

@@ -1,4 +1,4 @@
-"""A timer that can say over what was measured before: so that pytest-benchmark keeps what a duel measured."""
+"""A timer that can say over what was measured before: so that pytest-benchmark keeps what a comparison measured."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from tfgpu_doctor.perf_tests.ceilings import PEAK_SIDE, compute_ceiling, link_in_words, memory_ceiling, peak_name
 from tfgpu_doctor.perf_tests.placement import short_device
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 from tfgpu_doctor.perf_tests.work import Convolution, Product, Work
 
 Hold = Callable[..., None]
@@ -26,31 +26,31 @@ CALLS = 300
 TRIPS = 24
 
 
-@pytest.mark.telling(1)
+@pytest.mark.priority(1)
 @_KINDS
-def test_gpu(duel: Hold, tensorflow: Any, gpu: str, kind: Any) -> None:
+def test_gpu(compare: Hold, tensorflow: Any, gpu: str, kind: Any) -> None:
     on_gpu, on_cpu = (kind(tensorflow, device, LARGE[kind]) for device in (gpu, "CPU:0"))
-    duel(on_gpu.contender(), on_cpu.contender())
+    compare(on_gpu.variant(), on_cpu.variant())
 
 
-@pytest.mark.telling(3)
+@pytest.mark.priority(3)
 @_KINDS
-def test_cpu(share_s: float, tensorflow: Any, figure: Keep, kind: Any) -> None:
+def test_cpu(share_s: float, tensorflow: Any, metric: Keep, kind: Any) -> None:
     """What the CPU does alone: the baseline that there is on any machine."""
     work: Work = kind(tensorflow, "CPU:0", LARGE[kind] // 2)
     result = work()
     work.verify(result)
     assert short_device(result.backing_device) == "CPU:0"
     took_s = seconds(work, lambda: None, rounds=7)
-    figure(
+    metric(
         f"{NAMES[kind]} on the CPU", work.operations / took_s / 1e9, "GFLOP/s", device="CPU:0", about=work.name,
         bounded_by="" if kind is Product else "matmul on the CPU",
     )  # fmt: skip
 
 
-@pytest.mark.telling(3)
+@pytest.mark.priority(3)
 @_KINDS
-def test_crossover(share_s: float, tensorflow: Any, gpu: str, figure: Keep, kind: Any) -> None:
+def test_crossover(share_s: float, tensorflow: Any, gpu: str, metric: Keep, kind: Any) -> None:
     """From which size on the GPU wins."""
     wait = tensorflow.test.experimental.sync_devices
     wins = {}
@@ -60,11 +60,11 @@ def test_crossover(share_s: float, tensorflow: Any, gpu: str, figure: Keep, kind
             work.verify(work())
         on_gpu, on_cpu = (seconds(work, wait, rounds=9) for work in pair)
         wins[size] = on_cpu / on_gpu
-        figure(f"{NAMES[kind]} {size}", wins[size], "times as fast as the CPU", device=gpu)
+        metric(f"{NAMES[kind]} {size}", wins[size], "times as fast as the CPU", device=gpu)
     lost = [size for size, times in wins.items() if times <= 1]
     won = [size for size in wins if size > max(lost, default=0)]
     assert won, f"the CPU wins at every size, also at {max(wins)}"
-    figure(f"crossover of {NAMES[kind]}", won[0], "side", device=gpu, about="the GPU wins from this size on")
+    metric(f"crossover of {NAMES[kind]}", won[0], "side", device=gpu, about="the GPU wins from this size on")
 
 
 def seconds(call: Callable[[], Any], wait: Callable[[], object], *, rounds: int) -> float:
@@ -80,7 +80,7 @@ def seconds(call: Callable[[], Any], wait: Callable[[], object], *, rounds: int)
     return statistics.median(times)
 
 
-@pytest.mark.telling(5)
+@pytest.mark.priority(5)
 def test_soft_placement(tensorflow: Any, gpus: tuple[str, ...]) -> None:
     """What has no GPU kernel goes to the CPU where soft placement is on, and fails where it is off."""
     tf = tensorflow
@@ -103,9 +103,9 @@ def test_soft_placement(tensorflow: Any, gpus: tuple[str, ...]) -> None:
         tf.config.set_soft_device_placement(before)
 
 
-@pytest.mark.telling(4)
+@pytest.mark.priority(4)
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
-def test_dispatch(request: pytest.FixtureRequest, tensorflow: Any, figure: Keep, kind: str) -> None:
+def test_dispatch(request: pytest.FixtureRequest, tensorflow: Any, metric: Keep, kind: str) -> None:
     """What one eager operation costs beside its work."""
     device = request.getfixturevalue("gpu") if kind == "GPU" else "CPU:0"
     wait = tensorflow.test.experimental.sync_devices if kind == "GPU" else lambda: None
@@ -122,12 +122,12 @@ def test_dispatch(request: pytest.FixtureRequest, tensorflow: Any, figure: Keep,
         assert result.numpy() == CALLS + 1
         assert short_device(result.backing_device) == device
         took_s = seconds(calls, wait, rounds=9)
-    figure("eager dispatch", took_s / CALLS * 1e6, "us", device=device, about=f"an addition, of {CALLS} in a row")
+    metric("eager dispatch", took_s / CALLS * 1e6, "us", device=device, about=f"an addition, of {CALLS} in a row")
 
 
-@pytest.mark.telling(2)
+@pytest.mark.priority(2)
 @pytest.mark.parametrize("way", ["host to device", "device to host", "in the device", "device to device"])
-def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: str, figure: Keep, way: str) -> None:
+def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: str, metric: Keep, way: str) -> None:
     """Copies between host and GPU, in the GPU's memory, and between GPUs; the copy is compared with what was copied."""
     tf = tensorflow
     if way == "device to device" and len(gpus) < 2:
@@ -155,14 +155,14 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
     moved = content.nbytes * (2 if inside else 1)  # within a memory all is read and written
     limit = memory_ceiling(tf, gpu) if inside else {}
     about = "read and written" if inside else "; ".join(filter(None, ("from pageable memory", link_in_words())))
-    figure(
+    metric(
         f"copy {way}", moved / took_s / 1e9, "GB/s", device=target if "GPU" in target else source, about=about, **limit
     )
 
 
-@pytest.mark.telling(1)
+@pytest.mark.priority(1)
 @pytest.mark.parametrize("precision", ["bfloat16", "float16", "tf32", "float32"])
-def test_peak(share_s: float, tensorflow: Any, gpu: str, figure: Keep, precision: str) -> None:
+def test_peak(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision: str) -> None:
     """A large matrix product, against the peak of the data sheet."""
     switch = tensorflow.config.experimental.enable_tensor_float_32_execution
     switch(precision == "tf32")
@@ -177,18 +177,18 @@ def test_peak(share_s: float, tensorflow: Any, gpu: str, figure: Keep, precision
     finally:
         switch(True)
     limit = compute_ceiling(tensorflow, gpu, precision)
-    figure(peak_name(precision), work.operations / took_s / 1e12, "TFLOP/s", device=gpu, **limit)
+    metric(peak_name(precision), work.operations / took_s / 1e12, "TFLOP/s", device=gpu, **limit)
 
 
-@pytest.mark.telling(3)
-def test_needless_transfers(duel: Hold, tensorflow: Any, gpu: str) -> None:
+@pytest.mark.priority(3)
+def test_needless_transfers(compare: Hold, tensorflow: Any, gpu: str) -> None:
     """A loop that stays on the GPU, against one that brings each answer to the host and takes it back."""
     tf = tensorflow
     with tf.device(gpu):
         start = tf.random.stateless_normal((1024, 1024), seed=(1, 2))
     due = start.numpy().astype(np.float64) * 0.5**TRIPS
 
-    def side(name: str, between: Callable[[Any], Any]) -> Contender:
+    def side(name: str, between: Callable[[Any], Any]) -> Variant:
         def call() -> Any:
             value = start
             with tf.device(gpu):
@@ -199,9 +199,9 @@ def test_needless_transfers(duel: Hold, tensorflow: Any, gpu: str) -> None:
         def verify(result: Any) -> None:
             assert np.allclose(result.numpy(), due, rtol=1e-6)
 
-        return Contender(name, call, verify, gpu)
+        return Variant(name, call, verify, gpu)
 
-    duel(
+    compare(
         side("stays on the GPU", lambda value: value),
         side("through the host", lambda value: tf.constant(value.numpy())),
     )

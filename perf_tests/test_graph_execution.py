@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tfgpu_doctor.perf_tests.placement import short_device
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 
 Hold = Callable[..., None]
 SMALL_STEPS = 150  # operations on a few numbers: calling them costs more than doing them
@@ -50,30 +50,30 @@ class Chain:
     def verify(self, result: Any) -> None:
         assert np.allclose(result.numpy(), expected(self.start, self.count), rtol=1e-4, atol=1e-5)
 
-    def contender(self, name: str) -> Contender:
-        return Contender(name, self, self.verify, self.device)
+    def variant(self, name: str) -> Variant:
+        return Variant(name, self, self.verify, self.device)
 
 
-@pytest.mark.telling(2)
-def test_function(duel: Hold, tensorflow: Any, device: str) -> None:
+@pytest.mark.priority(2)
+def test_function(compare: Hold, tensorflow: Any, device: str) -> None:
     """A graph of many small operations, against calling each from Python."""
     graph = Chain(tensorflow, device, 64, SMALL_STEPS, tensorflow.function)
     eager = Chain(tensorflow, device, 64, SMALL_STEPS, lambda function: function)
-    duel(graph.contender("tf.function"), eager.contender("eager"), at_least=1.2)
+    compare(graph.variant("tf.function"), eager.variant("eager"), at_least=1.2)
 
 
-@pytest.mark.telling(3)
-def test_xla(duel: Hold, tensorflow: Any, device: str) -> None:
+@pytest.mark.priority(3)
+def test_xla(compare: Hold, tensorflow: Any, device: str) -> None:
     """XLA makes one pass over the numbers of what takes a pass for each operation otherwise."""
     compiled = Chain(tensorflow, device, WIDE, WIDE_STEPS, lambda f: tensorflow.function(f, jit_compile=True))
     graph = Chain(tensorflow, device, WIDE, WIDE_STEPS, tensorflow.function)
-    duel(compiled.contender("jit_compile=True"), graph.contender("tf.function"), at_least=1.1)
+    compare(compiled.variant("jit_compile=True"), graph.variant("tf.function"), at_least=1.1)
 
 
-@pytest.mark.telling(5)
+@pytest.mark.priority(5)
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["function", "xla"])
 def test_first_call(
-    share_s: float, tensorflow: Any, device: str, figure: Callable[..., None], jit_compile: bool
+    share_s: float, tensorflow: Any, device: str, metric: Callable[..., None], jit_compile: bool
 ) -> None:
     """What tracing costs, what else the first call costs (optimising or compiling the graph), and what a later one."""
     tf = tensorflow
@@ -94,19 +94,19 @@ def test_first_call(
     run_s = statistics.median(later)
     way = "XLA" if jit_compile else "tf.function"
     about = f"{WIDE_STEPS} operations"
-    figure(f"tracing, {way}", 1e3 * (traced - started), "ms", device=short_device(result.device), about=about)
-    figure(f"first call, {way}", 1e3 * (called - traced), "ms", device=short_device(result.device), about=about)
-    figure(f"later call, {way}", 1e3 * run_s, "ms", device=short_device(result.device), about=about)
+    metric(f"tracing, {way}", 1e3 * (traced - started), "ms", device=short_device(result.device), about=about)
+    metric(f"first call, {way}", 1e3 * (called - traced), "ms", device=short_device(result.device), about=about)
+    metric(f"later call, {way}", 1e3 * run_s, "ms", device=short_device(result.device), about=about)
 
 
-@pytest.mark.telling(2)
-def test_retracing(duel: Hold, tensorflow: Any, device: str, figure: Callable[..., None]) -> None:
+@pytest.mark.priority(2)
+def test_retracing(compare: Hold, tensorflow: Any, device: str, metric: Callable[..., None]) -> None:
     """A number given as a tensor, against as a Python number: the latter is traced anew for each value."""
     traces = {"tensor": 0, "Python number": 0}
     calls = {"tensor": 0, "Python number": 0}
     numbers = itertools.count(1)
 
-    def side(name: str, give: Callable[[float], Any]) -> Contender:
+    def side(name: str, give: Callable[[float], Any]) -> Variant:
         def traced(factor: Any) -> Any:
             traces[name] += 1
             return factor, steps(tensorflow.ones(64) * factor, 8)
@@ -123,15 +123,15 @@ def test_retracing(duel: Hold, tensorflow: Any, device: str, figure: Callable[..
             factor, values = result
             assert np.allclose(values.numpy(), expected(np.full(64, float(factor)), 8), rtol=1e-4)
 
-        return Contender(name, call, verify, device)
+        return Variant(name, call, verify, device)
 
-    duel(side("tensor", tensorflow.constant), side("Python number", float), at_least=2.0)
+    compare(side("tensor", tensorflow.constant), side("Python number", float), at_least=2.0)
     assert traces["tensor"] == 1, "a tensor is traced once"
     assert traces["Python number"] == calls["Python number"], "each value of a Python number is traced"
 
 
-@pytest.mark.telling(4, needs_s=6)
-def test_steps_per_execution(duel: Hold, tensorflow: Any, gpus: tuple[str, ...]) -> None:
+@pytest.mark.priority(4, needs_s=6)
+def test_steps_per_execution(compare: Hold, tensorflow: Any, gpus: tuple[str, ...]) -> None:
     """Many steps of model.fit in one call of the graph, against one in each."""
     numbers = np.random.default_rng(seed=3)
     inputs = numbers.standard_normal((STEPS * BATCH, INPUTS)).astype(np.float32)
@@ -142,7 +142,7 @@ def test_steps_per_execution(duel: Hold, tensorflow: Any, gpus: tuple[str, ...])
     def verify(loss: float) -> None:
         assert np.isclose(loss, exact, rtol=1e-3), f"the loss is {loss}, and by hand {exact}"
 
-    def side(name: str, at_once: int) -> Contender:
+    def side(name: str, at_once: int) -> Variant:
         layers = tensorflow.keras.layers
         model = tensorflow.keras.Sequential([layers.Input((INPUTS,)), layers.Dense(1, use_bias=False)])
         model.compile(tensorflow.keras.optimizers.SGD(RATE), "mse", steps_per_execution=at_once)
@@ -151,9 +151,9 @@ def test_steps_per_execution(duel: Hold, tensorflow: Any, gpus: tuple[str, ...])
             model.set_weights([np.zeros((INPUTS, 1), np.float32)])
             return float(model.fit(batches, shuffle=False, verbose=0).history["loss"][-1])
 
-        return Contender(name, call, verify)
+        return Variant(name, call, verify)
 
-    duel(side(f"steps_per_execution={STEPS}", STEPS), side("steps_per_execution=1", 1), at_least=1.1)
+    compare(side(f"steps_per_execution={STEPS}", STEPS), side("steps_per_execution=1", 1), at_least=1.1)
 
 
 def mean_loss(inputs: np.ndarray[Any, Any], targets: np.ndarray[Any, Any]) -> float:

@@ -33,13 +33,13 @@ def taken_by(child: Child, mebibytes: int = TAKEN_MIB) -> float:
     return float(answer["used_mib"] - child.ready["used_mib"])
 
 
-@pytest.mark.telling(4, needs_s=20)
+@pytest.mark.priority(4, needs_s=20)
 @pytest.mark.parametrize("name", list(SETTINGS))
-def test_taken(share_s: float, gpu: str, figure: Keep, name: str) -> None:
+def test_taken(share_s: float, gpu: str, metric: Keep, name: str) -> None:
     """What a process takes that needs 64 MiB."""
     with children(PROGRAM, SETTINGS[name]) as (child,):
         taken = taken_by(child)
-    figure(f"taken with {name}", taken, "MiB", device=gpu, about=f"on all GPUs, of which {TAKEN_MIB} were asked for")
+    metric(f"taken with {name}", taken, "MiB", device=gpu, about=f"on all GPUs, of which {TAKEN_MIB} were asked for")
     if name == "no growth":
         assert taken > BESIDE_MIB, "without growth nearly all of the GPU should be taken"
     else:
@@ -47,15 +47,15 @@ def test_taken(share_s: float, gpu: str, figure: Keep, name: str) -> None:
         assert taken < most, f"{taken:.0f} MiB are taken, and at most {most} should be"
 
 
-@pytest.mark.telling(5, needs_s=20)
-def test_second_process(share_s: float, gpu: str, figure: Keep) -> None:
+@pytest.mark.priority(5, needs_s=20)
+def test_second_process(share_s: float, gpu: str, metric: Keep) -> None:
     """With growth on, a second process fits beside the first."""
     with children(PROGRAM, SETTINGS["growth"], SETTINGS["growth"]) as both:
         taken = [taken_by(child) for child in both]
-    figure("taken by two processes", max(taken), "MiB", device=gpu, about="on all GPUs, with growth on")
+    metric("taken by two processes", max(taken), "MiB", device=gpu, about="on all GPUs, with growth on")
 
 
-@pytest.mark.telling(6, needs_s=20)
+@pytest.mark.priority(6, needs_s=20)
 def test_growth_on_some(share_s: float, gpus: tuple[str, ...], gpu: str) -> None:
     """Growth that differs between GPUs is refused; the remedy is to set it for all of them."""
     if len(gpus) < 2:
@@ -70,8 +70,8 @@ def test_growth_on_some(share_s: float, gpus: tuple[str, ...], gpu: str) -> None
         assert child.ask("take").values["failed"] == ""
 
 
-@pytest.mark.telling(6, needs_s=20)
-def test_late_setting(share_s: float, gpus: tuple[str, ...], figure: Keep) -> None:
+@pytest.mark.priority(6, needs_s=20)
+def test_late_setting(share_s: float, gpus: tuple[str, ...], metric: Keep) -> None:
     """A setting after the first operation is refused; the remedy is to make it first.
 
     Without a GPU, with parts of the CPU: TensorFlow guards both in the same way.
@@ -81,14 +81,14 @@ def test_late_setting(share_s: float, gpus: tuple[str, ...], figure: Keep) -> No
         refused = late.ask("late").values["late"]
         assert in_time.ready, "made first, the setting is refused as well"
     assert "initialized" in refused, f"the setting came late and was not refused: {refused or 'no error'}"
-    figure("late setting refused", 1, "of 1", device=gpus[0] if gpus else "CPU:0", about=refused)
+    metric("late setting refused", 1, "of 1", device=gpus[0] if gpus else "CPU:0", about=refused)
 
 
-@pytest.mark.telling(5, needs_s=20)
-def test_largest(share_s: float, gpu: str, figure: Keep) -> None:
+@pytest.mark.priority(5, needs_s=20)
+def test_largest(share_s: float, gpu: str, metric: Keep) -> None:
     """The largest piece that fits within a limit; and after one that did not, others still do."""
     with children(PROGRAM, SETTINGS["limit"]) as (child,):
         most = child.ask(f"largest {2 * LIMIT_MIB}").values["mib"]
         assert child.ask("take").values["failed"] == "", "after running out of memory nothing fits any more"
-    figure("largest piece", most, "MiB", device=gpu, limit=float(LIMIT_MIB), about=f"with a limit of {LIMIT_MIB} MiB")
+    metric("largest piece", most, "MiB", device=gpu, limit=float(LIMIT_MIB), about=f"with a limit of {LIMIT_MIB} MiB")
     assert LIMIT_MIB // 2 <= most <= LIMIT_MIB

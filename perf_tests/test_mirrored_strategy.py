@@ -35,13 +35,13 @@ def replicas() -> Iterator[Callable[[], Child]]:
         yield start
 
 
-@pytest.mark.telling(5, needs_s=15)
-def test_gradients(share_s: float, replicas: Callable[[], Child], figure: Keep) -> None:
+@pytest.mark.priority(5, needs_s=15)
+def test_gradients(share_s: float, replicas: Callable[[], Child], metric: Keep) -> None:
     """The replicas' gradients add up to that of one device; a replica gets its share of the global batch."""
     child = replicas()
     seen = child.ask("check").values
     about = f"{REPLICAS} replicas on {child.ready['kind']}: for correctness, no speed"
-    figure("gradient apart from one device's", seen["from_one_device"], "of its size", limit=ROUNDING, about=about)
+    metric("gradient apart from one device's", seen["from_one_device"], "of its size", limit=ROUNDING, about=about)
     assert seen["replicas"] == REPLICAS
     assert len(seen["devices"]) == REPLICAS, f"the replicas ran on {', '.join(seen['devices'])} alone"
     assert seen["batches"] == [BATCH // REPLICAS] * REPLICAS, "per-replica batch times replicas is the global batch"
@@ -49,13 +49,13 @@ def test_gradients(share_s: float, replicas: Callable[[], Child], figure: Keep) 
     assert seen["from_float64"] < ROUNDING
 
 
-@pytest.mark.telling(6, needs_s=15)
-def test_all_reduce(share_s: float, replicas: Callable[[], Child], figure: Keep) -> None:
+@pytest.mark.priority(6, needs_s=15)
+def test_all_reduce(share_s: float, replicas: Callable[[], Child], metric: Keep) -> None:
     """Adding up what all replicas have gives the sum everywhere; how fast."""
     child = replicas()
     seen, kind = child.ask("all-reduce").values, child.ready["kind"]
     about = f"{REPLICAS} replicas on {kind}" + ("" if kind == "GPU" else ": no measure of a link between GPUs")
-    figure("all-reduce", seen["bytes"] / seen["seconds"] / 1e9, "GB/s", device=kind, about=about)
+    metric("all-reduce", seen["bytes"] / seen["seconds"] / 1e9, "GB/s", device=kind, about=about)
     assert seen["seconds"] > 0
 
 
@@ -79,8 +79,8 @@ class Distributed:
         return float(self._model.fit(self._data, shuffle=False, verbose=0).history["loss"][-1])
 
 
-@pytest.mark.telling(4, needs_s=20)
-def test_one_replica(share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Keep) -> None:
+@pytest.mark.priority(4, needs_s=20)
+def test_one_replica(share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Keep) -> None:
     """What a strategy with one replica costs beside training without one."""
     device = gpus[0] if gpus else "CPU:0"
     batch = SCALED_BATCH if gpus else 16
@@ -90,12 +90,12 @@ def test_one_replica(share_s: float, tensorflow: Any, gpus: tuple[str, ...], fig
     measured = measure(mirrored, plain, plan=Plan(budget_s=share_s))
     ratio = measured.ratio
     about = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}; without a strategy is 1"
-    figure("one replica", ratio.value, "times as fast", device=device, about=about)
+    metric("one replica", ratio.value, "times as fast", device=device, about=about)
 
 
-@pytest.mark.telling(2, needs_s=20)
+@pytest.mark.priority(2, needs_s=20)
 @pytest.mark.parametrize("scaling", ["weak", "strong"])
-def test_scaling(share_s: float, tensorflow: Any, gpu: str, gpus: tuple[str, ...], figure: Keep, scaling: str) -> None:
+def test_scaling(share_s: float, tensorflow: Any, gpu: str, gpus: tuple[str, ...], metric: Keep, scaling: str) -> None:
     """All GPUs against one: each with a batch of its own (weak), or all with parts of one batch (strong)."""
     if len(gpus) < 2:
         pytest.skip("there is one GPU: nothing to scale over")
@@ -107,5 +107,5 @@ def test_scaling(share_s: float, tensorflow: Any, gpu: str, gpus: tuple[str, ...
     ratio = measure(everywhere, alone, plan=Plan(budget_s=share_s)).ratio
     times = ratio.value * (len(gpus) if scaling == "weak" else 1)  # weak: so many times the samples in that time
     about = f"{len(gpus)} GPUs; 95 % interval {ratio.low:.2f} to {ratio.high:.2f} of the time of one"
-    figure(f"{scaling} scaling", times, "times one GPU", device="GPU", limit=float(len(gpus)), about=about)
+    metric(f"{scaling} scaling", times, "times one GPU", device="GPU", limit=float(len(gpus)), about=about)
     assert scaling == "strong" or times > ENOUGH * len(gpus), f"{len(gpus)} GPUs do {times:.2f} times the work of one"

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfgpu_doctor.model.facts.bench import Duel
+from tfgpu_doctor.model.facts.bench import Comparison
 from tfgpu_doctor.perf_tests.ceilings import compute_ceiling, peak_name
 from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
 from tfgpu_doctor.perf_tests.networks import Training
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 
 Keep = Callable[..., None]
 STEPS, AGREE = 20, 0.1
@@ -89,19 +89,19 @@ class Step:
         mixing = 4 * shape[0] * shape[1] ** 2 * width  # scores, and what they weigh
         return 4 * per_weight + per_weight // 2 + 3 * mixing  # four projections, and the last one's input's gradient
 
-    def contender(self, due: list[float]) -> Contender:
+    def variant(self, due: list[float]) -> Variant:
         def verify(result: Any) -> None:
             seen = [float(each) for each in result]
             assert np.allclose(seen, due, rtol=0.05), f"loss and gradient are {seen}, and in float32 {due}"
 
-        return Contender(self.name, self, verify, self.device)
+        return Variant(self.name, self, verify, self.device)
 
 
-@pytest.mark.telling(2)
+@pytest.mark.priority(2)
 @_PRECISIONS
 @pytest.mark.parametrize("kind", list(SHAPES))
 def test_speed(
-    duel: Callable[..., None], tensorflow: Any, gpu: str, tensor_cores: Any, figure: Keep, kind: str, precision: str
+    compare: Callable[..., None], tensorflow: Any, gpu: str, tensor_cores: Any, metric: Keep, kind: str, precision: str
 ) -> None:
     """The forward and backward pass on tensor cores, against float32 proper; and the memory that either needs."""
     tensor_cores(precision)
@@ -112,23 +112,23 @@ def test_speed(
         memory.reset_memory_stats(gpu)
         step()
         peak = memory.get_memory_info(gpu)["peak"]
-        figure(
+        metric(
             f"memory of {kind} in {step.name}", peak / 2**20, "MiB", device=gpu, about="at most, of both sides' data"
         )
 
-    def keep(result: Duel) -> None:
-        for step, side in zip(steps, (result.challenger, result.baseline), strict=True):
+    def keep(result: Comparison) -> None:
+        for step, side in zip(steps, (result.candidate, result.baseline), strict=True):
             assert side
             speed = step.operations / side.median_s / 1e12
             limits = {**compute_ceiling(tensorflow, gpu, step.name), "bounded_by": peak_name(step.name)}
-            figure(f"{kind} step in {step.name}", speed, "TFLOP/s", device=gpu, **limits)
+            metric(f"{kind} step in {step.name}", speed, "TFLOP/s", device=gpu, **limits)
 
-    duel(*(step.contender(due) for step in steps), on_measured=keep)
+    compare(*(step.variant(due) for step in steps), on_measured=keep)
 
 
-@pytest.mark.telling(5, needs_s=8)
+@pytest.mark.priority(5, needs_s=8)
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Keep, policy: str) -> None:
+def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Keep, policy: str) -> None:
     """Training in mixed precision goes as in float32; the weights and the last layer stay float32."""
     device = gpus[0] if gpus else "CPU:0"
     batch = 32 if gpus else 8  # a CPU does float16 slowly
@@ -139,7 +139,7 @@ def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Ke
     assert model.layers[0].compute_dtype == policy.removeprefix("mixed_")
     assert model.layers[-1].compute_dtype == "float32", "the last layer answers in half precision"
     apart = abs(np.mean(losses[policy]) / np.mean(losses["float32"]) - 1)
-    figure(f"loss in {policy}", 100 * apart, "% from float32", device=device, about=f"mean over {STEPS} steps")
+    metric(f"loss in {policy}", 100 * apart, "% from float32", device=device, about=f"mean over {STEPS} steps")
     assert losses[policy][-1] < losses[policy][0], "the loss does not go down"
     assert apart < AGREE, f"the loss is {apart:.0%} from that in float32"
 
@@ -153,20 +153,20 @@ def half_gradient(tf: Any, scale: float) -> float:
     return float(tape.gradient(loss, weight)) / scale
 
 
-@pytest.mark.telling(6)
-def test_loss_scaling(tensorflow: Any, figure: Keep) -> None:
+@pytest.mark.priority(6)
+def test_loss_scaling(tensorflow: Any, metric: Keep) -> None:
     """A gradient too small for float16 is lost without loss scaling, and kept with it."""
     optimizer = loss_scaled(tensorflow, tensorflow.keras.optimizers.SGD(1.0))
     optimizer.build([tensorflow.Variable(1.0)])
     scale = float(optimizer.scale_loss(tensorflow.constant(1.0)))
     assert half_gradient(tensorflow, 1.0) == 0.0, "float16 is not what it is said to be"
     kept = half_gradient(tensorflow, scale)
-    figure("gradient kept by loss scaling", kept / TINY, "of its value", device="CPU:0", about=f"a scale of {scale:g}")
+    metric("gradient kept by loss scaling", kept / TINY, "of its value", device="CPU:0", about=f"a scale of {scale:g}")
     assert math.isclose(kept, TINY, rel_tol=0.01)
 
 
-@pytest.mark.telling(6)
-def test_gradient_clipping(tensorflow: Any, figure: Keep) -> None:
+@pytest.mark.priority(6)
+def test_gradient_clipping(tensorflow: Any, metric: Keep) -> None:
     """Gradients are clipped by what they are, not by what they are while the loss is scaled."""
     tf = tensorflow
     weight = tf.Variable(np.zeros(4, np.float32))
@@ -183,5 +183,5 @@ def test_gradient_clipping(tensorflow: Any, figure: Keep) -> None:
         "a gradient within the limit is changed: it was clipped while scaled"
     )
     norm = float(np.linalg.norm(steps[1]))
-    figure("norm of a clipped gradient", norm, "", limit=CLIP, about="under a loss scale of 1024")
+    metric("norm of a clipped gradient", norm, "", limit=CLIP, about="under a loss scale of 1024")
     assert math.isclose(norm, CLIP, rel_tol=1e-3)

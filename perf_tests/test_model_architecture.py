@@ -13,7 +13,7 @@ import pytest
 from tfgpu_doctor.bench.measure import Measured, Plan, measure
 from tfgpu_doctor.perf_tests.networks import Training
 from tfgpu_doctor.perf_tests.placement import short_device
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 
 Keep = Callable[..., None]
 SHAPES = {"CPU": (2, 28, 96), "GPU": (32, 28, 512)}  # batch, side, channels: enough work for either
@@ -49,7 +49,7 @@ class Separable:
         finally:
             switch(True)
 
-    def contenders(self) -> list[Contender]:
+    def variants(self) -> list[Variant]:
         due = self._call(self._full).numpy()
 
         def verify(result: Any) -> None:
@@ -57,21 +57,21 @@ class Separable:
 
         ways = {"separable": self._separable, "full": self._full}
         return [
-            Contender(name, lambda way=way: self._call(way), verify, self.device)  # type: ignore[misc]
+            Variant(name, lambda way=way: self._call(way), verify, self.device)  # type: ignore[misc]
             for name, way in ways.items()
         ]
 
 
-@pytest.mark.telling(3)
-def test_separable(duel: Callable[..., None], tensorflow: Any, device: str, figure: Keep) -> None:
+@pytest.mark.priority(3)
+def test_separable(compare: Callable[..., None], tensorflow: Any, device: str, metric: Keep) -> None:
     """A depthwise-separable convolution, against the full one that gives the same."""
     convolution = Separable(tensorflow, device)
-    figure("operations saved by separating", convolution.saved, "times fewer", device=device)
-    duel(*convolution.contenders())
+    metric("operations saved by separating", convolution.saved, "times fewer", device=device)
+    compare(*convolution.variants())
 
 
-@pytest.mark.telling(5, needs_s=10)
-def test_batch_size(share_s: float, tensorflow: Any, device: str, figure: Keep) -> None:
+@pytest.mark.priority(5, needs_s=10)
+def test_batch_size(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
     """Samples a second by batch size, and the knee: the smallest batch that comes near the best."""
     throughput = {}
     for batch in BATCHES[device[:3]]:
@@ -85,19 +85,19 @@ def test_batch_size(share_s: float, tensorflow: Any, device: str, figure: Keep) 
             float(training())  # a number on the host: the device is done
             times.append(time.perf_counter() - started)
         throughput[batch] = batch / statistics.median(times)
-        figure(
+        metric(
             f"batch of {batch}", throughput[batch], "samples/s", device=device, about="training steps of a small CNN"
         )
     best = max(throughput.values())
     knee = min(batch for batch, speed in throughput.items() if speed >= KNEE * best)
-    figure(
+    metric(
         "knee of the batch size", knee, "samples", device=device, about=f"reaches {KNEE:.0%} of {best:.0f} samples/s"
     )
 
 
-@pytest.mark.telling(5)
+@pytest.mark.priority(5)
 @pytest.mark.parametrize("precision", ["float32", "float16"])
-def test_axes(share_s: float, tensorflow: Any, gpu: str, figure: Keep, precision: str) -> None:
+def test_axes(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision: str) -> None:
     """Channels last against channels first."""
     tf = tensorflow
     batch, side, channels = SHAPES["GPU"]
@@ -110,11 +110,11 @@ def test_axes(share_s: float, tensorflow: Any, gpu: str, figure: Keep, precision
         seen, due = (tf.cast(each, tf.float32).numpy() for each in (last(), tf.transpose(first(), (0, 2, 3, 1))))
         assert np.allclose(seen, due, atol=2e-2 * np.abs(due).max())
         measured = measure(last, first, plan=Plan(budget_s=share_s), synchronise=tf.test.experimental.sync_devices)
-    keep(figure, f"channels last, {precision}", measured, gpu, "against channels first, a 3x3 convolution")
+    keep(metric, f"channels last, {precision}", measured, gpu, "against channels first, a 3x3 convolution")
 
 
-@pytest.mark.telling(6)
-def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, figure: Keep) -> None:
+@pytest.mark.priority(6)
+def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Keep) -> None:
     """Layer against batch normalisation: each does what it says; and how much one costs against the other."""
     tf = tensorflow
     with tf.device(device):
@@ -127,11 +127,11 @@ def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], d
             assert np.allclose(answer.std(axis=axes), 1, atol=1e-2), f"{name} normalisation leaves a scale"
         wait = tf.test.experimental.sync_devices if gpus else lambda: None
         measured = measure(calls["batch"], calls["layer"], plan=Plan(budget_s=share_s), synchronise=wait)
-    keep(figure, "batch normalisation", measured, device, "against layer normalisation")
+    keep(metric, "batch normalisation", measured, device, "against layer normalisation")
 
 
-def keep(figure: Keep, name: str, measured: Measured, device: str, what: str) -> None:
+def keep(metric: Keep, name: str, measured: Measured, device: str, what: str) -> None:
     """Keep a ratio that need not be above 1."""
     ratio = measured.ratio
     about = f"{what}; 95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
-    figure(name, ratio.value, "times as fast", device=device, about=about)
+    metric(name, ratio.value, "times as fast", device=device, about=about)

@@ -26,8 +26,8 @@ _WORKS_S = 2.0  # before one is killed
 BY_COUNT = pytest.mark.parametrize(
     "count",
     [
-        pytest.param(2, marks=pytest.mark.telling(7, needs_s=40)),
-        pytest.param(4, marks=pytest.mark.telling(8, needs_s=60)),
+        pytest.param(2, marks=pytest.mark.priority(7, needs_s=40)),
+        pytest.param(4, marks=pytest.mark.priority(8, needs_s=60)),
     ],
 )
 
@@ -64,7 +64,7 @@ def _in_a_job() -> bool:
 
 
 @BY_COUNT
-def test_gradients(share_s: float, cluster: Callable[[int], Workers], figure: Keep, count: int) -> None:
+def test_gradients(share_s: float, cluster: Callable[[int], Workers], metric: Keep, count: int) -> None:
     """The workers' gradients add up to that of one; each gets its share of the batch.
 
     All numbers are small and whole, and the batch is a power of two: every product and sum of them is exact in float32, in
@@ -73,7 +73,7 @@ def test_gradients(share_s: float, cluster: Callable[[int], Workers], figure: Ke
     started = cluster(count)
     seen = started.ask("check")
     apart = max(each["apart"] / each["largest"] for each in seen)
-    figure(f"gradient of {started.count} workers apart from one's", apart, "of its size", about=started.about)
+    metric(f"gradient of {started.count} workers apart from one's", apart, "of its size", about=started.about)
     assert started.replicas >= started.count
     if BATCH % started.replicas == 0:
         assert {batch for each in seen for batch in each["batches"]} == {BATCH // started.replicas}
@@ -82,7 +82,7 @@ def test_gradients(share_s: float, cluster: Callable[[int], Workers], figure: Ke
 
 
 @BY_COUNT
-def test_all_reduce(share_s: float, cluster: Callable[[int], Workers], figure: Keep, count: int) -> None:
+def test_all_reduce(share_s: float, cluster: Callable[[int], Workers], metric: Keep, count: int) -> None:
     """Adding up what all workers have gives the sum everywhere; how fast, by the size of a message."""
     started = cluster(count)
     seen = started.ask("all-reduce")
@@ -90,12 +90,12 @@ def test_all_reduce(share_s: float, cluster: Callable[[int], Workers], figure: K
         slowest_s = max(each["seconds"][size] for each in seen)
         rate = int(size) / slowest_s / 1e9
         name = f"all-reduce of {said}, {started.count} workers"
-        figure(name, rate, "GB/s", device=started.kind, about=started.about)
+        metric(name, rate, "GB/s", device=started.kind, about=started.about)
         assert rate > 0
 
 
 @BY_COUNT
-def test_scaling(share_s: float, cluster: Callable[[int], Workers], figure: Keep, count: int) -> None:
+def test_scaling(share_s: float, cluster: Callable[[int], Workers], metric: Keep, count: int) -> None:
     """Weak scaling: all with a batch of their own against one alone, by the time of a step."""
     started = cluster(count)
     alone_s = started.here[0].ask("alone").values["seconds"]
@@ -103,12 +103,12 @@ def test_scaling(share_s: float, cluster: Callable[[int], Workers], figure: Keep
     times = started.count * alone_s / together_s
     name = f"weak scaling, {started.count} workers"
     limit = None if started.share_a_processor else float(started.count)
-    figure(name, times, "times one worker", device=started.kind, limit=limit, about=started.about)
+    metric(name, times, "times one worker", device=started.kind, limit=limit, about=started.about)
     assert times > 0
 
 
-@pytest.mark.telling(8, needs_s=60)
-def test_killed_worker(share_s: float, gpus: tuple[str, ...], figure: Keep) -> None:
+@pytest.mark.priority(8, needs_s=60)
+def test_killed_worker(share_s: float, gpus: tuple[str, ...], metric: Keep) -> None:
     """A worker that is killed is named by all others, in time."""
     if _in_a_job():
         pytest.skip("the workers belong to a job: none of them is killed")
@@ -122,7 +122,7 @@ def test_killed_worker(share_s: float, gpus: tuple[str, ...], figure: Keep) -> N
         seen = Workers(survivors, 3, spans=False).ask("until trouble")
         asked.join()
         named_after_s = time.monotonic() - killed_at[0]
-    figure("a killed worker is named after", named_after_s, "s", about=started.about)
+    metric("a killed worker is named after", named_after_s, "s", about=started.about)
     assert [each["gone"] for each in seen] == [[1], [1]]
     assert named_after_s < NAMED_WITHIN_S
 

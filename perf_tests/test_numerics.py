@@ -26,31 +26,31 @@ def answer_of(tf: Any, operation: Operation, device: str) -> np.ndarray[Any, Any
     return answer
 
 
-@pytest.mark.telling(5)
-def test_cpu_against_float64(tensorflow: Any, figure: Keep) -> None:
-    judge(tensorflow, figure, OPERATIONS, "CPU:0", UNIT)
+@pytest.mark.priority(5)
+def test_cpu_against_float64(tensorflow: Any, metric: Keep) -> None:
+    judge(tensorflow, metric, OPERATIONS, "CPU:0", UNIT)
 
 
-@pytest.mark.telling(2)
-def test_gpu_against_float64(tensorflow: Any, gpu: str, figure: Keep) -> None:
+@pytest.mark.priority(2)
+def test_gpu_against_float64(tensorflow: Any, gpu: str, metric: Keep) -> None:
     """In full float32: with TF32 off."""
     tf32 = tensorflow.config.experimental.tensor_float_32_execution_enabled()
     tensorflow.config.experimental.enable_tensor_float_32_execution(False)
     try:
-        judge(tensorflow, figure, OPERATIONS, gpu, UNIT)
+        judge(tensorflow, metric, OPERATIONS, gpu, UNIT)
     finally:
         tensorflow.config.experimental.enable_tensor_float_32_execution(tf32)
 
 
-@pytest.mark.telling(5)
-def test_tf32_against_float64(tensorflow: Any, gpu: str, figure: Keep) -> None:
+@pytest.mark.priority(5)
+def test_tf32_against_float64(tensorflow: Any, gpu: str, metric: Keep) -> None:
     """With TF32, which products and convolutions use by default on Ampere and newer."""
     if not tensorflow.config.experimental.tensor_float_32_execution_enabled():
         pytest.skip("TF32 is switched off here")
-    judge(tensorflow, figure, [each for each in OPERATIONS if each.may_use_tf32], gpu, TF32_UNIT, "TF32 allowed, ")
+    judge(tensorflow, metric, [each for each in OPERATIONS if each.may_use_tf32], gpu, TF32_UNIT, "TF32 allowed, ")
 
 
-def judge(tf: Any, figure: Keep, asked: list[Operation], device: str, unit: float, mode: str = "") -> None:
+def judge(tf: Any, metric: Keep, asked: list[Operation], device: str, unit: float, mode: str = "") -> None:
     """Ask a device, keep the errors, and raise AssertionError where one is larger than rounding can explain."""
     errors = {}
     for operation in asked:
@@ -60,7 +60,7 @@ def judge(tf: Any, figure: Keep, asked: list[Operation], device: str, unit: floa
         errors[operation.name] = operation.error(answer, unit)
     about = f"{mode}of what rounding may do to the worst element, against float64"
     for name, error in errors.items():
-        figure(f"error of {name}", error, "of the allowed", device=device, limit=1.0, about=about)
+        metric(f"error of {name}", error, "of the allowed", device=device, limit=1.0, about=about)
     wrong = [f"{name} {error:.3g} times" for name, error in errors.items() if error > 1]
     assert not wrong, f"on {device} off by more than rounding allows: {', '.join(wrong)}"
 
@@ -72,9 +72,9 @@ def _digests(child: Child) -> tuple[set[str], set[str], float]:
     return {answer.values["digest"] for answer in answers}, devices, answers[0].values["loss"]
 
 
-@pytest.mark.telling(5, needs_s=15)
+@pytest.mark.priority(5, needs_s=15)
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
-def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, figure: Keep, kind: str) -> None:
+def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, metric: Keep, kind: str) -> None:
     """With op determinism on, the same training from the same seed gives the same bits each time."""
     device = request.getfixturevalue("gpu") if kind == "GPU" else "CPU:0"
     order = {"work": "repeats", "device": f"/{device}", "deterministic": True}
@@ -82,12 +82,12 @@ def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, figur
         digests, devices, loss = _digests(child)
     assert devices == {device}
     assert np.isfinite(loss)
-    figure("different results of repeats", len(digests), "results", device=device, limit=1.0, about=f"{REPEATS} runs")
+    metric("different results of repeats", len(digests), "results", device=device, limit=1.0, about=f"{REPEATS} runs")
     assert len(digests) == 1, f"{len(digests)} different results in {REPEATS} runs, with op determinism on"
 
 
-@pytest.mark.telling(4)
-def test_gpus_agree(tensorflow: Any, gpu: str, gpus: tuple[str, ...], figure: Keep) -> None:
+@pytest.mark.priority(4)
+def test_gpus_agree(tensorflow: Any, gpu: str, gpus: tuple[str, ...], metric: Keep) -> None:
     """GPUs of one model give the same bits; one that does not is damaged, or set up otherwise."""
     details = tensorflow.config.experimental.get_device_details
     models = [details(each).get("device_name") for each in tensorflow.config.list_physical_devices("GPU")]
@@ -101,5 +101,5 @@ def test_gpus_agree(tensorflow: Any, gpu: str, gpus: tuple[str, ...], figure: Ke
         for operation, due in zip(OPERATIONS, first, strict=True)
         if not np.array_equal(answer_of(tensorflow, operation, device), due)
     ]
-    figure("answers that differ", len(wrong), "answers", device=gpu, limit=0.0, about=f"of {len(alike)} GPUs")
+    metric("answers that differ", len(wrong), "answers", device=gpu, limit=0.0, about=f"of {len(alike)} GPUs")
     assert not wrong, f"these differ from {gpu}: {', '.join(wrong)}"

@@ -14,7 +14,7 @@ import pytest
 
 from tfgpu_doctor.perf_tests.images import as_written, make_jpegs, prepare, tuned_and_naive
 from tfgpu_doctor.perf_tests.networks import reconstructor
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 
 Hold = Callable[..., None]
 ELEMENTS, AT_ONCE = 4, 4
@@ -65,47 +65,47 @@ def slow_read(tensorflow: Any) -> Callable[[Any], Any]:
     return call
 
 
-def contender(
+def variant(
     tf: Any, name: str, dataset: Any, *, step_s: float = 0.0, verify: Callable[[list[int]], None] = in_order
-) -> Contender:
+) -> Variant:
     written = as_written(tf, dataset)
-    return Contender(name, lambda: consume(written, step_s), verify)
+    return Variant(name, lambda: consume(written, step_s), verify)
 
 
-@pytest.mark.telling(1)
-def test_parallel_map(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+@pytest.mark.priority(1)
+def test_parallel_map(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
     """Several elements read at once, against one after the other."""
     numbers = tensorflow.data.Dataset.range(ELEMENTS)
-    parallel = contender(tensorflow, "parallel map", numbers.map(slow_read, num_parallel_calls=AT_ONCE))
-    duel(parallel, contender(tensorflow, "map", numbers.map(slow_read)), at_least=1.2)
+    parallel = variant(tensorflow, "parallel map", numbers.map(slow_read, num_parallel_calls=AT_ONCE))
+    compare(parallel, variant(tensorflow, "map", numbers.map(slow_read)), at_least=1.2)
 
 
-@pytest.mark.telling(1)
-def test_prefetch(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+@pytest.mark.priority(1)
+def test_prefetch(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
     """Reading ahead while the training step runs, against waiting for each element."""
     plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
-    ahead = contender(tensorflow, "prefetch", plain.prefetch(AT_ONCE), step_s=STEP_S)
-    duel(ahead, contender(tensorflow, "no prefetch", plain, step_s=STEP_S), at_least=1.1)
+    ahead = variant(tensorflow, "prefetch", plain.prefetch(AT_ONCE), step_s=STEP_S)
+    compare(ahead, variant(tensorflow, "no prefetch", plain, step_s=STEP_S), at_least=1.1)
 
 
-@pytest.mark.telling(1)
-def test_cache_in_memory(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+@pytest.mark.priority(1)
+def test_cache_in_memory(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
     """The second epoch from memory, against reading it again."""
     plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
-    cached = contender(tensorflow, "cache", plain.cache())
-    duel(cached, contender(tensorflow, "no cache", plain), at_least=1.2)
+    cached = variant(tensorflow, "cache", plain.cache())
+    compare(cached, variant(tensorflow, "no cache", plain), at_least=1.2)
 
 
-@pytest.mark.telling(3)
-def test_cache_in_file(duel: Hold, tensorflow: Any, slow_read: Any, tmp_path: Path) -> None:
+@pytest.mark.priority(3)
+def test_cache_in_file(compare: Hold, tensorflow: Any, slow_read: Any, tmp_path: Path) -> None:
     """The second epoch from a local file, against reading it again from where it is slow to read."""
     plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
-    cached = contender(tensorflow, "cache in a file", plain.cache(str(tmp_path / "cache")))
-    duel(cached, contender(tensorflow, "no cache", plain), at_least=1.2)
+    cached = variant(tensorflow, "cache in a file", plain.cache(str(tmp_path / "cache")))
+    compare(cached, variant(tensorflow, "no cache", plain), at_least=1.2)
 
 
-@pytest.mark.telling(2)
-def test_generator(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+@pytest.mark.priority(2)
+def test_generator(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
     """tf.data with its means, against the generator that people start with."""
     numbers = tensorflow.data.Dataset.range(2 * ELEMENTS)
     tuned = numbers.map(slow_read, num_parallel_calls=AT_ONCE).prefetch(AT_ONCE)
@@ -114,12 +114,12 @@ def test_generator(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
     def verify(seen: list[int]) -> None:
         assert seen == list(range(2 * ELEMENTS))
 
-    naive = Contender("Python generator", lambda: consume(slow_numbers(), step_s), verify)
-    duel(contender(tensorflow, "tf.data", tuned, step_s=step_s, verify=verify), naive, at_least=1.2)
+    naive = Variant("Python generator", lambda: consume(slow_numbers(), step_s), verify)
+    compare(variant(tensorflow, "tf.data", tuned, step_s=step_s, verify=verify), naive, at_least=1.2)
 
 
-@pytest.mark.telling(3)
-def test_interleave(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
+@pytest.mark.priority(3)
+def test_interleave(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
     """Several files read at once, against one after the other."""
     files = tensorflow.data.Dataset.range(AT_ONCE)
     share = ELEMENTS // AT_ONCE
@@ -128,12 +128,12 @@ def test_interleave(duel: Hold, tensorflow: Any, slow_read: Any) -> None:
         return tensorflow.data.Dataset.range(file * share, (file + 1) * share).map(slow_read)
 
     mixed = files.interleave(elements_of, cycle_length=AT_ONCE, num_parallel_calls=AT_ONCE, deterministic=False)
-    at_once = contender(tensorflow, "interleave", mixed, verify=complete)
-    duel(at_once, contender(tensorflow, "one file after the other", files.flat_map(elements_of)), at_least=1.2)
+    at_once = variant(tensorflow, "interleave", mixed, verify=complete)
+    compare(at_once, variant(tensorflow, "one file after the other", files.flat_map(elements_of)), at_least=1.2)
 
 
-@pytest.mark.telling(3)
-def test_vectorised_map(duel: Hold, tensorflow: Any) -> None:
+@pytest.mark.priority(3)
+def test_vectorised_map(compare: Hold, tensorflow: Any) -> None:
     """One call for a batch, against one for each element: what a cheap function costs is the calling."""
     numbers = tensorflow.data.Dataset.range(SMALL)
     batches = {
@@ -144,14 +144,14 @@ def test_vectorised_map(duel: Hold, tensorflow: Any) -> None:
     def verify(result: Any) -> None:
         assert np.array_equal(result, np.arange(SMALL) * 3 + 1)
 
-    def side(name: str) -> Contender:
-        return Contender(name, lambda: np.concatenate(list(batches[name].as_numpy_iterator())), verify)
+    def side(name: str) -> Variant:
+        return Variant(name, lambda: np.concatenate(list(batches[name].as_numpy_iterator())), verify)
 
-    duel(side("batch, then map"), side("map, then batch"), at_least=1.2)
+    compare(side("batch, then map"), side("map, then batch"), at_least=1.2)
 
 
-@pytest.mark.telling(6)
-def test_shuffle(share_s: float, tensorflow: Any, figure: Callable[..., None]) -> None:
+@pytest.mark.priority(6)
+def test_shuffle(share_s: float, tensorflow: Any, metric: Callable[..., None]) -> None:
     """Shuffling keeps each element once, follows its seed, mixes anew each epoch; and what it costs."""
     numbers = tensorflow.data.Dataset.range(SMALL)
     plain = numbers.batch(SMALL)
@@ -169,7 +169,7 @@ def test_shuffle(share_s: float, tensorflow: Any, figure: Callable[..., None]) -
     assert first != list(range(SMALL)), "it is not mixed"
     assert seen(again)[0] == seen(again)[0], "the seed is not followed"
     costs = [seen(shuffled)[1] - seen(plain)[1] for _ in range(15)]
-    figure(
+    metric(
         "shuffle",
         1e6 * float(np.median(costs)) / SMALL,
         "us/element",
@@ -184,8 +184,8 @@ def pictures(tensorflow: Any) -> Any:
     return tensorflow.data.Dataset.from_tensor_slices(make_jpegs(tensorflow, PICTURES)).enumerate()
 
 
-@pytest.mark.telling(3)
-def test_pictures(duel: Hold, tensorflow: Any, pictures: Any) -> None:
+@pytest.mark.priority(3)
+def test_pictures(compare: Hold, tensorflow: Any, pictures: Any) -> None:
     """Decoding, resizing and augmenting JPEGs on all processors, against on one."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one processor alone cannot do two things at once")
@@ -195,20 +195,20 @@ def test_pictures(duel: Hold, tensorflow: Any, pictures: Any) -> None:
     def verify(seen: Any) -> None:
         assert np.allclose(np.stack(seen), exact, atol=1e-5)
 
-    def side(name: str, at_once: int | None) -> Contender:
+    def side(name: str, at_once: int | None) -> Variant:
         prepared = as_written(tensorflow, pictures.map(ready, num_parallel_calls=at_once))
-        return Contender(name, lambda: list(prepared.as_numpy_iterator()), verify)
+        return Variant(name, lambda: list(prepared.as_numpy_iterator()), verify)
 
-    duel(side("parallel", len(os.sched_getaffinity(0))), side("sequential", None))
+    compare(side("parallel", len(os.sched_getaffinity(0))), side("sequential", None))
 
 
-@pytest.mark.telling(4, needs_s=8)
-def test_fit(duel: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: Any) -> None:
+@pytest.mark.priority(4, needs_s=8)
+def test_fit(compare: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: Any) -> None:
     """Training from JPEGs through a tuned pipeline, against through a generator; both see the same pictures."""
     tuned, naive = tuned_and_naive(tensorflow, pictures)
     exact = np.concatenate(list(naive.as_numpy_iterator()))
 
-    def side(name: str, dataset: Any) -> Contender:
+    def side(name: str, dataset: Any) -> Variant:
         model = reconstructor(tensorflow)
         targets = dataset.map(lambda batch: (batch, batch))
 
@@ -216,13 +216,13 @@ def test_fit(duel: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: Any) 
             assert np.isfinite(loss)
             assert np.allclose(np.concatenate(list(dataset.as_numpy_iterator())), exact, atol=1e-5)
 
-        return Contender(name, lambda: model.fit(targets, shuffle=False, verbose=0).history["loss"][-1], verify)
+        return Variant(name, lambda: model.fit(targets, shuffle=False, verbose=0).history["loss"][-1], verify)
 
-    duel(side("tuned tf.data", tuned), side("Python generator", naive), at_least=1.1)
+    compare(side("tuned tf.data", tuned), side("Python generator", naive), at_least=1.1)
 
 
-@pytest.mark.telling(5, needs_s=8)
-def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, figure: Callable[..., None]) -> None:
+@pytest.mark.priority(5, needs_s=8)
+def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, metric: Callable[..., None]) -> None:
     """Which share of a training step is spent on waiting for its input, with and without a tuned pipeline."""
     names = ("tuned tf.data", "Python generator")
     shares = {}
@@ -231,7 +231,7 @@ def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, figure: 
         step_through(model, dataset)  # traces, and fills the cache
         seen = [step_through(model, dataset) for _ in range(3)]
         shares[name] = sum(wait for wait, _ in seen) / sum(wait + work for wait, work in seen)
-        figure(f"wait for input, {name}", 100 * shares[name], "%", limit=100.0, about="of the time of a training step")
+        metric(f"wait for input, {name}", 100 * shares[name], "%", limit=100.0, about="of the time of a training step")
     assert all(0 <= share < 1 for share in shares.values())
 
 

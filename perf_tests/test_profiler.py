@@ -39,18 +39,18 @@ def planes(folder: Path) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.telling(6)
-def test_trace_of_the_host(share_s: float, tensorflow: Any, figure: Callable[..., None], tmp_path: Path) -> None:
+@pytest.mark.priority(6)
+def test_trace_of_the_host(share_s: float, tensorflow: Any, metric: Callable[..., None], tmp_path: Path) -> None:
     work = Product(tensorflow, "CPU:0", SIDE)
     work.verify(trace(tensorflow, tmp_path, work))
     events = {name for plane, names in planes(tmp_path).items() if plane.startswith("/host") for name in names}
     assert any("MatMul" in name for name in events), "the trace does not hold the product that ran"
-    figure("kinds of events traced", len(events), "events", device="CPU:0")
+    metric("kinds of events traced", len(events), "events", device="CPU:0")
 
 
-@pytest.mark.telling(5)
+@pytest.mark.priority(5)
 def test_trace_of_the_gpu(
-    share_s: float, tensorflow: Any, gpu: str, figure: Callable[..., None], tmp_path: Path
+    share_s: float, tensorflow: Any, gpu: str, metric: Callable[..., None], tmp_path: Path
 ) -> None:
     """CUPTI works: the trace holds kernels of the GPU."""
     work = Product(tensorflow, gpu, SIDE)
@@ -59,12 +59,12 @@ def test_trace_of_the_gpu(
     seen = planes(tmp_path)
     kernels = {name for plane, names in seen.items() if plane.startswith("/device:GPU") for name in names}
     assert kernels, f"the trace holds no kernel of a GPU, only {', '.join(sorted(seen))}: CUPTI does not work"
-    figure("kernels traced", len(kernels), "kernels", device=gpu)
+    metric("kernels traced", len(kernels), "kernels", device=gpu)
 
 
-@pytest.mark.telling(7)
+@pytest.mark.priority(7)
 def test_cost(
-    share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Callable[..., None], tmp_path: Path
+    share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Callable[..., None], tmp_path: Path
 ) -> None:
     """Work that is traced, against work that is not; starting and writing of the trace are left out."""
     device = gpus[0] if gpus else "CPU:0"
@@ -86,6 +86,6 @@ def test_cost(
             finally:
                 if folder:
                     tensorflow.profiler.experimental.stop()
-            times.extend(measured.challenger_s + measured.baseline_s)
+            times.extend(measured.candidate_s + measured.baseline_s)
     cost = float(np.median(traced) / np.median(plain) - 1)
-    figure("cost of tracing", 100 * cost, "%", device=device, about=f"of {CALLS} products of {SIDE}x{SIDE}")
+    metric("cost of tracing", 100 * cost, "%", device=device, about=f"of {CALLS} products of {SIDE}x{SIDE}")

@@ -15,7 +15,7 @@ from tfgpu_doctor.collect.probes.limits import limits
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.perf_tests.children import Answer, Child, children
 from tfgpu_doctor.perf_tests.programs.work_on_request import SIDE, WAITS
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 
 Hold = Callable[..., None]
 PROGRAM = "work_on_request"
@@ -40,15 +40,15 @@ def exact_sum() -> int:
     return int(left.sum(axis=0) @ (left.T % 5).sum(axis=1))
 
 
-def contender(name: str, child: Child, expected: float) -> Contender:
+def variant(name: str, child: Child, expected: float) -> Variant:
     def verify(answer: Answer) -> None:
         assert answer.values["sum"] == expected, f"the sum is {answer.values['sum']}, and should be {expected}"
 
-    return Contender(name, child.ask, verify)
+    return Variant(name, child.ask, verify)
 
 
-@pytest.mark.telling(4, needs_s=25)
-def test_intra_op(duel: Hold, processors: int) -> None:
+@pytest.mark.priority(4, needs_s=25)
+def test_intra_op(compare: Hold, processors: int) -> None:
     """One large operation on all processors, against on one."""
     if processors < 2:
         pytest.skip("the quota or the affinity leaves one processor: there is nothing to share among threads")
@@ -56,35 +56,35 @@ def test_intra_op(duel: Hold, processors: int) -> None:
     with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (many, one):
         assert (many.ready["intra"], one.ready["intra"]) == (processors, 1)
         expected = exact_sum()
-        duel(contender(f"{processors} threads", many, expected), contender("1 thread", one, expected), at_least=1.1)
+        compare(variant(f"{processors} threads", many, expected), variant("1 thread", one, expected), at_least=1.1)
 
 
-@pytest.mark.telling(4, needs_s=25)
-def test_inter_op(duel: Hold) -> None:
+@pytest.mark.priority(4, needs_s=25)
+def test_inter_op(compare: Hold) -> None:
     """Operations that do not need each other, which wait, all at once against one after the other."""
     orders = [{"work": "waits", "inter": threads, "intra": 1} for threads in (WAITS, 1)]
     with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (many, one):
         assert (many.ready["inter"], one.ready["inter"]) == (WAITS, 1)
         expected = sum(range(WAITS))
-        duel(contender(f"{WAITS} threads", many, expected), contender("1 thread", one, expected), at_least=1.2)
+        compare(variant(f"{WAITS} threads", many, expected), variant("1 thread", one, expected), at_least=1.2)
 
 
-@pytest.mark.telling(7, needs_s=25)
-def test_too_many(share_s: float, processors: int, figure: Callable[..., None]) -> None:
+@pytest.mark.priority(7, needs_s=25)
+def test_too_many(share_s: float, processors: int, metric: Callable[..., None]) -> None:
     """Many more threads than processors: what that costs, or that it costs nothing here."""
     crowd = TOO_MANY * processors
     orders = [{"work": "product", "intra": threads, "inter": 1} for threads in (processors, crowd)]
     with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (fitting, many):
         assert fitting.ask().values["sum"] == many.ask().values["sum"] == exact_sum()
         measured = measure(fitting.ask, many.ask, plan=Plan(budget_s=share_s))
-    figure(
+    metric(
         "threads that fit", measured.ratio.value, "times as fast", device="CPU:0",
         about=f"{processors} threads against {crowd} for {processors} processors; {interval(measured)}",
     )  # fmt: skip
 
 
-@pytest.mark.telling(6, needs_s=25)
-def test_gpu_thread_mode(share_s: float, gpu: str, figure: Callable[..., None]) -> None:
+@pytest.mark.priority(6, needs_s=25)
+def test_gpu_thread_mode(share_s: float, gpu: str, metric: Callable[..., None]) -> None:
     """Threads that the GPU has for itself, against threads that it shares with the input pipeline."""
     order: dict[str, Any] = {"work": "fed_training", "device": f"/{gpu}"}
     private = {"TF_GPU_THREAD_MODE": "gpu_private", "TF_GPU_THREAD_COUNT": "2"}
@@ -93,7 +93,7 @@ def test_gpu_thread_mode(share_s: float, gpu: str, figure: Callable[..., None]) 
         assert all(answer.devices == (gpu,) for answer in answers)
         assert np.isclose(answers[0].values["sum"], answers[1].values["sum"], rtol=1e-3)
         measured = measure(own.ask, shared.ask, plan=Plan(budget_s=share_s))
-    figure(
+    metric(
         "TF_GPU_THREAD_MODE=gpu_private", measured.ratio.value, "times as fast", device=gpu,
         about=f"against global, training with an input pipeline on the processors; {interval(measured)}",
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from tfgpu_doctor.perf_tests.networks import CLASSES, NETWORKS, Training
 from tfgpu_doctor.perf_tests.placement import short_device
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 
 BATCH, LARGE_BATCH = 64, 1024  # the latter gives a GPU enough to do
 STEPS = 40
@@ -22,27 +22,27 @@ COMPARED, AGREE = (
 _KINDS = pytest.mark.parametrize("kind", list(NETWORKS))
 
 
-@pytest.mark.telling(2)
+@pytest.mark.priority(2)
 @_KINDS
-def test_step(duel: Callable[..., None], tensorflow: Any, gpu: str, kind: str) -> None:
+def test_step(compare: Callable[..., None], tensorflow: Any, gpu: str, kind: str) -> None:
     """A training step on the GPU, against on the CPU."""
     due = Training(tensorflow, kind, "CPU:0", LARGE_BATCH).losses(1)[0]
 
-    def side(device: str) -> Contender:
+    def side(device: str) -> Variant:
         training = Training(tensorflow, kind, device, LARGE_BATCH)
 
         def verify(loss: Any) -> None:
             assert np.isclose(float(loss), due, rtol=AGREE), f"the loss is {float(loss)}, and on the CPU {due}"
 
-        return Contender(f"{kind} on {device}", training, verify, device)
+        return Variant(f"{kind} on {device}", training, verify, device)
 
-    duel(side(gpu), side("CPU:0"))
+    compare(side(gpu), side("CPU:0"))
 
 
-@pytest.mark.telling(4, needs_s=8)
+@pytest.mark.priority(4, needs_s=8)
 @_KINDS
 def test_learning(
-    share_s: float, tensorflow: Any, gpus: tuple[str, ...], figure: Callable[..., None], kind: str
+    share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Callable[..., None], kind: str
 ) -> None:
     """The loss goes down on every device, and at first it is the same on all; time per step and samples per second."""
     runs = {}
@@ -54,9 +54,9 @@ def test_learning(
         started = time.perf_counter()
         runs[device] = first + training.losses(STEPS - 1)
         step_s = (time.perf_counter() - started) / (STEPS - 1)
-        figure(f"step of the {kind}", 1e3 * step_s, "ms", device=device, about=f"a batch of {BATCH}")
-        figure(f"training of the {kind}", BATCH / step_s, "samples/s", device=device, about=f"a batch of {BATCH}")
-        figure(
+        metric(f"step of the {kind}", 1e3 * step_s, "ms", device=device, about=f"a batch of {BATCH}")
+        metric(f"training of the {kind}", BATCH / step_s, "samples/s", device=device, about=f"a batch of {BATCH}")
+        metric(
             f"loss of the {kind}",
             runs[device][-1],
             "",

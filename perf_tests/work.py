@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 
 # Of the magnitudes that are added up: what the mantissa allows; TF32's, which float32 may be worked out in, has 10 bits.
 _TOLERANCE = {"float32": 2.0**-10, "float16": 2.0**-9, "bfloat16": 2.0**-7}
@@ -44,8 +44,8 @@ class Work:
         error = np.abs(seen - due) / scale
         assert error.max() < _TOLERANCE[self._precision], f"it is off by {error.max():.2g} of what was added up"
 
-    def contender(self) -> Contender:
-        return Contender(f"{self.name} on {self.device}", self, self.verify, self.device)
+    def variant(self) -> Variant:
+        return Variant(f"{self.name} on {self.device}", self, self.verify, self.device)
 
 
 class Product(Work):

@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=["tfgpu_doctor"]):
 
     from tfgpu_doctor.knowledge import read_knowledge
     from tfgpu_doctor.log.classify import classify
-    from tfgpu_doctor.log.given import Given
+    from tfgpu_doctor.log.context import Context
     from tfgpu_doctor.log.page import render_log
     from tfgpu_doctor.log.signatures import Scanner
 
@@ -36,7 +36,7 @@ def read(log: bytes) -> None:
     for found in scanner.found.values():
         assert found.count >= len(found.hits) >= 1
         assert all(1 <= hit.line <= scanner.lines for hit in found.hits)
-    report = classify(scanner.found, Given({}), KNOWLEDGE, scanner.lines)
+    report = classify(scanner.found, Context({}), KNOWLEDGE, scanner.lines)
     page = render_log(report)
     assert all(char.isprintable() or char == "\n" for char in page)
     assert msgspec.json.decode(msgspec.json.encode(report))["lines"] == scanner.lines

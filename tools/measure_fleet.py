@@ -71,7 +71,7 @@ def merged(folder: str) -> int:
     from tfgpu_doctor.fleet.merge import merge
 
     found = merge(folder)
-    return sum(len(nodes) for standing, nodes in found.standings.items() if standing != "good")
+    return sum(len(nodes) for status, nodes in found.statuses.items() if status != "good")
 
 
 def measure(way: str, folder: str) -> dict[str, float]:

@@ -24,14 +24,14 @@ def built() -> dict[str, Facts]:
 
 def generated() -> dict[pathlib.Path, str]:
     """Path to content of every generated file."""
-    import collected_duels
+    import collected_comparisons
 
     from tfgpu_doctor.accept.certificate import Certificate
     from tfgpu_doctor.advise.matrix_table import matrix_page
     from tfgpu_doctor.bench.result import BenchReport
     from tfgpu_doctor.checks import ALL_CHECKS
     from tfgpu_doctor.diagnose.explanation import checks_page
-    from tfgpu_doctor.fleet.comparison import Fleet
+    from tfgpu_doctor.fleet.fleet import Fleet
     from tfgpu_doctor.knowledge import read_knowledge
     from tfgpu_doctor.model.facts import encode_facts
     from tfgpu_doctor.model.report import RehearsalReport
@@ -48,7 +48,7 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "doctor/bench/bench.schema.json": report_schema(BenchReport, "bench"),
         ROOT / "doctor/accept/certificate.schema.json": report_schema(Certificate, "certificate"),
         ROOT / "doctor/fleet/fleet.schema.json": report_schema(Fleet, "fleet"),
-        collected_duels.TABLE: collected_duels.table(),
+        collected_comparisons.TABLE: collected_comparisons.table(),
         ROOT / "docs/profiles.md": profiles_page(),
         **machines,
     }

@@ -7,13 +7,13 @@ from typing import Any, Literal
 import msgspec
 
 from tfgpu_doctor.accept.canonical import digest_of, seal_of
-from tfgpu_doctor.accept.of_the_checks import CRASH
 from tfgpu_doctor.accept.requirement import Requirement
+from tfgpu_doctor.accept.rules_checks import CRASH
 from tfgpu_doctor.accept.terms import Resolved
-from tfgpu_doctor.model.facts import Level
+from tfgpu_doctor.model.facts.stress import Level
 from tfgpu_doctor.model.report import MachineSummary, RootCause
 
-SCHEMA = 1
+SCHEMA = 2  # readers accept 1
 Kind = Literal["tfgpu-doctor certificate"]
 KIND: Kind = "tfgpu-doctor certificate"
 Verdict = Literal["accepted", "not accepted", "not judged", "interrupted"]

@@ -133,7 +133,9 @@ def _learn(asked: _Asked, runs: int, leave_out: Sequence[str], output: str | Non
     from tfgpu_doctor.accept.learning import can_be_left_out
 
     if unknown := [name for name in leave_out if not can_be_left_out(name)]:
-        refuse(f"there is no {unknown[0]} to leave out; it is a duel or a figure, as in pipeline/fit, or a precision")
+        refuse(
+            f"there is no {unknown[0]} to leave out; it is a comparison or a metric, as in pipeline/fit, or a precision"
+        )
     resolved, examiner, recorded = asked.ready()
     return learn_profile(resolved, asked.profile, examiner, recorded, runs, leave_out, output)
 
@@ -200,7 +202,7 @@ def _verify(path: str, key: bytes | None) -> int:
     from tfgpu_doctor.cli.recorded import read_input
 
     found = verify(read_input(path, _LARGEST_CERTIFICATE_BYTES, "a certificate"), key)
-    if found.standing == "no certificate":
+    if found.status == "no certificate":
         refuse(f"{path} is not a certificate of tfgpu-doctor: {found.why}")
     deliver(said_of(found, path), None)
     return found.exit_code

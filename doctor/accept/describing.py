@@ -12,7 +12,9 @@ import msgspec
 from tfgpu_doctor.accept.terms import Allowed, Checks, Profile, Resolved
 from tfgpu_doctor.accept.vocabulary import measured_names
 
-_MARKED = re.compile(r"(<!-- (keys|shipped|duels): made by tools/write_generated.py -->\n).*?(<!-- end -->)", re.DOTALL)
+_MARKED = re.compile(
+    r"(<!-- (keys|shipped|comparisons): made by tools/write_generated.py -->\n).*?(<!-- end -->)", re.DOTALL
+)
 _TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "checks": ("[checks]", Checks),
     "allowed": ("[[allowed]]", Allowed),
@@ -21,7 +23,7 @@ _TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
 
 def filled_page(page: str, profiles: dict[str, Resolved]) -> str:
     """The page with what stands between its marks made anew; `profiles` are those that are shipped, by name."""
-    made = {"keys": keys_table(), "shipped": _shipped_table(profiles), "duels": _duels_table()}
+    made = {"keys": keys_table(), "shipped": _shipped_table(profiles), "comparisons": _comparisons_table()}
     return _MARKED.sub(lambda found: f"{found[1]}{made[found[2]]}{found[3]}", page)
 
 
@@ -63,18 +65,18 @@ def _shipped_table(profiles: dict[str, Resolved]) -> str:
     return _table(("profile", "for"), rows)
 
 
-def _duels_table() -> str:
-    duels, figures = measured_names()
+def _comparisons_table() -> str:
+    comparisons, metrics = measured_names()
     rows = [
         (
             f"`{suite}`",
             ", ".join(f"`{name}`" for name in names),
-            ", ".join(f"`{name}`" for name in figures.get(suite, ())),
+            ", ".join(f"`{name}`" for name in metrics.get(suite, ())),
         )
-        for suite, names in duels.items()
+        for suite, names in comparisons.items()
         if names
     ]
-    return _table(("suite", "duels, for `[speed-ups]`", "figures, for `[figure-fractions]`"), rows)
+    return _table(("suite", "comparisons, for `[speed-ups]`", "metrics, for `[metric-fractions]`"), rows)
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -82,7 +82,7 @@ class Examiner:
 
 
 def _reaches_goal(facts: Facts, profile: Profile) -> bool:
-    from tfgpu_doctor.accept.of_the_machine import goal_of
+    from tfgpu_doctor.accept.rules_machine import goal_of
     from tfgpu_doctor.diagnose.engine import diagnose
 
     goal = diagnose(facts).find(goal_of(profile, facts))

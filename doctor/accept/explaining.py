@@ -9,13 +9,13 @@ from packaging.specifiers import SpecifierSet
 
 from tfgpu_doctor.accept.requirement import Case, Requirement
 from tfgpu_doctor.accept.terms import gpu_range
-from tfgpu_doctor.model.facts.load import LEVELS
+from tfgpu_doctor.model.facts.stress import LEVELS
 
 # Checks that judge what such a row asks for, too.
 _SAME_MATTER = {
-    "suites": ("BEN004",), "speed-ups": ("BEN001",), "figure-fractions": ("BEN002",), "peak-fractions": ("LOD006", "LOD007"),
+    "suites": ("BEN004",), "speed-ups": ("BEN001",), "metric-fractions": ("BEN002",), "peak-fractions": ("LOD006", "LOD007"),
 }  # fmt: skip
-_MEASURED_BY_SUITES = ("suites", "speed-ups", "figure-fractions")
+_MEASURED_BY_SUITES = ("suites", "speed-ups", "metric-fractions")
 # Checks that find a single GPU of several which TensorFlow cannot have.
 _GPU_LOST = (
     "GPU002", "GPU003", "DRV009", "DRV010", "DEV001", "DEV003", "CNT001", "CNT008", "JOB001", "VIS001", "HLT001", "HLT003",
@@ -46,13 +46,13 @@ def _roots(row: Requirement, amiss: Mapping[str, Requirement], case: Case) -> It
 
 
 def _rows_behind(row: Requirement, case: Case) -> list[str]:
-    """Keys of the rows that what was not measured builds on: a duel on its suite, and that on any suites at all."""
+    """Keys of the rows that what was not measured builds on: a comparison on its suite, and that on any suites at all."""
     kind, _, name = row.key.partition(".")
     if row.outcome != "not measured":
         return []
     if kind == "peak-fractions" or _waits_for_load(row, case):
         return ["level"]
-    if kind in ("speed-ups", "figure-fractions"):
+    if kind in ("speed-ups", "metric-fractions"):
         return [f"suites.{name.partition('/')[0]}", "suites"]
     return ["suites"] if kind == "suites" and name else []
 
@@ -73,7 +73,7 @@ def _checks_behind(row: Requirement, case: Case) -> Iterable[str]:
         return [*lost, *_before_measuring(row, case)]
     if kind == "gpus" and _bus_has_enough(case):
         return _GPU_LOST
-    if kind in ("speed-ups", "figure-fractions"):
+    if kind in ("speed-ups", "metric-fractions"):
         return [id for id in _SAME_MATTER[kind] if _names(id, name.replace("/", " ", 1), case)]
     return _SAME_MATTER.get(kind, ())
 
@@ -95,7 +95,7 @@ def _before_measuring(row: Requirement, case: Case) -> list[str]:
 
 
 def _names(id: str, words: str, case: Case) -> bool:
-    """Whether a finding of that check tells of a duel or a figure."""
+    """Whether a finding of that check tells of a comparison or a metric."""
     result = case.report.find(id)
     findings = result.findings if result else ()
     return any(words in text for finding in findings for text in (finding.message, *finding.evidence))

@@ -11,11 +11,11 @@ import msgspec
 from tfgpu_doctor.accept.canonical import digest_of_bytes
 from tfgpu_doctor.accept.certificate import Certificate, verdict_of
 from tfgpu_doctor.accept.explaining import explained
-from tfgpu_doctor.accept.of_the_checks import allowance_notes, check_requirements, is_as_asked, required_checks
-from tfgpu_doctor.accept.of_the_load import load_requirements
-from tfgpu_doctor.accept.of_the_machine import driver_of, goal_of, machine_requirements, tensorflow_of
-from tfgpu_doctor.accept.of_the_suites import suite_requirements
 from tfgpu_doctor.accept.requirement import Case, Requirement
+from tfgpu_doctor.accept.rules_checks import allowance_notes, check_requirements, is_as_asked, required_checks
+from tfgpu_doctor.accept.rules_machine import driver_of, goal_of, machine_requirements, tensorflow_of
+from tfgpu_doctor.accept.rules_stress import stress_requirements
+from tfgpu_doctor.accept.rules_suites import suite_requirements
 from tfgpu_doctor.accept.terms import Resolved
 from tfgpu_doctor.diagnose.engine import BrokenPlugin, diagnose
 from tfgpu_doctor.diagnose.selection import Selection
@@ -79,7 +79,7 @@ def _in_utf8(value: Any) -> Any:
 
 def _requirements(case: Case) -> list[Requirement]:
     """What is wrong with the machine first, then what it must be, then what it must do."""
-    parts = (check_requirements, machine_requirements, load_requirements, required_checks, suite_requirements)
+    parts = (check_requirements, machine_requirements, stress_requirements, required_checks, suite_requirements)
     return [row for part in parts for row in part(case)]
 
 

@@ -38,7 +38,7 @@ def learn_profile(
         note(f"nothing is learnt: {error}")
         return _REFUSED
     deliver(profile_text(learnt, _base(named, output), _about(learnt, len(found))), output)
-    bounds = sum(map(len, (learnt.speed_ups, learnt.peak_fractions, learnt.figure_fractions)))
+    bounds = sum(map(len, (learnt.speed_ups, learnt.peak_fractions, learnt.metric_fractions)))
     note(f"{bounds} bounds from {len(found)} runs" + (f", in {output}" if output else ""))
     return 0
 

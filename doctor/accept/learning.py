@@ -1,6 +1,6 @@
 """Make a profile from repeated measurements of a machine that is known to be good.
 
-The rule: what a later run is compared with is taken from each run (the lower end of a duel's interval, a share of a peak).
+The rule: what a later run is compared with is taken from each run (the lower end of a comparison's interval, a share of a peak).
 The bound is the lower one-sided 99 % prediction bound for one further run, from the logarithms of the runs at hand: mean
 minus t(0.99, n-1) times s times the square root of 1 + 1/n (Hahn, Meeker: Statistical Intervals, 1991, chapter 4.8; one
 new value). It lies at least 5 % below the mean: runs that follow each other vary less than runs of different days.
@@ -17,11 +17,11 @@ from typing import TypeVar
 
 from packaging.version import InvalidVersion, Version
 
-from tfgpu_doctor.accept.of_the_load import peak_shares
-from tfgpu_doctor.accept.of_the_machine import driver_of, gpu_memory_of, listed_gpus, tensorflow_of
-from tfgpu_doctor.accept.of_the_suites import share_of, shown
+from tfgpu_doctor.accept.rules_machine import driver_of, gpu_memory_of, listed_gpus, tensorflow_of
+from tfgpu_doctor.accept.rules_stress import peak_shares
+from tfgpu_doctor.accept.rules_suites import share_of, shown
 from tfgpu_doctor.accept.terms import PRECISIONS
-from tfgpu_doctor.accept.vocabulary import duels_named, figures_named
+from tfgpu_doctor.accept.vocabulary import comparisons_named, metrics_named
 from tfgpu_doctor.model.facts import Facts
 
 Value = TypeVar("Value")
@@ -62,7 +62,7 @@ class Learnt:
     tensorflow: str
     speed_ups: Mapping[str, Bound]
     peak_fractions: Mapping[str, Bound]
-    figure_fractions: Mapping[str, Bound]
+    metric_fractions: Mapping[str, Bound]
 
 
 def bound_of(runs: Sequence[float]) -> Bound:
@@ -92,7 +92,7 @@ def learn(runs: Sequence[Facts], leave_out: Collection[str] = ()) -> Learnt:
     tensorflow = _version("TensorFlow", [tensorflow_of(facts) for facts in runs])
     bounds = [
         _bounds([_without(leave_out, measured(facts)) for facts in runs])
-        for measured in (_speed_ups, _peak_fractions, _figure_fractions)
+        for measured in (_speed_ups, _peak_fractions, _metric_fractions)
     ]
     wide = {name: bound for table in bounds for name, bound in table.items() if bound.margin > MOST_MARGIN}
     if wide:
@@ -102,8 +102,8 @@ def learn(runs: Sequence[Facts], leave_out: Collection[str] = ()) -> Learnt:
 
 
 def can_be_left_out(name: str) -> bool:
-    """Whether there is such a thing as gets a bound: "suite/duel", "suite/figure", or a precision."""
-    return name in PRECISIONS or ("/" in name and bool(duels_named(name) or figures_named(name)))
+    """Whether there is such a thing as gets a bound: "suite/comparison", "suite/figure", or a precision."""
+    return name in PRECISIONS or ("/" in name and bool(comparisons_named(name) or metrics_named(name)))
 
 
 def _without(names: Collection[str], measured: Mapping[str, float]) -> dict[str, float]:
@@ -146,28 +146,34 @@ def _bounds(runs: Sequence[Mapping[str, float]]) -> dict[str, Bound]:
 
 
 def _speed_ups(facts: Facts) -> dict[str, float]:
-    """What each duel showed that is won: what does not pay on this machine is no minimum for others."""
-    duels = [duel for duel in (facts.bench.duels if facts.bench else ()) if duel.verdict == "faster"]
-    found = {f"{duel.suite}/{duel.name}": least for duel in duels if (least := shown(duel)) is not None}
-    return {key: least for key, least in found.items() if duels_named(key)}
+    """What each comparison showed that is won: what does not pay on this machine is no minimum for others."""
+    comparisons = [
+        comparison for comparison in (facts.bench.comparisons if facts.bench else ()) if comparison.verdict == "faster"
+    ]
+    found = {
+        f"{comparison.suite}/{comparison.name}": least
+        for comparison in comparisons
+        if (least := shown(comparison)) is not None
+    }
+    return {key: least for key, least in found.items() if comparisons_named(key)}
 
 
 def _peak_fractions(facts: Facts) -> dict[str, float]:
     """The share of the slowest GPU in each precision, where all are known."""
     found: dict[str, float] = {}
-    for precision in PRECISIONS if facts.load else ():
-        shares = peak_shares(facts.load, precision).values() if facts.load else ()
+    for precision in PRECISIONS if facts.stress else ():
+        shares = peak_shares(facts.stress, precision).values() if facts.stress else ()
         known = [share for share in shares if isinstance(share, float)]
         if known and len(known) == len(shares):
             found[precision] = min(1.0, *known)
     return found
 
 
-def _figure_fractions(facts: Facts) -> dict[str, float]:
-    """The smallest share of each figure that has a limit of the hardware's."""
+def _metric_fractions(facts: Facts) -> dict[str, float]:
+    """The smallest share of each metric that has a limit of the hardware's."""
     found: dict[str, float] = {}
-    for figure in facts.bench.figures if facts.bench else ():
-        key, share = f"{figure.suite}/{figure.name}", share_of(figure)
-        if share and figures_named(key):
+    for metric in facts.bench.metrics if facts.bench else ():
+        key, share = f"{metric.suite}/{metric.name}", share_of(metric)
+        if share and metrics_named(key):
             found[key] = min(share, found.get(key, 1.0))
     return found

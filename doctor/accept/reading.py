@@ -18,8 +18,9 @@ from tfgpu_doctor.host.files import Files
 
 _SHIPPED = os.path.join(FOLDER, "profiles")
 _TOML = ".toml"
-_MERGED = ("checks", "speed-ups", "peak-fractions", "figure-fractions")  # key by key along `extends`
+_MERGED = ("checks", "speed-ups", "peak-fractions", "metric-fractions")  # key by key along `extends`
 _MOST_BYTES = 64 << 10
+_EARLIER = {"figure-fractions": "metric-fractions"}
 _OWN = ("about", "extends")  # of one file alone
 
 
@@ -80,13 +81,18 @@ def _read(place: str, name: str) -> _Layer:
         content = Files().read_bytes(place, _MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise ProfileError(f"{name} is larger than {_MOST_BYTES >> 10} KiB: that is no profile")
-        return _Layer(title, place, _parse(content.decode()))
+        return _Layer(title, place, _renamed(_parse(content.decode())))
     except OSError as error:
         raise ProfileError(f"{name} cannot be read: {error.strerror or error}") from error
     except ProfileError:
         raise
     except (ValueError, RecursionError) as error:
         raise ProfileError(f"{name} is not TOML: {error}") from error
+
+
+def _renamed(raw: dict[str, Any]) -> dict[str, Any]:
+    """The keys of earlier releases under their names of today."""
+    return {_EARLIER.get(key, key): value for key, value in raw.items()}
 
 
 def _parse(text: str) -> dict[str, Any]:

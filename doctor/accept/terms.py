@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from tfgpu_doctor.model import Severity
-from tfgpu_doctor.model.facts import Level
+from tfgpu_doctor.model.facts.stress import Level
 
 Precision = Literal["float32", "tf32", "float16", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "float16", "bfloat16")
@@ -94,17 +94,17 @@ class Profile(_Table, frozen=True, kw_only=True):
     checks: Annotated[Checks, Meta(description="which checks count")] = Checks()
     speed_ups: Annotated[
         dict[str, Factor],
-        Meta(description="how many times as fast the one side of a duel must be, by `suite/duel`, or `suite` for all of its "
-             "duels: the whole 95 % interval must lie there", examples=[{"device_placement/gpu[matmul]": 5}]),
+        Meta(description="how many times as fast the one side of a comparison must be, by `suite/comparison`, or "
+             "`suite` for all: the whole 95 % interval must lie there", examples=[{"device_placement/gpu[matmul]": 5}]),
     ] = {}  # fmt: skip
     peak_fractions: Annotated[
         dict[Precision, Share],
         Meta(description="the share of its model's peak that every GPU reaches in matrix products; needs `level` deep or soak",
              examples=[{"float16": 0.5}]),
     ] = {}  # fmt: skip
-    figure_fractions: Annotated[
+    metric_fractions: Annotated[
         dict[str, Share],
-        Meta(description="the share of what the hardware can do that a figure of a suite reaches, by `suite/figure`, or "
+        Meta(description="the share of what the hardware can do that a metric of a suite reaches, by `suite/figure`, or "
              "`suite` for all", examples=[{"device_placement/copy in the device": 0.8}]),
     ] = {}  # fmt: skip
     allowed: Annotated[

@@ -14,12 +14,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from tfgpu_doctor.accept.terms import PRECISIONS, Allowed, Checks, Factor, Profile, Share, bytes_of, gpu_range
 from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary, nearest, refuse_unknown
 from tfgpu_doctor.model import SEVERITIES
-from tfgpu_doctor.model.facts.load import LEVELS, LOADING
+from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS
 from tfgpu_doctor.perf_tests.budget import parse_budget
 
 _WHERE = re.compile(r" - at `.*`$")
 _CHOICES: Mapping[str, Sequence[str]] = {"level": LEVELS, "fail-level": SEVERITIES}
-_VALUES: Mapping[str, Any] = {"speed-ups": Factor, "peak-fractions": Share, "figure-fractions": Share}
+_VALUES: Mapping[str, Any] = {"speed-ups": Factor, "peak-fractions": Share, "metric-fractions": Share}
 _RANGES = {"gpus": ">=2, or >=2,<4", "driver": ">=550, or >=550,<600", "tensorflow": ">=2.16, or >=2.16,<2.22"}
 
 
@@ -126,16 +126,16 @@ def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
     for suite in raw.get("suites", ()):
         vocabulary.refuse_unknown_suite(suite, "suites")
     for key in raw.get("speed-ups", {}):
-        vocabulary.refuse_unknown_duel(key, "speed-ups")
-    for key in raw.get("figure-fractions", {}):
-        vocabulary.refuse_unknown_figure(key, "figure-fractions")
+        vocabulary.refuse_unknown_comparison(key, "speed-ups")
+    for key in raw.get("metric-fractions", {}):
+        vocabulary.refuse_unknown_metric(key, "metric-fractions")
     for key in raw.get("peak-fractions", {}):
         refuse_unknown(key, PRECISIONS, "peak-fractions", "precision")
 
 
 def validate_whole(profile: Profile) -> None:
     """Refuse what each key may say by itself, but they cannot mean together. Raises ProfileError."""
-    if profile.peak_fractions and profile.level not in LOADING:
+    if profile.peak_fractions and profile.level not in STRESS_LEVELS:
         raise ProfileError(
             f"peak-fractions: they are measured under load, and level is {profile.level!r}: deep or soak is needed"
         )
@@ -143,7 +143,7 @@ def validate_whole(profile: Profile) -> None:
         raise ProfileError(f"level: {profile.level!r} is for machines with GPUs, and gpus is 0: standard is needed")
     if profile.suites and profile.level == "quick":
         raise ProfileError("suites: level quick leaves TensorFlow out; standard is the least for them")
-    for place, keys in (("speed-ups", profile.speed_ups), ("figure-fractions", profile.figure_fractions)):
+    for place, keys in (("speed-ups", profile.speed_ups), ("metric-fractions", profile.metric_fractions)):
         for key in keys:
             if (suite := key.partition("/")[0]) not in profile.suites:
                 raise ProfileError(f"{place}: {key!r} is measured by the suite {suite!r}: name it under `suites`")

@@ -13,25 +13,26 @@ import msgspec
 from tfgpu_doctor.accept.canonical import NotCanonical, digest_of, digest_of_bytes, read_strictly, same, seal_of
 from tfgpu_doctor.accept.certificate import KIND, SCHEMA, Certificate, verdict_of, without_digest, without_proofs
 
+_EARLIER = {"figure-fractions": "metric-fractions"}
 BLOCK = "certificate"  # the id of the element of a page that holds the document
 _TAIL = re.compile(rb"(?:<!-- (hmac-sha256:[0-9a-f]{64}) -->\n)?<!-- (sha256:[0-9a-f]{64}) -->\n\Z")
-Standing = Literal["intact", "changed", "no certificate"]
+Status = Literal["intact", "changed", "no certificate"]
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a look at a file. `why` is a sentence; `certificate` is there where it could be read."""
 
-    standing: Standing
+    status: Status
     why: str
     certificate: Certificate | None = None
 
     @property
     def exit_code(self) -> int:
         """0 intact and accepted · 1 changed, or not accepted · 2 not a certificate."""
-        if self.standing == "no certificate":
+        if self.status == "no certificate":
             return 2
         accepted = self.certificate is not None and self.certificate.verdict == "accepted"
-        return 0 if self.standing == "intact" and accepted else 1
+        return 0 if self.status == "intact" and accepted else 1
 
 
 def verify(content: bytes, key: bytes | None = None) -> Verified:
@@ -51,7 +52,7 @@ def verify(content: bytes, key: bytes | None = None) -> Verified:
     if not isinstance(document, dict) or not {"digest", "requirements"} <= set(document):
         return _changed("parts of it are missing") if KIND in text else _none("it is another document")
     found = _check(document, key)
-    if on_page and found.standing == "intact" and (why := _page_is_changed(content, key)):
+    if on_page and found.status == "intact" and (why := _page_is_changed(content, key)):
         return _changed(why)
     return found
 
@@ -69,19 +70,36 @@ def _check(document: dict[str, Any], key: bytes | None) -> Verified:
         return _changed(str(error))
     if document.get("kind") != KIND:
         return _none("it is another document")
-    if document.get("schema") != SCHEMA:
+    if document.get("schema") not in (1, SCHEMA):
         return _none(
-            f"it has schema {document.get('schema')}, and this tfgpu-doctor reads {SCHEMA}: use the one it is from"
+            f"it has schema {document.get('schema')}, and this tfgpu-doctor reads 1 to {SCHEMA}: upgrade tfgpu-doctor"
         )
     try:
-        certificate = msgspec.convert(document, Certificate, strict=True)
+        certificate = msgspec.convert(_renamed(document), Certificate, strict=True)
     except msgspec.ValidationError as error:
         return _none(f"it is from another version of tfgpu-doctor: {error}")
     if certificate.verdict != verdict_of(certificate.requirements, certificate.verdict == "interrupted"):
         return _changed("its verdict is not that of its requirements")
-    if certificate.profile.digest != digest_of(msgspec.to_builtins(certificate.profile.profile)):
+    if certificate.profile.digest != digest_of(document["profile"]["profile"]):
         return _changed("its profile is not the one that it names the digest of")
-    return Verified(standing="intact", why=_said(certificate, key), certificate=certificate)
+    return Verified(status="intact", why=_said(certificate, key), certificate=certificate)
+
+
+def _renamed(document: dict[str, Any]) -> dict[str, Any]:
+    """A certificate of schema 1 under the names of schema 2: the `figures` of a suite are `metrics` since."""
+    profile = document.get("profile")
+    if document["schema"] != 1 or not isinstance(profile, dict) or not isinstance(profile.get("profile"), dict):
+        return document
+    asked = {_EARLIER.get(key, key): value for key, value in profile["profile"].items()}
+    sources = profile.get("sources")
+    if isinstance(sources, dict):
+        sources = {_name_of(key): value for key, value in sources.items()}
+    return {**document, "profile": {**profile, "profile": asked, "sources": sources}}
+
+
+def _name_of(key: str) -> str:
+    kind, dot, rest = key.partition(".")
+    return _EARLIER.get(kind, kind) + dot + rest
 
 
 def _equal(claimed: object, computed: str) -> bool:
@@ -118,11 +136,11 @@ def _page_is_changed(content: bytes, key: bytes | None) -> str:
 
 
 def _changed(why: str) -> Verified:
-    return Verified(standing="changed", why=why)
+    return Verified(status="changed", why=why)
 
 
 def _none(why: str) -> Verified:
-    return Verified(standing="no certificate", why=why)
+    return Verified(status="no certificate", why=why)
 
 
 class _Block(HTMLParser):

@@ -1,4 +1,4 @@
-"""The names that a profile may use: of checks, causes, suites, duels and figures."""
+"""The names that a profile may use: of checks, causes, suites, comparisons and metrics."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class _Measured(msgspec.Struct, frozen=True):
     """Suite to what it measures, by name."""
 
     about: str
-    figures: dict[str, tuple[str, ...]]
-    duels: dict[str, tuple[str, ...]]
+    metrics: dict[str, tuple[str, ...]]
+    comparisons: dict[str, tuple[str, ...]]
 
 
 @functools.cache
 def _measured() -> _Measured:
-    return msgspec.json.decode(Files().read_bytes(os.path.join(FOLDER, "duels.json")), type=_Measured)
+    return msgspec.json.decode(Files().read_bytes(os.path.join(FOLDER, "comparisons.json")), type=_Measured)
 
 
 def measured_names() -> tuple[Mapping[str, Sequence[str]], Mapping[str, Sequence[str]]]:
-    """The names of duels and of figures with a limit, by suite."""
-    return _measured().duels, _measured().figures
+    """The names of comparisons and of metrics with a limit, by suite."""
+    return _measured().comparisons, _measured().metrics
 
 
-def duels_named(key: str) -> tuple[tuple[str, str], ...]:
-    """Suite and name of each duel that "suite" or "suite/duel" stands for."""
-    return _named(key, _measured().duels)
+def comparisons_named(key: str) -> tuple[tuple[str, str], ...]:
+    """Suite and name of each comparison that "suite" or "suite/comparison" stands for."""
+    return _named(key, _measured().comparisons)
 
 
-def figures_named(key: str) -> tuple[tuple[str, str], ...]:
-    """Suite and name of each figure that "suite" or "suite/figure" stands for."""
-    return _named(key, _measured().figures)
+def metrics_named(key: str) -> tuple[tuple[str, str], ...]:
+    """Suite and name of each metric that "suite" or "suite/figure" stands for."""
+    return _named(key, _measured().metrics)
 
 
 def _named(key: str, table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str], ...]:
@@ -60,7 +60,7 @@ class Vocabulary:
 
     checks: Sequence[str]
     complete: bool = True
-    suites: Sequence[str] = field(default_factory=lambda: tuple(_measured().duels))
+    suites: Sequence[str] = field(default_factory=lambda: tuple(_measured().comparisons))
 
     def refuse_unknown_checks(self, words: Iterable[str], place: str) -> None:
         """Ids and the letters that they begin with. Raises ProfileError."""
@@ -82,15 +82,15 @@ class Vocabulary:
         """A suite. Raises ProfileError."""
         refuse_unknown(name, self.suites, place, "suite")
 
-    def refuse_unknown_duel(self, key: str, place: str) -> None:
-        """A suite that holds duels, or one of them. Raises ProfileError."""
-        if not duels_named(key):
-            refuse_unknown(key, _keys(_measured().duels), place, "duel")
+    def refuse_unknown_comparison(self, key: str, place: str) -> None:
+        """A suite that holds comparisons, or one of them. Raises ProfileError."""
+        if not comparisons_named(key):
+            refuse_unknown(key, _keys(_measured().comparisons), place, "comparison")
 
-    def refuse_unknown_figure(self, key: str, place: str) -> None:
-        """A suite that has figures with a limit, or one of them. Raises ProfileError."""
-        if not figures_named(key):
-            refuse_unknown(key, _keys(_measured().figures), place, "figure with a limit of the hardware's")
+    def refuse_unknown_metric(self, key: str, place: str) -> None:
+        """A suite that has metrics with a limit, or one of them. Raises ProfileError."""
+        if not metrics_named(key):
+            refuse_unknown(key, _keys(_measured().metrics), place, "metric with a limit of the hardware's")
 
 
 def _keys(table: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfgpu_doctor.accept.certificate import Certificate, Verdict
-from tfgpu_doctor.accept.of_the_machine import counted
 from tfgpu_doctor.accept.requirement import OF_A_CHECK, OUTCOMES, Requirement
+from tfgpu_doctor.accept.rules_machine import counted
 from tfgpu_doctor.accept.verifying import Verified
 from tfgpu_doctor.model.report import RootCause
 from tfgpu_doctor.render.text import clean

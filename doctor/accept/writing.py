@@ -32,7 +32,7 @@ def profile_text(learnt: Learnt, base: str, about: str) -> str:
         lines.append(f'tensorflow = "=={".".join(map(str, version(learnt.tensorflow).release[:2]))}.*"')
     tables = (
         ("speed-ups", learnt.speed_ups), ("peak-fractions", learnt.peak_fractions),
-        ("figure-fractions", learnt.figure_fractions),
+        ("metric-fractions", learnt.metric_fractions),
     )  # fmt: skip
     for name, bounds in tables:
         lines += _table(name, bounds)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfgpu_doctor.advise.alternatives import Alternative, alternatives
 from tfgpu_doctor.advise.fitting import Obstacle, kernels_of, needed_driver, obstacles, spoken
 from tfgpu_doctor.advise.installing import commands_for, notes_for
-from tfgpu_doctor.advise.situation import Situation
-from tfgpu_doctor.advise.way_out import WayOut, ways_out
+from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import Kernels
 from tfgpu_doctor.knowledge.schema import CompatPackage, TensorFlowRelease
@@ -41,7 +41,7 @@ class Lift:
 class Advice:
     """All that `tfgpu-doctor advise` says; `release` is None where none works."""
 
-    situation: Situation
+    spec: TargetSpec
     release: TensorFlowRelease | None
     kernels: Kernels = "unknown"
     minimum_driver: str = ""
@@ -49,33 +49,31 @@ class Advice:
     notes: tuple[str, ...] = ()
     newer: tuple[Rejected, ...] = ()
     lifts: tuple[Lift, ...] = ()
-    ways_out: tuple[WayOut, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
 
-def advise(situation: Situation, knowledge: Knowledge) -> Advice:
+def advise(spec: TargetSpec, knowledge: Knowledge) -> Advice:
     """Advice for one machine, by the tables alone."""
     newest_first = knowledge.tensorflow_releases[::-1]
-    judged = [(release, obstacles(release, situation, knowledge)) for release in newest_first]
+    judged = [(release, obstacles(release, spec, knowledge)) for release in newest_first]
     chosen = next((release for release, found in judged if not found), None)
     newer = [
         Rejected(release.version, tuple(found)) for release, found in itertools.takewhile(lambda one: one[1], judged)
     ]
-    lifts = tuple(_lifts(situation, chosen, knowledge))
+    lifts = tuple(_lifts(spec, chosen, knowledge))
     if chosen is None:
-        return Advice(
-            situation, None, newer=tuple(newer), lifts=lifts, ways_out=_ways_out(situation, judged, knowledge)
-        )
-    wheels = chosen.wheels_for(situation.wheels_os, situation.architecture)
+        return Advice(spec, None, newer=tuple(newer), lifts=lifts, alternatives=_alternatives(spec, judged, knowledge))
+    wheels = chosen.wheels_for(spec.wheels_os, spec.architecture)
     assert wheels is not None
-    row = needed_driver(wheels, situation, knowledge)
-    kernels = kernels_of(wheels, situation)
+    row = needed_driver(wheels, spec, knowledge)
+    kernels = kernels_of(wheels, spec)
     return Advice(
-        situation,
+        spec,
         chosen,
         kernels=kernels,
-        minimum_driver=row.driver(situation.driver_os) if row else "",
-        commands=tuple(commands_for(chosen, wheels, situation, knowledge)),
-        notes=(*_ptx_notes(kernels), *notes_for(chosen, situation, knowledge)),
+        minimum_driver=row.driver(spec.driver_os) if row else "",
+        commands=tuple(commands_for(chosen, wheels, spec, knowledge)),
+        notes=(*_ptx_notes(kernels), *notes_for(chosen, spec, knowledge)),
         newer=tuple(newer),
         lifts=lifts,
     )
@@ -90,23 +88,23 @@ def _ptx_notes(kernels: Kernels) -> list[str]:
     ]
 
 
-def _ways_out(
-    situation: Situation, judged: Sequence[tuple[TensorFlowRelease, list[Obstacle]]], knowledge: Knowledge
-) -> tuple[WayOut, ...]:
+def _alternatives(
+    spec: TargetSpec, judged: Sequence[tuple[TensorFlowRelease, list[Obstacle]]], knowledge: Knowledge
+) -> tuple[Alternative, ...]:
     no_code = all(any(each.kind == "gpu" for each in found) for _, found in judged)
-    wheels = judged[0][0].wheels_for(situation.wheels_os, situation.architecture)
-    too_new = no_code and wheels is not None and kernels_of(wheels, situation) == "ptx"
-    return tuple(ways_out(situation, knowledge, too_new=too_new, too_old=no_code and not too_new))
+    wheels = judged[0][0].wheels_for(spec.wheels_os, spec.architecture)
+    too_new = no_code and wheels is not None and kernels_of(wheels, spec) == "ptx"
+    return tuple(alternatives(spec, knowledge, too_new=too_new, too_old=no_code and not too_new))
 
 
-def _lifts(situation: Situation, chosen: TensorFlowRelease | None, knowledge: Knowledge) -> list[Lift]:
+def _lifts(spec: TargetSpec, chosen: TensorFlowRelease | None, knowledge: Knowledge) -> list[Lift]:
     """The smallest sets of changes that each allow a newer release; where one change does, no two are named."""
     for size in range(1, len(_LIFTABLE) + 1):
         found = [
             lift
             for names in itertools.combinations(_LIFTABLE, size)
             if not {"driver", "compat"} <= set(names)  # one does what the other does
-            if (lift := _lift(situation, names, chosen, knowledge))
+            if (lift := _lift(spec, names, chosen, knowledge))
         ]
         if found:
             return found
@@ -114,9 +112,9 @@ def _lifts(situation: Situation, chosen: TensorFlowRelease | None, knowledge: Kn
 
 
 def _lift(
-    situation: Situation, names: Sequence[str], chosen: TensorFlowRelease | None, knowledge: Knowledge
+    spec: TargetSpec, names: Sequence[str], chosen: TensorFlowRelease | None, knowledge: Knowledge
 ) -> Lift | None:
-    changed = _without_limits(situation, names)
+    changed = _without_limits(spec, names)
     if changed is None:
         return None
     for release in reversed(knowledge.tensorflow_releases):
@@ -124,7 +122,7 @@ def _lift(
             return None
         if obstacles(release, changed, knowledge):
             continue
-        change = _change(release, situation, changed, names, knowledge)
+        change = _change(release, spec, changed, names, knowledge)
         if change:
             wheels = release.wheels_for(changed.wheels_os, changed.architecture)
             assert wheels is not None
@@ -132,14 +130,14 @@ def _lift(
     return None
 
 
-def _without_limits(situation: Situation, names: Sequence[str]) -> Situation | None:
+def _without_limits(spec: TargetSpec, names: Sequence[str]) -> TargetSpec | None:
     """The situation with those limits gone; None where one of them is none."""
     is_limit = {
-        "driver": bool(situation.driver),
-        "compat": bool(situation.driver and situation.gpu),
-        "python": bool(situation.python),
-        "glibc": bool(situation.glibc or situation.other_libc),
-        "windows": situation.os == "windows" and situation.architecture == "x86_64",
+        "driver": bool(spec.driver),
+        "compat": bool(spec.driver and spec.gpu),
+        "python": bool(spec.python),
+        "glibc": bool(spec.glibc or spec.other_libc),
+        "windows": spec.os == "windows" and spec.architecture == "x86_64",
     }
     if not all(is_limit[name] for name in names):
         return None
@@ -150,23 +148,23 @@ def _without_limits(situation: Situation, names: Sequence[str]) -> Situation | N
         "glibc": {"glibc": "", "other_libc": False},
         "windows": {"os": "wsl"},
     }
-    return dataclasses.replace(situation, **{field: value for name in names for field, value in gone[name].items()})
+    return dataclasses.replace(spec, **{field: value for name in names for field, value in gone[name].items()})
 
 
 def _change(
-    release: TensorFlowRelease, situation: Situation, changed: Situation, names: Sequence[str], knowledge: Knowledge
+    release: TensorFlowRelease, spec: TargetSpec, changed: TargetSpec, names: Sequence[str], knowledge: Knowledge
 ) -> str:
     """The changes in words; empty where the GPU has no driver that new."""
     wheels = release.wheels_for(changed.wheels_os, changed.architecture)
     assert wheels is not None
     row = needed_driver(wheels, changed, knowledge)
     driver = row.driver(changed.driver_os) if row else ""
-    if "driver" in names and (not driver or not _exists_for(driver, situation, knowledge)):
+    if "driver" in names and (not driver or not _exists_for(driver, spec, knowledge)):
         return ""
-    package = _compat_package(wheels.cuda, situation, knowledge)
+    package = _compat_package(wheels.cuda, spec, knowledge)
     if "compat" in names and package is None:
         return ""
-    beside = situation.module or situation.driver
+    beside = spec.module or spec.driver
     words = {
         "driver": f"driver {driver} or newer",
         "compat": f"the package {package.package} beside driver {beside} (forward compatibility)" if package else "",
@@ -177,16 +175,16 @@ def _change(
     return " and ".join(words[name] for name in names)
 
 
-def _compat_package(cuda: str, situation: Situation, knowledge: Knowledge) -> CompatPackage | None:
+def _compat_package(cuda: str, spec: TargetSpec, knowledge: Knowledge) -> CompatPackage | None:
     """The package that takes the place of a newer driver, where this GPU may use it."""
-    if situation.os != "linux" or situation.gpu is None:
+    if spec.os != "linux" or spec.gpu is None:
         return None
-    return knowledge.compat_package(cuda, situation.module or situation.driver, [situation.gpu.name])
+    return knowledge.compat_package(cuda, spec.module or spec.driver, [spec.gpu.name])
 
 
-def _exists_for(driver: str, situation: Situation, knowledge: Knowledge) -> bool:
+def _exists_for(driver: str, spec: TargetSpec, knowledge: Knowledge) -> bool:
     """Whether the GPU's generation has a driver of that branch."""
-    capability = situation.gpu.compute_capability if situation.gpu else ""
+    capability = spec.gpu.compute_capability if spec.gpu else ""
     generation = _GENERATION.get(capability) or _GENERATION.get(capability.partition(".")[0])
     if generation is None:
         return True

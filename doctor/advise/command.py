@@ -8,8 +8,8 @@ import click
 
 from tfgpu_doctor.advise.advise import advise as give_advice
 from tfgpu_doctor.advise.page import render_advice, render_advice_json
-from tfgpu_doctor.advise.situation import ARCHITECTURES, SYSTEMS, Situation, gpus_of, situation_of
-from tfgpu_doctor.advise.situation_options import described, is_version
+from tfgpu_doctor.advise.target_options import described, is_version
+from tfgpu_doctor.advise.target_spec import ARCHITECTURES, SYSTEMS, TargetSpec, gpus_of, spec_of
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.collect.examination import Interrupted, examine
@@ -49,7 +49,7 @@ def advise(
     """
     knowledge = read_knowledge()
     if gpu or driver or os or architecture or glibc:
-        situation = described(
+        spec = described(
             gpu=gpu, driver=driver, python=python, os=os, architecture=architecture, glibc=glibc, knowledge=knowledge
         )
     else:
@@ -60,14 +60,14 @@ def advise(
         if found is None:
             note("no NVIDIA GPU is known here to advise for: name one with --gpu, as in `tfgpu-doctor advise --gpu L4`")
             return _NOT_JUDGED
-        situation = found
-    advice = give_advice(situation, knowledge)
+        spec = found
+    advice = give_advice(spec, knowledge)
     rendered = render_advice_json(advice) if format_ == "json" else render_advice(advice, verbose=verbose)
     deliver(rendered, output)
     return 0 if advice.release else _NOTHING_FITS
 
 
-def _this_machine(python: str | None, knowledge: Knowledge) -> Situation | None:
+def _this_machine(python: str | None, knowledge: Knowledge) -> TargetSpec | None:
     """The machine here, with another Python where a version is given; None where it has no GPU to advise for."""
     other = python if python and is_version(python) else None
     try:
@@ -75,23 +75,23 @@ def _this_machine(python: str | None, knowledge: Knowledge) -> Situation | None:
     except ConfigurationError as error:
         refuse(str(error))
     facts = examine(python=configuration.python, quick=True, only=_FACTS)
-    situation = situation_of(facts, knowledge)
-    if situation.os == "linux" and not situation.board and situation.gpu is None and not _has_gpu(facts):
+    spec = spec_of(facts, knowledge)
+    if spec.os == "linux" and not spec.board and spec.gpu is None and not _has_gpu(facts):
         return None
-    _tell(facts, situation, knowledge)
+    _tell(facts, spec, knowledge)
     if other is None:
-        return situation
-    return dataclasses.replace(situation, python=".".join(other.split(".")[:2]), interpreter="")
+        return spec
+    return dataclasses.replace(spec, python=".".join(other.split(".")[:2]), interpreter="")
 
 
 def _has_gpu(facts: Facts) -> bool:
     return bool(facts.pci and facts.pci.nvidia_gpus) or bool(facts.nvml and facts.nvml.gpus)
 
 
-def _tell(facts: Facts, situation: Situation, knowledge: Knowledge) -> None:
+def _tell(facts: Facts, spec: TargetSpec, knowledge: Knowledge) -> None:
     """What limits the advice, on standard error."""
-    others = {gpu.name for gpu in gpus_of(facts, knowledge)} - {situation.gpu.name if situation.gpu else ""}
-    if others and situation.gpu:
-        note(f"this is for {situation.gpu.name}; for {', '.join(sorted(others))} ask with --gpu")
-    if situation.gpu is None and situation.os != "macos" and not situation.board:
+    others = {gpu.name for gpu in gpus_of(facts, knowledge)} - {spec.gpu.name if spec.gpu else ""}
+    if others and spec.gpu:
+        note(f"this is for {spec.gpu.name}; for {', '.join(sorted(others))} ask with --gpu")
+    if spec.gpu is None and spec.os != "macos" and not spec.board:
         note("the driver does not tell the GPU's compute capability: name the GPU with --gpu to have it looked at")

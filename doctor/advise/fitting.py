@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tfgpu_doctor.advise.situation import Situation
+from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import Kernels, kernels_for
 from tfgpu_doctor.knowledge.schema import CudaDriverRow, TensorFlowRelease, Wheels
@@ -24,35 +24,35 @@ class Obstacle:
     needs: str = ""
 
 
-def obstacles(release: TensorFlowRelease, situation: Situation, knowledge: Knowledge) -> list[Obstacle]:
+def obstacles(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge) -> list[Obstacle]:
     """All that keeps this release from computing on this machine's GPU; empty where it works."""
-    wheels = release.wheels_for(situation.wheels_os, situation.architecture)
-    name = f"{_NAMES.get(situation.wheels_os, situation.wheels_os)} on {situation.architecture}"
+    wheels = release.wheels_for(spec.wheels_os, spec.architecture)
+    name = f"{_NAMES.get(spec.wheels_os, spec.wheels_os)} on {spec.architecture}"
     if wheels is None:
         return [Obstacle("system", f"no wheel for {name}")]
     if not wheels.cuda:
         return [Obstacle("system", f"the wheels for {name} are built without CUDA")]
     found = [
-        _python(wheels, situation),
-        _glibc(wheels, situation),
-        _kernels(wheels, situation, knowledge),
-        _driver(wheels, situation, knowledge),
+        _python(wheels, spec),
+        _glibc(wheels, spec),
+        _kernels(wheels, spec, knowledge),
+        _driver(wheels, spec, knowledge),
     ]
     return [each for each in found if each]
 
 
-def kernels_of(wheels: Wheels, situation: Situation) -> Kernels:
+def kernels_of(wheels: Wheels, spec: TargetSpec) -> Kernels:
     """How the GPU would run these wheels; "unknown" where no GPU is named."""
-    gpu = situation.gpu
+    gpu = spec.gpu
     return kernels_for(gpu.compute_capability, wheels.compute_capabilities) if gpu else "unknown"
 
 
-def needed_driver(wheels: Wheels, situation: Situation, knowledge: Knowledge) -> CudaDriverRow | None:
+def needed_driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> CudaDriverRow | None:
     """The oldest driver for these wheels on this GPU: PTX needs that of its toolkit, machine code that of its major
     version. None where the tables do not know the CUDA."""
-    if kernels_of(wheels, situation) == "ptx":
-        return knowledge.ptx_driver(wheels.cuda, situation.driver_os)
-    return knowledge.minimum_driver(wheels.cuda, situation.driver_os)
+    if kernels_of(wheels, spec) == "ptx":
+        return knowledge.ptx_driver(wheels.cuda, spec.driver_os)
+    return knowledge.minimum_driver(wheels.cuda, spec.driver_os)
 
 
 def spoken(versions: Sequence[str]) -> str:
@@ -60,25 +60,25 @@ def spoken(versions: Sequence[str]) -> str:
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
-def _python(wheels: Wheels, situation: Situation) -> Obstacle | None:
-    if not situation.python or situation.python in wheels.pythons:
+def _python(wheels: Wheels, spec: TargetSpec) -> Obstacle | None:
+    if not spec.python or spec.python in wheels.pythons:
         return None
     pythons = spoken(wheels.pythons)
-    return Obstacle("python", f"no wheel for Python {situation.python}, but for {pythons}", f"Python {pythons}")
+    return Obstacle("python", f"no wheel for Python {spec.python}, but for {pythons}", f"Python {pythons}")
 
 
-def _glibc(wheels: Wheels, situation: Situation) -> Obstacle | None:
-    if not wheels.glibc or (not situation.other_libc and not situation.glibc):
+def _glibc(wheels: Wheels, spec: TargetSpec) -> Obstacle | None:
+    if not wheels.glibc or (not spec.other_libc and not spec.glibc):
         return None
-    if situation.other_libc:
+    if spec.other_libc:
         return Obstacle("glibc", f"needs glibc {wheels.glibc}; this system's C library is another one", "glibc")
-    if version(situation.glibc) >= version(wheels.glibc):
+    if version(spec.glibc) >= version(wheels.glibc):
         return None
-    return Obstacle("glibc", f"needs glibc {wheels.glibc}, this is {situation.glibc}", wheels.glibc)
+    return Obstacle("glibc", f"needs glibc {wheels.glibc}, this is {spec.glibc}", wheels.glibc)
 
 
-def _kernels(wheels: Wheels, situation: Situation, knowledge: Knowledge) -> Obstacle | None:
-    kernels, gpu = kernels_of(wheels, situation), situation.gpu
+def _kernels(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Obstacle | None:
+    kernels, gpu = kernels_of(wheels, spec), spec.gpu
     if gpu is None or kernels == "native":
         return None
     built = " ".join(wheels.compute_capabilities)
@@ -94,12 +94,12 @@ def _kernels(wheels: Wheels, situation: Situation, knowledge: Knowledge) -> Obst
     return Obstacle("gpu", f"no code for compute capability {gpu.compute_capability} (built for {built})")
 
 
-def _driver(wheels: Wheels, situation: Situation, knowledge: Knowledge) -> Obstacle | None:
-    row = needed_driver(wheels, situation, knowledge)
-    if row is None or not situation.driver:
+def _driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Obstacle | None:
+    row = needed_driver(wheels, spec, knowledge)
+    if row is None or not spec.driver:
         return None
-    needed = row.driver(situation.driver_os)
-    if version(situation.driver) >= version(needed):
+    needed = row.driver(spec.driver_os)
+    if version(spec.driver) >= version(needed):
         return None
-    what = "to compile PTX of CUDA" if kernels_of(wheels, situation) == "ptx" else "for CUDA"
-    return Obstacle("driver", f"needs driver {needed} or newer {what} {row.cuda}, this is {situation.driver}", needed)
+    what = "to compile PTX of CUDA" if kernels_of(wheels, spec) == "ptx" else "for CUDA"
+    return Obstacle("driver", f"needs driver {needed} or newer {what} {row.cuda}, this is {spec.driver}", needed)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from packaging.requirements import Requirement
 
-from tfgpu_doctor.advise.situation import Situation
+from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
@@ -31,15 +31,15 @@ def folders_not_looked_in(release: TensorFlowRelease) -> list[str]:
     return [name for name in _OPENED if name in brought and release.runpath and name not in release.runpath]
 
 
-def commands_for(release: TensorFlowRelease, wheels: Wheels, situation: Situation, knowledge: Knowledge) -> list[str]:
+def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
     """What to type, in order, none as root: an environment unless there is one, TensorFlow, and a look at the result."""
-    python = situation.python or wheels.pythons[-1]
+    python = spec.python or wheels.pythons[-1]
     caps = [*_caps(release, knowledge)]
     if not release.cuda_extra:
-        return _with_conda(release, wheels, python, caps, situation.os)
-    target = situation.interpreter or ENVIRONMENT
-    interpreter = situation.interpreter or f"{ENVIRONMENT}/bin/python"
-    made = [] if situation.interpreter else [f"python{python} -m venv {ENVIRONMENT}"]
+        return _with_conda(release, wheels, python, caps, spec.os)
+    target = spec.interpreter or ENVIRONMENT
+    interpreter = spec.interpreter or f"{ENVIRONMENT}/bin/python"
+    made = [] if spec.interpreter else [f"python{python} -m venv {ENVIRONMENT}"]
     if cuda_extra_works(release):
         wanted = [f"tensorflow[and-cuda]=={release.version}"]
     else:
@@ -54,7 +54,7 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, situation: Situatio
     ]
 
 
-def notes_for(release: TensorFlowRelease, situation: Situation, knowledge: Knowledge) -> list[str]:
+def notes_for(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
     """What a person must know before the commands."""
     notes = []
     folders = ", ".join(f"nvidia/{name}" for name in folders_not_looked_in(release))
@@ -71,7 +71,7 @@ def notes_for(release: TensorFlowRelease, situation: Situation, knowledge: Knowl
         notes.append(
             "This release has no extra [and-cuda]: conda brings CUDA and cuDNN (https://www.tensorflow.org/install/pip)."
         )
-    if situation.os == "wsl":
+    if spec.os == "wsl":
         notes.append("Inside WSL install no NVIDIA driver: that of Windows is used.")
     return notes
 

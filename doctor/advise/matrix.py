@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.advise.fitting import Kind, kernels_of, needed_driver, obstacles
 from tfgpu_doctor.advise.installing import cuda_extra_works
-from tfgpu_doctor.advise.situation import Situation
+from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.compute_capability import Kernels
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
@@ -25,31 +25,31 @@ class MatrixRow:
     cuda_extra_works: bool
 
 
-def matrix(situation: Situation, knowledge: Knowledge) -> list[MatrixRow]:
+def matrix(spec: TargetSpec, knowledge: Knowledge) -> list[MatrixRow]:
     """Releases with wheels for the situation's system that nothing known of it rules out, newest first.
 
     Wheels without CUDA are among them as long as neither a GPU nor a driver is asked for.
     """
     rows = []
     for release in reversed(knowledge.tensorflow_releases):
-        wheels = release.wheels_for(situation.wheels_os, situation.architecture)
-        if wheels is None or not _fits(release, wheels, situation, knowledge):
+        wheels = release.wheels_for(spec.wheels_os, spec.architecture)
+        if wheels is None or not _fits(release, wheels, spec, knowledge):
             continue
-        row = needed_driver(wheels, situation, knowledge) if wheels.cuda else None
+        row = needed_driver(wheels, spec, knowledge) if wheels.cuda else None
         rows.append(
             MatrixRow(
                 release,
                 wheels,
-                row.driver(situation.driver_os) if row else "",
-                kernels_of(wheels, situation) if wheels.cuda else "never",
-                bool(wheels.cuda) and cuda_extra_works(release) and situation.wheels_os == "linux",
+                row.driver(spec.driver_os) if row else "",
+                kernels_of(wheels, spec) if wheels.cuda else "never",
+                bool(wheels.cuda) and cuda_extra_works(release) and spec.wheels_os == "linux",
             )
         )
     return rows
 
 
-def _fits(release: TensorFlowRelease, wheels: Wheels, situation: Situation, knowledge: Knowledge) -> bool:
+def _fits(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> bool:
     if not wheels.cuda:
-        asked = situation.gpu or situation.driver
-        return not asked and (not situation.python or situation.python in wheels.pythons)
-    return not any(each.kind in _DECIDES for each in obstacles(release, situation, knowledge))
+        asked = spec.gpu or spec.driver
+        return not asked and (not spec.python or spec.python in wheels.pythons)
+    return not any(each.kind in _DECIDES for each in obstacles(release, spec, knowledge))

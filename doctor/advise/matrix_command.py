@@ -6,8 +6,8 @@ import click
 
 from tfgpu_doctor.advise.matrix import matrix as make_matrix
 from tfgpu_doctor.advise.matrix_table import render_matrix
-from tfgpu_doctor.advise.situation import ARCHITECTURES, SYSTEMS
-from tfgpu_doctor.advise.situation_options import described
+from tfgpu_doctor.advise.target_options import described
+from tfgpu_doctor.advise.target_spec import ARCHITECTURES, SYSTEMS
 from tfgpu_doctor.cli.output import deliver, note
 from tfgpu_doctor.knowledge import read_knowledge
 
@@ -41,10 +41,10 @@ def matrix(
     The options leave out the releases that do not fit. Exit code: 0 there are some, 1 none fits, 2 wrong usage.
     """
     knowledge = read_knowledge()
-    situation = described(
+    spec = described(
         gpu=gpu, driver=driver, python=python, os=os, architecture=architecture, glibc=glibc, knowledge=knowledge
     )
-    rows = make_matrix(situation, knowledge)
+    rows = make_matrix(spec, knowledge)
     deliver(render_matrix(rows, format_), output)
     if not rows:
         note("no release fits; `tfgpu-doctor advise` with the same options says why, and what would change it")

@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from tfgpu_doctor.advise.fitting import spoken
 from tfgpu_doctor.advise.matrix import MatrixRow, matrix
-from tfgpu_doctor.advise.situation import Situation
+from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.render.json_document import as_json
 
@@ -37,7 +37,7 @@ def render_matrix(rows: Sequence[MatrixRow], format_: str) -> str:
 def matrix_page(knowledge: Knowledge) -> str:
     """docs/matrix.md: the systems whose wheels have CUDA."""
     limit = knowledge.boundaries["first_capability_where_ptx_fails"].value
-    windows = [row for row in matrix(Situation(os="windows"), knowledge) if row.wheels.cuda]
+    windows = [row for row in matrix(TargetSpec(os="windows"), knowledge) if row.wheels.cuda]
     lines = [
         "# Which TensorFlow fits",
         "",
@@ -48,7 +48,7 @@ def matrix_page(knowledge: Knowledge) -> str:
         "",
         "## Linux on x86_64, and WSL 2",
         "",
-        render_matrix(matrix(Situation(), knowledge), "markdown"),
+        render_matrix(matrix(TargetSpec(), knowledge), "markdown"),
         "## Windows",
         "",
         f"After {windows[0].release.version} no wheel for Windows has CUDA: use WSL 2.",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfgpu_doctor.advise.advise import Advice, Rejected
-from tfgpu_doctor.advise.situation import Situation
+from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.text import clean
 
@@ -21,8 +21,8 @@ def render_advice_json(advice: Advice) -> str:
     """The document of `tfgpu-doctor advise --format json`."""
     release = advice.release
     document: dict[str, Any] = {
-        "schema": 1,
-        "situation": _situation(advice.situation),
+        "schema": 2,
+        "target": _spec(advice.spec),
         "release": release.version if release else None,
         "kernels": advice.kernels,
         "minimum_driver": advice.minimum_driver or None,
@@ -33,39 +33,39 @@ def render_advice_json(advice: Advice) -> str:
             for each in advice.newer
         ],
         "lifts": [dataclasses.asdict(lift) for lift in advice.lifts],
-        "ways_out": [dataclasses.asdict(way) for way in advice.ways_out],
+        "alternatives": [dataclasses.asdict(way) for way in advice.alternatives],
     }
     return as_json(document)
 
 
 def render_advice(advice: Advice, *, verbose: bool = False) -> str:
     """The advice for people: the release, its commands, why nothing newer, what would lift the limit."""
-    parts = [subject(advice.situation), *_verdict(advice)]
+    parts = [subject(advice.spec), *_verdict(advice)]
     if advice.newer:
         parts.append("\n".join(["Why nothing newer:" if advice.release else "Why none:", *_rejected(advice, verbose)]))
     if advice.lifts:
         parts.append("\n".join(["What would allow more:", *_lifts(advice)]))
-    for way in advice.ways_out:
+    for way in advice.alternatives:
         lines = [_item(f"{way.text} ({way.source})"), *(f"      {command}" for command in way.commands)]
         parts.append("\n".join(lines))
     return clean("\n\n".join(parts)) + "\n"
 
 
-def subject(situation: Situation) -> str:
+def subject(spec: TargetSpec) -> str:
     """What the advice is for, on one line."""
-    gpu = situation.gpu
+    gpu = spec.gpu
     words = [
-        f"{gpu.name} (compute capability {gpu.compute_capability})" if gpu else situation.board or "any GPU",
-        f"driver {situation.driver}" if situation.driver else "any driver",
-        f"Python {situation.python}" if situation.python else "any Python",
-        f"{situation.os} on {situation.architecture}",
-        f"glibc {situation.glibc}" if situation.glibc else "",
+        f"{gpu.name} (compute capability {gpu.compute_capability})" if gpu else spec.board or "any GPU",
+        f"driver {spec.driver}" if spec.driver else "any driver",
+        f"Python {spec.python}" if spec.python else "any Python",
+        f"{spec.os} on {spec.architecture}",
+        f"glibc {spec.glibc}" if spec.glibc else "",
     ]
     return " · ".join(word for word in words if word)
 
 
-def _situation(situation: Situation) -> dict[str, Any]:
-    fields = dataclasses.asdict(situation)
+def _spec(spec: TargetSpec) -> dict[str, Any]:
+    fields = dataclasses.asdict(spec)
     return {name: value if value != "" else None for name, value in fields.items()}
 
 
@@ -74,7 +74,7 @@ def _verdict(advice: Advice) -> Iterator[str]:
     if release is None:
         yield "No TensorFlow release from PyPI works here as it is."
         return
-    wheels = release.wheels_for(advice.situation.wheels_os, advice.situation.architecture)
+    wheels = release.wheels_for(advice.spec.wheels_os, advice.spec.architecture)
     assert wheels is not None
     how = [_HOW.get(advice.kernels, ""), f"CUDA {wheels.cuda}, cuDNN {wheels.cudnn}"]
     how += [f"driver {advice.minimum_driver} or newer"] if advice.minimum_driver else []

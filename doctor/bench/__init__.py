@@ -1,1 +1,1 @@
-"""Duels: two ways to do one thing, measured against each other, judged, kept and compared."""
+"""Comparisons: two ways to do one thing, measured against each other, judged, kept and compared."""

@@ -1,12 +1,12 @@
-"""The charts of a run of the perf suites: speed-ups, curves over sizes, figures beside their limits, history."""
+"""The charts of a run of the perf suites: speed-ups, curves over sizes, metrics beside their limits, history."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.bench.compare import Comparison
-from tfgpu_doctor.model.facts.bench import Duel, Figure
+from tfgpu_doctor.bench.regression import Regression
+from tfgpu_doctor.model.facts.bench import Comparison, Metric
 from tfgpu_doctor.render.charts import Axis, Curve, Point, change_scale, course, even_axis, log_axis, short
 from tfgpu_doctor.render.words import number
 
@@ -31,89 +31,96 @@ class Bar:
 
 @dataclass(frozen=True)
 class Share:
-    """A figure beside what it could be at most, in per cent of the chart's width."""
+    """A metric beside what it could be at most, in per cent of the chart's width."""
 
     length: float
     reached: float | None  # the most that was measured on this machine
     peak: float | None  # what the data sheet says
 
 
-def speed_up_axis(duels: Sequence[Duel]) -> Axis:
-    """One scale for all duels, so that they can be compared by eye."""
-    return log_axis([1.0, *(end for duel in duels if duel.interval for end in duel.interval)], unit="x")
+def speed_up_axis(comparisons: Sequence[Comparison]) -> Axis:
+    """One scale for all comparisons, so that they can be compared by eye."""
+    return log_axis(
+        [1.0, *(end for comparison in comparisons if comparison.interval for end in comparison.interval)], unit="x"
+    )
 
 
-def speed_up(duel: Duel, axis: Axis) -> Bar | None:
-    """The ratio of a duel with its interval; None where it was not measured."""
-    if duel.ratio is None or duel.interval is None:
+def speed_up(comparison: Comparison, axis: Axis) -> Bar | None:
+    """The ratio of a comparison with its interval; None where it was not measured."""
+    if comparison.ratio is None or comparison.interval is None:
         return None
-    return Bar(axis.at(duel.interval[0]), axis.at(duel.ratio), axis.at(duel.interval[1]), TONES[duel.verdict])
+    return Bar(
+        axis.at(comparison.interval[0]),
+        axis.at(comparison.ratio),
+        axis.at(comparison.interval[1]),
+        TONES[comparison.verdict],
+    )
 
 
-def change_axis(comparisons: Sequence[Comparison]) -> Axis:
+def change_axis(regressions: Sequence[Regression]) -> Axis:
     """One scale for all changes, which are told in per cent."""
-    ends = [end for each in comparisons if each.interval for end in each.interval]
+    ends = [end for each in regressions if each.interval for end in each.interval]
     return change_scale([0.97, 1.03, *ends])
 
 
-def change(comparison: Comparison, axis: Axis) -> Bar | None:
-    """The change of a duel with its interval; None where there is nothing to compare with."""
-    if comparison.change is None or comparison.interval is None:
+def change(regression: Regression, axis: Axis) -> Bar | None:
+    """The change of a comparison with its interval; None where there is nothing to compare with."""
+    if regression.change is None or regression.interval is None:
         return None
-    low, high = comparison.interval
-    return Bar(axis.at(low), axis.at(comparison.change), axis.at(high), TONES[comparison.standing])
+    low, high = regression.interval
+    return Bar(axis.at(low), axis.at(regression.change), axis.at(high), TONES[regression.status])
 
 
-def trend(comparison: Comparison) -> tuple[Point, ...]:
+def trend(regression: Regression) -> tuple[Point, ...]:
     """The ratios of earlier runs, oldest first, and of this one at the end."""
-    if comparison.change is None or comparison.reference is None or not comparison.trend:
+    if regression.change is None or regression.reference is None or not regression.trend:
         return ()
-    return course([*comparison.trend, comparison.reference * comparison.change])
+    return course([*regression.trend, regression.reference * regression.change])
 
 
-def share(figure: Figure) -> Share | None:
-    """A figure beside its limits; None where it has none."""
-    limits = [each for each in (figure.limit, figure.measured_limit) if each and each > 0]
+def share(metric: Metric) -> Share | None:
+    """A metric beside its limits; None where it has none."""
+    limits = [each for each in (metric.limit, metric.measured_limit) if each and each > 0]
     if not limits:
         return None
-    axis = Axis(0.0, max(*limits, figure.value), logarithmic=False)
-    reached, peak = (axis.at(each) if each else None for each in (figure.measured_limit, figure.limit))
-    return Share(axis.at(figure.value), reached, peak)
+    axis = Axis(0.0, max(*limits, metric.value), logarithmic=False)
+    reached, peak = (axis.at(each) if each else None for each in (metric.measured_limit, metric.limit))
+    return Share(axis.at(metric.value), reached, peak)
 
 
-def curves(figures: Sequence[Figure]) -> tuple[list[Curve], list[Figure]]:
-    """A curve for each row of figures that differ by a number alone (`batch of 16`, `batch of 64`), and what no curve shows."""
-    found: dict[tuple[str, str, str, str], list[tuple[int, Figure]]] = {}
-    for figure in figures:
-        if parts := _numbered(figure):
-            found.setdefault((figure.suite, parts[0], figure.unit, figure.device), []).append((parts[1], figure))
+def curves(metrics: Sequence[Metric]) -> tuple[list[Curve], list[Metric]]:
+    """A curve for each row of metrics that differ by a number alone (`batch of 16`, `batch of 64`), and what no curve shows."""
+    found: dict[tuple[str, str, str, str], list[tuple[int, Metric]]] = {}
+    for metric in metrics:
+        if parts := _numbered(metric):
+            found.setdefault((metric.suite, parts[0], metric.unit, metric.device), []).append((parts[1], metric))
     rows = {key: sorted(row, key=lambda pair: pair[0]) for key, row in found.items() if len(row) >= _LEAST_POINTS}
-    marks = {key: _standing_out(key, figures) for key in rows}
-    drawn = {id(figure) for row in rows.values() for _, figure in row} | {id(mark) for mark in marks.values()}
-    rest = [figure for figure in figures if id(figure) not in drawn]
+    marks = {key: _standing_out(key, metrics) for key in rows}
+    drawn = {id(metric) for row in rows.values() for _, metric in row} | {id(mark) for mark in marks.values()}
+    rest = [metric for metric in metrics if id(metric) not in drawn]
     return [_curve(key[1], row, marks[key]) for key, row in rows.items()], rest
 
 
-def _numbered(figure: Figure) -> tuple[str, int] | None:
-    name, _, size = figure.name.rpartition(" ")
+def _numbered(metric: Metric) -> tuple[str, int] | None:
+    name, _, size = metric.name.rpartition(" ")
     return (name, int(size)) if name and size.isdecimal() and len(size) < _MOST_DIGITS and int(size) > 0 else None
 
 
-def _title(name: str, figure: Figure) -> str:
-    return f"{name.removesuffix(' of')}{f' on {figure.device}' if figure.device else ''}"
+def _title(name: str, metric: Metric) -> str:
+    return f"{name.removesuffix(' of')}{f' on {metric.device}' if metric.device else ''}"
 
 
-def _standing_out(key: tuple[str, str, str, str], figures: Sequence[Figure]) -> Figure | None:
+def _standing_out(key: tuple[str, str, str, str], metrics: Sequence[Metric]) -> Metric | None:
     """The crossover or the knee of that row."""
     suite, name, _, device = key
     names = (f"crossover of {name}", f"knee of the {name.removesuffix(' of')} size")
-    return next((each for each in figures if (each.suite, each.device) == (suite, device) and each.name in names), None)
+    return next((each for each in metrics if (each.suite, each.device) == (suite, device) and each.name in names), None)
 
 
-def _curve(name: str, row: Sequence[tuple[int, Figure]], outstanding: Figure | None) -> Curve:
+def _curve(name: str, row: Sequence[tuple[int, Metric]], outstanding: Metric | None) -> Curve:
     first = row[0][1]
     ratios = first.unit.startswith(_TIMES)
-    sizes, values = [float(size) for size, _ in row], [figure.value for _, figure in row]
+    sizes, values = [float(size) for size, _ in row], [metric.value for _, metric in row]
     x = log_axis(sizes, at=sizes)
     y = log_axis([1.0, *values], unit="x") if ratios else even_axis(values)
     points = tuple(

@@ -40,7 +40,7 @@ _NOTHING_KEPT, _INTERRUPTED = 3, 130
     help="Compare with a saved run, with the last one here, or with a document of pytest-benchmark's (*.json).",
 )  # fmt: skip
 @click.option(
-    "--history", is_flag=True, help="Show how the duels of this machine went from run to run; measure nothing."
+    "--history", is_flag=True, help="Show how the comparisons of this machine went from run to run; measure nothing."
 )
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report there.")
@@ -60,7 +60,7 @@ def bench(
 ) -> int:
     """Measure that the GPU path beats the CPU, and that each technique pays: both sides interleaved, with proof.
 
-    Runs all suites, or those named. Exit code: 0 all that was measured is as it should be, 1 a duel on the GPU is not
+    Runs all suites, or those named. Exit code: 0 all that was measured is as it should be, 1 a comparison on the GPU is not
     shown to be faster, or slower than the reference, or the doctor found an error, 2 wrong usage, 3 nothing was
     measured, 130 interrupted.
     """
@@ -85,13 +85,13 @@ def bench(
         return _INTERRUPTED
     results, place = Results.of_user(Host().environment), place_of(facts, measured)
     report = _diagnosed(facts, measured, time.time() - started)
-    comparisons = compare_with(reference, results, place, suites, measured, report.machine) if reference else ()
+    regressions = compare_with(reference, results, place, suites, measured, report.machine) if reference else ()
     if not measured.interrupted:
         keep_run(results, save, measured, place)
     if benchmark_json:
         _write_document(benchmark_json, measured, report)
     result = make_result(
-        report, measured, reference=reference or "", comparisons=tuple(comparisons), seconds=report.seconds
+        report, measured, reference=reference or "", regressions=tuple(regressions), seconds=report.seconds
     )
     deliver(render_bench(result, format_), output)
     return result.exit_code

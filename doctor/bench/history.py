@@ -1,4 +1,4 @@
-"""The history of a machine: how the ratio of each duel moved from run to run."""
+"""The history of a machine: how the ratio of each comparison moved from run to run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
     bench: Bench
 
 
-class DuelHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """The ratios of one duel, oldest first, each with the run (its place in `History.runs`) that it was measured in."""
+class ComparisonHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """The ratios of one comparison, oldest first, each with the run (its place in `History.runs`) that it was measured in."""
 
     suite: str
     name: str
@@ -42,44 +42,44 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     kept: float
     name: str
-    duels: int
+    comparisons: int
     faster: int
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """All that was kept of one machine."""
 
-    schema: int = 1
+    schema: int = 2
     place: str
     runs: tuple[RunSummary, ...]
-    duels: tuple[DuelHistory, ...]
+    comparisons: tuple[ComparisonHistory, ...]
 
 
 def history_of(place: str, runs: Sequence[PastRun]) -> History:
     """The history of runs of one machine, oldest first."""
     series: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for number, run in enumerate(runs):
-        for duel in run.bench.duels:
-            if duel.ratio:
-                series.setdefault((duel.suite, duel.name), []).append((number, duel.ratio))
+        for comparison in run.bench.comparisons:
+            if comparison.ratio:
+                series.setdefault((comparison.suite, comparison.name), []).append((number, comparison.ratio))
     return History(
         place=place,
         runs=tuple(_summary(run) for run in runs),
-        duels=tuple(_history(*key, points) for key, points in sorted(series.items())),
+        comparisons=tuple(_history(*key, points) for key, points in sorted(series.items())),
     )
 
 
 def _summary(run: PastRun) -> RunSummary:
-    verdicts = [duel.verdict for duel in run.bench.duels]
-    return RunSummary(kept=run.kept, name=run.name, duels=len(verdicts), faster=verdicts.count("faster"))
+    verdicts = [comparison.verdict for comparison in run.bench.comparisons]
+    return RunSummary(kept=run.kept, name=run.name, comparisons=len(verdicts), faster=verdicts.count("faster"))
 
 
-def _history(suite: str, name: str, points: list[tuple[int, float]]) -> DuelHistory:
+def _history(suite: str, name: str, points: list[tuple[int, float]]) -> ComparisonHistory:
     numbers, ratios = zip(*points, strict=True)
     middle = statistics.median(ratios)
     quarters = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else (middle, middle, middle)
     trend, step = trend_of(numbers, ratios)
-    return DuelHistory(
+    return ComparisonHistory(
         suite=suite, name=name, runs=numbers, ratios=ratios, median=middle,
         spread=(quarters[2] - quarters[0]) / (2 * middle), trend=trend, step=step,
     )  # fmt: skip

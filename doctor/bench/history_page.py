@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from tfgpu_doctor.bench.history import DuelHistory, History, Trend
+from tfgpu_doctor.bench.history import ComparisonHistory, History, Trend
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.markdown_page import escape
 from tfgpu_doctor.render.text import clean
@@ -16,7 +16,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 24  # of the newest runs
 _MOST_POINTS = 60
 _TONES: dict[Trend, str] = {"falling": "bad", "rising": "good", "steady": "good", "too few runs": "idle"}
-_HEADS = ("suite", "duel", "runs", "median", "spread", "latest", "trend", "oldest to newest")
+_HEADS = ("suite", "comparison", "runs", "median", "spread", "latest", "trend", "oldest to newest")
 
 
 def render_history(history: History, format_: str) -> str:
@@ -28,12 +28,12 @@ def render_history(history: History, format_: str) -> str:
     style, safe = ("pipe", escape) if format_ == "markdown" else ("simple", clean)
     if not history.runs:
         return f"No run is kept of this machine ({safe(history.place)}); `tfgpu-doctor bench` keeps one.\n"
-    runs = [(day(run.kept), safe(run.name), f"{run.faster} of {run.duels} faster") for run in history.runs]
-    duels = [_row(each) for each in history.duels]
+    runs = [(day(run.kept), safe(run.name), f"{run.faster} of {run.comparisons} faster") for run in history.runs]
+    comparisons = [_row(each) for each in history.comparisons]
     parts = [
         safe(history.place),
-        tabulate(duels, headers=_HEADS, tablefmt=style, disable_numparse=True),
-        tabulate(runs, headers=("kept", "name", "duels"), tablefmt=style, disable_numparse=True),
+        tabulate(comparisons, headers=_HEADS, tablefmt=style, disable_numparse=True),
+        tabulate(runs, headers=("kept", "name", "comparisons"), tablefmt=style, disable_numparse=True),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -46,24 +46,28 @@ def _html(history: History) -> str:
     return render_page(
         "history.html.jinja",
         history=history,
-        counts=[(way, tone, sum(each.trend == way for each in history.duels)) for way, tone in _TONES.items()],
-        duels=[
+        counts=[(way, tone, sum(each.trend == way for each in history.comparisons)) for way, tone in _TONES.items()],
+        comparisons=[
             (each, _TONES[each.trend], _trend(each), course(each.ratios[-_MOST_POINTS:]), each.runs[-1] == newest)
-            for each in sorted(history.duels, key=lambda each: list(_TONES).index(each.trend))
+            for each in sorted(history.comparisons, key=lambda each: list(_TONES).index(each.trend))
         ],
         runs=[(run, day(run.kept)) for run in reversed(history.runs)],
     )
 
 
-def _trend(duel: DuelHistory) -> str:
-    moves = duel.trend in ("rising", "falling")
-    return f"{duel.trend}, {duel.step:+.1%} a run" if moves and duel.step is not None else duel.trend
-
-
-def _row(duel: DuelHistory) -> tuple[str, ...]:
+def _trend(comparison: ComparisonHistory) -> str:
+    moves = comparison.trend in ("rising", "falling")
     return (
-        duel.suite, duel.name, str(len(duel.ratios)), f"{duel.median:.2f}", f"±{duel.spread:.0%}", f"{duel.ratios[-1]:.2f}",
-        _trend(duel), sparkline(duel.ratios[-_MOST_BARS:]),
+        f"{comparison.trend}, {comparison.step:+.1%} a run"
+        if moves and comparison.step is not None
+        else comparison.trend
+    )
+
+
+def _row(row: ComparisonHistory) -> tuple[str, ...]:
+    return (
+        row.suite, row.name, str(len(row.ratios)), f"{row.median:.2f}", f"±{row.spread:.0%}", f"{row.ratios[-1]:.2f}",
+        _trend(row), sparkline(row.ratios[-_MOST_BARS:]),
     )  # fmt: skip
 
 

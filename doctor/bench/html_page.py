@@ -13,9 +13,9 @@ from tfgpu_doctor.render.layout import render_page
 
 if TYPE_CHECKING:
     from tfgpu_doctor.bench.result import BenchReport
-    from tfgpu_doctor.model.facts.bench import Duel, Figure
+    from tfgpu_doctor.model.facts.bench import Comparison, Metric
 
-_Row = TypeVar("_Row", "Duel", "Figure")
+_Row = TypeVar("_Row", "Comparison", "Metric")
 _VERDICTS = {
     0: ("As it should be", "good"),
     1: ("Not as it should be", "bad"),
@@ -25,10 +25,10 @@ _VERDICTS = {
 
 
 @dataclass(frozen=True)
-class DuelRow:
-    """A duel in words and as a bar."""
+class ComparisonRow:
+    """A comparison in words and as a bar."""
 
-    duel: Duel
+    comparison: Comparison
     tone: str
     bar: charts.Bar | None
     least: float | None  # where the required minimum lies, where that is more than to be faster at all
@@ -38,9 +38,9 @@ class DuelRow:
 
 def render_bench_html(result: BenchReport) -> str:
     """The whole page."""
-    axis = charts.speed_up_axis(result.duels)
-    changes = charts.change_axis(result.comparisons)
-    drawn, figures = charts.curves(result.figures)
+    axis = charts.speed_up_axis(result.comparisons)
+    changes = charts.change_axis(result.regressions)
+    drawn, metrics = charts.curves(result.metrics)
     word, tone = _VERDICTS.get(result.exit_code, _VERDICTS[1])
     return render_page(
         "bench.html.jinja",
@@ -53,19 +53,19 @@ def render_bench_html(result: BenchReport) -> str:
         closing=words.closing(result),
         axis=axis,
         one=axis.at(1.0),
-        suites=[(suite, [_row(duel, axis) for duel in duels]) for suite, duels in _by_suite(result.duels)],
+        suites=[(suite, [_row(each, axis) for each in rows]) for suite, rows in _by_suite(result.comparisons)],
         curves=drawn,
-        figures=[
+        metrics=[
             (suite, [(each, words.measured(each), words.of_limits(each), charts.share(each)) for each in rows])
-            for suite, rows in _by_suite(sorted(figures, key=lambda each: each.name))
+            for suite, rows in _by_suite(sorted(metrics, key=lambda each: each.name))
         ],
         reference=words.reference(result),
         changes=changes,
         same=changes.at(1.0),
-        compared=any(each.change for each in result.comparisons),
-        comparisons=[
-            (each, charts.TONES[each.standing], charts.change(each, changes), words.change_in_words(each), charts.trend(each))
-            for each in result.comparisons
+        compared=any(each.change for each in result.regressions),
+        regressions=[
+            (each, charts.TONES[each.status], charts.change(each, changes), words.change_in_words(each), charts.trend(each))
+            for each in result.regressions
         ],
         found_wrong=words.found_wrong(result),
         left_out=words.left_out(result),
@@ -73,11 +73,11 @@ def render_bench_html(result: BenchReport) -> str:
 
 
 def _heading(result: BenchReport) -> str:
-    ran = [duel for duel in result.duels if duel.verdict != "not run"]
+    ran = [comparison for comparison in result.comparisons if comparison.verdict != "not run"]
     if not ran:
-        return "No duel was measured"
-    faster = sum(duel.verdict == "faster" for duel in ran)
-    return f"{faster} of {len(ran)} duels are won" if len(ran) > 1 else f"One duel, {ran[0].verdict}"
+        return "No comparison was measured"
+    faster = sum(comparison.verdict == "faster" for comparison in ran)
+    return f"{faster} of {len(ran)} comparisons are won" if len(ran) > 1 else f"One comparison, {ran[0].verdict}"
 
 
 def _against(result: BenchReport) -> list[tuple[str, str, str]]:
@@ -85,17 +85,22 @@ def _against(result: BenchReport) -> list[tuple[str, str, str]]:
     found = [("causes", "bad", cause.title) for cause in result.causes if cause.severity == "error"]
     if result.problems:
         found.append(("wrong", "bad", f"a suite did not come to its end: {result.problems[0]}"))
-    if slower := sum(each.standing == "slower" for each in result.comparisons):
+    if slower := sum(each.status == "slower" for each in result.regressions):
         found.append(("history", "bad", f"against {words.reference(result)}: {slower} slower"))
     if untold := words.not_told(result):
         found.append(("history", "poor", untold))
     return found
 
 
-def _row(duel: Duel, axis: Axis) -> DuelRow:
-    least = axis.at(duel.at_least) if duel.at_least > 1 else None
-    return DuelRow(
-        duel, charts.TONES[duel.verdict], charts.speed_up(duel, axis), least, words.ratio(duel), words.times(duel)
+def _row(comparison: Comparison, axis: Axis) -> ComparisonRow:
+    least = axis.at(comparison.at_least) if comparison.at_least > 1 else None
+    return ComparisonRow(
+        comparison,
+        charts.TONES[comparison.verdict],
+        charts.speed_up(comparison, axis),
+        least,
+        words.ratio(comparison),
+        words.times(comparison),
     )
 
 

@@ -36,9 +36,9 @@ class Plan:
 class Measured:
     """Seconds a call of each round, both sides of a round beside each other."""
 
-    challenger_s: tuple[float, ...]
+    candidate_s: tuple[float, ...]
     baseline_s: tuple[float, ...]
-    calls_a_round: tuple[int, int]  # challenger, baseline
+    calls_a_round: tuple[int, int]  # candidate, baseline
     ratio: Ratio
     seconds: float
 
@@ -62,7 +62,7 @@ class _Side:
 
 
 def measure(
-    challenger: Call,
+    candidate: Call,
     baseline: Call,
     *,
     plan: Plan | None = None,
@@ -76,7 +76,7 @@ def measure(
     """
     plan = plan or Plan()
     started = clock()
-    sides = (_Side(challenger, synchronise, clock), _Side(baseline, synchronise, clock))
+    sides = (_Side(candidate, synchronise, clock), _Side(baseline, synchronise, clock))
     for side in sides:
         side.calls = _calls_a_round(side, plan)
     times: tuple[list[float], list[float]] = ([], [])

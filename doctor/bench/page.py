@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 from tabulate import tabulate
 
-from tfgpu_doctor.bench.compare import Comparison
+from tfgpu_doctor.bench.regression import Regression
 from tfgpu_doctor.bench.result import BenchReport
-from tfgpu_doctor.model.facts.bench import Duel, Figure
+from tfgpu_doctor.model.facts.bench import Comparison, Metric
 from tfgpu_doctor.model.report import RootCause
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.markdown_page import cause_in_markdown, escape
@@ -35,7 +35,7 @@ def render_bench(result: BenchReport, format_: str) -> str:
     """The document in one of the formats."""
     if format_ == "json":
         document = msgspec.to_builtins(result)
-        document["duels"] = [{**_ALWAYS, **duel} for duel in document["duels"]]
+        document["comparisons"] = [{**_ALWAYS, **comparison} for comparison in document["comparisons"]]
         return as_json(document)
     if format_ == "html":
         from tfgpu_doctor.bench.html_page import render_bench_html
@@ -55,10 +55,14 @@ class _Page:
     lines: Callable[[Iterable[str]], str]
 
     def parts(self, result: BenchReport) -> list[str]:
-        parts = [self._one_line(subject_of_bench(result)), self.causes(result.causes), self._duels(result.duels)]
-        parts += [self._figures(result.figures)]
+        parts = [
+            self._one_line(subject_of_bench(result)),
+            self.causes(result.causes),
+            self._comparisons(result.comparisons),
+        ]
+        parts += [self._metrics(result.metrics)]
         if result.reference:
-            parts.append(self._comparisons(result.comparisons))
+            parts.append(self._regressions(result.regressions))
         parts.append(self.lines(f"not measured: {names}: {why}" for why, names in left_out(result)))
         parts.append(self.lines(f"✗ {line}" for line in found_wrong(result)))
         parts.append(self._one_line(not_told(result)))
@@ -71,23 +75,24 @@ class _Page:
         safe = [[self._one_line(cell) for cell in row] for row in rows]
         return tabulate(safe, headers=heads, tablefmt=self.style, disable_numparse=True) if safe else ""
 
-    def _duels(self, duels: Sequence[Duel]) -> str:
-        heads = ("suite", "duel", "verdict", "times as fast (95 %)", "rounds", "with it", "without it")
+    def _comparisons(self, comparisons: Sequence[Comparison]) -> str:
+        heads = ("suite", "comparison", "verdict", "times as fast (95 %)", "rounds", "with it", "without it")
         rows = [
-            (each.suite, each.name, each.verdict, ratio(each), str(each.rounds or ""), *times(each)) for each in duels
+            (each.suite, each.name, each.verdict, ratio(each), str(each.rounds or ""), *times(each))
+            for each in comparisons
         ]
         return self._table(heads, rows)
 
-    def _figures(self, figures: Sequence[Figure]) -> str:
-        heads = ("suite", "figure", "measured", "of what is possible", "device")
-        rows = [(each.suite, each.name, measured(each), "; ".join(of_limits(each)), each.device) for each in figures]
+    def _metrics(self, metrics: Sequence[Metric]) -> str:
+        heads = ("suite", "metric", "measured", "of what is possible", "device")
+        rows = [(each.suite, each.name, measured(each), "; ".join(of_limits(each)), each.device) for each in metrics]
         return self._table(heads, rows)
 
-    def _comparisons(self, comparisons: Sequence[Comparison]) -> str:
-        heads = ("suite", "duel", "against the reference", "change", "earlier runs", "")
+    def _regressions(self, regressions: Sequence[Regression]) -> str:
+        heads = ("suite", "comparison", "against the reference", "change", "earlier runs", "")
         rows = [
-            (each.suite, each.name, each.standing, change_in_words(each), str(each.runs or ""), each.reason)
-            for each in comparisons
+            (each.suite, each.name, each.status, change_in_words(each), str(each.runs or ""), each.reason)
+            for each in regressions
         ]
         return self._table(heads, rows)
 
@@ -130,16 +135,16 @@ def subject_of_bench(result: BenchReport) -> str:
     return " · ".join(word for word in words if word)
 
 
-def ratio(duel: Duel) -> str:
+def ratio(comparison: Comparison) -> str:
     """`1.54 (1.50 to 1.60)`; empty where it was not measured."""
-    if duel.ratio is None or duel.interval is None:
+    if comparison.ratio is None or comparison.interval is None:
         return ""
-    return f"{duel.ratio:.2f} ({duel.interval[0]:.2f} to {duel.interval[1]:.2f})"
+    return f"{comparison.ratio:.2f} ({comparison.interval[0]:.2f} to {comparison.interval[1]:.2f})"
 
 
-def times(duel: Duel) -> tuple[str, str]:
-    """The median of the challenger and of the baseline: 1.23 ms."""
-    first, second = (_time(side.median_s) if side else "" for side in (duel.challenger, duel.baseline))
+def times(comparison: Comparison) -> tuple[str, str]:
+    """The median of the candidate and of the baseline: 1.23 ms."""
+    first, second = (_time(side.median_s) if side else "" for side in (comparison.candidate, comparison.baseline))
     return first, second
 
 
@@ -149,36 +154,36 @@ def _time(seconds: float) -> str:
     return f"{seconds / size:.3g} {unit}"
 
 
-def measured(figure: Figure) -> str:
+def measured(metric: Metric) -> str:
     """The value with its unit."""
-    return f"{number(figure.value)} {figure.unit}".rstrip()
+    return f"{number(metric.value)} {metric.unit}".rstrip()
 
 
-def of_limits(figure: Figure) -> list[str]:
-    """Which share of its limits a figure is: the data sheet's, and the most that was measured here."""
-    rows = [(figure.limit, ""), (figure.measured_limit, f" that {figure.bounded_by} reached")]
+def of_limits(metric: Metric) -> list[str]:
+    """Which share of its limits a metric is: the data sheet's, and the most that was measured here."""
+    rows = [(metric.limit, ""), (metric.measured_limit, f" that {metric.bounded_by} reached")]
     return [
-        f"{figure.value / limit:.0%} of {number(limit)} {figure.unit}".rstrip() + which
+        f"{metric.value / limit:.0%} of {number(limit)} {metric.unit}".rstrip() + which
         for limit, which in rows
         if limit
     ]
 
 
-def change_in_words(comparison: Comparison) -> str:
+def change_in_words(regression: Regression) -> str:
     """`-10.0%`; empty where there is nothing to compare with."""
-    return f"{comparison.change - 1:+.1%}" if comparison.change else ""
+    return f"{regression.change - 1:+.1%}" if regression.change else ""
 
 
 def left_out(result: BenchReport) -> list[tuple[str, str]]:
     """Why something was not measured, each reason once, with the names of what it kept from being measured."""
-    in_table = {duel.name for duel in result.duels}
+    in_table = {comparison.name for comparison in result.comparisons}
     found: dict[str, list[str]] = {}
     for test, why in result.skipped.items():
         if _short_name(test) not in in_table:
             found.setdefault(why, []).append(_short_name(test))
-    for duel in result.duels:
-        if duel.verdict == "not run":
-            found.setdefault(duel.reason, []).append(f"{duel.name} ({duel.suite})")
+    for comparison in result.comparisons:
+        if comparison.verdict == "not run":
+            found.setdefault(comparison.reason, []).append(f"{comparison.name} ({comparison.suite})")
     return [(why, ", ".join(names)) for why, names in found.items()]
 
 
@@ -193,7 +198,7 @@ def not_told(result: BenchReport) -> str:
     """What to do where a run could not be set against its reference; empty where it could."""
     if not result.untold:
         return ""
-    of_them = "1 duel" if result.untold == 1 else f"{result.untold} duels"
+    of_them = "1 comparison" if result.untold == 1 else f"{result.untold} comparisons"
     why = f"of {of_them} it could not be told whether a tenth is lost"
     return f"{why}: run it again with --budget full, or when the machine is quiet"
 
@@ -203,10 +208,10 @@ def _short_name(test: str) -> str:
 
 
 def closing(result: BenchReport) -> str:
-    """How many duels got which verdict, how many are as in the reference, and the time."""
-    parts = [_counted([duel.verdict for duel in result.duels]) or "no duel was measured"]
-    if result.comparisons:
-        parts.append(f"against {reference(result)}: {_counted([each.standing for each in result.comparisons])}")
+    """How many comparisons got which verdict, how many are as in the reference, and the time."""
+    parts = [_counted([comparison.verdict for comparison in result.comparisons]) or "no comparison was measured"]
+    if result.regressions:
+        parts.append(f"against {reference(result)}: {_counted([each.status for each in result.regressions])}")
     return " · ".join([*parts, f"{result.seconds:.1f} s"])
 
 

@@ -1,4 +1,4 @@
-"""pytest-benchmark's own JSON document, written from a run of duels and read back, so that its tools and ours agree."""
+"""pytest-benchmark's own JSON document, written from a run of comparisons and read back, so that its tools and ours agree."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.model.facts.bench import Bench, Duel
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.model.report import MachineSummary, Report
 
 _OURS = "tfgpu_doctor"  # our part of `machine_info`
 
 
 class DocumentError(ValueError):
-    """Not pytest-benchmark's document, or none that holds duels; the message says which."""
+    """Not pytest-benchmark's document, or none that holds comparisons; the message says which."""
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def write_document(bench: Bench, report: Report) -> str:
-    """The document, each duel with the times of its challenger, as a plain run of pytest would leave it.
+    """The document, each comparison with the times of its candidate, as a plain run of pytest would leave it.
 
     It is made from what was measured, not by pytest: a run that was stopped or began anew has one as well.
     """
@@ -37,7 +37,11 @@ def write_document(bench: Bench, report: Report) -> str:
         {
             "machine_info": {**_python(), _OURS: machine_part(report, bench.suite_version)},
             "commit_info": {},  # what was measured is the machine, not the user's repository
-            "benchmarks": [_benchmark(duel) for duel in bench.duels if duel.challenger and duel.challenger.seconds],
+            "benchmarks": [
+                _benchmark(comparison)
+                for comparison in bench.comparisons
+                if comparison.candidate and comparison.candidate.seconds
+            ],
             "datetime": dt.datetime.now(dt.timezone.utc).isoformat(),
             "version": pytest_benchmark.__version__,
         },
@@ -51,10 +55,14 @@ def machine_part(report: Report, suite_version: str) -> dict[str, Any]:
     return {**summary, "suite_version": suite_version}
 
 
-def extra_info(duel: Duel) -> dict[str, Any]:
-    """What a benchmark tells of its duel beside the times of the challenger."""
-    told: dict[str, Any] = {"verdict": duel.verdict, "ratio": duel.ratio, "interval": duel.interval}
-    return {**told, "device": duel.device, "baseline_s": list(duel.baseline.seconds) if duel.baseline else []}
+def extra_info(comparison: Comparison) -> dict[str, Any]:
+    """What a benchmark tells of its comparison beside the times of the candidate."""
+    told: dict[str, Any] = {"verdict": comparison.verdict, "ratio": comparison.ratio, "interval": comparison.interval}
+    return {
+        **told,
+        "device": comparison.device,
+        "baseline_s": list(comparison.baseline.seconds) if comparison.baseline else [],
+    }
 
 
 def _python() -> dict[str, Any]:
@@ -69,48 +77,48 @@ def _python() -> dict[str, Any]:
     }
 
 
-def _benchmark(duel: Duel) -> dict[str, Any]:
+def _benchmark(comparison: Comparison) -> dict[str, Any]:
     from pytest_benchmark.stats import Stats
 
-    assert duel.challenger
+    assert comparison.candidate
     stats = Stats()
-    for seconds in duel.challenger.seconds:
+    for seconds in comparison.candidate.seconds:
         stats.update(seconds)
-    _, _, param = f"test_{duel.name}".partition("[")
+    _, _, param = f"test_{comparison.name}".partition("[")
     return {
-        "group": f"test_{duel.suite}",
-        "name": f"test_{duel.name}",
-        "fullname": f"test_{duel.suite}.py::test_{duel.name}",
+        "group": f"test_{comparison.suite}",
+        "name": f"test_{comparison.name}",
+        "fullname": f"test_{comparison.suite}.py::test_{comparison.name}",
         "params": None,
         "param": param.rstrip("]") or None,
-        "extra_info": extra_info(duel),
-        "options": {"min_rounds": duel.rounds, "timer": "perf_counter", "warmup": True},
+        "extra_info": extra_info(comparison),
+        "options": {"min_rounds": comparison.rounds, "timer": "perf_counter", "warmup": True},
         "stats": {
             **stats.as_dict(),
-            "data": list(duel.challenger.seconds),
-            "iterations": duel.challenger.calls_a_round,
+            "data": list(comparison.candidate.seconds),
+            "iterations": comparison.candidate.calls_a_round,
         },
     }
 
 
 def read_document(content: bytes) -> Document:
-    """The duels of a document, written by this module or by `pytest perf_tests --benchmark-json`. Raises DocumentError."""
+    """The comparisons of a document, written by this module or by `pytest perf_tests --benchmark-json`. Raises DocumentError."""
     try:
         document = json.loads(content)
         rows, about = document["benchmarks"], document["machine_info"].get(_OURS, {})
-        duels = [_duel(row) for row in rows if "ratio" in row.get("extra_info", {})]
+        comparisons = [_comparison(row) for row in rows if "ratio" in row.get("extra_info", {})]
         machine = msgspec.convert(about["machine"], MachineSummary) if "machine" in about else None
         version = str(about.get("suite_version", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DocumentError(f"this is no document of pytest-benchmark's ({type(error).__name__}: {error})") from error
-    if not duels:
-        raise DocumentError("none of its benchmarks is a duel of tfgpu-doctor's")
-    return Document(Bench(suite_version=version, duels=tuple(duels)), machine)
+    if not comparisons:
+        raise DocumentError("none of its benchmarks is a comparison of tfgpu-doctor's")
+    return Document(Bench(suite_version=version, comparisons=tuple(comparisons)), machine)
 
 
-def _duel(row: dict[str, Any]) -> Duel:
+def _comparison(row: dict[str, Any]) -> Comparison:
     file, _, test = str(row["fullname"]).rpartition("/")[2].partition("::")
     told = {name: row["extra_info"].get(name) for name in ("verdict", "ratio", "interval")}
     suite = file.removeprefix("test_").removesuffix(".py")
     known = {"suite": suite, "name": test.removeprefix("test_"), "rounds": row.get("stats", {}).get("rounds", 0)}
-    return msgspec.convert({**told, **known}, Duel)
+    return msgspec.convert({**told, **known}, Comparison)

@@ -32,8 +32,8 @@ class Ratio:
         return (math.log(self.high) - math.log(self.low)) / (2 * 1.96)
 
 
-def ratio_of_medians(baseline_s: Sequence[float], challenger_s: Sequence[float]) -> Ratio:
-    """How many times faster the challenger is than the baseline, from rounds measured in pairs (seconds).
+def ratio_of_medians(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> Ratio:
+    """How many times faster the candidate is than the baseline, from rounds measured in pairs (seconds).
 
     The interval is that of the percentile bootstrap over blocks of neighbouring rounds (Efron, Tibshirani: An
     Introduction to the Bootstrap, 1993, chapters 8 and 13). Both sides of a round are drawn together, since a slow
@@ -45,16 +45,16 @@ def ratio_of_medians(baseline_s: Sequence[float], challenger_s: Sequence[float])
     length = max(1, len(baseline_s) // _BLOCKS)
     count = len(baseline_s) // length
     # A remainder that fills no block is left out of the interval; the ratio itself is that of all rounds.
-    baseline, challenger = (
-        np.asarray(times[: count * length], dtype=float).reshape(count, length) for times in (baseline_s, challenger_s)
+    baseline, candidate = (
+        np.asarray(times[: count * length], dtype=float).reshape(count, length) for times in (baseline_s, candidate_s)
     )
 
     def statistic(drawn: Any, axis: int = -1) -> Any:
         shape = (*drawn.shape[:-1], count * length)
-        medians = (np.median(side[drawn].reshape(shape), axis=axis) for side in (baseline, challenger))
+        medians = (np.median(side[drawn].reshape(shape), axis=axis) for side in (baseline, candidate))
         return next(medians) / next(medians)
 
-    value = float(np.median(baseline_s) / np.median(challenger_s))
+    value = float(np.median(baseline_s) / np.median(candidate_s))
     drawn = bootstrap(
         (np.arange(count),), statistic, vectorized=True, n_resamples=_RESAMPLES, confidence_level=_CONFIDENCE,
         method="percentile", rng=np.random.default_rng(_SEED),

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tfgpu_doctor.bench.compare import Comparison, compare
 from tfgpu_doctor.bench.history import History, PastRun, history_of
 from tfgpu_doctor.bench.pytest_document import DocumentError, read_document
+from tfgpu_doctor.bench.regression import Regression, compare
 from tfgpu_doctor.cli.output import note, refuse
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.results import KeptRun, Results, ResultsError
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.bench import Bench
+from tfgpu_doctor.model.facts.bench import Bench, decode_bench
 from tfgpu_doctor.model.report import MachineSummary
 
 _LAST = "last"
@@ -34,7 +34,7 @@ def place_of(facts: Facts, bench: Bench) -> str:
 
 def compare_with(
     reference: str, results: Results, place: str, suites: Sequence[str], now: Bench, machine: MachineSummary
-) -> list[Comparison]:
+) -> list[Regression]:
     """Compare with a saved run, the last one, or a document of pytest-benchmark's; refuses what cannot be read."""
     try:
         here = results.of_place(place)
@@ -42,7 +42,9 @@ def compare_with(
     except ResultsError as error:
         refuse(str(error))
     if suites:  # what nobody asked for is not missing
-        then = msgspec.structs.replace(then, duels=tuple(duel for duel in then.duels if duel.suite in suites))
+        then = msgspec.structs.replace(
+            then, comparisons=tuple(comparison for comparison in then.comparisons if comparison.suite in suites)
+        )
     return compare(now, then, [past.bench for past in _past(here)])
 
 
@@ -76,14 +78,14 @@ def _kept(reference: str, results: Results, place: str, here: Sequence[KeptRun])
         chosen = [run for run in named if run.place == place][-1:]
         elsewhere = [] if chosen else named
     if chosen:
-        return msgspec.json.decode(chosen[0].document, type=Bench)
+        return decode_bench(chosen[0].document)
     where = f"; {reference!r} was saved on {elsewhere[-1].place}, this is {place}" if elsewhere else ""
     note(f"there is no earlier run to compare with{where}")
     return Bench()
 
 
 def _past(runs: Sequence[KeptRun]) -> list[PastRun]:
-    return [PastRun(kept=run.kept, name=run.name, bench=msgspec.json.decode(run.document, type=Bench)) for run in runs]
+    return [PastRun(kept=run.kept, name=run.name, bench=decode_bench(run.document)) for run in runs]
 
 
 def history_here(results: Results, place: str) -> History:
@@ -96,7 +98,7 @@ def history_here(results: Results, place: str) -> History:
 
 def keep_run(results: Results, name: str | None, measured: Bench, place: str) -> None:
     """Every run is kept: the last one is a reference, and all of them tell how much results vary here."""
-    if not any(duel.ratio for duel in measured.duels):
+    if not any(comparison.ratio for comparison in measured.comparisons):
         return
     run = KeptRun(time.time(), name or "", place, msgspec.json.encode(measured))
     try:

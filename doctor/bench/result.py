@@ -1,11 +1,11 @@
-"""The result of `tfgpu-doctor bench`: duels, figures, comparison, and what the doctor says of the machine."""
+"""The result of `tfgpu-doctor bench`: comparisons, metrics, comparison, and what the doctor says of the machine."""
 
 from __future__ import annotations
 
 import msgspec
 
-from tfgpu_doctor.bench.compare import Comparison
-from tfgpu_doctor.model.facts.bench import Bench, Duel, Figure
+from tfgpu_doctor.bench.regression import Regression
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 from tfgpu_doctor.model.report import MachineSummary, Report, RootCause, TargetSummary
 
 _INTERRUPTED = 130
@@ -13,9 +13,9 @@ _NOT_TOLD = 3
 
 
 class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The document. `causes` are the doctor's, ranked: why GPU duels did not run, or why one is slow."""
+    """The document. `causes` are the doctor's, ranked: why GPU comparisons did not run, or why one is slow."""
 
-    schema: int = 1
+    schema: int = 2
     doctor: str
     recorded: str
     suite_version: str
@@ -24,47 +24,47 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
     target: TargetSummary
     machine: MachineSummary
     causes: tuple[RootCause, ...]
-    duels: tuple[Duel, ...]
-    figures: tuple[Figure, ...]
+    comparisons: tuple[Comparison, ...]
+    metrics: tuple[Metric, ...]
     skipped: dict[str, str]
     failed: dict[str, str]
     problems: tuple[str, ...]
     reference: str  # what the comparisons are with; empty where nothing was asked for
-    comparisons: tuple[Comparison, ...]
+    regressions: tuple[Regression, ...]
     seconds: float
 
     @property
     def exit_code(self) -> int:
         """0 what was measured is as it should be · 1 a finding, or slower than the reference · 3 it could not be told.
 
-        A duel that had to be faster on a GPU and was not shown to be is 1. What the measurements could not set against
+        A comparison that had to be faster on a GPU and was not shown to be is 1. What the measurements could not set against
         the reference is neither a pass nor a fault: 3, as where nothing was measured at all.
         """
         if self.interrupted:
             return _INTERRUPTED
         bad = any(cause.severity == "error" for cause in self.causes) or bool(self.problems or self.failed)
-        lost = any(duel.on_gpu and duel.verdict != "faster" for duel in self.duels)
-        worse = any(each.standing == "slower" for each in self.comparisons)
+        lost = any(comparison.on_gpu and comparison.verdict != "faster" for comparison in self.comparisons)
+        worse = any(each.status == "slower" for each in self.regressions)
         if bad or lost or worse:
             return 1
-        if self.untold or not any(duel.ratio for duel in self.duels):
+        if self.untold or not any(comparison.ratio for comparison in self.comparisons):
             return _NOT_TOLD
         return 0
 
     @property
     def untold(self) -> int:
-        """Of how many duels it could not be told whether they are as fast as in the reference.
+        """Of how many comparisons it could not be told whether they are as fast as in the reference.
 
-        A duel that is new does not count, but where all are new, nothing was compared.
+        A comparison that is new does not count, but where all are new, nothing was compared.
         """
-        standings = [each.standing for each in self.comparisons]
-        if set(standings) == {"no reference"}:
-            return len(standings)
-        return standings.count("missing") + standings.count("unstable")
+        statuses = [each.status for each in self.regressions]
+        if set(statuses) == {"no reference"}:
+            return len(statuses)
+        return statuses.count("missing") + statuses.count("unstable")
 
 
 def make_result(
-    report: Report, bench: Bench, *, reference: str = "", comparisons: tuple[Comparison, ...] = (), seconds: float
+    report: Report, bench: Bench, *, reference: str = "", regressions: tuple[Regression, ...] = (), seconds: float
 ) -> BenchReport:
     """Put the result of one run together."""
     return BenchReport(
@@ -76,12 +76,12 @@ def make_result(
         target=report.target,
         machine=report.machine,
         causes=report.causes,
-        duels=bench.duels,
-        figures=bench.figures,
+        comparisons=bench.comparisons,
+        metrics=bench.metrics,
         skipped=bench.skipped,
         failed=bench.failed,
         problems=bench.problems,
         reference=reference,
-        comparisons=comparisons,
+        regressions=regressions,
         seconds=round(seconds, 2),
     )

@@ -14,7 +14,7 @@ import tfgpu_doctor.perf_tests
 from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.limits import with_measured_limits
 from tfgpu_doctor.host import Completed, Files, Host
-from tfgpu_doctor.model.facts.bench import Bench, Duel
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE, START_AGAIN
 
 SUITES = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.__file__))
@@ -39,7 +39,9 @@ class Order:
     suites: Sequence[str] = ()
     budget_s: float | None = None  # None: as long as it takes
     started: float = field(default_factory=time.time)
-    longest_s: float = 180.0  # a duel with its tracing and compilation, or the test before it: what is longer hangs
+    longest_s: float = (
+        180.0  # a comparison with its tracing and compilation, or the test before it: what is longer hangs
+    )
     pytest_options: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     folder: str = SUITES
@@ -86,8 +88,8 @@ def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Ben
         suite_version=SUITE_VERSION,
         budget_s=order.budget_s,
         seconds=round(time.time() - order.started, 2),
-        duels=tuple(account.duels),
-        figures=with_measured_limits(account.figures),
+        comparisons=tuple(account.comparisons),
+        metrics=with_measured_limits(account.metrics),
         skipped=account.reasons_of("skipped"),
         failed={test: why for test, why in account.reasons_of("failed").items() if not account.tells_of(test)},
         interrupted=interrupted,
@@ -119,11 +121,11 @@ class _Run:
             return False
         why = stopped_for or _why_ended(done)
         self.problems.append(f"{account.test}: {why}")
-        if account.duel:
-            known = {name: account.duel[name] for name in ("suite", "name", "at_least", "on_gpu", "device")}
-            account.duels.append(Duel(verdict="not run", reason=why, started=account.began, **known))
+        if account.comparison:
+            known = {name: account.comparison[name] for name in ("suite", "name", "at_least", "on_gpu", "device")}
+            account.comparisons.append(Comparison(verdict="not run", reason=why, started=account.began, **known))
         self._lost.append(account.test)
-        account.test, account.duel = "", {}
+        account.test, account.comparison = "", {}
         return self._ends is None or time.time() < self._ends
 
     def _watch(self) -> tuple[str, Completed]:

@@ -1,4 +1,4 @@
-"""Clocks, heat and power while the duels are held: what explains a GPU that is slower than it should be."""
+"""Clocks, heat and power while the comparisons are held: what explains a GPU that is slower than it should be."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import TracebackType
 
 import msgspec
 
-from tfgpu_doctor.collect.probes.load_samples import Sampling, readings, sample
+from tfgpu_doctor.collect.probes.stress_samples import Sampling, readings, sample
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts.bench import Bench, Duel
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
 _EVERY_S = 0.25
 _LONGEST_S = 86400.0
@@ -45,18 +45,20 @@ class Telemetry:
         self._sampling = sample(self._host, seconds=_LONGEST_S, every_s=_EVERY_S, until=self._over)
 
     def added_to(self, bench: Bench) -> Bench:
-        """The same run, each duel with what was seen of the GPUs meanwhile."""
+        """The same run, each comparison with what was seen of the GPUs meanwhile."""
         if not self._gpus:
             return bench
         sampling = self._sampling
         trouble = sampling.trouble if sampling else "NVML did not come to an end"
         if sampling is None or trouble:
             return msgspec.structs.replace(bench, skipped={**bench.skipped, _CLOCKS: trouble})
-        clock = time.time() - time.monotonic()  # a duel's times are those of the calendar, a look's are not
-        return msgspec.structs.replace(bench, duels=tuple(_seen_during(duel, sampling, clock) for duel in bench.duels))
+        clock = time.time() - time.monotonic()  # a comparison's times are those of the calendar, a look's are not
+        return msgspec.structs.replace(
+            bench, comparisons=tuple(_seen_during(comparison, sampling, clock) for comparison in bench.comparisons)
+        )
 
 
-def _seen_during(duel: Duel, sampling: Sampling, clock: float) -> Duel:
-    span = (duel.started - clock, duel.started - clock + duel.took_s)
+def _seen_during(comparison: Comparison, sampling: Sampling, clock: float) -> Comparison:
+    span = (comparison.started - clock, comparison.started - clock + comparison.took_s)
     looks = {gpu: sampling.looks(gpu, [span]) for gpu in sampling.gpus}
-    return msgspec.structs.replace(duel, readings={gpu: readings(found) for gpu, found in looks.items() if found})
+    return msgspec.structs.replace(comparison, readings={gpu: readings(found) for gpu, found in looks.items() if found})

@@ -1,4 +1,4 @@
-"""The verdict of a duel."""
+"""The verdict of a comparison."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from tfgpu_doctor.cli.recorded import read_recorded
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.host.files import write_whole
-from tfgpu_doctor.model.facts import Facts, Level, encode_facts
-from tfgpu_doctor.model.facts.load import LEVELS, LOADING
+from tfgpu_doctor.model.facts import Facts, encode_facts
+from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, Level
 from tfgpu_doctor.render import FORMATS
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _depth(quick: bool, level: Level | None, minutes: float | None, even_if_busy
     chosen: Level = "quick" if quick else level or "standard"
     if minutes is not None and chosen != "soak":
         refuse("--minutes says how long --level soak lasts")
-    if even_if_busy and chosen not in LOADING:
+    if even_if_busy and chosen not in STRESS_LEVELS:
         refuse("--even-if-busy goes with --level deep and --level soak: no other puts a load on a GPU")
     return _Depth(chosen, 60 * (minutes or _SOAK_MINUTES), even_if_busy)
 

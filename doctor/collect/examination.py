@@ -15,7 +15,9 @@ from typing import Any
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.collect.probe import Probe, Request, Unavailable
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Fact, Facts, Level, writable
+from tfgpu_doctor.model.facts import Facts, writable
+from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.facts.stress import Level
 
 MACHINE_VARIABLE = "TFGPU_DOCTOR_MACHINE"  # names the file that the simulated driver reads its machine from
 _MARGIN_S = 5.0  # beyond the deadline of a probe's own child, in which it must have been killed and read

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tfgpu_doctor.model.facts.load import LOADING, Level
+from tfgpu_doctor.model.facts.stress import STRESS_LEVELS, Level
 
 SUPPLIED = ("host", "request")  # parameters of a probe that are no facts
 
@@ -33,12 +33,12 @@ class Request:
         return self.level == "quick"
 
     @property
-    def loads(self) -> bool:
+    def stresses(self) -> bool:
         """Whether a load is put on the GPUs."""
-        return self.level in LOADING
+        return self.level in STRESS_LEVELS
 
     @property
-    def load_deadline_s(self) -> float:
+    def stress_deadline_s(self) -> float:
         """How long an examination with a load may take in all: level "deep" is done when TensorFlow's time is up."""
         return self.deadline_s + (self.soak_s if self.level == "soak" else 0.0)
 

@@ -57,7 +57,7 @@ def explain_code(row: Xid | ErrorCode, knowledge: Knowledge) -> str:
     cause = knowledge.causes.get(row.cause) if row.cause != UNDETERMINED else None
     parts = [
         f"{_called(row)}: {row.meaning}",
-        _standing(row) if isinstance(row, Xid) else "",
+        _status(row) if isinstance(row, Xid) else "",
         f"First suspect: {cause.label} ({cause.title})" if cause else "",
         f"Do next: {row.action}" if row.action else "",
         f"Source: {row.source} (looked at on {row.checked})",
@@ -71,7 +71,7 @@ def _called(row: Xid | ErrorCode) -> str:
     return f"{row.name} ({row.code})"
 
 
-def _standing(row: Xid) -> str:
+def _status(row: Xid) -> str:
     """How bad it is, whose fault it may be, and which drivers know it."""
     lines = [
         f"Severity: {row.severity}; the program that uses the GPU {'ends' if row.fatal else 'goes on'}.",

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.requirements import Requirement, requirements_on
-from tfgpu_doctor.model.facts import Facts, Libraries, LibraryFile, Resolution, Runtime
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
+from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.facts.resolution import Resolution
 from tfgpu_doctor.model.report import LibraryCopy, VersionRow
 
 _JUDGED_BY = {"numpy": "PKG006", "protobuf": "PKG007"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.model.facts import CudaGpu, Facts, Nvml, NvmlGpu, PciDevice
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.machine import PciDevice
+from tfgpu_doctor.model.facts.nvidia import CudaGpu, Nvml, NvmlGpu
 from tfgpu_doctor.model.report import GpuCard, GpuUser, MachineSummary, TargetSummary
 
 _NO_LIMITS = ("gpu_idle", "none")  # reasons of NVML's that slow nothing down

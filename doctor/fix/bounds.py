@@ -13,7 +13,7 @@ from tfgpu_doctor.collect.probes.child import ask
 from tfgpu_doctor.fix.plan import PipStep, Plan
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.entries import is_writable, look
-from tfgpu_doctor.model.facts import Target
+from tfgpu_doctor.model.facts.python import Target
 
 RECORD = ".tfgpu-doctor"  # the folder in the environment that holds the undo
 _CONDA_OWN = ("pkgs", "envs")  # of conda's base environment: its cache, and the other environments

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.model.facts import Resolution, ResolvedLibrary, Target
+from tfgpu_doctor.model.facts.python import Target
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 NOT_FOUND = "pip_cuda_libs_not_found"  # the label of the cause that such links mend
 

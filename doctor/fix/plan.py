@@ -6,7 +6,8 @@ import shlex
 from dataclasses import dataclass
 
 from tfgpu_doctor.fix.links import NOT_FOUND, LinkStep, plan_links
-from tfgpu_doctor.model.facts import Facts, Target
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.python import Target
 from tfgpu_doctor.model.report import RootCause
 
 # Options that make pip write elsewhere than into its own environment.

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tfgpu_doctor.model.facts import Resolution, Target
+from tfgpu_doctor.model.facts.python import Target
+from tfgpu_doctor.model.facts.resolution import Resolution
 
 _OF_THE_DRIVER = re.compile(r"lib(?:cuda|nvidia-\w+)\.so\.\d+")
-_NO_DRIVER = ("/stubs/", "/compat/")  # folders of the toolkit's stand-in, and of a libcuda for other drivers
+_NO_DRIVER = ("/stubs/", "/compat/")  # folders of the toolkit's placeholder, and of a libcuda for other drivers
 _SEPARATORS = ":;"  # of LD_LIBRARY_PATH, which knows no way to quote them
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfgpu_doctor.fleet.columns import Columns, Numbers
-from tfgpu_doctor.fleet.comparison import Difference, Drift, ValueGroup, Varied
 from tfgpu_doctor.fleet.database import Database
+from tfgpu_doctor.fleet.fleet import Difference, Drift, ValueGroup, Varied
 from tfgpu_doctor.fleet.thresholds import BATCH_NODES, BATCH_SHARE, COVERED, GROUP_SHARE
 
 _NOT_SET = -1

@@ -11,7 +11,7 @@ import click
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.fleet.order_options import order_of, order_options, reach_of
 from tfgpu_doctor.host.files import write_whole
-from tfgpu_doctor.model.facts import Level
+from tfgpu_doctor.model.facts.stress import Level
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.emitting import Emission

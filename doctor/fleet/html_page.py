@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.fleet.comparison import STANDINGS, Fleet, Pattern, Series, Suspect
+from tfgpu_doctor.fleet.fleet import STATUSES, Fleet, Pattern, Series, Suspect
 from tfgpu_doctor.fleet.words import TONES, WORDS, few, headline, number, sections, short
 from tfgpu_doctor.render.html_page import TONES as TONES_OF_OUTCOMES
 from tfgpu_doctor.render.layout import render_page
@@ -72,19 +72,19 @@ def render_html(fleet: Fleet) -> str:
         :_MOST_SERIES
     ]
     drawn = [_distribution(each, by_series.get((each.measurement, each.model), [])) for each in shown]
-    checks = _telling(fleet)
+    checks = _notable(fleet)
     return render_page(
         "fleet.html.jinja",
         fleet=fleet,
         heading=headline(fleet),
-        counts=[(f"{len(fleet.standings[each]):,} {WORDS[each]}", TONES[each]) for each in STANDINGS if fleet.standings[each]],
+        counts=[(f"{len(fleet.statuses[each]):,} {WORDS[each]}", TONES[each]) for each in STATUSES if fleet.statuses[each]],
         sections=sections(fleet),
         cells=_cells(fleet),
         named=[
             (WORDS[each], len(nodes), ", ".join(map(short, nodes[:_MOST_NAMES])))
-            for each, nodes in fleet.standings.items() if nodes and each != "good"
+            for each, nodes in fleet.statuses.items() if nodes and each != "good"
         ],
-        rows=math.ceil(min(_MOST_CELLS, sum(map(len, fleet.standings.values()))) / _COLUMNS),
+        rows=math.ceil(min(_MOST_CELLS, sum(map(len, fleet.statuses.values()))) / _COLUMNS),
         checks=checks,
         patterns=[_row(each, checks) for each in _worst_first(fleet.patterns)[:_MOST_PATTERNS]],
         more_patterns=max(0, len(fleet.patterns) - _MOST_PATTERNS),
@@ -97,14 +97,14 @@ def render_html(fleet: Fleet) -> str:
 
 def _cells(fleet: Fleet) -> list[Cell]:
     """All nodes by name, as many to a square as it takes; a square has the tone of the worst of them."""
-    standing = {node: each for each in STANDINGS for node in fleet.standings[each]}
-    nodes = sorted(standing)
+    status = {node: each for each in STATUSES for node in fleet.statuses[each]}
+    nodes = sorted(status)
     size = max(1, math.ceil(len(nodes) / _MOST_CELLS))
     found = []
     for place, start in enumerate(range(0, len(nodes), size)):
         some = nodes[start : start + size]
-        worst = min((standing[node] for node in some), key=STANDINGS.index)
-        odd = [node for node in some if standing[node] == worst] if worst != "good" else some
+        worst = min((status[node] for node in some), key=STATUSES.index)
+        odd = [node for node in some if status[node] == worst] if worst != "good" else some
         found.append(
             Cell(
                 round(100 / _COLUMNS * (place % _COLUMNS), 3), 14 * (place // _COLUMNS), TONES[worst],
@@ -114,7 +114,7 @@ def _cells(fleet: Fleet) -> list[Cell]:
     return found
 
 
-def _telling(fleet: Fleet) -> list[str]:
+def _notable(fleet: Fleet) -> list[str]:
     """The checks that are more than passed or skipped somewhere, the worst first."""
     ids = {id for pattern in fleet.patterns for id in pattern.outcomes}
     counts = {each.id: each.counts for each in fleet.checks}

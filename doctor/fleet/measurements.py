@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from statistics import median
 
 from tfgpu_doctor.fleet.node import Measurement
-from tfgpu_doctor.model.facts import Facts, LoadedGpu
-from tfgpu_doctor.model.facts.bench import Bench, Figure, Side
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.bench import Bench, Metric, Side
+from tfgpu_doctor.model.facts.stress import StressedGpu
 
 _LOWER_IS_BETTER = ("s", "ms", "us", "ns", "°C", "MiB", "GiB", "B")
 
@@ -15,7 +16,7 @@ _LOWER_IS_BETTER = ("s", "ms", "us", "ns", "°C", "MiB", "GiB", "B")
 def measurements_of(facts: Facts) -> tuple[Measurement, ...]:
     """Everything that was measured, each by device; empty where nothing was."""
     processor = facts.system.cpu_model if facts.system else ""
-    found = [*_of_start(facts, processor), *_of_load(facts)]
+    found = [*_of_start(facts, processor), *_of_stress(facts)]
     if facts.bench:
         found += _of_suites(facts.bench, _models(facts), processor)
     return tuple(each for each in found if each.value > 0)
@@ -28,10 +29,10 @@ def _of_start(facts: Facts, processor: str) -> Iterator[Measurement]:
         )
 
 
-def _of_load(facts: Facts) -> Iterator[Measurement]:
-    for gpu in facts.load.loaded if facts.load else ():
+def _of_stress(facts: Facts) -> Iterator[Measurement]:
+    for gpu in facts.stress.tested if facts.stress else ():
         yield from _of_gpu(gpu)
-    for transfer in facts.load.transfers if facts.load else ():
+    for transfer in facts.stress.transfers if facts.stress else ():
         if transfer.gb_per_s:
             ends = (transfer.source, transfer.destination)
             device = next((end for end in ends if end != "host"), "")
@@ -42,7 +43,7 @@ def _of_load(facts: Facts) -> Iterator[Measurement]:
             yield Measurement(name=name.strip(), value=transfer.gb_per_s, unit="GB/s", device=device, model=model)
 
 
-def _of_gpu(gpu: LoadedGpu) -> Iterator[Measurement]:
+def _of_gpu(gpu: StressedGpu) -> Iterator[Measurement]:
     """Medians over the rounds of the load."""
     device = f"GPU:{gpu.index}"
     for precision in dict.fromkeys(speed.precision for speed in gpu.speeds):
@@ -65,13 +66,15 @@ def _of_gpu(gpu: LoadedGpu) -> Iterator[Measurement]:
 
 
 def _of_suites(bench: Bench, models: dict[str, str], processor: str) -> Iterator[Measurement]:
-    """Seconds a call of both sides of each duel, and the figures."""
-    for duel in bench.duels:
-        for side in (duel.challenger, duel.baseline):
+    """Seconds a call of both sides of each comparison, and the metrics."""
+    for comparison in bench.comparisons:
+        for side in (comparison.candidate, comparison.baseline):
             if side and side.seconds:
-                yield _of_side(f"{duel.suite} {duel.name}, {side.name}", side, models.get(side.device, processor))
-    for figure in bench.figures:
-        yield _of_figure(figure, models.get(figure.device, processor))
+                yield _of_side(
+                    f"{comparison.suite} {comparison.name}, {side.name}", side, models.get(side.device, processor)
+                )
+    for metric in bench.metrics:
+        yield _of_metric(metric, models.get(metric.device, processor))
 
 
 def _of_side(name: str, side: Side, model: str) -> Measurement:
@@ -79,18 +82,18 @@ def _of_side(name: str, side: Side, model: str) -> Measurement:
     return Measurement(name=name, value=side.median_s, unit="s", device=device, model=model, better="lower")
 
 
-def _of_figure(figure: Figure, model: str) -> Measurement:
+def _of_metric(metric: Metric, model: str) -> Measurement:
     return Measurement(
-        name=f"{figure.suite} {figure.name}", value=figure.value, unit=figure.unit, model=model,
-        device=figure.device if figure.device.startswith("GPU") else "",
-        better="lower" if figure.unit in _LOWER_IS_BETTER else "higher",
+        name=f"{metric.suite} {metric.name}", value=metric.value, unit=metric.unit, model=model,
+        device=metric.device if metric.device.startswith("GPU") else "",
+        better="lower" if metric.unit in _LOWER_IS_BETTER else "higher",
     )  # fmt: skip
 
 
 def _models(facts: Facts) -> dict[str, str]:
     """Names of GPUs by TensorFlow's number for them, as the load knows them, or NVML where it knows one model alone."""
-    if facts.load and facts.load.gpus:
-        return {f"GPU:{gpu.index}": gpu.name for gpu in facts.load.gpus}
+    if facts.stress and facts.stress.gpus:
+        return {f"GPU:{gpu.index}": gpu.name for gpu in facts.stress.gpus}
     names = {gpu.name for gpu in facts.nvml.gpus} if facts.nvml else set()
     listed = len(facts.runtime.gpus) if facts.runtime else 0
     return {f"GPU:{index}": next(iter(names)) for index in range(listed)} if len(names) == 1 else {}

@@ -10,8 +10,10 @@ import msgspec
 
 import tfgpu_doctor
 from tfgpu_doctor.fleet.columns import NO_GPU, Columns, kind_of
-from tfgpu_doctor.fleet.comparison import (
-    STANDINGS,
+from tfgpu_doctor.fleet.database import Database
+from tfgpu_doctor.fleet.drift import drift
+from tfgpu_doctor.fleet.fleet import (
+    STATUSES,
     CauseGroup,
     CheckRow,
     Drift,
@@ -20,12 +22,10 @@ from tfgpu_doctor.fleet.comparison import (
     Pattern,
     RefusedFile,
     Silence,
-    Standing,
+    Status,
     Suspect,
     Varied,
 )  # fmt: skip
-from tfgpu_doctor.fleet.database import Database
-from tfgpu_doctor.fleet.drift import drift
 from tfgpu_doctor.fleet.outliers import Measured, measured
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, decode_settings, read_reports
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS
@@ -86,9 +86,9 @@ def merge(
         notes.append(f"no node has the GPUs of the golden node ({known.kind}): it says nothing about them")
     asked = None if expected is None else frozenset(expected)
     silent = _silent(columns, asked)
-    standings = _standings(columns, causes + unmet, silent, found.suspects, differing)
+    statuses = _statuses(columns, causes + unmet, silent, found.suspects, differing)
     return _fleet(
-        columns, standings, known, asked, files=files, notes=notes, found=found, drift=differing, varied=varied,
+        columns, statuses, known, asked, files=files, notes=notes, found=found, drift=differing, varied=varied,
         checks=checks, causes=causes, unmet=unmet, silent=silent,
         patterns=_patterns(columns, patterns, checks),
     )  # fmt: skip
@@ -204,17 +204,17 @@ def _silent(columns: Columns, asked: frozenset[str] | None) -> tuple[Silence, ..
     )
 
 
-def _standings(
+def _statuses(
     columns: Columns, troubles: Sequence[CauseGroup], silent: Sequence[Silence], suspects: Sequence[Suspect],
     differing: Sequence[Drift],
-) -> dict[str, Standing]:  # fmt: skip
+) -> dict[str, Status]:  # fmt: skip
     """Every node with the worst that is to be said of it."""
-    found: dict[str, Standing] = {}
+    found: dict[str, Status] = {}
 
-    def say(nodes: Iterable[str], standing: Standing) -> None:
+    def say(nodes: Iterable[str], status: Status) -> None:
         for node in nodes:
-            if node not in found or STANDINGS.index(standing) < STANDINGS.index(found[node]):
-                found[node] = standing
+            if node not in found or STATUSES.index(status) < STATUSES.index(found[node]):
+                found[node] = status
 
     for each in silent:
         say(each.nodes, "silent")
@@ -231,7 +231,7 @@ def _standings(
     return found
 
 
-def _alone(exit_code: int | None, fails: bool) -> Standing:
+def _alone(exit_code: int | None, fails: bool) -> Status:
     """What its own report says of a node."""
     if fails or exit_code == _FINDINGS:
         return "fails"
@@ -239,16 +239,16 @@ def _alone(exit_code: int | None, fails: bool) -> Standing:
 
 
 def _fleet(
-    columns: Columns, standings: dict[str, Standing], golden: Golden | None, asked: frozenset[str] | None, *,
+    columns: Columns, statuses: dict[str, Status], golden: Golden | None, asked: frozenset[str] | None, *,
     files: list[RefusedFile], notes: list[str], found: Measured, drift: tuple[Drift, ...], varied: tuple[Varied, ...],
     checks: tuple[CheckRow, ...], causes: tuple[CauseGroup, ...], unmet: tuple[CauseGroup, ...],
     silent: tuple[Silence, ...], patterns: tuple[Pattern, ...],
 ) -> Fleet:  # fmt: skip
-    by_standing: dict[Standing, list[str]] = {each: [] for each in STANDINGS}
-    for name in sorted(standings):
-        by_standing[standings[name]].append(name)
+    by_status: dict[Status, list[str]] = {each: [] for each in STATUSES}
+    for name in sorted(statuses):
+        by_status[statuses[name]].append(name)
     heard = sum(node.outcome == _REPORTED for node in columns.nodes)
-    wrong = any(by_standing[each] for each in STANDINGS if each not in ("good", "not judged"))
+    wrong = any(by_status[each] for each in STATUSES if each not in ("good", "not judged"))
     wrong = wrong or bool(found.changes) or any(each.fault for each in files)
     kinds: dict[str, int] = {}
     for node in columns.nodes:
@@ -256,12 +256,12 @@ def _fleet(
             kinds[node.kind] = kinds.get(node.kind, 0) + 1
     return Fleet(
         doctor=tfgpu_doctor.__version__,
-        exit_code=_NOT_JUDGED if not heard else _FINDINGS if wrong else _NOT_JUDGED if by_standing["not judged"] else 0,
+        exit_code=_NOT_JUDGED if not heard else _FINDINGS if wrong else _NOT_JUDGED if by_status["not judged"] else 0,
         heard=heard,
         expected=None if asked is None else len(asked),
         golden=golden.name if golden else "",
-        standings={each: tuple(nodes) for each, nodes in by_standing.items()},
-        causes=causes, unmet=unmet, silent=silent, not_judged=tuple(by_standing["not judged"]),
+        statuses={each: tuple(nodes) for each, nodes in by_status.items()},
+        causes=causes, unmet=unmet, silent=silent, not_judged=tuple(by_status["not judged"]),
         suspects=found.suspects, drift=drift, varied=varied, changes=found.changes, series=found.series, checks=checks,
         patterns=patterns, files=tuple(sorted(files, key=lambda each: (not each.fault, each.file))), notes=tuple(notes),
         kinds=tuple(

@@ -6,8 +6,7 @@ import shlex
 
 import msgspec
 
-from tfgpu_doctor.model.facts import Level
-from tfgpu_doctor.model.facts.load import LOADING
+from tfgpu_doctor.model.facts.stress import STRESS_LEVELS, Level
 from tfgpu_doctor.perf_tests.budget import parse_budget
 
 SPANNING = "multi_worker"  # the suite that one process of each node takes part in
@@ -31,7 +30,7 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def takes_gpus(self) -> bool:
         """Whether a scheduler has to give the node's GPUs for it. A profile says so by its own level and suites."""
-        return self.level in LOADING or bool(self.suites)
+        return self.level in STRESS_LEVELS or bool(self.suites)
 
     @property
     def spans(self) -> bool:

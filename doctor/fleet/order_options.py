@@ -9,8 +9,7 @@ import click
 
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, NodeOrder
-from tfgpu_doctor.model.facts import Level
-from tfgpu_doctor.model.facts.load import LEVELS
+from tfgpu_doctor.model.facts.stress import LEVELS, Level
 from tfgpu_doctor.perf_tests.budget import parse_budget
 
 _Command = TypeVar("_Command", bound=Callable[..., int])

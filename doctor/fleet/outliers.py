@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfgpu_doctor.fleet.columns import EARLIER, FIRST, SECOND, Columns
-from tfgpu_doctor.fleet.comparison import FleetChange, Second, Series, Suspect
 from tfgpu_doctor.fleet.database import Database
+from tfgpu_doctor.fleet.fleet import FleetChange, Second, Series, Suspect
 from tfgpu_doctor.fleet.thresholds import (
     A_FEW,
     FALSE_SUSPECTS,

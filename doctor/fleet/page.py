@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.fleet.comparison import Fleet
+from tfgpu_doctor.fleet.fleet import Fleet
 from tfgpu_doctor.fleet.words import Section, headline, sections
 from tfgpu_doctor.render.json_document import as_json
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tfgpu_doctor.fleet.comparison import STANDINGS, Fleet
+from tfgpu_doctor.fleet.fleet import STATUSES, Fleet
 from tfgpu_doctor.render.text import clean
 
 _LONGEST = 400
@@ -17,12 +17,12 @@ _Sample = tuple[dict[str, str], float]
 def render_prometheus(fleet: Fleet) -> str:
     """One family of samples a question."""
     families: tuple[tuple[str, str, list[_Sample]], ...] = (
-        ("nodes", "Nodes by standing.", [({"standing": each}, len(fleet.standings[each])) for each in STANDINGS]),
+        ("nodes", "Nodes by status.", [({"status": each}, len(fleet.statuses[each])) for each in STATUSES]),
         ("nodes_reported", "Nodes that reported.", [({}, fleet.heard)]),
         ("nodes_expected", "Nodes that were to report.", [({}, fleet.expected)] if fleet.expected is not None else []),
         (
-            "node_standing", "1 for each node that is not good, with its standing.",
-            [({"node": node, "standing": each}, 1) for each in STANDINGS if each != "good" for node in fleet.standings[each]],
+            "node_status", "1 for each node that is not good, with its status.",
+            [({"node": node, "status": each}, 1) for each in STATUSES if each != "good" for node in fleet.statuses[each]],
         ),
         (
             "cause_nodes", "Nodes with a root cause.",

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.fleet.comparison import RefusedFile
+from tfgpu_doctor.fleet.fleet import RefusedFile
 from tfgpu_doctor.fleet.node import KIND, NODE_SCHEMA, Cause, Measurement, NodeOutcome, file_name
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.gathered import Unread, gather

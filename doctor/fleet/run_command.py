@@ -22,11 +22,11 @@ from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.fleet.order_options import order_of, order_options, reach_of
 from tfgpu_doctor.fleet.reporting import in_a_line, missing_node
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER
-from tfgpu_doctor.fleet.second_look import chosen_again
+from tfgpu_doctor.fleet.retest import chosen_again
 from tfgpu_doctor.host.files import Files
 
 if TYPE_CHECKING:
-    from tfgpu_doctor.fleet.comparison import Fleet
+    from tfgpu_doctor.fleet.fleet import Fleet
 
 _INTERRUPTED = 130
 
@@ -59,7 +59,7 @@ def run(
     python: str | None,
     deadline: float | None,
     install: str,
-    second_look: bool,
+    retest: bool,
     **asked: Any,
 ) -> int:
     """Examine every living node of a Ray cluster at once, each report on disk the moment it arrives.
@@ -72,7 +72,7 @@ def run(
         refuse(f"{', '.join(lacking)} cannot be imported here: {_project.install('fleet')}")
     task = _task(order_of(**asked), deadline, python, install)
     try:
-        return _Run(ray, FleetFolder(out), task, second_look).run()
+        return _Run(ray, FleetFolder(out), task, retest).run()
     except RayError as error:
         refuse(str(error))
     except OSError as error:
@@ -111,7 +111,7 @@ class _Run:
     address: str
     folder: FleetFolder
     task: NodeTask
-    second_look: bool
+    retest: bool
 
     def run(self) -> int:
         """The exit code."""
@@ -119,7 +119,7 @@ class _Run:
         try:
             self._round(self.folder)
             fleet = self._compared()
-            if self.second_look and (again := self._in_doubt(fleet)):
+            if self.retest and (again := self._in_doubt(fleet)):
                 note(f"a second look at {len(again)} nodes, good peers among them")
                 self._round(self._second, again)
                 fleet = self._compared()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tfgpu_doctor.model.facts import Facts, NvmlGpu
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.nvidia import NvmlGpu
 from tfgpu_doctor.model.report import Report
 
 _MOST_VARIABLES = 60

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.fleet.comparison import STANDINGS, CauseGroup, Drift, Fleet, Standing, Suspect, Varied
+from tfgpu_doctor.fleet.fleet import STATUSES, CauseGroup, Drift, Fleet, Status, Suspect, Varied
 
 FEW = 4  # names of nodes on a line
 _MOST_LINES = 40  # of a section; the JSON document has all
 _LONGEST = 120  # characters of one name or value on a line
-WORDS: dict[Standing, str] = {
+WORDS: dict[Status, str] = {
     "bad": "bad in both looks",
     "fails": "with findings of their own",
     "suspect": "suspect",
@@ -19,7 +19,7 @@ WORDS: dict[Standing, str] = {
     "differs": "set up differently",
     "good": "good",
 }
-TONES: dict[Standing, str] = {
+TONES: dict[Status, str] = {
     "bad": "bad", "fails": "bad", "suspect": "poor", "silent": "bad", "not judged": "idle", "differs": "poor", "good": "good",
 }  # fmt: skip
 
@@ -37,8 +37,8 @@ def headline(fleet: Fleet) -> str:
     """The verdict in one sentence."""
     if not fleet.heard:
         return "Not judged: no node reported."
-    counts = [f"{len(fleet.standings[each]):,} {WORDS[each]}" for each in STANDINGS if fleet.standings[each]]
-    return f"{_count(sum(map(len, fleet.standings.values())))}: {', '.join(counts)}."
+    counts = [f"{len(fleet.statuses[each]):,} {WORDS[each]}" for each in STATUSES if fleet.statuses[each]]
+    return f"{_count(sum(map(len, fleet.statuses.values())))}: {', '.join(counts)}."
 
 
 def few(nodes: Sequence[str], total: int | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfgpu_doctor.model.facts import Target
+from tfgpu_doctor.model.facts.python import Target
 
 if TYPE_CHECKING:
     from packaging.version import Version

@@ -255,7 +255,7 @@ class LogRule(msgspec.Struct, frozen=True):
     any: tuple[str, ...]
     all: tuple[str, ...]
     none: tuple[str, ...]
-    given: tuple[str, ...]
+    context: tuple[str, ...]
     confidence: Literal["high", "medium", "low"]
     ask: str
     source: str

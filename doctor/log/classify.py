@@ -8,10 +8,10 @@ import msgspec
 
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.schema import Cause, LogRule
+from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.derived import Hits, derive
-from tfgpu_doctor.log.given import Given
+from tfgpu_doctor.log.extracted import tell
 from tfgpu_doctor.log.signatures import Found, Hit
-from tfgpu_doctor.log.told import tell
 from tfgpu_doctor.model import Confidence, Severity
 
 _SEVERITIES: dict[str, Severity] = {"blocker": "error", "degrades": "warning", "feature": "warning", "none": "info"}
@@ -51,17 +51,17 @@ class Noise(msgspec.Struct, frozen=True):
 class LogReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a log says: causes, best first, none where it tells of none; and the noise."""
 
-    schema: int = 1
+    schema: int = 2
     lines: int
-    given: dict[str, str]
-    told: dict[str, tuple[str, ...]]  # what the log tells of the machine and of the errors, each value once
+    context: dict[str, str]
+    extracted: dict[str, tuple[str, ...]]  # what the log tells of the machine and of the errors, each value once
     causes: tuple[LogCause, ...]
     noise: tuple[Noise, ...]
 
 
-def classify(found: Mapping[str, Found], given: Given, knowledge: Knowledge, lines: int = 0) -> LogReport:
+def classify(found: Mapping[str, Found], context: Context, knowledge: Knowledge, lines: int = 0) -> LogReport:
     """The report on a log in which these signatures were found."""
-    known = given.learning(found, knowledge)
+    known = context.learning(found, knowledge)
     hits = derive(found, known, knowledge)
     seen = set(hits)
     best: dict[str, LogRule] = {}
@@ -74,19 +74,19 @@ def classify(found: Mapping[str, Found], given: Given, knowledge: Knowledge, lin
         causes = _harmless(noise, knowledge.causes[HARMLESS])
     return LogReport(
         lines=lines,
-        given=dict(given.values),
-        told=tell(found, known),
+        context=dict(context.values),
+        extracted=tell(found, known),
         causes=tuple(causes[:_MOST_CAUSES]),
         noise=tuple(Noise(each.signature.name, each.count, _line(each.hits[0])) for each in noise),
     )
 
 
-def _holds(rule: LogRule, seen: set[str], given: Given) -> bool:
+def _holds(rule: LogRule, seen: set[str], context: Context) -> bool:
     return (
         any(name in seen for name in rule.any)
         and all(name in seen for name in rule.all)
         and not any(name in seen for name in rule.none)
-        and all(given.knows(word) for word in rule.given)
+        and all(context.knows(word) for word in rule.context)
     )
 
 

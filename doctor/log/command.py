@@ -12,7 +12,7 @@ from tfgpu_doctor.cli.output import deliver, refuse
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.log.classify import LogReport, classify
-from tfgpu_doctor.log.given import KEYS, Given
+from tfgpu_doctor.log.context import KEYS, Context
 from tfgpu_doctor.log.page import render_log
 from tfgpu_doctor.log.signatures import Scanner
 from tfgpu_doctor.render.json_document import as_json
@@ -24,19 +24,20 @@ _FINDINGS, _INTERRUPTED = 1, 130
 @click.argument("file", metavar="FILE|-")
 @click.option(
     "--given",
+    "context",
     metavar="KEY=VALUE",
     multiple=True,
     help=f"What is known beside the log, in any words: {', '.join(KEYS)}.",
 )
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report there.")
-def log(*, file: str, given: tuple[str, ...], format_: str, output: str | None) -> int:
+def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None) -> int:
     """Name the cause that a TensorFlow log, a CI log or the text of a ticket tells of.
 
     The log may be of any size and encoding; `-` is standard input. Exit code: 0 it tells of no trouble, 1 it names a
     cause, 2 wrong usage or unreadable input.
     """
-    known = _given(given)
+    known = _given(context)
     scanner = Scanner(read_knowledge().log_signatures)
     try:
         with _open(file) as content:
@@ -61,14 +62,14 @@ def _open(file: str) -> contextlib.AbstractContextManager[BinaryIO]:
         refuse(f"{file} cannot be read: {error.strerror or error}")
 
 
-def _given(pairs: tuple[str, ...]) -> Given:
+def _given(pairs: tuple[str, ...]) -> Context:
     values: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or key.strip() not in KEYS:
             refuse(f"--given takes KEY=VALUE, where KEY is one of {', '.join(KEYS)}; not {pair!r}")
         values[key.strip()] = value.strip()
-    return Given(values)
+    return Context(values)
 
 
 def _render(report: LogReport, format_: str) -> str:

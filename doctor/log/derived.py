@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.log.given import Given
+from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.signatures import Found, Hit
 from tfgpu_doctor.log.xids import xid_signatures
 
@@ -21,12 +21,12 @@ _LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pasca
 _ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before, each minor version had names of its own (release notes)
 
 
-def derive(found: Mapping[str, Found], given: Given, knowledge: Knowledge) -> Hits:
+def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -> Hits:
     """Every signature that was seen, with the derived ones."""
     hits: Hits = {name: each.hits for name, each in found.items()}
     for name, hit in (
         *_libraries(hits),
-        *_cuda(hits, given),
+        *_cuda(hits, context),
         *_driver(hits),
         *_capabilities(hits, knowledge),
         *_memory(hits),
@@ -62,9 +62,9 @@ def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:
             yield "cudnn_needs_libcuda", hit
 
 
-def _cuda(hits: Hits, given: Given) -> Iterator[tuple[str, Hit]]:
+def _cuda(hits: Hits, context: Context) -> Iterator[tuple[str, Hit]]:
     """Whether the CUDA that a lost library belongs to is one that is known to be installed."""
-    installed = [_parts(text) for text in re.findall(r"\d+(?:\.\d+)*", given.values.get("cuda", ""))]
+    installed = [_parts(text) for text in re.findall(r"\d+(?:\.\d+)*", context.values.get("cuda", ""))]
     for name in ("library_lost", "import_library", "windows_dll_lost"):
         for hit in hits.get(name, []):
             found = _NAMED_AFTER_CUDA.match(hit.groups["library"])

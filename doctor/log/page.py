@@ -16,17 +16,17 @@ _NAMES = {
 def render_log(report: LogReport) -> str:
     """The causes with their lines, fixes and questions; then what the log tells beside them, and what is noise."""
     parts = []
-    told: set[int] = set()
+    extracted: set[int] = set()
     for cause in report.causes:
-        parts.append(_cause(cause, is_other=set(cause.lines) <= told))
-        told.update(cause.lines)
+        parts.append(_cause(cause, is_other=set(cause.lines) <= extracted))
+        extracted.update(cause.lines)
     if not report.causes:
         parts.append(
             f"No cause found in {report.lines:,} lines. Nothing in them speaks of trouble with the GPU that is known here;\n"
             "`tfgpu-doctor` on the machine itself tells more than a log can."
         )
-    if report.told:
-        told_by_log = "; ".join(_told(*each) for each in report.told.items())
+    if report.extracted:
+        told_by_log = "; ".join(_extracted(*each) for each in report.extracted.items())
         parts.append("\n".join(["Told by the log:", *_paragraph("", told_by_log)]))
     if report.noise:
         rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in report.noise]
@@ -44,7 +44,7 @@ def _cause(cause: LogCause, *, is_other: bool) -> str:
     return "\n".join(rows)
 
 
-def _told(kind: str, values: tuple[str, ...]) -> str:
+def _extracted(kind: str, values: tuple[str, ...]) -> str:
     return f"{_NAMES.get(kind, kind)} {', '.join(values)}"
 
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from tfgpu_doctor.knowledge.schema import LogSignature
 from tfgpu_doctor.log.lines import blocks, excerpts
-from tfgpu_doctor.log.sieve import Sieve
+from tfgpu_doctor.log.multi_pattern import MultiPattern
 
 _MOST_HITS = 40  # of one signature that are kept; the rest are counted
 _SHOWN = 300  # characters of a line
@@ -49,7 +49,7 @@ class Scanner:
         for signature in signatures:
             for gate in signature.gate.split("|"):
                 self._by_gate.setdefault(gate.encode(), []).append(signature)
-        self._sieve = Sieve(self._by_gate)
+        self._multi_pattern = MultiPattern(self._by_gate)
 
     def scan(self, stream: BinaryIO) -> None:
         """Read a log to its end."""
@@ -58,7 +58,7 @@ class Scanner:
 
     def _scan(self, block: bytes) -> None:
         counted = 0
-        for each in excerpts(block, self._sieve.find(block.lower())):
+        for each in excerpts(block, self._multi_pattern.find(block.lower())):
             self.lines += block.count(b"\n", counted, each.start)
             counted = each.start
             rows = {row.name: row for phrase in each.phrases for row in self._by_gate[phrase]}

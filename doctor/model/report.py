@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from tfgpu_doctor.model import SEVERITIES, Confidence, Finding, Fix, Severity
-from tfgpu_doctor.model.facts import Level
+from tfgpu_doctor.model.facts.stress import Level
 
 SCHEMA = 1
 Outcome = Literal["pass", "warn", "fail", "skip", "blocked", "crash"]

@@ -9,17 +9,9 @@ from collections.abc import Mapping
 from tfgpu_doctor.collect.examination import Stage
 from tfgpu_doctor.collect.ldso.search_path import split_list
 from tfgpu_doctor.host.files import Files
-from tfgpu_doctor.model.facts import (
-    Attempt,
-    Container,
-    DeviceNode,
-    DeviceNodes,
-    Driver,
-    Fact,
-    Pci,
-    PciDevice,
-    Scheduler,
-)
+from tfgpu_doctor.model.facts.attempt import Attempt, Fact
+from tfgpu_doctor.model.facts.machine import Container, Pci, PciDevice, Scheduler
+from tfgpu_doctor.model.facts.nvidia import DeviceNode, DeviceNodes, Driver
 from tfgpu_doctor.rehearse.machine import SimulatedMachine, without_libraries
 from tfgpu_doctor.rehearse.props import lay_out
 

@@ -71,7 +71,7 @@ def render_html(report: Report) -> str:
         counts=counts_line(report),
         shares=_shares(report),
         unjudged=unjudged(report) if not report.healthy and not report.causes else [],
-        versions=[(row, *_standing(report, row)) for row in report.versions],
+        versions=[(row, *_status(report, row)) for row in report.versions],
         any_copy=any(each.path or each.elsewhere or each.error for each in report.libraries),
         libraries_judged=any(each.id.startswith("LIB") and each.findings for each in report.results),
         groups=_groups(report.results),
@@ -120,7 +120,7 @@ def _shares(report: Report) -> list[tuple[str, float, float]]:
     return [bar for bar in bars if bar[2]]
 
 
-def _standing(report: Report, row: VersionRow) -> tuple[str, str]:
+def _status(report: Report, row: VersionRow) -> tuple[str, str]:
     """Whether a version fits, in a word and a tone: as its check says, or as the metadata that asks for it does."""
     result = report.find(row.check) if row.check else None
     outcome = result.outcome if result else "skip"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfgpu_doctor.model.facts import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 
 def libraries_document(resolution: Resolution) -> dict[str, Any]:

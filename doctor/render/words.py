@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.model.facts.load import LOADING
+from tfgpu_doctor.model.facts.stress import STRESS_LEVELS
 from tfgpu_doctor.model.report import Report, Result
 
-_UNDER_LOAD = "LOD"  # what the ids of those checks begin with
+_UNDER_STRESS = "LOD"  # what the ids of those checks begin with
 _COUNTS = (
     ("pass", "passed"),
     ("warn", "with warnings"),
@@ -83,12 +83,12 @@ def _first_of(ids: list[str]) -> str:
 
 def measured(report: Report) -> list[Result]:
     """The checks of a load, where one was asked for: their figures are what it was asked for. A reason stands once."""
-    if report.level not in LOADING:
+    if report.level not in STRESS_LEVELS:
         return []
     found: list[Result] = []
     for result in report.results:
         told = result.outcome == "skip" and any(each.reason == result.reason for each in found)
-        if result.id.startswith(_UNDER_LOAD) and result.outcome != "blocked" and not told:
+        if result.id.startswith(_UNDER_STRESS) and result.outcome != "blocked" and not told:
             found.append(result)
     return found
 

@@ -15,7 +15,8 @@ from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.model.bundle import pack
-from tfgpu_doctor.model.facts import Bench, Facts
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.bench import Bench, decode_bench
 from tfgpu_doctor.ticket.contents import Source, Ticket, make_ticket
 from tfgpu_doctor.ticket.identity import told_by_machine
 from tfgpu_doctor.ticket.preview import render_preview
@@ -45,7 +46,7 @@ def ticket(
 ) -> int:
     """Print a page to paste into a support ticket; with -o FILE, write the bundle to attach to it as well.
 
-    Names, addresses, keys and all else that is not known to be harmless are replaced by stand-ins; nothing is sent
+    Names, addresses, keys and all else that is not known to be harmless are replaced by placeholders; nothing is sent
     anywhere. Exit code as of `check`: 0 nothing wrong, 1 findings, 2 wrong usage or unreadable input, 3 nothing could
     be judged, 130 interrupted.
     """
@@ -96,7 +97,7 @@ def _last_bench(facts: Facts, host: Host) -> Bench | None:
 
     try:
         runs = Results.of_user(host.environment).of_place(place_of(facts, Bench(suite_version=SUITE_VERSION)))
-        return msgspec.json.decode(runs[-1].document, type=Bench) if runs else None
+        return decode_bench(runs[-1].document) if runs else None
     except (ResultsError, msgspec.DecodeError) as error:
         note(f"without the last benchmark: {error}")
         return None

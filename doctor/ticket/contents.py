@@ -11,10 +11,11 @@ import msgspec
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.log.classify import LogReport, classify
-from tfgpu_doctor.log.given import Given
+from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.signatures import Scanner
 from tfgpu_doctor.model.bundle import FACTS
-from tfgpu_doctor.model.facts import Bench, Facts, encode_facts
+from tfgpu_doctor.model.facts import Facts, encode_facts
+from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.ticket.excerpt import Excerpt, excerpt_of
@@ -86,4 +87,4 @@ def _log(log: bytes, scrub: Scrub) -> LogPart:
 def _told_by(text: str) -> LogReport:
     scanner = Scanner(read_knowledge().log_signatures)
     scanner.scan(io.BytesIO(text.encode()))
-    return classify(scanner.found, Given({}), read_knowledge(), scanner.lines)
+    return classify(scanner.found, Context({}), read_knowledge(), scanner.lines)

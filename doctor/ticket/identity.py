@@ -88,7 +88,7 @@ def _last_of(path: str) -> str:
 
 
 def _names(found: Iterable[str]) -> frozenset[str]:
-    """Names in small letters, without those that every machine has, and stand-ins."""
+    """Names in small letters, without those that every machine has, and placeholders."""
     small = {name.strip().lower() for name in found}
     return frozenset(name for name in small if len(name) >= _SHORTEST and name not in _SYSTEM and name[0] not in "<.-")
 

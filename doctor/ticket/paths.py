@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tfgpu_doctor.ticket.placeholders import PLACEHOLDER, Placeholders
 from tfgpu_doctor.ticket.shapes import is_plain
-from tfgpu_doctor.ticket.standins import STANDIN, Standins
 from tfgpu_doctor.ticket.vocabulary import Vocabulary
 from tfgpu_doctor.ticket.wordlike import Words
 
@@ -26,8 +26,8 @@ _PUBLIC_ACCOUNTS = frozenset({"root", "shared", "public", "default"})
 class PathScrubber:
     """Judges paths part by part; what stands behind /home is the name of a user, whatever it is."""
 
-    def __init__(self, vocabulary: Vocabulary, standins: Standins, words: Words) -> None:
-        self._vocabulary, self._standins, self._words = vocabulary, standins, words
+    def __init__(self, vocabulary: Vocabulary, placeholders: Placeholders, words: Words) -> None:
+        self._vocabulary, self._placeholders, self._words = vocabulary, placeholders, words
 
     def path(self, path: str) -> str:
         """The path, each part that is not known replaced."""
@@ -38,7 +38,7 @@ class PathScrubber:
                 done.append(part)
                 continue
             if before in _OF_USERS and part.lower() not in _PUBLIC_ACCOUNTS:
-                done.append(part if STANDIN.fullmatch(part) else self._standins.of("user", part))
+                done.append(part if PLACEHOLDER.fullmatch(part) else self._placeholders.of("user", part))
             elif before in _OF_PACKAGES and "." not in part and not self._vocabulary.has_package(part):
                 done.append(self.part(part, kind="package"))
             else:
@@ -48,8 +48,8 @@ class PathScrubber:
         return "".join(done)
 
     def part(self, part: str, *, kind: str = "name", in_package: bool = False) -> str:
-        """One name of a file or folder, or its stand-in with the ending that tells what it is."""
-        if STANDIN.fullmatch(part):
+        """One name of a file or folder, or its placeholder with the ending that tells what it is."""
+        if PLACEHOLDER.fullmatch(part):
             return part
         if name := self._words.name(part):
             return name
@@ -61,7 +61,7 @@ class PathScrubber:
             return self._words.word(part, kind)
         ending = _ENDING.search(part)
         whole = part[: ending.start()] if ending else part
-        stem = whole if STANDIN.fullmatch(whole) else self._standins.of(kind, whole)
+        stem = whole if PLACEHOLDER.fullmatch(whole) else self._placeholders.of(kind, whole)
         return stem + (ending[0] if ending else "")
 
     def is_known(self, part: str) -> bool:

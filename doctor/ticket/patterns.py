@@ -17,7 +17,7 @@ _VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^\s\"'&;,<][^\s\"'&;,]*)
 
 @dataclass(frozen=True)
 class Pattern:
-    """What to look for, which of its groups is to be replaced, and by what kind of stand-in."""
+    """What to look for, which of its groups is to be replaced, and by what kind of placeholder."""
 
     kind: str
     expression: re.Pattern[str]

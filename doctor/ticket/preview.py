@@ -23,10 +23,10 @@ def render_preview(ticket: Ticket, *, whole: bool) -> str:
     parts = [
         "Nothing was written. This would leave:",
         tabulate(files, headers=("file", "bytes", ""), disable_numparse=True, colalign=("left", "right", "left")),
-        "Replaced, the same value always by the same stand-in:" if replaced else "Nothing had to be replaced.",
+        "Replaced, the same value always by the same placeholder:" if replaced else "Nothing had to be replaced.",
     ]
     if replaced:
-        heads = ("stand-in", "values", "places")
+        heads = ("placeholder", "values", "places")
         parts.append(tabulate(replaced, headers=heads, disable_numparse=True, colalign=("left", "right", "right")))
     parts += [f"Left out: {count:,} {what}" for what, count in ticket.left_out.items() if count]
     if whole:

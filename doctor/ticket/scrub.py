@@ -10,13 +10,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tfgpu_doctor.model.facts import Fact, Facts, writable
-from tfgpu_doctor.ticket.fields import ACCOUNTS, RULES, Rule, is_number
+from tfgpu_doctor.model.facts import Facts, writable
+from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.redaction import Redaction, Rule, redactions_of
 from tfgpu_doctor.ticket.identity import FIRST_UID, Identity, strings_in, told_by_facts
 from tfgpu_doctor.ticket.patterns import find_blocks
+from tfgpu_doctor.ticket.placeholders import KNOWN, PLACEHOLDER
 from tfgpu_doctor.ticket.scrubber import Scrubber
 from tfgpu_doctor.ticket.shorten import shortened
-from tfgpu_doctor.ticket.standins import KNOWN, STANDIN
 from tfgpu_doctor.ticket.vocabulary import read_vocabulary
 
 FactType = TypeVar("FactType", bound=Fact)
@@ -35,7 +37,7 @@ class Replaced:
 
 
 class Scrub:
-    """Makes facts, logs and texts of one machine fit to be shared, with the same stand-ins in all of them."""
+    """Makes facts, logs and texts of one machine fit to be shared, with the same placeholders in all of them."""
 
     def __init__(self, facts: Facts, identity: Identity | None = None) -> None:
         self.left_out: Counter[str] = Counter()  # what was not replaced but dropped, in words
@@ -46,9 +48,9 @@ class Scrub:
         self._scrubber = Scrubber(read_vocabulary(), told, uuids)
         self._rules = _functions(self._scrubber)
         for text in strings_in(msgspec.to_builtins(facts)):
-            self._scrubber.standins.reserve(text)
+            self._scrubber.placeholders.reserve(text)
         self._walk(facts, _FIRST)  # names get their kind before they are met in a text
-        self._scrubber.standins.uses.clear()
+        self._scrubber.placeholders.uses.clear()
         self.facts = self.fact(facts)
 
     def fact(self, fact: FactType) -> FactType:
@@ -62,39 +64,38 @@ class Scrub:
     @property
     def replaced(self) -> list[Replaced]:
         """What was replaced, kind by kind."""
-        uses, different = self._scrubber.standins.uses, self._scrubber.standins.different
+        uses, different = self._scrubber.placeholders.uses, self._scrubber.placeholders.different
         return [Replaced(kind, different[kind], uses[kind]) for kind in KNOWN if uses[kind]]
 
     def _walk(self, fact: Any, only: tuple[Rule, ...] | None) -> dict[str, Any]:
         """The fact as a document. With `only`, for what it makes the scrubber remember."""
         document = {}
-        for field in fact.__struct_fields__:
+        for field, rule in redactions_of(fact.__class__).items():
             value = getattr(fact, field)
-            name = f"{type(fact).__name__}.{field}"
-            if name == "Environment.variables":
+            if rule.plain:
+                raise KeyError(f"{type(fact).__name__}.{field} has no rule: see tfgpu_doctor/model/redaction.py")
+            if isinstance(fact, Environment) and field == "variables":
                 value = self._by_name(value)
-            if RULES.get(name) == "version" and isinstance(value, str):
+            if rule.values == "version" and isinstance(value, str):
                 document[field] = self._scrubber.version(value, of=getattr(fact, "soname", getattr(fact, "name", "")))
             else:
-                document[field] = self._value(name, value, only)
+                document[field] = self._value(rule, value, only)
         return document
 
-    def _value(self, name: str, value: Any, only: tuple[Rule, ...] | None) -> Any:
+    def _value(self, rule: Redaction, value: Any, only: tuple[Rule, ...] | None) -> Any:
         if isinstance(value, str):
-            return self._string(name, value, only)
+            return self._string(rule.values, value, only)
         if isinstance(value, msgspec.Struct):
             return self._walk(value, only)
         if isinstance(value, dict):
-            return {self._string(f"{name}[]", key, only): self._value(name, each, only) for key, each in value.items()}
+            return {self._string(rule.keys, key, only): self._value(rule, each, only) for key, each in value.items()}
         if isinstance(value, (tuple, list)):
-            if RULES.get(name) == "lines" and only is None:
+            if rule.values == "lines" and only is None:
                 return self._lines(value)
-            return [self._value(name, each, only) for each in value]
-        if name in ACCOUNTS:
+            return [self._value(rule, each, only) for each in value]
+        if rule.values == "account" and isinstance(value, int):
             return self._account(value)
-        if value is None or isinstance(value, bool) or is_number(name):
-            return value
-        raise KeyError(f"{name} has no row in fields.py")
+        return value
 
     def _account(self, number: int) -> int:
         """The number of an account or group; of people, those from 1000 on, in the order in which they are met."""
@@ -102,9 +103,8 @@ class Scrub:
             return number
         return self._accounts.setdefault(number, FIRST_UID + len(self._accounts))
 
-    def _string(self, name: str, value: str, only: tuple[Rule, ...] | None) -> str:
-        rule = RULES[name]
-        if rule == "closed" or not value or (only and rule not in only):
+    def _string(self, rule: Rule | None, value: str, only: tuple[Rule, ...] | None) -> str:
+        if rule is None or not value or (only and rule not in only):
             return value
         return self._rules[rule](value)
 
@@ -150,4 +150,4 @@ def _uuids_of(facts: Facts) -> set[str]:
     gpus = facts.nvml.gpus if facts.nvml else ()
     found = {gpu.uuid for gpu in gpus} | {uuid for gpu in gpus for uuid in gpu.mig_devices}
     found |= {device.uuid for gpu in gpus for device in gpu.health.mig_devices}
-    return {uuid for uuid in found if re.match("(?:GPU|MIG)-", uuid) and not STANDIN.search(uuid)}
+    return {uuid for uuid in found if re.match("(?:GPU|MIG)-", uuid) and not PLACEHOLDER.search(uuid)}

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from tfgpu_doctor.ticket.identity import Identity
 from tfgpu_doctor.ticket.paths import PathScrubber
 from tfgpu_doctor.ticket.patterns import BLOB, NAMES, SECRETS, UUIDS, Pattern, find_blocks
+from tfgpu_doctor.ticket.placeholders import PLACEHOLDER, Placeholders
 from tfgpu_doctor.ticket.shapes import is_like_an_ip, is_plain, is_version, shortened
 from tfgpu_doctor.ticket.spans import Spans
-from tfgpu_doctor.ticket.standins import STANDIN, Standins
 from tfgpu_doctor.ticket.vocabulary import Vocabulary
 from tfgpu_doctor.ticket.wordlike import SYMBOL, Words
 
@@ -53,10 +53,10 @@ class Scrubber:
     """One ticket's replacements: what was replaced once is replaced by the same from then on."""
 
     def __init__(self, vocabulary: Vocabulary, identity: Identity, uuids: Iterable[str] = ()) -> None:
-        self.standins = Standins()
+        self.placeholders = Placeholders()
         self._vocabulary = vocabulary
-        self._words = Words(vocabulary, identity, self.standins, uuids)
-        self._paths = PathScrubber(vocabulary, self.standins, self._words)
+        self._words = Words(vocabulary, identity, self.placeholders, uuids)
+        self._paths = PathScrubber(vocabulary, self.placeholders, self._words)
 
     def text(self, text: str, *, models: bool = False) -> str:
         """Free text. With `models`, one word of letters and digits may stay, as names of processors have it."""
@@ -67,7 +67,7 @@ class Scrubber:
             spans.claim(*found.span(), found[0])
         self._claim(SECRETS, text, spans)
         self._claim_paths(text, spans)
-        for found in STANDIN.finditer(text):
+        for found in PLACEHOLDER.finditer(text):
             spans.claim(*found.span(), found[0])
         for found in UUIDS.finditer(text):
             spans.claim(*found.span(), functools.partial(self._words.uuid, found))
@@ -106,7 +106,7 @@ class Scrubber:
 
     def package(self, name: str) -> str:
         """A distribution, by its name where everybody can install it."""
-        if self._vocabulary.has_package(name) or STANDIN.fullmatch(name):
+        if self._vocabulary.has_package(name) or PLACEHOLDER.fullmatch(name):
             return name
         return self._of("package", name)
 
@@ -114,16 +114,16 @@ class Scrubber:
         """A process: its program where that is a known one."""
         folder, slash, last = name.rpartition("/")
         if not self._is_program(last):
-            last = last if STANDIN.fullmatch(last) else self._of("process", last)
+            last = last if PLACEHOLDER.fullmatch(last) else self._of("process", last)
         return f"{self.path(folder) if folder else ''}{slash}{last}"
 
     def user(self, name: str) -> str:
         """The name of an account."""
-        return name if name in ("", "root") or STANDIN.fullmatch(name) else self._of("user", name)
+        return name if name in ("", "root") or PLACEHOLDER.fullmatch(name) else self._of("user", name)
 
     def variable(self, name: str) -> str:
         """The name of a variable, if it is one of the lists."""
-        if name in self._vocabulary.variables or STANDIN.fullmatch(name):
+        if name in self._vocabulary.variables or PLACEHOLDER.fullmatch(name):
             return name
         known = re.fullmatch(r"(?:TF|TF2|XLA|CUDA|KMP|OMP|NCCL|NVIDIA)(?:_[A-Z0-9]+)+", name)
         if known and all(self._vocabulary.has_word(part) or part == "TF2" for part in name.split("_")):
@@ -131,11 +131,11 @@ class Scrubber:
         return self._of("variable", name)
 
     def always(self, kind: str) -> Callable[[str], str]:
-        """What is replaced in any case, by a stand-in of that kind."""
-        return lambda value: value if not value or STANDIN.fullmatch(value) else self._of(kind, value)
+        """What is replaced in any case, by a placeholder of that kind."""
+        return lambda value: value if not value or PLACEHOLDER.fullmatch(value) else self._of(kind, value)
 
     def _of(self, kind: str, value: str) -> str:
-        return self.standins.of(kind, value)
+        return self.placeholders.of(kind, value)
 
     def _is_program(self, name: str) -> bool:
         return name in self._vocabulary.programs or bool(re.fullmatch(r"python\d(?:\.\d{1,2})?", name))
@@ -145,7 +145,7 @@ class Scrubber:
         return name.startswith(("nvidia-", "lib")) and self._paths.is_known(name)
 
     def _cut(self, version: str) -> str:
-        self.standins.uses["ip"] += 1
+        self.placeholders.uses["ip"] += 1
         return shortened(version)
 
     def _claim(self, patterns: Iterable[Pattern], text: str, spans: Spans) -> None:
@@ -154,7 +154,7 @@ class Scrubber:
                 value = found[pattern.group]
                 if (
                     not value.strip()
-                    or STANDIN.fullmatch(value.strip(" '\""))
+                    or PLACEHOLDER.fullmatch(value.strip(" '\""))
                     or self._is_harmless(pattern.kind, value)
                 ):
                     continue

@@ -12,7 +12,8 @@ from tabulate import tabulate
 from tfgpu_doctor.bench.page import render_bench
 from tfgpu_doctor.bench.result import make_result
 from tfgpu_doctor.log.classify import LogReport
-from tfgpu_doctor.model.facts import Bench, Facts
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.model.report import GpuCard, LibraryCopy, Report, VersionRow
 from tfgpu_doctor.render.markdown_page import escape, render_markdown
 from tfgpu_doctor.render.text import clean
@@ -74,7 +75,7 @@ def _sections(page: Page) -> Iterator[tuple[str, str]]:
 
 def _closing(page: Page) -> Iterator[str]:
     counts = ", ".join(f"`<{each.kind}-N>` ({each.values})" for each in page.replaced)
-    yield f"Stand-ins, the same for the same value: {counts or 'none'}."
+    yield f"Placeholders, the same for the same value: {counts or 'none'}."
     yield ""
     yield "To see this diagnosis again, with the bundle `ticket.zip` of `tfgpu-doctor ticket -o ticket.zip`:"
     yield from ("", "```sh", "tfgpu-doctor --facts ticket.zip", "```", "")

@@ -1,4 +1,4 @@
-"""Single words: whether one may stay, and its stand-in if not."""
+"""Single words: whether one may stay, and its placeholder if not."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from tfgpu_doctor.ticket.identity import Identity
 from tfgpu_doctor.ticket.patterns import UUIDS
+from tfgpu_doctor.ticket.placeholders import PLACEHOLDER, Placeholders
 from tfgpu_doctor.ticket.shapes import is_like_an_ip, is_plain
-from tfgpu_doctor.ticket.standins import STANDIN, Standins
 from tfgpu_doctor.ticket.vocabulary import Vocabulary
 
 _WORD = re.compile(r"(?:\w|(?<=\w)[.+\-@#~$%](?=\w))+|[^\w\s]+|\s+")
@@ -33,9 +33,9 @@ class Words:
     """Judges words by the lists, and by the names that this machine tells."""
 
     def __init__(
-        self, vocabulary: Vocabulary, identity: Identity, standins: Standins, uuids: Iterable[str] = ()
+        self, vocabulary: Vocabulary, identity: Identity, placeholders: Placeholders, uuids: Iterable[str] = ()
     ) -> None:
-        self._vocabulary, self._standins = vocabulary, standins
+        self._vocabulary, self._placeholders = vocabulary, placeholders
         self._uuids = sorted({uuid.lower() for uuid in uuids})
         self._kinds = dict.fromkeys(identity.hosts, "host") | dict.fromkeys(identity.users, "user")
         for name in [name for name in self._kinds if name in vocabulary.fixed]:
@@ -59,25 +59,25 @@ class Words:
         return lambda text: _WORD.sub(word, text)
 
     def word(self, word: str, kind: str = "text") -> str:
-        """The word, or its stand-in."""
+        """The word, or its placeholder."""
         if name := self.name(word):
             return name
-        if self.is_known(word) or STANDIN.fullmatch(word):
+        if self.is_known(word) or PLACEHOLDER.fullmatch(word):
             return word
         if is_like_an_ip(word):
-            return self._standins.of("ip", word)
+            return self._placeholders.of("ip", word)
         released = _VERSION_AND_MORE.fullmatch(word)
         if released and is_plain(released[1]):
             return released[1] + released[2][0] + self.word(released[2][1:], kind)
-        return self._standins.of(kind, word)
+        return self._placeholders.of(kind, word)
 
     def name(self, word: str) -> str:
-        """The stand-in of a word that is a name here, of a user, a host, or something met before; empty where it is none."""
+        """The placeholder of a word that is a name here, of a user, a host, or something met before; empty where it is none."""
         kind = self._kinds.get(word.lower())
         if kind:
-            return self._standins.of(kind, word)
-        if self._standins.known(word) and word.lower() not in self._vocabulary.fixed and not is_plain(word):
-            return self._standins.of("name", word)
+            return self._placeholders.of(kind, word)
+        if self._placeholders.known(word) and word.lower() not in self._vocabulary.fixed and not is_plain(word):
+            return self._placeholders.of("name", word)
         return ""
 
     def is_known(self, word: str) -> bool:
@@ -121,12 +121,12 @@ class Words:
         return codes <= _MOST_CODES
 
     def uuid(self, found: re.Match[str]) -> str:
-        """The stand-in for a UUID; the first digits of one that is known get that of the whole."""
+        """The placeholder for a UUID; the first digits of one that is known get that of the whole."""
         prefix, digits = found[1], found[2]
         start = (prefix + digits).lower()
         meant = [uuid for uuid in self._uuids if uuid.startswith(start)] if prefix else []
         whole = meant[0].removeprefix(prefix.lower()) if len(meant) == 1 else digits
-        return prefix + self._standins.of("uuid", whole)
+        return prefix + self._placeholders.of("uuid", whole)
 
     def is_uuid(self, text: str) -> re.Match[str] | None:
         """Whether the whole of a text is one."""

@@ -241,11 +241,11 @@ def test_suites_are_run_for_real_and_the_record_is_judged_alike(tmp_path: pathli
     done = accept("--profile", "mine.toml", "-o", "c.json", "--record", "r.json", cwd=tmp_path)
     first = json.loads((tmp_path / "c.json").read_text())
     rows = {row["key"]: row for row in first["requirements"]}
-    duel = rows["speed-ups.model_architecture/separable"]
-    if duel["outcome"] == "not measured":
-        pytest.skip(f"this machine is too busy to measure a duel: {duel['reason']}")
+    comparison = rows["speed-ups.model_architecture/separable"]
+    if comparison["outcome"] == "not measured":
+        pytest.skip(f"this machine is too busy to measure a comparison: {comparison['reason']}")
     assert done.returncode == 0, done.stdout
-    assert "95 %:" in duel["measured"]
+    assert "95 %:" in comparison["measured"]
     again = accept("--profile", "mine.toml", "--facts", "r.json", "-o", "again.json", cwd=tmp_path)
     second = json.loads((tmp_path / "again.json").read_text())
     assert again.returncode == 0

@@ -77,7 +77,7 @@ def test_every_form_says_the_same_of_every_machine(machine: str) -> None:
         _junit_tells_every_row(documents["junit"], certificate)
         for format_ in ("json", "html"):
             found = verify(documents[format_].encode())
-            assert (found.standing, found.exit_code) == ("intact", 0 if certificate.verdict == "accepted" else 1)
+            assert (found.status, found.exit_code) == ("intact", 0 if certificate.verdict == "accepted" else 1)
 
 
 def _junit_tells_every_row(document: str, certificate: Certificate) -> None:
@@ -166,7 +166,7 @@ def test_hostile_text_steers_nothing(format_: str) -> None:
 @pytest.mark.parametrize("format_", ["json", "html"])
 def test_what_is_hostile_is_verified_too(format_: str) -> None:
     hostile = filled(rich_certificate(), HOSTILE)
-    assert verify(render_certificate(hostile, format_).encode()).standing != "no certificate"
+    assert verify(render_certificate(hostile, format_).encode()).status != "no certificate"
 
 
 def test_a_hostile_profile_changes_nothing_outside_its_cell(tmp_path: pathlib.Path) -> None:
@@ -182,7 +182,7 @@ def test_a_hostile_profile_changes_nothing_outside_its_cell(tmp_path: pathlib.Pa
     for format_ in ("json", "markdown", "junit", "html"):
         document = render_certificate(certificate, format_)
         assert SHAPES[format_](document) == SHAPES[format_](render_certificate(harmless, format_))
-    assert verify(render_certificate(certificate, "html").encode()).standing == "intact"
+    assert verify(render_certificate(certificate, "html").encode()).status == "intact"
 
 
 def test_half_a_character_in_a_name_is_a_question_mark(tmp_path: pathlib.Path) -> None:
@@ -192,7 +192,7 @@ def test_half_a_character_in_a_name_is_a_question_mark(tmp_path: pathlib.Path) -
     certificate = judged(facts, shipped("ci"), subject="node \udc80")
     for format_ in FORMATS:
         assert "RTX ?" in render_certificate(certificate, format_).encode().decode()
-    assert verify(render_certificate(certificate, "json").encode()).standing == "intact"
+    assert verify(render_certificate(certificate, "json").encode()).status == "intact"
     assert certificate.subject == "node ?"
 
 

@@ -9,19 +9,21 @@ from typing import Any
 import msgspec
 import pytest
 from healthy import broken, cuda_gpu, gpu, healthy, nvml_gpu, runtime
-from judged import TODAY, bench, duel, figure, judged, profile_of, recorded_machine, red, rows_of, shipped
-from loaded import left_alone, load, load_round, loaded, speed, under_load
+from judged import TODAY, bench, comparison, judged, metric, profile_of, recorded_machine, red, rows_of, shipped
+from stressed import left_alone, speed, stress, stress_round, stressed_gpu, under_stress
 
 from tfgpu_doctor.accept.certificate import Certificate
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import BrokenPlugin
 from tfgpu_doctor.model import Finding, Yielded, check
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.bench import Duel
+from tfgpu_doctor.model.facts.bench import Comparison
 
-WON = bench(duel(), duel(name="gpu[convolution]"), duel("training", "step[cnn]"))
-NOT_RUN = Duel(suite="device_placement", name="gpu[matmul]", verdict="not run", reason="it ran on the CPU", on_gpu=True)
-ONE_DUEL = 'suites = ["device_placement"]\n[speed-ups]\n"device_placement/gpu[matmul]" = 4\n'
+WON = bench(comparison(), comparison(name="gpu[convolution]"), comparison("training", "step[cnn]"))
+NOT_RUN = Comparison(
+    suite="device_placement", name="gpu[matmul]", verdict="not run", reason="it ran on the CPU", on_gpu=True
+)
+ONE_COMPARISON = 'suites = ["device_placement"]\n[speed-ups]\n"device_placement/gpu[matmul]" = 4\n'
 
 
 @check("ACME001", "a check of a plugin's", sources=("https://example.org",))
@@ -42,16 +44,17 @@ def measured(run: Any, facts: Facts | None = None) -> Facts:
 
 @pytest.mark.parametrize("name", ["ci", "workstation", "server"])
 def test_a_good_machine_is_accepted(name: str) -> None:
-    certificate = judged(measured(WON, under_load() if name == "server" else healthy()), shipped(name))
+    certificate = judged(measured(WON, under_stress() if name == "server" else healthy()), shipped(name))
     assert red(certificate) == []
     assert (certificate.verdict, certificate.exit_code) == ("accepted", 0)
     assert all(row.measured for row in certificate.requirements)
 
 
 def test_a_node_is_accepted_after_a_long_load() -> None:
-    rounds = (load_round(), load_round(began_s=850.0))
+    rounds = (stress_round(), stress_round(began_s=850.0))
     certificate = judged(
-        measured(WON, under_load(load(loaded(rounds=rounds), level="soak", seconds=910.0))), shipped("cluster-node")
+        measured(WON, under_stress(stress(stressed_gpu(rounds=rounds), level="soak", seconds=910.0))),
+        shipped("cluster-node"),
     )
     assert red(certificate) == []
     assert rows_of(certificate)["level"].measured == "level soak, a load of 910 s on the GPU"
@@ -238,9 +241,9 @@ def test_what_a_record_does_not_hold_is_told_once() -> None:
     assert "tfgpu-doctor accept --profile server" in rows["level"].remedy
 
 
-def test_a_duel_that_is_lost_is_told_once(tmp_path: pathlib.Path) -> None:
-    lost = duel(ratio=0.5, verdict="slower", reason="0.50 times as fast")
-    certificate = by(ONE_DUEL, measured(bench(lost, duel("training", "step[cnn]"))), tmp_path)
+def test_a_comparison_that_is_lost_is_told_once(tmp_path: pathlib.Path) -> None:
+    lost = comparison(ratio=0.5, verdict="slower", reason="0.50 times as fast")
+    certificate = by(ONE_COMPARISON, measured(bench(lost, comparison("training", "step[cnn]"))), tmp_path)
     assert red(certificate) == ["checks.BEN001"]
     assert rows_of(certificate)["speed-ups.device_placement/gpu[matmul]"].explained_by == ("checks.BEN001",)
 
@@ -262,15 +265,15 @@ def test_every_explanation_leads_to_a_red_row() -> None:
 
 def test_the_slowest_gpu_decides_on_fractions_of_the_peak(tmp_path: pathlib.Path) -> None:
     text = "level = 'deep'\ngpus = 2\n[checks]\nselect = ['GPU']\n[peak-fractions]\nfloat32 = 0.6"
-    slow = loaded(1, rounds=(load_round(speeds=(speed("float32", teraflops=17.8),)),))
-    certificate = by(text, under_load(load(loaded(0), slow)), tmp_path)
+    slow = stressed_gpu(1, rounds=(stress_round(speeds=(speed("float32", teraflops=17.8),)),))
+    certificate = by(text, under_stress(stress(stressed_gpu(0), slow)), tmp_path)
     row = rows_of(certificate)["peak-fractions.float32"]
     assert (row.outcome, row.measured, row.required) == ("missed", "GPU 0 68%, GPU 1 50%", "60% of the peak")
 
 
 def test_a_gpu_that_was_left_alone_is_not_measured(tmp_path: pathlib.Path) -> None:
     text = "level = 'deep'\n[peak-fractions]\nfloat32 = 0.6"
-    certificate = by(text, under_load(load(loaded(0), left_alone(1))), tmp_path)
+    certificate = by(text, under_stress(stress(stressed_gpu(0), left_alone(1))), tmp_path)
     row = rows_of(certificate)["level"]
     assert (row.outcome, row.reason) == ("not measured", "GPU 1 was left alone: python (4711) computes on it")
     assert "--even-if-busy" in row.remedy
@@ -279,7 +282,7 @@ def test_a_gpu_that_was_left_alone_is_not_measured(tmp_path: pathlib.Path) -> No
 
 def test_a_model_without_a_known_peak_is_not_measured(tmp_path: pathlib.Path) -> None:
     text = "level = 'deep'\n[checks]\nselect = ['GPU']\n[peak-fractions]\nfloat32 = 0.6"
-    certificate = by(text, under_load(load(loaded(name="NVIDIA Unheard-of 1"))), tmp_path)
+    certificate = by(text, under_stress(stress(stressed_gpu(name="NVIDIA Unheard-of 1"))), tmp_path)
     row = rows_of(certificate)["peak-fractions.float32"]
     assert row.outcome == "not measured"
     assert "NVIDIA Unheard-of 1" in row.reason
@@ -292,29 +295,37 @@ def test_a_model_without_a_known_peak_is_not_measured(tmp_path: pathlib.Path) ->
 @pytest.mark.parametrize(
     ("run", "outcome", "told"),
     [
-        (bench(duel(ratio=20.0)), "met", "20 (95 %: 19.6 to 20.4)"),
-        (bench(duel(ratio=3.0)), "missed", "3 (95 %: 2.94 to 3.06)"),
-        (bench(duel(ratio=4.05)), "missed", "4.05 (95 %: 3.97 to 4.13); it is not shown to be as fast"),
-        (bench(duel(ratio=5.0, interval=(4.2, 7.0))), "missed", "5 (95 %: 4.2 to 7); it is not shown to be as fast"),
+        (bench(comparison(ratio=20.0)), "met", "20 (95 %: 19.6 to 20.4)"),
+        (bench(comparison(ratio=3.0)), "missed", "3 (95 %: 2.94 to 3.06)"),
+        (bench(comparison(ratio=4.05)), "missed", "4.05 (95 %: 3.97 to 4.13); it is not shown to be as fast"),
+        (
+            bench(comparison(ratio=5.0, interval=(4.2, 7.0))),
+            "missed",
+            "5 (95 %: 4.2 to 7); it is not shown to be as fast",
+        ),
         (bench(NOT_RUN), "explained", ""),
-        (bench(duel("training", "step[cnn]")), "explained", ""),
+        (bench(comparison("training", "step[cnn]")), "explained", ""),
         (None, "explained", ""),
-        (bench(duel(), interrupted=True), "explained", ""),
-        (bench(duel(), suite_version="0"), "explained", ""),
+        (bench(comparison(), interrupted=True), "explained", ""),
+        (bench(comparison(), suite_version="0"), "explained", ""),
     ],
 )
-def test_what_a_duel_shows(run: Any, outcome: str, told: str, tmp_path: pathlib.Path) -> None:
-    certificate = by(ONE_DUEL, measured(run), tmp_path)
+def test_what_a_comparison_shows(run: Any, outcome: str, told: str, tmp_path: pathlib.Path) -> None:
+    certificate = by(ONE_COMPARISON, measured(run), tmp_path)
     row = rows_of(certificate)["speed-ups.device_placement/gpu[matmul]"]
     assert row.outcome == outcome
     assert "; ".join(filter(None, (row.measured, row.reason))) == told or outcome == "explained"
     assert certificate.verdict == ("accepted" if outcome == "met" else "not accepted")
 
 
-def test_a_bound_for_a_suite_counts_for_each_of_its_duels_unless_one_has_its_own(tmp_path: pathlib.Path) -> None:
+def test_a_bound_for_a_suite_counts_for_each_of_its_comparisons_unless_one_has_its_own(tmp_path: pathlib.Path) -> None:
     text = 'suites = ["training"]\n[speed-ups]\ntraining = 2\n"training/step[cnn]" = 30\n'
     rows = rows_of(
-        by(text, measured(bench(duel("training", "step[cnn]"), duel("training", "step[transformer]"))), tmp_path)
+        by(
+            text,
+            measured(bench(comparison("training", "step[cnn]"), comparison("training", "step[transformer]"))),
+            tmp_path,
+        )
     )
     assert rows["speed-ups.training/step[transformer]"].outcome == "met"
     assert rows["speed-ups.training/step[cnn]"].required == "30 times as fast"
@@ -325,9 +336,9 @@ def test_a_bound_for_a_suite_counts_for_each_of_its_duels_unless_one_has_its_own
     ("share", "limit", "outcome"), [(0.8, 936.0, "met"), (0.5, 936.0, "missed"), (0.8, None, "not measured")]
 )
 def test_what_a_figure_reaches(share: float, limit: float | None, outcome: str, tmp_path: pathlib.Path) -> None:
-    text = 'suites = ["device_placement"]\n[figure-fractions]\n"device_placement/copy in the device" = 0.7\n'
-    run = bench(duel(), figures=(figure(share, limit=limit),))
-    row = rows_of(by(text, measured(run), tmp_path))["figure-fractions.device_placement/copy in the device"]
+    text = 'suites = ["device_placement"]\n[metric-fractions]\n"device_placement/copy in the device" = 0.7\n'
+    run = bench(comparison(), metrics=(metric(share, limit=limit),))
+    row = rows_of(by(text, measured(run), tmp_path))["metric-fractions.device_placement/copy in the device"]
     assert row.outcome == outcome
     assert row.measured.endswith(f"GB/s on GPU:0, {share:.0%}") or outcome == "not measured"
 
@@ -335,8 +346,8 @@ def test_what_a_figure_reaches(share: float, limit: float | None, outcome: str, 
 def test_a_suite_that_breaks_or_finds_something_wrong_is_missed(tmp_path: pathlib.Path) -> None:
     test = "test_device_placement.py::test_bandwidth[in the device]"
     for run in (
-        bench(duel(), problems=(f"{test}: the process died of SIGSEGV",)),
-        bench(duel(), failed={test: "wrong"}),
+        bench(comparison(), problems=(f"{test}: the process died of SIGSEGV",)),
+        bench(comparison(), failed={test: "wrong"}),
     ):
         certificate = by('suites = ["device_placement", "training"]', measured(run), tmp_path)
         rows = rows_of(certificate)
@@ -347,7 +358,7 @@ def test_a_suite_that_breaks_or_finds_something_wrong_is_missed(tmp_path: pathli
 
 def test_a_test_that_the_budget_cut_off_is_no_fault(tmp_path: pathlib.Path) -> None:
     problem = "test_device_placement.py::test_dispatch: the time budget of 60 s ended while it ran"
-    certificate = by(ONE_DUEL, measured(bench(duel(), problems=(problem,))), tmp_path)
+    certificate = by(ONE_COMPARISON, measured(bench(comparison(), problems=(problem,))), tmp_path)
     assert certificate.verdict == "accepted"
 
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from healthy import broken, healthy
 from hypothesis import given
-from judged import bench, duel, figure, judged, profile_of, red, shipped
-from loaded import load, load_round, loaded, speed, under_load
+from judged import bench, comparison, judged, metric, profile_of, red, shipped
+from stressed import speed, stress, stress_round, stressed_gpu, under_stress
 
 from tfgpu_doctor.accept.learning import (
     LEAST_MARGIN,
@@ -29,16 +29,18 @@ from tfgpu_doctor.accept.learning import (
 )
 from tfgpu_doctor.accept.writing import profile_text
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.bench import Duel
+from tfgpu_doctor.model.facts.bench import Comparison
 
 SPREAD = (1.0, 1.02, 0.99, 1.01, 0.985)
 
 
 def run(times: float = 1.0, facts: Facts | None = None) -> Facts:
     """One examination of a machine that is now a little faster, now slower."""
-    facts = facts or under_load(load(loaded(rounds=(load_round(speeds=(speed("float32", teraflops=24.0 * times),)),))))
-    duels = (duel(ratio=20.0 * times), duel("training", "step[cnn]", 6.0 * times))
-    return msgspec.structs.replace(facts, bench=bench(*duels, figures=(figure(0.9 * times),)))
+    facts = facts or under_stress(
+        stress(stressed_gpu(rounds=(stress_round(speeds=(speed("float32", teraflops=24.0 * times),)),)))
+    )
+    comparisons = (comparison(ratio=20.0 * times), comparison("training", "step[cnn]", 6.0 * times))
+    return msgspec.structs.replace(facts, bench=bench(*comparisons, metrics=(metric(0.9 * times),)))
 
 
 @given(st.lists(st.floats(0.01, 1000), min_size=LEAST_RUNS, max_size=MOST_RUNS))
@@ -81,7 +83,7 @@ def test_the_machine_is_accepted_by_what_was_learnt_from_it(tmp_path: pathlib.Pa
     assert profile.about == 'of "node 7" \\ \x7f'
     assert 16 < profile.speed_ups["device_placement/gpu[matmul]"] < 19
     assert 0.5 < profile.peak_fractions["float32"] < 0.65
-    assert 0.7 < profile.figure_fractions["device_placement/copy in the device"] < 0.9
+    assert 0.7 < profile.metric_fractions["device_placement/copy in the device"] < 0.9
     assert red(judged(run(0.98), resolved)) == []
     slower = red(judged(run(0.7), resolved))
     assert {"speed-ups.device_placement/gpu[matmul]", "speed-ups.training/step[cnn]"} <= set(slower)
@@ -113,7 +115,7 @@ def test_what_is_left_out_keeps_the_minimum_of_the_base_profile(tmp_path: pathli
     assert can_be_left_out("training/step[cnn]")
     assert can_be_left_out("float32")
     assert not can_be_left_out("training")
-    assert not can_be_left_out("training/no_such_duel")
+    assert not can_be_left_out("training/no_such_comparison")
     learnt = learn([run(times) for times in SPREAD], ["training/step[cnn]"])
     assert set(learnt.speed_ups) == {"device_placement/gpu[matmul]"}
     asked, base = profile_of(profile_text(learnt, "server", ""), tmp_path).profile, shipped("server").profile
@@ -140,8 +142,8 @@ def test_runs_of_different_machines_are_no_runs_of_one(other: Facts, said: str) 
 
 
 def test_what_does_not_pay_is_left_out() -> None:
-    slower = duel("training", "step[cnn]", 0.8, verdict="slower")
-    runs = [msgspec.structs.replace(healthy(), bench=bench(duel(), slower)) for _ in range(3)]
+    slower = comparison("training", "step[cnn]", 0.8, verdict="slower")
+    runs = [msgspec.structs.replace(healthy(), bench=bench(comparison(), slower)) for _ in range(3)]
     assert set(learn(runs).speed_ups) == {"device_placement/gpu[matmul]"}
 
 
@@ -151,10 +153,10 @@ def test_a_version_that_is_none_gets_into_no_profile() -> None:
         learn([strange] * 3)
 
 
-@pytest.mark.parametrize("other", [None, duel("training", "step[cnn]", verdict="too noisy")])
-def test_what_not_every_run_shows_is_named(other: Duel | None) -> None:
-    won = bench(duel(), duel("training", "step[cnn]"))
-    lost = bench(*filter(None, (duel(), other)))
+@pytest.mark.parametrize("other", [None, comparison("training", "step[cnn]", verdict="too noisy")])
+def test_what_not_every_run_shows_is_named(other: Comparison | None) -> None:
+    won = bench(comparison(), comparison("training", "step[cnn]"))
+    lost = bench(*filter(None, (comparison(), other)))
     runs = [msgspec.structs.replace(healthy(), bench=run) for run in (won, lost, won, won)]
     with pytest.raises(
         NotLearnt, match=r"^not every run shows training/step\[cnn\] \(in 3 of 4\); measure while nothing else runs"

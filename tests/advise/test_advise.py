@@ -7,16 +7,16 @@ import dataclasses
 import pytest
 
 from tfgpu_doctor.advise.advise import Advice, advise
-from tfgpu_doctor.advise.situation import Gpu, Situation
+from tfgpu_doctor.advise.target_spec import Gpu, TargetSpec
 from tfgpu_doctor.knowledge import read_knowledge, version
 
 KNOWLEDGE = read_knowledge()
 MOST = "999"  # a driver newer than all
 
 
-def machine(capability: str = "8.6", **fields: str) -> Situation:
+def machine(capability: str = "8.6", **fields: str) -> TargetSpec:
     gpu = Gpu(f"a GPU of {capability}", capability) if capability else None
-    return dataclasses.replace(Situation(gpu=gpu), **fields)  # type: ignore[arg-type]
+    return dataclasses.replace(TargetSpec(gpu=gpu), **fields)  # type: ignore[arg-type]
 
 
 def advice_for(capability: str = "8.6", **fields: str) -> Advice:
@@ -67,7 +67,7 @@ def test_the_newest_release_that_works(capability: str, fields: dict[str, str], 
     assert [each.release for each in advice.newer] == newest_first[: newest_first.index(release) if release else None]
     assert all(each.obstacles for each in advice.newer)
     assert bool(advice.commands) == bool(release)
-    assert release or advice.lifts or advice.ways_out
+    assert release or advice.lifts or advice.alternatives
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_forward_compatibility_is_offered_to_data_centre_gpus_alone(
 ) -> None:
     model = KNOWLEDGE.gpu_named(name)
     gpu = Gpu(name, model.compute_capability if model else "8.0")
-    advice = advise(dataclasses.replace(Situation(gpu=gpu), **fields), KNOWLEDGE)  # type: ignore[arg-type]
+    advice = advise(dataclasses.replace(TargetSpec(gpu=gpu), **fields), KNOWLEDGE)  # type: ignore[arg-type]
     told = [lift.change for lift in advice.lifts if "cuda-compat" in lift.change]
     assert all("forward compatibility" in each for each in told)
     assert bool(told) == bool(package)
@@ -137,14 +137,14 @@ def test_forward_compatibility_is_offered_to_data_centre_gpus_alone(
 )
 def test_the_way_out(capability: str, fields: dict[str, str], words: list[str]) -> None:
     advice = advice_for(capability, **fields)
-    told = " ".join(f"{way.text} {' '.join(way.commands)}" for way in advice.ways_out)
+    told = " ".join(f"{way.text} {' '.join(way.commands)}" for way in advice.alternatives)
     assert advice.release is None
     assert [word for word in words if word not in told] == []
-    assert all(way.source.startswith("https://") for way in advice.ways_out)
+    assert all(way.source.startswith("https://") for way in advice.alternatives)
 
 
 def test_an_old_gpu_is_not_sent_to_a_container_that_is_too_new() -> None:
-    assert not any("nvcr.io" in command for way in advice_for("3.0").ways_out for command in way.commands)
+    assert not any("nvcr.io" in command for way in advice_for("3.0").alternatives for command in way.commands)
 
 
 def test_the_commands_of_a_release_whose_extra_works() -> None:

@@ -36,8 +36,8 @@ def test_advise_names_each_release_where_that_is_asked() -> None:
 
 def test_advise_as_json() -> None:
     found = document("advise", *A100)
-    assert (found["schema"], found["release"], found["kernels"]) == (1, "2.14.1", "native")
-    assert found["situation"]["gpu"] == {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0"}
+    assert (found["schema"], found["release"], found["kernels"]) == (2, "2.14.1", "native")
+    assert found["target"]["gpu"] == {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0"}
     assert found["newer"][0]["reasons"] == [
         {
             "kind": "driver",
@@ -56,7 +56,7 @@ def test_advise_says_that_nothing_works() -> None:
     found = document("advise", "--gpu", "rtx 5090", code=1)
     assert found["release"] is None
     assert found["commands"] == []
-    assert found["ways_out"][0]["commands"][0].startswith("docker run ")
+    assert found["alternatives"][0]["commands"][0].startswith("docker run ")
     assert run_doctor("advise", "--gpu", "rtx 5090").stdout.count("https://") > 1
 
 
@@ -91,8 +91,8 @@ def test_a_compute_capability_stands_for_a_gpu() -> None:
 @pytest.mark.parametrize("name", ["Jetson Nano", "jetson agx orin"])
 def test_a_jetson_is_known_by_its_name(name: str) -> None:
     found = document("advise", "--gpu", name, code=1)
-    assert found["situation"]["architecture"] == "aarch64"
-    assert "JetPack" in found["ways_out"][0]["text"]
+    assert found["target"]["architecture"] == "aarch64"
+    assert "JetPack" in found["alternatives"][0]["text"]
 
 
 def test_advise_for_this_machine_names_a_release_or_says_why_not() -> None:
@@ -102,7 +102,7 @@ def test_advise_for_this_machine_names_a_release_or_says_why_not() -> None:
     if done.returncode == 3:
         assert "--gpu" in done.stderr
     else:
-        assert json.loads(done.stdout)["situation"]["python"] == "3.12"
+        assert json.loads(done.stdout)["target"]["python"] == "3.12"
 
 
 def test_matrix_as_text_and_markdown() -> None:

@@ -1,4 +1,4 @@
-"""The time of a run, and what each duel gets of it."""
+"""The time of a run, and what each comparison gets of it."""
 
 from __future__ import annotations
 

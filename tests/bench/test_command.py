@@ -50,11 +50,12 @@ def test_a_run_is_measured_kept_and_compared_with(tmp_path: pathlib.Path) -> Non
     first = bench(*options, "--save", "before", "--benchmark-json", str(kept), **cache)
     document = json.loads(first.stdout)
     jsonschema.validate(document, SCHEMA)
-    measured = [duel for duel in document["duels"] if duel["ratio"]]
+    measured = [comparison for comparison in document["comparisons"] if comparison["ratio"]]
     if not measured:
         pytest.skip(f"this machine is too slow today to measure anything in a minute: {document['problems']}")
     assert all(
-        duel["rounds"] >= 12 and duel["interval"][0] <= duel["ratio"] <= duel["interval"][1] for duel in measured
+        comparison["rounds"] >= 12 and comparison["interval"][0] <= comparison["ratio"] <= comparison["interval"][1]
+        for comparison in measured
     )
     if not os.path.exists("/proc/driver/nvidia"):
         assert first.returncode == 1
@@ -65,7 +66,7 @@ def test_a_run_is_measured_kept_and_compared_with(tmp_path: pathlib.Path) -> Non
         assert "was not written" in first.stderr
     again = json.loads(bench(*options, "--compare", "before", **cache).stdout)
     assert again["reference"] == "before"
-    assert {row["standing"] for row in again["comparisons"]} <= {
+    assert {row["status"] for row in again["regressions"]} <= {
         "within", "slower", "faster", "unstable", "missing", "no reference",
     }  # fmt: skip
-    assert any(row.get("reference") for row in again["comparisons"])
+    assert any(row.get("reference") for row in again["regressions"])

@@ -10,18 +10,18 @@ import sys
 
 import pytest
 
-from tfgpu_doctor.bench.compare import compare
 from tfgpu_doctor.bench.pytest_document import DocumentError, read_document, write_document
+from tfgpu_doctor.bench.regression import compare
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.bench import Bench, Duel, Side
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Side
 
-MEASURED = Duel(
+MEASURED = Comparison(
     suite="pipeline", name="prefetch[ahead]", verdict="faster", ratio=1.5, interval=(1.4, 1.6), rounds=3,
-    device="CPU:0", challenger=Side(name="a", seconds=(0.1, 0.11, 0.1)), baseline=Side(name="b", seconds=(0.15, 0.16, 0.15)),
+    device="CPU:0", candidate=Side(name="a", seconds=(0.1, 0.11, 0.1)), baseline=Side(name="b", seconds=(0.15, 0.16, 0.15)),
 )  # fmt: skip
-LOST = Duel(suite="pipeline", name="cache", verdict="not run", reason="out of memory")
-RUN = Bench(suite_version="1", duels=(MEASURED, LOST))
+LOST = Comparison(suite="pipeline", name="cache", verdict="not run", reason="out of memory")
+RUN = Bench(suite_version="1", comparisons=(MEASURED, LOST))
 SUITE = """
 def test_prefetch(benchmark):
     benchmark.extra_info.update(verdict="faster", ratio=2.0, interval=[1.9, 2.1])
@@ -35,13 +35,13 @@ def document(run: Bench = RUN) -> str:
 
 def test_what_is_written_is_read_again() -> None:
     read = read_document(document().encode())
-    (duel,) = read.bench.duels
-    assert (duel.key, duel.verdict, duel.ratio, duel.interval, duel.rounds) == (
+    (comparison,) = read.bench.comparisons
+    assert (comparison.key, comparison.verdict, comparison.ratio, comparison.interval, comparison.rounds) == (
         MEASURED.key, "faster", 1.5, (1.4, 1.6), 3,
     )  # fmt: skip
     assert read.bench.suite_version == "1"
     assert read.machine is not None
-    assert [row.standing for row in compare(RUN, read.bench)] == ["within", "no reference"]
+    assert [row.status for row in compare(RUN, read.bench)] == ["within", "no reference"]
 
 
 def test_its_own_tool_shows_what_is_written(tmp_path: pathlib.Path) -> None:
@@ -66,7 +66,9 @@ def test_what_pytest_writes_is_read(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stdout
     read = read_document(file.read_bytes())
-    assert [(duel.key, duel.ratio) for duel in read.bench.duels] == [("pipeline::prefetch", 2.0)]
+    assert [(comparison.key, comparison.ratio) for comparison in read.bench.comparisons] == [
+        ("pipeline::prefetch", 2.0)
+    ]
     assert read.machine is None
 
 
@@ -75,7 +77,7 @@ def test_what_pytest_writes_is_read(tmp_path: pathlib.Path) -> None:
     [
         (b"{", "no document of pytest-benchmark's"),
         (b"[]", "no document of pytest-benchmark's"),
-        (b'{"machine_info": {}, "benchmarks": []}', "none of its benchmarks is a duel"),
+        (b'{"machine_info": {}, "benchmarks": []}', "none of its benchmarks is a comparison"),
         (b'{"machine_info": 7, "benchmarks": []}', "no document of pytest-benchmark's"),
         (
             json.dumps(

@@ -8,17 +8,19 @@ import pytest
 
 from tfgpu_doctor.bench.history import PastRun, history_of, trend_of
 from tfgpu_doctor.bench.history_page import render_history, sparkline
-from tfgpu_doctor.model.facts.bench import Bench, Duel
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
 pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
 
 
 def run(number: int, **ratios: float | None) -> PastRun:
-    duels = [
-        Duel(suite="pipeline", name=name, verdict="faster" if ratio else "not run", ratio=ratio)
+    comparisons = [
+        Comparison(suite="pipeline", name=name, verdict="faster" if ratio else "not run", ratio=ratio)
         for name, ratio in ratios.items()
     ]
-    return PastRun(kept=1.8e9 + 3600 * number, name="first" if number == 0 else "", bench=Bench(duels=tuple(duels)))
+    return PastRun(
+        kept=1.8e9 + 3600 * number, name="first" if number == 0 else "", bench=Bench(comparisons=tuple(comparisons))
+    )
 
 
 RUNS = [run(number, cache=2 * 0.97**number, prefetch=1.5 if number % 2 else None) for number in range(8)]
@@ -26,15 +28,15 @@ RUNS = [run(number, cache=2 * 0.97**number, prefetch=1.5 if number % 2 else None
 
 def test_a_series_leaves_out_runs_that_measured_nothing() -> None:
     history = history_of("here", RUNS)
-    cache, prefetch = history.duels
+    cache, prefetch = history.comparisons
     assert cache.runs == tuple(range(8))
     assert prefetch.runs == (1, 3, 5, 7)
-    assert [each.duels for each in history.runs] == [2] * 8
+    assert [each.comparisons for each in history.runs] == [2] * 8
     assert [each.faster for each in history.runs] == [1, 2] * 4
 
 
 def test_a_machine_that_gets_slower_is_told() -> None:
-    cache, prefetch = history_of("here", RUNS).duels
+    cache, prefetch = history_of("here", RUNS).comparisons
     assert cache.trend == "falling"
     assert cache.step == pytest.approx(-0.03, abs=0.001)
     assert prefetch.trend == "too few runs"

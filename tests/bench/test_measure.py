@@ -1,4 +1,4 @@
-"""The rounds of a duel, under a clock that the test turns on."""
+"""The rounds of a comparison, under a clock that the test turns on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Machine:
         return call
 
 
-def test_a_slower_challenger_is_called_slower() -> None:
+def test_a_slower_candidate_is_called_slower() -> None:
     machine = Machine()
     slow, fast = machine.work("slow", lambda: 0.0110), machine.work("fast", lambda: 0.0100)
     measured = measure(slow, fast, clock=lambda: machine.now)
@@ -43,7 +43,7 @@ def test_the_sides_alternate() -> None:
         plan=Plan(least_rounds=12),
     )  # fmt: skip
     timed = machine.calls[4:]  # two of each to find out how many calls fill a round
-    assert len(measured.challenger_s) == 12
+    assert len(measured.candidate_s) == 12
     assert timed == ["a", "b", "b", "a"] * 6
 
 
@@ -67,7 +67,7 @@ def test_short_calls_are_repeated_within_a_round() -> None:
         plan=Plan(least_round_s=0.002),
     )  # fmt: skip
     assert measured.calls_a_round == (20, 1)
-    assert measured.challenger_s[0] == pytest.approx(0.0001)
+    assert measured.candidate_s[0] == pytest.approx(0.0001)
 
 
 def test_it_ends_with_its_budget_and_never_without_the_least_number_of_rounds() -> None:
@@ -75,7 +75,7 @@ def test_it_ends_with_its_budget_and_never_without_the_least_number_of_rounds() 
     noise = iter(range(10**6))
     noisy = machine.work("a", lambda: 0.1 * (1 + next(noise) % 5))
     measured = measure(noisy, machine.work("b", lambda: 0.1), clock=lambda: machine.now, plan=Plan(budget_s=0.5))
-    assert len(measured.challenger_s) == Plan().least_rounds
+    assert len(measured.candidate_s) == Plan().least_rounds
     assert measured.seconds > 0.5
 
 
@@ -87,7 +87,7 @@ def test_it_ends_when_the_interval_is_narrow_enough_and_with_more_time_at_a_narr
         measured = measure(work, machine.work("b", lambda: 0.01), clock=lambda: machine.now, plan=plan)
         assert measured.ratio.half_width <= plan.enough
         assert measured.seconds < budget_s
-        return len(measured.challenger_s)
+        return len(measured.candidate_s)
 
     assert rounds_within(20.0) > 2 * rounds_within(5.0) > 2 * Plan().least_rounds
 

@@ -10,28 +10,30 @@ import msgspec
 import pytest
 from healthy import broken, healthy
 
-from tfgpu_doctor.bench.compare import compare
 from tfgpu_doctor.bench.page import render_bench
+from tfgpu_doctor.bench.regression import compare
 from tfgpu_doctor.bench.result import BenchReport, make_result
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.bench import Bench, Duel, Figure, Side
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric, Side
 from tfgpu_doctor.render.charts import change_scale
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
-WON = Duel(
+WON = Comparison(
     suite="pipeline", name="prefetch", verdict="faster", ratio=1.54, interval=(1.5, 1.6), rounds=12, device="CPU:0",
-    challenger=Side(name="prefetch", seconds=(0.164,)), baseline=Side(name="none", seconds=(0.252,)),
+    candidate=Side(name="prefetch", seconds=(0.164,)), baseline=Side(name="none", seconds=(0.252,)),
 )  # fmt: skip
-LOST = Duel(suite="training", name="step", verdict="not run", reason=f"out of memory: {EVIL}", on_gpu=True)
+LOST = Comparison(suite="training", name="step", verdict="not run", reason=f"out of memory: {EVIL}", on_gpu=True)
 
 
-def result(*duels: Duel, then: Bench | None = None) -> BenchReport:
-    figures = (Figure(suite="device_placement", name="copy", value=20.0, unit="GB/s", limit=25.0, device="GPU:0"),)
-    bench = Bench(duels=duels, figures=figures, skipped={"test_x.py::test_scaling": "no GPU"}, problems=(EVIL,))
-    comparisons = tuple(compare(bench, then)) if then else ()
+def result(*comparisons: Comparison, then: Bench | None = None) -> BenchReport:
+    metrics = (Metric(suite="device_placement", name="copy", value=20.0, unit="GB/s", limit=25.0, device="GPU:0"),)
+    bench = Bench(
+        comparisons=comparisons, metrics=metrics, skipped={"test_x.py::test_scaling": "no GPU"}, problems=(EVIL,)
+    )
+    regressions = tuple(compare(bench, then)) if then else ()
     report = diagnose(Facts(bench=bench))
-    return make_result(report, bench, reference="before" if then else "", comparisons=comparisons, seconds=12.3)
+    return make_result(report, bench, reference="before" if then else "", regressions=regressions, seconds=12.3)
 
 
 class Text(html.parser.HTMLParser):
@@ -51,7 +53,7 @@ class Text(html.parser.HTMLParser):
 
 @pytest.mark.parametrize("format_", ["text", "markdown", "html"])
 def test_every_page_tells_the_same(format_: str) -> None:
-    page = render_bench(result(WON, LOST, then=Bench(duels=(WON,))), format_)
+    page = render_bench(result(WON, LOST, then=Bench(comparisons=(WON,))), format_)
     words = Text(page).words if format_ == "html" else page
     for said in ("prefetch", "faster", "1.54 (1.50 to 1.60)", "164 ms", "252 ms", "not run", "out of memory", "80% of 25 GB/s",
                  "within", "scaling", "no GPU", "1 faster, 1 not run", "12.3 s"):  # fmt: skip
@@ -60,7 +62,7 @@ def test_every_page_tells_the_same(format_: str) -> None:
 
 
 def test_causes_are_told_with_evidence_and_commands() -> None:
-    bench = Bench(duels=(WON,), failed={"test_numerics.py::test_gpus_equal": "GPU:1 gives other bits"})
+    bench = Bench(comparisons=(WON,), failed={"test_numerics.py::test_gpus_equal": "GPU:1 gives other bits"})
     report = diagnose(broken(healthy(), bench=bench))
     for format_ in ("text", "markdown", "html"):
         page = render_bench(make_result(report, bench, seconds=1.0), format_).replace("\\", "")
@@ -72,7 +74,7 @@ def test_causes_are_told_with_evidence_and_commands() -> None:
 @pytest.mark.parametrize("format_", ["text", "markdown", "html"])
 def test_a_lost_gpu_is_told_with_what_was_seen_of_it(format_: str) -> None:
     bench = Bench(
-        duels=(WON, msgspec.structs.replace(LOST, reason="the GPU is lost")),
+        comparisons=(WON, msgspec.structs.replace(LOST, reason="the GPU is lost")),
         gpu_lost="CUDA_ERROR_UNKNOWN, then silence",
     )
     page = render_bench(make_result(diagnose(broken(healthy(), bench=bench)), bench, seconds=1.0), format_).replace(
@@ -84,9 +86,9 @@ def test_a_lost_gpu_is_told_with_what_was_seen_of_it(format_: str) -> None:
 
 def test_the_head_of_the_page_says_what_stands_against_it() -> None:
     slow = msgspec.structs.replace(WON, ratio=1.2, interval=(1.19, 1.21))
-    bench, then = Bench(duels=(slow,)), Bench(duels=(WON, msgspec.structs.replace(WON, name="cache")))
+    bench, then = Bench(comparisons=(slow,)), Bench(comparisons=(WON, msgspec.structs.replace(WON, name="cache")))
     report = diagnose(broken(healthy(), bench=bench))
-    made = make_result(report, bench, reference="last", comparisons=tuple(compare(bench, then)), seconds=1.0)
+    made = make_result(report, bench, reference="last", regressions=tuple(compare(bench, then)), seconds=1.0)
     head, _, rest = render_bench(made, "html").partition("</header>")
     assert "against the last run: 1 slower, 1 missing" in head
     assert "Against the last run" in rest
@@ -103,16 +105,16 @@ def test_nothing_in_a_page_becomes_an_element() -> None:
 
 def test_the_json_document_is_the_contract() -> None:
     document = json.loads(render_bench(result(WON, LOST), "json"))
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert document["seconds"] == 12.3
-    for duel in document["duels"]:
-        assert {"suite", "name", "verdict", "ratio", "interval", "rounds", "reason", "device"} <= set(duel)
-    assert document["duels"][1]["ratio"] is None
-    assert document["duels"][1]["reason"].startswith("out of memory")
+    for comparison in document["comparisons"]:
+        assert {"suite", "name", "verdict", "ratio", "interval", "rounds", "reason", "device"} <= set(comparison)
+    assert document["comparisons"][1]["ratio"] is None
+    assert document["comparisons"][1]["reason"].startswith("out of memory")
 
 
 @pytest.mark.parametrize(
-    ("duels", "problems", "code"),
+    ("comparisons", "problems", "code"),
     [
         ((WON,), (), 0),
         ((WON, LOST), (), 1),
@@ -122,8 +124,8 @@ def test_the_json_document_is_the_contract() -> None:
         ((WON,), ("pytest died",), 1),
     ],
 )
-def test_exit_codes(duels: tuple[Duel, ...], problems: tuple[str, ...], code: int) -> None:
-    assert msgspec.structs.replace(result(*duels), problems=problems).exit_code == code
+def test_exit_codes(comparisons: tuple[Comparison, ...], problems: tuple[str, ...], code: int) -> None:
+    assert msgspec.structs.replace(result(*comparisons), problems=problems).exit_code == code
 
 
 UNSURE = msgspec.structs.replace(WON, name="map", interval=(1.1, 2.1))
@@ -131,7 +133,7 @@ SLOWER = msgspec.structs.replace(WON, ratio=1.2, interval=(1.18, 1.22))
 
 
 @pytest.mark.parametrize(
-    ("now", "then", "standing", "untold", "code"),
+    ("now", "then", "status", "untold", "code"),
     [
         ((WON,), (WON,), "within", 0, 0),
         ((WON, UNSURE), (WON,), "no reference", 0, 0),
@@ -144,10 +146,10 @@ SLOWER = msgspec.structs.replace(WON, ratio=1.2, interval=(1.18, 1.22))
     ],
 )
 def test_what_cannot_be_told_is_neither_a_pass_nor_a_fault(
-    now: tuple[Duel, ...], then: tuple[Duel, ...], standing: str, untold: int, code: int
+    now: tuple[Comparison, ...], then: tuple[Comparison, ...], status: str, untold: int, code: int
 ) -> None:
-    found = msgspec.structs.replace(result(*now, then=Bench(duels=then)), problems=())
-    assert standing in [each.standing for each in found.comparisons]
+    found = msgspec.structs.replace(result(*now, then=Bench(comparisons=then)), problems=())
+    assert status in [each.status for each in found.regressions]
     assert (found.untold, found.exit_code) == (untold, code)
     for format_ in ("text", "markdown", "html"):
         page = render_bench(found, format_)

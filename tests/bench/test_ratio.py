@@ -26,8 +26,8 @@ def test_the_ratio_is_that_of_the_medians() -> None:
 
 
 def test_the_same_times_give_the_same_interval() -> None:
-    baseline, challenger = noisy(2.0, 60, seed=1), noisy(1.0, 60, seed=2)
-    assert ratio_of_medians(baseline, challenger) == ratio_of_medians(baseline, challenger)
+    baseline, candidate = noisy(2.0, 60, seed=1), noisy(1.0, 60, seed=2)
+    assert ratio_of_medians(baseline, candidate) == ratio_of_medians(baseline, candidate)
 
 
 def test_the_interval_holds_the_true_ratio_as_often_as_it_says() -> None:

@@ -1,4 +1,4 @@
-"""Trouble as a real TensorFlow makes it: the one duel ends with its reason, the rest go on."""
+"""Trouble as a real TensorFlow makes it: the one comparison ends with its reason, the rest go on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 SUITE = """
 import pytest
-from tfgpu_doctor.perf_tests.referee import Contender
+from tfgpu_doctor.perf_tests.runner import Contender
 
 def side(tf, name, call, verify=lambda result: None):
     return Contender(name, call, verify)
@@ -25,9 +25,9 @@ def good(tf, name="good"):
     numbers = tf.ones((200, 200))
     return side(tf, name, lambda: tf.linalg.matmul(numbers, numbers))
 
-def test_last(duel, tensorflow):
+def test_last(comparison, tensorflow):
     with pytest.raises(pytest.skip.Exception):  # two sides that are the same: not shown
-        duel(good(tensorflow), good(tensorflow))
+        comparison(good(tensorflow), good(tensorflow))
 """
 
 
@@ -35,22 +35,22 @@ def trouble(folder: pathlib.Path, test: str, **order: object) -> Bench:
     suite = folder / "suites"
     suite.mkdir()
     (suite / "test_made_up.py").write_text(SUITE.replace("def test_last", textwrap.dedent(test) + "\n\ndef test_last"))
-    # With this budget a duel measures for 5 s at most.
+    # With this budget a comparison measures for 5 s at most.
     told = Order(journal=str(folder / "journal"), folder=str(suite), budget_s=600.0, **order)  # type: ignore[arg-type]
     return run_suites(told)
 
 
-def duels(bench: Bench) -> dict[str, tuple[str, str]]:
-    return {duel.name: (duel.verdict, duel.reason) for duel in bench.duels}
+def comparisons(bench: Bench) -> dict[str, tuple[str, str]]:
+    return {comparison.name: (comparison.verdict, comparison.reason) for comparison in bench.comparisons}
 
 
 def test_out_of_memory(tmp_path: pathlib.Path) -> None:
     test = """
-    def test_greedy(duel, tensorflow):
+    def test_greedy(comparison, tensorflow):
         tf = tensorflow
-        duel(side(tf, "greedy", lambda: tf.zeros((1 << 24, 1 << 24)) + 1), good(tf))
+        comparison(side(tf, "greedy", lambda: tf.zeros((1 << 24, 1 << 24)) + 1), good(tf))
     """
-    found = duels(trouble(tmp_path, test))
+    found = comparisons(trouble(tmp_path, test))
     assert found["greedy"][0] == "not run"
     assert "out of memory" in found["greedy"][1]
     assert found["last"][0] != "not run"
@@ -58,17 +58,17 @@ def test_out_of_memory(tmp_path: pathlib.Path) -> None:
 
 def test_a_collective_that_waits_for_a_member_that_never_comes(tmp_path: pathlib.Path) -> None:
     test = """
-    def test_alone(duel, tensorflow):
+    def test_alone(comparison, tensorflow):
         tf = tensorflow
         def reduce():
             return tf.raw_ops.CollectiveReduceV2(
                 input=tf.ones(4), group_size=2, group_key=1, instance_key=1, merge_op="Add", final_op="Id",
                 ordering_token=[],
             )
-        duel(side(tf, "one of two", reduce), good(tf))
+        comparison(side(tf, "one of two", reduce), good(tf))
     """
     bench = trouble(tmp_path, test, longest_s=30.0)
-    found = duels(bench)
+    found = comparisons(bench)
     assert found["alone"][0] == "not run"
     assert "it hangs" in found["alone"][1]
     assert found["last"][0] != "not run"
@@ -77,12 +77,12 @@ def test_a_collective_that_waits_for_a_member_that_never_comes(tmp_path: pathlib
 
 def test_a_kernel_that_fails(tmp_path: pathlib.Path) -> None:
     test = """
-    def test_divides(duel, tensorflow):
+    def test_divides(comparison, tensorflow):
         tf = tensorflow
         nothing = tf.zeros(4, tf.int32)
-        duel(side(tf, "by nothing", lambda: tf.ones(4, tf.int32) // nothing), good(tf))
+        comparison(side(tf, "by nothing", lambda: tf.ones(4, tf.int32) // nothing), good(tf))
     """
-    found = duels(trouble(tmp_path, test))
+    found = comparisons(trouble(tmp_path, test))
     assert found["divides"][0] == "not run"
     assert "InvalidArgumentError" in found["divides"][1]
     assert found["last"][0] != "not run"

@@ -16,7 +16,7 @@ from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.run import Order, run_suites, suite_names
 from tfgpu_doctor.model.facts.bench import Bench
 
-# A duel as the referee notes it, without TensorFlow.
+# A comparison as the runner notes it, without TensorFlow.
 SUITE = """
 import os, time
 from tfgpu_doctor.perf_tests.journal import note
@@ -26,7 +26,7 @@ def start(name):
 
 def measured(name):
     start(name)
-    note("duel", {"duel": {"suite": "made_up", "name": name, "verdict": "faster", "ratio": 2.0, "rounds": 12}})
+    note("comparison", {"comparison": {"suite": "made_up", "name": name, "verdict": "faster", "ratio": 2.0, "rounds": 12}})
 
 def test_first():
     measured("first")
@@ -41,7 +41,7 @@ def run(folder: pathlib.Path, tests: str, **order: object) -> Bench:
 
 
 def verdicts(bench: Bench) -> dict[str, str]:
-    return {duel.name: duel.verdict for duel in bench.duels}
+    return {comparison.name: comparison.verdict for comparison in bench.comparisons}
 
 
 def test_what_was_measured_comes_back(tmp_path: pathlib.Path) -> None:
@@ -52,7 +52,7 @@ def test_what_was_measured_comes_back(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hanging_duel_ends_alone(tmp_path: pathlib.Path) -> None:
+def test_a_hanging_comparison_ends_alone(tmp_path: pathlib.Path) -> None:
     tests = """
     def test_hangs():
         start("hangs")
@@ -63,13 +63,13 @@ def test_a_hanging_duel_ends_alone(tmp_path: pathlib.Path) -> None:
     """
     bench = run(tmp_path, tests, longest_s=10.0)
     assert verdicts(bench) == {"first": "faster", "hangs": "not run", "last": "faster"}
-    (hanging,) = [duel for duel in bench.duels if duel.name == "hangs"]
+    (hanging,) = [comparison for comparison in bench.comparisons if comparison.name == "hangs"]
     assert "it hangs" in hanging.reason
     assert len(bench.problems) == 1
 
 
 @pytest.mark.slow
-def test_what_comes_before_the_first_duel_has_its_own_time(tmp_path: pathlib.Path) -> None:
+def test_what_comes_before_the_first_comparison_has_its_own_time(tmp_path: pathlib.Path) -> None:
     tests = """
     del test_first
 
@@ -82,7 +82,7 @@ def test_what_comes_before_the_first_duel_has_its_own_time(tmp_path: pathlib.Pat
     assert bench.problems == ()
 
 
-def test_a_dying_duel_ends_alone(tmp_path: pathlib.Path) -> None:
+def test_a_dying_comparison_ends_alone(tmp_path: pathlib.Path) -> None:
     tests = """
     def test_dies():
         start("dies")
@@ -104,7 +104,7 @@ def test_a_failing_test_is_no_crash(tmp_path: pathlib.Path) -> None:
 
 def test_a_suite_that_cannot_be_imported_is_a_problem(tmp_path: pathlib.Path) -> None:
     bench = run(tmp_path, "import nowhere_to_be_found\n")
-    assert bench.duels == ()
+    assert bench.comparisons == ()
     assert "exit code 2" in bench.problems[0]
 
 
@@ -163,7 +163,7 @@ def test_after_an_interrupt_what_was_measured_is_there(tmp_path: pathlib.Path) -
     (suite / "test_made_up.py").write_text(SUITE + "def test_long():\n    start('long')\n    time.sleep(600)\n")
 
     def press_ctrl_c(account: Account, seconds: float) -> None:
-        if account.duel:
+        if account.comparison:
             raise KeyboardInterrupt
 
     bench = run_suites(Order(journal=str(tmp_path / "journal"), folder=str(suite)), press_ctrl_c)

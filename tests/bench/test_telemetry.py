@@ -1,4 +1,4 @@
-"""What is seen of the GPUs while duels are held: through the simulated driver's NVML."""
+"""What is seen of the GPUs while comparisons are held: through the simulated driver's NVML."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from simulated import Simulate
 
 from tfgpu_doctor.bench.telemetry import Telemetry
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts.bench import Bench, Duel
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
 
 def held(started: float, took_s: float) -> Bench:
-    return Bench(duels=(Duel(suite="s", name="n", verdict="faster", on_gpu=True, started=started, took_s=took_s),))
+    return Bench(
+        comparisons=(Comparison(suite="s", name="n", verdict="faster", on_gpu=True, started=started, took_s=took_s),)
+    )
 
 
 @pytest.mark.slow
-def test_each_duel_gets_what_was_seen_while_it_was_held(simulate: Simulate) -> None:
+def test_each_comparison_gets_what_was_seen_while_it_was_held(simulate: Simulate) -> None:
     variables = simulate({"count": 2, "temperature_c": {"gpu": 88}, "throttle_reasons": ["sw_thermal_slowdown"]})
     for seconds in (3, 20, 100):  # as long as this machine takes to start Python and NVML
         host = Host(environment={"PATH": os.environ["PATH"], **variables})
@@ -29,12 +31,12 @@ def test_each_duel_gets_what_was_seen_while_it_was_held(simulate: Simulate) -> N
         if not during.skipped:
             break
     assert during.skipped == {}
-    (duel,) = during.duels
-    assert set(duel.readings) == {"0", "1"}
-    assert duel.readings["0"].samples >= 1
-    assert duel.readings["0"].temperature_c == 88
-    assert duel.readings["1"].reasons == {"sw_thermal_slowdown": 1.0}
-    (earlier,) = telemetry.added_to(held(before - 100, 10.0)).duels
+    (comparison,) = during.comparisons
+    assert set(comparison.readings) == {"0", "1"}
+    assert comparison.readings["0"].samples >= 1
+    assert comparison.readings["0"].temperature_c == 88
+    assert comparison.readings["1"].reasons == {"sw_thermal_slowdown": 1.0}
+    (earlier,) = telemetry.added_to(held(before - 100, 10.0)).comparisons
     assert earlier.readings == {}
 
 

@@ -11,7 +11,7 @@ from every import every
 from healthy import broken, cuda_gpu, nvml_gpu, runtime
 
 from tfgpu_doctor.diagnose.engine import diagnose
-from tfgpu_doctor.model.facts import Facts, GpuProcess, Pci, Scheduler
+from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.health import (
     Clocks,
     Ecc,
@@ -23,6 +23,8 @@ from tfgpu_doctor.model.facts.health import (
     Power,
     Temperature,
 )
+from tfgpu_doctor.model.facts.machine import Pci, Scheduler
+from tfgpu_doctor.model.facts.nvidia import GpuProcess
 
 LAPTOP = "NVIDIA GeForce RTX 4060 Laptop GPU"
 DESKTOP = GpuProcess(pid=1200, name="/usr/lib/xorg/Xorg", computes=False, memory_bytes=1 << 30)

@@ -12,7 +12,8 @@ from healthy import broken
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.model import Finding, Skip
-from tfgpu_doctor.model.facts import Facts, Scheduler
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.machine import Scheduler
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -27,19 +27,9 @@ from healthy import (
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.model import Finding, Skip
-from tfgpu_doctor.model.facts import (
-    Container,
-    DeviceNodes,
-    Driver,
-    Environment,
-    Facts,
-    GpuProcess,
-    Libraries,
-    Nvml,
-    Pci,
-    PciDevice,
-    Scheduler,
-)
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler
+from tfgpu_doctor.model.facts.nvidia import DeviceNodes, Driver, GpuProcess, Libraries, Nvml
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

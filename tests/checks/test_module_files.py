@@ -8,9 +8,10 @@ import pytest
 from built_kernel import KERNEL, UNREADABLE, built, log, message
 from healthy import DRIVER, healthy
 
-from tfgpu_doctor.checks.driver_versions import libraries_match_module
-from tfgpu_doctor.checks.kernel_driver import module_is_built_for_kernel, secure_boot_lets_module_in
-from tfgpu_doctor.model.facts import DkmsModule, Driver, ModuleFile, ModuleFiles
+from tfgpu_doctor.checks.driver.kernel_module import module_is_built_for_kernel, secure_boot_lets_module_in
+from tfgpu_doctor.checks.driver.versions import libraries_match_module
+from tfgpu_doctor.model.facts.kernel import DkmsModule, ModuleFile, ModuleFiles
+from tfgpu_doctor.model.facts.nvidia import Driver
 
 if TYPE_CHECKING:
     from checks.conftest import Judge

@@ -12,41 +12,37 @@ from odd_bench import BENCH_FACTS
 from odd_ground import GROUND_FACTS, with_ground
 from odd_health import ODD_HEALTH, ODD_TROUBLES
 from odd_kernel import KERNEL_FACTS
-from odd_load import LOAD_FACTS
+from odd_stress import STRESS_FACTS
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import Check, Evidence, Finding, Skip
-from tfgpu_doctor.model.facts import (
-    Attempt,
-    Computation,
-    Container,
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
+from tfgpu_doctor.model.facts.nvidia import (
     CudaDriver,
     CudaGpu,
     DeviceNode,
     DeviceNodes,
-    Distribution,
     Driver,
-    Environment,
-    Facts,
     GpuProcess,
     Libraries,
     LibraryFile,
-    LibraryLoad,
     Nvml,
     NvmlGpu,
-    Pci,
-    PciDevice,
-    Resolution,
-    ResolvedLibrary,
+)
+from tfgpu_doctor.model.facts.python import (
+    Computation,
+    Distribution,
+    LibraryLoad,
     Runtime,
-    Scheduler,
-    System,
     Target,
     TensorFlow,
     TensorFlowGpu,
-    XlaTools,
 )
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.facts.xla import XlaTools
 
 WORDS = st.sampled_from(["", " ", "0", "odd", "a b", "it's", "$HOME", "é", "tensorflow", "/", "-1", "1.2.3"])
 VERSIONS = st.sampled_from(
@@ -318,7 +314,7 @@ FACTS = {
     ),
     **BENCH_FACTS,
     **KERNEL_FACTS,
-    **LOAD_FACTS,
+    **STRESS_FACTS,
     **GROUND_FACTS,
 }
 

@@ -11,7 +11,9 @@ from tfgpu_doctor.collect.examination import _Examination
 from tfgpu_doctor.collect.probe import Probe, Request, Unavailable, probe
 from tfgpu_doctor.collect.probes.kernel_log import kernel_log
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Environment, Facts, Runtime, System
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.machine import Environment, System
+from tfgpu_doctor.model.facts.python import Runtime
 
 
 def facts_of(*probes: Probe) -> Facts:

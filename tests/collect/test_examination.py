@@ -20,18 +20,9 @@ from tfgpu_doctor.collect.examination import Interrupted, _Examination, examine,
 from tfgpu_doctor.collect.probe import Probe, Request, Unavailable, probe
 from tfgpu_doctor.collect.probes import ALL_PROBES
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import (
-    Container,
-    Driver,
-    Environment,
-    Facts,
-    Nvml,
-    Pci,
-    Scheduler,
-    System,
-    decode_facts,
-    encode_facts,
-)
+from tfgpu_doctor.model.facts import Facts, decode_facts, encode_facts
+from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler, System
+from tfgpu_doctor.model.facts.nvidia import Driver, Nvml
 
 LONG_S = 120.0
 

@@ -10,15 +10,16 @@ import msgspec
 import pytest
 from doctor_command import make_target, run_doctor
 from healthy import ANSWERED, healthy
-from loaded import left_alone, load, loaded, under_load
+from stressed import left_alone, stress, stressed_gpu, under_stress
 
 from tfgpu_doctor.collect.examination import _Examination, examine
 from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.collect.probes import ALL_PROBES
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Facts, Level, Load, Pci, decode_facts, encode_facts
-from tfgpu_doctor.model.facts.load import LEVELS
+from tfgpu_doctor.model.facts import Facts, decode_facts, encode_facts
+from tfgpu_doctor.model.facts.machine import Pci
+from tfgpu_doctor.model.facts.stress import LEVELS, Level, StressTest
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.render import render
 from tfgpu_doctor.render.words import unjudged
@@ -67,7 +68,7 @@ def test_the_level_is_recorded_and_replayed(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     ("facts", "level"),
-    [(healthy(), "standard"), (healthy(quick=True), "quick"), (under_load(), "deep"), (Facts(level="soak"), "soak")],
+    [(healthy(), "standard"), (healthy(quick=True), "quick"), (under_stress(), "deep"), (Facts(level="soak"), "soak")],
     ids=["an old record", "an old quick one", "deep", "soak"],
 )
 def test_the_report_tells_its_level(facts: Facts, level: Level) -> None:
@@ -86,9 +87,9 @@ def test_only_the_levels_with_a_load_may_take_its_time(level: Level) -> None:
     request = Request(python="python", level=level, deadline_s=120.0, soak_s=600.0)
     limits = {each.name: each.limit_s(request) for each in ALL_PROBES}
     assert limits["runtime"] == 120.0
-    assert limits["load"] == (720.0 if level == "soak" else 120.0)
+    assert limits["stress"] == (720.0 if level == "soak" else 120.0)
     assert limits["system"] == 20.0
-    assert (request.quick, request.loads) == (level == "quick", level in ("deep", "soak"))
+    assert (request.quick, request.stresses) == (level == "quick", level in ("deep", "soak"))
 
 
 def text(report: Report) -> str:
@@ -96,7 +97,7 @@ def text(report: Report) -> str:
 
 
 def test_a_level_with_a_load_shows_its_figures() -> None:
-    shown = text(diagnose(under_load()))
+    shown = text(diagnose(under_stress()))
     assert "Healthy" in shown
     assert "matmul in float32 900 times" in shown
     assert "float16 64 of 71 (90%)" in shown
@@ -105,15 +106,17 @@ def test_a_level_with_a_load_shows_its_figures() -> None:
 
 
 def test_a_gpu_that_was_left_alone_is_told() -> None:
-    assert "was left alone: python (4711) computes on it" in text(diagnose(under_load(load(loaded(0), left_alone(1)))))
-    alone = text(diagnose(under_load(load(left_alone(0)))))
+    assert "was left alone: python (4711) computes on it" in text(
+        diagnose(under_stress(stress(stressed_gpu(0), left_alone(1))))
+    )
+    alone = text(diagnose(under_stress(stress(left_alone(0)))))
     assert alone.count("was left alone") == 1  # not once for each check
 
 
 def test_a_root_cause_is_the_only_line_about_a_gpu_that_is_not_there() -> None:
     facts = msgspec.structs.replace(
         healthy(), level="deep", runtime=None, pci=Pci(), nvml=None, cuda_driver=None, driver=None, device_nodes=None,
-        unknown={"load": "TensorFlow lists no GPU to put a load on"},
+        unknown={"stress": "TensorFlow lists no GPU to put a load on"},
     )  # fmt: skip
     report = diagnose(facts)
     assert [cause.label for cause in report.causes] == ["no_gpu_in_machine"]
@@ -126,7 +129,7 @@ def test_reasons_that_several_checks_share_stand_once() -> None:
 
 
 def test_a_load_survives_json() -> None:
-    facts = under_load(load(loaded(0), left_alone(1)))
+    facts = under_stress(stress(stressed_gpu(0), left_alone(1)))
     assert decode_facts(encode_facts(facts)) == facts
 
 
@@ -140,9 +143,9 @@ def test_an_interrupted_load_keeps_what_it_knew() -> None:
             killed.set()
 
     @probe(waits_for="the load", deadline_s=None, keeps_part=True)
-    def load(host: Host) -> Load:
+    def stress(host: Host) -> StressTest:
         killed.wait(60)
-        return Load(level="deep", interrupted=host.stopped)
+        return StressTest(level="deep", interrupted=host.stopped)
 
     @probe(waits_for="the bus")
     def pci() -> Pci:
@@ -150,7 +153,7 @@ def test_an_interrupted_load_keeps_what_it_knew() -> None:
         return Pci()
 
     host = Stopping(environment={})
-    under_way = _Examination(host, Request(python="python", level="deep"), [load, pci])
+    under_way = _Examination(host, Request(python="python", level="deep"), [stress, pci])
 
     def interrupt(waiting: object, seconds: float) -> None:
         raise KeyboardInterrupt
@@ -161,12 +164,12 @@ def test_an_interrupted_load_keeps_what_it_knew() -> None:
     under_way.keep_parts(60)
     under_way.give_up("interrupted")
     found = under_way.facts()
-    assert found.load == Load(level="deep", interrupted=True)
+    assert found.stress == StressTest(level="deep", interrupted=True)
     assert found.unknown == {"pci": "interrupted"}
 
 
 def test_what_was_measured_before_an_interruption_is_judged() -> None:
-    facts = under_load(load(loaded(attempt=ANSWERED), interrupted=True))
+    facts = under_stress(stress(stressed_gpu(attempt=ANSWERED), interrupted=True))
     report = diagnose(facts, interrupted=True)
     assert report.find("LOD001").outcome == "pass"  # type: ignore[union-attr]
     assert "interrupted" in report.find("LOD005").reason  # type: ignore[union-attr]

@@ -12,7 +12,8 @@ from tfgpu_doctor.diagnose.engine import BrokenPlugin, diagnose
 from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Fix, Skip, Stage, Yielded, check, in_order
-from tfgpu_doctor.model.facts import Driver, Facts
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.nvidia import Driver
 from tfgpu_doctor.model.report import Report, Result
 
 
@@ -268,7 +269,7 @@ def test_deeper_checks_are_listed_before_those_that_build_on_them() -> None:
 
 
 def test_no_module_of_checks_is_forgotten() -> None:
-    defining = {path.stem for path in (ROOT / "checks").glob("*.py") if "\n@check(" in path.read_text("utf-8")}
+    defining = {path.stem for path in (ROOT / "checks").glob("*/*.py") if "\n@check(" in path.read_text("utf-8")}
     assert defining == {each.function.__module__.rpartition(".")[2] for each in ALL_CHECKS}
 
 

@@ -13,7 +13,9 @@ from made_up_repairs import make_cause, make_plan
 from tfgpu_doctor.fix.bounds import Bounds, NotPossible, check_bounds
 from tfgpu_doctor.fix.links import NOT_FOUND, LinkStep
 from tfgpu_doctor.fix.plan import PipStep, plan_repair
-from tfgpu_doctor.model.facts import Facts, Resolution, ResolvedLibrary, Target
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.python import Target
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 SITE = "/venv/lib/python3.12/site-packages"
 

@@ -11,8 +11,9 @@ from doctor_command import clean_environment
 
 from tfgpu_doctor.fix.shells import SHELLS, Unwritable
 from tfgpu_doctor.fix.variables import Needed, find_needed
-from tfgpu_doctor.model.facts import Resolution, ResolvedLibrary, Target
 from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.python import Target
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 FOLDERS = [
     "/plain",

@@ -1,4 +1,4 @@
-"""`fleet emit mpi`: one rank a host under a real mpirun; ssh is a stand-in that starts the other hosts' part here."""
+"""`fleet emit mpi`: one rank a host under a real mpirun; ssh is a placeholder that starts the other hosts' part here."""
 
 from __future__ import annotations
 

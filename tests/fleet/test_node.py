@@ -13,7 +13,7 @@ from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
 from tfgpu_doctor.fleet.reporting import missing_node, node_report
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.load import Load, LoadedGpu, LoadRound, Readings, Speed, Transfer
+from tfgpu_doctor.model.facts.stress import Readings, Speed, StressedGpu, StressRound, StressTest, Transfer
 
 
 def of_machine(facts: Facts, node: str = "node-1") -> NodeReport:
@@ -38,15 +38,17 @@ def test_every_recorded_machine_makes_one(machine: str) -> None:
 
 def test_what_was_measured_under_load_is_told_by_device_and_model() -> None:
     rounds = tuple(
-        LoadRound(
+        StressRound(
             speeds=(Speed(precision="float16", teraflops=speed), Speed(precision="tf32", error="out of memory")),
             readings=Readings(samples=9, sm_mhz=1700, temperature_c=60),
         )
         for speed in (700.0, 720.0, 500.0)
     )
-    gpu = LoadedGpu(index=1, name="NVIDIA H100", rounds=rounds)
+    gpu = StressedGpu(index=1, name="NVIDIA H100", rounds=rounds)
     transfers = (Transfer(source="host", destination="GPU:1", host_memory="pinned", gb_per_s=50.0),)
-    found = {each.name: each for each in measurements_of(Facts(load=Load("deep", gpus=(gpu,), transfers=transfers)))}
+    found = {
+        each.name: each for each in measurements_of(Facts(stress=StressTest("deep", gpus=(gpu,), transfers=transfers)))
+    }
     assert set(found) == {
         "float16 matrix product", "clock under load", "temperature under load", "copy host to GPU pinned",
     }  # fmt: skip

@@ -13,7 +13,7 @@ from made_up_fleet import MEASURED, MODELS, MadeUpFleet, Noise, normal, skewed, 
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
-from tfgpu_doctor.fleet.comparison import Fleet
+from tfgpu_doctor.fleet.fleet import Fleet
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS, least_z
 
@@ -37,8 +37,8 @@ def test_of_healthy_nodes_one_in_a_thousand_is_suspected(
     noise: Noise, models: int, count: int, tmp_path: pathlib.Path
 ) -> None:
     found = merged(MadeUpFleet(count, noise=noise, models=models, seed=count), tmp_path)
-    assert len(found.standings["suspect"]) <= max(1, count // 1000)
-    assert found.standings["differs"] == ()
+    assert len(found.statuses["suspect"]) <= max(1, count // 1000)
+    assert found.statuses["differs"] == ()
     assert found.heard == count
     assert {kind.name for kind in found.kinds} == set(MODELS[:models])
     assert {each.nodes for each in found.series} <= {count // models, count // models + 1}
@@ -47,7 +47,7 @@ def test_of_healthy_nodes_one_in_a_thousand_is_suspected(
 def test_a_healthy_fleet_is_a_pass(tmp_path: pathlib.Path) -> None:
     found = merged(MadeUpFleet(50), tmp_path)
     assert found.exit_code == 0
-    assert len(found.standings["good"]) == 50
+    assert len(found.statuses["good"]) == 50
     assert not found.causes + found.drift + found.suspects + found.varied + found.files + found.silent
 
 
@@ -68,7 +68,7 @@ def test_all_slow_nodes_and_all_drifts_are_found(count: int, models: int, tmp_pa
     assert {each.node: each.measurement for each in found.suspects if each.node in slow} == {
         node: MEASURED[place][0] for node, place in slow.items()
     }
-    assert len(set(found.standings["suspect"]) - set(slow)) <= count // 1000
+    assert len(set(found.statuses["suspect"]) - set(slow)) <= count // 1000
     assert {node: each.differences[0].value for each in found.drift for node in each.nodes} == drifted
     assert all(each.differences[0].setting == "kernel" for each in found.drift)
     assert found.exit_code == 1
@@ -215,7 +215,7 @@ def test_causes_come_with_their_nodes(tmp_path: pathlib.Path) -> None:
     found = merged(fleet, tmp_path)
     assert found.causes[0].nodes == ("b0", "b1", "b2")
     assert found.causes[0].severity == "error"
-    assert found.standings["fails"] == ("b0", "b1", "b2")
+    assert found.statuses["fails"] == ("b0", "b1", "b2")
     assert len(found.patterns) == 2
 
 
@@ -228,7 +228,7 @@ def test_nodes_without_a_report_are_named_with_their_reasons(tmp_path: pathlib.P
     assert {(each.outcome, each.nodes) for each in found.silent} == {
         ("hung", ("n00001",)), ("died", ("n00002",)), ("not heard of", ("n77777",)),
     }  # fmt: skip
-    assert found.standings["silent"] == ("n00001", "n00002", "n77777")
+    assert found.statuses["silent"] == ("n00001", "n00002", "n77777")
     assert (found.heard, found.expected, found.exit_code) == (8, 11, 1)
 
 
@@ -254,8 +254,8 @@ def test_only_who_is_slow_twice_is_bad(tmp_path: pathlib.Path) -> None:
     again.slow("n00003", 16, by=0.2)
     again.write(tmp_path / "second", only={"n00003", "n00004", "n00030"})
     found = merge(str(tmp_path))
-    assert found.standings["bad"] == ("n00003",)
-    assert found.standings["suspect"] == ("n00004", "n00005")
+    assert found.statuses["bad"] == ("n00003",)
+    assert found.statuses["suspect"] == ("n00004", "n00005")
     second = {each.node: each.second for each in found.suspects}
     assert second["n00005"] is None
     assert (second["n00003"].slow, second["n00004"].slow) == (True, False)  # type: ignore[union-attr]

@@ -115,7 +115,7 @@ def test_a_second_report_of_a_node_is_named(folder: pathlib.Path) -> None:
     assert {(each.file, each.why) for each in found.files} == {
         (name, "a second report of the node n00001") for name in ("a-copy.json", "z-copy.json")
     }
-    assert len(found.standings["good"]) == 8
+    assert len(found.statuses["good"]) == 8
 
 
 def test_a_renamed_report_is_the_node_s_all_the_same(folder: pathlib.Path) -> None:
@@ -134,7 +134,7 @@ def test_what_waits_for_nodes_writes_is_read(folder: pathlib.Path) -> None:
     for node in ("../x", "a/b", "\u202enode"):
         (folder / file_name(node)).write_bytes(encode_node(missing_node(node, "hung", "no answer")))
     found = merge(str(folder))
-    assert found.standings["silent"] == tuple(sorted(("../x", "a/b", "\u202enode")))
+    assert found.statuses["silent"] == tuple(sorted(("../x", "a/b", "\u202enode")))
 
 
 def test_a_name_in_a_text_does_not_end_the_report_early(folder: pathlib.Path) -> None:

@@ -19,7 +19,7 @@ from made_up_fleet import MODELS, MadeUpFleet
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
-from tfgpu_doctor.fleet.comparison import STANDINGS, Fleet
+from tfgpu_doctor.fleet.fleet import STATUSES, Fleet
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Cause, file_name
 from tfgpu_doctor.fleet.page import FLEET_FORMATS, render_fleet
@@ -27,7 +27,7 @@ from tfgpu_doctor.fleet.page import FLEET_FORMATS, render_fleet
 SCHEMA = json.loads((ROOT / "doctor/fleet/fleet.schema.json").read_text("utf-8"))
 HOSTILE = (
     "\n✗ forged\r::error::forged\x1b[31mred\x1b]0;title\x07<script>alert(1)</script></title></svg>&amp;]]>-->`code`| a | b |\n"
-    '[link](http://x)![i](x)*a*_b_~~s~~# @all =HYPERLINK(1)\u202eturned\u2066"} 1\ntfgpu_doctor_fleet_nodes{standing="good"} 7\n'
+    '[link](http://x)![i](x)*a*_b_~~s~~# @all =HYPERLINK(1)\u202eturned\u2066"} 1\ntfgpu_doctor_fleet_nodes{status="good"} 7\n'
     "{{ x }}${x}\\\\\" onload=alert(1) '\x00\u2028\n- forged\n</details>\n```\n## forged"
 )
 
@@ -85,8 +85,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 @pytest.mark.parametrize("format_", ["text", "json", "markdown", "html"])
 def test_hostile_names_stay_in_their_cells(format_: str, found: Fleet, hostile: Fleet) -> None:
-    assert {each: len(nodes) for each, nodes in found.standings.items()} == {
-        each: len(nodes) for each, nodes in hostile.standings.items()
+    assert {each: len(nodes) for each, nodes in found.statuses.items()} == {
+        each: len(nodes) for each, nodes in hostile.statuses.items()
     }
     if format_ == "json":  # keys of dictionaries are names of checks
         jsonschema.validate(json.loads(render_fleet(hostile, "json")), SCHEMA)
@@ -105,10 +105,10 @@ def test_prometheus_reads_what_was_written(which: str, request: pytest.FixtureRe
     fleet: Fleet = request.getfixturevalue(which)
     document = render_fleet(fleet, "prometheus")
     families = {family.name: family for family in parser.text_string_to_metric_families(document)}
-    samples = {sample.labels["standing"]: sample.value for sample in families["tfgpu_doctor_fleet_nodes"].samples}
-    assert samples == {each: len(fleet.standings[each]) for each in STANDINGS}
-    odd = families["tfgpu_doctor_fleet_node_standing"].samples
-    assert len(odd) == sum(len(nodes) for each, nodes in fleet.standings.items() if each != "good")
+    samples = {sample.labels["status"]: sample.value for sample in families["tfgpu_doctor_fleet_nodes"].samples}
+    assert samples == {each: len(fleet.statuses[each]) for each in STATUSES}
+    odd = families["tfgpu_doctor_fleet_node_status"].samples
+    assert len(odd) == sum(len(nodes) for each, nodes in fleet.statuses.items() if each != "good")
     assert all(family.name.startswith("tfgpu_doctor_fleet_") and family.type == "gauge" for family in families.values())
     assert sum(len(family.samples) for family in families.values()) == sum(
         not line.startswith("#") for line in document.splitlines()
@@ -120,8 +120,8 @@ def test_prometheus_reads_what_was_written(which: str, request: pytest.FixtureRe
 def test_the_document_is_as_its_schema_says(found: Fleet) -> None:
     document = json.loads(render_fleet(found, "json"))
     jsonschema.validate(document, SCHEMA)
-    assert document["schema"] == 1
-    assert list(document["standings"]) == list(STANDINGS)
+    assert document["schema"] == 2
+    assert list(document["statuses"]) == list(STATUSES)
 
 
 def test_the_text_is_short_and_begins_with_causes(tmp_path: pathlib.Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from every import every
 
 from tfgpu_doctor.advise.fitting import kernels_of
-from tfgpu_doctor.advise.situation import Gpu, Situation
+from tfgpu_doctor.advise.target_spec import Gpu, TargetSpec
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import GpuModel
 
@@ -77,8 +77,8 @@ def test_bandwidth_and_peaks_are_of_a_size(gpu: GpuModel) -> None:
 
 @each_gpu
 def test_every_gpu_is_told_how_it_runs(gpu: GpuModel) -> None:
-    situation = Situation(gpu=Gpu(gpu.name, gpu.compute_capability))
-    kernels = {kernels_of(release.wheels[0], situation) for release in KNOWLEDGE.tensorflow_releases}
+    spec = TargetSpec(gpu=Gpu(gpu.name, gpu.compute_capability))
+    kernels = {kernels_of(release.wheels[0], spec) for release in KNOWLEDGE.tensorflow_releases}
     assert "unknown" not in kernels
     assert ("native" in kernels) == (3.5 <= float(gpu.compute_capability) < 10)
 

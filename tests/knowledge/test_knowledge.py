@@ -45,7 +45,7 @@ def test_no_row_stands_twice(table: str) -> None:
     second = {"opened_libraries": "cuda", "log_rules": "rank", "log_releases": "line"}.get(
         table, ""
     )  # of tables whose keys are two fields
-    keys = [(next(iter(row.values())), row.get(second), str(row.get("given"))) for row in SOURCED[table]]
+    keys = [(next(iter(row.values())), row.get(second), str(row.get("context"))) for row in SOURCED[table]]
     assert len(keys) == len(set(keys))
 
 

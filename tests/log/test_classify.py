@@ -11,8 +11,8 @@ from every import every
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import LogRule
 from tfgpu_doctor.log.classify import HARMLESS, LogReport, classify
+from tfgpu_doctor.log.context import _WORDS, KEYS, Context
 from tfgpu_doctor.log.derived import derive
-from tfgpu_doctor.log.given import _WORDS, KEYS, Given
 from tfgpu_doctor.log.signatures import Found, Hit, Scanner
 
 KNOWLEDGE = read_knowledge()
@@ -53,15 +53,15 @@ SAID = {
 }  # fmt: skip
 
 
-def read(log: str, *given: str) -> LogReport:
+def read(log: str, *context: str) -> LogReport:
     scanner = Scanner(KNOWLEDGE.log_signatures)
     scanner.scan(io.BytesIO(log.encode()))
-    known = Given(dict(pair.split("=", 1) for pair in given))
+    known = Context(dict(pair.split("=", 1) for pair in context))
     return classify(scanner.found, known, KNOWLEDGE, scanner.lines)
 
 
-def labels(log: str, *given: str) -> list[str]:
-    return [cause.label for cause in read(log, *given).causes]
+def labels(log: str, *context: str) -> list[str]:
+    return [cause.label for cause in read(log, *context).causes]
 
 
 def example(name: str) -> str:
@@ -77,7 +77,7 @@ def test_every_rule_is_well_formed(rule: LogRule) -> None:
     assert rule.label in KNOWLEDGE.causes
     assert rule.any
     assert {*rule.any, *rule.all, *rule.none} <= NAMES | set(DERIVED)
-    assert all(word.removeprefix("!") in SAID or word in _WORDS for word in rule.given)
+    assert all(word.removeprefix("!") in SAID or word in _WORDS for word in rule.context)
     assert 0 < rule.rank < 100
     assert rule.confidence == "high" or rule.ask or rule.rank >= 46, "say what would tell"
 
@@ -86,7 +86,7 @@ def test_every_rule_is_well_formed(rule: LogRule) -> None:
 def test_every_rule_names_its_cause(rule: LogRule) -> None:
     for name in rule.any:
         log = "\n".join([example(name), *map(example, rule.all)])
-        found = labels(log, *dict.fromkeys(SAID[word] for word in rule.given if not word.startswith("!")))
+        found = labels(log, *dict.fromkeys(SAID[word] for word in rule.context if not word.startswith("!")))
         blocked = [other for other in rule.none if other in seen(log)]
         assert rule.label in found or blocked, f"{name}: {found}"
 
@@ -94,7 +94,7 @@ def test_every_rule_names_its_cause(rule: LogRule) -> None:
 def seen(log: str) -> set[str]:
     scanner = Scanner(KNOWLEDGE.log_signatures)
     scanner.scan(io.BytesIO(log.encode()))
-    return set(derive(scanner.found, Given({}).learning(scanner.found, KNOWLEDGE), KNOWLEDGE))
+    return set(derive(scanner.found, Context({}).learning(scanner.found, KNOWLEDGE), KNOWLEDGE))
 
 
 @every("name", sorted(DERIVED))
@@ -106,7 +106,7 @@ def test_derived_signatures_follow(name: str) -> None:
 def test_words_are_known_from_what_people_write(word: str, said: str) -> None:
     key, value = said.split("=", 1)
     assert key in KEYS
-    assert Given({key: value}).knows(word)
+    assert Context({key: value}).knows(word)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_words_are_known_from_what_people_write(word: str, said: str) -> None:
 )  # fmt: skip
 def test_words_that_are_not_said(word: str, said: str) -> None:
     key, value = said.split("=", 1)
-    assert not Given({key: value}).knows(word)
+    assert not Context({key: value}).knows(word)
 
 
 def test_every_label_that_a_log_can_show_is_reached() -> None:
@@ -193,7 +193,7 @@ def test_two_troubles_are_named_with_their_own_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "log", "given"),
+    ("first", "log", "context"),
     [
         ("container_started_without_gpu", "failed call to cuInit: UNKNOWN ERROR (303)", ["install_method=docker run"]),
         ("no_nvidia_driver", "failed call to cuInit: UNKNOWN ERROR (303)", []),
@@ -233,8 +233,8 @@ def test_two_troubles_are_named_with_their_own_lines() -> None:
             f"failed to allocate {size} (1 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY" for size in ("1.2G", "900.5M")), []),
     ],
 )  # fmt: skip
-def test_what_is_given_decides(first: str, log: str, given: list[str]) -> None:
-    assert labels(log, *given)[0] == first
+def test_what_is_given_decides(first: str, log: str, context: list[str]) -> None:
+    assert labels(log, *context)[0] == first
 
 
 HOST = "I cuda_diagnostics.cc:158] retrieving CUDA diagnostic information for host: "
@@ -275,8 +275,8 @@ def test_the_facts_of_a_log_are_told() -> None:
         "gpu_device.cc:2251] Cannot dlopen some GPU libraries.\nfailed call to cuInit: CUDA_ERROR_NO_DEVICE: no\n"
         "GPU:0 -> device: 0, name: NVIDIA A100, pci bus id: 0000:01:00.0, compute capability: 8.0\n"
     )
-    assert report.given == {}
-    assert report.told == {
+    assert report.context == {}
+    assert report.extracted == {
         "capability": ("8.0",), "driver": ("550.54.15",), "error": ("CUDA_ERROR_NO_DEVICE",), "gpu": ("NVIDIA A100",),
         "tensorflow": ("2.16",),
     }  # fmt: skip
@@ -305,5 +305,5 @@ def test_every_label_has_words(cause: object) -> None:
 def test_hits_of_one_signature_are_not_mixed_with_derived_ones() -> None:
     row = next(row for row in KNOWLEDGE.log_signatures if row.name == "xid")
     found = {"xid": Found(row, 1, [Hit(1, "x", {"xid": "79"})])}
-    derive(found, Given({}), KNOWLEDGE)
+    derive(found, Context({}), KNOWLEDGE)
     assert set(found) == {"xid"}

@@ -27,9 +27,9 @@ def test_standard_input_as_json() -> None:
     done = run_doctor("log", "-", "--format", "json", "--given", "tensorflow=2.18", "--given", "os=Debian", stdin=STUB)
     assert (done.returncode, done.stderr) == (1, "")
     document = json.loads(done.stdout)
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert document["lines"] == 1
-    assert document["given"] == {"tensorflow": "2.18", "os": "Debian"}
+    assert document["context"] == {"tensorflow": "2.18", "os": "Debian"}
     assert document["causes"][0]["label"] == "container_started_without_gpu"
     assert document["causes"][0]["lines"] == [1]
     assert document["noise"] == []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import LogSignature
 from tfgpu_doctor.log.lines import LONGEST_BYTES, blocks
-from tfgpu_doctor.log.sieve import LONG
+from tfgpu_doctor.log.multi_pattern import LONG
 from tfgpu_doctor.log.signatures import Scanner
 
 SIGNATURES = read_knowledge().log_signatures

@@ -45,8 +45,8 @@ def test_every_line_has_its_own() -> None:
 
 def test_the_rules_know_the_names() -> None:
     known = {name for rule in KNOWLEDGE.log_rules for name in (*rule.any, *rule.all)}
-    given = {name for _, code in KNOWLEDGE.xids for name in names_of("xid", code)}
-    assert given <= known
+    context = {name for _, code in KNOWLEDGE.xids for name in names_of("xid", code)}
+    assert context <= known
 
 
 def test_a_rule_names_the_cause_of_the_table() -> None:

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgpu_doctor.collect.probes import ALL_PROBES
-from tfgpu_doctor.model.facts import Facts, FactsError, Runtime, decode_facts, encode_facts
+from tfgpu_doctor.model.facts import Facts, FactsError, decode_facts, encode_facts
 from tfgpu_doctor.model.facts.lengths import shorten
+from tfgpu_doctor.model.facts.python import Runtime
 
 
 def test_every_probe_gives_a_fact_and_every_fact_has_a_probe() -> None:
@@ -39,7 +40,7 @@ def test_any_text_survives_json(text: str, lines: list[str], number: int) -> Non
 
 
 def test_the_document_says_its_schema() -> None:
-    assert json.loads(encode_facts(healthy()))["schema"] == 1
+    assert json.loads(encode_facts(healthy()))["schema"] == 2
 
 
 def changed(**changes: Any) -> bytes:
@@ -58,7 +59,7 @@ def changed(**changes: Any) -> bytes:
         (b"{}", "missing required field `schema`"),
         (b'{"schema": "one"}', "Expected `int`"),
         (encode_facts(healthy())[:2000], "it is not JSON"),
-        (changed(schema=2), "upgrade tfgpu-doctor"),
+        (changed(schema=3), "upgrade tfgpu-doctor"),
         (changed(system=7), r"\$\.system"),
         (changed(system={"os": "Linux"}), "release"),
         (changed(runtime={"attempt": {"outcome": "levitated"}}), r"\$\.runtime\.attempt\.outcome"),

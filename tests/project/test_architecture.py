@@ -90,7 +90,7 @@ def test_broad_excepts_are_few_and_have_their_reason() -> None:
                 found.append(path.relative_to(ROOT).as_posix())
     assert [path for path in found if "workers" not in path] == [
         "doctor/collect/examination.py", "doctor/diagnose/engine.py", "doctor/diagnose/plugins.py", "doctor/host/files.py",
-        "perf_tests/answering.py", "perf_tests/referee.py",
+        "perf_tests/answering.py", "perf_tests/runner.py",
     ]  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def test_a_machine_is_diagnosed(runner: Runner, tmp_path: pathlib.Path) -> None:
     assert outputs["report"] == "report.xml"
     assert "wrong_python_environment" in (runner.workspace / "report.xml").read_text()
     assert json.loads(pathlib.Path(outputs["sarif"]).read_text())["version"] == "2.1.0"
-    assert json.loads(pathlib.Path(outputs["machine"]).read_text())["schema"] == 1
+    assert json.loads(pathlib.Path(outputs["machine"]).read_text())["schema"] == 2
     assert runner.summary.read_text().count("## tfgpu-doctor") == 1
     assert os.listdir(runner.workspace) == ["report.xml"]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 from browser import Browser
-from judged import bench, duel, judged, profile_of, recorded_machine, shipped
-from loaded import under_load
+from judged import bench, comparison, judged, profile_of, recorded_machine, shipped
 from msgspec.structs import replace
+from stressed import under_stress
 
 from tfgpu_doctor.accept.certificate import Certificate
 from tfgpu_doctor.accept.page import render_certificate
@@ -20,8 +20,8 @@ ALLOWED = "fail-level = 'warning'\n[[allowed]]\ncheck = 'HLT005'\nreason = 'the 
 
 
 def accepted() -> Certificate:
-    duels = (duel(), duel(name="gpu[convolution]"), duel("training", "step[cnn]"))
-    return judged(replace(under_load(), bench=bench(*duels)), shipped("server"))
+    comparisons = (comparison(), comparison(name="gpu[convolution]"), comparison("training", "step[cnn]"))
+    return judged(replace(under_stress(), bench=bench(*comparisons)), shipped("server"))
 
 
 def with_allowance(expires: str, folder: pytest.TempPathFactory) -> Certificate:
@@ -82,7 +82,7 @@ def test_it_shows_every_row_and_carries_the_certificate(browser: Browser, page: 
     assert rows == len(certificate.requirements)
     carried = json.loads(browser.run("return document.getElementById('certificate').textContent"))
     assert carried["digest"] == certificate.digest
-    assert verify(page.encode()).standing == "intact"
+    assert verify(page.encode()).status == "intact"
 
 
 def test_it_goes_on_paper(browser: Browser, page: str) -> None:
@@ -94,4 +94,4 @@ def test_what_a_browser_saves_is_told_from_what_was_issued(browser: Browser, pag
     """A browser that saves a page writes it anew; such a copy is not the page that was issued."""
     browser.show(page)
     saved = browser.run("return '<!DOCTYPE html>' + document.documentElement.outerHTML")
-    assert verify(saved.encode()).standing == "changed"
+    assert verify(saved.encode()).status == "changed"

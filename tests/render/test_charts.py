@@ -42,10 +42,10 @@ def bench(browser: Browser, width: int) -> Browser:
     return browser
 
 
-def test_every_measured_duel_is_drawn_with_its_interval(bench: Browser) -> None:
-    duels = [duel for duel in built_bench(30, run=8).duels if duel.ratio]
-    bars = marks(bench, "#duels svg.bar", "interval")
-    assert len(bars) == len(duels) == 29
+def test_every_measured_comparison_is_drawn_with_its_interval(bench: Browser) -> None:
+    comparisons = [comparison for comparison in built_bench(30, run=8).comparisons if comparison.ratio]
+    bars = marks(bench, "#comparisons svg.bar", "interval")
+    assert len(bars) == len(comparisons) == 29
     places = {}
     for bar in bars:
         [circle] = bar["circles"]
@@ -59,15 +59,15 @@ def test_every_measured_duel_is_drawn_with_its_interval(bench: Browser) -> None:
 
 
 def test_changes_and_history_are_drawn(bench: Browser) -> None:
-    comparisons = built_report(30).comparisons
-    compared = [each for each in comparisons if each.change]
+    regressions = built_report(30).regressions
+    compared = [each for each in regressions if each.change]
     assert len(marks(bench, "#history svg.bar", "interval")) == len(compared)
     courses = marks(bench, "#history svg.history")
     assert [len(each["circles"]) for each in courses] == [9] * len(compared)  # 8 earlier runs and this one
-    for each, comparison in zip(courses, compared, strict=True):
+    for each, regression in zip(courses, compared, strict=True):
         first, last = each["circles"][0], each["circles"][-1]
-        assert comparison.change
-        assert (last["height"] > first["height"]) == (comparison.change < 1)  # slower lies further down
+        assert regression.change
+        assert (last["height"] > first["height"]) == (regression.change < 1)  # slower lies further down
         assert each["marked"] == [last]
 
 
@@ -116,7 +116,7 @@ def test_every_run_of_the_history_is_drawn(browser: Browser, width: int) -> None
     history = built_history()
     browser.show(render_history(history, "html"), width=width)
     assert sorted(len(each["circles"]) for each in marks(browser, "svg.history")) == sorted(
-        len(duel.ratios) for duel in history.duels
+        len(comparison.ratios) for comparison in history.comparisons
     )
     first = browser.run("return document.querySelector('tbody th').textContent")
     assert first.startswith(("technique_3", "technique_10"))  # what falls comes first

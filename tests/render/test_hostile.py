@@ -16,7 +16,7 @@ from tfgpu_doctor.bench.history_page import render_history
 from tfgpu_doctor.bench.page import render_bench
 from tfgpu_doctor.bench.result import BenchReport
 from tfgpu_doctor.diagnose.engine import diagnose
-from tfgpu_doctor.model.facts import GpuProcess
+from tfgpu_doctor.model.facts.nvidia import GpuProcess
 from tfgpu_doctor.render import render
 
 HOSTILE = (
@@ -27,7 +27,7 @@ HOSTILE = (
 HARMLESS = "a name"
 KEPT = {
     "verdict",
-    "standing",
+    "status",
     "trend",
     "severity",
     "confidence",

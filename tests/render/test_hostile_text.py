@@ -19,7 +19,8 @@ from sarif_subset import SARIF
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.diagnose.truncate import bound
 from tfgpu_doctor.model import Finding, Fix
-from tfgpu_doctor.model.facts import Facts, GpuProcess, decode_facts
+from tfgpu_doctor.model.facts import Facts, decode_facts
+from tfgpu_doctor.model.facts.nvidia import GpuProcess
 from tfgpu_doctor.model.report import OUTCOMES, Report
 from tfgpu_doctor.render import FORMATS, render
 from tfgpu_doctor.render.json_document import as_json, report_schema

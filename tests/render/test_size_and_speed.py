@@ -67,7 +67,7 @@ def test_every_recorded_machine_has_its_page(machine: str) -> None:
 
 def test_8_gpus_and_200_benchmarks() -> None:
     report = built_report(200)
-    assert (len(report.machine.gpus), len(report.duels)) == (8, 200)
+    assert (len(report.machine.gpus), len(report.comparisons)) == (8, 200)
     started = time.perf_counter()
     page = render_bench(report, "html")
     assert time.perf_counter() - started < PATIENCE_S

@@ -29,23 +29,13 @@ from healthy import (
     runtime,
 )
 
-from tfgpu_doctor.model.facts import (
-    Container,
-    CudaDriver,
-    DeviceNodes,
-    Driver,
-    Engines,
-    Facts,
-    Hosting,
-    Interpreter,
-    Kernel,
-    Libraries,
-    Limits,
-    Notebooks,
-    NumaNode,
-    Nvml,
-    Pci,
-)
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.engines import Engines
+from tfgpu_doctor.model.facts.hosting import Hosting
+from tfgpu_doctor.model.facts.limits import Limits
+from tfgpu_doctor.model.facts.machine import Container, NumaNode, Pci
+from tfgpu_doctor.model.facts.notebooks import Interpreter, Kernel, Notebooks
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Libraries, Nvml
 
 GIB = 1 << 30
 MIG = "MIG-1f2e3d4c-0000-0000-0000-000000000000"

@@ -21,24 +21,17 @@ from built_machines import (
 )
 from healthy import ANSWERED, DRIVER, broken, nvml_gpu, runtime, target
 
-from tfgpu_doctor.model.facts import (
-    Attempt,
-    Container,
-    Driver,
-    Engines,
-    Environment,
-    Facts,
-    Hosting,
-    Interpreter,
-    PciDevice,
-    Project,
-    Runtime,
-    Scheduler,
-    System,
-    Wish,
-)
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.engines import Engines
+from tfgpu_doctor.model.facts.hosting import Hosting
+from tfgpu_doctor.model.facts.machine import Container, Environment, PciDevice, Scheduler, System
+from tfgpu_doctor.model.facts.notebooks import Interpreter
+from tfgpu_doctor.model.facts.nvidia import Driver
+from tfgpu_doctor.model.facts.project import Project, ProjectRequirement
+from tfgpu_doctor.model.facts.python import Runtime
 
-COMPOSE = Project(gpu_containers=(Wish(file="/home/user/project/compose.yaml", words="driver: nvidia"),))
+COMPOSE = Project(gpu_containers=(ProjectRequirement(file="/home/user/project/compose.yaml", words="driver: nvidia"),))
 BARE: dict[str, Any] = {"tensorflow_file": "", "tensorflow_owners": (), "distributions": (), "nvidia_libraries": ()}
 IMPORTING = (
     "I0000 00:00:1795280576.203486   24765 port.cc:153] oneDNN custom operations are on.",
@@ -179,7 +172,7 @@ def _platforms() -> dict[str, Facts]:
 
 
 def _environments() -> dict[str, Facts]:
-    from tfgpu_doctor.model.facts import Notebooks
+    from tfgpu_doctor.model.facts.notebooks import Notebooks
 
     kernel = "/home/user/miniconda3/envs/tf/bin/python"
     return {
@@ -192,7 +185,7 @@ def _environments() -> dict[str, Facts]:
             target=target(executable="/usr/bin/python3", prefix="/usr", base_prefix="/usr", externally_managed=True, **BARE)
         ),
         "requirements-name-tensorflow-gpu": without_tensorflow(
-            project=Project(requirements=(Wish(file="/home/user/project/requirements.txt", words="tensorflow-gpu>=2.8"),)),
+            project=Project(requirements=(ProjectRequirement(file="/home/user/project/requirements.txt", words="tensorflow-gpu>=2.8"),)),
         ),
         "legacy-keras-without-its-package": broken(environment=variables(TF_USE_LEGACY_KERAS="1")),
     }  # fmt: skip

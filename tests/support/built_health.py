@@ -8,7 +8,7 @@ import msgspec
 from built_machines import cuda_that_fails, several, tensorflow_after, variables
 from healthy import ANSWERED, broken, computation, cuda_gpu, gpu, nvml_gpu, runtime
 
-from tfgpu_doctor.model.facts import Container, Facts, GpuProcess, Nvml, NvmlGpu, PciDevice, PciLink, Runtime
+from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.health import (
     Clocks,
     Ecc,
@@ -23,6 +23,9 @@ from tfgpu_doctor.model.facts.health import (
     RetiredPages,
     Temperature,
 )
+from tfgpu_doctor.model.facts.machine import Container, PciDevice, PciLink
+from tfgpu_doctor.model.facts.nvidia import GpuProcess, Nvml, NvmlGpu
+from tfgpu_doctor.model.facts.python import Runtime
 
 A100, H100, V100 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB"
 NVSWITCH = PciDevice(address="0000:85:00.0", vendor="10de", device="22a3", class_code="068000")

@@ -10,26 +10,20 @@ from typing import Any
 from built_machines import cuda_that_fails, no_driver, several, tensorflow_after
 from healthy import ANSWERED, broken, computation, cuda_gpu, driver_library, healthy, node, nvml_gpu, runtime
 
-from tfgpu_doctor.model.facts import (
-    Attempt,
-    CudaDriver,
-    DeviceNodes,
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.health import GpuTrouble
+from tfgpu_doctor.model.facts.kernel import (
     DkmsModule,
-    Driver,
-    Facts,
     KernelLog,
     KernelMessage,
-    Libraries,
     LogSource,
     ModuleFile,
     ModuleFiles,
-    Nvml,
-    Pci,
-    PciDevice,
-    PciLink,
     Services,
 )
-from tfgpu_doctor.model.facts.health import GpuTrouble
+from tfgpu_doctor.model.facts.machine import Pci, PciDevice, PciLink
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Libraries, Nvml
 
 UPTIME_S = 7200.0
 KERNEL = "6.8.0-48-generic"
@@ -138,13 +132,13 @@ def _gpus_that_failed() -> dict[str, Facts]:
     )
     hung = Attempt(outcome="timed_out", seconds=15.0, phase="cuInit")
     ecc = "InternalError: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered"
-    wish = "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
+    each = "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
     return {
         "workstation-xid-79": broken(
             nvml=Nvml(attempt=ANSWERED, driver_version="560.35.03", count=1, troubles=(lost,)),
             cuda_driver=NO_DEVICE,
             runtime=NOTHING_LISTED,
-            kernel_log=log(xid(79, OFF_THE_BUS, 290.0), xid(154, wish, 280.0), xid(45, "Ch 00000008", 270.0, count=12)),
+            kernel_log=log(xid(79, OFF_THE_BUS, 290.0), xid(154, each, 280.0), xid(45, "Ch 00000008", 270.0, count=12)),
         ),
         "a100-xid-48": broken(
             nvml={"gpus": (a100,)},
@@ -158,7 +152,7 @@ def _gpus_that_failed() -> dict[str, Facts]:
             nvml=Nvml(attempt=hung),
             cuda_driver=CudaDriver(attempt=hung, library="/usr/lib/x86_64-linux-gnu/libcuda.so.560.35.03"),
             runtime=runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="listing the GPUs"), gpus=(), gpus_listed=False, computations=()),
-            kernel_log=log(xid(119, GSP, count=30), xid(154, wish, 200.0)),
+            kernel_log=log(xid(119, GSP, count=30), xid(154, each, 200.0)),
         ),
         "gpu-does-not-start": broken(
             nvml=Nvml(attempt=ANSWERED, driver_version="560.35.03"), cuda_driver=NO_DEVICE, runtime=NOTHING_LISTED,

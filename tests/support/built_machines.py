@@ -1,6 +1,6 @@
 """Machines built by hand: the healthy one, broken in one way each. `tools/write_generated.py` writes them to machines/.
 
-Where a real log was at hand (the project's own runs against a stand-in driver) its lines are used; other lines are
+Where a real log was at hand (the project's own runs against a placeholder driver) its lines are used; other lines are
 in the form that TensorFlow's source gives them.
 """
 
@@ -29,25 +29,11 @@ from healthy import (
     without_gpus,
 )
 
-from tfgpu_doctor.model.facts import (
-    Attempt,
-    Container,
-    CudaDriver,
-    DeviceNodes,
-    Driver,
-    Environment,
-    Facts,
-    GpuProcess,
-    Libraries,
-    LibraryFile,
-    Nvml,
-    Pci,
-    PciDevice,
-    Runtime,
-    Scheduler,
-    System,
-    Target,
-)
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, GpuProcess, Libraries, LibraryFile, Nvml
+from tfgpu_doctor.model.facts.python import Runtime, Target
 
 NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or directory"
 NO_NVML = "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"

@@ -1,4 +1,4 @@
-"""Emitted scripts run for real: real bash, and stand-ins for the commands of a cluster on the PATH."""
+"""Emitted scripts run for real: real bash, and placeholders for the commands of a cluster on the PATH."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run_script(
 
 
 def end_hosts(path: str) -> None:
-    """End what ran on hosts that mpirun lost: a connection that is gone would, and a stand-in for one does not."""
+    """End what ran on hosts that mpirun lost: a connection that is gone would, and a placeholder for one does not."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             variables = (process / "environ").read_bytes().split(b"\0")

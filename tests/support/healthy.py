@@ -6,28 +6,25 @@ from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.model.facts import (
-    Attempt,
-    Computation,
-    Container,
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
+from tfgpu_doctor.model.facts.nvidia import (
     CudaDriver,
     CudaGpu,
     DeviceNode,
     DeviceNodes,
-    Distribution,
     Driver,
-    Environment,
-    Facts,
     Libraries,
     LibraryFile,
-    LibraryLoad,
     Nvml,
     NvmlGpu,
-    Pci,
-    PciDevice,
+)
+from tfgpu_doctor.model.facts.python import (
+    Computation,
+    Distribution,
+    LibraryLoad,
     Runtime,
-    Scheduler,
-    System,
     Target,
     TensorFlow,
     TensorFlowGpu,

@@ -16,7 +16,7 @@ from tfgpu_doctor.accept.terms import Resolved
 from tfgpu_doctor.accept.vocabulary import Vocabulary
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.model.facts import Facts, decode_facts
-from tfgpu_doctor.model.facts.bench import Bench, Duel, Figure
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
 TODAY = dt.date(2026, 11, 21)
 VOCABULARY = Vocabulary(tuple(check.id for check in ALL_CHECKS))
@@ -56,24 +56,26 @@ def red(certificate: Certificate) -> list[str]:
     return [row.key for row in certificate.requirements if row.outcome in ("missed", "not measured")]
 
 
-def duel(suite: str = "device_placement", name: str = "gpu[matmul]", ratio: float = 20.0, **changes: Any) -> Duel:
-    """A duel on the GPU, won by so much, give or take 2 %."""
+def comparison(
+    suite: str = "device_placement", name: str = "gpu[matmul]", ratio: float = 20.0, **changes: Any
+) -> Comparison:
+    """A comparison on the GPU, won by so much, give or take 2 %."""
     fields: dict[str, Any] = {
         "suite": suite, "name": name, "verdict": "faster", "ratio": ratio, "interval": (ratio * 0.98, ratio * 1.02),
         "rounds": 9, "device": "GPU:0", "on_gpu": True,
     }  # fmt: skip
-    return Duel(**{**fields, **changes})
+    return Comparison(**{**fields, **changes})
 
 
-def figure(share: float = 0.8, **changes: Any) -> Figure:
+def metric(share: float = 0.8, **changes: Any) -> Metric:
     """A figure that reaches a share of what is possible."""
     fields: dict[str, Any] = {
         "suite": "device_placement", "name": "copy in the device", "value": share * 936.0, "unit": "GB/s",
         "device": "GPU:0", "limit": 936.0, "limit_source": "the data sheet",
     }  # fmt: skip
-    return Figure(**{**fields, **changes})
+    return Metric(**{**fields, **changes})
 
 
-def bench(*duels: Duel, figures: tuple[Figure, ...] = (), **changes: Any) -> Bench:
+def bench(*comparisons: Comparison, metrics: tuple[Metric, ...] = (), **changes: Any) -> Bench:
     """A run of the suites as they are now."""
-    return Bench(**{"suite_version": "1", "seconds": 40.0, "duels": duels, "figures": figures, **changes})
+    return Bench(**{"suite_version": "1", "seconds": 40.0, "comparisons": comparisons, "metrics": metrics, **changes})

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tfgpu_doctor.model.facts.bench import Bench, Duel, Figure
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
 WORDS = st.sampled_from(["", "matmul", "a b", "$HOME"])
 NUMBERS = st.none() | st.sampled_from([0.0, 0.5, 5.0, 1e12])
@@ -19,9 +19,9 @@ def many(of: Any, most: int = 3) -> Any:
 BENCH_FACTS = {
     "bench": st.builds(
         Bench,
-        duels=many(
+        comparisons=many(
             st.builds(
-                Duel,
+                Comparison,
                 suite=WORDS,
                 name=WORDS,
                 verdict=st.sampled_from(["faster", "not shown", "slower", "too noisy", "not run"]),
@@ -31,9 +31,9 @@ BENCH_FACTS = {
                 on_gpu=st.booleans(),
             )
         ),
-        figures=many(
+        metrics=many(
             st.builds(
-                Figure,
+                Metric,
                 suite=WORDS,
                 name=WORDS,
                 value=st.sampled_from([0.0, 50.0, 1e12]),

@@ -6,21 +6,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tfgpu_doctor.model.facts import (
-    Container,
-    EditorSetting,
-    Engines,
-    Hosting,
-    Interpreter,
-    Kernel,
-    Limits,
-    Notebooks,
-    NumaNode,
-    Project,
-    Scheduler,
-    System,
-    Wish,
-)
+from tfgpu_doctor.model.facts.engines import Engines
+from tfgpu_doctor.model.facts.hosting import Hosting
+from tfgpu_doctor.model.facts.limits import Limits
+from tfgpu_doctor.model.facts.machine import Container, NumaNode, Scheduler, System
+from tfgpu_doctor.model.facts.notebooks import EditorSetting, Interpreter, Kernel, Notebooks
+from tfgpu_doctor.model.facts.project import Project, ProjectRequirement
 
 WORDS = st.sampled_from(["", "odd", "1", "-1", "0", "a b", "100000", "GPU-1", "/x/y"])
 COUNTS = st.none() | st.sampled_from([-1, 0, 1, 3, 1 << 40])
@@ -42,7 +33,7 @@ def table(of: Any, names: Any) -> Any:
 
 
 INTERPRETERS = st.builds(Interpreter, path=PATHS, prefix=WORDS, exists=st.booleans(), is_target=FLAGS)
-WISHES = st.builds(Wish, file=WORDS, words=PACKAGES)
+REQUIREMENTS = st.builds(ProjectRequirement, file=WORDS, words=PACKAGES)
 GROUND_FACTS: dict[str, Any] = {
     "limits": st.builds(
         Limits,
@@ -78,7 +69,7 @@ GROUND_FACTS: dict[str, Any] = {
         running=st.none() | INTERPRETERS,
         target_was_named=st.booleans(),
     ),
-    "project": st.builds(Project, requirements=many(WISHES), gpu_containers=many(WISHES)),
+    "project": st.builds(Project, requirements=many(REQUIREMENTS), gpu_containers=many(REQUIREMENTS)),
     "container": st.builds(
         Container,
         kind=st.sampled_from(["", "docker", "lxc", "oci", "kubernetes", "systemd-nspawn"]),

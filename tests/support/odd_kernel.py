@@ -6,7 +6,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tfgpu_doctor.model.facts import DkmsModule, KernelLog, KernelMessage, LogSource, ModuleFile, ModuleFiles, Services
+from tfgpu_doctor.model.facts.kernel import (
+    DkmsModule,
+    KernelLog,
+    KernelMessage,
+    LogSource,
+    ModuleFile,
+    ModuleFiles,
+    Services,
+)
 
 AGES = st.none() | st.sampled_from([0.0, 5.0, 90_000.0, 1e9])
 PLACES = st.sampled_from(["", "0000:01:00", "0000:01:00.0", "00000000:01:00.0", "01:00.0", "odd", ":", "0000:00:01.0"])

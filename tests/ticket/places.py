@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts import SCHEMA, Facts
 
 _PLAIN = {inspect.IntType: 1, inspect.FloatType: 1.0, inspect.BoolType: True, inspect.NoneType: None}
 FREE, CLOSED, NUMBER = "free", "closed", "number"
@@ -19,16 +19,12 @@ def string_places() -> dict[str, str]:
     return {place: what for place, what in _all_places() if what != NUMBER}
 
 
-def number_places() -> set[str]:
-    """`Struct.field` of every number."""
-    return {place for place, what in _all_places() if what == NUMBER}
-
-
 def _all_places() -> Iterator[tuple[str, str]]:
     return _places(inspect.type_info(Facts), "", set())
 
 
 def _places(type_: inspect.Type, place: str, seen: set[type]) -> Iterator[tuple[str, str]]:
+    type_ = _plain(type_)
     if isinstance(type_, inspect.StructType):
         if type_.cls not in seen:
             seen.add(type_.cls)
@@ -59,15 +55,28 @@ def _inner(type_: inspect.Type) -> tuple[inspect.Type, ...]:
     return ()
 
 
+def structs_of_facts() -> set[type[msgspec.Struct]]:
+    """Every struct that facts are made of."""
+    seen: set[type] = set()
+    list(_places(inspect.type_info(Facts), "", seen))
+    return seen
+
+
 def facts_with(fill: Callable[[str], str]) -> Facts:
     """Facts in which everything is known: one of each, and every string as `fill` gives it for its place."""
     return msgspec.convert(_filled(inspect.type_info(Facts), "", fill), Facts)
 
 
+def _plain(type_: inspect.Type) -> inspect.Type:
+    """The type itself, where it bears the name of its redaction."""
+    return type_.type if isinstance(type_, inspect.Metadata) else type_
+
+
 def _filled(type_: inspect.Type, place: str, fill: Callable[[str], str]) -> Any:
+    type_ = _plain(type_)
     if isinstance(type_, inspect.StructType):
         filled = {field.name: _filled(field.type, f"{type_.cls.__name__}.{field.name}", fill) for field in type_.fields}
-        return {**filled, "schema": 1} if type_.cls is Facts else filled
+        return {**filled, "schema": SCHEMA} if type_.cls is Facts else filled
     if isinstance(type_, inspect.DictType):
         return {_filled(type_.key_type, f"{place}[]", fill): _filled(type_.value_type, place, fill)}
     if isinstance(type_, inspect.StrType):

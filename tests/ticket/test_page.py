@@ -8,8 +8,10 @@ import pytest
 from markdown_it import MarkdownIt
 from ticket.places import facts_with
 
-from tfgpu_doctor.model.facts import Attempt, Bench, Facts, Runtime
-from tfgpu_doctor.model.facts.bench import Duel
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.ticket.contents import Source, make_ticket
 from tfgpu_doctor.ticket.identity import Identity
 
@@ -43,15 +45,19 @@ def test_whatever_a_machine_says_stays_in_its_place(text: str) -> None:
 def test_a_page_with_much_to_say_fits_a_comment() -> None:
     log = tuple(f"E cuda_executor.cc:{number}] failed call to cuInit: error {number}" for number in range(3000))
     runtime = Runtime(attempt=Attempt(outcome="answered"), log=log)
-    duels = tuple(Duel(suite="pipeline", name=f"map_{number}", verdict="faster", ratio=2.0) for number in range(800))
-    page = page_of(Facts(runtime=runtime), Bench(duels=duels))
+    comparisons = tuple(
+        Comparison(suite="pipeline", name=f"map_{number}", verdict="faster", ratio=2.0) for number in range(800)
+    )
+    page = page_of(Facts(runtime=runtime), Bench(comparisons=comparisons))
     assert len(page) <= 65_536
     assert "The last benchmark: too long for a comment; it is in the bundle." in page
     assert "lines more" in page
 
 
 def test_the_last_benchmark_is_shown_and_packed() -> None:
-    bench = Bench(suite_version="1", duels=(Duel(suite="pipeline", name="prefetch", verdict="faster", ratio=1.59),))
+    bench = Bench(
+        suite_version="1", comparisons=(Comparison(suite="pipeline", name="prefetch", verdict="faster", ratio=1.59),)
+    )
     ticket = make_ticket(Source(Facts(), Identity(), bench=bench))
     assert "| pipeline" in ticket.page
     assert b'"prefetch"' in ticket.files["bench.json"]

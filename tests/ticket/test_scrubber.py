@@ -7,17 +7,11 @@ import pathlib
 import pytest
 
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import (
-    Attempt,
-    DeviceNode,
-    DeviceNodes,
-    Environment,
-    Facts,
-    GpuProcess,
-    Nvml,
-    NvmlGpu,
-    Target,
-)
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.nvidia import DeviceNode, DeviceNodes, GpuProcess, Nvml, NvmlGpu
+from tfgpu_doctor.model.facts.python import Target
 from tfgpu_doctor.ticket.identity import Identity, told_by_machine
 from tfgpu_doctor.ticket.scrub import Scrub
 

@@ -15,8 +15,8 @@ from tfgpu_doctor.model.facts import Facts, decode_facts, encode_facts
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.ticket.contents import Source, make_ticket
 from tfgpu_doctor.ticket.identity import Identity
+from tfgpu_doctor.ticket.placeholders import PLACEHOLDER
 from tfgpu_doctor.ticket.scrub import Scrub
-from tfgpu_doctor.ticket.standins import STANDIN
 
 # What the evidence of these machines holds of people and places; nothing else of it may be replaced.
 PERSONAL = {"user", "name", "host", "uuid", "job"}
@@ -50,13 +50,13 @@ def told(report: Report) -> Iterator[str]:
 
 
 def says_the_same(before: str, after: str) -> bool:
-    """Whether a line differs by stand-ins alone, and by the quotes that a shell needs around them."""
+    """Whether a line differs by placeholders alone, and by the quotes that a shell needs around them."""
     pattern = "".join(".+?" if place % 2 else re.escape(part) for place, part in enumerate(split(after)))
     return re.fullmatch(pattern, before.replace("'", ""), re.DOTALL) is not None
 
 
 def split(text: str) -> list[str]:
-    return re.split(f"({STANDIN.pattern})", text.replace("'", ""))
+    return re.split(f"({PLACEHOLDER.pattern})", text.replace("'", ""))
 
 
 @each_machine
@@ -87,7 +87,7 @@ def test_the_evidence_says_the_same(machine: str) -> None:
     shared = share(machine)
     pairs = list(zip(told(shared.before), told(shared.after), strict=True))
     assert [pair for pair in pairs if not says_the_same(*pair)] == []
-    kinds = {found[1:].rpartition("-")[0] for _, line in pairs for found in STANDIN.findall(line)}
+    kinds = {found[1:].rpartition("-")[0] for _, line in pairs for found in PLACEHOLDER.findall(line)}
     assert kinds <= PERSONAL
 
 

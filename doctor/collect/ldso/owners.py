@@ -7,7 +7,7 @@ import re
 from functools import cached_property
 
 from tfgpu_doctor.host import Files, Host
-from tfgpu_doctor.model.facts import Target
+from tfgpu_doctor.model.facts.python import Target
 
 _TOOLKIT = re.compile(r"^/usr/local/cuda(?:-[\d.]+)?(?=/)")
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")

@@ -14,7 +14,6 @@ from tfgpu_doctor.collect.probes.environment import environment
 from tfgpu_doctor.collect.probes.hosting import hosting
 from tfgpu_doctor.collect.probes.kernel_log import kernel_log
 from tfgpu_doctor.collect.probes.limits import limits
-from tfgpu_doctor.collect.probes.load import load
 from tfgpu_doctor.collect.probes.module_files import module_files
 from tfgpu_doctor.collect.probes.notebooks import notebooks
 from tfgpu_doctor.collect.probes.nvml import nvml
@@ -24,6 +23,7 @@ from tfgpu_doctor.collect.probes.resolution import resolution
 from tfgpu_doctor.collect.probes.runtime import runtime
 from tfgpu_doctor.collect.probes.scheduler import scheduler
 from tfgpu_doctor.collect.probes.services import services
+from tfgpu_doctor.collect.probes.stress import stress
 from tfgpu_doctor.collect.probes.system import system
 from tfgpu_doctor.collect.probes.target import target
 from tfgpu_doctor.collect.probes.tensorflow_wheel import tensorflow
@@ -55,5 +55,5 @@ ALL_PROBES: tuple[Probe, ...] = (
     xla_tools,
     notebooks,
     project,
-    load,
+    stress,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Container
+from tfgpu_doctor.model.facts.machine import Container
 
 _MARKS = (("podman", "/run/.containerenv"), ("docker", "/.dockerenv"), ("apptainer", "/.singularity.d"))
 _GROUPS = (

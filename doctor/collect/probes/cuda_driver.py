@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.collect.probes.child import ask, understand
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import CudaDriver
+from tfgpu_doctor.model.facts.nvidia import CudaDriver
 
 
 @probe(waits_for="cuInit")

@@ -8,7 +8,9 @@ import re
 from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.collect.probes.library_search import Search, describe, unique
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Libraries, System, Target
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.nvidia import Libraries
+from tfgpu_doctor.model.facts.python import Target
 
 # The libraries that TensorFlow opens by name at run time (xla/tsl/platform/default/dso_loader.cc), by their sonames.
 _OURS = re.compile(

@@ -10,7 +10,7 @@ import sys
 from tfgpu_doctor.collect.probe import Request, Unavailable, probe
 from tfgpu_doctor.collect.probes.child import ask
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import DeviceNode, DeviceNodes
+from tfgpu_doctor.model.facts.nvidia import DeviceNode, DeviceNodes
 
 _OURS = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|dxg|nvhost-gpu|nvmap")
 

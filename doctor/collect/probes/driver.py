@@ -7,7 +7,7 @@ import re
 
 from tfgpu_doctor.collect.probe import Unavailable, probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Driver
+from tfgpu_doctor.model.facts.nvidia import Driver
 
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nouveau", "nova_core")
 _PARAMETERS = ("RmProfilingAdminOnly", "PreserveVideoMemoryAllocations", "ModifyDeviceFiles", "DeviceFileMode")

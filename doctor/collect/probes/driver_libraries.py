@@ -5,7 +5,8 @@ from __future__ import annotations
 from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.collect.probes.library_search import Search
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Libraries, System
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.nvidia import Libraries
 
 _NAMES = ("libcuda.so.1", "libnvidia-ml.so.1")
 # Where a driver's libraries lie that the loader was not told of: WSL, NixOS, Kubernetes and GKE mounts, CUDA's

@@ -6,7 +6,7 @@ import re
 
 from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Engines
+from tfgpu_doctor.model.facts.engines import Engines
 
 # /run/current-system is NixOS's; the last is where NVIDIA's GPU operator puts the toolkit on a Kubernetes node.
 _PROGRAMS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/run/current-system/sw/bin")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.model.facts import Environment
+from tfgpu_doctor.model.facts.machine import Environment
 
 _LONGEST = 4096
 

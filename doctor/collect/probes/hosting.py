@@ -7,7 +7,7 @@ import re
 from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.model.facts import Hosting
+from tfgpu_doctor.model.facts.hosting import Hosting
 
 _FIRMWARE = "/sys/class/dmi/id"
 _LONGEST = 100

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.collect.probe import Request, Unavailable, probe
 from tfgpu_doctor.collect.probes.kernel_lines import SLACK_S, Clock, Log, read_log
-from tfgpu_doctor.collect.probes.kernel_messages import TELLING, gather
+from tfgpu_doctor.collect.probes.kernel_messages import RELEVANT, gather
 from tfgpu_doctor.host import Completed, Host
-from tfgpu_doctor.model.facts import KernelLog, KernelMessage, LogSource, Runtime
+from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage, LogSource
+from tfgpu_doctor.model.facts.python import Runtime
 
 _FILES = ("/var/log/kern.log", "/var/log/messages", "/var/log/syslog", "/var/log/dmesg")
 _JOURNALS = ("/var/log/journal", "/run/log/journal")
 _MOST_BYTES, _QUICK_BYTES = 2 << 20, 512 << 10
 _MOST_LINES = 5000
 _DEADLINE_S = 3.0  # for each of at most five commands
-_WHOLE_BOOT = f"{TELLING.pattern}|^Linux version "  # the second tells how far back a journal reaches
+_WHOLE_BOOT = f"{RELEVANT.pattern}|^Linux version "  # the second tells how far back a journal reaches
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _clock(host: Host) -> Clock:
 
 def _ask_dmesg(host: Host, clock: Clock) -> _Reading:
     done = host.run(["dmesg"], deadline_s=_DEADLINE_S, variables={"LC_ALL": "C"})
-    log = read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock)
+    log = read_log(done.stdout.decode("utf-8", "replace"), RELEVANT, clock)
     return _Reading("dmesg", log) if log.has_lines else _Reading("dmesg", error=_why(done))
 
 
@@ -108,7 +109,7 @@ def _ask_journal(host: Host, clock: Clock, *which: str) -> _Reading:
     """Ask journalctl for the lines that tell something; one without --grep for all, the last of them."""
     command = ["journalctl", "-k", *which, "-o", "short-unix", "--no-pager"]
     newest = host.run([*command, "-n", "1"], deadline_s=_DEADLINE_S, variables={"LC_ALL": "C"})
-    last = read_log(newest.stdout.decode("utf-8", "replace"), TELLING, clock)
+    last = read_log(newest.stdout.decode("utf-8", "replace"), RELEVANT, clock)
     if not last.has_lines:
         return _Reading("journalctl", error=_why(newest))
     done = host.run(
@@ -116,7 +117,7 @@ def _ask_journal(host: Host, clock: Clock, *which: str) -> _Reading:
     )
     if done.exit_code != 0 and not done.stdout:
         done = host.run([*command, "-n", str(_MOST_LINES)], deadline_s=_DEADLINE_S, variables={"LC_ALL": "C"})
-    log = read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock, boots_ago=0)
+    log = read_log(done.stdout.decode("utf-8", "replace"), RELEVANT, clock, boots_ago=0)
     ages = [log.oldest_age_s, log.newest_age_s, last.newest_age_s]
     known = [age for age in ages if age is not None]
     found = Log(log.lines, max(known, default=None), min(known, default=None), log.from_boot, has_lines=True)
@@ -130,7 +131,7 @@ def _before(host: Host, clock: Clock) -> tuple[KernelMessage, ...]:
         deadline_s=_DEADLINE_S,
         variables={"LC_ALL": "C"},
     )
-    log = read_log(done.stdout.decode("utf-8", "replace"), TELLING, clock, boots_ago=1)
+    log = read_log(done.stdout.decode("utf-8", "replace"), RELEVANT, clock, boots_ago=1)
     if not log.has_lines:
         return ()
     age = log.newest_age_s
@@ -147,7 +148,7 @@ def _read_file(host: Host, clock: Clock, path: str, limit: int) -> _Reading:
         content = host.files.read_end(path, limit)
     except OSError as error:
         return _Reading(path, error=error.strerror or str(error))
-    log = read_log(content.decode("utf-8", "replace"), TELLING, clock)
+    log = read_log(content.decode("utf-8", "replace"), RELEVANT, clock)
     if not log.has_lines:
         return _Reading(path, error="it holds no message of the kernel")
     written_age_s = clock.now - modified_ns(host.files.place(path)) / 1e9

@@ -43,7 +43,7 @@ _FORMS = {
                     r"|^BTRFS .*: start tree-log replay",
 }  # fmt: skip
 _PLACES = ("device", "requester", "faulter")
-TELLING = re.compile(
+RELEVANT = re.compile(
     "NVRM:|nvidia|PCIe Bus Error|is rejected|unsigned module|DMAR:|AMD-Vi: Event|PM: |ut of memory|uncleanly shut|"
     "EXT4-fs .*recovery|XFS .*recovery|tree-log replay"
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from tfgpu_doctor.collect.ldso.search_path import Place, SearchPath
 from tfgpu_doctor.host import Files, Host
-from tfgpu_doctor.model.facts import LibraryFile
+from tfgpu_doctor.model.facts.nvidia import LibraryFile
 
 _CLASS_64 = 2  # EI_CLASS of an ELF file
 _MACHINES = {"x86_64": 62, "aarch64": 183, "ppc64le": 21}  # e_machine, https://refspecs.linuxfoundation.org/elf/gabi4+/

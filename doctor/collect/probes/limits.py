@@ -7,8 +7,7 @@ import re
 from tfgpu_doctor.collect.probe import Unavailable, probe
 from tfgpu_doctor.collect.probes.control_groups import ControlGroups
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Limits
-from tfgpu_doctor.model.facts.limits import UNLIMITED
+from tfgpu_doctor.model.facts.limits import UNLIMITED, Limits
 
 _RESOURCES = {
     "Max address space": "as", "Max locked memory": "memlock", "Max open files": "nofile", "Max processes": "nproc",

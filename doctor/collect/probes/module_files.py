@@ -7,7 +7,7 @@ import re
 
 from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import DkmsModule, ModuleFile, ModuleFiles
+from tfgpu_doctor.model.facts.kernel import DkmsModule, ModuleFile, ModuleFiles
 
 _MODULE = re.compile(r"^(\S*/nvidia(?:-current|-tesla-\d+)?(?:-open)?\.ko(?:\.\w+)?):", re.MULTILINE)
 _MODINFO = ("modinfo", "/sbin/modinfo", "/usr/sbin/modinfo")  # it is not on every user's path

@@ -12,7 +12,8 @@ from typing import Any
 from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.model.facts import EditorSetting, Interpreter, Kernel, Notebooks, Target
+from tfgpu_doctor.model.facts.notebooks import EditorSetting, Interpreter, Kernel, Notebooks
+from tfgpu_doctor.model.facts.python import Target
 
 # Where Jupyter looks for kernels: https://docs.jupyter.org/en/latest/use/jupyter-directories.html (read 2026-11-21)
 _SHARED = ("/usr/local/share/jupyter", "/usr/share/jupyter")

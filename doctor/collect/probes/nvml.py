@@ -13,7 +13,8 @@ import msgspec
 from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.collect.probes.child import ask, understand
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Attempt, Nvml
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.nvidia import Nvml
 
 _DEADLINE_S = 20.0
 _QUIET_S = 8.0  # no GPU answers for so long: a GPU that is not kept initialised takes seconds to answer first

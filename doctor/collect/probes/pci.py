@@ -9,8 +9,7 @@ import msgspec
 
 from tfgpu_doctor.collect.probe import Unavailable, probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Pci, PciDevice, PciLink
-from tfgpu_doctor.model.facts.machine import NVIDIA
+from tfgpu_doctor.model.facts.machine import NVIDIA, Pci, PciDevice, PciLink
 
 _FOLDER = "/sys/bus/pci/devices"
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

@@ -7,7 +7,8 @@ import re
 
 from tfgpu_doctor.collect.probe import Unavailable, probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Project, Target, Wish
+from tfgpu_doctor.model.facts.project import Project, ProjectRequirement
+from tfgpu_doctor.model.facts.python import Target
 
 _REQUIREMENTS = re.compile(
     r"requirements[\w.-]*\.(?:txt|in)|pyproject\.toml|setup\.(?:cfg|py)|environment\.ya?ml|Pipfile"
@@ -36,17 +37,17 @@ def project(host: Host, target: Target) -> Project:
     """Read the files that name packages or start containers, and keep the few words of them that matter."""
     if not target.working_folder:
         raise Unavailable("the working folder is not known")
-    requirements: list[Wish] = []
-    containers: list[Wish] = []
+    requirements: list[ProjectRequirement] = []
+    containers: list[ProjectRequirement] = []
     for folder in (os.path.join(target.working_folder, name) for name in _FOLDERS):
         for name in host.target_files.names_if_any(folder):
             path = os.path.join(folder, name)
             if _REQUIREMENTS.fullmatch(name):
                 lines = _read(host, path)
                 asked = _after_pip(lines) if name.startswith("environment") else lines
-                requirements += (Wish(file=path, words=words) for words in _packages(asked))
+                requirements += (ProjectRequirement(file=path, words=words) for words in _packages(asked))
             elif _CONTAINERS.fullmatch(name):
-                containers += (Wish(file=path, words=words) for words in _gpus(_read(host, path)))
+                containers += (ProjectRequirement(file=path, words=words) for words in _gpus(_read(host, path)))
     return Project(requirements=tuple(requirements[:_MOST]), gpu_containers=tuple(containers[:_MOST]))
 
 

@@ -12,7 +12,10 @@ from tfgpu_doctor.collect.probe import Unavailable, probe
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import OpenedLibrary
-from tfgpu_doctor.model.facts import Libraries, Resolution, ResolvedLibrary, System, Target, TensorFlow
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.nvidia import Libraries
+from tfgpu_doctor.model.facts.python import Target, TensorFlow
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 # All releases since 1.15 open libraries from here (tsl::internal::LoadDynamicLibrary), whichever object asks for them.
 _OPENER = "libtensorflow_framework.so.2"

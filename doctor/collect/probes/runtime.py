@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tfgpu_doctor.collect.probe import Request, Unavailable, probe
 from tfgpu_doctor.collect.probes.child import ask, understand
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import LibraryLoad, Runtime
+from tfgpu_doctor.model.facts.python import LibraryLoad, Runtime
 
 _VARIABLES = {
     "TF_CPP_MAX_VLOG_LEVEL": "1",  # names each library that is opened or fails to open; 2.12 and later hide it
@@ -17,7 +17,7 @@ _VARIABLES = {
 }
 _MOST_LINES, _LONGEST_LINE = 100, 600
 # Of the verbose lines only those of the files that speak of GPUs and their libraries are worth keeping.
-_TELLING = re.compile(
+_RELEVANT = re.compile(
     r"\b(?:dso_loader|cudart_stub|cuda_\w+|gpu_device|gpu_bfc_allocator|gpu_process_state|gpu_cudamallocasync_allocator"
     r"|bfc_allocator|gpu_backend_lib|nvptx\w*|asm_compiler|ptx\w*|cpu_feature_guard|redzone_allocator)\.cc:\d+\]"
 )
@@ -41,12 +41,12 @@ def runtime(host: Host, request: Request) -> Runtime:
     attempt, answer, lines = ask(
         host, request.python, "run_tensorflow", task, deadline_s=request.deadline_s, variables=_VARIABLES
     )
-    kept = telling_lines(lines)
+    kept = relevant_lines(lines)
     loads = [{"soname": load.soname, "opened": load.opened, "error": load.error} for load in library_loads(lines)]
     return understand(Runtime, attempt, answer, log=kept, libraries=loads, only_listed=not request.computes)
 
 
-def telling_lines(lines: Iterable[str]) -> tuple[str, ...]:
+def relevant_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """The lines of a TensorFlow log that speak of GPUs, libraries or trouble, each once.
 
     Of what stands before `file.cc:line]` only the level is kept: I, W, E or F. Of too many the first and the last are
@@ -56,7 +56,7 @@ def telling_lines(lines: Iterable[str]) -> tuple[str, ...]:
     trouble: dict[str, int] = {}
     for place, line in enumerate(lines):
         severe = _SEVERE.match(line) is not None
-        if (severe or _TELLING.search(line)) and _TEDIOUS not in line:
+        if (severe or _RELEVANT.search(line)) and _TEDIOUS not in line:
             (trouble if severe else rest).setdefault(_START.sub(_level, line)[:_LONGEST_LINE], place)
     kept = {**_ends(trouble, _MOST_LINES), **_ends(rest, _MOST_LINES)}
     return tuple(sorted(kept, key=kept.__getitem__))

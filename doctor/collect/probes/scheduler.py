@@ -8,7 +8,7 @@ from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import BatchSystem
-from tfgpu_doctor.model.facts import Scheduler
+from tfgpu_doctor.model.facts.machine import Scheduler
 
 
 @probe(waits_for="the scheduler's variables")

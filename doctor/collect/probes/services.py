@@ -6,7 +6,7 @@ import re
 
 from tfgpu_doctor.collect.probe import Request, Unavailable, probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Services
+from tfgpu_doctor.model.facts.kernel import Services
 
 _NAMES = ("nv-fabricmanager", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
 _LONGEST_COMM = 15  # of a process's name, the kernel keeps no more

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import NumaNode, System
+from tfgpu_doctor.model.facts.machine import NumaNode, System
 
 # Those that TensorFlow's own builds were ever compiled for, or report as unused (cpu_feature_guard.cc).
 _FLAGS = ("sse4_1", "sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd")

@@ -7,7 +7,7 @@ import msgspec
 from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.collect.probes.child import ask, understand
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Target
+from tfgpu_doctor.model.facts.python import Target
 
 
 @probe(waits_for="the target's Python")

@@ -9,7 +9,8 @@ from typing import Any
 from tfgpu_doctor.collect.ldso.shared_object import Unloadable, read_shared_object
 from tfgpu_doctor.collect.probe import Request, Unavailable, probe
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Distribution, System, Target, TensorFlow
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.python import Distribution, Target, TensorFlow
 
 _BUILD_INFO = "python/platform/build_info.py"
 _FRAMEWORK = "libtensorflow_framework.so.2"

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from tfgpu_doctor.collect.probe import Unavailable, probe
 from tfgpu_doctor.host import Files, Host
-from tfgpu_doctor.model.facts import Target, XlaTools
+from tfgpu_doctor.model.facts.python import Target
+from tfgpu_doctor.model.facts.xla import XlaTools
 
 _LIBDEVICE, _PTXAS = "nvvm/libdevice/libdevice.10.bc", "bin/ptxas"
 _CHOSEN = re.compile(r"--xla_gpu_cuda_data_dir=[\"']?([^\s\"']+)")

@@ -6,79 +6,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tfgpu_doctor.model.facts.attempt import Attempt, Fact
+from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.model.facts.engines import Engines
 from tfgpu_doctor.model.facts.hosting import Hosting
-from tfgpu_doctor.model.facts.kernel import (
-    DkmsModule,
-    KernelLog,
-    KernelMessage,
-    LogSource,
-    ModuleFile,
-    ModuleFiles,
-    Services,
-)
+from tfgpu_doctor.model.facts.kernel import KernelLog, ModuleFiles, Services
 from tfgpu_doctor.model.facts.limits import Limits
-from tfgpu_doctor.model.facts.load import (
-    Exactness,
-    Level,
-    Load,
-    LoadedGpu,
-    LoadRound,
-    MemoryPattern,
-    Readings,
-    Speed,
-    Transfer,
-)
-from tfgpu_doctor.model.facts.machine import (
-    Container,
-    Environment,
-    NumaNode,
-    Pci,
-    PciDevice,
-    PciLink,
-    Scheduler,
-    System,
-)
-from tfgpu_doctor.model.facts.notebooks import EditorSetting, Interpreter, Kernel, Notebooks
-from tfgpu_doctor.model.facts.nvidia import (
-    CudaDriver,
-    CudaGpu,
-    DeviceNode,
-    DeviceNodes,
-    Driver,
-    GpuProcess,
-    Libraries,
-    LibraryFile,
-    Nvml,
-    NvmlGpu,
-)
-from tfgpu_doctor.model.facts.project import Project, Wish
-from tfgpu_doctor.model.facts.python import (
-    Computation,
-    Distribution,
-    LibraryLoad,
-    Runtime,
-    Target,
-    TensorFlow,
-    TensorFlowGpu,
-)
-from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler, System
+from tfgpu_doctor.model.facts.notebooks import Notebooks
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Libraries, Nvml
+from tfgpu_doctor.model.facts.project import Project
+from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+from tfgpu_doctor.model.facts.resolution import Resolution
+from tfgpu_doctor.model.facts.schema_1 import facts_renamed
+from tfgpu_doctor.model.facts.stress import Level, StressTest
 from tfgpu_doctor.model.facts.xla import XlaTools
+from tfgpu_doctor.model.redaction import Count, Text, Version
 
-__all__ = [
-    "SCHEMA", "Attempt", "Bench", "Computation", "Container", "CudaDriver", "CudaGpu", "DeviceNode", "DeviceNodes",
-    "Distribution", "DkmsModule", "Driver", "EditorSetting", "Engines", "Environment", "Exactness", "Fact", "Facts", "FactsError",
-    "GpuProcess", "Hosting", "Interpreter", "Kernel", "KernelLog", "KernelMessage", "Level",
-    "Libraries", "LibraryFile", "LibraryLoad", "Limits", "Load", "LoadRound", "LoadedGpu", "LogSource", "MemoryPattern",
-    "ModuleFile", "ModuleFiles", "Notebooks", "NumaNode", "Nvml", "NvmlGpu", "Pci", "PciDevice",
-    "PciLink", "Project", "Readings", "Resolution", "ResolvedLibrary", "Runtime", "Scheduler", "Services", "Speed", "System",
-    "Target", "TensorFlow", "TensorFlowGpu", "Transfer", "Wish", "XlaTools", "decode_facts", "encode_facts",
-    "writable",
-]  # fmt: skip
-
-SCHEMA = 1
+SCHEMA = 2  # readers accept 1
 
 
 class FactsError(ValueError):
@@ -88,13 +33,13 @@ class FactsError(ValueError):
 class Facts(Fact, frozen=True):
     """The snapshot of a machine. A fact that could not be had is None, and `unknown` says why."""
 
-    schema: int = SCHEMA
-    doctor: str = ""  # the version that recorded it
-    recorded: str = ""  # UTC, ISO 8601
+    schema: Count = SCHEMA
+    doctor: Version = ""  # the version that recorded it
+    recorded: Text = ""  # UTC, ISO 8601
     quick: bool = False
     level: Level | None = None  # None in a record of a doctor that had but two: quick, and the rest
     simulated: bool = False  # a rehearsal: the GPUs and their driver are simulated
-    unknown: dict[str, str] = {}
+    unknown: dict[Text, Text] = {}
     system: System | None = None
     pci: Pci | None = None
     container: Container | None = None
@@ -120,7 +65,7 @@ class Facts(Fact, frozen=True):
     kernel_log: KernelLog | None = None
     module_files: ModuleFiles | None = None
     services: Services | None = None
-    load: Load | None = None
+    stress: StressTest | None = None
 
 
 class _Header(msgspec.Struct):
@@ -167,6 +112,9 @@ def decode_facts(document: bytes) -> Facts:
             raise FactsError(
                 f"it has schema {header.schema}, and this tfgpu-doctor reads up to {SCHEMA}: upgrade tfgpu-doctor"
             )
+        if header.schema == 1:
+            renamed = facts_renamed(msgspec.json.decode(document, type=dict[str, Any]))
+            return msgspec.convert({**renamed, "schema": SCHEMA}, Facts)
         return msgspec.json.decode(document, type=Facts)
     except msgspec.ValidationError as error:
         raise FactsError(f"it is not a recorded machine: {error}") from error

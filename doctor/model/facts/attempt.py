@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from tfgpu_doctor.model.redaction import Count, Line, Number, Text
+
 Outcome = Literal["answered", "failed", "killed_by_signal", "timed_out", "unparsable", "not_started"]
 
 
@@ -17,12 +19,12 @@ class Attempt(Fact, frozen=True):
     """How it went to ask something in a child process."""
 
     outcome: Outcome
-    seconds: float = 0.0
-    exit_code: int | None = None
-    signal: str = ""  # "SIGSEGV"
-    phase: str = ""  # what the child said last that it was about to do
-    error: str = ""  # why it did not start, or the last line of its traceback
-    stderr: tuple[str, ...] = ()  # the last lines
+    seconds: Number = 0.0
+    exit_code: Count | None = None
+    signal: Text = ""  # "SIGSEGV"
+    phase: Text = ""  # what the child said last that it was about to do
+    error: Text = ""  # why it did not start, or the last line of its traceback
+    stderr: tuple[Line, ...] = ()  # the last lines
     stuck: bool = False  # not even SIGKILL ended it
 
     @property

@@ -1,23 +1,27 @@
-"""Facts of the perf suites: duels and figures, as they were measured."""
+"""Facts of the perf suites: comparisons and metrics, as they were measured."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from tfgpu_doctor.model.facts.attempt import Fact
-from tfgpu_doctor.model.facts.load import Readings
+from tfgpu_doctor.model.facts.schema_1 import bench_renamed
+from tfgpu_doctor.model.facts.stress import Readings
+from tfgpu_doctor.model.redaction import Count, Number, Text, Version
 
 Verdict = Literal["faster", "not shown", "slower", "too noisy", "not run"]
 
 
 class Side(Fact, frozen=True):
-    """One side of a duel, and its times (seconds a call), one a round."""
+    """One side of a comparison, and its times (seconds a call), one a round."""
 
-    name: str
-    device: str = ""  # where its work was seen to run: "GPU:0", "CPU:0"
-    first_call_s: float = 0.0  # tracing, compilation, filling of caches: outside the clock
-    calls_a_round: int = 1
-    seconds: tuple[float, ...] = ()
+    name: Text
+    device: Text = ""  # where its work was seen to run: "GPU:0", "CPU:0"
+    first_call_s: Number = 0.0  # tracing, compilation, filling of caches: outside the clock
+    calls_a_round: Count = 1
+    seconds: tuple[Number, ...] = ()
 
     @property
     def median_s(self) -> float:
@@ -29,25 +33,25 @@ class Side(Fact, frozen=True):
         return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-class Duel(Fact, frozen=True):
-    """Two ways to do one thing, measured against each other. `ratio`: how many times as fast the challenger is."""
+class Comparison(Fact, frozen=True):
+    """Two ways to do one thing, measured against each other. `ratio`: how many times as fast the candidate is."""
 
-    suite: str
-    name: str
+    suite: Text
+    name: Text
     verdict: Verdict
-    reason: str = ""  # why it is not `faster`
-    ratio: float | None = None
-    interval: tuple[float, float] | None = None  # of the ratio, 95 %
-    at_least: float = 1.0  # what the ratio must be above
-    rounds: int = 0
-    device: str = ""  # of the challenger
+    reason: Text = ""  # why it is not `faster`
+    ratio: Number | None = None
+    interval: tuple[Number, Number] | None = None  # of the ratio, 95 %
+    at_least: Number = 1.0  # what the ratio must be above
+    rounds: Count = 0
+    device: Text = ""  # of the candidate
     on_gpu: bool = False  # whether it needs a GPU
-    challenger: Side | None = None
+    candidate: Side | None = None
     baseline: Side | None = None
-    started: float = 0.0  # seconds since 1970
-    took_s: float = 0.0
-    other_work: float | None = None  # the share of all processors' time that others took meanwhile, 0 to 1
-    readings: dict[str, Readings] = {}  # clocks, heat and power meanwhile, by NVML's number of each GPU
+    started: Number = 0.0  # seconds since 1970
+    took_s: Number = 0.0
+    other_work: Number | None = None  # the share of all processors' time that others took meanwhile, 0 to 1
+    readings: dict[Text, Readings] = {}  # clocks, heat and power meanwhile, by NVML's number of each GPU
 
     @property
     def key(self) -> str:
@@ -55,31 +59,37 @@ class Duel(Fact, frozen=True):
         return f"{self.suite}::{self.name}"
 
 
-class Figure(Fact, frozen=True):
-    """Something measured that is no duel: a bandwidth, a crossover size, a latency."""
+class Metric(Fact, frozen=True):
+    """Something measured that is no comparison: a bandwidth, a crossover size, a latency."""
 
-    suite: str
-    name: str
-    value: float
-    unit: str
-    device: str = ""
-    limit: float | None = None  # what the hardware could do at most, in the same unit
-    limit_source: str = ""
-    measured_limit: float | None = None  # the most that this machine was seen to do, in the same unit
-    bounded_by: str = ""  # the figure of the same run that shows it
-    about: str = ""
+    suite: Text
+    name: Text
+    value: Number
+    unit: Text
+    device: Text = ""
+    limit: Number | None = None  # what the hardware could do at most, in the same unit
+    limit_source: Text = ""
+    measured_limit: Number | None = None  # the most that this machine was seen to do, in the same unit
+    bounded_by: Text = ""  # the metric of the same run that shows it
+    about: Text = ""
 
 
 class Bench(Fact, frozen=True):
     """One run of the perf suites."""
 
-    suite_version: str = ""
-    budget_s: float | None = None  # None: without a limit
-    seconds: float = 0.0
-    duels: tuple[Duel, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    skipped: dict[str, str] = {}  # tests that measured nothing, with the reason
-    failed: dict[str, str] = {}  # tests that found something wrong which no duel tells
+    suite_version: Version = ""
+    budget_s: Number | None = None  # None: without a limit
+    seconds: Number = 0.0
+    comparisons: tuple[Comparison, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    skipped: dict[Text, Text] = {}  # tests that measured nothing, with the reason
+    failed: dict[Text, Text] = {}  # tests that found something wrong which no comparison tells
     interrupted: bool = False  # what is here was measured until then
-    gpu_lost: str = ""  # why no GPU answered any more, though all was well before the run
-    problems: tuple[str, ...] = ()  # what kept suites from running: a crash, a hang, a missing package
+    gpu_lost: Text = ""  # why no GPU answered any more, though all was well before the run
+    problems: tuple[Text, ...] = ()  # what kept suites from running: a crash, a hang, a missing package
+
+
+def decode_bench(document: bytes) -> Bench:
+    """A run that was kept as JSON, also by an earlier doctor. Raises msgspec.DecodeError."""
+    found = msgspec.json.decode(document, type=dict[str, Any])
+    return msgspec.convert(bench_renamed(found), Bench)

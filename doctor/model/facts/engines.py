@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.redaction import FilePath
 
 
 class Engines(Fact, frozen=True):
     """Container engines that are installed here, and how they were set up for GPUs."""
 
-    docker: str = ""  # the daemon of a package, "/usr/bin/dockerd"
-    docker_of_snap: str = ""  # "/snap/bin/docker"
+    docker: FilePath = ""  # the daemon of a package, "/usr/bin/dockerd"
+    docker_of_snap: FilePath = ""  # "/snap/bin/docker"
     docker_runs_as_root: bool = False  # its socket is there
     docker_runs_rootless: bool = False
-    toolkit: tuple[str, ...] = ()  # programs of the NVIDIA Container Toolkit
+    toolkit: tuple[FilePath, ...] = ()  # programs of the NVIDIA Container Toolkit
     no_cgroups: bool | None = None  # as its config.toml says; None where there is no such file
-    runtime_named_in: tuple[str, ...] = ()  # settings of engines that name NVIDIA's runtime
+    runtime_named_in: tuple[FilePath, ...] = ()  # settings of engines that name NVIDIA's runtime

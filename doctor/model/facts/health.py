@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.redaction import Count, ModelName, Number, Text, Version
 
 
 class Ecc(Fact, frozen=True):
@@ -10,102 +11,102 @@ class Ecc(Fact, frozen=True):
 
     enabled: bool
     pending: bool | None = None  # whether it will be on after the next reboot
-    volatile_corrected: int | None = None
-    volatile_uncorrected: int | None = None
-    aggregate_corrected: int | None = None
-    aggregate_uncorrected: int | None = None
+    volatile_corrected: Count | None = None
+    volatile_uncorrected: Count | None = None
+    aggregate_corrected: Count | None = None
+    aggregate_uncorrected: Count | None = None
     sram_threshold_exceeded: bool | None = None  # NVIDIA's own mark of a GPU to be replaced
 
 
 class RemappedRows(Fact, frozen=True):
     """Rows of the memory that a spare one stands in for, on Ampere and newer."""
 
-    corrected: int = 0
-    uncorrected: int = 0
+    corrected: Count = 0
+    uncorrected: Count = 0
     pending: bool = False  # the next reset remaps more
     failed: bool = False  # there was no spare row left
-    banks: dict[str, int] = {}  # how many have all, most, some, few, none of their spare rows left
+    banks: dict[Text, Count] = {}  # how many have all, most, some, few, none of their spare rows left
 
 
 class RetiredPages(Fact, frozen=True):
     """Pages of the memory that are no longer used, on GPUs before Ampere."""
 
-    corrected: int = 0
-    uncorrected: int = 0
+    corrected: Count = 0
+    uncorrected: Count = 0
     pending: bool = False
 
 
 class Temperature(Fact, frozen=True):
     """Degrees Celsius, and the thresholds; newer GPUs tell the margin to the highest that they are meant to bear."""
 
-    gpu_c: int | None = None
-    memory_c: int | None = None
-    max_c: int | None = None  # up to which it is meant to work
-    slowdown_c: int | None = None
-    shutdown_c: int | None = None
-    memory_max_c: int | None = None
-    margin_c: int | None = None
+    gpu_c: Count | None = None
+    memory_c: Count | None = None
+    max_c: Count | None = None  # up to which it is meant to work
+    slowdown_c: Count | None = None
+    shutdown_c: Count | None = None
+    memory_max_c: Count | None = None
+    margin_c: Count | None = None
 
 
 class Power(Fact, frozen=True):
     """Watts. The enforced limit is the lowest of all that hold; the limit is the one that an administrator sets."""
 
-    draw_w: float | None = None
-    limit_w: float | None = None
-    enforced_limit_w: float | None = None
-    default_limit_w: float | None = None
-    min_limit_w: float | None = None
-    max_limit_w: float | None = None
+    draw_w: Number | None = None
+    limit_w: Number | None = None
+    enforced_limit_w: Number | None = None
+    default_limit_w: Number | None = None
+    min_limit_w: Number | None = None
+    max_limit_w: Number | None = None
 
 
 class Clocks(Fact, frozen=True):
     """Megahertz, now and at most."""
 
-    sm_mhz: int | None = None
-    memory_mhz: int | None = None
-    max_sm_mhz: int | None = None
-    max_memory_mhz: int | None = None
+    sm_mhz: Count | None = None
+    memory_mhz: Count | None = None
+    max_sm_mhz: Count | None = None
+    max_memory_mhz: Count | None = None
 
 
 class Pcie(Fact, frozen=True):
     """The link to the host, now and at most; the most is that of GPU and slot together."""
 
-    generation: int | None = None
-    width: int | None = None
-    max_generation: int | None = None
-    max_width: int | None = None
-    gpu_max_generation: int | None = None  # of the GPU alone
-    replays: int | None = None
-    bus: str = ""  # "pcie"; the GPU of a chip that it shares with the processor stands on another, "fpci"
+    generation: Count | None = None
+    width: Count | None = None
+    max_generation: Count | None = None
+    max_width: Count | None = None
+    gpu_max_generation: Count | None = None  # of the GPU alone
+    replays: Count | None = None
+    bus: Text = ""  # "pcie"; the GPU of a chip that it shares with the processor stands on another, "fpci"
 
 
 class NvLink(Fact, frozen=True):
     """One link to another GPU or to a switch."""
 
-    index: int
+    index: Count
     active: bool
-    version: int | None = None
-    remote: str = ""  # "gpu", "switch", "npu"
-    errors: dict[str, int] = {}  # those that are not 0: "replays", "recoveries", "crc_flit_errors", ...
+    version: Count | None = None
+    remote: Text = ""  # "gpu", "switch", "npu"
+    errors: dict[Text, Count] = {}  # those that are not 0: "replays", "recoveries", "crc_flit_errors", ...
 
 
 class Fabric(Fact, frozen=True):
     """Whether the GPU is part of the fabric of its NVSwitches."""
 
-    state: str  # "not_supported", "not_started", "in_progress", "completed"
-    status: int = 0  # a code of NVML, 0 for success
+    state: Text  # "not_supported", "not_started", "in_progress", "completed"
+    status: Count = 0  # a code of NVML, 0 for success
 
 
 class MigDevice(Fact, frozen=True):
     """A slice of a GPU that is divided by MIG."""
 
-    uuid: str = ""
-    profile: str = ""  # "1g.10gb"
-    memory_total_bytes: int | None = None
-    memory_free_bytes: int | None = None
-    multiprocessors: int | None = None
-    gpu_instance: int | None = None
-    compute_instance: int | None = None
+    uuid: Text = ""
+    profile: Text = ""  # "1g.10gb"
+    memory_total_bytes: Count | None = None
+    memory_free_bytes: Count | None = None
+    multiprocessors: Count | None = None
+    gpu_instance: Count | None = None
+    compute_instance: Count | None = None
 
 
 class GpuHealth(Fact, frozen=True):
@@ -114,14 +115,14 @@ class GpuHealth(Fact, frozen=True):
     ecc: Ecc | None = None
     remapped_rows: RemappedRows | None = None
     retired_pages: RetiredPages | None = None
-    recovery_action: str = ""  # that the driver asks for: "none", "gpu_reset", "node_reboot", "drain_p2p", ...
+    recovery_action: Text = ""  # that the driver asks for: "none", "gpu_reset", "node_reboot", "drain_p2p", ...
     temperature: Temperature = Temperature()
     power: Power = Power()
     clocks: Clocks = Clocks()
-    throttle_reasons: tuple[str, ...] | None = None  # what limits the clocks, and stayed while it was looked at
-    performance_state: int | None = None  # 0 is the fastest, 8 and more are idle
-    utilization_percent: int | None = None
-    memory_utilization_percent: int | None = None
+    throttle_reasons: tuple[Text, ...] | None = None  # what limits the clocks, and stayed while it was looked at
+    performance_state: Count | None = None  # 0 is the fastest, 8 and more are idle
+    utilization_percent: Count | None = None
+    memory_utilization_percent: Count | None = None
     pcie: Pcie = Pcie()
     chip_to_chip: bool | None = None  # whether NVLink-C2C joins it to the processor, PCI Express or not
     nvlinks: tuple[NvLink, ...] = ()
@@ -129,23 +130,23 @@ class GpuHealth(Fact, frozen=True):
     mig_devices: tuple[MigDevice, ...] = ()
     mig_pending: bool | None = None  # whether MIG will be on after the next reset
     persistence_mode: bool | None = None
-    brand: str = ""  # "geforce", "tesla", "nvidia_rtx"
-    gsp_firmware: str = ""
-    virtualization: str = ""  # "none", "passthrough", "vgpu", "host_vgpu", "host_vsga"
+    brand: Text = ""  # "geforce", "tesla", "nvidia_rtx"
+    gsp_firmware: Version = ""
+    virtualization: Text = ""  # "none", "passthrough", "vgpu", "host_vgpu", "host_vsga"
     licensed: bool | None = None  # of a vGPU
 
 
 class GpuTrouble(Fact, frozen=True):
     """A GPU that NVML could not read: it gave no answer, or the answer is that it is lost."""
 
-    index: int
-    name: str = ""  # this and the next two are what it had told before
-    uuid: str = ""
-    pci_address: str = ""
-    call: str = ""  # what NVML was asked
-    seconds: float = 0.0  # how long an answer was waited for
-    error_code: int = 0  # 0 where there was no answer at all
-    error_text: str = ""
+    index: Count
+    name: ModelName = ""  # this and the next two are what it had told before
+    uuid: Text = ""
+    pci_address: Text = ""
+    call: Text = ""  # what NVML was asked
+    seconds: Number = 0.0  # how long an answer was waited for
+    error_code: Count = 0  # 0 where there was no answer at all
+    error_text: Text = ""
 
     @property
     def is_silent(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.redaction import Count, FilePath, Number, ProcessName, Release, Text, Version
 
 
 class KernelMessage(Fact, frozen=True):
@@ -11,15 +12,15 @@ class KernelMessage(Fact, frozen=True):
     Ages are seconds before the recording; None where the log does not date its lines.
     """
 
-    kind: str  # "xid", "sxid", "off_the_bus", ...: see probes/kernel_messages.py
-    text: str  # the last of them, without what the log puts before it
-    code: int | None = None  # of an Xid or SXid
-    pci_address: str = ""  # as the message writes it, "0000:01:00"
-    process: str = ""  # that the last of them names
-    count: int = 1
-    first_age_s: float | None = None
-    last_age_s: float | None = None
-    boots_ago: int = 0  # 0 since the last boot, 1 in the one before it
+    kind: Text  # "xid", "sxid", "off_the_bus", ...: see probes/kernel_messages.py
+    text: Text  # the last of them, without what the log puts before it
+    code: Count | None = None  # of an Xid or SXid
+    pci_address: Text = ""  # as the message writes it, "0000:01:00"
+    process: ProcessName = ""  # that the last of them names
+    count: Count = 1
+    first_age_s: Number | None = None
+    last_age_s: Number | None = None
+    boots_ago: Count = 0  # 0 since the last boot, 1 in the one before it
 
     @property
     def is_gone(self) -> bool:
@@ -30,21 +31,21 @@ class KernelMessage(Fact, frozen=True):
 class LogSource(Fact, frozen=True):
     """A place where the kernel's messages are to be had, and how far back it reaches; `error` where it gave none."""
 
-    name: str  # "dmesg", "journalctl", "/var/log/kern.log"
-    error: str = ""
-    oldest_age_s: float | None = None
-    newest_age_s: float | None = None
+    name: Text  # "dmesg", "journalctl", "/var/log/kern.log"
+    error: Text = ""
+    oldest_age_s: Number | None = None
+    newest_age_s: Number | None = None
     from_boot: bool = False  # it begins with the kernel's first message
 
 
 class KernelLog(Fact, frozen=True):
     """The messages of the kernel that matter to a GPU, out of the first source that could be read."""
 
-    source: str = ""  # empty where none could be read
+    source: Text = ""  # empty where none could be read
     tried: tuple[LogSource, ...] = ()  # in the order in which they were asked
-    uptime_s: float | None = None
+    uptime_s: Number | None = None
     messages: tuple[KernelMessage, ...] = ()
-    left_out: int = 0  # kinds of messages beyond those kept
+    left_out: Count = 0  # kinds of messages beyond those kept
 
     def of_kind(self, *kinds: str) -> tuple[KernelMessage, ...]:
         """Those of some kinds since the last boot."""
@@ -64,22 +65,22 @@ class KernelLog(Fact, frozen=True):
 class ModuleFile(Fact, frozen=True):
     """NVIDIA's kernel module as it lies on the disk for the kernel that runs; what modinfo does not say is empty."""
 
-    path: str = ""
-    version: str = ""  # "550.54.15"
-    flavour: str = ""  # "open" or "proprietary", from its licence
-    signer: str = ""
-    kernel: str = ""  # that it was built for
+    path: FilePath = ""
+    version: Version = ""  # "550.54.15"
+    flavour: Text = ""  # "open" or "proprietary", from its licence
+    signer: Text = ""
+    kernel: Release = ""  # that it was built for
 
 
 class DkmsModule(Fact, frozen=True):
     """A version of NVIDIA's module that DKMS looks after."""
 
-    name: str  # "nvidia", "nvidia-current"
-    version: str
-    state: str = "added"  # for the kernel that runs: "added", "built", "installed"
-    failed_for: str = ""  # the kernel of the last build, where that did not come to its end
-    log: str = ""  # of that build
-    error: str = ""  # its first line that tells of an error
+    name: Text  # "nvidia", "nvidia-current"
+    version: Version
+    state: Text = "added"  # for the kernel that runs: "added", "built", "installed"
+    failed_for: Release = ""  # the kernel of the last build, where that did not come to its end
+    log: FilePath = ""  # of that build
+    error: Text = ""  # its first line that tells of an error
 
 
 class ModuleFiles(Fact, frozen=True):
@@ -94,5 +95,5 @@ class Services(Fact, frozen=True):
     """NVIDIA's services, among the processes that run; `visible` where those of other users could be seen."""
 
     visible: bool = False
-    running: tuple[str, ...] = ()  # "nv-fabricmanager", "nvidia-persistenced", "nvidia-cuda-mps-control", ...
-    fabric_manager_version: str = ""  # of the program that is installed
+    running: tuple[ProcessName, ...] = ()  # "nv-fabricmanager", "nvidia-persistenced", "nvidia-cuda-mps-control", ...
+    fabric_manager_version: Version = ""  # of the program that is installed

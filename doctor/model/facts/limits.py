@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.redaction import Count, FilePath, Number, Text
 
 UNLIMITED = -1
 _MOST_PROCESSORS = 1 << 16  # more than any machine has; keeps a damaged file from filling the memory
@@ -25,19 +26,21 @@ class Limits(Fact, frozen=True):
     Where control groups lie inside each other, the tightest counts.
     """
 
-    cgroup_version: int = 0  # 1 or 2, 0 where none can be read
-    cpu_list: str = ""  # the processors that it may run on, "0-3,8"
-    cpu_quota: float | None = None  # processors' worth of time
-    cpu_quota_group: str = ""  # the folder that says so
-    cpu_periods: int | None = None  # of that quota, in which the group ran at all
-    cpu_throttled_periods: int | None = None  # in which it was stopped for having used the quota up
-    memory_limit_bytes: int | None = None
-    memory_used_bytes: int | None = None  # of it, without what the kernel can drop at any time
-    oom_kills: int | None = None  # processes of its group that were killed for lack of memory
-    tasks_limit: int | None = None  # processes and threads
-    tasks_used: int | None = None
-    device_rules: tuple[str, ...] = ()  # of version 1: "c 195:* rwm"; version 2 shows them to nobody
-    resources: dict[str, int] = {}  # soft limits by getrlimit's names: "as", "memlock", "nofile", "nproc"; or UNLIMITED
+    cgroup_version: Count = 0  # 1 or 2, 0 where none can be read
+    cpu_list: Text = ""  # the processors that it may run on, "0-3,8"
+    cpu_quota: Number | None = None  # processors' worth of time
+    cpu_quota_group: FilePath = ""  # the folder that says so
+    cpu_periods: Count | None = None  # of that quota, in which the group ran at all
+    cpu_throttled_periods: Count | None = None  # in which it was stopped for having used the quota up
+    memory_limit_bytes: Count | None = None
+    memory_used_bytes: Count | None = None  # of it, without what the kernel can drop at any time
+    oom_kills: Count | None = None  # processes of its group that were killed for lack of memory
+    tasks_limit: Count | None = None  # processes and threads
+    tasks_used: Count | None = None
+    device_rules: tuple[Text, ...] = ()  # of version 1: "c 195:* rwm"; version 2 shows them to nobody
+    resources: dict[
+        Text, Count
+    ] = {}  # soft limits by getrlimit's names: "as", "memlock", "nofile", "nproc"; or UNLIMITED
 
     @property
     def cpus(self) -> frozenset[int]:

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.redaction import (
+    Count,
+    FilePath,
+    JobId,
+    ModelName,
+    Number,
+    PciCode,
+    Release,
+    Text,
+    Variable,
+    Version,
+)
 
 NVIDIA = "10de"  # its vendor id on the PCI bus
 
@@ -10,41 +22,41 @@ NVIDIA = "10de"  # its vendor id on the PCI bus
 class NumaNode(Fact, frozen=True):
     """Processors and memory that lie close together."""
 
-    number: int
-    cpu_list: str = ""  # "0-15,32-47"; empty for memory without processors
-    memory_bytes: int | None = None
+    number: Count
+    cpu_list: Text = ""  # "0-15,32-47"; empty for memory without processors
+    memory_bytes: Count | None = None
 
 
 class System(Fact, frozen=True):
     """Operating system, processor and memory."""
 
-    os: str  # "Linux", "Windows", "Darwin"
-    release: str  # of the kernel
-    architecture: str  # "x86_64", "aarch64"
-    distribution: str = ""
-    glibc: str = ""  # "2.36"; empty where the C library is another one
-    cpu_model: str = ""
-    cpu_count: int = 0
-    cpu_flags: tuple[str, ...] | None = None  # those that TensorFlow cares for; None where they cannot be read
-    memory_bytes: int | None = None
-    wsl: int = 0  # 1 or 2 inside the Windows Subsystem for Linux
-    board: str = ""  # the device tree's model, on a Jetson for instance
-    memory_free_bytes: int | None = None  # holds nothing at all
-    memory_available_bytes: int | None = None  # could be had without swapping
-    swap_bytes: int | None = None
-    huge_pages: int | None = None  # set aside
-    transparent_huge_pages: str = ""  # "always", "madvise", "never"
+    os: Text  # "Linux", "Windows", "Darwin"
+    release: Release  # of the kernel
+    architecture: Text  # "x86_64", "aarch64"
+    distribution: Text = ""
+    glibc: Version = ""  # "2.36"; empty where the C library is another one
+    cpu_model: ModelName = ""
+    cpu_count: Count = 0
+    cpu_flags: tuple[Text, ...] | None = None  # those that TensorFlow cares for; None where they cannot be read
+    memory_bytes: Count | None = None
+    wsl: Count = 0  # 1 or 2 inside the Windows Subsystem for Linux
+    board: ModelName = ""  # the device tree's model, on a Jetson for instance
+    memory_free_bytes: Count | None = None  # holds nothing at all
+    memory_available_bytes: Count | None = None  # could be had without swapping
+    swap_bytes: Count | None = None
+    huge_pages: Count | None = None  # set aside
+    transparent_huge_pages: Text = ""  # "always", "madvise", "never"
     numa_nodes: tuple[NumaNode, ...] = ()
-    rdma_devices: tuple[str, ...] = ()  # InfiniBand and the like that programs may open: "uverbs0"
+    rdma_devices: tuple[Text, ...] = ()  # InfiniBand and the like that programs may open: "uverbs0"
 
 
 class PciLink(Fact, frozen=True):
     """A PCI Express link as one of its ends describes it: now, and at most; None where sysfs does not say."""
 
-    speed_gt_per_s: float | None = None
-    width: int | None = None
-    max_speed_gt_per_s: float | None = None
-    max_width: int | None = None
+    speed_gt_per_s: Number | None = None
+    width: Count | None = None
+    max_speed_gt_per_s: Number | None = None
+    max_width: Count | None = None
 
 
 class PciDevice(Fact, frozen=True):
@@ -53,21 +65,21 @@ class PciDevice(Fact, frozen=True):
     What follows the driver is read for NVIDIA's own devices alone, the links only of those that are awake.
     """
 
-    address: str  # "0000:01:00.0"
-    vendor: str  # "10de"
-    device: str  # "2204"
-    class_code: str  # "030000"
-    driver: str = ""  # the kernel driver bound to it
-    power: str = ""  # "active", "suspended": what its run-time power management says
+    address: Text  # "0000:01:00.0"
+    vendor: PciCode  # "10de"
+    device: PciCode  # "2204"
+    class_code: PciCode  # "030000"
+    driver: Text = ""  # the kernel driver bound to it
+    power: Text = ""  # "active", "suspended": what its run-time power management says
     link: PciLink | None = None
-    port: str = ""  # address of the bridge above it; empty where it hangs on the root itself
+    port: Text = ""  # address of the bridge above it; empty where it hangs on the root itself
     port_link: PciLink | None = None
-    numa_node: int | None = None
-    iommu_group: str = ""
-    iommu_type: str = ""  # "DMA", "DMA-FQ", "identity"
-    errors: dict[str, int] = {}  # since the boot: "correctable", "nonfatal", "fatal"; empty where nobody counts
-    port_errors: dict[str, int] = {}  # the same of the bridge above it
-    physical_function: str = ""  # address of the device that this one is a virtual function of
+    numa_node: Count | None = None
+    iommu_group: Text = ""
+    iommu_type: Text = ""  # "DMA", "DMA-FQ", "identity"
+    errors: dict[Text, Count] = {}  # since the boot: "correctable", "nonfatal", "fatal"; empty where nobody counts
+    port_errors: dict[Text, Count] = {}  # the same of the bridge above it
+    physical_function: Text = ""  # address of the device that this one is a virtual function of
 
     @property
     def is_nvidia_gpu(self) -> bool:
@@ -84,7 +96,7 @@ class Pci(Fact, frozen=True):
     """NVIDIA's devices on the PCI bus, and every display controller."""
 
     devices: tuple[PciDevice, ...] = ()
-    device_count: int = 0  # of all kinds
+    device_count: Count = 0  # of all kinds
 
     @property
     def nvidia_gpus(self) -> tuple[PciDevice, ...]:
@@ -95,36 +107,36 @@ class Pci(Fact, frozen=True):
 class Container(Fact, frozen=True):
     """Whether this is a container, what tells so, and how much shared memory it has."""
 
-    kind: str = ""  # "docker", "podman", "kubernetes", "containerd", "apptainer", "lxc", ...; empty outside of one
-    evidence: tuple[str, ...] = ()
-    shm_bytes: int | None = None
-    shm_free_bytes: int | None = None
-    engine: str = ""  # "docker", "podman", "containerd", "cri-o", where the files of the image tell it
+    kind: Text = ""  # "docker", "podman", "kubernetes", "containerd", "apptainer", "lxc", ...; empty outside of one
+    evidence: tuple[Text, ...] = ()
+    shm_bytes: Count | None = None
+    shm_free_bytes: Count | None = None
+    engine: Text = ""  # "docker", "podman", "containerd", "cri-o", where the files of the image tell it
     user_namespace: bool | None = None  # its root is not the machine's
     privileged: bool | None = None  # it has every capability that there is
-    seccomp: str = ""  # "off", "strict", "filter"
-    security_label: str = ""  # SELinux's context or AppArmor's profile: "system_u:system_r:container_t:s0:c1,c2"
+    seccomp: Text = ""  # "off", "strict", "filter"
+    security_label: Text = ""  # SELinux's context or AppArmor's profile: "system_u:system_r:container_t:s0:c1,c2"
     service_account: bool = False  # Kubernetes gave it one
-    device_mounts: tuple[str, ...] = ()  # GPUs that Kubernetes' device plugin handed in by mounts
+    device_mounts: tuple[FilePath, ...] = ()  # GPUs that Kubernetes' device plugin handed in by mounts
 
 
 class Scheduler(Fact, frozen=True):
     """The batch job that this process is part of, and the variables that say which GPUs it was granted."""
 
-    kind: str = ""  # "slurm", "lsf", "pbs", "sge", "htcondor", "flux"; empty outside of a job
-    job: str = ""
-    granted: dict[str, str] = {}
-    denied: dict[str, str] = {}  # variables whose value says that no GPU was granted
-    step: str = ""  # of Slurm, where srun started this process
-    step_granted: dict[str, str] = {}
-    cpus: int | None = None  # processors that the job was granted on this machine
-    cpus_said_by: str = ""  # the variable
+    kind: Text = ""  # "slurm", "lsf", "pbs", "sge", "htcondor", "flux"; empty outside of a job
+    job: JobId = ""
+    granted: dict[Variable, Text] = {}
+    denied: dict[Variable, Text] = {}  # variables whose value says that no GPU was granted
+    step: Text = ""  # of Slurm, where srun started this process
+    step_granted: dict[Variable, Text] = {}
+    cpus: Count | None = None  # processors that the job was granted on this machine
+    cpus_said_by: Variable = ""  # the variable
 
 
 class Environment(Fact, frozen=True):
     """The environment variables that matter to TensorFlow on a GPU; no others are looked at."""
 
-    variables: dict[str, str] = {}
+    variables: dict[Variable, Text] = {}
 
     def get(self, name: str) -> str | None:
         """A variable's value, None where it is not set."""

@@ -4,36 +4,47 @@ from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Attempt, Fact
 from tfgpu_doctor.model.facts.health import GpuHealth, GpuTrouble
+from tfgpu_doctor.model.redaction import (
+    Account,
+    Count,
+    FilePath,
+    ModelName,
+    ProcessName,
+    Release,
+    Text,
+    UserName,
+    Version,
+)
 
 
 class Driver(Fact, frozen=True):
     """The kernel driver, from /proc, /sys and /lib/modules."""
 
-    version: str = ""  # of the loaded module, "550.54.15"; empty where none is loaded
-    flavour: str = ""  # "open" or "proprietary"
-    modules: tuple[str, ...] = ()  # loaded ones of nvidia, nvidia_uvm, nvidia_modeset, nvidia_drm, nouveau
-    gpus: tuple[str, ...] = ()  # PCI addresses under /proc/driver/nvidia/gpus
-    parameters: dict[str, str] = {}  # /proc/driver/nvidia/params, those that a check reads
-    built_for: tuple[str, ...] = ()  # kernels under /lib/modules that have an nvidia module
-    running_kernel: str = ""
+    version: Version = ""  # of the loaded module, "550.54.15"; empty where none is loaded
+    flavour: Text = ""  # "open" or "proprietary"
+    modules: tuple[Text, ...] = ()  # loaded ones of nvidia, nvidia_uvm, nvidia_modeset, nvidia_drm, nouveau
+    gpus: tuple[Text, ...] = ()  # PCI addresses under /proc/driver/nvidia/gpus
+    parameters: dict[Text, Text] = {}  # /proc/driver/nvidia/params, those that a check reads
+    built_for: tuple[Release, ...] = ()  # kernels under /lib/modules that have an nvidia module
+    running_kernel: Release = ""
     secure_boot: bool | None = None
-    suspends: int | None = None  # how often this machine woke up since it booted
-    prime: str = (
+    suspends: Count | None = None  # how often this machine woke up since it booted
+    prime: Text = (
         ""  # /etc/prime-discrete, what prime-select chose for the NVIDIA GPU of a laptop: "on", "off", "on-demand"
     )
-    bbswitch: str = ""  # /proc/acpi/bbswitch, its state: "ON", "OFF"
+    bbswitch: Text = ""  # /proc/acpi/bbswitch, its state: "ON", "OFF"
 
 
 class DeviceNode(Fact, frozen=True):
     """One file under /dev, and what happened when this user opened it for reading and writing."""
 
-    path: str
-    mode: str  # "0666"
-    uid: int
-    gid: int
-    major: int = 0
-    minor: int = 0
-    error: str = ""  # "EACCES"; empty where it opened
+    path: FilePath
+    mode: Text  # "0666"
+    uid: Account
+    gid: Account
+    major: Count = 0
+    minor: Count = 0
+    error: Text = ""  # "EACCES"; empty where it opened
 
 
 class DeviceNodes(Fact, frozen=True):
@@ -41,8 +52,8 @@ class DeviceNodes(Fact, frozen=True):
 
     nodes: tuple[DeviceNode, ...] = ()
     opening: Attempt | None = None  # None where there was nothing to open
-    uid: int = 0
-    groups: tuple[int, ...] = ()
+    uid: Account = 0
+    groups: tuple[Account, ...] = ()
 
     def find(self, path: str) -> DeviceNode | None:
         """The node of that path."""
@@ -57,13 +68,13 @@ class DeviceNodes(Fact, frozen=True):
 class LibraryFile(Fact, frozen=True):
     """One copy of a library on disk."""
 
-    soname: str
-    path: str
-    real_path: str
-    size_bytes: int
-    version: str = ""  # from the end of the file's name, "550.54.15"
-    kind: str = "driver"  # "driver", "stub", "compat", "wsl"
-    found_in: str = ""  # "LD_LIBRARY_PATH", "ld.so.cache", "default folder", "known place", "pip", "conda"
+    soname: FilePath
+    path: FilePath
+    real_path: FilePath
+    size_bytes: Count
+    version: Version = ""  # from the end of the file's name, "550.54.15"
+    kind: Text = "driver"  # "driver", "stub", "compat", "wsl"
+    found_in: Text = ""  # "LD_LIBRARY_PATH", "ld.so.cache", "default folder", "known place", "pip", "conda"
 
     @property
     def on_loader_path(self) -> bool:
@@ -84,26 +95,26 @@ class Libraries(Fact, frozen=True):
 class GpuProcess(Fact, frozen=True):
     """A process that holds memory on a GPU."""
 
-    pid: int
-    name: str = ""
+    pid: Count
+    name: ProcessName = ""
     computes: bool = True  # else it only draws
-    memory_bytes: int | None = None
-    user: str = ""  # whose it is, where that is certain
+    memory_bytes: Count | None = None
+    user: UserName = ""  # whose it is, where that is certain
 
 
 class NvmlGpu(Fact, frozen=True):
     """A GPU as NVML describes it; None and empty where NVML does not say."""
 
-    index: int
-    name: str = ""
-    uuid: str = ""
-    pci_address: str = ""
-    compute_capability: str = ""  # "8.6"
-    memory_total_bytes: int | None = None
-    memory_free_bytes: int | None = None
-    compute_mode: str = ""  # "default", "exclusive_process", "prohibited"
+    index: Count
+    name: ModelName = ""
+    uuid: Text = ""
+    pci_address: Text = ""
+    compute_capability: Version = ""  # "8.6"
+    memory_total_bytes: Count | None = None
+    memory_free_bytes: Count | None = None
+    compute_mode: Text = ""  # "default", "exclusive_process", "prohibited"
     mig: bool | None = None
-    mig_devices: tuple[str, ...] = ()  # their UUIDs
+    mig_devices: tuple[Text, ...] = ()  # their UUIDs
     processes: tuple[GpuProcess, ...] = ()
     health: GpuHealth = GpuHealth()
 
@@ -112,14 +123,14 @@ class Nvml(Fact, frozen=True):
     """What NVML, the library behind nvidia-smi, says."""
 
     attempt: Attempt
-    library_error: str = ""  # why libnvidia-ml.so.1 could not be opened
-    error_code: int = 0  # of nvmlInit; 0 is success
-    error_text: str = ""
-    driver_version: str = ""
-    count: int | None = None  # how many GPUs it has, those that it cannot read among them
+    library_error: Text = ""  # why libnvidia-ml.so.1 could not be opened
+    error_code: Count = 0  # of nvmlInit; 0 is success
+    error_text: Text = ""
+    driver_version: Version = ""
+    count: Count | None = None  # how many GPUs it has, those that it cannot read among them
     gpus: tuple[NvmlGpu, ...] = ()  # those that could be read
     troubles: tuple[GpuTrouble, ...] = ()  # those that gave no answer, or are lost
-    excluded: tuple[str, ...] = ()  # PCI addresses of those that the driver was told to leave alone
+    excluded: tuple[Text, ...] = ()  # PCI addresses of those that the driver was told to leave alone
 
     @property
     def works(self) -> bool:
@@ -137,23 +148,23 @@ class Nvml(Fact, frozen=True):
 class CudaGpu(Fact, frozen=True):
     """A GPU as the CUDA driver API describes it."""
 
-    index: int
-    name: str = ""
-    compute_capability: str = ""
-    memory_bytes: int = 0
-    multiprocessors: int = 0
-    pci_address: str = ""
+    index: Count
+    name: ModelName = ""
+    compute_capability: Version = ""
+    memory_bytes: Count = 0
+    multiprocessors: Count = 0
+    pci_address: Text = ""
 
 
 class CudaDriver(Fact, frozen=True):
     """What libcuda says to the target's interpreter: cuInit, its version, its devices."""
 
     attempt: Attempt
-    library: str = ""  # the file that the loader took
-    library_error: str = ""
-    init_code: int | None = None  # CUresult of cuInit; None where it never returned
-    init_name: str = ""
-    cuda_version: str = ""  # the newest CUDA that this driver supports, "12.4"
+    library: FilePath = ""  # the file that the loader took
+    library_error: Text = ""
+    init_code: Count | None = None  # CUresult of cuInit; None where it never returned
+    init_name: Text = ""
+    cuda_version: Version = ""  # the newest CUDA that this driver supports, "12.4"
     gpus: tuple[CudaGpu, ...] = ()
 
     @property

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Attempt, Fact
+from tfgpu_doctor.model.redaction import Count, FilePath, Line, ModelName, Number, PackageName, Text, Variable, Version
 
 
 class Distribution(Fact, frozen=True):
     """An installed distribution: canonical name, version, the folder it lies in, who installed it."""
 
-    name: str
-    version: str
-    folder: str = ""
-    installer: str = ""
-    requires: tuple[str, ...] = ()  # read for TensorFlow and torch alone
+    name: PackageName
+    version: Version
+    folder: FilePath = ""
+    installer: PackageName = ""
+    requires: tuple[Text, ...] = ()  # read for TensorFlow and torch alone
 
 
 class Target(Fact, frozen=True):
     """The Python environment being diagnosed, asked through its own interpreter."""
 
     attempt: Attempt
-    executable: str = ""
-    version: str = ""
-    bits: int = 0
-    prefix: str = ""
-    base_prefix: str = ""
-    search_path: tuple[str, ...] = ()
-    working_folder: str = ""
-    user_site: str = ""
+    executable: FilePath = ""
+    version: Version = ""
+    bits: Count = 0
+    prefix: FilePath = ""
+    base_prefix: FilePath = ""
+    search_path: tuple[FilePath, ...] = ()
+    working_folder: FilePath = ""
+    user_site: FilePath = ""
     externally_managed: bool = False
-    conda_packages: dict[str, str] = {}  # conda-meta's tensorflow and cuda records: name to version and build
+    conda_packages: dict[PackageName, Text] = {}  # conda-meta's tensorflow and cuda records: name to version and build
     distributions: tuple[Distribution, ...] = ()
-    tensorflow_file: str = ""  # what `import tensorflow` would run
-    tensorflow_owners: tuple[str, ...] = ()  # distributions whose RECORD lists tensorflow/__init__.py
-    local_modules: tuple[str, ...] = ()  # modules in the working folder that hide others of the same name
-    nvidia_libraries: tuple[str, ...] = ()  # shared libraries that pip's nvidia-* wheels brought
-    exports: dict[str, str] = {}  # library path and XLA's flags that activating it sets, as its scripts write them
+    tensorflow_file: FilePath = ""  # what `import tensorflow` would run
+    tensorflow_owners: tuple[PackageName, ...] = ()  # distributions whose RECORD lists tensorflow/__init__.py
+    local_modules: tuple[FilePath, ...] = ()  # modules in the working folder that hide others of the same name
+    nvidia_libraries: tuple[FilePath, ...] = ()  # shared libraries that pip's nvidia-* wheels brought
+    exports: dict[
+        Variable, Text
+    ] = {}  # library path and XLA's flags that activating it sets, as its scripts write them
 
     def find(self, name: str) -> Distribution | None:
         """The distribution of that canonical name that comes first on the search path."""
@@ -44,34 +47,34 @@ class Target(Fact, frozen=True):
 class TensorFlow(Fact, frozen=True):
     """The TensorFlow wheel, read from its files without importing it."""
 
-    version: str
-    distribution: str = ""  # "tensorflow", "tensorflow-cpu", "tf-nightly", ...
-    folder: str = ""  # of the package
+    version: Version
+    distribution: PackageName = ""  # "tensorflow", "tensorflow-cpu", "tf-nightly", ...
+    folder: FilePath = ""  # of the package
     built_with_cuda: bool | None = None
-    cuda_version: str = ""
-    cudnn_version: str = ""
-    compute_capabilities: tuple[str, ...] = ()  # as the build names them: "sm_80", "compute_90"
-    wheel_tag: str = ""
-    runpath: tuple[str, ...] = ()
+    cuda_version: Version = ""
+    cudnn_version: Version = ""
+    compute_capabilities: tuple[Text, ...] = ()  # as the build names them: "sm_80", "compute_90"
+    wheel_tag: Text = ""
+    runpath: tuple[FilePath, ...] = ()
 
 
 class LibraryLoad(Fact, frozen=True):
     """A library that TensorFlow opened, or failed to open, as its log says."""
 
-    soname: str
+    soname: FilePath
     opened: bool
-    error: str = ""
+    error: Text = ""
 
 
 class Computation(Fact, frozen=True):
     """One operation, placed on a device with soft placement off, its result compared with the CPU's."""
 
-    operation: str  # "matmul", "convolution"
-    device: str  # asked for
-    placed_on: str = ""  # where TensorFlow says that the result lies
-    seconds: float = 0.0
-    largest_error: float | None = None  # against the CPU, relative to the largest magnitude
-    error: str = ""
+    operation: Text  # "matmul", "convolution"
+    device: Text  # asked for
+    placed_on: Text = ""  # where TensorFlow says that the result lies
+    seconds: Number = 0.0
+    largest_error: Number | None = None  # against the CPU, relative to the largest magnitude
+    error: Text = ""
 
     @property
     def is_right(self) -> bool:
@@ -88,9 +91,9 @@ class Computation(Fact, frozen=True):
 class TensorFlowGpu(Fact, frozen=True):
     """A device of `tf.config.list_physical_devices("GPU")`, with its details."""
 
-    name: str
-    description: str = ""
-    compute_capability: str = ""
+    name: Text
+    description: ModelName = ""
+    compute_capability: Version = ""
     memory_growth: bool | None = None  # as it was found
 
 
@@ -98,19 +101,19 @@ class Runtime(Fact, frozen=True):
     """TensorFlow imported and used in a child process of the target."""
 
     attempt: Attempt
-    version: str = ""
-    import_error: str = ""
-    import_traceback: tuple[str, ...] = ()
-    import_seconds: float = 0.0
+    version: Version = ""
+    import_error: Text = ""
+    import_traceback: tuple[Line, ...] = ()
+    import_seconds: Number = 0.0
     gpus: tuple[TensorFlowGpu, ...] = ()
     only_listed: bool = False  # nothing was to be computed: the driver is a simulated one
     growth_set: bool = False  # whether memory growth was switched on for every GPU
     gpus_listed: bool = False  # whether the listing was reached: without it, no GPU means nothing
-    use_error: str = ""  # what listing or describing the GPUs raised
+    use_error: Text = ""  # what listing or describing the GPUs raised
     libraries: tuple[LibraryLoad, ...] = ()
     computations: tuple[Computation, ...] = ()
-    log: tuple[str, ...] = ()
-    changed_variables: dict[str, str] = {}  # what importing TensorFlow changed in the environment
+    log: tuple[Line, ...] = ()
+    changed_variables: dict[Variable, Text] = {}  # what importing TensorFlow changed in the environment
 
     @property
     def computes(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.redaction import FilePath, Text, Version
 
 
 class ResolvedLibrary(Fact, frozen=True):
@@ -12,22 +13,22 @@ class ResolvedLibrary(Fact, frozen=True):
     the file that is really missing, both included; it has one entry where the library itself is not found.
     """
 
-    soname: str
+    soname: FilePath
     found: bool
     needed_by_tensorflow: bool  # whether GPUs are not registered, or their operations fail, without it
-    asked_by: str = ""  # the library that opens it; empty for TensorFlow itself
-    path: str = ""  # as the loader names it
-    real_path: str = ""
-    version: str = ""
-    origin: str = (
+    asked_by: FilePath = ""  # the library that opens it; empty for TensorFlow itself
+    path: FilePath = ""  # as the loader names it
+    real_path: FilePath = ""
+    version: Version = ""
+    origin: Text = (
         ""  # who brought it: "pip: nvidia-cusolver-cu12 11.7.1.2", "conda", "system", "toolkit: /usr/local/cuda"
     )
-    wheel: str = ""  # "nvidia-cudnn-cu12==9.3.0.75", whose RECORD lists the file that is missing or damaged
-    found_by: str = ""  # "LD_LIBRARY_PATH", "RUNPATH", "RPATH", "LD_PRELOAD", "ld.so.cache", "default folder"
-    error: str = ""  # what keeps a file that is there from being loaded: "it is truncated: 12 of 340 MiB"
-    missing_chain: tuple[str, ...] = ()
-    shadowed: tuple[str, ...] = ()  # copies that the loader would take if the first were gone
-    elsewhere: tuple[str, ...] = ()  # copies where the loader does not look, of the file that is missing
+    wheel: Text = ""  # "nvidia-cudnn-cu12==9.3.0.75", whose RECORD lists the file that is missing or damaged
+    found_by: Text = ""  # "LD_LIBRARY_PATH", "RUNPATH", "RPATH", "LD_PRELOAD", "ld.so.cache", "default folder"
+    error: Text = ""  # what keeps a file that is there from being loaded: "it is truncated: 12 of 340 MiB"
+    missing_chain: tuple[FilePath, ...] = ()
+    shadowed: tuple[FilePath, ...] = ()  # copies that the loader would take if the first were gone
+    elsewhere: tuple[FilePath, ...] = ()  # copies where the loader does not look, of the file that is missing
 
     @property
     def chain(self) -> tuple[str, ...]:
@@ -38,8 +39,8 @@ class ResolvedLibrary(Fact, frozen=True):
 class Resolution(Fact, frozen=True):
     """Every library that this TensorFlow opens at run time, resolved without opening any."""
 
-    opener: str = ""  # the object of TensorFlow's that calls dlopen, and whose RUNPATH counts
-    search_folders: tuple[str, ...] = ()  # that RUNPATH's folders, `$ORIGIN` replaced
+    opener: FilePath = ""  # the object of TensorFlow's that calls dlopen, and whose RUNPATH counts
+    search_folders: tuple[FilePath, ...] = ()  # that RUNPATH's folders, `$ORIGIN` replaced
     libraries: tuple[ResolvedLibrary, ...] = ()
 
     def find(self, soname: str) -> ResolvedLibrary | None:

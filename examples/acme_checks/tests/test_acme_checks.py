@@ -6,7 +6,9 @@ import pytest
 from acme_checks import driver_is_of_an_approved_branch, gpus_have_enough_memory, own_allocator_is_used
 
 from tfgpu_doctor.model import CannotTell, Evidence, Skip
-from tfgpu_doctor.model.facts import Attempt, Driver, Environment, Nvml, NvmlGpu
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.nvidia import Driver, Nvml, NvmlGpu
 
 ANSWERED = Attempt(outcome="answered", seconds=0.1, exit_code=0)
 

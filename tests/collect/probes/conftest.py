@@ -14,7 +14,7 @@ import pytest
 from tfgpu_doctor.collect.probe import Probe, Request
 from tfgpu_doctor.collect.probes import child
 from tfgpu_doctor.host import Completed, Host
-from tfgpu_doctor.model.facts import Attempt
+from tfgpu_doctor.model.facts.attempt import Attempt
 
 
 @dataclass(frozen=True)

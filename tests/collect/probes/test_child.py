@@ -14,8 +14,9 @@ import pytest
 
 from tfgpu_doctor.collect.probes import child
 from tfgpu_doctor.host import Completed, Host
-from tfgpu_doctor.model.facts import Attempt, CudaDriver, Target
-from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.facts.attempt import Attempt, Fact
+from tfgpu_doctor.model.facts.nvidia import CudaDriver
+from tfgpu_doctor.model.facts.python import Target
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

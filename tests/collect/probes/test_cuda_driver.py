@@ -11,7 +11,7 @@ import pytest
 from tfgpu_doctor.collect.probe import Request
 from tfgpu_doctor.collect.probes.cuda_driver import cuda_driver
 from tfgpu_doctor.host import Completed
-from tfgpu_doctor.model.facts import CudaGpu
+from tfgpu_doctor.model.facts.nvidia import CudaGpu
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

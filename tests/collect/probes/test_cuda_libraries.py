@@ -9,7 +9,8 @@ import healthy
 import pytest
 
 from tfgpu_doctor.collect.probes.cuda_libraries import cuda_libraries
-from tfgpu_doctor.model.facts import Libraries, System
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.nvidia import Libraries
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

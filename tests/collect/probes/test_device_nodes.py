@@ -11,7 +11,7 @@ import pytest
 from tfgpu_doctor.collect.probe import Unavailable
 from tfgpu_doctor.collect.probes.device_nodes import device_nodes
 from tfgpu_doctor.host import Completed
-from tfgpu_doctor.model.facts import DeviceNode
+from tfgpu_doctor.model.facts.nvidia import DeviceNode
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

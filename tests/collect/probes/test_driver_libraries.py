@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfgpu_doctor.collect.probes.driver_libraries import driver_libraries
-from tfgpu_doctor.model.facts import Libraries, LibraryFile, System
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfgpu_doctor.collect.probes.engines import engines
-from tfgpu_doctor.model.facts import Engines
+from tfgpu_doctor.model.facts.engines import Engines
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

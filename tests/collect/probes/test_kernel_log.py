@@ -16,7 +16,7 @@ import pytest
 from tfgpu_doctor.collect.probe import Request, Unavailable
 from tfgpu_doctor.collect.probes.kernel_log import kernel_log
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import KernelLog, LogSource
+from tfgpu_doctor.model.facts.kernel import KernelLog, LogSource
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine
@@ -27,7 +27,7 @@ needs_proc = pytest.mark.skipif(not os.path.exists("/proc/sys/kernel"), reason="
 
 
 class Programs:
-    """Stand-ins for dmesg and journalctl: shell scripts in a folder that is all of $PATH."""
+    """Placeholders for dmesg and journalctl: shell scripts in a folder that is all of $PATH."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder

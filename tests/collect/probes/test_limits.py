@@ -14,8 +14,7 @@ import pytest
 from tfgpu_doctor.collect.probe import Unavailable
 from tfgpu_doctor.collect.probes.limits import limits
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Limits
-from tfgpu_doctor.model.facts.limits import UNLIMITED, numbers_in
+from tfgpu_doctor.model.facts.limits import UNLIMITED, Limits, numbers_in
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

@@ -11,7 +11,7 @@ import pytest
 
 from tfgpu_doctor.collect.probe import Request
 from tfgpu_doctor.collect.probes.module_files import module_files, understand
-from tfgpu_doctor.model.facts import DkmsModule, ModuleFile
+from tfgpu_doctor.model.facts.kernel import DkmsModule, ModuleFile
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

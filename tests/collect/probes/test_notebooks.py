@@ -16,7 +16,8 @@ from locations import TESTS
 from tfgpu_doctor.collect.probe import Request
 from tfgpu_doctor.collect.probes.notebooks import notebooks
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Notebooks, Target
+from tfgpu_doctor.model.facts.notebooks import Notebooks
+from tfgpu_doctor.model.facts.python import Target
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

@@ -12,8 +12,8 @@ import pytest
 from tfgpu_doctor.collect.probe import Request
 from tfgpu_doctor.collect.probes.nvml import nvml
 from tfgpu_doctor.host import Completed
-from tfgpu_doctor.model.facts import GpuProcess
 from tfgpu_doctor.model.facts.health import Ecc, GpuTrouble, NvLink
+from tfgpu_doctor.model.facts.nvidia import GpuProcess
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

@@ -10,7 +10,7 @@ import pytest
 from tfgpu_doctor.collect.probe import Unavailable
 from tfgpu_doctor.collect.probes.pci import pci
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import PciDevice
+from tfgpu_doctor.model.facts.machine import PciDevice
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

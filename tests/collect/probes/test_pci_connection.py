@@ -9,7 +9,7 @@ import pytest
 
 from tfgpu_doctor.collect.probes.pci import pci
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import PciDevice, PciLink
+from tfgpu_doctor.model.facts.machine import PciDevice, PciLink
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

@@ -11,7 +11,7 @@ from healthy import target
 
 from tfgpu_doctor.collect.probe import Unavailable
 from tfgpu_doctor.collect.probes.project import project
-from tfgpu_doctor.model.facts import Project
+from tfgpu_doctor.model.facts.project import Project
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine
@@ -49,8 +49,8 @@ def read(machine: Machine, folder: pathlib.Path) -> Project:
 def test_requirements(machine: Machine, folder: pathlib.Path, line: str, words: list[str]) -> None:
     (folder / "requirements.txt").write_text(f"numpy\n{line}\n")
     found = read(machine, folder)
-    assert [wish.words for wish in found.requirements] == words
-    assert {wish.file for wish in found.requirements} <= {str(folder / "requirements.txt")}
+    assert [each.words for each in found.requirements] == words
+    assert {each.file for each in found.requirements} <= {str(folder / "requirements.txt")}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_requirements(machine: Machine, folder: pathlib.Path, line: str, words: 
 )
 def test_each_kind_of_file_names_the_package(machine: Machine, folder: pathlib.Path, name: str, text: str) -> None:
     (folder / name).write_text(text)
-    words = [wish.words for wish in read(machine, folder).requirements]
+    words = [each.words for each in read(machine, folder).requirements]
     assert words
     assert words[0].startswith("tensorflow-gpu")
     assert "2.10.1" in words[0]
@@ -86,8 +86,8 @@ def test_containers_with_a_gpu(machine: Machine, folder: pathlib.Path, name: str
     place = folder / name
     place.parent.mkdir(exist_ok=True)
     place.write_text(text)
-    [wish] = read(machine, folder).gpu_containers
-    assert (wish.file, wish.words) == (str(place), words)
+    [each] = read(machine, folder).gpu_containers
+    assert (each.file, each.words) == (str(place), words)
 
 
 @pytest.mark.parametrize(

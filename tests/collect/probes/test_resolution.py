@@ -13,7 +13,10 @@ from healthy import distribution, healthy, target
 
 from tfgpu_doctor.collect.probe import Unavailable
 from tfgpu_doctor.collect.probes.resolution import resolution
-from tfgpu_doctor.model.facts import Libraries, LibraryFile, Resolution, System, TensorFlow
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
+from tfgpu_doctor.model.facts.python import TensorFlow
+from tfgpu_doctor.model.facts.resolution import Resolution
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfgpu_doctor.collect.probe import Request, Unavailable
-from tfgpu_doctor.collect.probes.runtime import library_loads, runtime, telling_lines
+from tfgpu_doctor.collect.probes.runtime import library_loads, relevant_lines, runtime
 from tfgpu_doctor.host import Completed
-from tfgpu_doctor.model.facts import Facts, LibraryLoad, decode_facts, encode_facts
+from tfgpu_doctor.model.facts import Facts, decode_facts, encode_facts
+from tfgpu_doctor.model.facts.python import LibraryLoad
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine
@@ -29,12 +30,12 @@ NO_MEMORY = "cuda_driver.cc:1070] failed to allocate 23.50GiB (25233588224 bytes
 
 def test_a_line_of_the_old_style_keeps_its_level_and_file() -> None:
     line = STAMP + "W tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc:47] Overriding orig_value setting"
-    assert telling_lines([line]) == ("W gpu_bfc_allocator.cc:47] Overriding orig_value setting",)
+    assert relevant_lines([line]) == ("W gpu_bfc_allocator.cc:47] Overriding orig_value setting",)
 
 
 def test_a_line_of_the_style_of_absl_keeps_its_level_and_file() -> None:
     line = f"E{ABSL}cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)"
-    assert telling_lines([line]) == (
+    assert relevant_lines([line]) == (
         "E cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
     )
 
@@ -56,7 +57,7 @@ def test_a_line_of_the_style_of_absl_keeps_its_level_and_file() -> None:
     ],
 )
 def test_lines_of_gpus_libraries_and_trouble_are_kept(line: str, kept: str) -> None:
-    assert telling_lines([line]) == (kept,)
+    assert relevant_lines([line]) == (kept,)
 
 
 @pytest.mark.parametrize(
@@ -73,19 +74,19 @@ def test_lines_of_gpus_libraries_and_trouble_are_kept(line: str, kept: str) -> N
     ],
 )
 def test_other_lines_are_left_out(line: str) -> None:
-    assert telling_lines([line]) == ()
+    assert relevant_lines([line]) == ()
 
 
 def test_a_line_is_kept_once() -> None:
     lines = [f"2024-09-24 09:32:5{second}.314966: {DSO}{OPENED.format('libcudart.so.12')}" for second in range(10)]
-    assert telling_lines(lines) == (f"I dso_loader.cc:70] {OPENED.format('libcudart.so.12')}",)
+    assert relevant_lines(lines) == (f"I dso_loader.cc:70] {OPENED.format('libcudart.so.12')}",)
 
 
 def test_of_a_long_log_no_more_is_kept_than_can_be_read() -> None:
     lines = [
         f"{STAMP}I tensorflow/core/common_runtime/gpu/gpu_device.cc:1] line {n} {'x' * 5000}" for n in range(10_000)
     ]
-    kept = telling_lines(lines)
+    kept = relevant_lines(lines)
     assert 50 <= len(kept) <= 1000
     assert max(map(len, kept)) <= 600
     assert kept[0].startswith("I gpu_device.cc:1] line 0 ")
@@ -94,7 +95,7 @@ def test_of_a_long_log_no_more_is_kept_than_can_be_read() -> None:
 @pytest.mark.parametrize("level", ["W", "E", "F"])
 def test_trouble_at_the_end_of_a_long_log_is_kept(level: str) -> None:
     lines = [f"I{ABSL}gpu_device.cc:1] line {number}" for number in range(10_000)]
-    assert f"{level} {NO_MEMORY}" in telling_lines([*lines, f"{level}{ABSL}{NO_MEMORY}"])
+    assert f"{level} {NO_MEMORY}" in relevant_lines([*lines, f"{level}{ABSL}{NO_MEMORY}"])
 
 
 def test_a_library_that_failed_at_the_end_of_a_long_log_is_known(machine: Machine) -> None:
@@ -108,14 +109,14 @@ def test_binary_junk_in_the_log_is_survived() -> None:
     chance = random.Random(1)
     junk = [bytes(chance.randrange(256) for _ in range(200)).decode("utf-8", "replace") for _ in range(200)]
     line = f"E{ABSL}cuda_platform.cc:52] failed call to cuInit"
-    kept = telling_lines([*junk, line, "\0" * 100_000, *junk])
+    kept = relevant_lines([*junk, line, "\0" * 100_000, *junk])
     assert "E cuda_platform.cc:52] failed call to cuInit" in kept
     assert library_loads([*junk, "\0"]) == ()
 
 
 def test_libraries_that_were_opened_are_named() -> None:
     lines = [STAMP + DSO + OPENED.format(name) for name in ("libcudart.so.12", "libcublas.so.12")]
-    assert library_loads(telling_lines(lines)) == (
+    assert library_loads(relevant_lines(lines)) == (
         LibraryLoad(soname="libcudart.so.12", opened=True),
         LibraryLoad(soname="libcublas.so.12", opened=True),
     )
@@ -141,7 +142,7 @@ def test_libraries_that_were_opened_are_named() -> None:
     ],
 )  # fmt: skip
 def test_libraries_that_failed_are_named_with_the_loaders_words(line: str, soname: str, error: str) -> None:
-    assert library_loads(telling_lines([STAMP + DSO + line])) == (
+    assert library_loads(relevant_lines([STAMP + DSO + line])) == (
         LibraryLoad(soname=soname, opened=False, error=error),
     )
 

@@ -14,7 +14,9 @@ import pytest
 
 from tfgpu_doctor.collect.probe import Request, Unavailable
 from tfgpu_doctor.collect.probes.tensorflow_wheel import parse_build_info, tensorflow
-from tfgpu_doctor.model.facts import Attempt, System, Target, TensorFlow
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine

@@ -13,7 +13,6 @@ from simulated import GPU, Simulate
 from tfgpu_doctor.collect.probe import Request
 from tfgpu_doctor.collect.probes.nvml import nvml
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.health import (
     Clocks,
     Ecc,
@@ -27,6 +26,7 @@ from tfgpu_doctor.model.facts.health import (
     RetiredPages,
     Temperature,
 )
+from tfgpu_doctor.model.facts.nvidia import Nvml, NvmlGpu
 
 DEADLINE_S = 8.0  # of all GPUs; one that does not answer is given up earlier
 SICK = {

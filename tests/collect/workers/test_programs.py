@@ -22,8 +22,8 @@ from tfgpu_doctor.collect.probe import Request
 from tfgpu_doctor.collect.probes import child
 from tfgpu_doctor.collect.probes.runtime import runtime
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import Target
 from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.python import Target
 
 if TYPE_CHECKING:
     from collect.workers.conftest import Interpreter
@@ -33,7 +33,7 @@ FILES = sorted(FOLDER.glob("*.py"))
 PROGRAMS = [path for path in FILES if path.name != "__init__.py"]
 ALLOWED = {
     "run_tensorflow.py": {"tensorflow"}, "open_nvml.py": {"pynvml"}, "sample_nvml.py": {"pynvml"},
-    "load_process.py": {"tensorflow"}, "load_gpu.py": {"numpy"}, "load_links.py": {"numpy"}, "run_suites.py": {"pytest"},
+    "stress_process.py": {"tensorflow"}, "stress_gpu.py": {"numpy"}, "stress_links.py": {"numpy"}, "run_suites.py": {"pytest"},
     "ray_driver.py": {"ray", "tfgpu_doctor"},
 }  # fmt: skip
 BESIDE = {path.stem for path in FILES}  # a program may be more than one file

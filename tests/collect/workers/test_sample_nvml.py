@@ -16,7 +16,7 @@ import pytest
 from simulated import Simulate
 
 import tfgpu_doctor.collect.workers
-from tfgpu_doctor.collect.probes.load_samples import Sampling, readings, sample
+from tfgpu_doctor.collect.probes.stress_samples import Sampling, readings, sample
 from tfgpu_doctor.host import Host
 
 PROGRAM = pathlib.Path(tfgpu_doctor.collect.workers.__file__).parent / "sample_nvml.py"
@@ -106,7 +106,7 @@ def test_nvml_that_does_not_initialise_says_so(simulate: Simulate) -> None:
 
 @pytest.mark.slow
 def test_a_gpu_that_hangs_keeps_what_was_known(simulate: Simulate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfgpu_doctor.collect.probes.load_samples._START_S", 3.0)
+    monkeypatch.setattr("tfgpu_doctor.collect.probes.stress_samples._START_S", 3.0)
     found = looked(simulate({}, {"faults": {"nvmlDeviceGetTemperature": "hang"}}))
     assert found.attempt.outcome == "timed_out"
     assert found.attempt.phase == "reading GPU 1"

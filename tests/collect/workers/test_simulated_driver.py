@@ -22,7 +22,7 @@ from tfgpu_doctor.collect.probes import child
 from tfgpu_doctor.collect.probes.cuda_driver import cuda_driver
 from tfgpu_doctor.collect.probes.nvml import nvml
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.model.facts import CudaDriver, CudaGpu, GpuProcess, Nvml
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, CudaGpu, GpuProcess, Nvml
 
 if TYPE_CHECKING:
     from collect.workers.conftest import Interpreter

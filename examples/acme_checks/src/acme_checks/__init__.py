@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Yielded, check
-from tfgpu_doctor.model.facts import Driver, Environment, Nvml
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.nvidia import Driver, Nvml
 
 _APPROVED = ("535", "550", "570")  # branches of the driver: the part of its version before the first point
 _LEAST_GIB = 16

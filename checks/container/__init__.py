@@ -1,0 +1,1 @@
+"""Checks of containers, pods and batch jobs."""

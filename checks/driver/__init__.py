@@ -1,0 +1,1 @@
+"""Checks of NVIDIA's driver."""

@@ -1,0 +1,156 @@
+"""DRV: does the driver answer, to NVML and to CUDA?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.kernel import KernelLog
+from tfgpu_doctor.model.facts.machine import Pci, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
+from tfgpu_doctor.model.facts.python import Runtime
+
+_ASK_KERNEL = "Look at what the kernel says of it: `sudo dmesg | grep -i -e NVRM -e Xid`."
+_RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."
+
+
+@check(
+    "DRV007",
+    "NVML, the library behind nvidia-smi, answers",
+    stage=Stage.GPU,
+    after=("GPU001", "DRV001", "DRV006", "DRV008", "DEV003", "LIB005", "XID001", "HLT001"),
+    sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
+)
+def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
+    """TensorFlow asks NVML for each GPU that it registers; where NVML hangs or fails, a GPU or its driver is in trouble.
+
+    Fix: look at the kernel log for NVRM and Xid lines, and reset the GPU or reboot.
+    """
+    if nvml.library_error:
+        raise Skip("libnvidia-ml cannot be opened" if system.os == "Linux" else f"there is no NVML on {system.os}")
+    if nvml.works:
+        yield Evidence(f"driver {nvml.driver_version}, {len(nvml.gpus)} GPUs")
+        return
+    if nvml.attempt.outcome in ("failed", "unparsable", "not_started"):
+        raise Skip(f"reading NVML {nvml.attempt.ending}")  # the doctor's own trouble, not the machine's
+    row = knowledge.nvml_errors.get(nvml.error_code) if nvml.attempt.answered else None
+    ending = f"failed with {_nvml_error(nvml, knowledge)}" if nvml.attempt.answered else nvml.attempt.ending
+    used_all_the_same = bool(runtime and runtime.gpus)
+    yield Finding(
+        f"NVML {ending}",
+        severity="warning" if used_all_the_same else "error",
+        evidence=(
+            f"GPUs read before that: {len(nvml.gpus)}",
+            *([f"{row.name} means: {row.meaning}"] if row else []),
+            *nvml.attempt.stderr[-3:],
+        ),
+        fix=Fix(row.action if row and row.action else f"{_ASK_KERNEL} {_RESET}"),
+    )
+
+
+def _nvml_error(nvml: Nvml, knowledge: Knowledge) -> str:
+    row = knowledge.nvml_errors.get(nvml.error_code)
+    return f"{f'{row.name} ({row.code})' if row else f'code {nvml.error_code}'}: {nvml.error_text}"
+
+
+@check(
+    "DRV008",
+    "the CUDA driver initialises", stage=Stage.GPU,
+    after=(
+        "GPU001", "GPU002", "CNT001", "CNT002", "CNT004", "DRV001", "DEV001", "DEV002", "DEV003", "LIB001", "LIB002",
+        "DRV006", "VIS001", "PKG001", "LIM002", "JOB001", "SVC001", "XID001", "XID002", "XID004",
+        "HLT001", "LNK003", "SHR004",
+    ),
+    causes=("fabric_manager_not_running", "nvidia_uvm_missing", "uvm_broken_after_suspend", "mig_single_instance_per_process"),
+    sources=("https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",),
+)  # fmt: skip
+def cuda_driver_initialises(
+    cuda_driver: CudaDriver,
+    knowledge: Knowledge,
+    system: System,
+    driver: Driver | None = None,
+    nvml: Nvml | None = None,
+    pci: Pci | None = None,
+    kernel_log: KernelLog | None = None,
+) -> Yielded:
+    """CuInit is the first call of every CUDA program, and its code is what TensorFlow prints.
+
+    Fix: it depends on the code; the finding says what it means on this machine.
+    """
+    if cuda_driver.works:
+        if cuda_driver.gpus:
+            names = ", ".join(gpu.name for gpu in cuda_driver.gpus)
+            yield Evidence(f"cuInit succeeds, the driver supports CUDA {cuda_driver.cuda_version}, and lists {names}")
+            return
+        raise Skip("cuInit succeeds and lists no GPU")
+    if cuda_driver.library_error:
+        raise Skip("libcuda cannot be opened" if system.os == "Linux" else f"there is no CUDA driver on {system.os}")
+    if cuda_driver.attempt.outcome in ("failed", "unparsable", "not_started"):
+        raise Skip(
+            f"asking the CUDA driver {cuda_driver.attempt.ending}"
+        )  # the doctor's own trouble, not the machine's
+    if not cuda_driver.attempt.answered:
+        yield Finding(
+            f"the CUDA driver {cuda_driver.attempt.ending}",
+            evidence=(f"libcuda is {cuda_driver.library or 'not told'}", *cuda_driver.attempt.stderr[-3:]),
+            fix=Fix(f"{_ASK_KERNEL} Then reset the GPU (`nvidia-smi --gpu-reset`) or reboot."),
+        )
+        return
+    code = cuda_driver.init_code
+    if not code:
+        raise Skip("what cuInit returned is not known")
+    row = knowledge.cuda_errors.get(code)
+    name = cuda_driver.init_name or (row.name if row else "a code that the doctor's table does not hold")
+    evidence = [f"cuInit returned {code}, {name}" + (f": {row.meaning}" if row else "")]
+    cause, fix, confidence = _suspect(code, driver, nvml, pci, kernel_log, evidence)
+    if cause == UNDETERMINED and nvml and nvml.error_code:
+        evidence.append(f"NVML fails with {_nvml_error(nvml, knowledge)}")
+    yield Finding(
+        f"the CUDA driver does not initialise: {name} ({code})",
+        cause=cause,
+        confidence=confidence,  # type: ignore[arg-type]
+        evidence=tuple(evidence),
+        fix=Fix(fix),
+    )
+
+
+def _wakes(driver: Driver | None, kernel_log: KernelLog | None) -> str:
+    """That the machine woke up since the driver was loaded, and who says so; empty where nobody does."""
+    if driver and driver.suspends:
+        return f"the machine woke up {driver.suspends} times since it booted (/sys/power/suspend_stats)"
+    loaded = [each.last_age_s or 0.0 for each in (kernel_log.of_kind("driver_loaded") if kernel_log else ())]
+    resumed = [each for each in (kernel_log.of_kind("resumed") if kernel_log else ()) if each.last_age_s is not None]
+    since = [each for each in resumed if not loaded or (each.last_age_s or 0.0) < min(loaded)]
+    return f"the kernel's log says that it woke up since the driver was loaded: {since[0].text}" if since else ""
+
+
+def _suspect(
+    code: int,
+    driver: Driver | None,
+    nvml: Nvml | None,
+    pci: Pci | None,
+    kernel_log: KernelLog | None,
+    evidence: list[str],
+) -> tuple[str, str, str]:
+    """Label, fix and confidence for a code of cuInit, given what else is known; adds to the evidence."""
+    if code == 802:
+        switches = [device.address for device in (pci.devices if pci else ()) if device.is_nvswitch]
+        evidence += [f"{len(switches)} NVSwitches on the PCI bus"] if switches else []
+        fix = "As root: `systemctl enable --now nvidia-fabricmanager`, of exactly the driver's version; then wait a minute."
+        return "fabric_manager_not_running", fix, "high" if switches else "medium"
+    if code == 999 and (wakes := _wakes(driver, kernel_log)):
+        evidence.append(wakes)
+        kept = driver.parameters.get("PreserveVideoMemoryAllocations") if driver else ""
+        evidence += [f"the module's PreserveVideoMemoryAllocations is {kept}"] if kept else []
+        fix = (
+            "End all programs that use the GPU, then as root `rmmod nvidia_uvm && modprobe nvidia_uvm`, or reboot. To "
+            "prevent it, enable nvidia-suspend.service and NVreg_PreserveVideoMemoryAllocations=1."
+        )
+        return "uvm_broken_after_suspend", fix, "medium"
+    without = [gpu for gpu in (nvml.gpus if nvml else ()) if gpu.mig and not gpu.mig_devices]
+    if code == 100 and without and nvml and len(without) == len(nvml.gpus):
+        evidence.append("MIG is on, and no MIG instance exists")
+        fix = "As root create instances (`nvidia-smi mig -cgi 0 -C`), or switch MIG off (`nvidia-smi -mig 0`)."
+        return "mig_single_instance_per_process", fix, "high"
+    if code == 100 and nvml and nvml.gpus:
+        evidence.append(f"NVML lists {len(nvml.gpus)} GPUs all the same")
+    return UNDETERMINED, f"{_ASK_KERNEL} A GPU that fell off the bus needs a reset or a reboot.", "low"

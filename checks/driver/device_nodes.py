@@ -1,0 +1,193 @@
+"""DEV: are the driver's files under /dev there, and may this user open them?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.limits import Limits
+from tfgpu_doctor.model.facts.machine import Container, Scheduler, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNode, DeviceNodes, Driver
+
+_UNKNOWN = 999  # CUDA_ERROR_UNKNOWN, which a missing nvidia-uvm gives
+_ASK_KERNEL = "Look at `sudo dmesg | grep -i -e NVRM -e Xid`, then reset the GPU or reboot."
+_UVM = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/index.html#device-node-verification"
+
+
+def _is_tegra(system: System, device_nodes: DeviceNodes) -> bool:
+    """Whether this is a Jetson or the like, whose GPU is reached through other nodes; other makers build boards too."""
+    return system.board.startswith("NVIDIA") or device_nodes.find("/dev/nvmap") is not None
+
+
+@check(
+    "DEV001",
+    "the GPU's device nodes exist",
+    stage=Stage.DRIVER,
+    after=("DRV001", "DRV009", "CNT001"),
+    causes=("no_nvidia_driver",),
+    sources=(_UVM,),
+)
+def device_nodes_exist(device_nodes: DeviceNodes, system: System, cuda_driver: CudaDriver | None = None) -> Yielded:
+    """Programs reach the driver through /dev/nvidiactl and /dev/nvidia0; udev or nvidia-modprobe makes them.
+
+    Fix: install nvidia-modprobe (setuid root), or run `nvidia-modprobe -c 0` as root once after each boot.
+    """
+    if system.os != "Linux" or system.wsl or _is_tegra(system, device_nodes):
+        raise Skip("the driver uses other nodes here")
+    missing = [path for path in ("/dev/nvidiactl",) if not device_nodes.find(path)]
+    missing += [] if device_nodes.gpus else ["/dev/nvidia0"]
+    if not missing:
+        yield Evidence(", ".join(node.path for node in device_nodes.nodes))
+    elif cuda_driver and cuda_driver.works:
+        yield Evidence("cuInit succeeds without them")
+    else:
+        yield Finding(
+            f"the driver is loaded, but {' and '.join(missing)} does not exist",
+            cause="no_nvidia_driver",
+            confidence="medium",
+            evidence=(f"nodes that exist: {', '.join(node.path for node in device_nodes.nodes) or 'none'}",),
+            fix=Fix(
+                "As root run `nvidia-modprobe -c 0 -u`; install the package nvidia-modprobe so that it happens by itself."
+            ),
+        )
+
+
+@check(
+    "DEV002",
+    "the driver's unified memory part, nvidia-uvm, is there",
+    stage=Stage.DRIVER,
+    after=("DRV001", "CNT001"),
+    causes=("nvidia_uvm_missing",),
+    sources=(_UVM,),
+)
+def uvm_is_there(
+    device_nodes: DeviceNodes, driver: Driver, system: System, cuda_driver: CudaDriver | None = None
+) -> Yielded:
+    """nvidia-smi works without nvidia-uvm, CUDA does not: cuInit gives CUDA_ERROR_UNKNOWN (999).
+
+    Fix: as root `nvidia-modprobe -u -c=0` (it loads the module and makes /dev/nvidia-uvm).
+    """
+    if system.os != "Linux" or system.wsl or _is_tegra(system, device_nodes):
+        raise Skip("nvidia-uvm is not used here")
+    node, loaded = device_nodes.find("/dev/nvidia-uvm"), "nvidia_uvm" in driver.modules
+    failed = bool(cuda_driver and cuda_driver.attempt.answered and not cuda_driver.works)
+    if cuda_driver and cuda_driver.works:
+        yield Evidence("cuInit succeeds")
+    elif node and (loaded or not driver.modules):
+        yield Evidence(f"{node.path} exists" + (" and the module is loaded" if loaded else ""))
+    elif failed and cuda_driver and cuda_driver.init_code != _UNKNOWN:
+        # It is libcuda that loads the module where nobody did; what kept libcuda from it is judged elsewhere.
+        raise Skip("cuInit failed for another reason, or was not reached")
+    else:
+        yield Finding(
+            "nvidia-uvm is missing: " + ("its module is not loaded" if node else "there is no /dev/nvidia-uvm"),
+            cause="nvidia_uvm_missing",
+            evidence=(
+                f"/dev/nvidia-uvm {'exists' if node else 'does not exist'}",
+                f"the module nvidia_uvm is {'loaded' if loaded else 'not loaded'}",
+                *([f"cuInit returned {cuda_driver.init_code}"] if cuda_driver and cuda_driver.init_code else ()),
+            ),
+            fix=Fix(
+                "As root run `nvidia-modprobe -u -c=0` on the host; for a container do so before it starts, so that the "
+                "node is there to be handed in."
+            ),
+        )
+
+
+@check(
+    "DEV003",
+    "this user may open the GPU's device nodes", stage=Stage.GPU,
+    after=("DEV001", "DEV002", "CNT001", "XID001"),
+    causes=(
+        "device_node_permission_denied", "container_lost_gpu_cgroup", "selinux_blocks_container_gpu",
+        "scheduler_did_not_grant_gpu",
+    ),
+    sources=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",),
+)  # fmt: skip
+def user_may_open_nodes(
+    device_nodes: DeviceNodes,
+    container: Container,
+    scheduler: Scheduler,
+    cuda_driver: CudaDriver | None = None,
+    limits: Limits | None = None,
+) -> Yielded:
+    """A node that exists may still not be opened: its mode and group, a container's device rules, or SELinux forbid it.
+
+    Fix: join the node's group (often video), restart the container, or label it for the GPU, as the finding says.
+    """
+    if not device_nodes.nodes:
+        raise Skip("there is no node to open")
+    refused = [node for node in device_nodes.nodes if node.error]
+    needed = _needed(device_nodes)
+    if cuda_driver and cuda_driver.works:
+        yield Evidence("cuInit succeeds" + (f", though {refused[0].path} gives {refused[0].error}" if refused else ""))
+    elif not needed:
+        opened = [node.path for node in device_nodes.nodes if not node.error]
+        yield Evidence(f"opened {', '.join(opened)}")
+    elif device_nodes.opening and not device_nodes.opening.answered:
+        yield Finding(
+            f"opening the device nodes {device_nodes.opening.ending}",
+            evidence=tuple(f"{node.path}: {node.error}" for node in refused),
+            fix=Fix(f"The driver does not answer. {_ASK_KERNEL}"),
+        )
+    else:
+        cause, why, fix = _judge(needed[0], device_nodes, container, scheduler)
+        proof = _proof(needed[0], container, limits)
+        yield Finding(
+            f"this user may not open {needed[0].path}: {why}",
+            cause=cause,
+            confidence="high" if cause == "device_node_permission_denied" or proof else "medium",
+            evidence=(*(f"{each.path} (mode {each.mode}, group {each.gid}): {each.error}" for each in needed), *proof),
+            fix=Fix(fix),
+        )
+
+
+def _proof(node: DeviceNode, container: Container, limits: Limits | None) -> tuple[str, ...]:
+    """Who forbids it, where they can be read: the device rules of control groups of version 1, the label of a module."""
+    rules = limits.device_rules if limits else ()
+    allowed = [rule for rule in rules if rule.startswith(("a ", f"c {node.major}:", "c *:"))]
+    if node.error == "EPERM" and rules and not allowed:
+        return (f"the {len(rules)} device rules of its control group name no device of number {node.major}",)
+    if node.error == "EACCES" and ":container_t:" in container.security_label:
+        return (f"SELinux gives it the label {container.security_label}",)
+    return ()
+
+
+def _needed(nodes: DeviceNodes) -> list[DeviceNode]:
+    """The refused nodes that CUDA cannot do without: those of all GPUs, and one GPU's where none opens."""
+    refused = [node for node in nodes.nodes if node.error]
+    needed = [node for node in refused if node.path in ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg", "/dev/nvmap")]
+    no_gpu = bool(nodes.gpus) and all(node.error for node in nodes.gpus)
+    return sorted([*needed, *(nodes.gpus if no_gpu else ())], key=lambda node: node.path)
+
+
+def _judge(node: DeviceNode, nodes: DeviceNodes, container: Container, scheduler: Scheduler) -> tuple[str, str, str]:
+    """Label, reason and fix for the first node that could not be opened."""
+    mode = int(node.mode, 8)
+    by_group = mode & 0o060 == 0o060
+    allowed = mode & 0o006 == 0o006 or (by_group and node.gid in nodes.groups) or nodes.uid in (0, node.uid)
+    if node.error == "EPERM" and scheduler.kind:
+        ask = "Ask the batch system for a GPU (Slurm: `--gres=gpu:1`, on the step too)."
+        return "scheduler_did_not_grant_gpu", "the job's device rules forbid it", ask
+    if node.error == "EPERM" and container.kind:
+        fix = (
+            "Restart the container. If it comes back, the host's `systemctl daemon-reload` takes the devices away: use the "
+            "toolkit's CDI mode or the cgroupfs driver, and see that no-cgroups is false in the toolkit's config.toml."
+        )
+        return "container_lost_gpu_cgroup", "the container's device rules forbid it", fix
+    if node.error == "EACCES" and allowed and container.security_label.endswith(")"):
+        fix = "Start the container with `--security-opt apparmor=unconfined` to see whether the profile forbids it."
+        return "undetermined", f"AppArmor's profile {container.security_label} may forbid it", fix
+    if node.error == "EACCES" and allowed and container.kind:
+        fix = "On the host: `sudo setsebool -P container_use_devices=true`, or start it with `--security-opt label=disable`."
+        return "selinux_blocks_container_gpu", "its mode allows it, so a security module forbids it", fix
+    if node.error == "EACCES" and by_group and not allowed:
+        fix = f"Have an administrator add you to the group {node.gid} that owns {node.path} (often video); log in anew."
+        return "device_node_permission_denied", f"mode {node.mode}, group {node.gid}, and you are not in it", fix
+    if node.error == "EACCES" and not allowed:
+        fix = (
+            "Have an administrator set the module's option NVreg_DeviceFileMode=0666, or a group and mode 0660 for you."
+        )
+        return "device_node_permission_denied", f"its mode {node.mode} lets its owner alone in", fix
+    if node.error in ("EACCES", "EPERM"):
+        fix = "See the log of the security module (`sudo ausearch -m avc`, `sudo journalctl -k | grep -i denied`)."
+        return "undetermined", f"{node.error}, though its mode {node.mode} allows it", fix
+    return "undetermined", node.error, f"The driver refuses. {_ASK_KERNEL}"

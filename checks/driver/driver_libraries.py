@@ -1,0 +1,197 @@
+"""LIB: are the driver's own libraries found, and are they really the driver's?"""
+
+from __future__ import annotations
+
+import os
+
+from tfgpu_doctor.checks.commands import library_path_without, prepend_library_path
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.machine import Environment, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, LibraryFile, Nvml
+from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
+
+_STUB, _HIDDEN = 34, 100  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
+_WSL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
+
+
+@check(
+    "LIB001",
+    "the loader finds the driver library libcuda.so.1",
+    stage=Stage.DRIVER,
+    after=("GPU001", "CNT001", "CNT002", "DRV001", "PKG001"),
+    causes=("no_nvidia_driver", "wsl_libcuda_not_on_path", "gpu_libs_not_found"),
+    sources=("https://man7.org/linux/man-pages/man8/ld.so.8.html", _WSL),
+)
+def libcuda_is_found(cuda_driver: CudaDriver, driver_libraries: Libraries, system: System) -> Yielded:
+    """TensorFlow opens libcuda.so.1 by name; where the loader does not find it, it prints `UNKNOWN ERROR (303)`.
+
+    Fix: install the driver's user-space part, or put its folder on the loader's path.
+    """
+    if system.os != "Linux":
+        raise Skip(f"there is no libcuda.so.1 on {system.os}")
+    if cuda_driver.library:
+        yield Evidence(f"the loader took {cuda_driver.library}")
+        return
+    if not cuda_driver.library_error:
+        raise Skip(f"opening libcuda {cuda_driver.attempt.ending}")
+    copies = driver_libraries.named("libcuda.so.1")
+    beside = next((copy for copy in copies if copy.kind in ("driver", "wsl") and not copy.on_loader_path), None)
+    evidence = (cuda_driver.library_error, *(f"a copy lies at {copy.path} ({copy.found_in})" for copy in copies))
+    if beside:
+        folder = os.path.dirname(beside.path)
+        yield Finding(
+            f"libcuda.so.1 lies in {folder}, where the loader does not look",
+            cause="wsl_libcuda_not_on_path" if beside.kind == "wsl" else "gpu_libs_not_found",
+            evidence=evidence,
+            fix=Fix("Put that folder on the loader's path.", (prepend_library_path([folder]),)),
+        )
+    elif system.wsl:
+        yield Finding(
+            "WSL holds no libcuda: Windows has no NVIDIA driver that supports WSL",
+            cause="no_nvidia_driver",
+            evidence=(*evidence, "/usr/lib/wsl/lib has no libcuda.so.1"),
+            fix=Fix(
+                "Install the NVIDIA driver in Windows (none inside WSL), then `wsl --update` and `wsl --shutdown`."
+            ),
+        )
+    else:
+        broken = any(copy.on_loader_path for copy in copies)
+        yield Finding(
+            "libcuda.so.1 is there and cannot be opened"
+            if broken
+            else "the driver's library libcuda.so.1 is not installed",
+            cause="no_nvidia_driver",
+            evidence=evidence,
+            fix=Fix(
+                "Install the driver's user-space libraries of the version of the kernel module (Ubuntu: "
+                "libnvidia-compute-NNN), or install the driver anew; in a container the engine must hand them in."
+            ),
+        )
+
+
+@check(
+    "LIB002",
+    "libcuda is the driver's own, no stub and no stray copy",
+    stage=Stage.DRIVER,
+    after=("LIB001",),
+    causes=("libcuda_stub_loaded", "foreign_libcuda_bundled"),
+    sources=("https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",),
+)
+def libcuda_is_the_drivers_own(
+    cuda_driver: CudaDriver,
+    driver_libraries: Libraries,
+    environment: Environment,
+    system: System,
+    driver: Driver | None = None,
+) -> Yielded:
+    """The CUDA toolkit ships a stub of libcuda for linking, and images or package managers may carry a stray copy;
+    neither can drive a GPU. cuInit gives 34 for a stub.
+
+    Fix: take the folder off LD_LIBRARY_PATH; the driver's own copy comes from the host, in WSL from Windows.
+    """
+    if not cuda_driver.library:
+        raise Skip("libcuda was not opened")
+    copies = driver_libraries.named("libcuda.so.1")
+    loaded = next((copy for copy in copies if cuda_driver.library in (copy.path, copy.real_path)), None)
+    own = next((copy for copy in copies if copy is not loaded and _is_own(copy, system, driver)), None)
+    folders = [os.path.dirname(path) for path in (cuda_driver.library, *([loaded.path] if loaded else ()))]
+    where = (f"the loader took {cuda_driver.library}", *([f"the driver's own copy is {own.path}"] if own else ()))
+    code = cuda_driver.init_code
+    hidden = code == _HIDDEN and not system.wsl
+    is_stub = code == _STUB or "/stubs/" in cuda_driver.library
+    if is_stub:
+        yield Finding(
+            f"the loader takes the CUDA toolkit's stub of libcuda in {folders[0]}",
+            cause="libcuda_stub_loaded",
+            evidence=(
+                *where,
+                *(["cuInit returned 34, CUDA_ERROR_STUB_LIBRARY"] if code == _STUB else ()),
+            ),
+            fix=_without(folders, environment, own),
+        )
+    elif own and not cuda_driver.works and not hidden and _is_stray(cuda_driver.library, loaded, system):
+        answer = (
+            f"with that copy cuInit returned {code}" if code is not None else f"that copy {cuda_driver.attempt.ending}"
+        )
+        yield Finding(
+            f"the loader takes a copy of libcuda in {folders[0]} that is not the driver's",
+            cause="foreign_libcuda_bundled",
+            evidence=(*where, answer),
+            fix=_without(folders, environment, own),
+        )
+    else:
+        yield Evidence(f"the loader took {cuda_driver.library}")
+
+
+def _is_own(copy: LibraryFile, system: System, driver: Driver | None) -> bool:
+    """Whether a copy is the one that fits the driver: of the module's version, or the one that Windows hands to WSL."""
+    if system.wsl:
+        return copy.kind == "wsl"
+    return copy.kind == "driver" and bool(driver and driver.version and copy.version == driver.version)
+
+
+def _is_stray(library: str, loaded: LibraryFile | None, system: System) -> bool:
+    """Whether the copy that was loaded is no driver's: one with a version in its name belongs to some NVIDIA driver,
+    and is judged by DRV006; in WSL any is that Windows did not bring."""
+    if system.wsl:
+        return loaded is None or loaded.kind != "wsl"
+    return "/compat/" not in library and (loaded is None or (loaded.kind == "driver" and not loaded.version))
+
+
+def _without(folders: list[str], environment: Environment, own: LibraryFile | None) -> Fix:
+    """Take folders off LD_LIBRARY_PATH, or say where else they may come from."""
+    if command := library_path_without(environment, *folders):
+        return Fix(f"Take {folders[-1]} off LD_LIBRARY_PATH.", command)
+    if own:
+        return Fix("Put the driver's own folder first.", (prepend_library_path([os.path.dirname(own.path)]),))
+    return Fix(
+        f"Remove {folders[0]} from the loader's path (/etc/ld.so.conf.d, `ldconfig`), and hand in the driver's own."
+    )
+
+
+@check(
+    "LIB005",
+    "the loader finds the driver library libnvidia-ml.so.1",
+    stage=Stage.DRIVER,
+    after=("LIB001", "CNT002"),
+    causes=("gpu_libs_not_found",),
+    sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
+)
+def libnvidia_ml_is_found(
+    nvml: Nvml,
+    driver_libraries: Libraries,
+    system: System,
+    knowledge: Knowledge,
+    tensorflow: TensorFlow | None = None,
+    runtime: Runtime | None = None,
+) -> Yielded:
+    """TensorFlow 2.20 and later register no GPU, and say nothing, when libnvidia-ml.so.1 cannot be opened.
+
+    Fix: install the driver's user-space part whole; in a container start it with the capability `utility`.
+    """
+    first = knowledge.boundaries["first_release_that_needs_nvml"].value
+    if system.os != "Linux":
+        raise Skip(f"there is no libnvidia-ml.so.1 on {system.os}")
+    if runtime and runtime.gpus:
+        yield Evidence(f"TensorFlow lists {len(runtime.gpus)} GPUs")
+    elif nvml.library_error and tensorflow and version(tensorflow.version) < version(first):
+        raise Skip(f"libnvidia-ml.so.1 cannot be opened; TensorFlow before {first} does without it")
+    elif nvml.library_error:
+        copies = driver_libraries.named("libnvidia-ml.so.1")
+        beside = next((copy for copy in copies if not copy.on_loader_path and copy.kind != "stub"), None)
+        yield Finding(
+            "libnvidia-ml.so.1 cannot be opened, and without it TensorFlow registers no GPU",
+            cause="gpu_libs_not_found",
+            evidence=(nvml.library_error, *(f"a copy lies at {copy.path}" for copy in copies)),
+            fix=Fix("Put its folder on the loader's path.", (prepend_library_path([os.path.dirname(beside.path)]),))
+            if beside
+            else Fix(
+                "Install the driver's user-space libraries whole (Ubuntu: libnvidia-compute-NNN); in a container set "
+                "NVIDIA_DRIVER_CAPABILITIES=compute,utility."
+            ),
+        )
+    elif not nvml.attempt.answered:
+        raise Skip(f"NVML {nvml.attempt.ending}")
+    else:
+        yield Evidence("nvidia-ml-py opened it")

@@ -1,0 +1,209 @@
+"""DRV: is the right kernel driver there, and loaded?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.kernel import KernelLog, ModuleFiles
+from tfgpu_doctor.model.facts.machine import Pci, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
+
+_INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+_OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's successor in the kernel
+
+
+@check(
+    "DRV001",
+    "the NVIDIA kernel driver is loaded",
+    stage=Stage.DRIVER,
+    after=("GPU001", "CNT001", "DRV003", "DRV004", "DRV005", "DRV010"),
+    causes=("no_nvidia_driver",),
+    sources=(_INSTALL,),
+)
+def driver_is_loaded(
+    driver: Driver,
+    system: System,
+    knowledge: Knowledge,
+    pci: Pci | None = None,
+    cuda_driver: CudaDriver | None = None,
+    nvml: Nvml | None = None,
+) -> Yielded:
+    """CUDA needs NVIDIA's kernel module. TensorFlow reports its absence as `UNKNOWN ERROR (303)`.
+
+    Fix: install the driver with the distribution's own tool, then reboot: `ubuntu-drivers install`, `dnf install
+    akmod-nvidia`, `apt install nvidia-driver`.
+    """
+    if system.wsl or system.os != "Linux":
+        raise Skip(
+            "the driver belongs to Windows here" if system.wsl else f"kernel modules are not read on {system.os}"
+        )
+    if driver.version or "nvidia" in driver.modules:
+        yield Evidence(f"kernel module {driver.version} ({driver.flavour or 'flavour not told'})")
+    elif cuda_driver and cuda_driver.works and cuda_driver.gpus:
+        yield Evidence("cuInit succeeds and lists a GPU")
+    elif nvml and nvml.gpus:
+        yield Evidence("NVML lists a GPU")
+    elif not (pci and pci.nvidia_gpus):
+        raise Skip("no NVIDIA GPU on the PCI bus that it could drive")
+    else:
+        gpus = pci.nvidia_gpus if pci else ()
+        yield Finding(
+            "there is an NVIDIA GPU, but NVIDIA's kernel driver is not loaded",
+            cause="no_nvidia_driver",
+            evidence=(
+                "no /proc/driver/nvidia/version and no nvidia module in /sys/module",
+                *(
+                    f"{knowledge.name_for_id(gpu.device) or 'the GPU'} at {gpu.address} is bound to the kernel driver "
+                    f"{gpu.driver or 'none'}"
+                    for gpu in gpus
+                ),
+                *([cuda_driver.library_error] if cuda_driver and cuda_driver.library_error else ()),
+            ),
+            fix=Fix(_how_to_install(system, {gpu.driver for gpu in gpus})),
+        )
+
+
+def _how_to_install(system: System, bound: set[str]) -> str:
+    if "vfio-pci" in bound:
+        return "The GPU is bound to vfio-pci, kept for a virtual machine: give it back to the nvidia driver, or run inside it."
+    tools = {
+        "Ubuntu": "sudo ubuntu-drivers install",
+        "Debian": "sudo apt install nvidia-driver",
+        "Fedora": "sudo dnf install akmod-nvidia",
+    }
+    tool = next((command for name, command in tools.items() if system.distribution.startswith(name)), "")
+    how = f" (as root: `{tool}`)" if tool else ""
+    return f"Install the driver with the distribution's own tool{how}, reboot; then `nvidia-smi` lists it: {_INSTALL}"
+
+
+@check(
+    "DRV003",
+    "the nouveau driver does not hold the GPU",
+    stage=Stage.DRIVER,
+    after=("GPU001", "CNT001"),
+    causes=("nouveau_loaded",),
+    sources=(f"{_INSTALL}#disabling-nouveau-driver", "https://nouveau.freedesktop.org/"),
+)
+def nouveau_is_not_loaded(driver: Driver, pci: Pci) -> Yielded:
+    """A GPU bound to the open-source nouveau driver cannot be taken by NVIDIA's, and nouveau has no CUDA.
+
+    Fix: install NVIDIA's driver, which blacklists nouveau, rebuild the initramfs and reboot.
+    """
+    held = [gpu for gpu in pci.nvidia_gpus if gpu.driver in _OPEN_SOURCE]
+    others_work = len(held) < len(pci.nvidia_gpus) and "nvidia" in driver.modules
+    if not pci.nvidia_gpus:
+        raise Skip("no NVIDIA GPU on the PCI bus")
+    for gpu in held:
+        yield Finding(
+            f"the GPU at {gpu.address} is held by the {gpu.driver} driver, which has no CUDA",
+            cause="nouveau_loaded",
+            severity="info" if others_work else "error",
+            evidence=(
+                f"/sys/bus/pci/devices/{gpu.address}/driver is {gpu.driver}",
+                f"NVIDIA's own module is {'loaded as well' if 'nvidia' in driver.modules else 'not loaded'}",
+            ),
+            fix=Fix(
+                "Install NVIDIA's driver with the distribution's own tool; where it is installed, put `blacklist nouveau` "
+                "and `options nouveau modeset=0` into /etc/modprobe.d/, rebuild the initramfs, and reboot."
+            ),
+        )
+    if not held or others_work:
+        yield Evidence(", ".join(f"{gpu.address} is bound to {gpu.driver or 'no driver'}" for gpu in pci.nvidia_gpus))
+
+
+@check(
+    "DRV004",
+    "Secure Boot lets the NVIDIA module in",
+    stage=Stage.DRIVER,
+    after=("GPU001", "CNT001", "DRV003", "DRV005", "DRV010"),
+    causes=("secure_boot_blocks_module",),
+    sources=("https://wiki.debian.org/SecureBoot",),
+)
+def secure_boot_lets_module_in(
+    driver: Driver, kernel_log: KernelLog | None = None, module_files: ModuleFiles | None = None
+) -> Yielded:
+    """With Secure Boot on, the kernel loads only modules signed with a key that the firmware trusts.
+
+    Fix: enrol the key that DKMS signed the module with (`mokutil --import`), or switch Secure Boot off.
+    """
+    if driver.secure_boot is None:
+        raise Skip("the firmware does not tell whether Secure Boot is on")
+    if driver.version or "nvidia" in driver.modules:
+        yield Evidence("the module is loaded")
+    elif driver.secure_boot and driver.running_kernel in driver.built_for:
+        refusals = kernel_log.of_kind("module_refused") if kernel_log else ()
+        file = module_files.file if module_files else None
+        guess = "" if refusals else "most likely "
+        yield Finding(
+            f"Secure Boot is on, and the installed NVIDIA module is not loaded: {guess}its signature is refused",
+            cause="secure_boot_blocks_module",
+            confidence="high" if refusals else "medium",
+            evidence=(
+                "the firmware's variable SecureBoot is 1",
+                f"an nvidia module for kernel {driver.running_kernel} is installed and not loaded",
+                *(f"the kernel's log: {each.text}" for each in refusals[:1]),
+                *([f"the module is signed by {file.signer or 'nobody'}"] if file and file.version else ()),
+            ),
+            fix=Fix(
+                "See `sudo dmesg | grep -i -e 'unsigned module' -e 'Key was rejected'`. If it says so, enrol the key "
+                "(`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der`, or the path that DKMS names) and reboot, "
+                "or switch Secure Boot off in the firmware."
+            ),
+        )
+    elif not driver.secure_boot:
+        yield Evidence("Secure Boot is off")
+    else:
+        raise Skip("no NVIDIA module is installed for the kernel that runs")
+
+
+@check(
+    "DRV005",
+    "the NVIDIA module is built for the kernel that runs",
+    stage=Stage.DRIVER,
+    after=("GPU001", "CNT001", "DRV003"),
+    causes=("kernel_module_not_built_for_kernel",),
+    sources=("https://github.com/dell/dkms",),
+)
+def module_is_built_for_kernel(
+    driver: Driver, module_files: ModuleFiles | None = None, kernel_log: KernelLog | None = None
+) -> Yielded:
+    """After a kernel upgrade the module must be built again, which DKMS does where the kernel's headers are installed.
+
+    Fix: install the headers of the running kernel, `dkms autoinstall`, and load the module or reboot.
+    """
+    if driver.version or "nvidia" in driver.modules:
+        yield Evidence("the module is loaded")
+        return
+    kernel, dkms = driver.running_kernel, module_files.dkms if module_files else ()
+    misfits = kernel_log.of_kind("module_mismatch") if kernel_log else ()
+    waiting = [each for each in dkms if each.state == "added"]
+    if not driver.built_for and not waiting:
+        raise Skip("no NVIDIA module is installed for any kernel under /lib/modules")
+    if kernel in driver.built_for and not misfits:
+        yield Evidence(f"a module for {kernel} is installed")
+        return
+    has_it = f"under /lib/modules only {', '.join(driver.built_for)} has it" if driver.built_for else "no kernel has it"
+    yield Finding(
+        f"the NVIDIA module is not built for the running kernel {kernel}",
+        cause="kernel_module_not_built_for_kernel",
+        evidence=(
+            *(misfits[0].text for _ in misfits[:1]),
+            *([has_it] if kernel not in driver.built_for else ()),
+            *(f"DKMS has {each.name}/{each.version} for it in the state {each.state!r}" for each in dkms),
+            *(f"{each.log}: {each.error}" for each in dkms if each.failed_for == kernel and each.error),
+        ),
+        fix=Fix(_how_to_build(kernel, module_files)),
+    )
+
+
+def _how_to_build(kernel: str, files: ModuleFiles | None) -> str:
+    failed = next((each for each in (files.dkms if files else ()) if each.failed_for == kernel), None)
+    if failed and files and files.headers is not False:
+        return (
+            f"DKMS tried to build {failed.name}/{failed.version} and failed: {failed.log} says why. Mostly that driver is "
+            "older than the kernel: upgrade it, or boot the kernel before."
+        )
+    return (
+        f"As root install the headers (`apt install linux-headers-{kernel}`, or `dnf install kernel-devel-{kernel}`), then "
+        "`dkms autoinstall` and `modprobe nvidia`."
+    )

@@ -1,0 +1,154 @@
+"""DRV: does the installed driver support the GPU at all?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tfgpu_doctor.checks.kernel_log.xids import same_place
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage, ModuleFiles
+from tfgpu_doctor.model.facts.machine import Pci, PciDevice
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
+
+_REFUSALS = ("legacy_gpu", "unsupported_gpu", "open_module_cannot", "open_module_needed")
+_OPEN = (
+    "Install the driver with NVIDIA's open kernel modules in place of the proprietary ones (Ubuntu: the package "
+    "nvidia-driver-BRANCH-open; NVIDIA's installer: `-m=kernel-open`), and reboot."
+)
+_PROPRIETARY = (
+    "Install the driver with the proprietary kernel modules in place of the open ones, which need Turing or newer (of "
+    "the branch 580 or older: later ones have left such GPUs behind), and reboot."
+)
+
+
+@check(
+    "DRV010",
+    "the installed driver supports the NVIDIA GPU",
+    stage=Stage.DRIVER,
+    after=("GPU001", "CNT001", "DRV003"),
+    causes=("driver_does_not_support_gpu",),
+    sources=(
+        "https://developer.nvidia.com/blog/nvidia-transitions-fully-towards-open-source-gpu-kernel-modules/",
+        "https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",
+    ),
+)
+def driver_supports_gpu(
+    pci: Pci,
+    knowledge: Knowledge,
+    driver: Driver | None = None,
+    driver_libraries: Libraries | None = None,
+    module_files: ModuleFiles | None = None,
+    kernel_log: KernelLog | None = None,
+    cuda_driver: CudaDriver | None = None,
+    nvml: Nvml | None = None,
+) -> Yielded:
+    """Blackwell needs the open kernel modules, GPUs before Turing the proprietary ones, and each branch of the driver
+    leaves old generations behind. The module then does not load, or holds no GPU; the reason stands in the kernel's log
+    alone, and follows from the GPU's number on the bus.
+
+    Fix: install the flavour, or the branch, that the GPU needs.
+    """
+    if not pci.nvidia_gpus:
+        raise Skip("no NVIDIA GPU on the PCI bus")
+    if (cuda_driver and cuda_driver.gpus) or (nvml and nvml.gpus):
+        yield Evidence("the driver lists a GPU")
+        return
+    flavour, installed = _installed(driver, module_files, driver_libraries)
+    refused = _refusals(kernel_log, pci.nvidia_gpus, flavour)
+    unfit = [why for gpu in pci.nvidia_gpus if (why := _unfit(gpu, flavour, installed, knowledge))]
+    if refused or len(unfit) == len(pci.nvidia_gpus):
+        reason, fix = _said(refused[0].kind, refused[0].text) if refused else unfit[0]
+        names = [knowledge.name_for_id(gpu.device) or f"10de:{gpu.device}" for gpu in pci.nvidia_gpus]
+        yield Finding(
+            f"{reason}: {', '.join(dict.fromkeys(names))}",
+            cause="driver_does_not_support_gpu",
+            confidence="high"
+            if refused or (driver and driver.version)
+            else "medium",  # else the library's version tells
+            evidence=(
+                *(each.text for each in refused[:2]),
+                *(
+                    f"10de:{gpu.device} at {gpu.address} is {text}"
+                    for gpu, text in _generations(pci.nvidia_gpus[:2], knowledge)
+                ),
+                f"the installed driver is {installed or 'of unknown version'}, its module {flavour or 'of unknown flavour'}",
+            ),
+            fix=Fix(fix),
+        )
+    elif installed or flavour:
+        known = [f"{gpu.address} is {text}" for gpu, text in _generations(pci.nvidia_gpus, knowledge)]
+        if not known and not (kernel_log and kernel_log.source):
+            raise Skip("the kernel's log cannot be read, and the GPU is newer than the doctor's table")
+        yield Evidence("; ".join(["nothing says that the driver refuses the GPU", *known]))
+    else:
+        raise Skip("no driver of NVIDIA's is installed")
+
+
+def _installed(driver: Driver | None, files: ModuleFiles | None, libraries: Libraries | None) -> tuple[str, str]:
+    """Flavour and version of the driver: of the loaded module, else of the one on the disk, else of its libcuda."""
+    file = files.file if files else None
+    flavour = (driver.flavour if driver else "") or (file.flavour if file else "")
+    copies = libraries.named("libcuda.so.1") if libraries else ()
+    of_library = next((copy.version for copy in copies if copy.kind == "driver" and copy.version), "")
+    return flavour, (driver.version if driver else "") or (file.version if file else "") or of_library
+
+
+def _refusals(kernel_log: KernelLog | None, gpus: Sequence[PciDevice], flavour: str) -> list[KernelMessage]:
+    """The messages by which the driver refused every GPU; none where it took one, or where another flavour is loaded now."""
+    stale = {"open": "open_module_needed", "proprietary": "open_module_cannot"}.get(flavour)
+    found = [each for each in (kernel_log.of_kind(*_REFUSALS) if kernel_log else ()) if each.kind != stale]
+
+    def refuses(message: KernelMessage, gpu: PciDevice) -> bool:
+        if message.kind == "open_module_needed":  # it is bound to the driver all the same
+            return same_place(message.pci_address, gpu.address)
+        return not gpu.driver and (not message.pci_address or same_place(message.pci_address, gpu.address))
+
+    return found if all(any(refuses(each, gpu) for each in found) for gpu in gpus) else []
+
+
+def _unfit(gpu: PciDevice, flavour: str, installed: str, knowledge: Knowledge) -> tuple[str, str] | None:
+    """Why the installed driver cannot drive a GPU, and what to do; None where nothing says so."""
+    row = knowledge.pci_generation(gpu.device)
+    if row is None or gpu.physical_function:
+        return None
+    if row.modules == "open" and flavour == "proprietary":
+        return f"{row.generation} GPUs need NVIDIA's open kernel modules, and the proprietary ones are installed", _OPEN
+    if row.modules == "proprietary" and flavour == "open":
+        return f"NVIDIA's open kernel modules do not know {row.generation} GPUs", _PROPRIETARY
+    last = knowledge.boundaries.get(f"last_driver_of_{row.generation.lower()}")
+    branch = installed.partition(".")[0]
+    if last and branch.isdecimal() and int(branch) > int(last.value):
+        fix = (
+            f"Install the driver's branch {last.value}, the last for {row.generation} GPUs, and reboot ({last.source})."
+        )
+        return f"driver {installed} has left {row.generation} GPUs behind, branch {last.value} is their last", fix
+    return None
+
+
+def _said(kind: str, text: str) -> tuple[str, str]:
+    """What the kernel's log says of it, and what to do."""
+    if kind == "open_module_needed":
+        return "the GPU needs NVIDIA's open kernel modules, and the proprietary ones are installed", _OPEN
+    if kind == "open_module_cannot":
+        return "NVIDIA's open kernel modules do not know the GPU", _PROPRIETARY
+    branch = re.search(r"supported through the NVIDIA (\d+)", text)
+    if branch:
+        fix = f"Install the driver's branch {branch.group(1)}, which the kernel's log names, and reboot."
+        return f"the installed driver has left the GPU behind, branch {branch.group(1)} is its last", fix
+    return (
+        "the installed driver does not know the GPU",
+        "Install the newest driver for it, which NVIDIA's page of drivers names.",
+    )
+
+
+def _generations(gpus: Sequence[PciDevice], knowledge: Knowledge) -> Iterator[tuple[PciDevice, str]]:
+    for gpu in gpus:
+        if row := knowledge.pci_generation(gpu.device):
+            modules = {
+                "open": "the open modules",
+                "proprietary": "the proprietary modules",
+                "either": "either kind of module",
+            }
+            yield gpu, f"of the generation {row.generation}, which {modules[row.modules]} can drive"

@@ -1,0 +1,178 @@
+"""DRV: do the versions of driver, libraries and CUDA fit each other?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.kernel import ModuleFiles
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
+from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
+
+_LEAST_DRIVER_MAJOR = 100
+_VERSION_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
+
+
+def driver_system(system: System) -> str:
+    """The system whose driver is at work: in WSL it is that of Windows."""
+    return "Windows" if system.wsl else system.os
+
+
+@check(
+    "DRV002",
+    "the driver is new enough for the CUDA this TensorFlow uses",
+    stage=Stage.WHEEL,
+    after=("DRV001", "PKG002"),
+    causes=("driver_too_old",),
+    sources=("https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",),
+)
+def driver_is_new_enough(
+    tensorflow: TensorFlow,
+    system: System,
+    knowledge: Knowledge,
+    driver: Driver | None = None,
+    nvml: Nvml | None = None,
+    cuda_driver: CudaDriver | None = None,
+    runtime: Runtime | None = None,
+) -> Yielded:
+    """A TensorFlow built with CUDA 12.x runs on any driver that knows CUDA 12.0; an older driver still lets it list
+    the GPU, and fails at the first kernel.
+
+    Fix: upgrade the driver, or install a TensorFlow built with an older CUDA.
+    """
+    built_with, supported = tensorflow.cuda_version, cuda_driver.cuda_version if cuda_driver else ""
+    found = (driver.version if driver else "") or (nvml.driver_version if nvml else "")
+    if not built_with:
+        raise Skip("this TensorFlow does not say which CUDA it was built with")
+    if supported and _supports(supported, built_with, knowledge):
+        yield Evidence(f"the driver supports CUDA {supported}, TensorFlow was built with {built_with}")
+        return
+    os = driver_system(system)
+    minimum = knowledge.minimum_driver(built_with, os)
+    if minimum is None:
+        raise Skip(f"CUDA {built_with} is newer than the doctor's tables")
+    if not found and not supported:
+        raise Skip("the driver's version is not known")
+    needed = minimum.driver(os)
+    if runtime and runtime.computes:
+        yield Evidence(f"TensorFlow computes on a GPU with driver {found or 'of unknown version'}")
+    elif supported or version(found) < version(needed):
+        yield Finding(
+            f"driver {found or 'for CUDA ' + supported} is older than {needed}, needed by CUDA {built_with}",
+            cause="driver_too_old",
+            evidence=(
+                f"TensorFlow {tensorflow.version} was built with CUDA {built_with} (its build_info.py)",
+                *([f"cuDriverGetVersion: this driver supports CUDA up to {supported}"] if supported else ()),
+                f"CUDA {minimum.cuda} runs on driver {needed} or newer ({minimum.source})",
+            ),
+            fix=Fix(
+                f"Upgrade the driver to {needed} or newer, or use a TensorFlow that was built with an older CUDA."
+                + _package_in_its_place(built_with, found, os, nvml, knowledge)
+            ),
+        )
+    else:
+        yield Evidence(f"driver {found}, at least {needed} needed")
+
+
+def _package_in_its_place(built_with: str, driver: str, os: str, nvml: Nvml | None, knowledge: Knowledge) -> str:
+    """The way for data-centre GPUs to do without a new driver, where NVIDIA supports it on this one."""
+    names = [gpu.name for gpu in (nvml.gpus if nvml else ())]
+    package = knowledge.compat_package(built_with, driver, names) if os == "Linux" else None
+    if package is None:
+        return ""
+    return (
+        f" Where driver {driver} must stay, the package {package.package} brings CUDA {package.cuda} to this GPU (forward "
+        "compatibility); its folder `compat` must come first on LD_LIBRARY_PATH."
+    )
+
+
+def _supports(supported: str, built_with: str, knowledge: Knowledge) -> bool:
+    """Whether a driver for one CUDA runs programs of another: from 11 on within a major version all, before newer ones."""
+    first = version(knowledge.compatibility["minor-version"].since)
+    ours, theirs = version(supported), version(".".join(built_with.split(".")[:2]))
+    return ours.major >= theirs.major if theirs >= first else ours >= theirs
+
+
+@check(
+    "DRV006",
+    "the driver's libraries and its kernel module are of one version",
+    stage=Stage.DRIVER,
+    after=("DRV001", "LIB001", "LIB002"),
+    causes=("driver_library_version_mismatch", "cuda_compat_package_conflict"),
+    sources=("https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",),
+)
+def libraries_match_module(
+    driver: Driver,
+    driver_libraries: Libraries,
+    cuda_driver: CudaDriver,
+    nvml: Nvml | None = None,
+    module_files: ModuleFiles | None = None,
+) -> Yielded:
+    """libcuda and the kernel module must be of exactly one version; after an upgrade without a reboot they are not.
+    The cuda-compat package is the one exception, and only on data-centre GPUs.
+
+    Fix: reboot (or reload the module); in a container remove /usr/local/cuda/compat from the loader's path.
+    """
+    copy = next((each for each in driver_libraries.copies if each.real_path == cuda_driver.library), None)
+    copy = copy or next((each for each in driver_libraries.named("libcuda.so.1") if each.on_loader_path), None)
+    compat = bool(copy and copy.kind == "compat")
+    refused = cuda_driver.init_code in (803, 804)
+    told_by_nvml = bool(nvml and nvml.error_code == _VERSION_MISMATCH)
+    differ = bool(copy and copy.kind == "driver" and _is_other(copy.version, driver.version))
+    module = driver.version or "of unknown version"
+    evidence = [f"libcuda is {copy.real_path}"] if copy else []
+    evidence += [f"/proc/driver/nvidia/version says {driver.version}"] if driver.version else []
+    on_disk = module_files.file.version if module_files and module_files.file else ""
+    evidence += [f"the module on the disk for this kernel is {on_disk}"] if on_disk else []
+    evidence += [f"NVML says: {nvml.error_text}"] if nvml and told_by_nvml else []
+    evidence += [f"cuInit returned {cuda_driver.init_code}, {cuda_driver.init_name}"] if refused else []
+    if copy and copy.version and copy.version == driver.version and not (refused or told_by_nvml):
+        yield Evidence(f"libcuda and the kernel module are both {driver.version}")
+    elif cuda_driver.works and not told_by_nvml:
+        kind = "the forward-compatibility library" if compat else "libcuda"
+        yield Evidence(f"cuInit succeeds with {kind} {cuda_driver.library} and kernel module {module}")
+    elif compat and refused:
+        yield _refused_compat(evidence)
+    elif differ or told_by_nvml or refused:
+        versions = (
+            f"libcuda is of version {copy.version}, the loaded kernel module of {module}" if copy and differ else ""
+        )
+        yield Finding(
+            versions or f"the driver's libraries do not fit the loaded kernel module {module}",
+            cause="driver_library_version_mismatch",
+            confidence="high" if differ or told_by_nvml else "medium",
+            evidence=tuple(evidence),
+            fix=Fix(_how_to_match(driver.version, on_disk)),
+        )
+    else:
+        raise Skip("the versions of libcuda and of the kernel module are not both known, or not comparable")
+
+
+def _refused_compat(evidence: list[str]) -> Finding:
+    return Finding(
+        "CUDA's forward-compatibility libcuda is loaded, and this driver or GPU refuses it",
+        cause="cuda_compat_package_conflict",
+        evidence=tuple(evidence),
+        fix=Fix(
+            "Take the compat folder off the loader's path (LD_LIBRARY_PATH, /etc/ld.so.conf.d) or remove the "
+            "cuda-compat package; upgrade the host's driver where the program needs a newer CUDA."
+        ),
+    )
+
+
+def _how_to_match(loaded: str, on_disk: str) -> str:
+    if on_disk and on_disk == loaded:
+        return (
+            f"A reboot would not change it: the module on the disk is {on_disk} as well. Have DKMS build the new one (as root "
+            "`dkms status`, `dkms autoinstall`), or remove all but one of the installed drivers and install that anew."
+        )
+    return (
+        "Reboot, so that the module of the new driver is loaded. If they still differ, remove what is left of the older "
+        "driver (`dpkg -l | grep nvidia`, or `nvidia-uninstall` after a .run install) and install one."
+    )
+
+
+def _is_other(library: str, module: str) -> bool:
+    """Whether two driver versions differ. A Jetson's libcuda is numbered 1.1, which says nothing of the driver."""
+    known = bool(library and module) and version(library).major >= _LEAST_DRIVER_MAJOR
+    return known and library != module

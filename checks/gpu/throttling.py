@@ -1,0 +1,151 @@
+"""HLT: do heat, or the power that it may draw, slow the GPU down?"""
+
+from __future__ import annotations
+
+import re
+
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
+
+_REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
+_LAPTOP = re.compile(r"laptop|max-q|mobile|\bmx ?\d", re.IGNORECASE)
+# Any other reason is normal: idle, a power cap under load, clocks that somebody set.
+_SLOWING = {
+    "hw_thermal_slowdown": "by heat, in hardware",
+    "sw_thermal_slowdown": "by heat, by the driver",
+    "hw_power_brake_slowdown": "by a signal of the power supply",
+    "hw_slowdown": "by its own protection against heat or power",
+}
+_HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
+_COOL = "Look at fans, dust, the way of the air and the room's temperature"
+_CONNECT = "Look at the power supply: its cables to the GPU, whether one of two supplies failed, and the machine's own power cap"
+
+
+def is_of_laptop(gpu: NvmlGpu) -> bool:
+    """Whether its name is one of those that NVIDIA gives to GPUs of laptops."""
+    return bool(_LAPTOP.search(gpu.name))
+
+
+@check(
+    "HLT004",
+    "neither heat nor a power brake slows the GPU down",
+    stage=Stage.SPEED,
+    after=("GPU001", "DRV007"),
+    causes=("gpu_thermal_or_power_throttling",),
+    sources=(_REASONS, "https://docs.nvidia.com/deploy/nvidia-smi/index.html"),
+)
+def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
+    """A GPU that is too hot, or whose power supply asks for it, halves its clocks or worse: everything works, slowly. A
+    power cap under load and low clocks at idle are normal.
+
+    Fix: cool it, or feed it: fans, dust, air; power cables and supply.
+    """
+    told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if _tells_of_heat(gpu)]
+    if not told:
+        raise Skip("NVML tells neither temperatures nor what limits the clocks")
+    for gpu in told:
+        reasons = [name for name in _SLOWING if name in (gpu.health.throttle_reasons or ())]
+        hot = _is_too_hot(gpu)
+        if not reasons and not hot:
+            yield Evidence(f"GPU {gpu.index}: {', '.join(_figures(gpu))}")
+            continue
+        heat = hot or any(name in _HEAT for name in reasons)
+        how = _SLOWING[reasons[0]] if reasons else ""
+        yield Finding(
+            f"{title(gpu)} is slowed down {how}" if how else f"{title(gpu)} is hotter than it is meant to be",
+            cause="gpu_thermal_or_power_throttling",
+            severity="warning",
+            confidence="high" if hot or reasons != ["hw_slowdown"] else "medium",
+            evidence=tuple(_figures(gpu)),
+            fix=Fix(
+                f"{_COOL if heat else _CONNECT}; then watch it under load."
+                + (" A laptop does so on battery." if is_of_laptop(gpu) and not heat else ""),
+                ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",),
+            ),
+        )
+
+
+def _tells_of_heat(gpu: NvmlGpu) -> bool:
+    return gpu.health.throttle_reasons is not None or gpu.health.temperature.gpu_c is not None
+
+
+def _is_too_hot(gpu: NvmlGpu) -> bool:
+    heat = gpu.health.temperature
+    if heat.margin_c is not None and heat.margin_c < 0:
+        return True
+    return heat.gpu_c is not None and heat.slowdown_c is not None and heat.gpu_c >= heat.slowdown_c > 0
+
+
+def _figures(gpu: NvmlGpu) -> list[str]:
+    """What there is to read of heat, clocks and power."""
+    heat, clocks, power = gpu.health.temperature, gpu.health.clocks, gpu.health.power
+    found = []
+    if heat.gpu_c is not None:
+        limit = f" of {heat.slowdown_c} °C, where it slows down" if heat.slowdown_c else ""
+        margin = f", {heat.margin_c} °C below the most that it is meant to bear" if heat.margin_c is not None else ""
+        found.append(f"{heat.gpu_c} °C{margin or limit}")
+    if clocks.sm_mhz and clocks.max_sm_mhz:
+        share = f" ({100 * clocks.sm_mhz / clocks.max_sm_mhz:.0f} %)"
+        found.append(f"SM clock {clocks.sm_mhz} of {clocks.max_sm_mhz} MHz{share}")
+    if power.draw_w is not None:
+        found.append(f"{power.draw_w:.0f} W")
+    if gpu.health.performance_state is not None:
+        found.append(f"performance state P{gpu.health.performance_state}")
+    if gpu.health.throttle_reasons:
+        found.append(f"clocks limited by {', '.join(gpu.health.throttle_reasons)}")
+    return found or ["nothing limits the clocks"]
+
+
+@check(
+    "HLT005",
+    "the GPU may draw the power that it is made for",
+    stage=Stage.SPEED,
+    after=("GPU001", "DRV007"),
+    causes=("gpu_thermal_or_power_throttling",),
+    sources=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),
+)
+def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None) -> Yielded:
+    """A power limit below the default keeps the clocks low under load. Somebody may want it so, for the noise or the
+    power supply; the next one to wonder about the speed does not know.
+
+    Fix: as root `nvidia-smi -pl WATTS` with the default, or leave it, on purpose.
+    """
+    least = float(knowledge.boundaries["lowered_power_limit_percent"].value) / 100
+    gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.power.default_limit_w]
+    if not gpus:
+        raise Skip("NVML tells no power limit")
+    for gpu in gpus:
+        power = gpu.health.power
+        default = power.default_limit_w or 0.0
+        limits = [each for each in (power.enforced_limit_w, power.limit_w) if each]
+        limit = min(limits) if limits else default
+        if limit >= least * default or is_of_laptop(gpu):
+            yield Evidence(f"GPU {gpu.index}: may draw {limit:.0f} W, {default:.0f} W by default")
+            continue
+        by_hand = power.limit_w is not None and power.limit_w < least * default
+        yield Finding(
+            f"{title(gpu)} may draw {limit:.0f} W, and is made for {default:.0f} W",
+            cause="gpu_thermal_or_power_throttling",
+            severity="warning",
+            confidence="medium",
+            evidence=(
+                ", ".join(
+                    f"{name} {watts:.0f} W"
+                    for name, watts in (
+                        ("limit", power.limit_w),
+                        ("enforced", power.enforced_limit_w),
+                        ("default", default),
+                    )
+                    if watts is not None
+                ),
+                "`nvidia-smi -pl` set it" if by_hand else "not `nvidia-smi -pl` but the machine itself holds it down",
+            ),
+            fix=Fix(
+                f"If nobody wants it so: as root `nvidia-smi -i {gpu.index} -pl {default:.0f}`, and look in the start-up "
+                "scripts for what lowers it."
+                if by_hand
+                else "Look for a power cap in the machine's management controller, and at its power supplies."
+            ),
+        )

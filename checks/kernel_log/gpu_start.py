@@ -1,0 +1,73 @@
+"""XID: did the driver start the GPUs that it found?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.checks.kernel_log.xids import ago, is_news, is_ours, read_log, same_place
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
+from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
+
+_REINSTALL = (
+    "Install the driver anew and whole, its firmware with it (Ubuntu: the package nvidia-firmware of the driver's very "
+    "version), and reboot."
+)
+_LOOK = (
+    "Reboot once, with the power off for a moment. If it comes back: give the GPU another slot and cables, update the "
+    "board's firmware (Above 4G Decoding on), try another version of the driver; as root `nvidia-bug-report.sh` collects "
+    "what NVIDIA asks for."
+)
+
+
+@check(
+    "XID004",
+    "the driver started every GPU that it found", stage=Stage.GPU,
+    after=("GPU001", "CNT001", "DRV001", "DRV006", "DRV010", "XID001"),
+    causes=("no_nvidia_driver",),
+    sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c",),
+)  # fmt: skip
+def driver_starts_gpus(
+    kernel_log: KernelLog,
+    knowledge: Knowledge,
+    pci: Pci,
+    cuda_driver: CudaDriver | None = None,
+    nvml: Nvml | None = None,
+    container: Container | None = None,
+    scheduler: Scheduler | None = None,
+) -> Yielded:
+    """A GPU may be bound to the driver and yet not start: nvidia-smi says "No devices were found", or lists the others.
+    The kernel's log then says RmInitAdapter failed, and sometimes that the firmware of the GPU's own processor is missing.
+
+    Fix: where firmware is missing, the driver anew; else the power off for a moment, another slot, another driver.
+    """
+    if not pci.nvidia_gpus:
+        raise Skip("no NVIDIA GPU on the PCI bus")
+    log = read_log(kernel_log)
+    listed = [gpu.pci_address for gpu in nvml.gpus] if nvml else []
+    listed += [gpu.pci_address for gpu in cuda_driver.gpus] if cuda_driver else []
+    failed = [
+        each
+        for each in log.of_kind("init_failed")
+        if is_news(each, knowledge)
+        and not any(same_place(each.pci_address, address) for address in listed)
+        and is_ours(each.pci_address, cuda_driver, nvml, container, scheduler)
+    ]
+    if failed and nvml is None and cuda_driver is None:
+        raise Skip("neither NVML nor CUDA was asked whether it started later")
+    for each in failed:
+        yield _not_started(each, log.of_kind("firmware_missing"), bool(listed))
+    if not failed:
+        yield Evidence("the kernel's log does not say of any GPU that it failed to start and stayed away")
+
+
+def _not_started(said: KernelMessage, firmware: tuple[KernelMessage, ...], others_work: bool) -> Finding:
+    times = f", {said.count} times" if said.count > 1 else ""
+    return Finding(
+        f"the driver could not start the GPU at {said.pci_address}{times}, last {ago(said.last_age_s)}",
+        cause="no_nvidia_driver" if firmware else UNDETERMINED,
+        severity="warning" if others_work else "error",
+        confidence="medium" if firmware else "low",
+        evidence=(said.text, *(each.text for each in firmware[:1]), "neither NVML nor CUDA lists it"),
+        fix=Fix(_REINSTALL if firmware else _LOOK),
+    )

@@ -1,0 +1,195 @@
+"""XID: what the kernel's log says of the GPUs, of their switches, and of the power."""
+
+from __future__ import annotations
+
+import re
+
+from tfgpu_doctor.checks.kernel_log.xids import (
+    OFF_THE_BUS,
+    RECOVERY_ACTION,
+    Reported,
+    ago,
+    by_device,
+    is_ours,
+    label_of,
+    reach,
+    read_log,
+    reported,
+    severity_of,
+    signs_of_trouble,
+)
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.kernel import KernelLog
+from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
+from tfgpu_doctor.model.facts.python import Runtime
+
+_XIDS = "https://docs.nvidia.com/deploy/xid-errors/index.html"
+_BEFORE = (
+    "GPU001", "CNT001", "CNT002", "CNT004", "DRV001", "DRV009", "DRV010", "DEV001", "DEV002", "LIB001", "LIB002", "DRV006",
+    "VIS001", "PKG001",
+)  # fmt: skip
+_UNKNOWN_CODE = "The doctor's table does not hold this code: see NVIDIA's list of Xids, and upgrade tfgpu-doctor."
+
+
+@check(
+    "XID001",
+    "no GPU reported a fault to the kernel's log",
+    stage=Stage.GPU,
+    after=_BEFORE,
+    causes=("hardware_ecc_error", "hardware_faulty_gpu", "hardware_power_supply"),
+    sources=(_XIDS,),
+)
+def gpus_report_no_fault(
+    kernel_log: KernelLog,
+    knowledge: Knowledge,
+    system: System,
+    runtime: Runtime | None = None,
+    cuda_driver: CudaDriver | None = None,
+    nvml: Nvml | None = None,
+    driver: Driver | None = None,
+    container: Container | None = None,
+    device_nodes: DeviceNodes | None = None,
+    scheduler: Scheduler | None = None,
+) -> Yielded:
+    """The driver writes a Xid to the kernel's log whenever a GPU fails, be it a program's fault, its own or the
+    hardware's; TensorFlow only says that a launch failed. An old one, or a program's, is no fault of the machine.
+
+    Fix: what NVIDIA's list says of the code: reset the GPU or reboot, look at power and seat, have the card replaced.
+    """
+    if system.wsl:
+        raise Skip("Windows drives the GPU, and keeps what it reports in its own event log")
+    found = reported(read_log(kernel_log), "xid", knowledge, driver)
+    signs = list(signs_of_trouble(nvml, cuda_driver, runtime, device_nodes))
+    computes = bool(runtime and runtime.computes)
+    news = False
+    for address, rows in by_device(found).items():
+        ours = is_ours(address, cuda_driver, nvml, container, scheduler)
+        finding = _about(address, rows, signs, computes, ours, kernel_log)
+        news = news or finding.severity != "info"
+        yield finding
+    if not news:
+        yield Evidence(f"{'no Xid' if not found else 'no Xid that is news'} in {reach(kernel_log)}")
+
+
+def _about(
+    address: str, rows: list[Reported], signs: list[str], computes: bool, ours: bool, kernel_log: KernelLog
+) -> Finding:
+    """The finding on one GPU: its gravest code, and the others as evidence."""
+    chief, row = rows[0], rows[0].row
+    severity = severity_of(chief, broken=bool(signs) and not computes) if ours else "info"
+    meaning = row.meaning if row else "a code that the doctor's table does not hold for this driver"
+    cause, confidence = label_of(row)
+    asked = next((each.message.text for each in rows if each.code == RECOVERY_ACTION), "")
+    each = re.search(r"\bto 0x\w+ \((.+?)\)", asked)
+    return Finding(
+        f"the GPU at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: {meaning}",
+        cause=cause if severity != "info" else UNDETERMINED,
+        severity=severity,
+        confidence=confidence,
+        evidence=(
+            chief.message.text,
+            *([f"it also reported {', '.join(each.name for each in rows[1:])}"] if rows[1:] else ()),
+            *(signs[:2] if severity == "error" else ()),
+            *(["TensorFlow computes on the GPUs all the same"] if computes else ()),
+            *([] if ours else ["the GPU is not one of those that this process may use"]),
+            f"this stands in {reach(kernel_log)}",
+        ),
+        fix=Fix(
+            (f"The driver itself asks for: {each.group(1)}. " if each else "") + (row.action if row else _UNKNOWN_CODE)
+        ),
+    )
+
+
+@check(
+    "XID002",
+    "no NVSwitch reported a fault to the kernel's log",
+    stage=Stage.GPU,
+    after=_BEFORE,
+    sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html", _XIDS),
+)
+def switches_report_no_fault(
+    kernel_log: KernelLog,
+    knowledge: Knowledge,
+    pci: Pci,
+    runtime: Runtime | None = None,
+    cuda_driver: CudaDriver | None = None,
+    driver: Driver | None = None,
+) -> Yielded:
+    """NVSwitches write SXids. A fatal one takes links or the whole fabric down until switches and GPUs are reset; CUDA
+    then says SYSTEM_NOT_READY, or copies between GPUs hang.
+
+    Fix: reset all GPUs and NVSwitches together, or reboot; have the board looked at if it comes back.
+    """
+    found = reported(read_log(kernel_log), "sxid", knowledge, driver)
+    if not found and not any(device.is_nvswitch for device in pci.devices):
+        raise Skip("there is no NVSwitch on the PCI bus")
+    computes = bool(runtime and runtime.computes)
+    broken = bool(cuda_driver and cuda_driver.attempt.answered and cuda_driver.init_code)
+    news = False
+    for address, rows in by_device(found).items():
+        fatal = [each for each in rows if each.is_news and re.search(r"\d, Fatal\b", each.message.text)]
+        chief = (fatal or rows)[0]
+        severity = severity_of(chief, broken=broken and not computes) if fatal else "info"
+        news = news or severity != "info"
+        yield Finding(
+            f"the NVSwitch at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: "
+            + (chief.row.meaning if chief.row else "a code that the doctor's table does not hold"),
+            severity=severity,
+            confidence="medium",
+            evidence=(
+                chief.message.text,
+                *(
+                    [f"it also reported {', '.join(each.name for each in rows if each is not chief)}"]
+                    if rows[1:]
+                    else ()
+                ),
+                f"this stands in {reach(kernel_log)}",
+            ),
+            fix=Fix(chief.row.action if chief.row else _UNKNOWN_CODE),
+        )
+    if not news:
+        yield Evidence(f"{'no SXid' if not found else 'no fatal SXid that is news'} in {reach(kernel_log)}")
+
+
+@check(
+    "XID003",
+    "the machine did not go down after a GPU was lost",
+    stage=Stage.SPEED,
+    after=("GPU001",),
+    causes=("hardware_power_supply",),
+    sources=(_XIDS,),
+)
+def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
+    """Where a power supply cannot feed a GPU's load steps, the GPU leaves the bus (Xid 79) or the machine restarts, and
+    nothing is left of it but the end of the log before. It is told so only where the log ended at once with the GPU: a
+    machine that went on for a while was perhaps switched off by hand.
+
+    Fix: lower the GPU's power limit (`nvidia-smi -pl`), use a cable of its own for each socket, a stronger supply.
+    """
+    log = read_log(kernel_log)
+    unclean = log.of_kind("unclean_boot")
+    before = [each for each in log.messages if each.boots_ago == 1]
+    lost = [each for each in before if each.kind == "xid" and each.code == OFF_THE_BUS]
+    recent = log.uptime_s is not None and log.uptime_s <= float(knowledge.boundaries["xid_is_news_s"].value)
+    ends = [each.last_age_s for each in before if each.kind == "last_message" and each.last_age_s is not None]
+    at_once = bool(ends) and any(
+        (each.last_age_s or 0.0) - ends[0] <= float(knowledge.boundaries["power_fails_within_s"].value) for each in lost
+    )
+    if not unclean:
+        yield Evidence(f"nothing in {reach(log)} says that the machine had gone down without being shut down")
+    elif not lost:
+        yield Evidence("the machine had gone down without being shut down, and no GPU was lost in the log before")
+    else:
+        yield Finding(
+            f"the machine went down after the GPU at {lost[0].pci_address} had left the bus",
+            cause="hardware_power_supply",
+            severity="warning" if recent and at_once else "info",
+            confidence="medium" if at_once else "low",
+            evidence=(f"before this boot: {lost[0].text}", f"since this boot: {unclean[0].text}"),
+            fix=Fix(
+                "Lower the power limit for a test (as root `nvidia-smi -pl WATTS`): if that ends it, give the GPU a power "
+                "supply and cables that stand its load steps. Else look at the seat of the card and its riser."
+            ),
+        )

@@ -1,0 +1,193 @@
+"""What the codes in the kernel's log say of the GPUs: which are news, and which of them explains the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.schema import Xid
+from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, Severity, Skip
+from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
+from tfgpu_doctor.model.facts.machine import Container, Scheduler
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
+from tfgpu_doctor.model.facts.python import Runtime
+
+OFF_THE_BUS = 79
+RECOVERY_ACTION = 154
+_ASK = "as root `dmesg | grep -i -e xid -e NVRM` tells"
+# What a computation says that a GPU in trouble breaks; others fail for want of memory, kernels, libraries.
+_SIGNS = (
+    "ECC",
+    "LAUNCH_FAILED",
+    "LAUNCH_TIMEOUT",
+    "ILLEGAL_",
+    "HARDWARE_",
+    "MISALIGNED",
+    "CUDA_ERROR_UNKNOWN",
+    "launch failure",
+)
+_REFUSED = ("EACCES", "EPERM")
+_HARDWARE = (("hardware",), ("bus",), ("power",))  # what a reset may not mend; the rest the driver has dealt with
+_TOLD = ("answered", "timed_out", "killed_by_signal")  # the rest is the doctor's own trouble
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One code of one GPU or switch; `row` is None where the table does not hold it for this driver."""
+
+    message: KernelMessage
+    code: int
+    row: Xid | None
+    is_news: bool
+
+    @property
+    def name(self) -> str:
+        """`Xid 79`, with how often where it was more than once."""
+        word = "SXid" if self.message.kind == "sxid" else "Xid"
+        times = f" ({self.message.count} times)" if self.message.count > 1 else ""
+        return f"{word} {self.code}{times}"
+
+
+def read_log(kernel_log: KernelLog) -> KernelLog:
+    """The log, where it could be read. Raises Skip."""
+    if not kernel_log.source:
+        why = f" ({kernel_log.why_unread})" if kernel_log.why_unread else ""
+        raise Skip(f"the kernel's log cannot be read{why}; {_ASK}")
+    return kernel_log
+
+
+def reach(kernel_log: KernelLog) -> str:
+    """Which log was read, and from when on."""
+    source = kernel_log.reach
+    since = "the boot" if source and source.from_boot else ago(source.oldest_age_s if source else None)
+    return f"{kernel_log.source}, which was read from {since} on"
+
+
+def ago(seconds: float | None) -> str:
+    """`3 minutes ago`."""
+    if seconds is None:
+        return "at a time that is not known"
+    for unit, name in ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
+        if seconds >= unit:
+            number = int(seconds // unit)
+            return f"{number} {name}{'s' if number > 1 else ''} ago"
+    return "less than a minute ago"
+
+
+def reported(kernel_log: KernelLog, kind: str, knowledge: Knowledge, driver: Driver | None) -> list[Reported]:
+    """The codes of one kind since the boot. News is what is younger than a day and than the loading of the driver."""
+    loads = [each.last_age_s for each in kernel_log.of_kind("driver_loaded") if each.last_age_s is not None]
+    found = []
+    for message in kernel_log.of_kind(kind, *(("off_the_bus",) if kind == "xid" else ())):
+        code = message.code if message.code is not None else OFF_THE_BUS
+        before_load = message.code is not None and any((message.last_age_s or 0.0) > load for load in loads)
+        row = _row(kind, code, knowledge, driver)
+        found.append(Reported(message, code, row, is_news(message, knowledge) and not before_load))
+    return found
+
+
+def is_news(message: KernelMessage, knowledge: Knowledge) -> bool:
+    """Whether a message is young enough to speak of how the machine is now."""
+    return message.last_age_s is not None and message.last_age_s <= float(knowledge.boundaries["xid_is_news_s"].value)
+
+
+def _row(kind: str, code: int, knowledge: Knowledge, driver: Driver | None) -> Xid | None:
+    """What the table says of a code, where it says so of this driver."""
+    row = knowledge.xids.get((kind, code))
+    if row is None or not driver or not driver.version:
+        return row
+    ours = version(driver.version)
+    too_old = bool(row.drivers.since) and ours < version(row.drivers.since)
+    too_new = bool(row.drivers.until) and ours > version(row.drivers.until)
+    return None if too_old or too_new else row
+
+
+def by_device(rows: Sequence[Reported]) -> dict[str, list[Reported]]:
+    """Address to its codes, the one that explains the others first: graver before lighter, known cause first, then older."""
+    found: dict[str, list[Reported]] = {}
+    for each in sorted(rows, key=_gravity):
+        found.setdefault(each.message.pci_address.removesuffix(".0"), []).append(each)
+    return found
+
+
+def _gravity(each: Reported) -> tuple[bool, int, bool, float]:
+    severity = SEVERITIES.index(each.row.severity) if each.row and each.row.cause else -1
+    unknown = not each.row or each.row.cause in ("", UNDETERMINED)
+    return not each.is_news, -severity, unknown, -(each.message.first_age_s or 0.0)
+
+
+def severity_of(each: Reported, *, broken: bool) -> Severity:
+    """How much a code matters now. What a program did wrong, or a driver once, is no fault of a machine that works."""
+    row = each.row
+    if row is None or not row.cause or row.severity == "info" or not each.is_news:
+        return "info"
+    if row.severity == "error" and broken:
+        return "error"
+    by_hardware = row.severity == "error" and row.likely[:1] in _HARDWARE
+    return "warning" if broken or by_hardware or row.cause != UNDETERMINED else "info"
+
+
+def label_of(row: Xid | None) -> tuple[str, Confidence]:
+    """The cause that a code stands for, and how sure that is: most codes have several, the table names the likeliest."""
+    if row is None or not row.cause:
+        return UNDETERMINED, "low"
+    if row.cause == "hardware_power_supply" and len(row.likely) > 1:
+        return row.cause, "low"
+    return row.cause, "high" if row.likely[:1] == ("hardware",) else "medium"
+
+
+def is_ours(
+    address: str,
+    cuda_driver: CudaDriver | None,
+    nvml: Nvml | None,
+    container: Container | None,
+    scheduler: Scheduler | None,
+) -> bool:
+    """Whether a GPU is this process's business: not where it is hidden from it, or another container's or job's."""
+    seen = [gpu.pci_address for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address]
+    listed = [gpu.pci_address for gpu in (nvml.gpus if nvml else ()) if gpu.pci_address]
+    if any(same_place(address, each) for each in seen):
+        return True
+    if seen and any(same_place(address, each) for each in listed):
+        return False
+    given = bool((container and container.kind) or (scheduler and scheduler.kind))
+    return not (given and (seen or listed))
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two addresses are of one device: with a domain of four or eight digits or none, with a function or none."""
+    return _place(one) == _place(other)
+
+
+def _place(address: str) -> tuple[str, ...]:
+    parts = address.lower().partition(".")[0].split(":")
+    domain = parts[0].lstrip("0") if len(parts) > 2 else ""
+    return domain, *parts[-2:]
+
+
+def _is_kept_out(nodes: DeviceNodes) -> bool:
+    """Whether this user may not open what every program needs, or none of the GPUs."""
+    refused = [node for node in nodes.nodes if node.error in _REFUSED]
+    shared = [node for node in refused if node.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")]
+    return bool(shared) or (bool(nodes.gpus) and all(gpu in refused for gpu in nodes.gpus))
+
+
+def signs_of_trouble(
+    nvml: Nvml | None, cuda_driver: CudaDriver | None, runtime: Runtime | None, device_nodes: DeviceNodes | None
+) -> Iterator[str]:
+    """What shows that a GPU or its driver does not work now; nothing where this user is merely not let in."""
+    if device_nodes and _is_kept_out(device_nodes):
+        return
+    if nvml and not nvml.works and not nvml.library_error and nvml.attempt.outcome in _TOLD:
+        yield f"NVML {nvml.attempt.ending if not nvml.attempt.answered else f'fails: {nvml.error_text}'}"
+    if cuda_driver and not cuda_driver.works and not cuda_driver.library_error and cuda_driver.attempt.outcome in _TOLD:
+        failed = f"cuInit returned {cuda_driver.init_code}, {cuda_driver.init_name}"
+        yield failed if cuda_driver.attempt.answered else f"the CUDA driver {cuda_driver.attempt.ending}"
+    for trouble in nvml.troubles if nvml else ():
+        yield f"NVML cannot read GPU {trouble.index}: {trouble.error_text or 'no answer'}"
+    for each in runtime.computations if runtime else ():
+        if any(sign in each.error for sign in _SIGNS):
+            yield f"TensorFlow's {each.operation} on {each.device}: {each.error}"
+    if runtime and runtime.gpus and runtime.attempt.outcome in ("timed_out", "killed_by_signal"):
+        yield f"TensorFlow {runtime.attempt.ending}"

@@ -1,0 +1,1 @@
+"""Checks of the machine itself: system, limits, processors, memory, buses."""

@@ -1,0 +1,175 @@
+"""LIM: do the limits of this process let CUDA and TensorFlow work?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.limits import Limits
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
+from tfgpu_doctor.model.facts.python import Runtime
+
+_GETRLIMIT = "https://man7.org/linux/man-pages/man2/getrlimit.2.html"
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+_NO_ADDRESSES = (
+    "failed to map segment", "Cannot allocate memory", "MemoryError", "std::bad_alloc", "CUDA_ERROR_OUT_OF_MEMORY",
+)  # fmt: skip
+_NO_THREAD = ("pthread_create", "can't start new thread")
+_ENOUGH_FREE_BYTES = 1 << 30  # on a GPU: with so much free it is not its own memory that ran out
+
+
+@check(
+    "LIM002",
+    "the address space is large enough for CUDA",
+    stage=Stage.CONTAINER,
+    sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/37449"),
+)
+def address_space_suffices(
+    limits: Limits, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None, runtime: Runtime | None = None
+) -> Yielded:
+    """CUDA reserves addresses for all of the machine's and the GPUs' memory, far more than it uses. `ulimit -v` counts
+    addresses, not memory, and makes CUDA say that memory ran out; batch systems set it (h_vmem of Grid Engine).
+
+    Fix: `ulimit -v unlimited`; limit memory by the control group, as Slurm and Kubernetes do.
+    """
+    if "as" not in limits.resources:
+        raise Skip("the limit is not known")
+    limit = limits.resource("as")
+    if limit is None:
+        yield Evidence("ulimit -v is unlimited")
+        return
+    said = f"ulimit -v is {limit / (1 << 30):.1f} GiB"
+    complaint = next(_complaints(cuda_driver, nvml, runtime), "")
+    if runtime and runtime.computes:
+        yield Evidence(f"{said}, and TensorFlow computes on the GPU")
+    elif complaint:
+        yield Finding(
+            f"{said}, and memory runs out: CUDA reserves more addresses than that",
+            confidence="medium",
+            evidence=(complaint, f"{said}; it counts addresses, whether or not there is memory behind them"),
+            fix=Fix(
+                "Take the limit off, in this shell first. Where it comes back, look for who sets it: the batch system "
+                "(h_vmem of Grid Engine: ask for more, or for none), /etc/security/limits.conf (as), a profile.",
+                ("ulimit -v unlimited",),
+            ),
+        )
+    elif cuda_driver and cuda_driver.works:
+        yield Evidence(f"{said}, and cuInit succeeds")
+    else:
+        raise Skip(f"{said}, and CUDA does not work for another reason")
+
+
+def _complaints(cuda_driver: CudaDriver | None, nvml: Nvml | None, runtime: Runtime | None) -> Iterator[str]:
+    """What was said that sounds like addresses running out."""
+    if cuda_driver and cuda_driver.init_code == _OUT_OF_MEMORY:
+        yield f"cuInit returned {_OUT_OF_MEMORY}, CUDA_ERROR_OUT_OF_MEMORY"
+    said = [cuda_driver.library_error, cuda_driver.attempt.error] if cuda_driver else []
+    said += [runtime.import_error, runtime.use_error, runtime.attempt.error] if runtime else []
+    free = [gpu.memory_free_bytes for gpu in (nvml.gpus if nvml else ())]
+    if runtime and all(each is None or each >= _ENOUGH_FREE_BYTES for each in free):
+        said += [each.error for each in runtime.computations]
+    yield from (each for each in said if any(words in each for words in _NO_ADDRESSES))
+
+
+@check(
+    "LIM004",
+    "TensorFlow may start its threads",
+    stage=Stage.CONTAINER,
+    sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/41532"),
+)
+def threads_may_be_started(
+    limits: Limits, knowledge: Knowledge, system: System | None = None, runtime: Runtime | None = None
+) -> Yielded:
+    """TensorFlow starts some threads for each processor, hundreds on a server. Where a container's limit of tasks, or
+    `ulimit -u`, does not let it, the program aborts: "creation via pthread_create() failed".
+
+    Fix: `docker run --pids-limit=-1`, Kubernetes' podPidsLimit, `ulimit -u`; or fewer threads.
+    """
+    processors = len(limits.cpus) or (system.cpu_count if system else 0)
+    wanted = processors * int(knowledge.boundaries["threads_per_processor"].value)
+    room = _room(limits)
+    said = _who_allows(limits)
+    lines = (*runtime.log, *runtime.attempt.stderr, runtime.use_error) if runtime else ()
+    died = [line for line in lines if any(words in line for words in _NO_THREAD)]
+    if runtime and runtime.computes:
+        yield Evidence("TensorFlow computes" + (f"; {said}" if said else ""))
+    elif died or (room is not None and room < wanted):
+        yield Finding(
+            f"TensorFlow starts about {wanted} threads on {processors} processors"
+            + (f", and {said}" if said else ", and could not start one of them"),
+            severity="error" if died else "warning",
+            evidence=(*died[:2], *([said] if said else ("no limit of a control group was found; see `ulimit -u`",))),
+            fix=Fix(
+                "Allow more tasks: `docker run --pids-limit=-1`, podman the same, Kubernetes' podPidsLimit, Slurm and "
+                "systemd TasksMax, `ulimit -u`. Or let TensorFlow start fewer.",
+                ("export TF_NUM_INTRAOP_THREADS=4", "export TF_NUM_INTEROP_THREADS=4"),
+            ),
+        )
+    else:
+        yield Evidence(said or "no control group limits the number of tasks")
+
+
+def _room(limits: Limits) -> int | None:
+    if limits.tasks_limit is None or limits.tasks_used is None:
+        return None
+    return limits.tasks_limit - limits.tasks_used
+
+
+def _who_allows(limits: Limits) -> str:
+    parts = []
+    if limits.tasks_limit is not None:
+        parts.append(f"its control group allows {limits.tasks_limit} tasks, of which {limits.tasks_used or 0} run")
+    if (own := limits.resource("nproc")) is not None:
+        parts.append(f"ulimit -u allows this user {own}")
+    return " and ".join(parts)
+
+
+@check("LIM005", "enough files may be open at once", stage=Stage.SPEED, after=("GPU001",), sources=(_GETRLIMIT,))
+def files_may_be_opened(limits: Limits, knowledge: Knowledge, system: System | None = None) -> Yielded:
+    """The driver keeps files open for each GPU, tf.data one for each shard that it reads, and NCCL two for each
+    connection; with few allowed the program ends with "Too many open files".
+
+    Fix: `ulimit -n 65536`, or `docker run --ulimit nofile=65536`.
+    """
+    if "nofile" not in limits.resources or (system and system.os != "Linux"):
+        raise Skip("the limit is not known")
+    limit, least = limits.resource("nofile"), int(knowledge.boundaries["least_open_files"].value)
+    if limit is not None and limit < least:
+        yield Finding(
+            f"only {limit} files may be open at once",
+            severity="info",
+            evidence=(f"ulimit -n is {limit}; Linux's own is {least}",),
+            fix=Fix("Allow more, up to what `ulimit -Hn` says.", (f"ulimit -n {least}",)),
+        )
+    yield Evidence(f"ulimit -n is {'unlimited' if limit is None else limit}")
+
+
+@check(
+    "LIM006",
+    "memory may be locked for InfiniBand",
+    stage=Stage.SPEED,
+    after=("GPU001",),
+    sources=("https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html", _GETRLIMIT),
+)
+def memory_may_be_locked(limits: Limits, system: System, knowledge: Knowledge) -> Yielded:
+    """With InfiniBand NCCL registers its buffers with the card, which locks them into memory; `ulimit -l` limits that.
+    On one machine alone it needs none of it.
+
+    Fix: `ulimit -l unlimited`; in a container `--ulimit memlock=-1`; for Slurm and systemd LimitMEMLOCK=infinity.
+    """
+    if not system.rdma_devices or "memlock" not in limits.resources:
+        raise Skip("there is no InfiniBand here" if not system.rdma_devices else "the limit is not known")
+    limit, least = limits.resource("memlock"), int(knowledge.boundaries["locked_memory_for_rdma_bytes"].value)
+    if limit is not None and limit < least:
+        yield Finding(
+            f"only {limit >> 10} KiB of memory may be locked, too little for NCCL over InfiniBand",
+            severity="info",
+            evidence=(f"ulimit -l is {limit >> 10}", f"InfiniBand: {', '.join(system.rdma_devices)}"),
+            fix=Fix(
+                "Start the container with `--ulimit memlock=-1`; outside of one set memlock to unlimited in "
+                "/etc/security/limits.conf, or LimitMEMLOCK=infinity for slurmd."
+            ),
+        )
+    yield Evidence(f"ulimit -l is {'unlimited' if limit is None else f'{limit >> 10} KiB'}")

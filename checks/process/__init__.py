@@ -1,0 +1,1 @@
+"""Checks of the process's environment, and which GPUs it may see."""

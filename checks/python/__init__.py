@@ -1,0 +1,1 @@
+"""Checks of the Python environment and the packages in it."""

@@ -1,0 +1,290 @@
+"""PKG: is this the right Python, with one TensorFlow in it?"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from tfgpu_doctor.checks.commands import pip
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.machine import Environment, System
+from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+
+_PIP = "https://www.tensorflow.org/install/pip"
+_CPU_ONLY = ("tensorflow-cpu", "intel-tensorflow", "tensorflow-intel", "tf-nightly-cpu", "tensorflow-cpu-aws")
+CONDA_TENSORFLOW = ("tensorflow", "tensorflow-base", "tensorflow-gpu", "tensorflow-cpu", "_tflow_select")
+_RELEVANT = ("tensorflow", "tf-nightly", "keras", "numpy", "protobuf", "nvidia-")
+
+
+@check(
+    "PKG001",
+    "the target's Python answers",
+    stage=Stage.MACHINE,
+    causes=("wrong_python_environment",),
+    sources=("https://docs.python.org/3/library/venv.html",),
+)
+def python_answers(target: Target) -> Yielded:
+    """Everything about packages and TensorFlow is asked through the interpreter that is to be diagnosed.
+
+    Fix: name an interpreter that runs, with `--python PATH`; a virtual environment whose base Python was removed or
+    upgraded must be made anew.
+    """
+    if not target.attempt.answered:
+        yield Finding(
+            f"the Python {target.executable} {target.attempt.ending}",
+            cause="wrong_python_environment",
+            evidence=target.attempt.stderr[-5:] or (f"it was started as {target.executable}",),
+            fix=Fix(
+                "Name an interpreter that runs with `--python PATH`. A virtual environment whose base Python was removed "
+                "must be made anew."
+            ),
+        )
+    else:
+        yield Evidence(f"Python {target.version} at {target.executable}")
+
+
+@check(
+    "PKG002",
+    "TensorFlow is installed in the target",
+    stage=Stage.PYTHON,
+    after=("PKG001", "PKG004", "PKG010", "NBK001", "NBK005", "CNT005", "CNT006", "CNT007"),
+    causes=("wrong_python_environment", "unsupported_python_version", "externally_managed_python"),
+    sources=(_PIP,),
+)
+def tensorflow_is_installed(
+    target: Target, environment: Environment, knowledge: Knowledge, system: System | None = None
+) -> Yielded:
+    """The commonest way not to use the GPU is to run another Python than the one that pip installed TensorFlow into.
+
+    Fix: name the right interpreter with `--python PATH`, or install TensorFlow into this one.
+    """
+    newest = knowledge.tensorflow_releases[-1]
+    python = ".".join(target.version.split(".")[:2])
+    has_wheels = any(python in release.pythons for release in knowledge.tensorflow_releases if release.cuda_extra)
+    if target.tensorflow_file:
+        yield Evidence(target.tensorflow_file)
+    elif target.bits == 32 or (python and not has_wheels):
+        known = target.bits == 32 or version(python) < version(newest.pythons[-1])
+        yield Finding(
+            f"TensorFlow is not installed, and {'has' if known else 'may have'} no wheel for "
+            f"{'32-bit ' if target.bits == 32 else ''}Python {target.version}"
+            + ("" if target.bits == 32 else " in the releases with [and-cuda]"),
+            cause="unsupported_python_version",
+            confidence="high" if known else "medium",
+            evidence=(
+                f"TensorFlow {newest.version} has wheels for Python {', '.join(newest.pythons)} ({newest.source})",
+            ),
+            fix=Fix(f"Use a 64-bit Python {newest.pythons[-2]} or {newest.pythons[-1]} for TensorFlow."),
+        )
+    else:
+        active = _other_environment(target, environment)
+        refuses = target.externally_managed and not active
+        yield Finding(
+            "TensorFlow is not installed in this Python"
+            + (", which refuses what pip would install" if refuses else ""),
+            cause="externally_managed_python" if refuses else "wrong_python_environment",
+            confidence="medium" if refuses else "high",
+            evidence=(
+                f"no tensorflow on the search path of {target.executable}",
+                *(["its library has a file EXTERNALLY-MANAGED (PEP 668)"] if refuses else ()),
+                *([f"another environment is active: {active}"] if active else ()),
+            ),
+            fix=_where_it_may_be(target, active, system),
+        )
+
+
+def _other_environment(target: Target, environment: Environment) -> str:
+    """The environment that the shell has activated, where that is another than the target. A virtual environment made
+    inside of conda leaves conda's variable set as well; it is the one that counts."""
+    active = environment.get("VIRTUAL_ENV") or environment.get("CONDA_PREFIX") or ""
+    return active if active and os.path.normpath(active) != os.path.normpath(target.prefix) else ""
+
+
+def _where_it_may_be(target: Target, active: str, system: System | None) -> Fix:
+    if active:
+        return Fix("Diagnose the environment that is active.", (shlex.join(["tfgpu-doctor", "--python", active]),))
+    if target.externally_managed:
+        return Fix(
+            "Name the Python that has TensorFlow with `--python PATH`. This one refuses pip: to install TensorFlow, make "
+            "a virtual environment (`python3 -m venv`) first."
+        )
+    wanted = "tensorflow" if system and system.os != "Linux" else "tensorflow[and-cuda]"
+    return Fix(
+        "Name the Python that has TensorFlow with `--python PATH`, or install it into this one.",
+        pip(target, "install", wanted),
+    )
+
+
+@check(
+    "PKG003",
+    "one distribution alone owns the package tensorflow",
+    stage=Stage.WHEEL,
+    after=("PKG002",),
+    causes=("cpu_package_shadows_gpu_package",),
+    sources=(_PIP,),
+)
+def one_distribution_owns_tensorflow(target: Target, runtime: Runtime | None = None) -> Yielded:
+    """tensorflow, tensorflow-cpu, tensorflow-gpu, tf-nightly and intel-tensorflow all install into the same folder;
+    the last one installed overwrites files of the others, and the mixture is unpredictable.
+
+    Fix: uninstall all of them, then install one.
+    """
+    owners = list(dict.fromkeys(target.tensorflow_owners))
+    if not owners:
+        raise Skip("no distribution lists the files of tensorflow (conda and system packages do not)")
+    if len(owners) > 1:
+        rest = [f"{name} {found.version}" for name in owners if (found := target.find(name))]
+        yield Finding(
+            f"{len(owners)} distributions installed the same package: {', '.join(rest)}",
+            cause="cpu_package_shadows_gpu_package",
+            severity="warning" if runtime and runtime.gpus else "error",
+            confidence="high" if set(owners) & set(_CPU_ONLY) else "medium",
+            evidence=(f"each lists tensorflow/__init__.py in its RECORD: {', '.join(owners)}",),
+            fix=Fix(
+                "Uninstall all of them, then install one.",
+                (*pip(target, "uninstall", "-y", *owners), *pip(target, "install", "tensorflow[and-cuda]")),
+            ),
+        )
+    else:
+        yield Evidence(f"{owners[0]} owns it")
+
+
+@check(
+    "PKG004",
+    "no file of your own hides TensorFlow or a module that it imports",
+    stage=Stage.PYTHON,
+    after=("PKG001",),
+    causes=("local_module_shadows_tensorflow",),
+    sources=("https://docs.python.org/3/library/sys_path_init.html",),
+)
+def no_local_file_hides_modules(target: Target, runtime: Runtime | None = None) -> Yielded:
+    """Python looks first in the folder of the program, so a tensorflow.py or inspect.py there is imported instead of
+    the real one. A folder in PYTHONPATH comes before the installed packages, too.
+
+    Fix: rename the file, and remove the __pycache__ beside it.
+    """
+    here = target.working_folder
+    # A working folder on the search path (site-packages itself, say) hides nothing: it is where libraries are.
+    is_ones_own = bool(here) and here not in target.search_path and not _is_inside(here, target.search_path)
+    file = target.tensorflow_file
+    hides = is_ones_own and here in (os.path.dirname(file), os.path.dirname(os.path.dirname(file)))
+    traceback = "\n".join(runtime.import_traceback) if runtime else ""
+    blamed = [path for path in target.local_modules if is_ones_own and path in traceback]
+    if hides or blamed:
+        path = file if hides else blamed[0]
+        yield Finding(
+            f"{path} is imported in place of the library of that name",
+            cause="local_module_shadows_tensorflow",
+            evidence=(
+                f"it lies in the working folder {here}, which Python searches first",
+                *([runtime.import_error] if runtime and runtime.import_error else ()),
+            ),
+            fix=Fix(f"Rename {path}, or start Python in another folder."),
+        )
+    elif runtime and runtime.import_error and (hidden := _hidden_tensorflow(target)):
+        folder = _searched_for(file)
+        yield Finding(
+            f"{file} is imported in place of the TensorFlow in {hidden}",
+            cause="local_module_shadows_tensorflow",
+            evidence=(
+                f"it belongs to no installed package, and Python searches {folder} first",
+                runtime.import_error,
+            ),
+            fix=Fix(f"Rename {file}, or take {folder} off Python's search path: out of PYTHONPATH, or of a .pth file."),
+        )
+    else:
+        yield Evidence(f"`import tensorflow` runs {file}" if file else "none found")
+
+
+def _hidden_tensorflow(target: Target) -> str:
+    """The folder of an installed TensorFlow that is not the one imported; empty where there is none such."""
+    here = _searched_for(target.tensorflow_file)
+    if not target.tensorflow_file or any(
+        found.folder == here and found.name.startswith(("tensorflow", "tf-nightly", "intel-tensorflow"))
+        for found in target.distributions
+    ):
+        return ""  # installed there, if without a list of its files
+    owning = [found.folder for found in target.distributions if found.name in target.tensorflow_owners]
+    return owning[0] if owning and here not in owning else ""
+
+
+def _searched_for(file: str) -> str:
+    """The folder of the search path in which a module was found."""
+    folder, name = os.path.split(file)
+    return os.path.dirname(folder) if name == "__init__.py" else folder
+
+
+def _is_inside(folder: str, others: Sequence[str]) -> bool:
+    """Whether a folder lies below one of the others that is a site-packages folder."""
+    sites = [other for other in others if other.rstrip("/").endswith(("site-packages", "dist-packages"))]
+    return any(folder.startswith(site.rstrip("/") + "/") for site in sites)
+
+
+@check(
+    "PKG005",
+    "packages of the user site do not take the place of the environment's",
+    stage=Stage.PYTHON,
+    after=("PKG002",),
+    causes=("user_site_shadowing",),
+    sources=("https://docs.python.org/3/library/site.html#site.ENABLE_USER_SITE",),
+)
+def user_site_hides_nothing(target: Target, runtime: Runtime | None = None) -> Yielded:
+    """Packages under ~/.local come before those of a conda environment or a container, and are easily forgotten.
+
+    Fix: `export PYTHONNOUSERSITE=1`, or uninstall them from the user site.
+    """
+    if not target.user_site:
+        raise Skip("the user site is switched off here")
+    if target.tensorflow_file.startswith(target.user_site):
+        yield Evidence(f"TensorFlow itself lies in the user site {target.user_site}")
+        return
+    mine = {found.name: found for found in target.distributions if found.folder == target.user_site}
+    twice = [found for found in target.distributions if found.folder != target.user_site and found.name in mine]
+    hidden = [
+        f"{each.name} {mine[each.name].version} hides {each.version}"
+        for each in twice
+        if each.version != mine[each.name].version
+    ]
+    telling = [line for line in hidden if line.startswith(_RELEVANT)]
+    if telling and not (runtime and runtime.gpus):
+        yield Finding(
+            f"the user site {target.user_site} hides packages of the environment: {telling[0]}",
+            cause="user_site_shadowing",
+            severity="error" if runtime and runtime.import_error else "warning",
+            evidence=tuple(telling),
+            fix=Fix("Leave the user site out.", ("export PYTHONNOUSERSITE=1",)),
+        )
+    else:
+        yield Evidence(f"{len(hidden)} packages of the user site differ from the environment's, none that is at fault")
+
+
+@check(
+    "PKG008",
+    "TensorFlow's parts come from one installer",
+    stage=Stage.PYTHON,
+    after=("PKG002",),
+    causes=("mixed_conda_pip_install",),
+    sources=("https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html",),
+)
+def one_installer(target: Target, tensorflow: TensorFlow, runtime: Runtime | None = None) -> Yielded:
+    """Conda and pip do not know of each other's packages; TensorFlow from both leaves files of two builds in one folder.
+
+    Fix: make a new environment, and install TensorFlow by one of the two alone.
+    """
+    from_conda = {name: build for name, build in target.conda_packages.items() if name in CONDA_TENSORFLOW}
+    if not target.conda_packages:
+        raise Skip("this is no conda environment that holds TensorFlow or CUDA")
+    installer = next((each.installer for each in target.distributions if each.name == tensorflow.distribution), "")
+    if from_conda and installer == "pip":
+        yield Finding(
+            f"TensorFlow {tensorflow.version} was installed by pip over conda's {', '.join(from_conda)}",
+            cause="mixed_conda_pip_install",
+            severity="warning" if runtime and runtime.gpus else "error",
+            confidence="medium",
+            evidence=tuple(f"conda-meta lists {name} {build}" for name, build in from_conda.items()),
+            fix=Fix("Make a new environment, and install TensorFlow into it by pip alone: " + _PIP),
+        )
+    else:
+        yield Evidence(f"TensorFlow was installed by {installer or 'conda'}")

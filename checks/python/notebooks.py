@@ -1,0 +1,210 @@
+"""NBK: do notebooks, their shells and editors run the environment that is examined?"""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from tfgpu_doctor.checks.commands import pip
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.notebooks import Interpreter, Kernel, Notebooks
+from tfgpu_doctor.model.facts.python import Target
+from tfgpu_doctor.model.facts.resolution import Resolution
+
+_KERNELS = "https://ipython.readthedocs.io/en/stable/install/kernel_install.html"
+_VARIABLE = "LD_LIBRARY_PATH"
+
+
+@check(
+    "NBK001",
+    "the notebook that this runs in uses the Python that is examined",
+    stage=Stage.PYTHON,
+    after=("PKG001",),
+    causes=("wrong_python_environment",),
+    sources=(_KERNELS,),
+)
+def notebook_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
+    """`!tfgpu-doctor` in a notebook's cell runs the command that the shell finds, which may belong to another Python than
+    the notebook's kernel; the same holds for `!pip install`.
+
+    Fix: `!tfgpu-doctor --python` with the kernel's Python, `%pip install` in place of `!pip install`.
+    """
+    running = notebooks.running
+    if not running:
+        raise Skip("no notebook's kernel started this process")
+    if running.is_target is not False:
+        yield Evidence(f"the kernel runs {running.path}")
+        return
+    yield Finding(
+        f"this notebook runs {running.path}, and {target.executable} was examined",
+        cause="wrong_python_environment",
+        severity="info" if notebooks.target_was_named else "warning" if target.tensorflow_file else "error",
+        evidence=(
+            "the kernel of the notebook is the process above this one",
+            *([] if target.tensorflow_file else [f"TensorFlow is not installed in {target.prefix}"]),
+        ),
+        fix=Fix(
+            "Examine the notebook's own Python; install packages into it with `%pip install`.",
+            (shlex.join(["tfgpu-doctor", "--python", running.path]),),
+        ),
+    )
+    yield Evidence(f"the kernel runs {running.path}")
+
+
+@check(
+    "NBK002",
+    "a kernel of Jupyter runs the Python that is examined",
+    stage=Stage.ADVICE,
+    after=("PKG001",),
+    sources=(_KERNELS,),
+    causes=("wrong_python_environment",),
+)
+def kernel_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
+    """A notebook runs what the kernel.json of its kernel names, whichever environment the server was started from.
+
+    Fix: `python -m ipykernel install --user --name NAME` in the environment, then choose that kernel in the notebook.
+    """
+    if not notebooks.kernels:
+        raise Skip("no kernel of Jupyter for Python was found")
+    gone = [kernel for kernel in notebooks.kernels if not kernel.interpreter.exists]
+    for kernel in gone:
+        yield Finding(
+            f"the kernel {kernel.name!r} starts {kernel.interpreter.path}, which is not there",
+            cause="wrong_python_environment",
+            severity="info",
+            evidence=(f"{kernel.folder}/kernel.json",),
+            fix=Fix(f"Remove it: `jupyter kernelspec remove {kernel.name}`."),
+        )
+    rest = [kernel for kernel in notebooks.kernels if kernel not in gone]
+    fitting = [kernel.name for kernel in rest if kernel.interpreter.is_target is not False]
+    if not fitting and not notebooks.running:
+        name = os.path.basename(target.prefix) or "tensorflow"
+        yield Finding(
+            "no kernel of Jupyter runs the Python that is examined: a notebook would use another",
+            cause="wrong_python_environment",
+            severity="info",
+            evidence=tuple(_said(kernel) for kernel in rest[:5]) or ("no other kernel is left",),
+            fix=Fix(
+                "Make a kernel of this environment, and choose it in the notebook.",
+                (*pip(target, "install", "ipykernel"), *_install_kernel(target, name)),
+            ),
+        )
+    yield Evidence(", ".join(_said(kernel) for kernel in rest[:5]) or "every kernel lost its Python")
+
+
+def _install_kernel(target: Target, name: str) -> tuple[str, ...]:
+    if target.externally_managed:
+        return ()
+    return (shlex.join([target.executable, "-m", "ipykernel", "install", "--user", "--name", name]),)
+
+
+def _said(kernel: Kernel) -> str:
+    return f"kernel {kernel.name!r} starts {kernel.interpreter.path}"
+
+
+@check("NBK003", "the editor uses the Python that is examined", stage=Stage.ADVICE, after=("PKG001",),
+       causes=("wrong_python_environment",), sources=("https://code.visualstudio.com/docs/python/environments",))  # fmt: skip
+def editor_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
+    """An editor remembers an interpreter for each folder, and runs programs with that, whatever is active in a shell.
+
+    Fix: choose the interpreter in the editor (VS Code: "Python: Select Interpreter").
+    """
+    if not notebooks.settings:
+        raise Skip("no editor's settings in the working folder name a Python")
+    for setting in notebooks.settings:
+        if setting.interpreter.is_target is False:
+            yield Finding(
+                f"the editor runs {setting.interpreter.path}, and {target.executable} was examined",
+                cause="wrong_python_environment",
+                severity="info",
+                evidence=(setting.file, *([] if setting.interpreter.exists else ["that Python is not there"])),
+                fix=Fix(
+                    'In VS Code choose the interpreter that has TensorFlow ("Python: Select Interpreter"), or examine the '
+                    "editor's.",
+                    (shlex.join(["tfgpu-doctor", "--python", setting.interpreter.path]),),
+                ),
+            )
+        yield Evidence(f"{setting.file} names {setting.interpreter.path}")
+
+
+@check(
+    "NBK004",
+    "notebooks get the library path that TensorFlow needs",
+    stage=Stage.ADVICE,
+    after=("PKG001", "TFB001"),
+    causes=("env_vars_not_inherited_by_ide_or_notebook",),
+    sources=("https://jupyter-client.readthedocs.io/en/stable/kernels.html#kernel-specs",),
+)
+def kernels_have_library_path(notebooks: Notebooks, environment: Environment, resolution: Resolution) -> Yielded:
+    """Where TensorFlow finds its libraries by LD_LIBRARY_PATH alone, a notebook finds them only if its server was started
+    from such a shell, or its kernel.json sets the variable.
+
+    Fix: the variable under "env" in kernel.json.
+    """
+    own = [kernel for kernel in notebooks.kernels if kernel.interpreter.is_target]
+    needed = [each for each in resolution.libraries if each.found_by == _VARIABLE and each.needed_by_tensorflow]
+    path = environment.get(_VARIABLE)
+    if not own or notebooks.inside or not path:
+        raise Skip("no notebook's kernel to compare with" if not own or notebooks.inside else f"{_VARIABLE} is not set")
+    lacking = [kernel for kernel in own if _VARIABLE not in kernel.variables]
+    if needed and lacking:
+        yield Finding(
+            f"TensorFlow finds {len(needed)} libraries here by {_VARIABLE}, which the kernel {lacking[0].name!r} does not set",
+            cause="env_vars_not_inherited_by_ide_or_notebook",
+            severity="info",
+            evidence=(f"{needed[0].soname} is taken from {needed[0].path}", f"{lacking[0].folder}/kernel.json"),
+            fix=Fix(
+                f'Add "env": {{"{_VARIABLE}": "{path}"}} to {lacking[0].folder}/kernel.json, or start Jupyter from a shell '
+                "that has it."
+            ),
+        )
+    yield Evidence(
+        f"{_VARIABLE} is needed for {len(needed)} libraries; kernels: {', '.join(each.name for each in own)}"
+    )
+
+
+@check(
+    "NBK005",
+    "a shell that the notebook's kernel starts finds the kernel's Python",
+    stage=Stage.PYTHON,
+    after=("PKG001", "NBK001"),
+    causes=("wrong_python_environment",),
+    sources=("https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-pip",),
+)
+def shell_finds_kernels_python(notebooks: Notebooks, target: Target) -> Yielded:
+    """`!pip install` and `!python` in a cell run what PATH names first, which may belong to another Python than the
+    kernel: what is installed there, the notebook cannot import.
+
+    Fix: `%pip install` in place of `!pip install`; a kernel of the other environment, where that one is meant.
+    """
+    running, shell = notebooks.running, notebooks.shell
+    if not running or not shell:
+        raise Skip("the doctor does not run inside a notebook's kernel")
+    if running.is_target is False or shell.is_target is None:
+        raise Skip(f"{target.executable} was examined" if shell.is_target is not None else f"{shell.path} may be any")
+    if not shell.is_target:
+        misplaced = bool(notebooks.shell_has_tensorflow and not target.tensorflow_file)
+        yield Finding(
+            f"the notebook's kernel runs {running.path}, and its shell finds {shell.path}",
+            cause="wrong_python_environment",
+            severity="error" if misplaced else "info",
+            evidence=(
+                f"{shell.path} comes first on the kernel's PATH: `!pip` and `!python` use it",
+                *([f"TensorFlow is installed in {shell.prefix}, not in {target.prefix}"] if misplaced else []),
+            ),
+            fix=Fix(
+                "Install packages with `%pip install`, which uses the kernel's own Python"
+                + (", or choose a kernel of the shell's environment." if misplaced else "."),
+                _install_kernel_of(shell) if misplaced else (),
+            ),
+        )
+    yield Evidence(f"the kernel runs {running.path}, its shell finds {shell.path}")
+
+
+def _install_kernel_of(shell: Interpreter) -> tuple[str, ...]:
+    name = os.path.basename(shell.prefix) or "tensorflow"
+    return (
+        shlex.join([shell.path, "-m", "pip", "install", "ipykernel"]),
+        shlex.join([shell.path, "-m", "ipykernel", "install", "--user", "--name", name]),
+    )

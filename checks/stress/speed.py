@@ -1,0 +1,248 @@
+"""LOD: under load, do a GPU's clocks hold, is it as fast as its model should be, and does it stay so?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.checks.stress.results import called, under_stress, why_nothing
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.knowledge.schema import GpuModel
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.stress import Readings, StressedGpu, StressRound, StressTest
+
+_REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
+_HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
+_POWER = ("hw_power_brake_slowdown", "hw_slowdown")
+_PEAKS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "fp16"}
+_LEAST_USE = 50  # percent: below, the looks fell between the products, and say nothing of a load
+
+
+@check(
+    "LOD006",
+    "clocks hold under load",
+    stage=Stage.SPEED,
+    after=("GPU004", "GPU005"),
+    causes=("gpu_thermal_or_power_throttling",),
+    sources=(_REASONS,),
+)
+def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
+    """Idle, every GPU is cool. Under load heat or a power brake takes the clocks down, and everything takes longer. That
+    the power limit holds a GPU a little below its highest clock is normal.
+
+    Fix: fans, dust, the way of the air; power cables and supply; a power limit that somebody lowered.
+    """
+    judged = False
+    for gpu in under_stress(stress):
+        known = [each for each in gpu.readings if each.sm_mhz and _at_work(each)]
+        if not known or not gpu.max_sm_mhz:
+            continue
+        judged = True
+        fraction = _mean([each.sm_mhz or 0.0 for each in known]) / gpu.max_sm_mhz
+        reasons = _slowing(known, knowledge)
+        worst = _boundary(knowledge, "throttled_clock_fraction" if reasons else "loaded_clock_fraction")
+        if fraction >= worst and not any(word.startswith("hw_") for word in reasons):
+            yield Evidence(f"GPU {gpu.index}: {'; '.join(_figures(gpu, known, fraction))}")
+            continue
+        cold = reasons and not any(word in _HEAT for word in reasons)
+        held = _shares(reasons)
+        yield Finding(
+            f"{called(gpu)} keeps {fraction:.0%} of its highest clock under load"
+            + (f": {held} of the looks" if held else ""),
+            cause="gpu_thermal_or_power_throttling",
+            severity="warning",
+            confidence="high" if reasons else "medium",
+            evidence=tuple(_figures(gpu, known, fraction)),
+            fix=Fix(
+                "Look at the power supply, at its cables to the GPU, and at a power cap of the machine."
+                if cold
+                else "Look at fans, dust, the way of the air and the room's temperature; then at power and clock limits.",
+                ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",),
+            ),
+        )
+    if not judged:
+        raise Skip(f"clocks under load are not known: {stress.sampling_error or 'NVML does not tell them'}")
+
+
+def _at_work(each: Readings) -> bool:
+    return each.utilization_percent is None or each.utilization_percent >= _LEAST_USE
+
+
+def _slowing(known: list[Readings], knowledge: Knowledge) -> dict[str, float]:
+    """The reasons of heat or power that held the clocks down for more than a moment, and in which share of the looks."""
+    least = _boundary(knowledge, "load_throttled_share")
+    return {
+        word: most
+        for word in (*_HEAT, *_POWER)
+        if (most := max((each.reasons.get(word, 0.0) for each in known), default=0.0)) >= least
+    }
+
+
+def _shares(reasons: dict[str, float]) -> str:
+    return ", ".join(f"{word} in {share:.0%}" for word, share in reasons.items())
+
+
+def _figures(gpu: StressedGpu, known: list[Readings], fraction: float) -> list[str]:
+    """Clocks, heat and power under load."""
+    clock = _mean([each.sm_mhz or 0.0 for each in known])
+    found = [
+        f"SM clock {clock:.0f} of {gpu.max_sm_mhz:.0f} MHz ({fraction:.0%}) in {sum(e.samples for e in known)} looks"
+    ]
+    heat = [each.temperature_c for each in known if each.temperature_c is not None]
+    if heat:
+        found.append(f"at most {max(heat):.0f} °C" + (f" of {gpu.slowdown_c:.0f} °C" if gpu.slowdown_c else ""))
+    power = [each.power_w for each in known if each.power_w is not None]
+    if power:
+        found.append(f"{_mean(power):.0f} W" + (f" of {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else ""))
+    words = sorted({word for each in known for word in each.reasons})
+    limits = _shares({word: max(each.reasons.get(word, 0.0) for each in known) for word in words})
+    return [*found, *([f"clocks limited by {limits} of the looks"] if limits else [])]
+
+
+@check(
+    "LOD007",
+    "each GPU multiplies as fast as its model should",
+    stage=Stage.SPEED,
+    after=("LOD001", "LOD005"),
+    causes=("gpu_thermal_or_power_throttling",),
+    sources=("https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",),
+)
+def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
+    """Products of large matrices come near the peak of the data sheet, in every precision. A GPU that stays far below is
+    slowed down by something, though nothing fails.
+
+    Fix: what the clocks say first; then a shared or divided GPU; then another card of the same model to compare.
+    """
+    judged = False
+    for gpu in under_stress(stress):
+        best = _fastest(gpu)
+        if not best:
+            continue
+        judged = True
+        model = _model(gpu, knowledge)
+        peaks = _peaks(gpu, model)
+        shares = {name: speed / peaks[name] for name, speed in best.items() if name in peaks}
+        if shares and min(shares.values()) < _boundary(knowledge, "reached_peak_fraction"):
+            yield _slow(gpu, best, peaks, knowledge)
+            continue
+        told = ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items())
+        yield Evidence(
+            f"GPU {gpu.index}: {told} TFLOP/s" + ("" if peaks else "; the peaks of this model are not known")
+        )
+    if not judged:
+        raise Skip(why_nothing(stress))
+
+
+def _fastest(gpu: StressedGpu) -> dict[str, float]:
+    """The best of all rounds in each precision."""
+    found: dict[str, float] = {}
+    for each in gpu.speeds:
+        if each.teraflops and each.iterations and each.finite and not each.error:
+            found[each.precision] = max(each.teraflops, found.get(each.precision, 0.0))
+    return found
+
+
+def _model(gpu: StressedGpu, knowledge: Knowledge) -> GpuModel | None:
+    name = gpu.name.partition(" MIG ")[0]
+    return next((row for row in knowledge.gpus if name == row.name or name in row.aliases), None)
+
+
+def _peaks(gpu: StressedGpu, model: GpuModel | None) -> dict[str, float]:
+    """The data sheet's figures; of a part of a GPU as many as it has of the multiprocessors."""
+    if model is None:
+        return {}
+    part = min(1.0, gpu.multiprocessors / model.multiprocessors) if gpu.multiprocessors else 1.0
+    return {name: model.peak_teraflops[row] * part for name, row in _PEAKS.items() if row in model.peak_teraflops}
+
+
+def _speed(name: str, speed: float, peak: float | None) -> str:
+    return f"{name} {speed:.3g}" + (f" of {peak:.3g} ({speed / peak:.0%})" if peak else "")
+
+
+def _slow(gpu: StressedGpu, best: dict[str, float], peaks: dict[str, float], knowledge: Knowledge) -> Finding:
+    known = [each for each in gpu.readings if each.sm_mhz]
+    reasons = _slowing(known, knowledge)
+    worst = min((name for name in best if name in peaks), key=lambda name: best[name] / peaks[name])
+    shared = gpu.busy or (("it is a part of a GPU, divided by MIG",) if gpu.mig else ())
+    fraction = _mean([each.sm_mhz or 0.0 for each in known]) / gpu.max_sm_mhz if known and gpu.max_sm_mhz else None
+    clocks = _figures(gpu, known, fraction) if fraction is not None else ["clocks under load are not known"]
+    return Finding(
+        f"{called(gpu)} multiplies at {best[worst] / peaks[worst]:.0%} of its peak in {worst}",
+        cause="gpu_thermal_or_power_throttling" if reasons else UNDETERMINED,
+        severity="info" if shared else "warning",
+        confidence="medium" if reasons else "low",
+        evidence=(
+            ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items()) + " TFLOP/s",
+            *shared, *clocks,
+        ),
+        fix=Fix(
+            "Others use it as well: measure it alone."
+            if shared
+            else "Look at clocks and limits under load (`nvidia-smi -q -d PERFORMANCE,POWER,CLOCK`); if they are right, "
+            "compare with another card of the same model."
+        ),
+    )  # fmt: skip
+
+
+@check(
+    "LOD009",
+    "a GPU stays as fast as it began",
+    stage=Stage.SPEED,
+    after=("LOD006",),
+    causes=("gpu_thermal_or_power_throttling",),
+    sources=("https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",),
+)
+def speed_lasts(stress: StressTest, knowledge: Knowledge) -> Yielded:
+    """A machine takes minutes to warm up: what its cooling and its power supply are worth shows then. The first round of a
+    soak is compared with the last.
+
+    Fix: cooling; a power supply that tires; the same soak on one GPU alone, to tell the GPU from the machine.
+    """
+    if stress.level != "soak":
+        raise Skip("only --level soak lasts long enough to tell")
+    judged = False
+    for gpu in under_stress(stress):
+        whole = [each for each in gpu.rounds if each.speeds and each.memory]
+        found = _drift(gpu, whole, knowledge) if len(whole) > 1 else None
+        judged = judged or found is not None
+        if found:
+            yield found
+    if not judged:
+        raise Skip("the soak ended before a second round")
+
+
+def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) -> Finding | Evidence | None:
+    """The first round against the last; None where no precision was measured in both."""
+    first, last = ({s.precision: s.teraflops for s in each.speeds if s.teraflops} for each in (rounds[0], rounds[-1]))
+    drops = {name: 1 - last[name] / first[name] for name in first if name in last}
+    if not drops:
+        return None
+    worst = max(drops, key=lambda name: drops[name])
+    told = [f"{name} {first[name]:.3g} → {last[name]:.3g} TFLOP/s" for name in drops]
+    ends = [each.readings for each in (rounds[0], rounds[-1]) if each.readings]
+    if len(ends) == 2:
+        told += [f"{name} {_word(getattr(ends[0], name))} → {_word(getattr(ends[1], name))}" for name in _DRIFTING]
+    minutes = (rounds[-1].began_s + rounds[-1].seconds - rounds[0].began_s) / 60
+    if drops[worst] < _boundary(knowledge, "soak_speed_drop"):
+        return Evidence(f"GPU {gpu.index}, {len(rounds)} rounds in {minutes:.0f} minutes: {', '.join(told)}")
+    reasons = _slowing(ends[1:], knowledge)
+    return Finding(
+        f"{called(gpu)} ends {drops[worst]:.0%} slower in {worst} than it began, after {minutes:.0f} minutes",
+        cause="gpu_thermal_or_power_throttling" if reasons else UNDETERMINED,
+        severity="warning",
+        confidence="high" if reasons else "low",
+        evidence=(*told, *([f"{_shares(reasons)} of the looks"] if reasons else [])),
+        fix=Fix("Look at the cooling and the power supply; soak one GPU alone, to tell the GPU from the machine."),
+    )
+
+
+_DRIFTING = ("sm_mhz", "temperature_c", "power_w")
+
+
+def _word(figure: float | None) -> str:
+    return "?" if figure is None else f"{figure:.0f}"
+
+
+def _mean(figures: list[float]) -> float:
+    return sum(figures) / len(figures)
+
+
+def _boundary(knowledge: Knowledge, name: str) -> float:
+    return float(knowledge.boundaries[name].value)

@@ -1,0 +1,1 @@
+"""Checks of the TensorFlow that is installed, and what it does with the GPUs."""

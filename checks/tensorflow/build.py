@@ -1,0 +1,84 @@
+"""TFB: was this TensorFlow built with CUDA?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.checks.commands import pip
+from tfgpu_doctor.checks.python.environment import CONDA_TENSORFLOW
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.hosting import Hosting
+from tfgpu_doctor.model.facts.machine import System
+from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+
+_PIP = "https://www.tensorflow.org/install/pip"
+
+
+@check(
+    "TFB001",
+    "this TensorFlow is built with CUDA",
+    stage=Stage.WHEEL,
+    after=("GPU001", "PKG002", "PKG003", "SYS004"),
+    causes=("aarch64_wheel_without_cuda", "conda_cpu_build_selected", "cpu_package_shadows_gpu_package"),
+    sources=(_PIP,),
+)
+def built_with_cuda(
+    tensorflow: TensorFlow,
+    system: System,
+    target: Target,
+    runtime: Runtime | None = None,
+    hosting: Hosting | None = None,
+) -> Yielded:
+    """A build without CUDA never uses an NVIDIA GPU, whatever else is installed.
+
+    Fix: install a build with CUDA: `pip install 'tensorflow[and-cuda]'`; on Jetson NVIDIA's own wheel.
+    """
+    if system.os == "Darwin":
+        raise Skip("on macOS the GPU is reached through Metal")
+    if tensorflow.built_with_cuda is None:
+        raise Skip("the build does not say whether it has CUDA")
+    if tensorflow.built_with_cuda:
+        yield Evidence(f"build_info.py: CUDA {tensorflow.cuda_version}, cuDNN {tensorflow.cudnn_version}")
+    elif runtime and runtime.computes:
+        yield Evidence("it computes on a GPU all the same, by a plug-in")
+    else:
+        yield _without_cuda(tensorflow, system, target, hosting)
+
+
+def _without_cuda(tensorflow: TensorFlow, system: System, target: Target, hosting: Hosting | None) -> Finding:
+    said = f"build_info.py of {tensorflow.distribution} {tensorflow.version} says is_cuda_build: False"
+    conda = [
+        f"conda-meta lists {name} {build}" for name, build in target.conda_packages.items() if name in CONDA_TENSORFLOW
+    ]
+    if system.architecture == "aarch64":
+        return Finding(
+            "the TensorFlow wheel for 64-bit Arm is built without CUDA",
+            cause="aarch64_wheel_without_cuda",
+            evidence=(
+                said,
+                *([f"the board is a {system.board}"] if system.board else ()),
+                *([f"Jetson Linux {hosting.l4t}, for which NVIDIA's wheel must be"] if hosting and hosting.l4t else ()),
+            ),
+            fix=Fix(
+                "On a Jetson install NVIDIA's: https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/; "
+                "on a server use NVIDIA's container nvcr.io/nvidia/tensorflow."
+            ),
+        )
+    if conda:
+        return Finding(
+            "conda chose a build of TensorFlow without CUDA",
+            cause="conda_cpu_build_selected",
+            evidence=(said, *conda),
+            fix=Fix(
+                "Make an environment with pip's TensorFlow, or let conda choose the CUDA build: "
+                "`CONDA_OVERRIDE_CUDA=12.0 conda install 'tensorflow=*=cuda*'`."
+            ),
+        )
+    commands = (
+        *pip(target, "uninstall", "-y", tensorflow.distribution),
+        *pip(target, "install", "tensorflow[and-cuda]"),
+    )
+    return Finding(
+        f"{tensorflow.distribution} {tensorflow.version} is built without CUDA",
+        cause="cpu_package_shadows_gpu_package",
+        evidence=(said,),
+        fix=Fix("Replace it by the build with CUDA.", commands),
+    )

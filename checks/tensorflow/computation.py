@@ -1,0 +1,152 @@
+"""GPU: does TensorFlow compute on each GPU, and rightly?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.checks.tensorflow.kernels import NO_KERNEL
+from tfgpu_doctor.checks.tensorflow.log_lines import complaints
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.python import Computation, Runtime
+
+_CAUSES = (
+    "gpu_memory_held_by_other_process", "cudnn_init_failed_memory", "gpu_compute_capability_too_new", "driver_too_old",
+    "hardware_ecc_error", "ptx_jit_startup_delay",
+)  # fmt: skip
+_BEFORE = (
+    "TFW001", "TFW002", "GPU001", "DRV002", "DRV008", "TFB001", "TFB002", "TFB003", "MEM001", "LIM002", "LIM003", "LIM004",
+    "HLT002", "HLT003",
+)  # fmt: skip
+_KNOWN_ERRORS = (
+    (
+        ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ResourceExhausted", "out of memory"),
+        "gpu_memory_held_by_other_process",
+        "See with `nvidia-smi` who holds the GPU's memory, and end that process.",
+    ),
+    (
+        ("CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_ALLOC_FAILED",
+         "CUBLAS_STATUS_NOT_INITIALIZED"),
+        "cudnn_init_failed_memory",
+        "Free the GPU's memory, and switch memory growth on: TF_FORCE_GPU_ALLOW_GROWTH=true.",
+    ),
+    (
+        ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver version is insufficient"),
+        "driver_too_old",
+        "Upgrade the driver to one that supports the CUDA that TensorFlow was built with.",
+    ),
+    (
+        NO_KERNEL,
+        "gpu_compute_capability_too_new",
+        "Use a TensorFlow that was built for this GPU: a newer release, or NVIDIA's container.",
+    ),
+    (
+        ("CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error"),
+        "hardware_ecc_error",
+        "The GPU's memory is failing: drain the machine, and have the card replaced.",
+    ),
+)  # fmt: skip
+
+
+def _judge(runtime: Runtime, knowledge: Knowledge, operation: str) -> Yielded:
+    """The findings about one operation on every GPU."""
+    if runtime.only_listed:
+        raise Skip("no kernel runs on a simulated driver")
+    if not runtime.gpus:
+        raise Skip("TensorFlow lists no GPU")
+    done = [each for each in runtime.computations if each.operation == operation]
+    for each in done:
+        if each.is_right:
+            yield Evidence(f"{each.placed_on}: as on the CPU, in {each.seconds:.2f} s with compilation")
+        else:
+            yield _finding(each, runtime, knowledge)
+    if len(done) < len(runtime.gpus):
+        yield _cut_short(operation, runtime, knowledge)
+
+
+def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge) -> Finding:
+    cause, fix = explain_error(each.error)
+    if each.error and cause == UNDETERMINED:
+        cause, fix = explain_error(" ".join(line for line in runtime.log if line.startswith(("E ", "F "))))
+    wrong = _what_is_wrong(each)
+    return Finding(
+        f"the {each.operation} on {each.device} " + (f"fails: {each.error[:200]}" if each.error else wrong),
+        cause=cause,
+        confidence="medium" if cause != UNDETERMINED else "low",
+        evidence=(
+            each.error or f"the result on {each.placed_on or each.device} {wrong}",
+            *complaints(runtime, knowledge)[-4:],
+        ),
+        fix=Fix(fix),
+    )
+
+
+def _what_is_wrong(each: Computation) -> str:
+    """What a result that raised nothing has against it."""
+    if not each.is_in_place:
+        return f"was computed elsewhere, on {each.placed_on or 'an unknown device'}"
+    return (
+        f"differs from the CPU's by {each.largest_error:g} of its largest value"
+        if each.largest_error is not None
+        else ""
+    )
+
+
+def explain_error(error: str) -> tuple[str, str]:
+    """Label and fix for what an operation raised; a result that is wrong raised nothing, and has no known cause."""
+    for words, cause, fix in _KNOWN_ERRORS:
+        if any(word in error for word in words):
+            return cause, fix
+    return UNDETERMINED, "Report it with the machine recorded by `tfgpu-doctor --record machine.json`."
+
+
+def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Finding:
+    """The run ended before every GPU had its turn: a crash, a deadline, or minutes of compiling PTX."""
+    compiling = runtime.log_lines("jit-compiled from PTX")
+    if compiling and runtime.attempt.outcome == "timed_out":
+        return Finding(
+            f"the {operation} was still being compiled for this GPU when the doctor's time ran out",
+            cause="ptx_jit_startup_delay",
+            severity="warning",
+            evidence=compiling,
+            fix=Fix("Give it half an hour once, then it is cached.", ("tfgpu-doctor --deadline 2400",)),
+        )
+    ending = runtime.attempt.ending if not runtime.attempt.answered else "stopped: " + runtime.use_error
+    return Finding(
+        f"TensorFlow {ending}",
+        cause=UNDETERMINED,
+        evidence=(*runtime.attempt.stderr[-6:], *complaints(runtime, knowledge)[-4:])
+        or ("it said nothing before it ended",),
+        fix=Fix("Look at `sudo dmesg | grep -i -e NVRM -e Xid`: a GPU in trouble leaves a line there."),
+    )
+
+
+@check(
+    "GPU004",
+    "TensorFlow multiplies matrices on every GPU, rightly",
+    stage=Stage.COMPUTE,
+    after=_BEFORE,
+    causes=_CAUSES,
+    sources=("https://www.tensorflow.org/guide/gpu",),
+)
+def matrix_product_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
+    """A GPU that is listed may still not compute. Matrices of small integers are multiplied on each GPU with soft
+    placement off, and the result must equal the CPU's; no rounding enters, with TF32 either.
+
+    Fix: it depends on the error, which the finding reads.
+    """
+    yield from _judge(runtime, knowledge, "matmul")
+
+
+@check(
+    "GPU005",
+    "TensorFlow convolves on every GPU, rightly",
+    stage=Stage.COMPUTE,
+    after=("GPU004", "LIB007"),
+    causes=_CAUSES,
+    sources=("https://www.tensorflow.org/guide/gpu",),
+)
+def convolution_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
+    """Convolutions go through cuDNN, which is opened, and compared with its headers, only at the first of them.
+
+    Fix: it depends on the error, which the finding reads.
+    """
+    yield from _judge(runtime, knowledge, "convolution")

@@ -1,0 +1,186 @@
+"""MEM: is there GPU memory left, and does memory growth do what was asked of it?"""
+
+from __future__ import annotations
+
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, who
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
+from tfgpu_doctor.model.facts.python import Runtime
+
+_GUIDE = "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth"
+_SOURCES = "https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/common_runtime/gpu/"
+_LEAST_FREE_BYTES = 1 << 30  # a CUDA context with cuDNN and cuBLAS takes about half of it
+_STATES = {True: "on", False: "off", None: "not set"}
+_MEANS_OFF = ("false", "0", "no", "off")
+
+
+@check(
+    "MEM001",
+    "the GPU has memory left",
+    stage=Stage.MEMORY,
+    after=("GPU001", "DRV007"),
+    causes=("gpu_memory_held_by_other_process",),
+    sources=(_GUIDE,),
+)
+def memory_is_left(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
+    """A forgotten notebook keeps all memory of a GPU for as long as its kernel lives; the next program finds none.
+
+    Fix: `nvidia-smi` shows who holds it; end that process.
+    """
+    # Of a GPU that is divided by MIG each instance has memory of its own, which the whole GPU's figures do not tell.
+    gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig]
+    gpus = [gpu for gpu in gpus if gpu.memory_total_bytes and gpu.memory_free_bytes is not None]
+    if not gpus:
+        raise Skip("NVML tells the memory of no GPU")
+    for gpu in gpus:
+        free, total = gpu.memory_free_bytes or 0, gpu.memory_total_bytes or 1
+        if free < _LEAST_FREE_BYTES and free < total // 2:
+            yield Finding(
+                f"GPU {gpu.index} ({gpu.name}) has {size(free)} of {size(total)} left: others hold the rest",
+                cause="gpu_memory_held_by_other_process",
+                severity="warning" if runtime and runtime.computes else "error",
+                evidence=who(gpu) or ("NVML names no process: it may belong to another user or container",),
+                fix=Fix("End the process that holds it (a notebook: shut its kernel down).", show_holders(gpu)),
+            )
+        else:
+            yield Evidence(f"GPU {gpu.index}: {size(free)} of {size(total)} free")
+
+
+@check(
+    "MEM002",
+    "TF_FORCE_GPU_ALLOW_GROWTH has a value that TensorFlow understands",
+    stage=Stage.MEMORY,
+    causes=("cudnn_init_failed_memory",),
+    sources=(f"{_SOURCES}gpu_bfc_allocator.cc",),
+)
+def growth_variable_is_understood(environment: Environment, knowledge: Knowledge) -> Yielded:
+    """Only `true` and `false` count, in lower case; `1` or `True` is reported in the log, and ignored.
+
+    Fix: `export TF_FORCE_GPU_ALLOW_GROWTH=true`.
+    """
+    value = environment.get("TF_FORCE_GPU_ALLOW_GROWTH")
+    allowed = knowledge.variables["TF_FORCE_GPU_ALLOW_GROWTH"].values
+    if value is None or value in allowed:
+        yield Evidence("not set" if value is None else f"TF_FORCE_GPU_ALLOW_GROWTH={value}")
+        return
+    meant = "false" if value.strip().lower() in _MEANS_OFF else "true"
+    yield Finding(
+        f"TF_FORCE_GPU_ALLOW_GROWTH={value!r} is ignored: TensorFlow understands {' and '.join(allowed)} alone",
+        cause="cudnn_init_failed_memory",
+        severity="warning",
+        confidence="medium",
+        evidence=("memory growth stays as the program sets it, off by default: TensorFlow then takes all memory",),
+        fix=Fix("Write it in lower case.", (f"export TF_FORCE_GPU_ALLOW_GROWTH={meant}",)),
+    )
+
+
+@check(
+    "MEM003",
+    "memory growth is the same on every GPU",
+    stage=Stage.MEMORY,
+    after=("TFW002",),
+    causes=("memory_growth_differs_between_gpus",),
+    sources=(_GUIDE,),
+)
+def growth_is_the_same(runtime: Runtime) -> Yielded:
+    """TensorFlow refuses to start when memory growth is set on some GPUs and not on others.
+
+    Fix: set it for each of `tf.config.list_physical_devices("GPU")` before anything else uses TensorFlow.
+    """
+    if not runtime.gpus:
+        raise Skip("TensorFlow lists no GPU")
+    states = {gpu.name: gpu.memory_growth for gpu in runtime.gpus}
+    if len(set(states.values())) > 1:  # TensorFlow compares them so too: not set differs from on and from off
+        told = tuple(f"{name}: {_STATES[state]}" for name, state in states.items())
+        yield Finding(
+            f"memory growth differs between the GPUs before your program did anything ({', '.join(told)})",
+            cause="memory_growth_differs_between_gpus",
+            evidence=told,
+            fix=Fix(
+                "Something that is imported along sets it: a .pth file, sitecustomize.py. Set it for all, or for none."
+            ),
+        )
+    else:
+        word = "on" if any(states.values()) else "off"
+        yield Evidence(f"{word} for all {len(states)} GPUs, unless the program sets it")
+
+
+@check(
+    "MEM004",
+    "TF_GPU_ALLOCATOR is known, and agrees with memory growth",
+    stage=Stage.MEMORY,
+    causes=("cudnn_init_failed_memory",),
+    sources=(f"{_SOURCES}gpu_process_state.cc",),
+)
+def allocator_agrees_with_growth(environment: Environment, knowledge: Knowledge) -> Yielded:
+    """cuda_malloc_async takes memory from the driver as it is needed, whatever memory growth says; a name that
+    TensorFlow does not know is ignored without a word.
+
+    Fix: `export TF_GPU_ALLOCATOR=cuda_malloc_async`, or unset it.
+    """
+    value = environment.get("TF_GPU_ALLOCATOR")
+    growth = environment.get("TF_FORCE_GPU_ALLOW_GROWTH")
+    known = knowledge.variables["TF_GPU_ALLOCATOR"].values
+    if value and value not in known:
+        yield Finding(
+            f"TF_GPU_ALLOCATOR={value!r} is ignored: TensorFlow knows {', '.join(known)}",
+            cause="cudnn_init_failed_memory",
+            severity="warning",
+            confidence="medium",
+            evidence=("the usual allocator is used in its place",),
+            fix=Fix("Unset it, or name the one that was meant.", ("unset TF_GPU_ALLOCATOR",)),
+        )
+    elif value == "cuda_malloc_async" and growth == "false":
+        yield Finding(
+            "TF_GPU_ALLOCATOR=cuda_malloc_async grows as needed, though memory growth is switched off",
+            severity="info",
+            evidence=("TF_FORCE_GPU_ALLOW_GROWTH=false asks for all memory at the start",),
+            fix=Fix("Unset one of the two."),
+        )
+    elif (
+        value == "cuda_malloc_async"
+        and growth == "true"
+        and environment.get("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC") == "-1"
+    ):
+        yield Finding(
+            "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC=-1 takes all memory at the start, though growth is asked for",
+            cause="cudnn_init_failed_memory",
+            severity="warning",
+            evidence=("TF_GPU_ALLOCATOR=cuda_malloc_async, TF_FORCE_GPU_ALLOW_GROWTH=true",),
+            fix=Fix("Unset the first.", ("unset TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",)),
+        )
+    else:
+        yield Evidence(f"TF_GPU_ALLOCATOR is {value or 'not set'}, TF_FORCE_GPU_ALLOW_GROWTH {growth or 'not set'}")
+
+
+@check(
+    "MEM005",
+    "memory growth is on where the GPU is shared",
+    stage=Stage.MEMORY,
+    after=("GPU001", "DRV007", "MEM001", "MEM002"),
+    causes=("gpu_memory_held_by_other_process",),
+    sources=(_GUIDE,),
+)
+def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver: CudaDriver | None = None) -> Yielded:
+    """By default TensorFlow takes nearly all memory of every visible GPU, used or not: harmless on a GPU of one's own,
+    fatal for whoever else computes there.
+
+    Fix: `export TF_FORCE_GPU_ALLOW_GROWTH=true`, or `tf.config.experimental.set_memory_growth` for every GPU.
+    """
+    if not nvml.gpus:
+        raise Skip("NVML lists no GPU")
+    growth = environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
+    on = growth or environment.get("TF_GPU_ALLOCATOR") == "cuda_malloc_async"
+    shared = [line for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig for line in who(gpu)]
+    state = "on" if on else "off, unless the program sets it"
+    yield Evidence(f"{len(shared)} other processes compute; memory growth is {state}")
+    if shared and not on:
+        yield Finding(
+            "other processes compute on the GPU, and memory growth is not on: TensorFlow will ask for all that is left",
+            cause="gpu_memory_held_by_other_process",
+            severity="info",
+            evidence=tuple(shared),
+            fix=Fix("Let TensorFlow take memory as it needs it.", ("export TF_FORCE_GPU_ALLOW_GROWTH=true",)),
+        )

@@ -1,0 +1,102 @@
+"""The machine that advice is for: what of it decides which releases fit; whatever is not known limits nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.model.facts import Facts
+
+SYSTEMS = ("linux", "windows", "macos", "wsl")
+ARCHITECTURES = ("x86_64", "aarch64", "arm64")
+_OS = {"Linux": "linux", "Windows": "windows", "Darwin": "macos"}
+_ARCHITECTURE = {"AMD64": "x86_64", "amd64": "x86_64"}
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU by its name, and its compute capability ("8.6")."""
+
+    name: str
+    compute_capability: str
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """A machine and a Python. Empty is not known."""
+
+    os: str = "linux"
+    architecture: str = "x86_64"
+    python: str = ""  # "3.12"
+    driver: str = ""
+    module: str = ""  # the kernel module's version, where libcuda is a newer one
+    glibc: str = ""
+    other_libc: bool = False  # Linux with another C library than glibc
+    gpu: Gpu | None = None
+    board: str = ""  # of a computer that is one board, a Jetson for instance
+    interpreter: str = ""  # the Python that may be installed into; empty where a new environment is to be made
+
+    @property
+    def wheels_os(self) -> str:
+        """The system whose wheels pip takes: inside WSL those of Linux."""
+        return "linux" if self.os == "wsl" else self.os
+
+    @property
+    def driver_os(self) -> str:
+        """The system whose driver is at work, as `platform.system()` names it: for WSL that of Windows."""
+        return "Windows" if self.os in ("windows", "wsl") else "Linux"
+
+
+def spec_of(facts: Facts, knowledge: Knowledge) -> TargetSpec:
+    """The situation of an examined machine. Of several GPUs the one with the highest compute capability counts."""
+    system, target = facts.system, facts.target
+    os = ("wsl" if system.wsl else _OS.get(system.os, system.os)) if system else "linux"
+    architecture = _ARCHITECTURE.get(system.architecture, system.architecture) if system else "x86_64"
+    answered = target is not None and target.attempt.answered
+    usable = target is not None and answered and not target.externally_managed
+    driver = _driver(facts, "Windows" if os in ("windows", "wsl") else "Linux", knowledge)
+    module = _module(facts)
+    return TargetSpec(
+        os=os,
+        architecture=architecture,
+        python=".".join(target.version.split(".")[:2]) if target and answered else "",
+        driver=driver,
+        module=module if module != driver else "",
+        glibc=system.glibc if system else "",
+        other_libc=bool(system and system.os == "Linux" and not system.glibc),
+        gpu=max(gpus_of(facts, knowledge), key=lambda gpu: version(gpu.compute_capability), default=None),
+        board=system.board if system else "",
+        interpreter=target.executable if target and usable else "",
+    )
+
+
+def gpus_of(facts: Facts, knowledge: Knowledge) -> list[Gpu]:
+    """The GPUs that the driver names with their compute capability, NVML's word first; where no driver answers, those
+    whose PCI ids the table knows."""
+    for source in (facts.nvml, facts.cuda_driver):
+        found = [Gpu(gpu.name, gpu.compute_capability) for gpu in (source.gpus if source else ())]
+        if any(gpu.compute_capability for gpu in found):
+            return [gpu for gpu in found if gpu.compute_capability]
+    return gpus_on_bus(facts, knowledge)
+
+
+def gpus_on_bus(facts: Facts, knowledge: Knowledge) -> list[Gpu]:
+    """The GPUs on the PCI bus whose ids tell their compute capability; one id may be sold under several names."""
+    found = []
+    for device in facts.pci.nvidia_gpus if facts.pci else ():
+        models = knowledge.gpus_with_id(device.device)
+        if len({model.compute_capability for model in models}) == 1:
+            found.append(Gpu(knowledge.name_for_id(device.device), models[0].compute_capability))
+    return found
+
+
+def _driver(facts: Facts, os: str, knowledge: Knowledge) -> str:
+    """The driver's version. Where libcuda supports a newer CUDA than that (the forward-compatibility package), or the
+    version is not known, the driver that came with that CUDA stands for it."""
+    supported = facts.cuda_driver.cuda_version if facts.cuda_driver else ""
+    row = knowledge.ptx_driver(supported, os) if supported else None
+    return max(_module(facts), row.driver(os) if row else "", key=version)
+
+
+def _module(facts: Facts) -> str:
+    return (facts.nvml.driver_version if facts.nvml else "") or (facts.driver.version if facts.driver else "")

@@ -1,0 +1,178 @@
+"""What the comparison of a fleet's nodes came to; every output format is a rendering of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tfgpu_doctor.model import Severity
+
+FLEET_SCHEMA = 2
+# Of a node, worst first. `bad`: it failed or was slow in both looks; `silent`: there is no report of it, and why.
+Status = Literal["bad", "fails", "suspect", "silent", "not judged", "differs", "good"]
+STATUSES: tuple[Status, ...] = ("bad", "fails", "suspect", "silent", "not judged", "differs", "good")
+Against = Literal["peers", "own history"]
+
+
+class CauseGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A root cause, or a requirement that is not met, with the nodes that have it."""
+
+    label: str
+    id: str
+    title: str
+    severity: Severity
+    nodes: tuple[str, ...]
+    again: tuple[str, ...] = ()  # of them those that had it in the second look as well
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that gave no report, for one reason."""
+
+    outcome: str  # "died", "hung", ..., "not heard of"
+    reason: str
+    nodes: tuple[str, ...]
+
+
+class RefusedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the folder that is not merged."""
+
+    file: str
+    why: str
+    fault: bool = True  # else it only lies beside the reports
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that is not as on the other nodes. None: it is not set there."""
+
+    setting: str
+    value: str | None
+    usual: str | None
+    share: float  # of the nodes that have the usual value
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes of one kind that differ from the others in the same settings."""
+
+    kind: str
+    nodes: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+
+class ValueGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that have the same value of a setting."""
+
+    value: str | None
+    count: int
+    nodes: tuple[str, ...]  # some of them
+
+
+class Varied(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of which no single value is the usual one: groups of nodes, or hardly two alike."""
+
+    kind: str
+    setting: str
+    nodes: int
+    values: int
+    groups: tuple[ValueGroup, ...]  # the largest; empty where hardly two are alike
+
+
+class Second(msgspec.Struct, frozen=True, kw_only=True):
+    """The same measurement in the second look."""
+
+    value: float
+    slow: bool
+
+
+class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that is worse than noise explains. `change`: -0.1 is ten per cent below what was to expect."""
+
+    node: str
+    device: str
+    measurement: str
+    model: str
+    unit: str
+    value: float
+    expected: float
+    limit: float
+    change: float
+    z: float
+    peers: int
+    against: Against
+    second: Second | None = None
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """A measurement of one model of a device over the fleet. `bins`: how many values from `low` to `high`."""
+
+    measurement: str
+    model: str
+    unit: str
+    better: Literal["higher", "lower"]
+    nodes: int
+    values: int
+    median: float
+    spread: float  # robust standard deviation, as a share of the median
+    limit: float | None  # from where on a value is suspected; None where that cannot be said
+    note: str = ""  # why it was not compared, or what else is to be known
+    low: float = 0.0
+    high: float = 0.0
+    bins: tuple[int, ...] = ()
+
+
+class FleetChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A measurement that changed on the whole fleet since the earlier runs."""
+
+    measurement: str
+    model: str
+    change: float
+    nodes: int
+
+
+class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How a check came out over the fleet."""
+
+    id: str
+    counts: dict[str, int]
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes whose checks came out the same; `outcomes` of those checks that are more than passed or skipped somewhere."""
+
+    nodes: tuple[str, ...]
+    outcomes: dict[str, str]
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes with the same models of GPUs."""
+
+    name: str
+    nodes: int
+    compared: bool  # whether there are enough of them
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of all nodes; lists of nodes are sorted."""
+
+    schema: int = FLEET_SCHEMA
+    doctor: str
+    exit_code: int
+    heard: int  # nodes that reported
+    expected: int | None = None  # None where nobody said how many
+    golden: str = ""
+    statuses: dict[Status, tuple[str, ...]]
+    causes: tuple[CauseGroup, ...] = ()
+    unmet: tuple[CauseGroup, ...] = ()
+    silent: tuple[Silence, ...] = ()
+    not_judged: tuple[str, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    varied: tuple[Varied, ...] = ()
+    changes: tuple[FleetChange, ...] = ()
+    series: tuple[Series, ...] = ()
+    checks: tuple[CheckRow, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    files: tuple[RefusedFile, ...] = ()
+    notes: tuple[str, ...] = ()

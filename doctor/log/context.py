@@ -1,0 +1,102 @@
+"""What is known beside the log, as people write it: `tf-nightly 2.21`, `Windows 11 + WSL2 Ubuntu 22.04, Docker`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.log.signatures import Found
+
+KEYS = ("tensorflow", "python", "driver", "cuda", "cudnn", "gpu", "os", "install_method")
+
+# Word to what says it, looked for in `os`, `install_method` and `gpu`.
+_WORDS = {
+    "container": r"docker|podman|kubernetes|\bk8s\b|kubeflow|singularity|apptainer|container(?!.toolkit)|nvcr\.io|\bpod\b",
+    "nix": r"\bnix",
+    "snap": r"\bsnap\b",
+    "rootful": r"rootful|no-cgroups",
+    "rootless": r"rootless",
+    "wsl": r"\bwsl",
+    "wsl1": r"\bwsl ?1\b",
+    "windows": r"windows",
+    "macos": r"mac ?os|os ?x|darwin|apple",
+    "arm": r"jetson|aarch64|arm64|orin|xavier|l4t|raspberry|grace",
+    "optimus": r"bumblebee|optirun|optimus|prime-select|prime offload",
+    "no_gpu": r"no (?:nvidia )?gpu|without (?:a |an )?(?:nvidia )?gpu|cpu[- ]only",
+    "pip": r"\bpip\b|pypi|virtualenv|\bvenv\b|poetry|\buv\b",
+    "laptop": r"laptop|notebook pc|thinkpad|max-q|\bmobile\b",
+    "mig": r"\bmig\b",
+    "selinux": r"selinux|enforcing",
+    "torch": r"\btorch|pytorch",
+    "conda": r"conda|mamba",
+    "ide": r"pycharm|jupyter|notebook|vs ?code|spyder|intellij",
+    "blackwell": r"\brtx ?(?:pro )?50[5-9]0|\bg?b[123]00\b|blackwell",
+    # Fermi and older: no driver after 390 knows them (NVIDIA's list of legacy GPUs).
+    "gpu_dropped": r"\bgeforce (?:gts? ?)?[2-5]\d0(?![\d ]?ti)\b|\bgt2\d\d\b|\b(?:8|9)[46-8]00 ?gt",
+}
+_JOINED = ("os", "install_method")  # free text: what the log tells is added to what was said
+_SOURCE_LINE = re.compile(r"\b(\w+\.cc):(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is known of the machine, by key; empty where nothing was said."""
+
+    values: Mapping[str, str]
+    words: frozenset[str] = frozenset()  # what the log says of itself
+
+    def knows(self, word: str) -> bool:
+        """Whether a word is known to hold: one of those above, `gpu`, `no_toolkit`, or `tensorflow>=2.11` and the like;
+        with ! before it, whether it is not known to.
+        """
+        if word.startswith("!"):
+            return not self.knows(word[1:])
+        comparison = re.fullmatch(r"(\w+)(>=|==|<)([\d.]+)", word)
+        if comparison:
+            return self._compares(*comparison.groups())
+        if word == "gpu":
+            return bool(self.values.get("gpu"))
+        if word == "no_toolkit":
+            return not self.values.get("cuda")
+        if word == "windows":
+            return self._says("windows") and not self._says("wsl")
+        if word == "arm":
+            return self._says("arm") and not self._says("macos")
+        return self._says(word)
+
+    def learning(self, found: Mapping[str, Found], knowledge: Knowledge) -> Context:
+        """The same, and what the log tells of the machine; what was said counts more than what the log tells."""
+        values = dict(self.values)
+        for hit in sorted((hit for each in found.values() for hit in each.hits), key=lambda hit: hit.line):
+            extracted = {key: value.strip() for key, value in hit.groups.items() if key in KEYS}
+            release = _SOURCE_LINE.search(hit.text)
+            if release and (row := knowledge.log_releases.get((release[1], int(release[2])))):
+                extracted["tensorflow"] = row.tensorflow
+            for key, value in extracted.items():
+                said = self.values.get(key, "")
+                values[key] = f"{said}; {value}" if said and key in _JOINED else values.get(key) or value
+        words = {name.removeprefix("says_") for name in found if name.startswith("says_")}
+        return Context(values, frozenset(words))
+
+    def _says(self, word: str) -> bool:
+        if word in self.words:
+            return True
+        text = " ".join(self.values.get(key, "") for key in ("os", "install_method", "gpu"))
+        return re.search(_WORDS[word], text, re.IGNORECASE) is not None
+
+    def _compares(self, key: str, operator: str, version: str) -> bool:
+        known = _numbers(self.values.get(key, ""))
+        wanted = [int(part) for part in version.split(".")]
+        if not known:
+            return False
+        if operator == "==":
+            return known[: len(wanted)] == wanted
+        return known >= wanted if operator == ">=" else known < wanted
+
+
+def _numbers(text: str) -> list[int]:
+    """The first version in a text; "1.x" is 1."""
+    found = re.search(r"\d+(?:\.\d+)*", text)
+    return [int(part) for part in found.group().split(".")] if found else []

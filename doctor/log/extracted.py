@@ -1,0 +1,29 @@
+"""What a log tells of the machine, the libraries and the errors, beside its causes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tfgpu_doctor.log.context import KEYS, Context
+from tfgpu_doctor.log.signatures import Found
+
+_GROUPS = ("capability", "library", "xid", "sxid")
+_ERROR = re.compile(
+    r"\b(?:CUDA_ERROR|CUDNN_STATUS|CUBLAS_STATUS|CUPTI_ERROR|NVML_ERROR)_[A-Z_]+\b|UNKNOWN ERROR \(-?\d+\)"
+)
+_MOST_VALUES = 20  # of one kind
+
+
+def tell(found: Mapping[str, Found], known: Context) -> dict[str, tuple[str, ...]]:
+    """Kind to values, each once and in the order of the log: the words of --given, capability, library, xid and error."""
+    extracted: dict[str, dict[str, None]] = {}
+    for hit in sorted((hit for each in found.values() for hit in each.hits), key=lambda hit: hit.line):
+        for kind, value in hit.groups.items():
+            if kind in KEYS or kind in _GROUPS:
+                extracted.setdefault(kind, {})[value.strip()] = None
+        for error in _ERROR.findall(hit.text):
+            extracted.setdefault("error", {})[error] = None
+    if "tensorflow" not in extracted and (release := known.values.get("tensorflow")):
+        extracted["tensorflow"] = {release: None}
+    return {kind: tuple(values)[:_MOST_VALUES] for kind, values in sorted(extracted.items())}

@@ -1,0 +1,48 @@
+"""Placeholders: what is written in place of a value that must not leave. Numbered as they come, so nothing leads back."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+KNOWN = (
+    "user", "host", "name", "process", "package", "variable", "uuid", "ip", "mac", "email", "url", "key", "secret",
+    "token", "number", "address", "digest", "id", "blob", "job", "text",
+)  # fmt: skip
+_NAMES = frozenset({"user", "host"})
+PLACEHOLDER = re.compile(rf"<(?:{'|'.join(KNOWN)})-\d{{1,5}}>")
+
+
+class Placeholders:
+    """The placeholder of each value: the same for the same value, whatever its kind was first taken for."""
+
+    def __init__(self) -> None:
+        self._by_value: dict[str, str] = {}
+        self._last: Counter[str] = Counter()
+        self.uses: Counter[str] = Counter()  # how often something of a kind was replaced
+
+    def reserve(self, text: str) -> None:
+        """Leave out the numbers that a text, itself without secrets since earlier, already uses."""
+        for found in PLACEHOLDER.findall(text):
+            kind, _, number = found[1:-1].rpartition("-")
+            self._last[kind] = max(self._last[kind], int(number))
+
+    def of(self, kind: str, value: str) -> str:
+        """The placeholder for a value."""
+        key = value.casefold()
+        if key not in self._by_value:
+            self._last[kind] += 1
+            self._by_value[key] = f"<{kind}-{self._last[kind]}>"
+        found = self._by_value[key]
+        self.uses[found[1:].rpartition("-")[0]] += 1
+        return found
+
+    def known(self, value: str) -> str:
+        """The placeholder that the name of a user or host already has; empty where it has none."""
+        found = self._by_value.get(value.casefold(), "")
+        return found if found[1:].rpartition("-")[0] in _NAMES else ""
+
+    @property
+    def different(self) -> Counter[str]:
+        """How many values of each kind there were."""
+        return Counter(found[1:].rpartition("-")[0] for found in self._by_value.values())

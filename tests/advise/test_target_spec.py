@@ -1,0 +1,98 @@
+"""What of an examined machine the advice is for."""
+
+from __future__ import annotations
+
+import pytest
+from locations import TESTS
+
+from tfgpu_doctor.advise.advise import advise
+from tfgpu_doctor.advise.target_spec import spec_of
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.facts import Facts, decode_facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import Pci, PciDevice, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, CudaGpu, Driver, Nvml, NvmlGpu
+
+KNOWLEDGE = read_knowledge()
+MACHINES = TESTS / "machines"
+ANSWERED = decode_facts((MACHINES / "workstation-healthy/facts.json").read_bytes()).target
+LINUX = System(os="Linux", release="6.1", architecture="x86_64", glibc="2.36")
+
+
+def attempt() -> Attempt:
+    assert ANSWERED
+    return ANSWERED.attempt
+
+
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        ("workstation-healthy", "2.21.0"), ("ubuntu-driver-470", None), ("maxwell-too-old", "2.16.2"),
+        ("blackwell-too-new", None), ("jetson-wheel-from-pypi", None), ("windows-native-2.20", None),
+        ("wsl2-healthy", "2.21.0"), ("mac-metal-healthy", None), ("python-3.14", None), ("centos-7-glibc", "2.20.0"),
+    ],
+)  # fmt: skip
+def test_advice_for_a_recorded_machine(name: str, release: str | None) -> None:
+    facts = decode_facts((MACHINES / name / "facts.json").read_bytes())
+    advice = advise(spec_of(facts, KNOWLEDGE), KNOWLEDGE)
+    assert (advice.release.version if advice.release else None) == release
+
+
+def test_of_several_gpus_the_newest_counts() -> None:
+    gpus = (NvmlGpu(0, "Quadro K620", compute_capability="5.0"), NvmlGpu(1, "NVIDIA L4", compute_capability="8.9"))
+    found = spec_of(Facts(system=LINUX, nvml=Nvml(attempt(), driver_version="550.54.15", gpus=gpus)), KNOWLEDGE)
+    assert found.gpu and found.gpu.name == "NVIDIA L4"
+    assert found.driver == "550.54.15"
+
+
+@pytest.mark.parametrize(("version", "supported", "expected"), [
+    ("470.57.02", "11.4", "470.57.02"), ("470.57.02", "12.2", "535.54.03"), ("", "11.4", "470.42.01"), ("", "", ""),
+    ("550.54.15", "99.9", "550.54.15"),
+])  # fmt: skip
+def test_the_cuda_that_libcuda_supports_counts(version: str, supported: str, expected: str) -> None:
+    cuda = CudaDriver(attempt(), cuda_version=supported, gpus=(CudaGpu(0, "A100", "8.0"),))
+    found = spec_of(Facts(system=LINUX, driver=Driver(version=version), cuda_driver=cuda), KNOWLEDGE)
+    assert found.driver == expected
+    assert found.gpu and found.gpu.compute_capability == "8.0"
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (["2204"], ("NVIDIA GeForce RTX 3090", "8.6")),
+        (["1e30"], ("Quadro RTX 8000 or Quadro RTX 6000", "7.5")),
+        (["1b06", "20b5"], ("NVIDIA A100 80GB PCIe", "8.0")),
+        (["ffff"], None),
+        ([], None),
+    ],
+)
+def test_without_a_driver_the_pci_ids_tell_the_gpu(devices: list[str], expected: tuple[str, str] | None) -> None:
+    found = [PciDevice(f"0000:0{n}:00.0", "10de", device, "030000") for n, device in enumerate(devices)]
+    spec = spec_of(Facts(system=LINUX, pci=Pci(devices=tuple(found))), KNOWLEDGE)
+    assert spec.driver == ""
+    assert (spec.gpu.name, spec.gpu.compute_capability) == expected if spec.gpu else expected is None
+
+
+def test_the_drivers_word_goes_before_the_pci_id() -> None:
+    pci = Pci(devices=(PciDevice("0000:01:00.0", "10de", "2204", "030000"),))
+    nvml = Nvml(attempt(), gpus=(NvmlGpu(0, "NVIDIA L4", compute_capability="8.9"),))
+    found = spec_of(Facts(system=LINUX, pci=pci, nvml=nvml), KNOWLEDGE)
+    assert found.gpu and found.gpu.name == "NVIDIA L4"
+
+
+def test_a_newer_libcuda_does_not_hide_the_kernel_modules_version() -> None:
+    cuda = CudaDriver(attempt(), cuda_version="12.2", gpus=(CudaGpu(0, "NVIDIA A100-SXM4-80GB", "8.0"),))
+    found = spec_of(Facts(system=LINUX, driver=Driver(version="470.57.02"), cuda_driver=cuda), KNOWLEDGE)
+    assert (found.driver, found.module) == ("535.54.03", "470.57.02")
+
+
+def test_another_c_library_is_no_glibc() -> None:
+    musl = System(os="Linux", release="6.1", architecture="x86_64", glibc="")
+    advice = advise(spec_of(Facts(system=musl), KNOWLEDGE), KNOWLEDGE)
+    assert advice.release is None
+    assert advice.lifts[0].change == "a system (or container) with glibc 2.27 or newer"
+
+
+def test_nothing_known_limits_nothing() -> None:
+    found = spec_of(Facts(), KNOWLEDGE)
+    assert (found.python, found.driver, found.gpu, found.interpreter) == ("", "", None, "")

@@ -1,0 +1,91 @@
+"""A run against earlier ones."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tfgpu_doctor.bench.regression import compare
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
+
+
+def comparison(ratio: float | None, width: float = 0.02, name: str = "prefetch") -> Comparison:
+    if ratio is None:
+        return Comparison(suite="pipeline", name=name, verdict="not run", reason="out of memory")
+    interval = (ratio * (1 - width), ratio * (1 + width))
+    return Comparison(suite="pipeline", name=name, verdict="faster", ratio=ratio, interval=interval, rounds=20)
+
+
+def status(now: Comparison, then: Comparison, *earlier: Comparison) -> str:
+    (row,) = compare(
+        Bench(comparisons=(now,)), Bench(comparisons=(then,)), [Bench(comparisons=(each,)) for each in earlier]
+    )
+    return row.status
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "expected"),
+    [
+        (comparison(2.0), comparison(2.0), "within"),
+        (comparison(1.8), comparison(2.0), "slower"),
+        (comparison(2.2), comparison(2.0), "faster"),
+        (comparison(1.96), comparison(2.0), "within"),
+        (comparison(1.5, width=0.3), comparison(2.0), "unstable"),
+        (comparison(2.6, width=0.2), comparison(2.0), "within"),
+        (comparison(None), comparison(2.0), "missing"),
+        (comparison(2.0), comparison(None), "no reference"),
+        (comparison(None), comparison(None), "no reference"),
+    ],
+)
+def test_the_standing(now: Comparison, then: Comparison, expected: str) -> None:
+    assert status(now, then) == expected
+
+
+def test_a_comparison_that_did_not_run_is_missing() -> None:
+    rows = compare(
+        Bench(comparisons=(comparison(2.0),)), Bench(comparisons=(comparison(2.0), comparison(3.0, name="cache")))
+    )
+    assert [(row.name, row.status) for row in rows] == [("prefetch", "within"), ("cache", "missing")]
+
+
+def test_a_comparison_that_the_reference_does_not_know_has_none() -> None:
+    (row,) = compare(Bench(comparisons=(comparison(2.0),)), Bench())
+    assert row.status == "no reference"
+
+
+def test_results_that_always_vary_raise_no_alarm() -> None:
+    """Ten per cent less is no news where earlier runs of this machine differed by as much."""
+    varied = [comparison(each) for each in (1.7, 2.3, 1.8, 2.2, 2.0, 1.75)]
+    steady = [comparison(each) for each in (2.0, 2.01, 1.99, 2.0, 2.0, 2.01)]
+    assert status(comparison(1.8), comparison(2.0), *varied) == "unstable"
+    assert status(comparison(1.8), comparison(2.0), *steady) == "slower"
+
+
+def beside(share: float, ratio: float, width: float = 0.02) -> Comparison:
+    return msgspec.structs.replace(comparison(ratio, width), other_work=share)
+
+
+def test_a_busier_machine_than_then_raises_no_alarm() -> None:
+    assert status(beside(0.6, 1.8), beside(0.05, 2.0)) == "unstable"
+    assert status(beside(0.05, 1.8), beside(0.05, 2.0)) == "slower"
+
+
+def test_an_interval_measured_beside_much_other_work_counts_as_wider() -> None:
+    assert status(beside(0.0, 1.84, 0.03), beside(0.0, 2.0, 0.03)) == "slower"
+    assert status(beside(0.9, 1.84, 0.03), beside(0.9, 2.0, 0.03)) == "unstable"
+
+
+def test_within_is_said_where_a_slowdown_is_ruled_out_and_nowhere_else() -> None:
+    (row,) = compare(Bench(comparisons=(comparison(1.92, 0.05),)), Bench(comparisons=(comparison(2.0, 0.05),)))
+    assert row.interval is not None
+    assert row.interval[0] < 0.9 < 1 < row.interval[1]
+    assert row.status == "unstable"
+    assert "a slowdown by 10% is not ruled out" in row.reason
+    assert status(comparison(1.92), comparison(2.0)) == "within"
+
+
+def test_other_work_is_told_where_there_was_some() -> None:
+    (row,) = compare(Bench(comparisons=(beside(0.6, 1.8),)), Bench(comparisons=(beside(0.05, 2.0),)))
+    assert row.reason.endswith("others took 60% of the processors' time, then 5%")
+    (row,) = compare(Bench(comparisons=(beside(0.05, 1.8),)), Bench(comparisons=(comparison(2.0),)))
+    assert "others" not in row.reason

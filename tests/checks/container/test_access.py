@@ -1,0 +1,348 @@
+"""CNT: containers and batch jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from built_machines import (
+    DOCKER,
+    NO_LIBCUDA,
+    NO_NVML,
+    cuda_that_fails,
+    cuda_without_library,
+    several,
+    variables,
+    without_gpu_in,
+    wsl,
+)
+from healthy import ANSWERED, DRIVER, broken, cuda_gpu, node
+
+from tfgpu_doctor.checks.container.access import (
+    container_has_compute_libraries,
+    container_has_gpu,
+    job_was_granted_gpu,
+    shared_memory_suffices,
+)
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import Container, Environment, Scheduler
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
+
+if TYPE_CHECKING:
+    from checks.conftest import Judge
+
+NOTHING = cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")
+HUNG = CudaDriver(attempt=Attempt(outcome="timed_out", seconds=15.0, phase="cuInit"))
+WITHOUT_NVML = Nvml(attempt=ANSWERED, library_error=NO_NVML)
+
+
+def nodes(*paths: str) -> DeviceNodes:
+    return DeviceNodes(nodes=tuple(node(path) for path in paths), opening=ANSWERED, uid=1000)
+
+
+# CNT001
+
+
+def test_a_machine_that_is_no_container_is_not_judged_as_one(judge: Judge) -> None:
+    assert judge.skips(container_has_gpu) == "this is no container"
+
+
+@pytest.mark.parametrize("path", ["/dev/nvidia0", "/dev/nvidia3", "/dev/nvidia15", "/dev/dxg", "/dev/nvmap"])
+def test_a_node_of_the_gpu_shows_that_the_container_has_it(judge: Judge, path: str) -> None:
+    evidence = judge.passes(container_has_gpu, container=DOCKER, device_nodes=nodes(path), cuda_driver=None, nvml=None)
+    assert evidence == f"{path} in a docker container"
+
+
+@pytest.mark.parametrize("known", ["cuda_driver", "nvml"])
+def test_a_driver_that_lists_a_gpu_needs_no_node(judge: Judge, known: str) -> None:
+    unknown = {"cuda_driver": None, "nvml": None}
+    del unknown[known]
+    assert judge.passes(container_has_gpu, container=DOCKER, device_nodes=DeviceNodes(), **unknown)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("docker", "docker run --gpus all"),
+        ("podman", "--device nvidia.com/gpu=all"),
+        ("kubernetes", "nvidia.com/gpu: 1"),
+        ("apptainer", "apptainer exec --nv"),
+        ("lxc", "lxc config device add"),
+        ("containerd", "nerdctl run --gpus all"),
+        ("systemd-nspawn", "--bind=/dev/nvidia0"),
+        ("garden", "as its engine documents it"),
+    ],
+)
+def test_a_container_without_nodes_was_started_without_the_gpu(judge: Judge, kind: str, words: str) -> None:
+    finding = judge.finding(container_has_gpu, without_gpu_in(Container(kind=kind, evidence=("a mark",))))
+    assert (finding.cause, finding.severity) == ("container_started_without_gpu", "error")
+    assert kind in finding.message
+    assert "a container, because a mark" in finding.evidence
+    assert "NVIDIA_VISIBLE_DEVICES is not set" in finding.evidence
+    assert finding.fix and words in finding.fix.text
+    assert finding.fix.commands == ()
+
+
+@pytest.mark.parametrize("asked", ["void", "none", "", "all"])
+def test_what_the_container_asked_for_is_evidence(judge: Judge, asked: str) -> None:
+    machine = without_gpu_in(DOCKER, environment=variables(NVIDIA_VISIBLE_DEVICES=asked))
+    assert f"NVIDIA_VISIBLE_DEVICES is {asked!r}" in judge.finding(container_has_gpu, machine).evidence
+
+
+def test_a_container_without_a_mark_is_named_by_its_kind(judge: Judge) -> None:
+    finding = judge.finding(container_has_gpu, without_gpu_in(Container(kind="docker")))
+    assert "a container, because docker" in finding.evidence
+
+
+def test_the_control_node_alone_is_no_gpu(judge: Judge) -> None:
+    machine = without_gpu_in(DOCKER, device_nodes=nodes("/dev/nvidiactl", "/dev/nvidia-uvm"))
+    assert judge.finding(container_has_gpu, machine).cause == "container_started_without_gpu"
+
+
+def test_a_container_is_judged_without_cuda_and_nvml(judge: Judge) -> None:
+    assert judge.finding(container_has_gpu, without_gpu_in(DOCKER), cuda_driver=None, nvml=None)
+
+
+def test_a_container_in_wsl_has_its_gpu(judge: Judge) -> None:
+    assert "/dev/dxg" in judge.passes(container_has_gpu, wsl(2, container=DOCKER))
+
+
+# CNT002
+
+
+def test_the_libraries_of_a_machine_that_is_no_container_are_judged_elsewhere(judge: Judge) -> None:
+    assert judge.skips(container_has_compute_libraries) == "this is no container"
+
+
+@pytest.mark.parametrize("asked", [None, "", "all", "compute,utility", "compute, utility,video", "graphics"])
+def test_a_container_whose_libraries_open_passes(judge: Judge, asked: str | None) -> None:
+    environment = Environment(variables={} if asked is None else {"NVIDIA_DRIVER_CAPABILITIES": asked})
+    evidence = judge.passes(container_has_compute_libraries, container=DOCKER, environment=environment)
+    assert evidence == f"libcuda and libnvidia-ml open; NVIDIA_DRIVER_CAPABILITIES is {asked or 'not set'}"
+
+
+@pytest.mark.parametrize("asked", ["utility", "utility,graphics", " video , utility "])
+def test_a_container_without_compute_lacks_libcuda(judge: Judge, asked: str) -> None:
+    finding = judge.finding(
+        container_has_compute_libraries,
+        container=DOCKER,
+        environment=variables(NVIDIA_DRIVER_CAPABILITIES=asked),
+        cuda_driver=cuda_without_library(),
+        runtime=None,
+    )
+    assert (finding.cause, finding.severity) == ("nvidia_driver_capabilities_without_compute", "error")
+    assert f"NVIDIA_DRIVER_CAPABILITIES={asked}" in finding.message
+    assert "libcuda.so.1 (part of 'compute')" in finding.message
+    assert "libnvidia-ml" not in finding.message
+    assert finding.evidence == (NO_LIBCUDA,)
+    assert finding.fix and "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility" in finding.fix.text
+
+
+def test_a_container_without_utility_lacks_nvml(judge: Judge) -> None:
+    finding = judge.finding(
+        container_has_compute_libraries,
+        container=DOCKER,
+        environment=variables(NVIDIA_DRIVER_CAPABILITIES="compute"),
+        nvml=WITHOUT_NVML,
+        runtime=None,
+    )
+    assert finding.cause == "nvidia_driver_capabilities_without_compute"
+    assert "lacks libnvidia-ml.so.1 (part of 'utility')" in finding.message
+    assert finding.evidence == (NO_NVML,)
+
+
+def test_a_container_with_neither_lacks_both(judge: Judge) -> None:
+    finding = judge.finding(
+        container_has_compute_libraries,
+        container=DOCKER,
+        environment=variables(NVIDIA_DRIVER_CAPABILITIES="video"),
+        cuda_driver=cuda_without_library(),
+        nvml=WITHOUT_NVML,
+        runtime=None,
+    )
+    assert "lacks libcuda.so.1 (part of 'compute') and libnvidia-ml.so.1 (part of 'utility')" in finding.message
+    assert finding.evidence == (NO_LIBCUDA, NO_NVML)
+
+
+@pytest.mark.parametrize("asked", [None, "", "all", "compute,utility"])
+def test_a_library_that_is_missing_for_another_reason_is_judged_elsewhere(judge: Judge, asked: str | None) -> None:
+    environment = Environment(variables={} if asked is None else {"NVIDIA_DRIVER_CAPABILITIES": asked})
+    reason = judge.skips(
+        container_has_compute_libraries,
+        container=DOCKER,
+        environment=environment,
+        cuda_driver=cuda_without_library(),
+        nvml=WITHOUT_NVML,
+    )
+    assert "not because of NVIDIA_DRIVER_CAPABILITIES" in reason
+
+
+@pytest.mark.parametrize("lost", [{"cuda_driver": cuda_without_library()}, {"nvml": WITHOUT_NVML}])
+def test_one_library_that_is_missing_for_another_reason_is_judged_elsewhere(judge: Judge, lost: dict[str, Any]) -> None:
+    environment = variables(NVIDIA_DRIVER_CAPABILITIES="all")
+    assert judge.skips(container_has_compute_libraries, container=DOCKER, environment=environment, **lost)
+
+
+def test_a_missing_library_is_not_followed_by_its_contrary(judge: Judge) -> None:
+    yielded = judge(
+        container_has_compute_libraries,
+        container=DOCKER,
+        environment=variables(NVIDIA_DRIVER_CAPABILITIES="utility"),
+        cuda_driver=cuda_without_library(),
+        runtime=None,
+    )
+    assert "libcuda and libnvidia-ml open" not in str(yielded)
+
+
+def test_a_tensorflow_that_does_without_nvml_is_left_in_peace(judge: Judge) -> None:
+    assert judge.does_not_object(
+        container_has_compute_libraries,
+        container=DOCKER,
+        tensorflow={"version": "2.15.1"},
+        environment=variables(NVIDIA_DRIVER_CAPABILITIES="compute"),
+        nvml=WITHOUT_NVML,
+    )
+
+
+# CNT003
+
+GIB = 1 << 30
+TWO = {"gpus": (cuda_gpu(0), cuda_gpu(1))}
+
+
+@pytest.mark.parametrize("size", [GIB, GIB + 1, 64 * GIB])
+def test_enough_shared_memory_passes(judge: Judge, size: int) -> None:
+    container = Container(kind="docker", shm_bytes=size)
+    assert f"{size >> 20} MiB" in judge.passes(shared_memory_suffices, container=container, cuda_driver=TWO)
+
+
+@pytest.mark.parametrize("size", [0, 64 << 20, GIB - 1])
+def test_several_gpus_need_more_shared_memory_than_docker_gives(judge: Judge, size: int) -> None:
+    container = Container(kind="docker", shm_bytes=size)
+    finding = judge.finding(shared_memory_suffices, container=container, cuda_driver=TWO)
+    assert (finding.cause, finding.severity) == ("docker_shm_too_small", "warning")
+    assert finding.message == f"/dev/shm has {size >> 20} MiB, too little for NCCL between 2 GPUs"
+    assert finding.evidence == (f"{size} bytes; 1 GiB is what NCCL's guide asks for",)
+    assert finding.fix and "--shm-size=1g" in finding.fix.text
+
+
+@pytest.mark.parametrize(
+    ("sections", "reason"),
+    [
+        ({}, "this is no container"),
+        ({"container": Container(kind="docker")}, "/dev/shm cannot be read"),
+        ({"container": DOCKER}, "it matters to several GPUs alone"),
+        ({"container": DOCKER, "cuda_driver": NOTHING}, "it matters to several GPUs alone"),
+    ],
+)
+def test_shared_memory_matters_to_several_gpus_in_a_container(
+    judge: Judge, sections: dict[str, Any], reason: str
+) -> None:
+    assert judge.skips(shared_memory_suffices, **sections) == reason
+
+
+# CNT004
+
+SLURM = Scheduler(kind="slurm", job="81234")
+GRANTED = Scheduler(kind="slurm", job="81235", granted={"SLURM_JOB_GPUS": "0", "SLURM_GPUS_ON_NODE": "1"})
+NO_DEVICES = Environment(variables={"CUDA_VISIBLE_DEVICES": "NoDevFiles"})
+
+
+def test_a_process_outside_of_a_job_is_not_judged(judge: Judge) -> None:
+    assert judge.skips(job_was_granted_gpu) == "this is no batch job"
+
+
+@pytest.mark.parametrize("scheduler", [SLURM, GRANTED, Scheduler(kind="pbs", job="7.head")])
+def test_a_job_in_which_cuda_lists_a_gpu_was_granted_one(judge: Judge, scheduler: Scheduler) -> None:
+    assert "CUDA lists 1 GPUs" in judge.passes(job_was_granted_gpu, scheduler=scheduler)
+
+
+@pytest.mark.parametrize("cuda", [NOTHING, HUNG, cuda_without_library()])
+@pytest.mark.parametrize("environment", [Environment(), variables(CUDA_VISIBLE_DEVICES="0")])
+def test_a_job_with_a_grant_was_granted_one_whatever_cuda_says(
+    judge: Judge, cuda: CudaDriver, environment: Environment
+) -> None:
+    evidence = judge.passes(job_was_granted_gpu, scheduler=GRANTED, environment=environment, cuda_driver=cuda)
+    assert evidence == "SLURM_JOB_GPUS=0; SLURM_GPUS_ON_NODE=1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("slurm", "--gres=gpu:1"), ("lsf", "bsub -gpu num=1"), ("pbs", "select=1:ngpus=1")]
+)
+def test_a_job_without_a_grant_was_given_none(judge: Judge, kind: str, words: str) -> None:
+    finding = judge.finding(
+        job_was_granted_gpu,
+        scheduler=Scheduler(kind=kind, job="81234"),
+        environment=NO_DEVICES,
+        cuda_driver=NOTHING,
+        runtime=None,
+    )
+    assert (finding.cause, finding.severity) == ("scheduler_did_not_grant_gpu", "error")
+    assert finding.message == f"{kind} gave job 81234 no GPU, though the node has one"
+    assert "CUDA_VISIBLE_DEVICES is 'NoDevFiles'" in finding.evidence
+    assert f"the node's driver is {DRIVER}" in finding.evidence
+    assert finding.fix and words in finding.fix.text
+
+
+def test_a_job_without_a_grant_is_judged_without_the_nodes_driver(judge: Judge) -> None:
+    for driver in (None, Driver()):
+        finding = judge.finding(
+            job_was_granted_gpu,
+            scheduler=SLURM,
+            environment=Environment(),
+            cuda_driver=NOTHING,
+            driver=driver,
+            runtime=None,
+        )
+        assert "CUDA_VISIBLE_DEVICES is not set" in finding.evidence
+        assert "driver" not in str(finding.evidence)
+
+
+@pytest.mark.parametrize("visible", ["NoDevFiles", ""])
+def test_a_step_that_is_shown_no_device_has_none_of_the_jobs_grant(judge: Judge, visible: str) -> None:
+    environment = variables(CUDA_VISIBLE_DEVICES=visible)
+    finding = judge.finding(
+        job_was_granted_gpu, scheduler=GRANTED, environment=environment, cuda_driver=NOTHING, runtime=None
+    )
+    assert finding.cause == "scheduler_did_not_grant_gpu"
+    assert f"CUDA_VISIBLE_DEVICES is {visible!r}" in finding.evidence
+
+
+def test_the_evidence_does_not_deny_the_jobs_grant(judge: Judge) -> None:
+    finding = judge.finding(
+        job_was_granted_gpu, scheduler=GRANTED, environment=NO_DEVICES, cuda_driver=NOTHING, runtime=None
+    )
+    assert "none of the variables that name granted GPUs is set" not in finding.evidence
+
+
+@pytest.mark.parametrize(
+    "cuda",
+    [cuda_that_fails(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), cuda_without_library(), HUNG],
+    ids=["driver mismatch", "no libcuda", "cuInit hangs"],
+)
+def test_a_cluster_that_hands_out_whole_nodes_is_not_blamed_for_a_broken_driver(judge: Judge, cuda: CudaDriver) -> None:
+    environment = Environment()
+    assert judge.does_not_object(job_was_granted_gpu, scheduler=SLURM, environment=environment, cuda_driver=cuda)
+
+
+@pytest.mark.parametrize("visible", ["0", "GPU-3f6f3a5e-0000-0000-0000-000000000000"])
+def test_a_list_of_devices_is_a_grant_too(judge: Judge, visible: str) -> None:
+    assert judge.does_not_object(
+        job_was_granted_gpu,
+        scheduler=Scheduler(kind="pbs", job="7.head"),
+        environment=variables(CUDA_VISIBLE_DEVICES=visible),
+        cuda_driver=cuda_that_fails(999, "CUDA_ERROR_UNKNOWN"),
+    )
+
+
+def test_a_scheduler_of_another_kind_is_judged_too(judge: Judge) -> None:
+    machine = broken(
+        scheduler=Scheduler(kind="flux", job="f23"), environment=NO_DEVICES, cuda_driver=NOTHING, runtime=None
+    )
+    assert judge.finding(job_was_granted_gpu, machine).cause == "scheduler_did_not_grant_gpu"
+
+
+def test_healthy_machines_have_their_gpus(judge: Judge) -> None:
+    machine = broken(**several(8), container=Container(kind="kubernetes", shm_bytes=64 * GIB), scheduler=GRANTED)
+    for check in (container_has_gpu, container_has_compute_libraries, shared_memory_suffices, job_was_granted_gpu):
+        assert judge.passes(check, machine)

@@ -1,0 +1,222 @@
+"""HLT: GPUs that do not answer, errors of their memory, and what the driver asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from built_health import GEFORCE, H100, SERVER, built, changed, failing, hung, server, without, workstation
+from built_machines import variables
+from healthy import ANSWERED, nvml_gpu
+
+from tfgpu_doctor.checks.gpu.health import every_gpu_answers, memory_is_sound, no_reset_is_asked_for
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.health import Ecc, GpuHealth, GpuTrouble, RetiredPages
+from tfgpu_doctor.model.facts.nvidia import Nvml
+
+if TYPE_CHECKING:
+    from checks.conftest import Judge
+
+NO_CUDA = {"cuda_driver": None, "runtime": None}
+
+
+# HLT001
+
+
+def test_gpus_that_answer_pass(judge: Judge) -> None:
+    assert judge.passes(every_gpu_answers) == "NVML reads 1 GPUs"
+    assert judge.passes(every_gpu_answers, server()) == "NVML reads 8 GPUs"
+
+
+@pytest.mark.parametrize(
+    "nvml",
+    [
+        Nvml(attempt=ANSWERED, library_error="libnvidia-ml.so.1: cannot open shared object file"),
+        Nvml(attempt=ANSWERED, error_code=999),
+        Nvml(attempt=Attempt(outcome="timed_out", seconds=20.0, phase="nvmlInit")),
+    ],
+)
+def test_an_nvml_that_does_not_work_is_judged_elsewhere(judge: Judge, nvml: Nvml) -> None:
+    assert judge.skips(every_gpu_answers, nvml=nvml) == "NVML itself does not answer"
+
+
+def test_without_gpus_there_is_nothing_to_answer(judge: Judge) -> None:
+    assert judge.skips(every_gpu_answers, nvml={"gpus": ()}) == "NVML lists no GPU"
+
+
+def test_a_gpu_that_hangs_is_named_once(judge: Judge) -> None:
+    finding = judge.finding(every_gpu_answers, without(3, hung()))
+    assert (finding.cause, finding.severity) == ("undetermined", "warning")
+    assert finding.message == f"GPU 3 ({H100}) at 0000:04:00.0 gives NVML no answer"
+    assert "nvmlDeviceGetPowerUsage was waited for 8 s in vain" in finding.evidence
+    assert finding.fix and "--gpu-reset -i 3" in finding.fix.text
+    (command,) = finding.fix.commands
+    assert command.startswith("export CUDA_VISIBLE_DEVICES=GPU-")
+    assert command.count("GPU-") == 7
+    assert "000000000003" not in command
+
+
+def test_no_list_of_gpus_is_proposed_where_there_is_one(judge: Judge) -> None:
+    machine = without(3, hung(), environment=variables(CUDA_VISIBLE_DEVICES="0,1"))
+    finding = judge.finding(every_gpu_answers, machine)
+    assert finding.fix and finding.fix.commands == ()
+
+
+def test_it_is_an_error_where_no_gpu_can_be_used(judge: Judge) -> None:
+    nvml = Nvml(attempt=ANSWERED, count=1, troubles=(hung(0),))
+    finding = judge.finding(every_gpu_answers, nvml=nvml, **NO_CUDA)
+    assert (finding.severity, finding.fix and finding.fix.commands) == ("error", ())
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "cause", "words"),
+    [
+        (8, "Insufficient External Power", "hardware_power_supply", "NVML_ERROR_INSUFFICIENT_POWER (8)"),
+        (15, "GPU is lost", "hardware_power_supply", "NVML_ERROR_GPU_IS_LOST (15)"),
+        (16, "GPU requires reset", "undetermined", "NVML_ERROR_RESET_REQUIRED (16)"),
+        (999, "Unknown Error", "undetermined", "NVML_ERROR_UNKNOWN (999)"),
+        (4711, "a code of tomorrow", "undetermined", "code (4711)"),
+    ],
+)
+def test_a_code_is_told_with_its_meaning(judge: Judge, code: int, text: str, cause: str, words: str) -> None:
+    lost = GpuTrouble(index=5, call="nvmlDeviceGetHandleByIndex", error_code=code, error_text=text)
+    finding = judge.finding(every_gpu_answers, without(5, lost))
+    assert (finding.cause, finding.severity) == (cause, "warning")
+    assert f"NVML says {text!r}" in finding.message
+    assert f"nvmlDeviceGetHandleByIndex gave {words}" in finding.evidence
+
+
+def test_a_gpu_that_told_no_address_is_the_one_left_on_the_bus(judge: Judge) -> None:
+    lost = GpuTrouble(index=5, call="nvmlDeviceGetHandleByIndex", error_code=15, error_text="GPU is lost")
+    assert "GPU 5 at 0000:06:00.0" in judge.finding(every_gpu_answers, without(5, lost)).message
+    assert "GPU 5 is" in judge.finding(every_gpu_answers, without(5, lost, pci=None)).message
+
+
+@pytest.mark.parametrize("code", [4, 17])
+def test_a_gpu_that_is_not_for_this_process_is_no_fault(judge: Judge, code: int) -> None:
+    refused = GpuTrouble(index=5, error_code=code, error_text="Insufficient Permissions")
+    assert "GPU 5 is not for this process" in judge.passes(every_gpu_answers, without(5, refused))
+
+
+def test_what_follows_from_the_only_gpu_that_hangs_is_explained_by_it() -> None:
+    report = diagnose(built()["only-gpu-hangs"])
+    assert [cause.id for cause in report.causes] == ["HLT001"]
+    assert {"DRV008", "TFW002"} <= set(report.causes[0].explains)
+
+
+# HLT002
+
+
+def test_memory_without_errors_passes_with_its_figures(judge: Judge) -> None:
+    evidence = judge.passes(memory_is_sound, server(SERVER))
+    assert evidence == (
+        "GPU 0: ECC 0 uncorrected and 0 corrected errors since the driver was loaded (0 and 2 ever), "
+        "0 rows remapped for uncorrected errors, 1 for corrected ones"
+    )
+
+
+def test_a_gpu_without_ecc_is_not_judged(judge: Judge) -> None:
+    assert judge.skips(memory_is_sound) == "NVML tells nothing of errors of the memory"
+
+
+def test_ecc_that_is_off_is_no_fault(judge: Judge) -> None:
+    off = GpuHealth(ecc=Ecc(enabled=False, pending=True))
+    assert judge.passes(memory_is_sound, workstation(off)) == "GPU 0: ECC is off"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"ecc": {"aggregate_uncorrected": 4}},
+        {"ecc": {"volatile_corrected": 900}},
+        {"remapped_rows": {"corrected": 12, "uncorrected": 3}},
+        {"remapped_rows": {"banks": {"all": 600, "most": 0, "some": 0, "few": 0, "none": 1}}},
+        {"ecc": {"volatile_uncorrected": None}},
+        {"ecc": None, "remapped_rows": None, "retired_pages": RetiredPages(corrected=3, uncorrected=2)},
+    ],
+    ids=str,
+)
+def test_errors_of_the_past_or_that_were_corrected_are_evidence_alone(judge: Judge, parts: dict[str, Any]) -> None:
+    assert judge.passes(memory_is_sound, server(changed(SERVER, **parts)))
+
+
+@pytest.mark.parametrize(("action", "severity"), [("gpu_reset", "error"), ("", "error"), ("none", "warning")])
+def test_uncorrected_errors_are_an_error_unless_the_driver_contained_them(
+    judge: Judge, action: str, severity: str
+) -> None:
+    health = changed(SERVER, ecc={"volatile_uncorrected": 2}, recovery_action=action)
+    finding = judge.finding(memory_is_sound, server(SERVER, health))
+    assert (finding.cause, finding.severity) == ("hardware_ecc_error", severity)
+    assert finding.message.startswith(f"GPU 1 ({H100}) has met 2 memory errors")
+    assert "ECC 2 uncorrected" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "severity", "words"),
+    [
+        ({"remapped_rows": {"failed": True}}, "error", "no spare row left"),
+        ({"remapped_rows": {"pending": True}}, "warning", "rows of its memory wait"),
+        ({"retired_pages": RetiredPages(uncorrected=1, pending=True)}, "warning", "pages of its memory wait"),
+        ({"ecc": {"sram_threshold_exceeded": True}}, "warning", "errors in its caches"),
+    ],
+    ids=["failed", "pending rows", "pending pages", "caches"],
+)
+def test_a_mark_of_the_driver_is_a_finding(judge: Judge, parts: dict[str, Any], severity: str, words: str) -> None:
+    finding = judge.finding(memory_is_sound, server(changed(SERVER, **parts)))
+    assert (finding.cause, finding.severity) == ("hardware_ecc_error", severity)
+    assert words in finding.message
+
+
+def test_a_sick_gpu_that_is_hidden_from_this_process_is_none_of_its_business(judge: Judge) -> None:
+    machine = server(SERVER, changed(SERVER, remapped_rows={"failed": True}))
+    assert machine.cuda_driver
+    first = machine.cuda_driver.gpus[:1]
+    assert judge.passes(memory_is_sound, machine, cuda_driver={"gpus": first}).startswith("GPU 0")
+
+
+# HLT003
+
+
+def test_no_action_passes(judge: Judge) -> None:
+    assert judge.passes(no_reset_is_asked_for, server(SERVER)) == "GPU 0: the driver asks for no action"
+
+
+def test_a_driver_that_does_not_say_is_not_judged(judge: Judge) -> None:
+    assert "does not say" in judge.skips(no_reset_is_asked_for, workstation(GEFORCE))
+
+
+@pytest.mark.parametrize(
+    ("action", "severity", "words"),
+    [
+        ("gpu_reset", "error", "a reset of the GPU"),
+        ("node_reboot", "error", "a reboot"),
+        ("drain_p2p", "warning", "peer-to-peer"),
+        ("drain_and_reset", "warning", "once the programs that use it have ended"),
+        ("9", "warning", "asks for 9"),
+    ],
+)
+def test_an_action_is_told(judge: Judge, action: str, severity: str, words: str) -> None:
+    run = failing("InternalError: CUDA_ERROR_LAUNCH_FAILED", "matmul")
+    finding = judge.finding(no_reset_is_asked_for, server(changed(SERVER, recovery_action=action), runtime=run))
+    assert (finding.cause, finding.severity) == ("undetermined", severity)
+    assert words in finding.message
+    assert finding.fix and ("reboot." in finding.fix.text)
+
+
+def test_a_gpu_that_computes_all_the_same_is_a_warning(judge: Judge) -> None:
+    finding = judge.finding(no_reset_is_asked_for, server(changed(SERVER, recovery_action="gpu_reset")))
+    assert finding.severity == "warning"
+
+
+def test_a_reset_that_errors_of_the_memory_ask_for_is_one_cause() -> None:
+    health = changed(SERVER, recovery_action="drain_and_reset", remapped_rows={"pending": True})
+    report = diagnose(server(health))
+    assert [cause.label for cause in report.causes] == ["hardware_ecc_error"]
+
+
+def test_old_records_without_health_are_not_judged(judge: Judge) -> None:
+    assert nvml_gpu().health == GpuHealth()
+    assert judge.passes(every_gpu_answers)
+    assert judge.skips(memory_is_sound)
+    assert judge.skips(no_reset_is_asked_for)

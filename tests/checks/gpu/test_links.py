@@ -1,0 +1,202 @@
+"""LNK: links to the host, to other GPUs, and the fabric of the switches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from built_health import GEFORCE, H100, SERVER, changed, in_slot_of, server, workstation
+from built_machines import cuda_that_fails
+from healthy import nvml_gpu
+
+from tfgpu_doctor.checks.gpu.links import fabric_is_set_up, nvlinks_are_up, pcie_link_is_full
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.health import Fabric, GpuHealth, NvLink, Pcie
+
+if TYPE_CHECKING:
+    from checks.conftest import Judge
+
+
+def linked(health: GpuHealth = GEFORCE, **pcie: Any) -> GpuHealth:
+    return changed(health, pcie=pcie)
+
+
+# LNK001
+
+
+def test_a_full_link_passes_with_its_figures(judge: Judge) -> None:
+    assert (
+        judge.passes(pcie_link_is_full, server(SERVER)) == "GPU 0: PCI Express x16 of x16, generation 5 of 5, 3 replays"
+    )
+
+
+def test_an_idle_gpu_lowers_its_generation(judge: Judge) -> None:
+    evidence = judge.passes(pcie_link_is_full, workstation(GEFORCE))
+    assert evidence == "GPU 0: PCI Express x16 of x16, generation 1 of 4 (idle, P8), 0 replays"
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        workstation(linked(width=8)),
+        in_slot_of(8, 8),
+        in_slot_of(16, 8),
+        workstation(linked(width=4, max_width=4)),
+        workstation(linked(width=8, max_width=8)),
+        workstation(changed(GEFORCE, pcie={"generation": 1}, performance_state=0, utilization_percent=3)),
+        workstation(changed(GEFORCE, pcie={"generation": 1}, performance_state=5, utilization_percent=90)),
+        workstation(changed(SERVER, pcie=Pcie(width=16, max_width=16))),
+        workstation(changed(GEFORCE, pcie={"width": 1}, virtualization="passthrough")),
+        workstation(changed(GEFORCE, pcie={"width": 4}, virtualization="vgpu")),
+        workstation(changed(GEFORCE, pcie={"width": 1}, chip_to_chip=True)),
+        workstation(changed(GEFORCE, pcie={"width": 1, "bus": "fpci"})),
+        workstation(nvml={"gpus": (nvml_gpu(memory_total_bytes=None, health=linked(width=1)),)}),
+    ],
+    ids=["x8 of x16", "a slot of 8", "x8 in a slot of 16", "a GPU with 4", "a GPU with 8", "P0 with nothing to do",
+         "busy in P5", "no generation", "passed through", "vgpu", "NVLink-C2C", "another bus", "unified memory"],
+)  # fmt: skip
+def test_links_as_they_are_made_pass(judge: Judge, machine: Facts) -> None:
+    assert judge.passes(pcie_link_is_full, machine)
+
+
+@pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4050 Laptop GPU", "NVIDIA GeForce MX450"])
+def test_laptops_have_few_lanes_by_design(judge: Judge, name: str) -> None:
+    gpu = nvml_gpu(name=name, health=linked(width=4))
+    assert "of a laptop" in judge.passes(pcie_link_is_full, nvml={"gpus": (gpu,)})
+
+
+@pytest.mark.parametrize(
+    ("machine", "confidence", "words", "remedy"),
+    [
+        (in_slot_of(4, 4), "high", "its slot has x4", "into the slot"),
+        (in_slot_of(16, 1), "medium", "its slot could give x16", "Seat the card anew"),
+        (in_slot_of(16, 1, performance_state=2), "high", "its slot could give x16", "Seat the card anew"),
+        (workstation(linked(width=4)), "medium", "x4 carries 25 % of what x16 would", "Seat the card anew"),
+    ],
+)
+def test_a_link_of_few_lanes_is_told(judge: Judge, machine: Facts, confidence: str, words: str, remedy: str) -> None:
+    finding = judge.finding(pcie_link_is_full, machine)
+    assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "warning", confidence)
+    assert "and could use x16" in finding.message
+    assert words in finding.evidence
+    assert finding.fix and remedy in finding.fix.text
+
+
+def test_a_gpu_with_fewer_lanes_than_all_others_of_its_model_stands_out(judge: Judge) -> None:
+    narrow = linked(SERVER, width=8)
+    finding = judge.finding(pcie_link_is_full, server(SERVER, SERVER, narrow, SERVER))
+    assert finding.message.startswith("GPU 2")
+    assert "the 3 other GPUs of the model have more" in finding.evidence
+
+
+@pytest.mark.parametrize("widths", [(16, 8), (16, 8, 16, 8), (8, 8, 8, 8)])
+def test_boards_that_share_lanes_are_no_fault(judge: Judge, widths: tuple[int, ...]) -> None:
+    assert judge.passes(pcie_link_is_full, server(*(linked(SERVER, width=each) for each in widths)))
+
+
+def test_a_busy_gpu_at_a_low_generation_is_told(judge: Judge) -> None:
+    finding = judge.finding(pcie_link_is_full, server(linked(SERVER, generation=1)))
+    assert (finding.cause, finding.severity) == ("undetermined", "warning")
+    assert finding.message.endswith("is busy, and its PCI Express link runs at generation 1 of 5")
+
+
+def test_a_gpu_that_tells_no_link_is_not_judged(judge: Judge) -> None:
+    assert judge.skips(pcie_link_is_full) == "NVML tells no PCI Express link"
+
+
+# LNK002
+
+
+def links(up: int, of: int, remote: str = "switch") -> GpuHealth:
+    rows = tuple(NvLink(index=i, active=i < up, remote=remote if i < up else "") for i in range(of))
+    return msgspec.structs.replace(SERVER, nvlinks=rows)
+
+
+def test_links_that_are_up_pass(judge: Judge) -> None:
+    assert judge.passes(nvlinks_are_up, server(SERVER)) == "GPU 0: 18 of 18 NVLinks are up"
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        workstation(GEFORCE),
+        server(links(0, 18), links(0, 18)),
+        server(links(4, 12, "gpu"), links(4, 12, "gpu")),
+        server(links(10, 18)),
+        server(links(8, 18), links(8, 18)),
+    ],
+    ids=["no bridge", "all down in a virtual machine", "one bridge of three", "alone", "a model with fewer"],
+)
+def test_links_that_are_down_by_design_pass(judge: Judge, machine: Facts) -> None:
+    assert judge.passes(nvlinks_are_up, machine)
+
+
+@pytest.mark.parametrize("up", [0, 16])
+def test_a_gpu_with_fewer_links_to_the_switches_than_its_like(judge: Judge, up: int) -> None:
+    finding = judge.finding(nvlinks_are_up, server(SERVER, links(up, 18), SERVER))
+    assert (finding.cause, finding.severity) == ("undetermined", "warning")
+    assert finding.message == f"GPU 1 ({H100}) has {up} NVLinks up, and others of its model have 18"
+    assert f"down: {', '.join(map(str, range(up, 18)))}" in finding.evidence
+
+
+def test_bridges_between_cards_may_differ(judge: Judge) -> None:
+    finding = judge.finding(nvlinks_are_up, server(links(12, 12, "gpu"), links(12, 12, "gpu"), links(4, 12, "gpu")))
+    assert (finding.severity, finding.confidence) == ("info", "low")
+
+
+def test_a_gpu_that_is_divided_has_no_links(judge: Judge) -> None:
+    machine = server(SERVER, SERVER)
+    assert machine.nvml
+    divided = msgspec.structs.replace(machine.nvml.gpus[1], mig=True, health=links(0, 18))
+    assert judge.passes(nvlinks_are_up, machine, nvml={"gpus": (machine.nvml.gpus[0], divided)})
+
+
+def test_errors_of_links_are_evidence(judge: Judge) -> None:
+    worn = changed(SERVER, nvlinks=(NvLink(index=0, active=True, remote="switch", errors={"crc_data_errors": 8}),))
+    assert "link 0: crc_data_errors 8" in judge.passes(nvlinks_are_up, server(worn))
+
+
+def test_a_gpu_without_nvlink_is_not_judged(judge: Judge) -> None:
+    assert "no GPU has NVLink" in judge.skips(nvlinks_are_up)
+
+
+# LNK003
+
+WAITING = changed(SERVER, fabric=Fabric(state="in_progress"))
+FAILED = changed(SERVER, fabric=Fabric(state="completed", status=999))
+NOT_READY: dict[str, Any] = {"cuda_driver": cuda_that_fails(802, "CUDA_ERROR_SYSTEM_NOT_READY", gpus=())}
+
+
+def test_gpus_of_a_fabric_pass(judge: Judge) -> None:
+    assert judge.passes(fabric_is_set_up, server()) == "8 GPUs have joined the fabric"
+
+
+@pytest.mark.parametrize("fabric", [None, Fabric(state="not_supported")])
+def test_gpus_without_a_fabric_are_not_judged(judge: Judge, fabric: Fabric | None) -> None:
+    assert "no GPU is part of a fabric" in judge.skips(fabric_is_set_up, server(changed(SERVER, fabric=fabric)))
+
+
+@pytest.mark.parametrize(("health", "words"), [(WAITING, "in_progress"), (FAILED, "NVML_ERROR_UNKNOWN")])
+def test_a_fabric_that_is_not_set_up_is_an_error_where_cuda_waits_for_it(
+    judge: Judge, health: GpuHealth, words: str
+) -> None:
+    finding = judge.finding(fabric_is_set_up, server(SERVER, health), **NOT_READY)
+    assert (finding.cause, finding.severity) == ("fabric_manager_not_running", "error")
+    assert finding.message.startswith("1 of 2 GPUs")
+    assert words in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("cuda", "severity"),
+    [({}, "info"), ({"cuda_driver": None}, "warning"), ({"cuda_driver": cuda_that_fails(999, "", gpus=())}, "warning")],
+)
+def test_a_fabric_that_cuda_does_not_wait_for_is_less(judge: Judge, cuda: dict[str, Any], severity: str) -> None:
+    assert judge.finding(fabric_is_set_up, server(WAITING), **cuda).severity == severity
+
+
+def test_what_cuda_says_of_the_fabric_is_explained_by_it() -> None:
+    report = diagnose(server(WAITING, **NOT_READY, runtime=None))
+    assert [cause.id for cause in report.causes] == ["LNK003"]
+    assert "DRV008" in report.causes[0].explains

@@ -1,0 +1,86 @@
+"""XID004: did the driver start the GPUs that it found?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from built_kernel import NO_DEVICE, UNREADABLE, built, log, message
+from built_machines import DOCKER, several
+from healthy import ANSWERED, broken, nvml_gpu
+
+from tfgpu_doctor.checks.kernel_log.gpu_start import driver_starts_gpus
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts.kernel import KernelMessage
+from tfgpu_doctor.model.facts.machine import Pci
+from tfgpu_doctor.model.facts.nvidia import Nvml
+
+if TYPE_CHECKING:
+    from checks.conftest import Judge
+
+NOTHING: dict[str, Any] = {"cuda_driver": NO_DEVICE, "nvml": Nvml(attempt=ANSWERED), "runtime": None}
+FIRMWARE = message(
+    "firmware_missing",
+    "nvidia 0000:01:00.0: Direct firmware load for nvidia/560.35.03/gsp_ga10x.bin failed with error -2",
+)
+
+
+def failed(address: str = "0000:01:00.0", age_s: float = 7000.0, **changes: Any) -> KernelMessage:
+    text = f"NVRM: GPU {address}: RmInitAdapter failed! (0x62:0x40:1860)"
+    return message("init_failed", text, age_s, pci_address=address, **changes)
+
+
+def test_a_driver_that_starts_its_gpus_passes(judge: Judge) -> None:
+    assert "does not say of any GPU" in judge.passes(driver_starts_gpus, kernel_log=log())
+
+
+def test_a_gpu_that_does_not_start(judge: Judge) -> None:
+    finding = judge.finding(driver_starts_gpus, kernel_log=log(failed(count=4)), **NOTHING)
+    assert (finding.severity, finding.cause) == ("error", "undetermined")
+    assert "could not start the GPU at 0000:01:00.0, 4 times, last 1 hour ago" in finding.message
+
+
+def test_a_gpu_whose_firmware_is_missing(judge: Judge) -> None:
+    finding = judge.finding(driver_starts_gpus, kernel_log=log(failed(), FIRMWARE), **NOTHING)
+    assert finding.cause == "no_nvidia_driver"
+    assert FIRMWARE.text in finding.evidence
+
+
+def test_a_gpu_that_started_later_passes(judge: Judge) -> None:
+    assert judge.passes(driver_starts_gpus, kernel_log=log(failed(), FIRMWARE))
+
+
+def test_one_of_two_that_does_not_start_is_a_warning(judge: Judge) -> None:
+    machine = several(2)
+    machine["nvml"] = {"gpus": (nvml_gpu(),)}
+    machine["cuda_driver"] = {"gpus": machine["cuda_driver"]["gpus"][:1]}
+    found = judge.finding(driver_starts_gpus, broken(**machine, kernel_log=log(failed("0000:02:00.0"))))
+    assert found.severity == "warning"
+
+
+def test_a_gpu_that_a_container_was_not_given_is_not_its_business(judge: Judge) -> None:
+    assert judge.passes(driver_starts_gpus, container=DOCKER, kernel_log=log(failed("0000:41:00.0")))
+
+
+@pytest.mark.parametrize("age_s", [90_000.0, None])
+def test_what_was_long_ago_is_no_news(judge: Judge, age_s: float | None) -> None:
+    old = failed(first_age_s=age_s, last_age_s=age_s)
+    assert judge.passes(driver_starts_gpus, kernel_log=log(old), **NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kernel_log": UNREADABLE}, "cannot be read"),
+        ({"kernel_log": log(failed()), "pci": Pci()}, "no NVIDIA GPU"),
+        ({"kernel_log": log(failed()), "nvml": None, "cuda_driver": None}, "neither NVML nor CUDA was asked"),
+    ],
+)
+def test_what_cannot_be_told_is_no_fault(judge: Judge, changes: dict[str, Any], reason: str) -> None:
+    assert reason in judge.skips(driver_starts_gpus, **changes)
+
+
+def test_it_explains_that_cuda_finds_no_device() -> None:
+    (cause,) = diagnose(built()["gpu-does-not-start"]).causes
+    assert (cause.id, cause.label) == ("XID004", "undetermined")
+    assert "DRV008" in cause.explains

@@ -1,0 +1,418 @@
+"""PKG: is this the right Python, with one TensorFlow in it?"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from built_machines import conda, failed_import, packages
+from healthy import SITE, broken, distribution, runtime, target
+
+from tfgpu_doctor.checks.python.environment import (
+    no_local_file_hides_modules,
+    one_distribution_owns_tensorflow,
+    one_installer,
+    python_answers,
+    tensorflow_is_installed,
+    user_site_hides_nothing,
+)
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.python import Runtime, Target
+
+if TYPE_CHECKING:
+    from checks.conftest import Judge
+
+PYTHON = "/home/user/venv/bin/python"
+UNUSED = runtime(gpus=(), computations=())
+JANES = "/home/jane doe/venv/bin/python"
+
+
+# PKG001
+
+
+def test_a_python_that_answers_passes(judge: Judge) -> None:
+    assert judge.passes(python_answers) == f"Python 3.12.7 at {PYTHON}"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words"),
+    [
+        (Attempt(outcome="failed", exit_code=1, error="ImportError: no json", stderr=("ImportError",)), "exit code 1"),
+        (Attempt(outcome="killed_by_signal", signal="SIGSEGV", stderr=("Fatal",)), "died of SIGSEGV"),
+        (Attempt(outcome="timed_out", seconds=20.0, stderr=("...",)), "gave no answer within 20 s"),
+    ],
+)
+def test_a_python_that_does_not_answer_is_the_wrong_one(judge: Judge, attempt: Attempt, words: str) -> None:
+    finding = judge.finding(python_answers, target=Target(attempt=attempt, executable="/opt/python"))
+    assert (finding.cause, finding.severity) == ("wrong_python_environment", "error")
+    assert finding.message.startswith("the Python /opt/python ")
+    assert words in finding.message
+    assert finding.evidence == attempt.stderr
+    assert finding.fix and "--python PATH" in finding.fix.text
+
+
+def test_a_python_that_is_not_there_has_its_evidence(judge: Judge) -> None:
+    attempt = Attempt(outcome="not_started", error="No such file or directory")
+    finding = judge.finding(python_answers, target=Target(attempt=attempt, executable="/opt/python"))
+    assert "No such file or directory" in finding.message
+
+
+def test_a_python_that_does_not_answer_is_not_evidence(judge: Judge) -> None:
+    attempt = Attempt(outcome="timed_out", seconds=20.0, stderr=("...",))
+    assert len(judge(python_answers, target=Target(attempt=attempt, executable="/opt/python"))) == 1
+
+
+# PKG002
+
+BARE: dict[str, Any] = {"tensorflow_file": "", "tensorflow_owners": (), "distributions": (), "nvidia_libraries": ()}
+DEACTIVATED = Environment()
+
+
+@pytest.mark.parametrize("version", ["3.12.7", "3.7.17", "3.14.2", "4.0.0", ""])
+def test_a_tensorflow_that_is_there_is_installed(judge: Judge, version: str) -> None:
+    assert judge.passes(tensorflow_is_installed, target=target(version=version)) == f"{SITE}/tensorflow/__init__.py"
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "3.10.14", "3.12.7", "3.13.0"])
+def test_a_python_without_tensorflow_is_the_wrong_one(judge: Judge, version: str) -> None:
+    finding = judge.finding(tensorflow_is_installed, target=target(version=version, **BARE), environment=DEACTIVATED)
+    assert (finding.cause, finding.severity) == ("wrong_python_environment", "error")
+    assert finding.evidence == (f"no tensorflow on the search path of {PYTHON}",)
+    assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",)
+    assert "--python PATH" in finding.fix.text
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_another_environment_that_is_active_is_the_one_to_diagnose(judge: Judge, variable: str) -> None:
+    there = target(executable="/opt/pipx/doctor/bin/python", prefix="/opt/pipx/doctor", **BARE)
+    environment = Environment(variables={variable: "/home/user/project/.venv"})
+    finding = judge.finding(tensorflow_is_installed, target=there, environment=environment)
+    assert finding.cause == "wrong_python_environment"
+    assert "another environment is active: /home/user/project/.venv" in finding.evidence
+    assert finding.fix and finding.fix.commands == ("tfgpu-doctor --python /home/user/project/.venv",)
+
+
+@pytest.mark.parametrize("active", ["/home/user/venv", "/home/user/venv/", "/home/user/./venv", ""])
+def test_an_environment_that_is_the_target_itself_is_no_other(judge: Judge, active: str) -> None:
+    environment = Environment(variables={"VIRTUAL_ENV": active})
+    finding = judge.finding(tensorflow_is_installed, target=target(**BARE), environment=environment)
+    assert finding.fix and "pip install" in finding.fix.commands[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "confidence"), [("3.7.17", "high"), ("2.7.18", "high"), ("3.14.0", "medium"), ("4.0.1", "medium")]
+)
+def test_a_python_without_a_wheel_is_not_supported(judge: Judge, version: str, confidence: str) -> None:
+    finding = judge.finding(tensorflow_is_installed, target=target(version=version, **BARE))
+    assert (finding.cause, finding.severity) == ("unsupported_python_version", "error")
+    assert finding.confidence == confidence
+    assert f"Python {version}" in finding.message
+    assert ("may have no wheel" in finding.message) == (confidence == "medium")
+    assert "3.10, 3.11, 3.12, 3.13" in finding.evidence[0]
+    assert finding.fix and "3.12 or 3.13" in finding.fix.text
+
+
+@pytest.mark.parametrize("version", ["3.12.7", "3.14.0"])
+def test_a_python_of_32_bits_is_not_supported(judge: Judge, version: str) -> None:
+    finding = judge.finding(tensorflow_is_installed, target=target(bits=32, version=version, **BARE))
+    assert (finding.cause, finding.confidence) == ("unsupported_python_version", "high")
+    assert f"has no wheel for 32-bit Python {version}" in finding.message
+
+
+def test_a_venv_inside_of_conda_is_the_active_one(judge: Judge) -> None:
+    environment = Environment(variables={"VIRTUAL_ENV": "/home/user/venv", "CONDA_PREFIX": "/opt/conda"})
+    finding = judge.finding(tensorflow_is_installed, target=target(**BARE), environment=environment)
+    assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",)
+
+
+def test_a_python_of_unknown_version_is_not_called_unsupported(judge: Judge) -> None:
+    there = target(version="", **BARE)
+    assert (
+        judge.finding(tensorflow_is_installed, target=there, environment=DEACTIVATED).cause
+        == "wrong_python_environment"
+    )
+
+
+def test_an_externally_managed_python_is_not_told_to_install_into(judge: Judge) -> None:
+    there = target(executable="/usr/bin/python3", prefix="/usr", externally_managed=True, **BARE)
+    finding = judge.finding(tensorflow_is_installed, target=there, environment=DEACTIVATED)
+    assert (finding.cause, finding.confidence) == ("externally_managed_python", "medium")
+    assert finding.fix
+    assert not any(command.startswith("/usr/bin/python3 -m pip install") for command in finding.fix.commands)
+
+
+def test_an_environment_that_is_active_counts_more_than_a_python_that_refuses_pip(judge: Judge) -> None:
+    there = target(executable="/usr/bin/python3", prefix="/usr", externally_managed=True, **BARE)
+    finding = judge.finding(tensorflow_is_installed, target=there)
+    assert (finding.cause, finding.confidence) == ("wrong_python_environment", "high")
+
+
+@pytest.mark.parametrize("os", ["Darwin", "Windows"])
+def test_the_cuda_extra_is_for_linux(judge: Judge, os: str) -> None:
+    machine = broken(system={"os": os}, target=target(**BARE), environment=DEACTIVATED)
+    finding = judge.finding(tensorflow_is_installed, machine)
+    assert finding.fix
+    assert not any("and-cuda" in command for command in finding.fix.commands)
+
+
+def test_the_commands_survive_a_blank_in_the_path(judge: Judge) -> None:
+    there = target(executable=JANES, prefix="/home/jane doe/venv", **BARE)
+    for active, words in (
+        ("", [JANES, "-m", "pip", "install", "tensorflow[and-cuda]"]),
+        ("/home/jane doe/.venv", ["tfgpu-doctor", "--python", "/home/jane doe/.venv"]),
+    ):
+        environment = Environment(variables={"VIRTUAL_ENV": active})
+        finding = judge.finding(tensorflow_is_installed, target=there, environment=environment)
+        assert finding.fix
+        assert [shlex.split(command) for command in finding.fix.commands] == [words]
+
+
+# PKG003
+
+
+@pytest.mark.parametrize("times", [1, 2])  # a distribution may be found twice
+@pytest.mark.parametrize("owner", ["tensorflow", "tf-nightly", "tensorflow-intel", "tensorflow-cpu"])
+def test_one_owner_passes(judge: Judge, owner: str, times: int) -> None:
+    there = target(tensorflow_owners=(owner,) * times)
+    assert judge.passes(one_distribution_owns_tensorflow, target=there) == f"{owner} owns it"
+
+
+def test_files_that_nobody_lists_are_not_judged(judge: Judge) -> None:
+    reason = judge.skips(one_distribution_owns_tensorflow, target=target(tensorflow_owners=()))
+    assert "no distribution lists" in reason
+
+
+@pytest.mark.parametrize(
+    ("other", "confidence"),
+    [("tensorflow-cpu", "high"), ("intel-tensorflow", "high"), ("tf-nightly", "medium"), ("tensorflow-gpu", "medium")],
+)
+@pytest.mark.parametrize("run", [None, UNUSED])
+def test_two_owners_are_one_too_many(judge: Judge, other: str, confidence: str, run: Runtime | None) -> None:
+    there = packages((other, "2.19.0"), tensorflow_owners=("tensorflow", other))
+    finding = judge.finding(one_distribution_owns_tensorflow, target=there, runtime=run)
+    assert (finding.cause, finding.severity) == ("cpu_package_shadows_gpu_package", "error")
+    assert finding.confidence == confidence
+    assert finding.message == f"2 distributions installed the same package: tensorflow 2.20.0, {other} 2.19.0"
+    assert f"tensorflow, {other}" in finding.evidence[0]
+    assert finding.fix and finding.fix.commands == (
+        f"{PYTHON} -m pip uninstall -y tensorflow {other}",
+        f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",
+    )
+
+
+def test_two_owners_are_a_warning_where_the_gpu_is_listed(judge: Judge) -> None:
+    there = packages(("tf-nightly", "2.21.0"), tensorflow_owners=("tensorflow", "tf-nightly"))
+    assert judge.finding(one_distribution_owns_tensorflow, target=there).severity == "warning"
+
+
+def test_the_uninstall_survives_a_blank_in_the_path(judge: Judge) -> None:
+    there = target(executable=JANES, tensorflow_owners=("tensorflow", "tensorflow-cpu"))
+    finding = judge.finding(one_distribution_owns_tensorflow, target=there, runtime=None)
+    assert finding.fix
+    assert [shlex.split(command)[0] for command in finding.fix.commands] == [JANES, JANES]
+
+
+# PKG004
+
+PROJECT = "/home/user/project"
+
+
+@pytest.mark.parametrize("here", [PROJECT, SITE, "/", ""])
+def test_a_tensorflow_in_site_packages_is_hidden_by_nothing(judge: Judge, here: str) -> None:
+    evidence = judge.passes(no_local_file_hides_modules, target=target(working_folder=here))
+    assert evidence == f"`import tensorflow` runs {SITE}/tensorflow/__init__.py"
+
+
+@pytest.mark.parametrize("here", [PROJECT, "", "/", "/home/user"])
+def test_a_tensorflow_that_is_not_there_is_hidden_by_nothing(judge: Judge, here: str) -> None:
+    there = target(tensorflow_file="", working_folder=here)
+    assert judge.passes(no_local_file_hides_modules, target=there, runtime=None) == "none found"
+
+
+@pytest.mark.parametrize("file", [f"{PROJECT}/tensorflow.py", f"{PROJECT}/tensorflow/__init__.py"])
+@pytest.mark.parametrize(
+    "run", [None, UNUSED, failed_import("AttributeError: module 'tensorflow' has no attribute 'data'")]
+)
+def test_a_file_of_ones_own_hides_tensorflow(judge: Judge, file: str, run: Runtime | None) -> None:
+    there = target(tensorflow_file=file, local_modules=(file,))
+    finding = judge.finding(no_local_file_hides_modules, target=there, runtime=run)
+    assert (finding.cause, finding.severity) == ("local_module_shadows_tensorflow", "error")
+    assert finding.message == f"{file} is imported in place of the library of that name"
+    assert PROJECT in finding.evidence[0]
+    assert bool(run and run.import_error) == ("AttributeError" in str(finding.evidence))
+    assert finding.fix and f"Rename {file}" in finding.fix.text
+
+
+def test_a_file_of_ones_own_that_the_traceback_names_hides_a_module(judge: Judge) -> None:
+    own = f"{PROJECT}/inspect.py"
+    run = failed_import("AttributeError: module 'inspect' has no attribute 'signature'", f'  File "{own}", line 1')
+    there = target(local_modules=(f"{PROJECT}/random.py", own))
+    finding = judge.finding(no_local_file_hides_modules, target=there, runtime=run)
+    assert finding.cause == "local_module_shadows_tensorflow"
+    assert finding.message.startswith(own)
+
+
+@pytest.mark.parametrize(
+    "run", [None, runtime(), failed_import("ImportError: numpy", '  File "/usr/lib/python3/x.py"')]
+)
+def test_a_file_of_ones_own_that_no_traceback_names_is_no_fault(judge: Judge, run: Runtime | None) -> None:
+    there = target(local_modules=(f"{PROJECT}/inspect.py",))
+    assert judge.passes(no_local_file_hides_modules, target=there, runtime=run)
+
+
+@pytest.mark.parametrize("file", ["/opt/mine/tensorflow.py", "/opt/mine/tensorflow/__init__.py"])
+def test_a_file_earlier_on_the_search_path_hides_tensorflow(judge: Judge, file: str) -> None:
+    there = target(tensorflow_file=file)
+    assert judge.passes(no_local_file_hides_modules, target=there, runtime=None)  # it may be meant
+    finding = judge.finding(
+        no_local_file_hides_modules, target=there, runtime=failed_import("ImportError: half of an installation")
+    )
+    assert finding.cause == "local_module_shadows_tensorflow"
+    assert finding.message == f"{file} is imported in place of the TensorFlow in {SITE}"
+    assert "half of an installation" in str(finding.evidence)
+    assert finding.fix and "take /opt/mine off" in finding.fix.text
+
+
+def test_a_tensorflow_that_is_broken_itself_is_hidden_by_nothing(judge: Judge) -> None:
+    run = failed_import("ImportError: libtensorflow_framework.so.2: cannot open shared object file")
+    assert judge.passes(no_local_file_hides_modules, target=target(), runtime=run)
+    file = "/opt/built/tensorflow/__init__.py"
+    elsewhere = target(tensorflow_file=file, tensorflow_owners=())
+    assert judge.passes(no_local_file_hides_modules, target=elsewhere, runtime=run)
+    built = (distribution("tensorflow-gpu", "2.11.0", folder="/opt/built"), *target().distributions)
+    assert judge.passes(
+        no_local_file_hides_modules, target=target(tensorflow_file=file, distributions=built), runtime=run
+    )
+
+
+def test_the_package_itself_may_be_the_working_folder(judge: Judge) -> None:
+    assert judge.passes(no_local_file_hides_modules, target=target(working_folder=f"{SITE}/tensorflow"))
+
+
+def test_in_site_packages_no_library_hides_itself(judge: Judge) -> None:
+    numpy = f"{SITE}/numpy/__init__.py"
+    run = failed_import("ImportError: numpy.core.multiarray failed to import", f'  File "{numpy}", line 5')
+    there = target(working_folder=SITE, local_modules=(numpy,))
+    assert judge.does_not_object(no_local_file_hides_modules, target=there, runtime=run)
+
+
+# PKG005
+
+USER_SITE = "/home/user/.local/lib/python3.12/site-packages"
+
+
+def with_user_site(*mine: tuple[str, str], **changes: Any) -> Target:
+    found = tuple(distribution(name, version, folder=USER_SITE) for name, version in mine)
+    return target(user_site=USER_SITE, distributions=(*found, *target().distributions), **changes)
+
+
+def test_a_user_site_that_is_switched_off_hides_nothing(judge: Judge) -> None:
+    assert judge.skips(user_site_hides_nothing) == "the user site is switched off here"
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [(), (("requests", "2.1"),), (("numpy", "2.1.3"),), (("pip", "1.0"), ("tensorflow", "2.20.0"))],
+    ids=["empty", "another package", "the same version", "the same tensorflow"],
+)
+@pytest.mark.parametrize("run", [None, UNUSED])
+def test_a_user_site_that_hides_nothing_passes(judge: Judge, mine: Any, run: Runtime | None) -> None:
+    assert judge.passes(user_site_hides_nothing, target=with_user_site(*mine), runtime=run)
+
+
+def test_packages_that_tensorflow_does_not_need_may_be_hidden(judge: Judge) -> None:
+    there = with_user_site(("black", "1.0"))
+    there = msgspec.structs.replace(there, distributions=(*there.distributions, distribution("black", "2.0")))
+    evidence = judge.passes(user_site_hides_nothing, target=there, runtime=UNUSED)
+    assert evidence.startswith("1 packages of the user site differ")
+
+
+def test_what_an_older_version_left_in_the_user_site_is_not_hidden_by_it(judge: Judge) -> None:
+    there = with_user_site(("h5py", "3.1"), ("numpy", "1.0.0"), ("numpy", "2.1.3"))
+    assert judge.passes(user_site_hides_nothing, target=there, runtime=UNUSED)
+
+
+@pytest.mark.parametrize("name", ["numpy", "protobuf", "keras", "tensorflow", "nvidia-cudnn-cu12"])
+@pytest.mark.parametrize(
+    ("run", "severity"), [(None, "warning"), (UNUSED, "warning"), (failed_import("ImportError: numpy"), "error")]
+)
+def test_a_package_of_tensorflows_that_is_hidden_is_named(
+    judge: Judge, name: str, run: Runtime | None, severity: str
+) -> None:
+    finding = judge.finding(user_site_hides_nothing, target=with_user_site((name, "1.0.0")), runtime=run)
+    assert (finding.cause, finding.severity) == ("user_site_shadowing", severity)
+    assert USER_SITE in finding.message
+    assert finding.evidence[0].startswith(f"{name} 1.0.0 hides ")
+    assert finding.fix and finding.fix.commands == ("export PYTHONNOUSERSITE=1",)
+
+
+def test_a_tensorflow_that_lists_gpus_may_come_from_anywhere(judge: Judge) -> None:
+    assert judge.passes(user_site_hides_nothing, target=with_user_site(("numpy", "1.0.0")))
+
+
+@pytest.mark.parametrize("run", [None, UNUSED])
+def test_a_tensorflow_of_the_user_site_may_have_its_numpy_there(judge: Judge, run: Runtime | None) -> None:
+    system = "/usr/lib/python3/dist-packages"
+    there = target(
+        executable="/usr/bin/python3",
+        prefix="/usr",
+        base_prefix="/usr",
+        user_site=USER_SITE,
+        tensorflow_file=f"{USER_SITE}/tensorflow/__init__.py",
+        distributions=(
+            *(msgspec.structs.replace(each, folder=USER_SITE) for each in target().distributions),
+            distribution("numpy", "1.26.4", folder=system, installer="debian"),
+        ),
+    )
+    assert judge.does_not_object(user_site_hides_nothing, target=there, runtime=run)
+
+
+# PKG008
+
+
+def test_a_machine_without_conda_is_not_judged(judge: Judge) -> None:
+    assert "no conda environment" in judge.skips(one_installer)
+
+
+def test_a_tensorflow_of_pip_beside_condas_cuda_passes(judge: Judge) -> None:
+    there = target(conda_packages={"cudatoolkit": "11.8.0 h1", "cudnn": "8.9 h2"})
+    assert judge.passes(one_installer, target=there) == "TensorFlow was installed by pip"
+
+
+@pytest.mark.parametrize("installer", ["conda", ""])
+def test_a_tensorflow_of_conda_passes(judge: Judge, installer: str) -> None:
+    base = conda("cuda120py312_0")
+    found = tuple(msgspec.structs.replace(each, installer=installer) for each in base.distributions)
+    there = msgspec.structs.replace(base, distributions=found)
+    assert judge.passes(one_installer, target=there) == "TensorFlow was installed by conda"
+
+
+@pytest.mark.parametrize(("run", "severity"), [(None, "error"), (UNUSED, "error"), (runtime(), "warning")])
+def test_a_tensorflow_of_pip_over_condas_is_mixed(judge: Judge, run: Runtime | None, severity: str) -> None:
+    finding = judge.finding(one_installer, target=conda("cuda120py312_0"), runtime=run)
+    assert (finding.cause, finding.severity, finding.confidence) == ("mixed_conda_pip_install", severity, "medium")
+    assert "TensorFlow 2.20.0 was installed by pip over conda's tensorflow, tensorflow-base" in finding.message
+    assert finding.evidence == (
+        "conda-meta lists tensorflow 2.17.0 cuda120py312_0",
+        "conda-meta lists tensorflow-base 2.17.0 cuda120py312_0",
+    )
+    assert finding.fix and "new environment" in finding.fix.text
+
+
+def test_the_installer_of_tensorflow_itself_counts(judge: Judge) -> None:
+    base = conda("cuda120py312_0")
+    installers = {"tensorflow": "conda"}
+    found = tuple(
+        msgspec.structs.replace(each, installer=installers.get(each.name, "pip")) for each in base.distributions
+    )
+    there = msgspec.structs.replace(base, distributions=found)
+    assert judge.passes(one_installer, target=there, runtime=UNUSED) == "TensorFlow was installed by conda"
+
+
+@pytest.mark.parametrize("name", ["tensorflow-datasets", "tensorflow-metadata", "tensorflow-hub"])
+def test_a_library_of_conda_for_tensorflow_is_not_tensorflow(judge: Judge, name: str) -> None:
+    there = target(conda_packages={name: "4.9.7 pyhd8ed1ab_0"})
+    assert judge.does_not_object(one_installer, target=there, runtime=UNUSED)

@@ -1,0 +1,314 @@
+"""PKG: versions of the packages that TensorFlow builds on."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from built_machines import failed_import, packages
+from healthy import distribution, runtime, target
+
+from tfgpu_doctor.checks.python.versions import numpy_fits, nvidia_wheels_fit, protobuf_fits
+from tfgpu_doctor.model import Check
+from tfgpu_doctor.model.facts.python import Runtime, Target
+
+if TYPE_CHECKING:
+    from checks.conftest import Judge
+
+PYTHON = "/home/user/venv/bin/python"
+JANES = "/home/jane doe/venv/bin/python"
+UNUSED = runtime(gpus=(), computations=())
+ABI = "AttributeError: _ARRAY_API not found"
+DESCRIPTORS = "TypeError: Descriptors cannot be created directly."
+
+
+# PKG006
+
+
+@pytest.mark.parametrize(
+    ("numpy", "tensorflow"),
+    [
+        ("2.1.3", "2.18.0"),
+        ("2.1.3", "2.20.0"),
+        ("3.0.0", "2.20.0"),
+        ("1.26.4", "2.20.0"),
+        ("1.26.4", "2.15.1"),
+        ("2.1.3", "2.18.0.dev20240901"),
+        ("2.1.3", "2.18.0rc0"),
+        ("2.1.3", "3.0.0"),
+        ("2.1.3", "2.18.0+nv24.11"),
+    ],
+)
+@pytest.mark.parametrize("run", [None, failed_import("ImportError: something else")])
+def test_a_numpy_that_fits_passes(judge: Judge, numpy: str, tensorflow: str, run: Runtime | None) -> None:
+    there = packages(("numpy", numpy), ("tensorflow", tensorflow))
+    evidence = judge.passes(numpy_fits, target=there, tensorflow={"version": tensorflow}, runtime=run)
+    assert evidence == f"NumPy {numpy} with TensorFlow {tensorflow}"
+
+
+@pytest.mark.parametrize("numpy", ["2.0.0", "2.0.0rc1", "2.1.3", "3.0.0"])
+@pytest.mark.parametrize("tensorflow", ["2.17.1", "2.15.1", "1.15.5"])
+@pytest.mark.parametrize("run", [None, failed_import(ABI), failed_import("ImportError: odd")])
+def test_numpy_2_does_not_fit_a_build_for_numpy_1(
+    judge: Judge, numpy: str, tensorflow: str, run: Runtime | None
+) -> None:
+    there = packages(("numpy", numpy))
+    finding = judge.finding(numpy_fits, target=there, tensorflow={"version": tensorflow}, runtime=run)
+    assert (finding.cause, finding.severity) == ("numpy_abi_mismatch", "error")
+    assert finding.message == f"NumPy {numpy} does not fit TensorFlow {tensorflow}, which was built for NumPy 1"
+    assert finding.evidence[-1] == "TensorFlow is built for NumPy 2 from 2.18 on"
+    assert (ABI in finding.evidence) == (run is not None and run.import_error == ABI)
+    assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'numpy<2'",)
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        ABI,
+        "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
+        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header",
+        "ImportError: numpy.core.umath failed to import",
+        "ImportError: numpy.core.multiarray failed to import",
+    ],
+)
+@pytest.mark.parametrize("where", ["error", "traceback", "log"])
+def test_the_imports_own_complaint_counts(judge: Judge, complaint: str, where: str) -> None:
+    run = failed_import(
+        complaint if where == "error" else "ImportError: odd", *([f"  {complaint}"] if where == "traceback" else [])
+    )
+    if where == "log":
+        run = msgspec.structs.replace(run, log=(complaint,))
+    finding = judge.finding(numpy_fits, runtime=run)
+    assert finding.cause == "numpy_abi_mismatch"
+    assert finding.message == "NumPy 2.1.3 does not fit TensorFlow 2.20.0, which was built for another one"
+    assert finding.evidence[0] == complaint
+    assert finding.fix
+    assert finding.fix.commands == (f"{PYTHON} -m pip install --force-reinstall --no-deps numpy==2.1.3",)
+
+
+def test_a_tensorflow_that_was_imported_has_a_numpy_that_fits(judge: Judge) -> None:
+    assert judge.passes(numpy_fits, target=packages(("numpy", "2.1.3")), tensorflow={"version": "2.15.1"})
+
+
+def test_a_complaint_in_the_log_of_an_import_that_succeeds_is_no_fault(judge: Judge) -> None:
+    assert judge.passes(numpy_fits, runtime=runtime(log=(ABI,)))
+
+
+@pytest.mark.parametrize("run", [None, failed_import(ABI)])
+def test_without_numpy_nothing_is_judged(judge: Judge, run: Runtime | None) -> None:
+    assert judge.skips(numpy_fits, target=packages(without=("numpy",)), runtime=run) == "numpy's version is not known"
+
+
+@pytest.mark.parametrize("numpy", ["", "unknown"])
+def test_a_numpy_of_unknown_version_is_no_fault(judge: Judge, numpy: str) -> None:
+    there = packages(("numpy", numpy))
+    assert judge.passes(numpy_fits, target=there, tensorflow={"version": "2.15.1"}, runtime=None)
+
+
+@pytest.mark.parametrize("version", ["", "custom"])
+def test_a_tensorflow_of_unknown_version_is_no_fault(judge: Judge, version: str) -> None:
+    assert judge.does_not_object(numpy_fits, tensorflow={"version": version}, runtime=None)
+
+
+# PKG007
+
+
+def test_a_protobuf_within_the_range_passes(judge: Judge) -> None:
+    assert judge.passes(protobuf_fits) == "protobuf 5.28.3, and TensorFlow asks for >=5.28.0"
+
+
+@pytest.mark.parametrize("version", ["5.28.0", "6.33.1", "99.0"])
+def test_the_range_has_its_ends(judge: Judge, version: str) -> None:
+    assert judge.passes(protobuf_fits, target=packages(("protobuf", version)), runtime=None)
+
+
+@pytest.mark.parametrize("version", ["5.27.5", "3.20.3"])
+@pytest.mark.parametrize(
+    ("run", "severity"),
+    [(None, "error"), (failed_import(DESCRIPTORS), "error"), (failed_import("ImportError: odd"), "warning")],
+)
+def test_a_protobuf_out_of_the_range_does_not_fit(
+    judge: Judge, version: str, run: Runtime | None, severity: str
+) -> None:
+    finding = judge.finding(protobuf_fits, target=packages(("protobuf", version)), runtime=run)
+    assert (finding.cause, finding.severity) == ("protobuf_incompatible", severity)
+    assert finding.message == f"protobuf {version} does not fit TensorFlow 2.20.0, which asks for >=5.28.0"
+    assert finding.evidence[-1] == "Requires-Dist: protobuf>=5.28.0"
+    assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'protobuf>=5.28.0'",)
+
+
+def test_a_range_with_exclusions_is_quoted(judge: Judge) -> None:
+    requires = ("protobuf!=4.21.0,!=4.21.1,<5.0.0dev,>=3.20.3",)
+    there = target(
+        distributions=(distribution("protobuf", "4.21.0"), distribution("tensorflow", "2.15.1", requires=requires))
+    )
+    finding = judge.finding(protobuf_fits, target=there, tensorflow={"version": "2.15.1"}, runtime=None)
+    assert finding.fix
+    [command] = finding.fix.commands
+    assert shlex.split(command)[-1].startswith("protobuf")
+    assert "!=4.21.0" in shlex.split(command)[-1]
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        DESCRIPTORS,
+        "TypeError: Descriptors cannot not be created directly.",
+        "ImportError: cannot import name 'runtime_version' from 'google.protobuf'",
+        "AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'",
+    ],
+)
+def test_the_complaint_of_protobuf_counts(judge: Judge, complaint: str) -> None:
+    finding = judge.finding(protobuf_fits, runtime=failed_import(complaint))
+    assert (finding.cause, finding.severity) == ("protobuf_incompatible", "error")
+    assert finding.evidence[0] == complaint
+
+
+def test_a_tensorflow_that_was_imported_has_a_protobuf_that_fits(judge: Judge) -> None:
+    assert judge.passes(protobuf_fits, target=packages(("protobuf", "3.20.3")))
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        packages(without=("protobuf",)),
+        target(distributions=(distribution("protobuf", "3.20.3"), distribution("tensorflow", "2.20.0"))),
+        target(distributions=()),
+    ],
+    ids=["no protobuf", "no requirement", "nothing"],
+)
+def test_a_protobuf_that_nobody_asks_for_is_not_judged(judge: Judge, there: Target) -> None:
+    assert "is not known" in judge.skips(protobuf_fits, target=there, runtime=None)
+
+
+@pytest.mark.parametrize("version", ["", "unknown"])
+def test_a_protobuf_of_unknown_version_is_no_fault(judge: Judge, version: str) -> None:
+    assert judge.does_not_object(protobuf_fits, target=packages(("protobuf", version)), runtime=None)
+
+
+# PKG009
+
+CUBLAS, RUNTIME, CUDNN = "nvidia-cublas-cu12", "nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12"
+
+
+def with_torch(*pins: str, version: str = "2.4.1", changed: tuple[tuple[str, str], ...] = ()) -> Target:
+    base = packages(*changed)
+    torch = distribution("torch", version, requires=pins)
+    return msgspec.structs.replace(base, distributions=(*base.distributions, torch))
+
+
+def pinning(name: str, pin: str, installed: str) -> Target:
+    """An environment whose TensorFlow pins a wheel exactly, as releases up to 2.19 do."""
+    base = packages((name, installed), without=("tensorflow",))
+    tensorflow = distribution("tensorflow", "2.17.1", requires=(f'{name}=={pin}; extra == "and-cuda"',))
+    return msgspec.structs.replace(base, distributions=(*base.distributions, tensorflow))
+
+
+def test_wheels_that_tensorflow_asks_for_pass(judge: Judge) -> None:
+    assert f"{CUBLAS} 12.5.3.2" in judge.passes(nvidia_wheels_fit)
+
+
+def test_newer_wheels_within_the_range_pass(judge: Judge) -> None:
+    assert judge.passes(nvidia_wheels_fit, target=packages((CUBLAS, "12.9.1.4")), runtime=None)
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        packages(without=tuple(each.name for each in target().distributions if each.name.startswith("nvidia-"))),
+        target(distributions=(distribution("tensorflow", "2.20.0"), distribution(CUBLAS, "11.0"))),
+        target(distributions=()),
+    ],
+    ids=["no wheels", "no requirement", "nothing"],
+)
+def test_without_such_wheels_nothing_is_judged(judge: Judge, there: Target) -> None:
+    assert "none of the nvidia-* wheels" in judge.skips(nvidia_wheels_fit, target=there, runtime=None)
+
+
+@pytest.mark.parametrize("run", [None, UNUSED, failed_import("ImportError: odd")])
+@pytest.mark.parametrize(
+    ("installed", "severity"), [("12.1.3.1", "error"), ("12.5.3.1", "error"), ("13.0.0.1", "warning")]
+)
+def test_wheels_that_tensorflow_does_not_ask_for_are_a_mix(
+    judge: Judge, installed: str, severity: str, run: Runtime | None
+) -> None:
+    finding = judge.finding(nvidia_wheels_fit, target=packages((CUBLAS, installed)), runtime=run)
+    assert (finding.cause, finding.severity) == ("cuda_minor_library_mix", severity)
+    assert finding.message == "1 CUDA libraries are of versions that TensorFlow does not accept"
+    assert len(finding.evidence) == 1
+    assert finding.evidence[0].startswith(f"{CUBLAS} {installed} is installed, TensorFlow asks for ")
+    assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]==2.20.0'",)
+
+
+@pytest.mark.parametrize(
+    "pin",
+    [
+        f'{CUBLAS}==12.1.3.1; platform_system == "Linux" and platform_machine == "x86_64"',
+        f"{CUBLAS}==12.1.3.1",
+        f"{CUBLAS} (==12.1.3.1) ; platform_system == 'Linux'",
+        "nvidia_cublas_cu12==12.1.3.1",
+    ],
+)
+def test_torch_is_blamed_for_what_it_pins(judge: Judge, pin: str) -> None:
+    there = with_torch(pin, changed=((CUBLAS, "12.1.3.1"),))
+    finding = judge.finding(nvidia_wheels_fit, target=there, runtime=None)
+    assert (finding.cause, finding.severity) == ("torch_tf_nvidia_wheel_conflict", "error")
+    assert finding.message == "torch replaced 1 CUDA libraries by versions that TensorFlow does not accept"
+    assert f"torch pins {CUBLAS}==12.1.3.1" in finding.evidence
+    assert finding.fix and "environment of its own" in finding.fix.text
+
+
+def test_torch_is_blamed_for_a_cudnn_that_it_pins(judge: Judge) -> None:
+    there = with_torch(f"{CUDNN}==9.1.0.70", changed=((CUDNN, "9.1.0.70"),))
+    assert judge.finding(nvidia_wheels_fit, target=there, runtime=None).cause == "torch_tf_nvidia_wheel_conflict"
+
+
+@pytest.mark.parametrize("pins", [(), (f"{CUBLAS}==12.4.5.8",), ("typing-extensions>=4",)])
+def test_torch_is_not_blamed_for_what_it_does_not_pin(judge: Judge, pins: tuple[str, ...]) -> None:
+    there = with_torch(*pins, changed=((CUBLAS, "12.1.3.1"),))
+    assert judge.finding(nvidia_wheels_fit, target=there, runtime=None).cause == "cuda_minor_library_mix"
+
+
+def test_torch_that_pins_what_tensorflow_accepts_is_welcome(judge: Judge) -> None:
+    there = with_torch(f"{CUBLAS}==12.6.4.1", changed=((CUBLAS, "12.6.4.1"),))
+    assert judge.passes(nvidia_wheels_fit, target=there, runtime=None)
+
+
+def test_a_cudnn_of_another_origin_is_judged_elsewhere(judge: Judge) -> None:
+    assert judge.passes(nvidia_wheels_fit, target=packages((CUDNN, "9.0.0.312")), runtime=None)
+
+
+def test_a_tensorflow_that_computes_has_wheels_that_fit(judge: Judge) -> None:
+    there = with_torch(f"{CUBLAS}==12.1.3.1", changed=((CUBLAS, "12.1.3.1"),))
+    assert judge.passes(nvidia_wheels_fit, target=there)
+
+
+def test_a_newer_wheel_than_the_one_pinned_is_a_warning(judge: Judge) -> None:
+    finding = judge.finding(nvidia_wheels_fit, target=pinning(CUBLAS, "12.3.4.1", "12.5.3.2"), runtime=None)
+    assert finding.severity == "warning"
+
+
+def test_an_older_wheel_than_the_one_pinned_is_an_error(judge: Judge) -> None:
+    finding = judge.finding(nvidia_wheels_fit, target=pinning(CUBLAS, "12.3.4.1", "12.1.3.1"), runtime=None)
+    assert finding.severity == "error"
+
+
+@pytest.mark.parametrize("version", ["", "unknown"])
+def test_a_wheel_of_unknown_version_is_no_fault(judge: Judge, version: str) -> None:
+    assert judge.does_not_object(nvidia_wheels_fit, target=packages((CUBLAS, version)), runtime=None)
+
+
+@pytest.mark.parametrize(
+    ("check", "sections"),
+    [
+        (numpy_fits, {"tensorflow": {"version": "2.15.1"}}),
+        (protobuf_fits, {"runtime": failed_import(DESCRIPTORS)}),
+        (nvidia_wheels_fit, {"target": packages((CUBLAS, "12.1.3.1"), executable=JANES)}),
+    ],
+)
+def test_the_commands_survive_a_blank_in_the_path(judge: Judge, check: Check, sections: dict[str, Any]) -> None:
+    finding = judge.finding(check, **{"target": target(executable=JANES), "runtime": None, **sections})
+    assert finding.fix
+    assert [shlex.split(command)[0] for command in finding.fix.commands] == [JANES]

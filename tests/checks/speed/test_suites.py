@@ -1,0 +1,120 @@
+"""BEN: what the perf suites measured."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tfgpu_doctor.checks.speed.suites import (
+    gpu_answers_to_the_end,
+    gpu_beats_cpu,
+    gpu_comes_near_its_limits,
+    suites_find_nothing_wrong,
+)
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model import Evidence, Finding, Skip
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric, Verdict
+from tfgpu_doctor.model.facts.stress import Readings
+
+
+def comparison(verdict: Verdict, ratio: float | None = 5.0, *, on_gpu: bool = True) -> Comparison:
+    return Comparison(
+        suite="device_placement", name="matmul", verdict=verdict, ratio=ratio, on_gpu=on_gpu,
+        interval=(ratio * 0.9, ratio * 1.1) if ratio else None, reason="" if verdict == "faster" else "because",
+    )  # fmt: skip
+
+
+def test_a_gpu_that_wins_passes_with_its_figures() -> None:
+    (told,) = gpu_beats_cpu(Bench(comparisons=(comparison("faster"),)), read_knowledge())
+    assert told == Evidence("device_placement matmul: 5.0 times as fast")
+
+
+@pytest.mark.parametrize("verdict", ["slower", "not shown", "too noisy", "not run"])
+def test_what_is_not_won_is_said(verdict: Verdict) -> None:
+    ratio = None if verdict == "not run" else 0.9
+    found = gpu_beats_cpu(Bench(comparisons=(comparison("faster"), comparison(verdict, ratio))), read_knowledge())
+    (finding,) = [each for each in found if isinstance(each, Finding)]
+    assert finding.message.startswith("1 of 2 comparisons on the GPU are not won")
+    assert f"{verdict}, because" in finding.evidence[0]
+
+
+def test_comparisons_on_the_cpu_say_nothing_of_the_gpu() -> None:
+    with pytest.raises(Skip, match="no comparison on a GPU"):
+        gpu_beats_cpu(Bench(comparisons=(comparison("slower", on_gpu=False),)), read_knowledge())
+
+
+def test_heat_during_the_comparison_is_the_cause() -> None:
+    hot = Readings(samples=20, reasons={"sw_thermal_slowdown": 0.6, "sw_power_cap": 1.0})
+    lost = msgspec.structs.replace(comparison("slower", 0.8), readings={"0": hot})
+    (finding,) = gpu_beats_cpu(Bench(comparisons=(lost,)), read_knowledge())
+    assert isinstance(finding, Finding)
+    assert finding.cause == "gpu_thermal_or_power_throttling"
+    assert "limited by sw_thermal_slowdown in 60% of 20 looks" in finding.evidence[1]
+    assert not any("sw_power_cap" in line for line in finding.evidence)
+
+
+def metric(value: float, limit: float | None = 100.0) -> Metric:
+    return Metric(
+        suite="device_placement", name="matmul bfloat16", value=value, unit="TFLOP/s", device="GPU:0", limit=limit
+    )
+
+
+def test_a_gpu_near_its_peak_passes() -> None:
+    (told,) = gpu_comes_near_its_limits(Bench(metrics=(metric(75.0),)), read_knowledge())
+    assert isinstance(told, Evidence)
+    assert "75% of what is possible" in told.text
+
+
+def test_a_gpu_far_below_its_peak_is_said() -> None:
+    (told,) = gpu_comes_near_its_limits(Bench(metrics=(metric(50.0),)), read_knowledge())
+    assert isinstance(told, Finding)
+    assert told.severity == "warning"
+
+
+def test_without_a_limit_nothing_can_be_said() -> None:
+    with pytest.raises(Skip, match="limit is known"):
+        gpu_comes_near_its_limits(Bench(metrics=(metric(50.0, limit=None),)), read_knowledge())
+
+
+def test_a_gpu_that_answered_to_the_end_passes() -> None:
+    (told,) = gpu_answers_to_the_end(
+        Bench(comparisons=(comparison("faster"), comparison("slower"), comparison("not run", None)))
+    )
+    assert told == Evidence("comparisons on the GPU that came to their end: 2")
+
+
+def test_a_gpu_lost_during_the_suites_is_said_with_what_it_said_last() -> None:
+    found = list(gpu_answers_to_the_end(Bench(gpu_lost="InternalError: cudaGetDevice() failed")))
+    assert isinstance(found[0], Finding)
+    assert found[0].severity == "error"
+    assert found[0].cause == "undetermined"
+    assert found[0].evidence == ("InternalError: cudaGetDevice() failed",)
+
+
+def test_a_gpu_on_which_nothing_came_to_its_end_is_not_passed() -> None:
+    with pytest.raises(Skip, match="came to its end"):
+        list(gpu_answers_to_the_end(Bench(comparisons=(comparison("not run", None),))))
+
+
+def test_suites_without_a_gpu_say_nothing_of_its_loss() -> None:
+    with pytest.raises(Skip, match="nothing ran on a GPU"):
+        list(gpu_answers_to_the_end(Bench(comparisons=(comparison("faster", on_gpu=False),))))
+
+
+def test_suites_that_found_nothing_wrong_pass_with_what_they_measured() -> None:
+    (told,) = suites_find_nothing_wrong(Bench(comparisons=(comparison("slower"),), metrics=(metric(50.0),)))
+    assert told == Evidence("no answer wrong; comparisons: 1, metrics: 1")
+
+
+def test_what_the_suites_found_wrong_is_said_with_the_command_that_runs_it_again() -> None:
+    found = list(suites_find_nothing_wrong(Bench(failed={"test_numerics.py::test_sums[GPU]": "off by 3"})))
+    assert isinstance(found[0], Finding)
+    assert "test_sums[GPU]" in found[0].message
+    assert found[0].evidence == ("test_numerics.py::test_sums[GPU]: off by 3",)
+    assert found[0].fix
+    assert found[0].fix.commands == ("tfgpu-doctor bench numerics",)
+
+
+def test_suites_that_measured_nothing_found_nothing_right() -> None:
+    with pytest.raises(Skip, match="measured nothing"):
+        list(suites_find_nothing_wrong(Bench()))

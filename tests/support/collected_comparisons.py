@@ -1,0 +1,71 @@
+"""What the perf suites measure, by name, as pytest collects them: the table doctor/accept/comparisons.json."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from locations import ROOT
+
+TABLE = ROOT / "doctor/accept/comparisons.json"
+_ABOUT = (
+    "What the perf suites measure, by name, so that a misspelt name in a profile is refused before anything is measured. "
+    "Made by tools/write_generated.py from the suites themselves; metrics are those that a limit of the hardware's bounds."
+)
+_PLUGIN = """
+def pytest_collection_finish(session):
+    for item in session.items:
+        kind = "COMPARISON" if "compare" in getattr(item, "fixturenames", ()) else "TEST"
+        print(kind, item.path.stem.removeprefix("test_"), item.name.removeprefix("test_"), sep="\\t")
+"""
+
+
+@functools.cache
+def collected() -> tuple[tuple[str, str, str], ...]:
+    """Kind, suite and name of each test: a COMPARISON, or another TEST."""
+    from tfgpu_doctor.bench.run import SUITES
+
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "print_tests.py").write_text(_PLUGIN)
+        plugins = ("no:cacheprovider", "pytest_benchmark.plugin", "tfgpu_doctor.perf_tests.plugin", "print_tests")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "--collect-only", "-q", "-c", f"{SUITES}/pytest.ini", "--rootdir", SUITES,
+             *(word for name in plugins for word in ("-p", name)), SUITES],
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": folder, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout + done.stderr)
+    rows = [line.split("\t") for line in done.stdout.splitlines() if line.startswith(("COMPARISON\t", "TEST\t"))]
+    return tuple((kind, suite, name) for kind, suite, name in rows)
+
+
+def comparisons() -> dict[str, list[str]]:
+    """Suite to the names of its comparisons; a suite that holds none has an empty list."""
+    from tfgpu_doctor.bench.run import suite_names
+
+    return {
+        suite: sorted(name for kind, its, name in collected() if (kind, its) == ("COMPARISON", suite))
+        for suite in suite_names()
+    }
+
+
+def metrics() -> dict[str, list[str]]:
+    """Those of device_placement that have a limit: a copy within the GPU's memory, and the peak in each precision."""
+    from tfgpu_doctor.perf_tests.ceilings import peak_name
+
+    names = [name for _, suite, name in collected() if suite == "device_placement"]
+    inside = ["copy in the device" for name in names if name == "bandwidth[in the device]"]
+    peaks = [peak_name(name[len("peak[") : -1]) for name in names if name.startswith("peak[")]
+    return {"device_placement": sorted([*inside, *peaks])}
+
+
+def table() -> str:
+    """The content of the file."""
+    document = {"about": _ABOUT, "metrics": metrics(), "comparisons": comparisons()}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
