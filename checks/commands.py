@@ -1,4 +1,4 @@
-"""Commands that a fix proposes: every word quoted, none that needs root or destroys anything."""
+"""Commands that a fix proposes. Every word is quoted; no command needs root or destroys anything."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
 
 def pip(target: Target, *words: str) -> tuple[str, ...]:
-    """A pip command in the target; none where that Python refuses them (PEP 668)."""
+    """Return a pip command for the target; empty if that Python rejects pip (PEP 668)."""
     if target.externally_managed:
         return ()
     return (shlex.join([target.executable, "-m", "pip", *words]),)
 
 
 def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, why: str) -> Fix:
-    """Let pip bring the CUDA libraries of this very TensorFlow, where its release can be installed so."""
+    """Return the fix that installs this TensorFlow's CUDA libraries with pip, if the release supports that."""
     first = knowledge.boundaries["first_release_with_working_cuda_extra"].value
     nightly = tensorflow.distribution == "tf-nightly"
     if not nightly and version(tensorflow.version) < version(first):
         return Fix(
-            f"{why} This release cannot bring them by pip: install the CUDA {tensorflow.cuda_version} and cuDNN "
-            f"{tensorflow.cudnn_version} libraries, or a TensorFlow from {first} on with its extra [and-cuda]."
+            f"{why} pip cannot install them for this release: install the CUDA {tensorflow.cuda_version} and cuDNN "
+            f"{tensorflow.cudnn_version} libraries, or TensorFlow {first} or newer with the extra [and-cuda]."
         )
     if target.externally_managed:
-        return Fix(f"{why} This Python refuses pip: make a virtual environment first, `python3 -m venv`.")
+        return Fix(f"{why} This Python rejects pip: create a virtual environment first, `python3 -m venv`.")
     wanted = "tf-nightly[and-cuda]" if nightly else f"tensorflow[and-cuda]=={tensorflow.version.partition('+')[0]}"
     return Fix(why, pip(target, "install", wanted))
 
 
 def prepend_library_path(folders: Sequence[str]) -> str:
-    """The shell command that puts folders before what LD_LIBRARY_PATH holds."""
+    """Return the shell command that prepends folders to LD_LIBRARY_PATH."""
     listed = ":".join(shlex.quote(folder) for folder in folders)
     return f"export LD_LIBRARY_PATH={listed}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 
 
 def library_path_without(environment: Environment, *folders: str) -> tuple[str, ...]:
-    """The shell command that takes folders off LD_LIBRARY_PATH; none where they are not on it."""
+    """Return the shell command that removes folders from LD_LIBRARY_PATH; empty if they are not on it."""
     unwanted = {os.path.normpath(folder) for folder in folders}
     listed = [folder for folder in (environment.get("LD_LIBRARY_PATH") or "").split(":") if folder]
     kept = [folder for folder in listed if os.path.normpath(folder) not in unwanted]

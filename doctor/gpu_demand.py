@@ -13,7 +13,6 @@ from tfgpu_doctor.model.facts.nvidia import CudaGpu, NvmlGpu
 from tfgpu_doctor.model.report import Report
 
 _CAPABILITY = re.compile(r"\d{1,2}\.\d")
-_COMPUTES = "GPU004"  # the check that lets TensorFlow compute on every GPU
 _ARGUMENTS = ("memory", "count", "compute_capability")
 
 
@@ -77,14 +76,14 @@ def read_demand(arguments: Sequence[Any], named: Mapping[str, Any]) -> Demand:
 
 def why_no_gpu(report: Report) -> str:
     """The root cause of TensorFlow not computing on a GPU, in a line; empty where it does."""
-    computes = report.find(_COMPUTES)
+    computes = report.shows("computes")
     if computes and computes.outcome in ("pass", "warn"):
         return ""
     if report.causes:
         cause = report.causes[0]
         return f"{cause.title} ({cause.id}, {cause.label})"
     why = (computes.reason if computes else "") or "nothing showed that TensorFlow computes on a GPU"
-    return f"{why} ({_COMPUTES})"
+    return f"{why} ({computes.id})" if computes else why
 
 
 def usable_gpus(facts: Facts) -> tuple[UsableGpu, ...]:

@@ -1,1 +1,1 @@
-"""The pytest-benchmark suites: proof, on this machine, that the GPU path beats the CPU."""
+"""The pytest-benchmark suites: measure on this machine whether the GPU is faster than the CPU."""

@@ -1,4 +1,4 @@
-"""Whether a GPU still answers this process: after some errors of CUDA no operation of a process succeeds any more."""
+"""Check whether a GPU still responds to this process: after some CUDA errors every operation of a process fails."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _SIDE = 64
 
 
 def why_silent(tf: Any, device: str) -> str:
-    """Why a small product on the device ("GPU:0") fails; empty where it is right."""
+    """Return why a small matrix product on the device ("GPU:0") fails; empty if the result is correct."""
     try:
         with tf.device(device):
             ones = tf.ones((_SIDE, _SIDE))
             product = tf.linalg.matmul(ones, ones)
         answer = product.numpy()
-    except Exception as error:  # noqa: BLE001 - whatever a framework raises says that the GPU does not answer
+    except Exception as error:  # noqa: BLE001 - any exception of a framework means that the GPU does not respond
         return reason_of(error)
     if (ran_on := short_device(product.backing_device)) != device:
-        return f"TensorFlow works on {ran_on} in its place"
-    return "" if (answer == _SIDE).all() else "it multiplies wrongly"
+        return f"TensorFlow ran the operation on {ran_on} instead"
+    return "" if (answer == _SIDE).all() else "the result of a matrix product is wrong"
 
 
 def why_lost(listed_before: int, listed_now: int) -> str:
-    """What became of a GPU that TensorFlow listed before the suites began; empty where it lists them still."""
+    """Return why TensorFlow lists fewer GPUs than before the suites started; empty if it still lists them all."""
     if listed_now >= listed_before:
         return ""
-    return f"TensorFlow listed {listed_before} GPUs when the run began, and lists {listed_now} now"
+    return f"TensorFlow listed {listed_before} GPUs when the run started, and lists {listed_now} now"

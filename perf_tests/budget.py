@@ -1,4 +1,4 @@
-"""The time that a run may take, and the share of it that each comparison gets."""
+"""The time budget of a run, and the share of it for each comparison."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 
-LEAST_S = 1.5  # less is no measurement
+LEAST_S = 1.5  # a measurement takes at least this long
 MOST_S = 20.0
 USUAL_S = 5.0
 _PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
@@ -14,7 +14,7 @@ _UNITS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 def parse_budget(text: str) -> float | None:
-    """Seconds: "60s", "5m", "90"; None for "full". Raises ValueError."""
+    """Return the seconds of "60s", "5m", "90"; None for "full". Raises ValueError."""
     if text.strip() == "full":
         return None
     found = _PATTERN.fullmatch(text.strip())
@@ -24,26 +24,26 @@ def parse_budget(text: str) -> float | None:
 
 
 class Budget:
-    """What is left until `ends` (of `clock`), for `waiting` comparisons; without an end each takes what it needs."""
+    """The time left until `ends` (of `clock`) for `waiting` comparisons; without an end each takes the time it needs."""
 
     def __init__(self, ends: float | None, waiting: int = 0, clock: Callable[[], float] = time.time) -> None:
         self._ends, self._waiting, self._clock = ends, waiting, clock
 
     @property
     def left_s(self) -> float:
-        """Seconds left."""
+        """The seconds left."""
         return float("inf") if self._ends is None else self._ends - self._clock()
 
     def expect(self, comparisons: int) -> None:
-        """So many comparisons share what is left."""
+        """Set how many comparisons share the time left."""
         self._waiting = comparisons
 
     def one_is_done(self) -> None:
-        """One of those that wait has come to its end, measured or not."""
+        """Count one waiting comparison as finished, measured or not."""
         self._waiting -= 1
 
     def share_s(self, needs_s: float = LEAST_S) -> float | None:
-        """What the next comparison may take; None where less is left than it needs, what it does before included."""
+        """Return the seconds for the next comparison; None if less time is left than it needs, preparation included."""
         if self._ends is None:
             return MOST_S
         if self.left_s < max(LEAST_S, needs_s):

@@ -1,4 +1,4 @@
-"""What the hardware could do at most, where the doctor's tables and the facts of this machine tell it."""
+"""Upper limits of the hardware, from the doctor's tables and the facts of this machine."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _OF_DATA_SHEETS = {
     "float16": "fp16",
     "tf32": "tf32",
     "float32": "fp32",
-}  # both halves go at one speed
+}  # both half precisions have the same peak
 
 
 def peak_name(precision: str) -> str:
-    """The metric that shows what a GPU does at most: "bfloat16", "float16", "tf32" or "float32"."""
+    """Return the metric that shows a GPU's maximum at a precision: "bfloat16", "float16", "tf32" or "float32"."""
     return f"matmul {PEAK_SIDE} in {precision}"
 
 
 def model_of(tf: Any, device: str) -> GpuModel | None:
-    """The row of a GPU ("GPU:0") in the table; None where it has none, or is a slice of a GPU."""
+    """Return the row of a GPU ("GPU:0") in the table; None if there is no row, or if it is a slice of a GPU."""
     physical = tf.config.list_physical_devices("GPU")[int(device.partition(":")[2])]
     name = tf.config.experimental.get_device_details(physical).get("device_name", "")
     return read_knowledge().gpu_named(name) if name else None
 
 
 def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
-    """The limit of a metric in GB/s of the GPU's own memory, with its source; nothing where it is not known."""
+    """Return the bandwidth limit (GB/s) of the GPU's own memory, with its source; empty if it is unknown."""
     model = model_of(tf, device)
     if model is None or model.memory_bandwidth_gb_per_s is None:
         return {}
@@ -39,7 +39,7 @@ def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
 
 
 def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
-    """The limit of a metric in TFLOP/s at a precision, as `peak_name` takes it; nothing where it is not known."""
+    """Return the limit (TFLOP/s) at a precision, named as for `peak_name`, with its source; empty if it is unknown."""
     model, kind = model_of(tf, device), _OF_DATA_SHEETS[precision]
     if model is None or kind not in model.peak_teraflops:
         return {}
@@ -47,7 +47,7 @@ def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
 
 
 def link_in_words() -> str:
-    """What the link to the host carries, where all GPUs have the same one; empty where that is not known."""
+    """Describe the bandwidth of the link to the host, if all GPUs have the same link; empty if it is unknown."""
     from tfgpu_doctor.model.facts import decode_facts
 
     recorded = os.environ.get(FACTS_VARIABLE)
@@ -55,7 +55,7 @@ def link_in_words() -> str:
         return ""
     with open(recorded, "rb") as file:
         nvml = decode_facts(file.read()).nvml
-    # An idle link works at a low generation: the highest counts.
+    # An idle link runs at a low generation, so the highest supported generation counts.
     links = {(gpu.health.pcie.max_generation, gpu.health.pcie.width) for gpu in (nvml.gpus if nvml else ())}
     if len(links) != 1:
         return ""
@@ -63,4 +63,4 @@ def link_in_words() -> str:
     row = read_knowledge().boundaries.get(f"pcie_{generation}_lane_gb_per_s")
     if row is None or not width:
         return ""
-    return f"PCIe generation {generation} x{width} carries {float(row.value) * width:.1f} GB/s"
+    return f"PCIe generation {generation} x{width} provides {float(row.value) * width:.1f} GB/s"

@@ -1,4 +1,4 @@
-"""Children that do a piece of work on request: for what TensorFlow takes up once, when it starts."""
+"""Child processes that work on request, for settings that TensorFlow reads only once, at its start."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ START_S, ANSWER_S = 120.0, 60.0
 
 
 class ChildDied(Exception):
-    """A child ended, or was silent for too long; the message holds what it said last."""
+    """Raised if a child process ended or did not respond in time; the message has the last line of its output."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a child says of a piece of work; `devices` are those that hold the result: "CPU:0"."""
+    """The response of a child process to a request; `devices` are the devices of the result, such as "CPU:0"."""
 
     values: dict[str, Any]
 
@@ -36,7 +36,7 @@ class Answer:
 
 
 class Child:
-    """A child under way. What it says first stands in `ready`."""
+    """A running child process. Its first message is in `ready`."""
 
     def __init__(self, program: str, order: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> None:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed by end
@@ -48,11 +48,11 @@ class Child:
         self.ready: dict[str, Any] = {}
 
     def wait(self, deadline_s: float = START_S) -> None:
-        """Wait until it can work. Raises ChildDied."""
+        """Wait until the child is ready. Raises ChildDied."""
         self.ready = self._read(deadline_s)
 
     def ask(self, what: str = "go") -> Answer:
-        """Have it do its work once, and wait for that. Raises ChildDied."""
+        """Send one request and wait for the response. Raises ChildDied."""
         assert self._process.stdin
         try:
             self._process.stdin.write(what + "\n")
@@ -80,14 +80,14 @@ class Child:
         code = self._process.wait()
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors if line.strip()]
-        return f"the child ended with {code}" + (f": {lines[-1][:300]}" if lines else "")
+        return f"the child process ended with {code}" + (f": {lines[-1][:300]}" if lines else "")
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the child process immediately."""
         self._process.kill()
 
     def end(self) -> None:
-        """Let it end; it gives back what it holds."""
+        """Let the child process end, so that it releases its resources."""
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 pipe and pipe.close()
@@ -103,7 +103,7 @@ class Child:
 def children(
     program: str, *orders: tuple[Mapping[str, Any], Mapping[str, str]], start_s: float = START_S
 ) -> Iterator[list[Child]]:
-    """One child for each order and its variables, all started at once and ready to work."""
+    """Start one child process per order and its variables, all at the same time; yield them when all are ready."""
     started: list[Child] = []
     try:
         for order, variables in orders:
@@ -116,7 +116,7 @@ def children(
 
 
 def _wait_for_all(started: list[Child], deadline_s: float) -> None:
-    """Wait until all can work. Raises ChildDied for the first that cannot; the others, which may wait for it, are ended."""
+    """Wait until all are ready. Raises ChildDied for the first that fails; kills the others, which may wait for it."""
     with ThreadPoolExecutor(len(started)) as pool:
         for ready in as_completed([pool.submit(child.wait, deadline_s) for child in started]):
             if ready.exception():

@@ -1,4 +1,4 @@
-"""Pictures made by the suites themselves: real JPEG bytes, and the pipelines that make a network's input of them."""
+"""Generated images as JPEG bytes, and the pipelines that turn them into the input of a network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SEED = 11
 
 
 def make_jpegs(tf: Any, count: int, side: int = PICTURE_SIDE) -> list[bytes]:
-    """Smooth colours with some noise on them, so that the size of the files is that of photographs."""
+    """Generate images of smooth colors with noise, so that the files are as large as photographs."""
     numbers = np.random.default_rng(seed=_SEED)
     down, across = np.mgrid[0:side, 0:side] / side
     made = []
@@ -26,7 +26,7 @@ def make_jpegs(tf: Any, count: int, side: int = PICTURE_SIDE) -> list[bytes]:
 
 
 def prepare(tf: Any, number: Any, content: Any) -> Any:
-    """Decode, resize, augment. The same picture is always changed the same way, so that answers can be compared."""
+    """Decode, resize, augment. An image is always changed in the same way, so that results can be compared."""
     picture = tf.cast(tf.io.decode_jpeg(content, channels=3), tf.float32) / 255.0
     picture = tf.image.resize(picture, (INPUT_SIDE + 8, INPUT_SIDE + 8), antialias=True)
     seed = tf.stack([tf.cast(number, tf.int32), _SEED])
@@ -36,7 +36,7 @@ def prepare(tf: Any, number: Any, content: Any) -> Any:
 
 
 def as_written(tf: Any, dataset: Any) -> Any:
-    """That dataset and nothing more: by itself TensorFlow may add a prefetch, or make a map parallel."""
+    """Return the dataset without automatic optimization: TensorFlow may add a prefetch or make a map parallel."""
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
@@ -44,7 +44,7 @@ def as_written(tf: Any, dataset: Any) -> Any:
 
 
 def tuned_and_naive(tf: Any, pictures: Any) -> tuple[Any, Any]:
-    """The same batches of pictures twice."""
+    """Return the same batches of images from a tuned pipeline and from a generator."""
     ready = partial(prepare, tf)
     tuned = pictures.map(ready, num_parallel_calls=tf.data.AUTOTUNE).cache().batch(BATCH).prefetch(tf.data.AUTOTUNE)
 

@@ -1,4 +1,4 @@
-"""The journal of a run: one JSON line a comparison or metric, written before and after, so that a death tells where it struck."""
+"""The journal of a run: JSON lines before and after each comparison, and for each metric, to show where a process died."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE
 
 
 def note(kind: str, row: dict[str, Any]) -> None:
-    """Add a line, where somebody keeps a journal."""
+    """Add a line if the run has a journal."""
     path = os.environ.get(JOURNAL_VARIABLE)
     if path:
-        with open(path, "a", encoding="utf-8") as file:  # one write a line: a killed process leaves none cut in half
+        with open(path, "a", encoding="utf-8") as file:  # one write per line: a killed process leaves no partial line
             file.write(json.dumps({"kind": kind, "at": time.time(), **row}) + "\n")

@@ -1,4 +1,4 @@
-"""Small networks trained for real: their data is made here, and the same start gives the same steps on any device."""
+"""Small networks with generated training data; equal initial weights give the same steps on every device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLASSES = 4
 
 
 def pictures(count: int, seed: int = 31) -> tuple[Array, Array]:
-    """Stripes in one of four directions with noise on them, and which direction it is."""
+    """Return noisy images of stripes in one of four directions, and the direction of each."""
     numbers = np.random.default_rng(seed=seed)
     classes = numbers.integers(0, CLASSES, count)
     angles = classes * np.pi / CLASSES
@@ -28,7 +28,7 @@ def pictures(count: int, seed: int = 31) -> tuple[Array, Array]:
 
 
 def sentences(count: int, seed: int = 32) -> tuple[Array, Array]:
-    """Rows of words, and which of four groups of words is the most frequent."""
+    """Return sequences of words, and which of four groups of words is the most frequent in each."""
     numbers = np.random.default_rng(seed=seed)
     classes = numbers.integers(0, CLASSES, count)
     group = WORDS // CLASSES
@@ -38,7 +38,7 @@ def sentences(count: int, seed: int = 32) -> tuple[Array, Array]:
 
 
 def convolutional(tf: Any) -> Any:
-    """A small CNN."""
+    """Build a small CNN."""
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
@@ -53,7 +53,7 @@ def convolutional(tf: Any) -> Any:
 
 
 def transformer(tf: Any) -> Any:
-    """A small transformer: one block."""
+    """Build a small transformer with one block."""
     layers = tf.keras.layers
     words = layers.Input((LENGTH,), dtype="int32")
     seen = layers.Embedding(WORDS, WIDTH)(words)
@@ -64,7 +64,7 @@ def transformer(tf: Any) -> Any:
 
 
 def reconstructor(tf: Any) -> Any:
-    """A small network that gives its input back."""
+    """Build a small network that reconstructs its input."""
     layers = [
         tf.keras.layers.Conv2D(8, 3, 2, "same", activation="relu"),
         tf.keras.layers.Conv2DTranspose(3, 3, 2, "same"),
@@ -81,7 +81,7 @@ NETWORKS: dict[str, tuple[Callable[[Any], Any], Callable[[int], tuple[Array, Arr
 
 
 class Training:
-    """Training of a network on one device with one batch; a call is one step, and gives its loss as a tensor."""
+    """Training of a network on one device with one batch; a call runs one step and returns its loss as a tensor."""
 
     def __init__(self, tf: Any, kind: str, device: str, batch: int, *, policy: str = "float32") -> None:
         build, make = NETWORKS[kind]
@@ -89,7 +89,7 @@ class Training:
         tf.keras.utils.set_random_seed(17)
         try:
             tf.keras.mixed_precision.set_global_policy(policy)
-            with tf.device("CPU:0"):  # so that the start is the same on every device
+            with tf.device("CPU:0"):  # so that the initial weights are the same on every device
                 start = build(tf).get_weights()
             with tf.device(device):
                 self.model = build(tf)
@@ -123,5 +123,5 @@ class Training:
         return loss
 
     def losses(self, steps: int) -> list[float]:
-        """The losses of so many steps."""
+        """Return the losses of a number of steps."""
         return [float(self()) for _ in range(steps)]

@@ -1,4 +1,4 @@
-"""Operations whose answers are known in float64, and how far float32 may be from them, for each element."""
+"""Operations with exact results in float64, and the error allowed for each element in float32."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
 UNIT = 2.0**-23  # float32 has 24 bits of mantissa
-TF32_UNIT = 2.0**-10  # TF32, that tensor cores may use for float32, has 11
+TF32_UNIT = 2.0**-10  # TF32, which tensor cores may use for float32, has 11
 
 
 @dataclass(frozen=True)
 class Operation:
-    """`error` of an answer, each element against the most that rounding may do to it: 1.0 is just allowed.
+    """An operation. `error` is the largest error of an element, relative to the maximum rounding error: 1.0 is just allowed.
 
-    `scale`: the sum of the magnitudes that an element is added up from; `rounded`: how many units of it may be lost.
+    `scale`: the sum of the magnitudes of an element's terms; `rounded`: how many units of it rounding may lose.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Operation:
 
 
 def operations(seed: int = 23) -> list[Operation]:
-    """Products, a convolution, sums and functions, on numbers of both signs."""
+    """Return products, a convolution, sums and functions on numbers of both signs."""
     numbers = np.random.default_rng(seed=seed)
 
     def normal(*shape: int) -> Array:
@@ -89,7 +89,7 @@ def _convolution(images: Array, kernel: Array) -> Operation:
 
     pair = images.astype(np.float64), kernel.astype(np.float64)
     scale = convolve(np.abs(pair[0]), np.abs(pair[1]))
-    # 32: an algorithm that convolves by transforms (Winograd) rounds more than one that multiplies and adds.
+    # 32: a convolution by transforms (Winograd) rounds more than one that multiplies and adds.
     return Operation(
         "conv2d", lambda tf, given: tf.nn.conv2d(*given, 1, "VALID"), [images, kernel], convolve(*pair), scale, 32, True
     )
@@ -105,7 +105,7 @@ def _layer_norm(rows: Array) -> Operation:
     wide = rows.astype(np.float64)
     deviation = np.sqrt(wide.var(axis=1, keepdims=True) + 1e-3)
     exact = (wide - wide.mean(axis=1, keepdims=True)) / deviation
-    scale = np.abs(exact) + 1.0  # what is subtracted counts as well
+    scale = np.abs(exact) + 1.0  # the subtracted mean counts as well
 
     def call(tf: Any, given: list[Any]) -> Any:
         mean, variance = tf.nn.moments(given[0], axes=[1], keepdims=True)

@@ -1,4 +1,4 @@
-"""How busy others keep the processors meanwhile: what makes a result of today differ from one of yesterday."""
+"""The CPU time that other processes use during a measurement, which can explain differences between runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass
 
 _IDLE = (3, 4)  # of /proc/stat's first line: idle, and waiting for a disk (proc(5))
-_GUEST = 8  # from here on what is counted under `user` already
-_GROUP, _TIMES = 2, slice(11, 15)  # of /proc/PID/stat behind the name: process group; user, system, and of children
+_GUEST = 8  # the fields from here on are already included in `user`
+_GROUP, _TIMES = 2, slice(11, 15)  # of /proc/PID/stat after the name: process group; user, system, and of children
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds of processors since some moment: of all that runs, of this process group, and how many there were."""
+    """CPU seconds since an arbitrary moment: used by all processes, used by this process group, and available."""
 
     busy_s: float
     own_s: float
@@ -21,7 +21,7 @@ class Reading:
 
     @classmethod
     def now(cls) -> Reading | None:
-        """The counters; None where the system does not tell them."""
+        """Return the counters; None if the system does not provide them."""
         try:
             tick = 1 / os.sysconf("SC_CLK_TCK")
             with open("/proc/stat", "rb") as file:
@@ -34,7 +34,7 @@ class Reading:
         return cls(busy * tick, own * tick, processors * time.monotonic())
 
     def others_since(self, before: Reading) -> float:
-        """Which share of all processors' time others took, 0 to 1."""
+        """Return the share of the time of all CPUs that other processes used, 0 to 1."""
         passed = self.all_s - before.all_s
         others = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
         return min(1.0, max(0.0, others / passed)) if passed > 0 else 0.0
@@ -48,7 +48,7 @@ def _ticks_of_group(group: int) -> list[int]:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     words = file.read().rpartition(b")")[2].split()
             except OSError:
-                continue  # it ended
+                continue  # the process ended
             if int(words[_GROUP]) == group:
                 found.append(sum(int(word) for word in words[_TIMES]))
     return found

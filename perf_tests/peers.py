@@ -1,4 +1,4 @@
-"""A cluster's addresses as seen from here: whether its own is this machine's and free, and who can be reached."""
+"""Check a cluster's addresses: whether this worker's address is local and free, and which workers are reachable."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfgpu_doctor.fleet.tf_config import Seen, TfConfig
 _CONNECT_S = 5.0
 _ASK_AGAIN_S = 2.0
 _AT_ONCE = 32
-_BELOW_EPHEMERAL = range(20000, 32000)  # Linux takes those from 32768 on, net.ipv4.ip_local_port_range
+_BELOW_EPHEMERAL = range(20000, 32000)  # Linux uses ports from 32768 on, net.ipv4.ip_local_port_range
 
 
 def all_gone(addresses: Sequence[str], own: int) -> list[int]:
-    """The places of the other workers that cannot be connected to, twice in a row."""
+    """Return the indexes of the other workers to which two connection attempts in a row fail."""
     return [
         place
         for place, address in enumerate(addresses)
@@ -27,9 +27,9 @@ def all_gone(addresses: Sequence[str], own: int) -> list[int]:
 
 
 def look(config: TfConfig, names_s: float = 0.0) -> Seen:
-    """Look before TensorFlow starts: nobody need listen yet, but every host has to answer, if only with a refusal.
+    """Check the addresses before TensorFlow starts: no process has to listen yet, but every host must respond or refuse.
 
-    Names may take `names_s` seconds to become known: where a host gets its name when it starts.
+    Names may take `names_s` seconds to become resolvable, if a host gets its name when it starts.
     """
     until = time.monotonic() + names_s
     for _, address in config.members:
@@ -47,9 +47,9 @@ def look(config: TfConfig, names_s: float = 0.0) -> Seen:
 
 
 def free_addresses(count: int) -> list[str]:
-    """So many addresses on the loopback whose ports nobody has.
+    """Return `count` addresses on the loopback with free ports.
 
-    None of those that the kernel gives to outgoing connections: a worker that waits for another would connect to itself.
+    Ports that the kernel uses for outgoing connections are excluded: a worker that waits for another could connect to itself.
     """
     found: list[str] = []
     for port in random.sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)):
@@ -58,7 +58,7 @@ def free_addresses(count: int) -> list[str]:
             found.append(address)
         if len(found) == count:
             return found
-    raise OSError(errno.EADDRINUSE, f"no {count} ports are free from {_BELOW_EPHEMERAL.start} on")
+    raise OSError(errno.EADDRINUSE, f"fewer than {count} ports are free from {_BELOW_EPHEMERAL.start} on")
 
 
 def _is_known(address: str) -> bool:
@@ -67,7 +67,7 @@ def _is_known(address: str) -> bool:
     except socket.gaierror:
         return False
     except ValueError:
-        pass  # no name: faults() tells of it
+        pass  # not a valid address: faults() reports it
     return True
 
 
@@ -77,7 +77,7 @@ def _split(address: str) -> tuple[str, int]:
 
 
 def _bind(address: str) -> int | None:
-    """Error number of listening there; 0 where it works, None where the name or the right to it is missing."""
+    """Try to listen on an address; return 0 or the error number, None if the name or the permission is missing."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(*_split(address), type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as listener:
@@ -96,17 +96,17 @@ def _why_unreachable(address: str) -> str:
         with socket.create_connection(_split(address), timeout=_CONNECT_S):
             return ""
     except ConnectionRefusedError:
-        return ""  # the host is there, and its process is not yet
+        return ""  # the host is up, but its process does not listen yet
     except socket.gaierror as error:
-        return f"its name is not known here ({error.strerror})"
+        return f"its name cannot be resolved ({error.strerror})"
     except TimeoutError:
-        return f"no answer in {_CONNECT_S:g} s"
+        return f"no response within {_CONNECT_S:g} s"
     except (OSError, ValueError) as error:
         return str(getattr(error, "strerror", "") or error)
 
 
 def _goes_out_by(address: str) -> str:
-    """The own address that a packet to another would carry; none is sent."""
+    """Return the source address of a packet to another address, without sending one."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(*_split(address), type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as sender:

@@ -1,4 +1,4 @@
-"""Where TensorFlow ran an operation: read from the graphs that it executed and from the results, not from what was asked."""
+"""Where TensorFlow ran an operation, according to the executed graphs and the results, not to the requested device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tfgpu_doctor.perf_tests.children import Answer
 
-# Operations that hand data on and compute nothing: they may stand on the CPU beside work on the GPU.
+# Operations that pass data on and compute nothing: they may run on the CPU next to work on the GPU.
 _HAND_ON = frozenset(
     ("_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv", "NoOp", "Const",
      "HostConst", "Identity", "IdentityN", "ReadVariableOp", "VarHandleOp", "Placeholder", "PartitionedCall",
@@ -19,43 +19,43 @@ _HAND_ON = frozenset(
 
 @dataclass
 class Placement:
-    """The operations that were run, each with its device ("GPU:0"), and the devices of the results."""
+    """The executed operations, each with its device ("GPU:0"), and the devices of the results."""
 
     operations: list[tuple[str, str]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
-    blind: bool = False  # this TensorFlow does not tell what it runs
+    blind: bool = False  # this TensorFlow does not report the operations that it runs
 
     def work_on(self, kind: str) -> list[str]:
-        """The operations that compute on a kind of device, "GPU" or "CPU"."""
+        """Return the operations that compute on a kind of device, "GPU" or "CPU"."""
         return [name for name, device in self.operations if device.startswith(kind) and name not in _HAND_ON]
 
     @property
     def device(self) -> str:
-        """Where the work was: the device of the results, else of the last operation that computes; "" unknown."""
+        """The device of the results, else of the last operation that computes; empty if unknown."""
         work = [device for name, device in self.operations if device and name not in _HAND_ON]
         return (self.results or work or [""])[-1]
 
     def contradicts(self, device: str) -> str:
-        """Why this is not work on that device ("GPU:0", "CPU:0"); empty where it is."""
+        """Return why the work did not run on that device ("GPU:0", "CPU:0"); empty if it did."""
         kind = device.partition(":")[0]
         if self.blind and not self.results:
-            return "this TensorFlow does not tell where it runs an operation, and the result does not either"
+            return "neither this TensorFlow nor the result reports which device ran the operation"
         if kind == "CPU" and (others := self.work_on("GPU")):
-            return f"it was to run on the CPU, and {others[0]} ran on a GPU"
+            return f"it was expected to run on the CPU, but {others[0]} ran on a GPU"
         wrong = [each for each in self.results if not each.startswith(kind)]
         if wrong and not self.work_on(kind):
-            return f"it was to run on {device}, and its result lies on {wrong[0]}"
+            return f"it was expected to run on {device}, but its result is on {wrong[0]}"
         if kind == "GPU" and not self.work_on("GPU") and not any(each.startswith("GPU") for each in self.results):
-            return f"it was to run on {device}, and nothing was seen to run there"
+            return f"it was expected to run on {device}, but no operation was observed there"
         return ""
 
 
 @contextlib.contextmanager
 def watch_placement() -> Iterator[Placement]:
-    """What TensorFlow runs for the first time meanwhile. An older or newer TensorFlow may not tell; then it is empty."""
+    """Record the operations that TensorFlow runs for the first time in the block; empty if this TensorFlow has no record."""
     seen = Placement()
     try:
-        from tensorflow.python.eager import context  # no public module gives the graphs as they were placed
+        from tensorflow.python.eager import context  # no public module provides the placed graphs
 
         collecting = context.collect_graphs(optimized=True)
     except (ImportError, AttributeError):
@@ -70,7 +70,7 @@ def watch_placement() -> Iterator[Placement]:
 
 
 def devices_of(result: Any) -> list[str]:
-    """The devices that hold the tensors of a result: "GPU:0"; a child tells its own."""
+    """Return the devices of the tensors of a result, such as "GPU:0"; a child process reports its own."""
     import tensorflow as tf
 
     if isinstance(result, Answer):
@@ -80,5 +80,5 @@ def devices_of(result: Any) -> list[str]:
 
 
 def short_device(name: str) -> str:
-    """`/job:localhost/replica:0/task:0/device:GPU:0` is GPU:0."""
+    """Shorten `/job:localhost/replica:0/task:0/device:GPU:0` to `GPU:0`."""
     return name.rpartition("device:")[2]

@@ -1,4 +1,4 @@
-"""What every suite shares: the time budget, TensorFlow, the GPU or the root cause of its absence, comparisons and metrics."""
+"""Shared fixtures of the suites: time budget, TensorFlow, the GPU or the root cause of its absence, comparisons, metrics."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _OUTCOME: pytest.StashKey[tuple[str, str]] = pytest.StashKey()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --budget and --budget-ends."""
     group = parser.getgroup("tfgpu-doctor")
-    group.addoption("--budget", default="60s", help="time for all suites, 60s or 5m; full: as long as they need")
-    group.addoption("--budget-ends", type=float, help="when the time ends, in seconds since 1970; beside --budget")
+    group.addoption("--budget", default="60s", help="time for all suites, 60s or 5m; full: no limit")
+    group.addoption("--budget-ends", type=float, help="end of the time, in seconds since 1970; in addition to --budget")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the clock of the budget."""
+    """Start the time budget."""
     config.addinivalue_line(
         "markers",
-        "priority(rank, needs_s=1.5): how much a comparison tells, 1 most; a short budget begins with it, if it fits",
+        "priority(rank, needs_s=1.5): importance of a test, 1 is highest; a short budget runs it first, if it fits",
     )
     try:
         seconds = parse_budget(config.getoption("--budget"))
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The most telling first; and pytest-benchmark takes its times from the comparisons."""
+    """Sort the tests by priority, and let pytest-benchmark take its times from the comparisons."""
     items.sort(key=_rank)
     for item in items:
         if "compare" in getattr(item, "fixturenames", ()):
@@ -62,18 +62,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """Say in the journal which test begins."""
+    """Note the start of a test in the journal."""
     note("test", {"id": nodeid})
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """Say in the journal what became of a test, and why: its last phase, or the first one that went wrong."""
+    """Note the outcome of a test and its reason in the journal: from its last phase, or from one that did not pass."""
     report = yield
     outcomes = item.stash.setdefault(_OUTCOME, ("passed", ""))
     if report.outcome != "passed":
         outcomes = item.stash[_OUTCOME] = (report.outcome, str(call.excinfo.value) if call.excinfo else "")
-    if isinstance(report.longrepr, tuple):  # a skip: told of the test, not of the fixture that skips so many
+    if isinstance(
+        report.longrepr, tuple
+    ):  # a skip: report the test's location, not the fixture's, which skips many tests
         report.longrepr = (str(item.path), item.reportinfo()[1], report.longrepr[2])
     if report.when == "teardown":
         if _measures(item):
@@ -89,7 +91,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def _why_silent(item: pytest.Item) -> str:
-    """Why the GPU that a test was given answers no more; empty where it does, or where the test had none."""
+    """Return why the GPU of a test stopped responding; empty if it responds, or if the test had no GPU."""
     from tfgpu_doctor.perf_tests.answering import why_silent
 
     given = getattr(item, "funcargs", {})
@@ -107,7 +109,7 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def tensorflow() -> ModuleType:
-    """TensorFlow with memory growth on, so that a measurement never takes a whole GPU."""
+    """TensorFlow with memory growth, so that a measurement never allocates a whole GPU."""
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     module: ModuleType = pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
@@ -116,7 +118,7 @@ def tensorflow() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def recorded() -> Facts | None:
-    """The facts of this machine from before the run, where the doctor wrote them down."""
+    """The facts of this machine from before the run, if the doctor saved them."""
     from tfgpu_doctor.model.facts import decode_facts
 
     path = os.environ.get(FACTS_VARIABLE)
@@ -128,7 +130,7 @@ def recorded() -> Facts | None:
 
 @pytest.fixture(scope="session")
 def diagnosis(recorded: Facts | None) -> Report:
-    """What the doctor says of this machine, TensorFlow itself included."""
+    """The doctor's report on this machine, including TensorFlow."""
     import tfgpu_doctor
     from tfgpu_doctor.diagnose.engine import diagnose
 
@@ -143,7 +145,7 @@ def gpus(tensorflow: Any) -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def gone(tensorflow: Any, gpus: tuple[str, ...], recorded: Facts | None, diagnosis: Report) -> str:
-    """Why no GPU answers though nothing was wrong before the run; told once."""
+    """Why no GPU responds although the diagnosis before the run found no error; noted once."""
     from tfgpu_doctor.perf_tests.answering import why_lost, why_silent
 
     if _root_cause(diagnosis):
@@ -157,34 +159,34 @@ def gone(tensorflow: Any, gpus: tuple[str, ...], recorded: Facts | None, diagnos
 
 @pytest.fixture(autouse=True)
 def gpu_answers_if_there_is_one(request: pytest.FixtureRequest) -> None:
-    """A TensorFlow that cannot reach its GPU computes nowhere: what fails then is no news."""
+    """Skip the test if the GPU stopped responding: a TensorFlow that cannot reach its GPU fails everywhere."""
     if "tensorflow" in request.fixturenames and (gone := request.getfixturevalue("gone")):
-        pytest.skip(f"the GPU does not answer any more: {gone}")
+        pytest.skip(f"the GPU stopped responding: {gone}")
 
 
 @pytest.fixture(scope="session")
 def gpu(gpus: tuple[str, ...], diagnosis: Report) -> str:
-    """The first GPU; where there is none, the test is skipped with the doctor's root cause."""
+    """The first GPU; without a GPU the test is skipped with the doctor's root cause."""
     if not gpus:
         pytest.skip(_root_cause(diagnosis) or "TensorFlow lists no GPU")
     return gpus[0]
 
 
 def _root_cause(diagnosis: Report) -> str:
-    """What keeps the GPU from being used, in the doctor's words; empty where nothing does."""
+    """Return the doctor's root cause for an unused GPU; empty if there is none."""
     cause = next((each for each in diagnosis.causes if each.severity == "error"), None)
     return f"{cause.label}: {cause.title}" if cause else ""
 
 
 @pytest.fixture(scope="session")
 def device(gpus: tuple[str, ...]) -> str:
-    """Where a thing is done that can be done anywhere: the first GPU where there is one."""
+    """The device for work that can run anywhere: the first GPU if there is one, else the CPU."""
     return gpus[0] if gpus else "CPU:0"
 
 
 @pytest.fixture(scope="session")
 def runner(tensorflow: Any, gpus: tuple[str, ...]) -> Runner:
-    """Who holds the comparisons; every GPU has done its work before the clock is read."""
+    """The runner of the comparisons; every GPU finishes its work before the clock is read."""
     from tfgpu_doctor.perf_tests.runner import Runner
 
     return Runner(tensorflow.test.experimental.sync_devices if gpus else lambda: None)
@@ -192,12 +194,12 @@ def runner(tensorflow: Any, gpus: tuple[str, ...]) -> Runner:
 
 @pytest.fixture
 def share_s(request: pytest.FixtureRequest) -> float:
-    """The seconds that this test may measure; skips it where the budget is used up."""
+    """The seconds that this test may measure; skips the test if the budget is used up."""
     marker = request.node.get_closest_marker("priority")
     needs_s = marker.kwargs.get("needs_s", LEAST_S) if marker else LEAST_S
     share: float | None = request.config.stash[_BUDGET].share_s(needs_s)
     if share is None:
-        pytest.skip("the time budget ended before it; --budget full runs all")
+        pytest.skip("the time budget ended before this test; --budget full runs all tests")
     return share
 
 
@@ -205,11 +207,11 @@ def share_s(request: pytest.FixtureRequest) -> float:
 def compare(
     request: pytest.FixtureRequest, runner: Runner, gpus: tuple[str, ...], share_s: float, benchmark: Any
 ) -> Callable[..., None]:
-    """Hold a comparison: `compare(candidate, baseline, at_least=1.0)`. Passes where the candidate is faster by that much.
+    """Run a comparison: `compare(candidate, baseline, at_least=1.0)`. Passes if the candidate is faster by that ratio.
 
-    `on_measured` is called with what was measured, whatever the verdict. Where the candidate is not faster, the test
-    fails on a machine with a GPU; on one without it is skipped, with the verdict: what two cores under other work show
-    is no proof of the contrary.
+    `on_measured` is called with the result, whatever the verdict. If the candidate is not faster, the test fails on a
+    machine with a GPU. On a machine without one it is skipped, with the verdict: a result on two busy cores does not
+    prove the contrary.
     """
     from tfgpu_doctor.bench.pytest_document import extra_info
 
@@ -239,7 +241,7 @@ def _give_up(name: str, trouble: NotRun) -> None:
 
 
 def _keep(benchmark: Any, seconds: tuple[float, ...]) -> None:
-    """Have pytest-benchmark keep what was measured: its table, JSON and comparison show the candidate's times."""
+    """Pass the measured times to pytest-benchmark: its table, JSON and comparison show the candidate's times."""
     TIMER.replay(seconds)
     try:
         benchmark.pedantic(lambda: None, rounds=len(seconds), iterations=1)
@@ -249,7 +251,7 @@ def _keep(benchmark: Any, seconds: tuple[float, ...]) -> None:
 
 @pytest.fixture
 def metric(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Keep something measured that is no comparison: `metric(name, value, unit, device=..., limit=..., about=...)`."""
+    """Record a measurement that is not a comparison: `metric(name, value, unit, device=..., limit=..., about=...)`."""
     import msgspec
 
     from tfgpu_doctor.model.facts.bench import Metric
@@ -263,7 +265,7 @@ def metric(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
-    """Add the GPU, the driver and TensorFlow to what pytest-benchmark stores: it knows nothing of them."""
+    """Add the GPU, the driver and TensorFlow to the document of pytest-benchmark, which does not record them."""
     import tfgpu_doctor
     from tfgpu_doctor.bench.pytest_document import machine_part
     from tfgpu_doctor.bench.run import SUITE_VERSION

@@ -1,4 +1,4 @@
-"""A timer that can say over what was measured before: so that pytest-benchmark keeps what a comparison measured."""
+"""A timer that can replay earlier measurements, so that pytest-benchmark stores the times of a comparison."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 
 
 class ReplayTimer:
-    """The usual clock, but while it replays: then every second reading lies one of the given times later."""
+    """The performance counter, except during a replay: then the readings come in pairs, one given time apart."""
 
     def __init__(self) -> None:
         self._readings: list[float] = []
 
     def __call__(self) -> float:
-        """Seconds."""
+        """Return the current reading in seconds."""
         return self._readings.pop(0) if self._readings else time.perf_counter()
 
     def replay(self, times_s: Sequence[float]) -> None:
-        """The next readings come in pairs, each pair as far apart as one of these times."""
+        """Return the next readings in pairs, each pair one of these times apart."""
         for seconds in times_s:
             self._readings += [0.0, seconds]
 
     def stop(self) -> None:
-        """Be the usual clock again."""
+        """Return to the performance counter."""
         self._readings.clear()
 
 

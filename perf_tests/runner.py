@@ -1,4 +1,4 @@
-"""The runner of a comparison: proves where both sides ran, checks their answers, measures, judges, and keeps the books."""
+"""Run a comparison: verify where both sides ran, check their results, measure, judge, and write the journal."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to do a thing. `verify` gets what a call returned, and raises AssertionError where that is wrong."""
+    """One side of a comparison. `verify` gets the result of a call, and raises AssertionError if it is wrong."""
 
     name: str
     call: Callable[[], Any]
     verify: Callable[[Any], None]
-    device: str = "CPU:0"  # where its work has to run
+    device: str = "CPU:0"  # the device that must run its work
 
 
 class NotRun(Exception):
-    """A comparison that came to no verdict; the message says why. `fault`: something is wrong, not merely missing."""
+    """Raised for a comparison without a verdict; the message says why. `fault`: something is wrong, not only missing."""
 
     def __init__(self, why: str, *, fault: bool) -> None:
         super().__init__(why)
@@ -44,7 +44,7 @@ class Runner:
     def hold(
         self, name: tuple[str, str], candidate: Variant, baseline: Variant, *, at_least: float, budget_s: float
     ) -> tuple[Comparison, NotRun | None]:
-        """The comparison of that suite and name, and what kept it from a verdict."""
+        """Run the comparison with that suite and name; return it, and the reason if it has no verdict."""
         on_gpu = "GPU" in candidate.device
         known: dict[str, Any] = {
             "suite": name[0], "name": name[1], "at_least": at_least, "on_gpu": on_gpu, "device": candidate.device,
@@ -61,7 +61,7 @@ class Runner:
         except NotRun as error:
             trouble: NotRun | None = error
             comparison = Comparison(verdict="not run", reason=str(error), **known)
-        except Exception as error:  # noqa: BLE001 - whatever a framework raises ends this comparison alone
+        except Exception as error:  # noqa: BLE001 - any exception of a framework ends only this comparison
             trouble = NotRun(reason_of(error), fault=True)
             comparison = Comparison(verdict="not run", reason=str(trouble), **known)
         else:
@@ -74,7 +74,7 @@ class Runner:
         return comparison, trouble
 
     def _first_call(self, variant: Variant) -> Side:
-        """Call it once, outside the clock of the comparison. Raises NotRun where it runs elsewhere, or answers wrongly."""
+        """Call the variant once before timing. Raises NotRun if it runs on another device or returns a wrong result."""
         with watch_placement() as placement:
             started = time.perf_counter()
             result = variant.call()
@@ -86,7 +86,7 @@ class Runner:
         try:
             variant.verify(result)
         except AssertionError as error:
-            raise NotRun(f"the answer of {variant.name} is wrong: {_first_line(error)}", fault=True) from error
+            raise NotRun(f"the result of {variant.name} is wrong: {_first_line(error)}", fault=True) from error
         return Side(name=variant.name, device=placement.device or variant.device, first_call_s=round(took_s, 4))
 
 
@@ -104,7 +104,7 @@ def _judged(known: dict[str, Any], sides: list[Side], measured: Measured) -> Com
 
 
 def reason_of(error: BaseException) -> str:
-    """In a few words why something failed on the device."""
+    """Describe briefly why an operation failed on the device."""
     kind, words = type(error).__name__, _first_line(error)
     if kind == "ResourceExhaustedError" or isinstance(error, MemoryError):
         return f"out of memory: {words}"

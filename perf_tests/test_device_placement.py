@@ -1,4 +1,4 @@
-"""Work on the GPU against the same work on the CPU, from where on the GPU wins, and what it costs to go there."""
+"""Compare the same work on the GPU and the CPU; measure the crossover size and the cost of transfers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfgpu_doctor.perf_tests.work import Convolution, Product, Work
 
 Hold = Callable[..., None]
 Keep = Callable[..., None]
-LARGE = {Product: 2048, Convolution: 96}  # a GPU wins on any machine, and two CPU cores end within a second
+LARGE = {Product: 2048, Convolution: 96}  # a GPU is faster on any machine, and two CPU cores finish within a second
 SIZES = {Product: (16, 64, 128, 256, 512, 1024, 2048), Convolution: (4, 8, 16, 32, 64, 96)}
 NAMES = {Product: "matmul", Convolution: "convolution"}
 _KINDS = pytest.mark.parametrize("kind", list(NAMES), ids=NAMES.values())
@@ -36,7 +36,7 @@ def test_gpu(compare: Hold, tensorflow: Any, gpu: str, kind: Any) -> None:
 @pytest.mark.priority(3)
 @_KINDS
 def test_cpu(share_s: float, tensorflow: Any, metric: Keep, kind: Any) -> None:
-    """What the CPU does alone: the baseline that there is on any machine."""
+    """Measure the throughput of the CPU, which is available as a reference on any machine."""
     work: Work = kind(tensorflow, "CPU:0", LARGE[kind] // 2)
     result = work()
     work.verify(result)
@@ -51,7 +51,7 @@ def test_cpu(share_s: float, tensorflow: Any, metric: Keep, kind: Any) -> None:
 @pytest.mark.priority(3)
 @_KINDS
 def test_crossover(share_s: float, tensorflow: Any, gpu: str, metric: Keep, kind: Any) -> None:
-    """From which size on the GPU wins."""
+    """Find the size from which on the GPU is faster."""
     wait = tensorflow.test.experimental.sync_devices
     wins = {}
     for size in SIZES[kind]:
@@ -63,12 +63,12 @@ def test_crossover(share_s: float, tensorflow: Any, gpu: str, metric: Keep, kind
         metric(f"{NAMES[kind]} {size}", wins[size], "times as fast as the CPU", device=gpu)
     lost = [size for size, times in wins.items() if times <= 1]
     won = [size for size in wins if size > max(lost, default=0)]
-    assert won, f"the CPU wins at every size, also at {max(wins)}"
-    metric(f"crossover of {NAMES[kind]}", won[0], "side", device=gpu, about="the GPU wins from this size on")
+    assert won, f"the CPU is at least as fast as the GPU at the largest size, {max(wins)}"
+    metric(f"crossover of {NAMES[kind]}", won[0], "side", device=gpu, about="the GPU is faster from this size on")
 
 
 def seconds(call: Callable[[], Any], wait: Callable[[], object], *, rounds: int) -> float:
-    """The median of some calls, the device's work to its end included."""
+    """Return the median time of some calls, including the time until the device has finished."""
     call()
     wait()
     times = []
@@ -82,9 +82,9 @@ def seconds(call: Callable[[], Any], wait: Callable[[], object], *, rounds: int)
 
 @pytest.mark.priority(5)
 def test_soft_placement(tensorflow: Any, gpus: tuple[str, ...]) -> None:
-    """What has no GPU kernel goes to the CPU where soft placement is on, and fails where it is off."""
+    """Check that an operation without a GPU kernel runs on the CPU with soft placement, and fails without it."""
     tf = tensorflow
-    device = gpus[0] if gpus else "GPU:7"  # without a GPU everything lacks a kernel there
+    device = gpus[0] if gpus else "GPU:7"  # without a GPU no operation has a kernel there
     before = tf.config.get_soft_device_placement()
 
     def join() -> Any:
@@ -106,7 +106,7 @@ def test_soft_placement(tensorflow: Any, gpus: tuple[str, ...]) -> None:
 @pytest.mark.priority(4)
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 def test_dispatch(request: pytest.FixtureRequest, tensorflow: Any, metric: Keep, kind: str) -> None:
-    """What one eager operation costs beside its work."""
+    """Measure the overhead of one eager operation."""
     device = request.getfixturevalue("gpu") if kind == "GPU" else "CPU:0"
     wait = tensorflow.test.experimental.sync_devices if kind == "GPU" else lambda: None
     with tensorflow.device(device):
@@ -122,13 +122,13 @@ def test_dispatch(request: pytest.FixtureRequest, tensorflow: Any, metric: Keep,
         assert result.numpy() == CALLS + 1
         assert short_device(result.backing_device) == device
         took_s = seconds(calls, wait, rounds=9)
-    metric("eager dispatch", took_s / CALLS * 1e6, "us", device=device, about=f"an addition, of {CALLS} in a row")
+    metric("eager dispatch", took_s / CALLS * 1e6, "us", device=device, about=f"one of {CALLS} additions in a row")
 
 
 @pytest.mark.priority(2)
 @pytest.mark.parametrize("way", ["host to device", "device to host", "in the device", "device to device"])
 def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: str, metric: Keep, way: str) -> None:
-    """Copies between host and GPU, in the GPU's memory, and between GPUs; the copy is compared with what was copied."""
+    """Measure copies between host and GPU, within the GPU's memory, and between GPUs; compare each with its original."""
     tf = tensorflow
     if way == "device to device" and len(gpus) < 2:
         pytest.skip("there is no second GPU")
@@ -142,7 +142,7 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
     inside = way == "in the device"
 
     def copy() -> Any:
-        # A tensor keeps the copies that were made of it for other devices: each is made of a new one, of the same memory.
+        # A tensor caches its copies for other devices, so each copy uses a new tensor on the same memory.
         with tf.device(source):
             new = tf.identity(original)
         with tf.device(target):
@@ -150,9 +150,9 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
 
     copied = copy()
     assert short_device(copied.backing_device) == target
-    assert np.array_equal(copied.numpy(), content), "the copy differs from what was copied"
+    assert np.array_equal(copied.numpy(), content), "the copy differs from the original"
     took_s = seconds(copy, tf.test.experimental.sync_devices, rounds=9)
-    moved = content.nbytes * (2 if inside else 1)  # within a memory all is read and written
+    moved = content.nbytes * (2 if inside else 1)  # within one memory all bytes are read and written
     limit = memory_ceiling(tf, gpu) if inside else {}
     about = "read and written" if inside else "; ".join(filter(None, ("from pageable memory", link_in_words())))
     metric(
@@ -163,7 +163,7 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
 @pytest.mark.priority(1)
 @pytest.mark.parametrize("precision", ["bfloat16", "float16", "tf32", "float32"])
 def test_peak(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision: str) -> None:
-    """A large matrix product, against the peak of the data sheet."""
+    """Compare the speed of a large matrix product with the peak in the data sheet."""
     switch = tensorflow.config.experimental.enable_tensor_float_32_execution
     switch(precision == "tf32")
     try:
@@ -182,7 +182,7 @@ def test_peak(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision
 
 @pytest.mark.priority(3)
 def test_needless_transfers(compare: Hold, tensorflow: Any, gpu: str) -> None:
-    """A loop that stays on the GPU, against one that brings each answer to the host and takes it back."""
+    """Compare a loop that stays on the GPU with one that copies each result to the host and back."""
     tf = tensorflow
     with tf.device(gpu):
         start = tf.random.stateless_normal((1024, 1024), seed=(1, 2))

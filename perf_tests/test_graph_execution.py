@@ -1,4 +1,4 @@
-"""Eager execution against tf.function and XLA; what tracing and compiling cost apart from running."""
+"""Compare eager execution with tf.function and XLA; measure tracing and compilation separately from execution."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.runner import Variant
 
 Hold = Callable[..., None]
-SMALL_STEPS = 150  # operations on a few numbers: calling them costs more than doing them
-WIDE, WIDE_STEPS = 1 << 20, 12  # operations on many numbers: reading and writing them costs most
+SMALL_STEPS = 150  # operations on a few numbers: the calls cost more than the computation
+WIDE, WIDE_STEPS = 1 << 20, 12  # operations on many numbers: reading and writing them costs the most
 STEPS, BATCH, INPUTS = 48, 16, 8
 RATE = 0.05
 
 
 def steps(values: Any, count: int) -> Any:
-    """So many operations, each on the answer of the one before."""
+    """Apply `count` operations, each to the result of the previous one."""
     for number in range(count // 2):
         values = values * (1.0 - 0.001 * number) + 0.01
     return values
@@ -34,7 +34,7 @@ def expected(start: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
 
 
 class Chain:
-    """A chain of operations on one tensor, run in one way."""
+    """A chain of operations on one tensor, with one way of execution."""
 
     def __init__(self, tf: Any, device: str, size: int, count: int, wrap: Callable[[Any], Any]) -> None:
         self.start = np.linspace(-1.0, 1.0, size, dtype=np.float32)
@@ -56,7 +56,7 @@ class Chain:
 
 @pytest.mark.priority(2)
 def test_function(compare: Hold, tensorflow: Any, device: str) -> None:
-    """A graph of many small operations, against calling each from Python."""
+    """Compare a graph of many small operations with calling each from Python."""
     graph = Chain(tensorflow, device, 64, SMALL_STEPS, tensorflow.function)
     eager = Chain(tensorflow, device, 64, SMALL_STEPS, lambda function: function)
     compare(graph.variant("tf.function"), eager.variant("eager"), at_least=1.2)
@@ -64,7 +64,7 @@ def test_function(compare: Hold, tensorflow: Any, device: str) -> None:
 
 @pytest.mark.priority(3)
 def test_xla(compare: Hold, tensorflow: Any, device: str) -> None:
-    """XLA makes one pass over the numbers of what takes a pass for each operation otherwise."""
+    """Compare XLA, which fuses the operations into one pass over the numbers, with one pass per operation."""
     compiled = Chain(tensorflow, device, WIDE, WIDE_STEPS, lambda f: tensorflow.function(f, jit_compile=True))
     graph = Chain(tensorflow, device, WIDE, WIDE_STEPS, tensorflow.function)
     compare(compiled.variant("jit_compile=True"), graph.variant("tf.function"), at_least=1.1)
@@ -75,7 +75,7 @@ def test_xla(compare: Hold, tensorflow: Any, device: str) -> None:
 def test_first_call(
     share_s: float, tensorflow: Any, device: str, metric: Callable[..., None], jit_compile: bool
 ) -> None:
-    """What tracing costs, what else the first call costs (optimising or compiling the graph), and what a later one."""
+    """Measure tracing, the rest of the first call (optimizing or compiling the graph), and a later call."""
     tf = tensorflow
     chain = Chain(tf, device, WIDE, WIDE_STEPS, lambda f: tf.function(f, jit_compile=jit_compile))
     started = time.perf_counter()
@@ -101,7 +101,7 @@ def test_first_call(
 
 @pytest.mark.priority(2)
 def test_retracing(compare: Hold, tensorflow: Any, device: str, metric: Callable[..., None]) -> None:
-    """A number given as a tensor, against as a Python number: the latter is traced anew for each value."""
+    """Compare a tensor argument with a Python number, which is traced again for each value."""
     traces = {"tensor": 0, "Python number": 0}
     calls = {"tensor": 0, "Python number": 0}
     numbers = itertools.count(1)
@@ -111,7 +111,7 @@ def test_retracing(compare: Hold, tensorflow: Any, device: str, metric: Callable
             traces[name] += 1
             return factor, steps(tensorflow.ones(64) * factor, 8)
 
-        # One function for all values, as in a training loop that is given its learning rate.
+        # One function for all values, as in a training loop with the learning rate as an argument.
         function = tensorflow.function(traced, reduce_retracing=False)
 
         def call() -> Any:
@@ -126,13 +126,13 @@ def test_retracing(compare: Hold, tensorflow: Any, device: str, metric: Callable
         return Variant(name, call, verify, device)
 
     compare(side("tensor", tensorflow.constant), side("Python number", float), at_least=2.0)
-    assert traces["tensor"] == 1, "a tensor is traced once"
-    assert traces["Python number"] == calls["Python number"], "each value of a Python number is traced"
+    assert traces["tensor"] == 1, "a tensor argument should be traced once"
+    assert traces["Python number"] == calls["Python number"], "each value of a Python number should be traced"
 
 
 @pytest.mark.priority(4, needs_s=6)
 def test_steps_per_execution(compare: Hold, tensorflow: Any, gpus: tuple[str, ...]) -> None:
-    """Many steps of model.fit in one call of the graph, against one in each."""
+    """Compare many steps of model.fit in one call of the graph with one step per call."""
     numbers = np.random.default_rng(seed=3)
     inputs = numbers.standard_normal((STEPS * BATCH, INPUTS)).astype(np.float32)
     targets = inputs @ numbers.standard_normal((INPUTS, 1)).astype(np.float32)
@@ -140,7 +140,7 @@ def test_steps_per_execution(compare: Hold, tensorflow: Any, gpus: tuple[str, ..
     exact = mean_loss(inputs.astype(np.float64), targets.astype(np.float64))
 
     def verify(loss: float) -> None:
-        assert np.isclose(loss, exact, rtol=1e-3), f"the loss is {loss}, and by hand {exact}"
+        assert np.isclose(loss, exact, rtol=1e-3), f"the loss is {loss}, but the exact value is {exact}"
 
     def side(name: str, at_once: int) -> Variant:
         layers = tensorflow.keras.layers
@@ -157,7 +157,7 @@ def test_steps_per_execution(compare: Hold, tensorflow: Any, gpus: tuple[str, ..
 
 
 def mean_loss(inputs: np.ndarray[Any, Any], targets: np.ndarray[Any, Any]) -> float:
-    """The mean squared error of one epoch of gradient descent on a linear model, by hand in float64."""
+    """Return the mean squared error of one epoch of gradient descent on a linear model, computed in float64."""
     weights = np.zeros((INPUTS, 1))
     losses = []
     for start in range(0, len(inputs), BATCH):

@@ -1,4 +1,4 @@
-"""MirroredStrategy: gradients equal to one device's, what a replica is given, what adding up costs, and scaling."""
+"""MirroredStrategy: gradients equal to one device's, per-replica batches, all-reduce, and scaling."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tfgpu_doctor.perf_tests.children import Child, children
 
 Keep = Callable[..., None]
 REPLICAS, BATCH = 2, 64
-ROUNDING = 1e-5  # float32, a few hundred numbers added up in another order
+ROUNDING = 1e-5  # float32, sums of a few hundred numbers in another order
 STEPS = 10
 SCALED_BATCH = 512
 WIDTHS = {"CPU": 64, "GPU": 2048}
-ENOUGH = 0.7  # of what as many GPUs could do at most: weak scaling on one machine
+ENOUGH = 0.7  # of the maximum for this number of GPUs: weak scaling on one machine
 
 
 @pytest.fixture(scope="module")
 def replicas() -> Iterator[Callable[[], Child]]:
-    """Two replicas: on GPUs where there are two, else on parts of one GPU or of the CPU, for correctness alone."""
+    """Two replicas: on two GPUs if available, else on parts of one GPU or of the CPU, for correctness only."""
     with contextlib.ExitStack() as open_:
 
         @functools.cache
@@ -37,24 +37,26 @@ def replicas() -> Iterator[Callable[[], Child]]:
 
 @pytest.mark.priority(5, needs_s=15)
 def test_gradients(share_s: float, replicas: Callable[[], Child], metric: Keep) -> None:
-    """The replicas' gradients add up to that of one device; a replica gets its share of the global batch."""
+    """Check that the replicas' gradients add up to one device's, and that a replica gets its share of the global batch."""
     child = replicas()
     seen = child.ask("check").values
-    about = f"{REPLICAS} replicas on {child.ready['kind']}: for correctness, no speed"
+    about = f"{REPLICAS} replicas on {child.ready['kind']}: checks correctness, not speed"
     metric("gradient apart from one device's", seen["from_one_device"], "of its size", limit=ROUNDING, about=about)
     assert seen["replicas"] == REPLICAS
-    assert len(seen["devices"]) == REPLICAS, f"the replicas ran on {', '.join(seen['devices'])} alone"
-    assert seen["batches"] == [BATCH // REPLICAS] * REPLICAS, "per-replica batch times replicas is the global batch"
+    assert len(seen["devices"]) == REPLICAS, f"the replicas ran only on {', '.join(seen['devices'])}"
+    assert seen["batches"] == [BATCH // REPLICAS] * REPLICAS, (
+        "per-replica batch times replicas should be the global batch"
+    )
     assert seen["from_one_device"] < ROUNDING
     assert seen["from_float64"] < ROUNDING
 
 
 @pytest.mark.priority(6, needs_s=15)
 def test_all_reduce(share_s: float, replicas: Callable[[], Child], metric: Keep) -> None:
-    """Adding up what all replicas have gives the sum everywhere; how fast."""
+    """Check that an all-reduce gives the sum on every replica, and measure its speed."""
     child = replicas()
     seen, kind = child.ask("all-reduce").values, child.ready["kind"]
-    about = f"{REPLICAS} replicas on {kind}" + ("" if kind == "GPU" else ": no measure of a link between GPUs")
+    about = f"{REPLICAS} replicas on {kind}" + ("" if kind == "GPU" else ": does not measure a link between GPUs")
     metric("all-reduce", seen["bytes"] / seen["seconds"] / 1e9, "GB/s", device=kind, about=about)
     assert seen["seconds"] > 0
 
@@ -75,37 +77,37 @@ class Distributed:
         self._data = data.cache().prefetch(2)
 
     def __call__(self) -> float:
-        """Fit once over the data; the loss."""
+        """Fit the model once on the data; return the loss."""
         return float(self._model.fit(self._data, shuffle=False, verbose=0).history["loss"][-1])
 
 
 @pytest.mark.priority(4, needs_s=20)
 def test_one_replica(share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Keep) -> None:
-    """What a strategy with one replica costs beside training without one."""
+    """Measure the cost of a strategy with one replica compared with training without a strategy."""
     device = gpus[0] if gpus else "CPU:0"
     batch = SCALED_BATCH if gpus else 16
     plain = Distributed(tensorflow, None, device, batch)
     mirrored = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy([device]), device, batch)
-    assert np.isclose(plain(), mirrored(), rtol=1e-2), "the same training ends elsewhere"
+    assert np.isclose(plain(), mirrored(), rtol=1e-2), "the same training gives another loss under the strategy"
     measured = measure(mirrored, plain, plan=Plan(budget_s=share_s))
     ratio = measured.ratio
-    about = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}; without a strategy is 1"
+    about = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}; 1 is the speed without a strategy"
     metric("one replica", ratio.value, "times as fast", device=device, about=about)
 
 
 @pytest.mark.priority(2, needs_s=20)
 @pytest.mark.parametrize("scaling", ["weak", "strong"])
 def test_scaling(share_s: float, tensorflow: Any, gpu: str, gpus: tuple[str, ...], metric: Keep, scaling: str) -> None:
-    """All GPUs against one: each with a batch of its own (weak), or all with parts of one batch (strong)."""
+    """Compare all GPUs with one: each with its own batch (weak), or all with parts of one batch (strong)."""
     if len(gpus) < 2:
-        pytest.skip("there is one GPU: nothing to scale over")
+        pytest.skip("there is only one GPU: scaling needs two")
     batch = SCALED_BATCH * len(gpus)
     everywhere = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy(list(gpus)), gpu, batch)
     alone = Distributed(tensorflow, None, gpu, SCALED_BATCH if scaling == "weak" else batch)
     assert np.isfinite(everywhere())
     assert np.isfinite(alone())
     ratio = measure(everywhere, alone, plan=Plan(budget_s=share_s)).ratio
-    times = ratio.value * (len(gpus) if scaling == "weak" else 1)  # weak: so many times the samples in that time
+    times = ratio.value * (len(gpus) if scaling == "weak" else 1)  # weak: this many times the samples in the same time
     about = f"{len(gpus)} GPUs; 95 % interval {ratio.low:.2f} to {ratio.high:.2f} of the time of one"
     metric(f"{scaling} scaling", times, "times one GPU", device="GPU", limit=float(len(gpus)), about=about)
     assert scaling == "strong" or times > ENOUGH * len(gpus), f"{len(gpus)} GPUs do {times:.2f} times the work of one"

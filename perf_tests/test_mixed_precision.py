@@ -1,4 +1,4 @@
-"""TF32, float16 and bfloat16 against float32: speed, memory, and that training still learns the same."""
+"""Compare TF32, float16 and bfloat16 with float32: speed, memory, and training results."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tfgpu_doctor.perf_tests.runner import Variant
 
 Keep = Callable[..., None]
 STEPS, AGREE = 20, 0.1
-TENSOR_CORES = {"float16": (7, 0), "bfloat16": (8, 0), "tf32": (8, 0)}  # compute capability that has them
+TENSOR_CORES = {"float16": (7, 0), "bfloat16": (8, 0), "tf32": (8, 0)}  # minimum compute capability
 _PRECISIONS = pytest.mark.parametrize("precision", list(TENSOR_CORES))
 SHAPES = {"dense": (4096, 4096), "convolution": (32, 28, 28, 512), "attention": (16, 1024, 512)}  # enough for any GPU
 HEADS = 8
-LOSS_SCALE = 2.0**16  # else the gradients of so many numbers are too small for float16
+LOSS_SCALE = 2.0**16  # without it the gradients of this many numbers are too small for float16
 TINY = 1e-8  # below the smallest number of float16, 6e-8
 CLIP = 0.5
 
 
 @pytest.fixture
 def tensor_cores(tensorflow: Any, gpu: str) -> Callable[[str], None]:
-    """Skip a test on a GPU whose tensor cores do not know a precision."""
+    """Skip a test on a GPU whose tensor cores do not support a precision."""
 
     def need(precision: str) -> None:
         details = tensorflow.config.experimental.get_device_details
@@ -79,20 +79,20 @@ class Step:
 
     @property
     def operations(self) -> int:
-        """Floating-point ones of both passes; nobody asks for the gradient of the input."""
+        """The floating-point operations of both passes; the gradient of the input is not computed."""
         shape, width = SHAPES[self._kind], SHAPES[self._kind][-1]
         per_weight = 4 * math.prod(shape[:-1]) * width**2  # forward, and the gradient of the weights
         if self._kind == "dense":
             return per_weight
         if self._kind == "convolution":
             return 9 * per_weight
-        mixing = 4 * shape[0] * shape[1] ** 2 * width  # scores, and what they weigh
-        return 4 * per_weight + per_weight // 2 + 3 * mixing  # four projections, and the last one's input's gradient
+        mixing = 4 * shape[0] * shape[1] ** 2 * width  # scores and weighted values
+        return 4 * per_weight + per_weight // 2 + 3 * mixing  # 4 projections; input gradient of the last
 
     def variant(self, due: list[float]) -> Variant:
         def verify(result: Any) -> None:
             seen = [float(each) for each in result]
-            assert np.allclose(seen, due, rtol=0.05), f"loss and gradient are {seen}, and in float32 {due}"
+            assert np.allclose(seen, due, rtol=0.05), f"loss and gradient are {seen}, but {due} in float32"
 
         return Variant(self.name, self, verify, self.device)
 
@@ -103,7 +103,7 @@ class Step:
 def test_speed(
     compare: Callable[..., None], tensorflow: Any, gpu: str, tensor_cores: Any, metric: Keep, kind: str, precision: str
 ) -> None:
-    """The forward and backward pass on tensor cores, against float32 proper; and the memory that either needs."""
+    """Compare the forward and backward pass on tensor cores with full float32; measure the memory of both."""
     tensor_cores(precision)
     memory = tensorflow.config.experimental
     steps = [Step(tensorflow, gpu, kind, each) for each in (precision, "float32")]
@@ -113,7 +113,11 @@ def test_speed(
         step()
         peak = memory.get_memory_info(gpu)["peak"]
         metric(
-            f"memory of {kind} in {step.name}", peak / 2**20, "MiB", device=gpu, about="at most, of both sides' data"
+            f"memory of {kind} in {step.name}",
+            peak / 2**20,
+            "MiB",
+            device=gpu,
+            about="peak, including the data of both sides",
         )
 
     def keep(result: Comparison) -> None:
@@ -129,23 +133,23 @@ def test_speed(
 @pytest.mark.priority(5, needs_s=8)
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Keep, policy: str) -> None:
-    """Training in mixed precision goes as in float32; the weights and the last layer stay float32."""
+    """Check that mixed-precision training has nearly the loss of float32; weights and last layer stay float32."""
     device = gpus[0] if gpus else "CPU:0"
-    batch = 32 if gpus else 8  # a CPU does float16 slowly
+    batch = 32 if gpus else 8  # float16 is slow on a CPU
     runs = {each: Training(tensorflow, "cnn", device, batch, policy=each) for each in ("float32", policy)}
     losses = {name: training.losses(STEPS) for name, training in runs.items()}
     model = runs[policy].model
     assert {tensorflow.as_dtype(each.dtype) for each in model.trainable_variables} == {tensorflow.float32}
     assert model.layers[0].compute_dtype == policy.removeprefix("mixed_")
-    assert model.layers[-1].compute_dtype == "float32", "the last layer answers in half precision"
+    assert model.layers[-1].compute_dtype == "float32", "the last layer computes in half precision"
     apart = abs(np.mean(losses[policy]) / np.mean(losses["float32"]) - 1)
     metric(f"loss in {policy}", 100 * apart, "% from float32", device=device, about=f"mean over {STEPS} steps")
-    assert losses[policy][-1] < losses[policy][0], "the loss does not go down"
-    assert apart < AGREE, f"the loss is {apart:.0%} from that in float32"
+    assert losses[policy][-1] < losses[policy][0], "the loss does not decrease"
+    assert apart < AGREE, f"the loss differs by {apart:.0%} from the loss in float32"
 
 
 def half_gradient(tf: Any, scale: float) -> float:
-    """The gradient of TINY times a float16 number, worked out in float16, of a loss that was scaled."""
+    """Return the unscaled gradient of TINY times a float16 number, computed in float16 from a scaled loss."""
     weight = tf.Variable(1.0)
     with tf.GradientTape() as tape:
         answer = tf.cast(tf.cast(weight, tf.float16) * tf.constant(1.0, tf.float16), tf.float32)
@@ -155,11 +159,11 @@ def half_gradient(tf: Any, scale: float) -> float:
 
 @pytest.mark.priority(6)
 def test_loss_scaling(tensorflow: Any, metric: Keep) -> None:
-    """A gradient too small for float16 is lost without loss scaling, and kept with it."""
+    """Check that a gradient too small for float16 becomes zero without loss scaling, and is kept with it."""
     optimizer = loss_scaled(tensorflow, tensorflow.keras.optimizers.SGD(1.0))
     optimizer.build([tensorflow.Variable(1.0)])
     scale = float(optimizer.scale_loss(tensorflow.constant(1.0)))
-    assert half_gradient(tensorflow, 1.0) == 0.0, "float16 is not what it is said to be"
+    assert half_gradient(tensorflow, 1.0) == 0.0, "float16 represents a gradient that should be too small for it"
     kept = half_gradient(tensorflow, scale)
     metric("gradient kept by loss scaling", kept / TINY, "of its value", device="CPU:0", about=f"a scale of {scale:g}")
     assert math.isclose(kept, TINY, rel_tol=0.01)
@@ -167,7 +171,7 @@ def test_loss_scaling(tensorflow: Any, metric: Keep) -> None:
 
 @pytest.mark.priority(6)
 def test_gradient_clipping(tensorflow: Any, metric: Keep) -> None:
-    """Gradients are clipped by what they are, not by what they are while the loss is scaled."""
+    """Check that clipping applies to the unscaled gradients, not to those of the scaled loss."""
     tf = tensorflow
     weight = tf.Variable(np.zeros(4, np.float32))
     inner = tf.keras.optimizers.SGD(1.0, global_clipnorm=CLIP)
@@ -179,9 +183,7 @@ def test_gradient_clipping(tensorflow: Any, metric: Keep) -> None:
         before = weight.numpy()
         optimizer.apply([tf.constant(slope) * 1024.0], [weight])
         steps.append(before - weight.numpy())
-    assert np.allclose(steps[0], slopes, rtol=1e-3), (
-        "a gradient within the limit is changed: it was clipped while scaled"
-    )
+    assert np.allclose(steps[0], slopes, rtol=1e-3), "a gradient within the limit changed: it was clipped while scaled"
     norm = float(np.linalg.norm(steps[1]))
     metric("norm of a clipped gradient", norm, "", limit=CLIP, about="under a loss scale of 1024")
     assert math.isclose(norm, CLIP, rel_tol=1e-3)

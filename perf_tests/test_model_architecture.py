@@ -1,4 +1,4 @@
-"""What a model is made of: separable convolutions, batch sizes, the order of the axes, normalisation."""
+"""Elements of a model: separable convolutions, batch sizes, the order of the axes, normalization."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NORMALISED = {"CPU": (64, 16, 16, 32), "GPU": (64, 56, 56, 256)}
 
 
 class Separable:
-    """One 3x3 convolution that is the product of one for each channel and one across channels, done in either way."""
+    """A 3x3 convolution that equals a depthwise and a pointwise convolution, computed as full or separable convolution."""
 
     def __init__(self, tf: Any, device: str) -> None:
         batch, side, channels = SHAPES[device[:3]]
@@ -37,10 +37,10 @@ class Separable:
         self._tf, self.device = tf, device
         self._separable = tf.function(lambda: tf.nn.separable_conv2d(given[0], given[1], given[2], [1] * 4, "SAME"))
         self._full = tf.function(lambda: tf.nn.conv2d(given[0], given[3], 1, "SAME"))
-        self.saved = 9 * channels / (9 + channels)  # operations of the full one for each of the separable one
+        self.saved = 9 * channels / (9 + channels)  # ratio of the numbers of operations
 
     def _call(self, function: Callable[[], Any]) -> Any:
-        """In float32 proper: tensor cores would do one of the two and not the other."""
+        """Call it in full float32, because tensor cores would accelerate only one of the two."""
         switch = self._tf.config.experimental.enable_tensor_float_32_execution
         switch(False)
         try:
@@ -64,7 +64,7 @@ class Separable:
 
 @pytest.mark.priority(3)
 def test_separable(compare: Callable[..., None], tensorflow: Any, device: str, metric: Keep) -> None:
-    """A depthwise-separable convolution, against the full one that gives the same."""
+    """Compare a depthwise-separable convolution with the full convolution that has the same result."""
     convolution = Separable(tensorflow, device)
     metric("operations saved by separating", convolution.saved, "times fewer", device=device)
     compare(*convolution.variants())
@@ -72,7 +72,7 @@ def test_separable(compare: Callable[..., None], tensorflow: Any, device: str, m
 
 @pytest.mark.priority(5, needs_s=10)
 def test_batch_size(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
-    """Samples a second by batch size, and the knee: the smallest batch that comes near the best."""
+    """Measure samples per second by batch size, and the knee: the smallest batch with nearly the best throughput."""
     throughput = {}
     for batch in BATCHES[device[:3]]:
         training = Training(tensorflow, "cnn", device, batch)
@@ -82,7 +82,7 @@ def test_batch_size(share_s: float, tensorflow: Any, device: str, metric: Keep) 
         times = []
         for _ in range(7):
             started = time.perf_counter()
-            float(training())  # a number on the host: the device is done
+            float(training())  # a number on the host: the device has finished
             times.append(time.perf_counter() - started)
         throughput[batch] = batch / statistics.median(times)
         metric(
@@ -98,7 +98,7 @@ def test_batch_size(share_s: float, tensorflow: Any, device: str, metric: Keep) 
 @pytest.mark.priority(5)
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_axes(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision: str) -> None:
-    """Channels last against channels first."""
+    """Compare channels last with channels first."""
     tf = tensorflow
     batch, side, channels = SHAPES["GPU"]
     with tf.device(gpu):
@@ -110,12 +110,12 @@ def test_axes(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision
         seen, due = (tf.cast(each, tf.float32).numpy() for each in (last(), tf.transpose(first(), (0, 2, 3, 1))))
         assert np.allclose(seen, due, atol=2e-2 * np.abs(due).max())
         measured = measure(last, first, plan=Plan(budget_s=share_s), synchronise=tf.test.experimental.sync_devices)
-    keep(metric, f"channels last, {precision}", measured, gpu, "against channels first, a 3x3 convolution")
+    keep(metric, f"channels last, {precision}", measured, gpu, "compared with channels first, a 3x3 convolution")
 
 
 @pytest.mark.priority(6)
 def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Keep) -> None:
-    """Layer against batch normalisation: each does what it says; and how much one costs against the other."""
+    """Check layer and batch normalization, and compare their speed."""
     tf = tensorflow
     with tf.device(device):
         given = tf.random.stateless_normal(NORMALISED[device[:3]], seed=(5, 6)) * 3 + 2
@@ -123,15 +123,17 @@ def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], d
         calls = {name: tf.function(lambda layer=layer: layer(given, training=True)) for name, layer in layers.items()}
         for name, axes in (("layer", (3,)), ("batch", (0, 1, 2))):
             answer = calls[name]().numpy()
-            assert np.allclose(answer.mean(axis=axes), 0, atol=1e-3), f"{name} normalisation leaves a mean"
-            assert np.allclose(answer.std(axis=axes), 1, atol=1e-2), f"{name} normalisation leaves a scale"
+            assert np.allclose(answer.mean(axis=axes), 0, atol=1e-3), f"the mean after {name} normalization is not 0"
+            assert np.allclose(answer.std(axis=axes), 1, atol=1e-2), (
+                f"the standard deviation after {name} normalization is not 1"
+            )
         wait = tf.test.experimental.sync_devices if gpus else lambda: None
         measured = measure(calls["batch"], calls["layer"], plan=Plan(budget_s=share_s), synchronise=wait)
-    keep(metric, "batch normalisation", measured, device, "against layer normalisation")
+    keep(metric, "batch normalisation", measured, device, "compared with layer normalization")
 
 
 def keep(metric: Keep, name: str, measured: Measured, device: str, what: str) -> None:
-    """Keep a ratio that need not be above 1."""
+    """Record a ratio that does not have to be above 1."""
     ratio = measured.ratio
     about = f"{what}; 95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
     metric(name, ratio.value, "times as fast", device=device, about=about)

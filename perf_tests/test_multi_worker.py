@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy: gradients equal to one worker's, what adding up costs, scaling, and who is gone is named."""
+"""MultiWorkerMirroredStrategy: gradients equal to one worker's, all-reduce, scaling, and detection of a killed worker."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tfgpu_doctor.perf_tests.clusters import BadCluster, Workers, job_around, wo
 
 Keep = Callable[..., None]
 BATCH = 64
-SIZES = {"65536": "64 KiB", "1048576": "1 MiB", "16777216": "16 MiB"}  # bytes to their name
+SIZES = {"65536": "64 KiB", "1048576": "1 MiB", "16777216": "16 MiB"}  # bytes to display name
 NAMED_WITHIN_S = 30.0
 _WORKS_S = 2.0  # before one is killed
 
 
-# Two come first: a short budget ends before four have started.
+# The cluster of two comes first, because a short budget ends before four workers have started.
 BY_COUNT = pytest.mark.parametrize(
     "count",
     [
@@ -34,7 +34,7 @@ BY_COUNT = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def cluster(gpus: tuple[str, ...]) -> Iterator[Callable[[int], Workers]]:
-    """A cluster of so many workers, one at a time; in a job that spans machines, its own."""
+    """A function that returns a cluster of `count` workers, one cluster at a time; in a job across machines, the job's."""
     with contextlib.ExitStack() as open_:
 
         @functools.cache
@@ -43,11 +43,11 @@ def cluster(gpus: tuple[str, ...]) -> Iterator[Callable[[int], Workers]]:
             try:
                 return open_.enter_context(workers(count, job_around(os.environ), len(gpus)))
             except (BadCluster, ChildDied) as error:
-                return f"no cluster of {count} workers comes up: {error}"
+                return f"a cluster of {count} workers did not start: {error}"
 
         def get(count: int) -> Workers:
             if count != 2 and _in_a_job():
-                pytest.skip("the workers belong to a job, whose cluster is measured once")
+                pytest.skip("the workers belong to a job, and its cluster is measured only once")
             started = start(count)
             if isinstance(started, str):
                 pytest.fail(started)
@@ -65,10 +65,10 @@ def _in_a_job() -> bool:
 
 @BY_COUNT
 def test_gradients(share_s: float, cluster: Callable[[int], Workers], metric: Keep, count: int) -> None:
-    """The workers' gradients add up to that of one; each gets its share of the batch.
+    """Check that the workers' gradients add up to one worker's, and that each worker gets its share of the batch.
 
-    All numbers are small and whole, and the batch is a power of two: every product and sum of them is exact in float32, in
-    whatever order, so nothing but equality is right.
+    All numbers are small integers, and the batch is a power of two: every product and sum is exact in float32, in any
+    order, so the gradients must be equal.
     """
     started = cluster(count)
     seen = started.ask("check")
@@ -83,7 +83,7 @@ def test_gradients(share_s: float, cluster: Callable[[int], Workers], metric: Ke
 
 @BY_COUNT
 def test_all_reduce(share_s: float, cluster: Callable[[int], Workers], metric: Keep, count: int) -> None:
-    """Adding up what all workers have gives the sum everywhere; how fast, by the size of a message."""
+    """Check that an all-reduce gives the sum on every worker, and measure its speed by message size."""
     started = cluster(count)
     seen = started.ask("all-reduce")
     for size, said in SIZES.items():
@@ -96,7 +96,7 @@ def test_all_reduce(share_s: float, cluster: Callable[[int], Workers], metric: K
 
 @BY_COUNT
 def test_scaling(share_s: float, cluster: Callable[[int], Workers], metric: Keep, count: int) -> None:
-    """Weak scaling: all with a batch of their own against one alone, by the time of a step."""
+    """Weak scaling: compare the step time of all workers, each with its own batch, with that of one worker alone."""
     started = cluster(count)
     alone_s = started.here[0].ask("alone").values["seconds"]
     together_s = max(each["seconds"] for each in started.ask("together"))
@@ -109,9 +109,9 @@ def test_scaling(share_s: float, cluster: Callable[[int], Workers], metric: Keep
 
 @pytest.mark.priority(8, needs_s=60)
 def test_killed_worker(share_s: float, gpus: tuple[str, ...], metric: Keep) -> None:
-    """A worker that is killed is named by all others, in time."""
+    """Check that all other workers name a killed worker in time."""
     if _in_a_job():
-        pytest.skip("the workers belong to a job: none of them is killed")
+        pytest.skip("the workers belong to a job, so the test does not kill any")
     with workers(3, gpus=len(gpus)) as started:
         gone, survivors = started.here[1], [started.here[0], started.here[2]]
         killed_at: list[float] = []

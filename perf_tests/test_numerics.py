@@ -1,4 +1,4 @@
-"""Answers: against float64 for each element, bit-equal when repeated, and the same on all GPUs. No clock."""
+"""Correctness of results: each element against float64, bit-equal repeats, equal GPUs. No timing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATIONS = operations()
 
 
 def answer_of(tf: Any, operation: Operation, device: str) -> np.ndarray[Any, Any]:
-    """What a device answers; raises AssertionError where another one did."""
+    """Return the result from a device; raises AssertionError if another device computed it."""
     with tf.device(device):
         result = operation.call(tf, [tf.constant(each) for each in operation.inputs])
     assert short_device(result.backing_device) == device
@@ -33,7 +33,7 @@ def test_cpu_against_float64(tensorflow: Any, metric: Keep) -> None:
 
 @pytest.mark.priority(2)
 def test_gpu_against_float64(tensorflow: Any, gpu: str, metric: Keep) -> None:
-    """In full float32: with TF32 off."""
+    """Check the errors in full float32, with TF32 disabled."""
     tf32 = tensorflow.config.experimental.tensor_float_32_execution_enabled()
     tensorflow.config.experimental.enable_tensor_float_32_execution(False)
     try:
@@ -44,29 +44,29 @@ def test_gpu_against_float64(tensorflow: Any, gpu: str, metric: Keep) -> None:
 
 @pytest.mark.priority(5)
 def test_tf32_against_float64(tensorflow: Any, gpu: str, metric: Keep) -> None:
-    """With TF32, which products and convolutions use by default on Ampere and newer."""
+    """Check the errors with TF32, which products and convolutions use by default on Ampere and newer."""
     if not tensorflow.config.experimental.tensor_float_32_execution_enabled():
-        pytest.skip("TF32 is switched off here")
+        pytest.skip("TF32 is disabled")
     judge(tensorflow, metric, [each for each in OPERATIONS if each.may_use_tf32], gpu, TF32_UNIT, "TF32 allowed, ")
 
 
 def judge(tf: Any, metric: Keep, asked: list[Operation], device: str, unit: float, mode: str = "") -> None:
-    """Ask a device, keep the errors, and raise AssertionError where one is larger than rounding can explain."""
+    """Run operations on a device, record the errors, and raise AssertionError if one is larger than rounding allows."""
     errors = {}
     for operation in asked:
         answer = answer_of(tf, operation, device)
         assert answer.shape == operation.exact.shape
-        assert np.all(np.isfinite(answer)), f"{operation.name} gives numbers that are not finite"
+        assert np.all(np.isfinite(answer)), f"the result of {operation.name} has values that are not finite"
         errors[operation.name] = operation.error(answer, unit)
-    about = f"{mode}of what rounding may do to the worst element, against float64"
+    about = f"{mode}relative to the maximum rounding error, for the worst element, against float64"
     for name, error in errors.items():
         metric(f"error of {name}", error, "of the allowed", device=device, limit=1.0, about=about)
     wrong = [f"{name} {error:.3g} times" for name, error in errors.items() if error > 1]
-    assert not wrong, f"on {device} off by more than rounding allows: {', '.join(wrong)}"
+    assert not wrong, f"on {device} these errors exceed the allowed rounding error: {', '.join(wrong)}"
 
 
 def _digests(child: Child) -> tuple[set[str], set[str], float]:
-    """The digests of the weights after training again and again, the devices, and the loss."""
+    """Return the digests of the weights after repeated training, the devices, and the loss."""
     answers = [child.ask() for _ in range(REPEATS)]
     devices = {device for answer in answers for device in answer.devices}
     return {answer.values["digest"] for answer in answers}, devices, answers[0].values["loss"]
@@ -75,7 +75,7 @@ def _digests(child: Child) -> tuple[set[str], set[str], float]:
 @pytest.mark.priority(5, needs_s=15)
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, metric: Keep, kind: str) -> None:
-    """With op determinism on, the same training from the same seed gives the same bits each time."""
+    """Check that with op determinism the same training from the same seed gives the same bits each time."""
     device = request.getfixturevalue("gpu") if kind == "GPU" else "CPU:0"
     order = {"work": "repeats", "device": f"/{device}", "deterministic": True}
     with children("work_on_request", (order, {})) as (child,):
@@ -83,17 +83,17 @@ def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, metri
     assert devices == {device}
     assert np.isfinite(loss)
     metric("different results of repeats", len(digests), "results", device=device, limit=1.0, about=f"{REPEATS} runs")
-    assert len(digests) == 1, f"{len(digests)} different results in {REPEATS} runs, with op determinism on"
+    assert len(digests) == 1, f"{len(digests)} different results in {REPEATS} runs with op determinism"
 
 
 @pytest.mark.priority(4)
 def test_gpus_agree(tensorflow: Any, gpu: str, gpus: tuple[str, ...], metric: Keep) -> None:
-    """GPUs of one model give the same bits; one that does not is damaged, or set up otherwise."""
+    """Check that GPUs of one model give the same bits; one that differs is damaged or configured differently."""
     details = tensorflow.config.experimental.get_device_details
     models = [details(each).get("device_name") for each in tensorflow.config.list_physical_devices("GPU")]
     alike = [each for each, model in zip(gpus, models, strict=True) if model == models[0]]
     if len(alike) < 2:
-        pytest.skip(f"there is no second GPU of the model {models[0]}")
+        pytest.skip(f"there is no second GPU of model {models[0]}")
     first = [answer_of(tensorflow, operation, gpu) for operation in OPERATIONS]
     wrong = [
         f"{device} on {operation.name}"
@@ -102,4 +102,4 @@ def test_gpus_agree(tensorflow: Any, gpu: str, gpus: tuple[str, ...], metric: Ke
         if not np.array_equal(answer_of(tensorflow, operation, device), due)
     ]
     metric("answers that differ", len(wrong), "answers", device=gpu, limit=0.0, about=f"of {len(alike)} GPUs")
-    assert not wrong, f"these differ from {gpu}: {', '.join(wrong)}"
+    assert not wrong, f"these results differ from {gpu}: {', '.join(wrong)}"

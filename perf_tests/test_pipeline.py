@@ -1,4 +1,4 @@
-"""Input pipelines: tf.data against a plain Python generator, and each of its techniques against its absence."""
+"""Input pipelines: compare tf.data with a plain Python generator, and each tf.data technique with a pipeline without it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tfgpu_doctor.perf_tests.runner import Variant
 
 Hold = Callable[..., None]
 ELEMENTS, AT_ONCE = 4, 4
-READ_S = 0.03  # what an element costs to read: a wait, as for a disk; far above what starting a pipeline costs
-STEP_S = 0.03  # what a training step costs meanwhile
-SMALL = 2048  # elements that cost next to nothing but the call
+READ_S = 0.03  # time to read an element: a wait, as for a disk; far longer than the start of a pipeline
+STEP_S = 0.03  # time of a training step
+SMALL = 2048  # elements whose cost is almost only the call
 PICTURES = 24
 
 
@@ -31,14 +31,14 @@ def read(number: np.int64) -> np.int64:
 
 
 def slow_numbers() -> Iterator[int]:
-    """A generator as people write it: each element is read when it is asked for."""
+    """A typical generator: it reads each element on request."""
     for number in range(2 * ELEMENTS):
         time.sleep(READ_S)
         yield number
 
 
 def consume(elements: Any, step_s: float = 0.0) -> list[int]:
-    """Go through a dataset as a training loop does."""
+    """Iterate over a dataset like a training loop."""
     seen = []
     for element in elements:
         if step_s:
@@ -57,7 +57,7 @@ def complete(seen: list[int]) -> None:
 
 @pytest.fixture(scope="session")
 def slow_read(tensorflow: Any) -> Callable[[Any], Any]:
-    """Read an element inside a pipeline; several can wait at once."""
+    """A function that reads an element inside a pipeline; several reads can wait at the same time."""
 
     def call(number: Any) -> Any:
         return tensorflow.ensure_shape(tensorflow.numpy_function(read, [number], tensorflow.int64, stateful=False), ())
@@ -74,7 +74,7 @@ def variant(
 
 @pytest.mark.priority(1)
 def test_parallel_map(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
-    """Several elements read at once, against one after the other."""
+    """Compare reading several elements in parallel with reading them sequentially."""
     numbers = tensorflow.data.Dataset.range(ELEMENTS)
     parallel = variant(tensorflow, "parallel map", numbers.map(slow_read, num_parallel_calls=AT_ONCE))
     compare(parallel, variant(tensorflow, "map", numbers.map(slow_read)), at_least=1.2)
@@ -82,7 +82,7 @@ def test_parallel_map(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
 
 @pytest.mark.priority(1)
 def test_prefetch(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
-    """Reading ahead while the training step runs, against waiting for each element."""
+    """Compare reading ahead during the training step with waiting for each element."""
     plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
     ahead = variant(tensorflow, "prefetch", plain.prefetch(AT_ONCE), step_s=STEP_S)
     compare(ahead, variant(tensorflow, "no prefetch", plain, step_s=STEP_S), at_least=1.1)
@@ -90,7 +90,7 @@ def test_prefetch(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
 
 @pytest.mark.priority(1)
 def test_cache_in_memory(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
-    """The second epoch from memory, against reading it again."""
+    """Compare an epoch from the cache in memory with reading it again."""
     plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
     cached = variant(tensorflow, "cache", plain.cache())
     compare(cached, variant(tensorflow, "no cache", plain), at_least=1.2)
@@ -98,7 +98,7 @@ def test_cache_in_memory(compare: Hold, tensorflow: Any, slow_read: Any) -> None
 
 @pytest.mark.priority(3)
 def test_cache_in_file(compare: Hold, tensorflow: Any, slow_read: Any, tmp_path: Path) -> None:
-    """The second epoch from a local file, against reading it again from where it is slow to read."""
+    """Compare an epoch from a local cache file with reading it again from the slow source."""
     plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
     cached = variant(tensorflow, "cache in a file", plain.cache(str(tmp_path / "cache")))
     compare(cached, variant(tensorflow, "no cache", plain), at_least=1.2)
@@ -106,10 +106,10 @@ def test_cache_in_file(compare: Hold, tensorflow: Any, slow_read: Any, tmp_path:
 
 @pytest.mark.priority(2)
 def test_generator(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
-    """tf.data with its means, against the generator that people start with."""
+    """Compare a tuned tf.data pipeline with a simple Python generator."""
     numbers = tensorflow.data.Dataset.range(2 * ELEMENTS)
     tuned = numbers.map(slow_read, num_parallel_calls=AT_ONCE).prefetch(AT_ONCE)
-    step_s = STEP_S / 3  # shorter than reading: the training waits for its input
+    step_s = STEP_S / 3  # shorter than reading, so the training waits for its input
 
     def verify(seen: list[int]) -> None:
         assert seen == list(range(2 * ELEMENTS))
@@ -120,7 +120,7 @@ def test_generator(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
 
 @pytest.mark.priority(3)
 def test_interleave(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
-    """Several files read at once, against one after the other."""
+    """Compare reading several files in parallel with reading them sequentially."""
     files = tensorflow.data.Dataset.range(AT_ONCE)
     share = ELEMENTS // AT_ONCE
 
@@ -134,7 +134,7 @@ def test_interleave(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
 
 @pytest.mark.priority(3)
 def test_vectorised_map(compare: Hold, tensorflow: Any) -> None:
-    """One call for a batch, against one for each element: what a cheap function costs is the calling."""
+    """Compare one call per batch with one call per element: for a cheap function the calls dominate the cost."""
     numbers = tensorflow.data.Dataset.range(SMALL)
     batches = {
         "batch, then map": as_written(tensorflow, numbers.batch(256).map(lambda number: number * 3 + 1)),
@@ -152,7 +152,7 @@ def test_vectorised_map(compare: Hold, tensorflow: Any) -> None:
 
 @pytest.mark.priority(6)
 def test_shuffle(share_s: float, tensorflow: Any, metric: Callable[..., None]) -> None:
-    """Shuffling keeps each element once, follows its seed, mixes anew each epoch; and what it costs."""
+    """Check that shuffling keeps each element once, follows its seed and reshuffles each epoch; measure its cost."""
     numbers = tensorflow.data.Dataset.range(SMALL)
     plain = numbers.batch(SMALL)
     shuffled = numbers.shuffle(SMALL, seed=5).batch(SMALL)
@@ -165,16 +165,16 @@ def test_shuffle(share_s: float, tensorflow: Any, metric: Callable[..., None]) -
 
     first, second = seen(shuffled)[0], seen(shuffled)[0]
     assert sorted(first) == sorted(second) == list(range(SMALL))
-    assert first != second, "it is not mixed anew"
-    assert first != list(range(SMALL)), "it is not mixed"
-    assert seen(again)[0] == seen(again)[0], "the seed is not followed"
+    assert first != second, "the second epoch has the same order"
+    assert first != list(range(SMALL)), "the elements are not shuffled"
+    assert seen(again)[0] == seen(again)[0], "the same seed gives different orders"
     costs = [seen(shuffled)[1] - seen(plain)[1] for _ in range(15)]
     metric(
         "shuffle",
         1e6 * float(np.median(costs)) / SMALL,
         "us/element",
         device="CPU:0",
-        about=f"beyond reading, with a buffer of {SMALL}",
+        about=f"in addition to reading, with a buffer of {SMALL}",
     )
 
 
@@ -186,9 +186,9 @@ def pictures(tensorflow: Any) -> Any:
 
 @pytest.mark.priority(3)
 def test_pictures(compare: Hold, tensorflow: Any, pictures: Any) -> None:
-    """Decoding, resizing and augmenting JPEGs on all processors, against on one."""
+    """Compare decoding, resizing and augmenting JPEGs on all CPUs with doing so on one CPU."""
     if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("one processor alone cannot do two things at once")
+        pytest.skip("only one CPU is available: it cannot work in parallel")
     ready = partial(prepare, tensorflow)
     exact = np.stack([ready(number, content).numpy() for number, content in pictures])
 
@@ -204,7 +204,7 @@ def test_pictures(compare: Hold, tensorflow: Any, pictures: Any) -> None:
 
 @pytest.mark.priority(4, needs_s=8)
 def test_fit(compare: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: Any) -> None:
-    """Training from JPEGs through a tuned pipeline, against through a generator; both see the same pictures."""
+    """Compare training from JPEGs through a tuned pipeline with a generator; both use the same images."""
     tuned, naive = tuned_and_naive(tensorflow, pictures)
     exact = np.concatenate(list(naive.as_numpy_iterator()))
 
@@ -223,7 +223,7 @@ def test_fit(compare: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: An
 
 @pytest.mark.priority(5, needs_s=8)
 def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, metric: Callable[..., None]) -> None:
-    """Which share of a training step is spent on waiting for its input, with and without a tuned pipeline."""
+    """Measure the share of a training step spent waiting for input, with and without a tuned pipeline."""
     names = ("tuned tf.data", "Python generator")
     shares = {}
     for name, dataset in zip(names, tuned_and_naive(tensorflow, pictures), strict=True):
@@ -236,7 +236,7 @@ def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, metric: 
 
 
 def step_through(model: Any, dataset: Any) -> tuple[float, float]:
-    """Seconds spent waiting for batches, and training with them."""
+    """Return the seconds spent waiting for batches, and training with them."""
     batches = iter(dataset)
     wait = work = 0.0
     while True:
@@ -246,5 +246,5 @@ def step_through(model: Any, dataset: Any) -> tuple[float, float]:
         wait += arrived - started
         if batch is None:
             return wait, work
-        model.train_on_batch(batch, batch)  # gives the loss as a number, thus ends when the device is done
+        model.train_on_batch(batch, batch)  # returns the loss as a number, so the device has finished
         work += time.perf_counter() - arrived

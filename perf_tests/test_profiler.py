@@ -1,4 +1,4 @@
-"""tf.profiler: a trace that holds what ran, kernels of the GPU among it, and what tracing costs."""
+"""tf.profiler: check that a trace contains the operations and GPU kernels that ran, and measure the cost of tracing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIDE, CALLS = 512, 5
 
 
 def trace(tf: Any, folder: Path, call: Callable[[], Any]) -> Any:
-    """Call it while the profiler traces; what it returned."""
+    """Call a function while the profiler traces, and return its result."""
     tf.profiler.experimental.start(str(folder))
     try:
         result = call()
@@ -27,8 +27,10 @@ def trace(tf: Any, folder: Path, call: Callable[[], Any]) -> Any:
 
 
 def planes(folder: Path) -> dict[str, set[str]]:
-    """The names of the events of each plane of the traces in a folder: of "/host:CPU", "/device:GPU:0"."""
-    xplane_pb2 = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2", reason="no reader of traces here")
+    """Return the names of the events in each plane ("/host:CPU", "/device:GPU:0") of the traces in a folder."""
+    xplane_pb2 = pytest.importorskip(
+        "tensorflow.tsl.profiler.protobuf.xplane_pb2", reason="this TensorFlow has no reader for traces"
+    )
     found: dict[str, set[str]] = {}
     for file in folder.rglob("*.xplane.pb"):
         space = xplane_pb2.XSpace.FromString(file.read_bytes())
@@ -44,7 +46,7 @@ def test_trace_of_the_host(share_s: float, tensorflow: Any, metric: Callable[...
     work = Product(tensorflow, "CPU:0", SIDE)
     work.verify(trace(tensorflow, tmp_path, work))
     events = {name for plane, names in planes(tmp_path).items() if plane.startswith("/host") for name in names}
-    assert any("MatMul" in name for name in events), "the trace does not hold the product that ran"
+    assert any("MatMul" in name for name in events), "the trace does not contain the matrix product that ran"
     metric("kinds of events traced", len(events), "events", device="CPU:0")
 
 
@@ -52,13 +54,13 @@ def test_trace_of_the_host(share_s: float, tensorflow: Any, metric: Callable[...
 def test_trace_of_the_gpu(
     share_s: float, tensorflow: Any, gpu: str, metric: Callable[..., None], tmp_path: Path
 ) -> None:
-    """CUPTI works: the trace holds kernels of the GPU."""
+    """Check that CUPTI works: the trace contains GPU kernels."""
     work = Product(tensorflow, gpu, SIDE)
     work()
     work.verify(trace(tensorflow, tmp_path, work))
     seen = planes(tmp_path)
     kernels = {name for plane, names in seen.items() if plane.startswith("/device:GPU") for name in names}
-    assert kernels, f"the trace holds no kernel of a GPU, only {', '.join(sorted(seen))}: CUPTI does not work"
+    assert kernels, f"the trace contains no GPU kernel, only {', '.join(sorted(seen))}: CUPTI does not work"
     metric("kernels traced", len(kernels), "kernels", device=gpu)
 
 
@@ -66,7 +68,7 @@ def test_trace_of_the_gpu(
 def test_cost(
     share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Work that is traced, against work that is not; starting and writing of the trace are left out."""
+    """Compare work with and without tracing, excluding the time to start and write the trace."""
     device = gpus[0] if gpus else "CPU:0"
     work = Product(tensorflow, device, SIDE)
     work.verify(work())
@@ -88,4 +90,4 @@ def test_cost(
                     tensorflow.profiler.experimental.stop()
             times.extend(measured.candidate_s + measured.baseline_s)
     cost = float(np.median(traced) / np.median(plain) - 1)
-    metric("cost of tracing", 100 * cost, "%", device=device, about=f"of {CALLS} products of {SIDE}x{SIDE}")
+    metric("cost of tracing", 100 * cost, "%", device=device, about=f"for {CALLS} matrix products of {SIDE}x{SIDE}")

@@ -1,4 +1,4 @@
-"""How many threads TensorFlow works with, against the processors that this process may use."""
+"""Compare thread settings of TensorFlow, given the CPUs that this process may use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tfgpu_doctor.perf_tests.runner import Variant
 
 Hold = Callable[..., None]
 PROGRAM = "work_on_request"
-TOO_MANY = 8  # threads for each processor
+TOO_MANY = 8  # threads per CPU
 _NOTHING: Mapping[str, str] = {}
 
 
 @pytest.fixture(scope="module")
 def processors() -> int:
-    """How many processors' worth of time this process may use: by its quota, and by where it may run."""
+    """The number of CPUs that this process may use, by its quota and its affinity."""
     allowed = len(os.sched_getaffinity(0))
     try:
         quota = limits.function(Host()).cpu_quota
@@ -35,23 +35,23 @@ def processors() -> int:
 
 
 def exact_sum() -> int:
-    """The sum of the product that a child makes, in whole numbers."""
+    """Return the sum of the elements of a child's matrix product, computed with integers."""
     left = np.arange(SIDE * SIDE, dtype=np.int64).reshape(SIDE, SIDE) % 7
     return int(left.sum(axis=0) @ (left.T % 5).sum(axis=1))
 
 
 def variant(name: str, child: Child, expected: float) -> Variant:
     def verify(answer: Answer) -> None:
-        assert answer.values["sum"] == expected, f"the sum is {answer.values['sum']}, and should be {expected}"
+        assert answer.values["sum"] == expected, f"the sum is {answer.values['sum']}, but should be {expected}"
 
     return Variant(name, child.ask, verify)
 
 
 @pytest.mark.priority(4, needs_s=25)
 def test_intra_op(compare: Hold, processors: int) -> None:
-    """One large operation on all processors, against on one."""
+    """Compare one large operation on all CPUs with the same operation on one CPU."""
     if processors < 2:
-        pytest.skip("the quota or the affinity leaves one processor: there is nothing to share among threads")
+        pytest.skip("the quota or the affinity allows only one CPU: threads cannot work in parallel")
     orders = [{"work": "product", "intra": threads, "inter": 1} for threads in (processors, 1)]
     with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (many, one):
         assert (many.ready["intra"], one.ready["intra"]) == (processors, 1)
@@ -61,7 +61,7 @@ def test_intra_op(compare: Hold, processors: int) -> None:
 
 @pytest.mark.priority(4, needs_s=25)
 def test_inter_op(compare: Hold) -> None:
-    """Operations that do not need each other, which wait, all at once against one after the other."""
+    """Compare independent operations that wait, run in parallel, with running them sequentially."""
     orders = [{"work": "waits", "inter": threads, "intra": 1} for threads in (WAITS, 1)]
     with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (many, one):
         assert (many.ready["inter"], one.ready["inter"]) == (WAITS, 1)
@@ -71,7 +71,7 @@ def test_inter_op(compare: Hold) -> None:
 
 @pytest.mark.priority(7, needs_s=25)
 def test_too_many(share_s: float, processors: int, metric: Callable[..., None]) -> None:
-    """Many more threads than processors: what that costs, or that it costs nothing here."""
+    """Measure whether many more threads than CPUs are slower."""
     crowd = TOO_MANY * processors
     orders = [{"work": "product", "intra": threads, "inter": 1} for threads in (processors, crowd)]
     with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (fitting, many):
@@ -79,13 +79,13 @@ def test_too_many(share_s: float, processors: int, metric: Callable[..., None]) 
         measured = measure(fitting.ask, many.ask, plan=Plan(budget_s=share_s))
     metric(
         "threads that fit", measured.ratio.value, "times as fast", device="CPU:0",
-        about=f"{processors} threads against {crowd} for {processors} processors; {interval(measured)}",
+        about=f"{processors} threads compared with {crowd} for {processors} CPUs; {interval(measured)}",
     )  # fmt: skip
 
 
 @pytest.mark.priority(6, needs_s=25)
 def test_gpu_thread_mode(share_s: float, gpu: str, metric: Callable[..., None]) -> None:
-    """Threads that the GPU has for itself, against threads that it shares with the input pipeline."""
+    """Compare dedicated GPU threads with threads shared with the input pipeline."""
     order: dict[str, Any] = {"work": "fed_training", "device": f"/{gpu}"}
     private = {"TF_GPU_THREAD_MODE": "gpu_private", "TF_GPU_THREAD_COUNT": "2"}
     with children(PROGRAM, (order, private), (order, {"TF_GPU_THREAD_MODE": "global"})) as (own, shared):
@@ -95,10 +95,10 @@ def test_gpu_thread_mode(share_s: float, gpu: str, metric: Callable[..., None]) 
         measured = measure(own.ask, shared.ask, plan=Plan(budget_s=share_s))
     metric(
         "TF_GPU_THREAD_MODE=gpu_private", measured.ratio.value, "times as fast", device=gpu,
-        about=f"against global, training with an input pipeline on the processors; {interval(measured)}",
+        about=f"compared with global, training with an input pipeline on the CPU; {interval(measured)}",
     )  # fmt: skip
 
 
 def interval(measured: Measured) -> str:
-    """The interval of a ratio, in words."""
+    """Format the interval of a ratio."""
     return f"95 % interval {measured.ratio.low:.2f} to {measured.ratio.high:.2f}"

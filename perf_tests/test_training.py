@@ -1,4 +1,4 @@
-"""A small CNN and a small transformer trained for real, on the GPU against on the CPU."""
+"""Train a small CNN and a small transformer, and compare the GPU with the CPU."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tfgpu_doctor.perf_tests.networks import CLASSES, NETWORKS, Training
 from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.runner import Variant
 
-BATCH, LARGE_BATCH = 64, 1024  # the latter gives a GPU enough to do
+BATCH, LARGE_BATCH = 64, 1024  # the latter is enough work for a GPU
 STEPS = 40
 COMPARED, AGREE = (
     5,
     0.02,
-)  # steps, after which rounding has grown in any training; and the share that losses may differ by
+)  # steps before rounding errors grow; the relative difference allowed between losses
 _KINDS = pytest.mark.parametrize("kind", list(NETWORKS))
 
 
 @pytest.mark.priority(2)
 @_KINDS
 def test_step(compare: Callable[..., None], tensorflow: Any, gpu: str, kind: str) -> None:
-    """A training step on the GPU, against on the CPU."""
+    """Compare a training step on the GPU with the CPU."""
     due = Training(tensorflow, kind, "CPU:0", LARGE_BATCH).losses(1)[0]
 
     def side(device: str) -> Variant:
         training = Training(tensorflow, kind, device, LARGE_BATCH)
 
         def verify(loss: Any) -> None:
-            assert np.isclose(float(loss), due, rtol=AGREE), f"the loss is {float(loss)}, and on the CPU {due}"
+            assert np.isclose(float(loss), due, rtol=AGREE), f"the loss is {float(loss)}, but {due} on the CPU"
 
         return Variant(f"{kind} on {device}", training, verify, device)
 
@@ -44,7 +44,7 @@ def test_step(compare: Callable[..., None], tensorflow: Any, gpu: str, kind: str
 def test_learning(
     share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Callable[..., None], kind: str
 ) -> None:
-    """The loss goes down on every device, and at first it is the same on all; time per step and samples per second."""
+    """Check that the loss decreases on every device and is equal in the first steps; measure time per step and samples/s."""
     runs = {}
     for device in ("CPU:0", *gpus):
         training = Training(tensorflow, kind, device, BATCH)
@@ -65,5 +65,9 @@ def test_learning(
         )
     for device, losses in runs.items():
         assert np.all(np.isfinite(losses))
-        assert losses[-1] < 0.7 * np.log(CLASSES), f"on {device} nothing is learned: the loss ends at {losses[-1]:.3g}"
-        assert np.allclose(losses[:COMPARED], runs["CPU:0"][:COMPARED], rtol=AGREE), f"{device} learns otherwise"
+        assert losses[-1] < 0.7 * np.log(CLASSES), (
+            f"the training on {device} does not converge: the final loss is {losses[-1]:.3g}"
+        )
+        assert np.allclose(losses[:COMPARED], runs["CPU:0"][:COMPARED], rtol=AGREE), (
+            f"the first losses on {device} differ from those on the CPU"
+        )

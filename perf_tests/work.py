@@ -1,4 +1,4 @@
-"""Work that is done on the GPU and on the CPU alike, with answers that can be checked."""
+"""Work that runs in the same way on the GPU and the CPU, with results that can be checked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from tfgpu_doctor.perf_tests.runner import Variant
 
-# Of the magnitudes that are added up: what the mantissa allows; TF32's, which float32 may be worked out in, has 10 bits.
+# Relative to the sum of the magnitudes, by the bits of the mantissa; TF32, which may compute float32, has 10 bits.
 _TOLERANCE = {"float32": 2.0**-10, "float16": 2.0**-9, "bfloat16": 2.0**-7}
-_LOOKED_AT = 64  # places of an answer that are worked out in float64
+_LOOKED_AT = 64  # elements of a result that are verified in float64
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Work:
-    """A tf.function on one device with its operands; `places` are some places of the answer, `exact` what is due there."""
+    """A tf.function on one device with its operands; `verify` checks some elements of its result against `exact`."""
 
     name = ""
-    operations = 0  # floating-point ones, a multiplication and an addition counted as two
+    operations = 0  # floating-point operations; a multiplication and an addition count as two
 
     def __init__(
         self, tf: Any, device: str, call: Callable[..., Any], operands: tuple[Array, ...], precision: str = "float32"
@@ -34,15 +34,15 @@ class Work:
             return self._call()
 
     def exact(self) -> tuple[tuple[Array, ...], Array, Array]:
-        """Some places of the answer, what is due there in float64, and the magnitudes that it was added up from."""
+        """Return the indexes of some elements, their exact values in float64, and the sums of the magnitudes of their terms."""
         raise NotImplementedError
 
     def verify(self, result: Any) -> None:
-        """Compare it at those places."""
+        """Compare the result with the exact values of those elements."""
         places, due, scale = self.exact()
         seen = result.numpy()[places].astype(np.float64)
         error = np.abs(seen - due) / scale
-        assert error.max() < _TOLERANCE[self._precision], f"it is off by {error.max():.2g} of what was added up"
+        assert error.max() < _TOLERANCE[self._precision], f"the error is {error.max():.2g} of the sum of magnitudes"
 
     def variant(self) -> Variant:
         return Variant(f"{self.name} on {self.device}", self, self.verify, self.device)
@@ -65,7 +65,7 @@ class Product(Work):
 
 
 class Convolution(Work):
-    """A 3x3 convolution of pictures with as many maps as channels."""
+    """A 3x3 convolution of images with as many output maps as channels."""
 
     def __init__(self, tf: Any, device: str, side: int, *, batch: int = 8, channels: int = 64) -> None:
         numbers = np.random.default_rng(seed=9)

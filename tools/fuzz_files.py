@@ -1,10 +1,10 @@
-"""Look for files that break what reads them: atheris varies bytes, led by what code they reach.
+"""Fuzz the file readers: atheris mutates bytes, guided by code coverage.
 
     pip install atheris
     python tools/fuzz_files.py facts -max_total_time=300     # recorded machines: FactsError or a report, nothing else
     python tools/fuzz_files.py library -max_total_time=300   # shared libraries, and the loader's cache: Unloadable, or read
 
-A file that breaks this is written to crash-*: make it small, and a test of it.
+A file that violates this is written to crash-*: minimize it, and add a test with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MACHINES = pathlib.Path(__file__).parent.parent / "tests/machines"
 
 
 def facts(document: bytes) -> None:
-    """A recorded machine is refused, or says the same when it is written again, and breaks no check."""
+    """A recorded machine is rejected, or is unchanged when written again and breaks no check."""
     try:
         machine = decode_facts(document)
     except FactsError:
@@ -38,7 +38,7 @@ def facts(document: bytes) -> None:
 
 
 def library(content: bytes) -> None:
-    """What is no shared library is told as such."""
+    """A file that is not a shared library is reported as such."""
     try:
         read_shared_object(io.BytesIO(content), len(content), "x86_64")
     except Unloadable:
@@ -51,7 +51,7 @@ def _machines() -> list[bytes]:
 
 
 def _libraries() -> list[bytes]:
-    """Small libraries of this machine, and its loader's cache."""
+    """Return small libraries of this machine, and its loader's cache."""
     folders = (pathlib.Path("/lib/x86_64-linux-gnu"), pathlib.Path("/usr/lib64"))
     found = [path for folder in folders for path in sorted(folder.glob("*.so*")) if path.is_file()]
     small = [path.read_bytes() for path in found if path.stat().st_size < 20_000][:20]
@@ -66,7 +66,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], list[bytes]]]] = 
 
 
 def main() -> None:
-    """Begin with files that are well."""
+    """Start from valid files."""
     if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:
         sys.exit(__doc__)
     target, seeds = TARGETS[sys.argv.pop(1)]

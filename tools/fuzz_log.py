@@ -1,10 +1,10 @@
-"""Look for logs that break the reader of logs: atheris varies bytes, led by what code they reach.
+"""Fuzz the log reader: atheris mutates bytes, guided by code coverage.
 
     pip install atheris
     python tools/fuzz_log.py -max_total_time=600 [FOLDER]     # libFuzzer's options; FOLDER keeps what reaches new code
 
-Whatever a log holds, it is read to its end, every hit lies in one of its lines, and the report is rendered in text that
-a terminal cannot be steered with. A log that breaks this is written to crash-*: make it small, and a test of it.
+Whatever a log contains, it is read to the end, every hit is in one of its lines, and the text of the report cannot
+control a terminal. A log that violates this is written to crash-*: minimize it, and add a test with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEEDS = [row.example.encode() for row in KNOWLEDGE.log_signatures]
 
 
 def read(log: bytes) -> None:
-    """Read a log as the command does, and see that what comes out holds together."""
+    """Read a log as the command does, and verify that the result is consistent."""
     scanner = Scanner(KNOWLEDGE.log_signatures)
     scanner.scan(io.BytesIO(log))
     for found in scanner.found.values():
@@ -43,7 +43,7 @@ def read(log: bytes) -> None:
 
 
 def main() -> None:
-    """Begin with the examples of the signatures, alone and in the shapes that logs come in."""
+    """Start from the examples of the signatures, alone and in the formats of real logs."""
     with tempfile.TemporaryDirectory() as folder:
         for place, seed in enumerate(SEEDS):
             pathlib.Path(folder, f"{place}").write_bytes(seed)

@@ -1,6 +1,6 @@
-"""pip install by way of uv, which takes a third of the time; by pip itself where uv cannot.
+"""Run pip install with uv, which takes a third of the time; fall back to pip if uv fails.
 
-tox calls it as its install_command. tox-uv does the same, but takes the first of a list of Pythons, there or not.
+tox uses it as its install_command. tox-uv does the same, but uses the first of a list of Pythons even if it is missing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _PIP = [sys.executable, "-I", "-m", "pip"]
 
 
 def main(arguments: list[str]) -> int:
-    """Install what the arguments say into the environment of this Python."""
+    """Install the packages in the arguments into the environment of this Python."""
     if importlib.util.find_spec("uv") or _run([*_PIP, "install", "-q", "uv"]) == 0:
         uv = [sys.executable, "-I", "-m", "uv", "pip", "install", "-q", "--python", sys.executable]
         if _run([*uv, *arguments]) == 0:
             return 0
-        print("uv could not install it (it does not read pip's configuration); now pip tries", file=sys.stderr)
+        print("uv could not install it (it does not read pip's configuration); trying pip", file=sys.stderr)
     return _run([*_PIP, "install", "-q", *arguments])
 
 

@@ -1,9 +1,9 @@
-"""How often comparisons tell the truth here: a side that is 10 % slower by a sleep, and two sides that are the same.
+"""Measure how often comparisons are correct here: a variant that a sleep slows by 10 %, and two equal variants.
 
     python tools/measure_comparisons.py [--runs 20] [--seconds 4]
 
-Run it with a Python that holds tfgpu-doctor[bench]. Prints how often each verdict came, within one run of comparisons and
-between two of them as `bench --compare` judges it.
+Run it with a Python that has tfgpu-doctor[bench]. Prints the number of times of each verdict, within one run of
+comparisons and between two runs as judged by `bench --compare`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _NUMBERS = np.random.default_rng(seed=7).standard_normal((_SIDE, _SIDE))
 
 
 def work() -> None:
-    """Some milliseconds of real work."""
+    """Do a few milliseconds of real work."""
     for _ in range(4):
         np.linalg.multi_dot([_NUMBERS, _NUMBERS, _NUMBERS])
 
 
 def slowed_down(seconds: float) -> Callable[[], None]:
-    """The same work and a sleep."""
+    """Do the same work, and sleep."""
 
     def call() -> None:
         work()
@@ -44,7 +44,7 @@ def slowed_down(seconds: float) -> Callable[[], None]:
 
 
 def comparison(candidate: Callable[[], None], budget_s: float) -> Comparison:
-    """One comparison of a side against the work itself."""
+    """Run one comparison of a variant with the work itself."""
     before = Reading.now()
     ratio = measure(candidate, work, plan=Plan(budget_s=budget_s)).ratio
     after = Reading.now()
@@ -78,13 +78,13 @@ def main() -> None:
         same, again = comparison(work, options.seconds), comparison(work, options.seconds)
         slow = comparison(slowed_down(SLOWDOWN * usual), options.seconds)
         others += [each.other_work for each in (same, again, slow) if each.other_work is not None]
-        counts["10 % slower, in a comparison", slow.verdict] += 1
-        counts["the same, in a comparison", same.verdict] += 1
+        counts["10 % slower, within a run", slow.verdict] += 1
+        counts["the same, within a run", same.verdict] += 1
         for name, now in (("10 % slower, between runs", slow), ("the same, between runs", again)):
             (row,) = compare(Bench(comparisons=(now,)), Bench(comparisons=(same,)))
             counts[name, row.status] += 1
     taken = (
-        f"; others took {np.median(others):.0%} of the processors' time, {max(others):.0%} at most" if others else ""
+        f"; other processes took {np.median(others):.0%} of the CPU time, {max(others):.0%} at most" if others else ""
     )
     print(f"{options.runs} runs; the work takes {usual * 1000:.1f} ms{taken}")
     print(tabulate([(*key, number) for key, number in sorted(counts.items())], headers=("planted", "verdict", "runs")))

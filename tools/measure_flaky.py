@@ -1,8 +1,8 @@
-"""The tests that wait for something, run again and again beside busy processes: which of them fail, and how often.
+"""Run the tests that wait for something repeatedly next to busy processes, and count which of them fail how often.
 
     python tools/measure_flaky.py [--runs 10] [--busy 1] [--workers 2] [PYTEST ARGUMENT ...]
 
-Run it where the project and its tests' needs are installed. `--full` among the arguments adds the slow tests.
+Run it in an environment with the project and its test dependencies. `--full` in the arguments adds the slow tests.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _BUSY = [sys.executable, "-c", "while True: sum(range(10**6))"]
 
 
 def main() -> int:
-    """Run, count, tell."""
+    """Run the tests, count the failures, and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--busy", type=int, default=1, help="processes that compute all the time")
+    parser.add_argument("--busy", type=int, default=1, help="number of processes that compute continuously")
     parser.add_argument("--workers", type=int, default=2)
     options, more = parser.parse_known_args()
     failed: collections.Counter[str] = collections.Counter()

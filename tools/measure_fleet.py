@@ -1,9 +1,9 @@
-"""How fast the reports of a fleet are merged, against a plain Python loop over json.load that groups the same.
+"""Measure the speed of merging fleet reports against a plain Python loop over json.load with the same grouping.
 
     python tools/measure_fleet.py [--nodes 100,1000,10000] [--rounds 3] [--folder /tmp]
 
-Reports are made up from a recorded machine, whole, with 30 measurements, slow nodes and drift planted. Both ways run by
-turns, each in a process of its own; medians. The processor's time tells more than the clock where others work as well.
+Reports are full reports generated from a recorded machine, with 30 measurements, planted slow nodes and planted drift.
+Both methods alternate, each in a separate process; medians. CPU time is more reliable than wall time on a busy machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLANTED = 20
 
 
 def plain(folder: str) -> int:
-    """Causes, drift, and outliers by robust z, in plain Python; the number of nodes that are told of."""
+    """Compute causes, drift, and outliers by robust z in plain Python; return the number of reported nodes."""
     causes: dict[tuple[str, str], list[str]] = defaultdict(list)
     settings: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     series: dict[tuple[str, str, str], list[tuple[float, str]]] = defaultdict(list)
@@ -67,7 +67,7 @@ def _slow(values: list[tuple[float, str]], better: str) -> list[str]:
 
 
 def merged(folder: str) -> int:
-    """The same and more by `fleet report`."""
+    """Compute the same and more with `fleet report`."""
     from tfgpu_doctor.fleet.merge import merge
 
     found = merge(folder)
@@ -75,7 +75,7 @@ def merged(folder: str) -> int:
 
 
 def measure(way: str, folder: str) -> dict[str, float]:
-    """One run in a process of its own."""
+    """Do one run in a separate process."""
     done = subprocess.run(
         [sys.executable, __file__, "--one", way, "--folder", folder], capture_output=True, text=True, check=True
     )
@@ -84,7 +84,7 @@ def measure(way: str, folder: str) -> dict[str, float]:
 
 
 def one(way: str, folder: str) -> None:
-    """What a run took, as JSON."""
+    """Print the time of a run as JSON."""
     began, clock = time.process_time(), time.monotonic()
     found = {"plain": plain, "merge": merged}[way](folder)
     took = {
@@ -97,7 +97,7 @@ def one(way: str, folder: str) -> None:
 
 
 def make(folder: pathlib.Path, count: int) -> None:
-    """A fleet with slow nodes and drift."""
+    """Write a fleet with slow nodes and drift."""
     from made_up_fleet import MadeUpFleet
 
     fleet = MadeUpFleet(count)

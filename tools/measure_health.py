@@ -1,4 +1,4 @@
-"""How long reading eight GPUs' health takes beyond NVML's own start, on the simulated driver; both sides interleaved.
+"""Measure the time to read the health of eight GPUs beyond NVML's own start, on the simulated driver, interleaved.
 
     python tools/measure_health.py [--rounds 15]
 
@@ -43,7 +43,7 @@ _GPU: dict[str, Any] = {
 
 
 def seconds(argv: list[str], variables: dict[str, str]) -> float:
-    """Wall time of one process of this interpreter."""
+    """Return the wall time of one process of this interpreter."""
     started = time.perf_counter()
     command = [sys.executable, "-E", "-S", *argv]
     subprocess.run(command, env={**os.environ, **variables}, stdout=subprocess.DEVNULL, check=True)
@@ -65,7 +65,7 @@ def main() -> None:
         for turn in range(options.rounds + 1):
             for name, argv in sides.items() if turn % 2 else reversed(sides.items()):
                 spent = seconds(argv, variables)
-                if turn:  # the first round does not count
+                if turn:  # the first round is a warm-up
                     times[name].append(spent)
     rows = [(name, min(spent), statistics.median(spent), max(spent)) for name, spent in times.items()]
     print(tabulate(rows, headers=("process", "min s", "median s", "max s"), floatfmt=".3f"), end="\n\n")

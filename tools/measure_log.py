@@ -1,9 +1,9 @@
-"""How fast a large log is read, and in how much memory: logs are made, and `tfgpu-doctor log` run on each.
+"""Measure the speed and memory of reading large logs: generate logs, and run `tfgpu-doctor log` on each.
 
     python tools/measure_log.py [--megabytes 1000] [--folder /tmp] [--kinds prose,ci] [FILE ...]
 
-The cause stands at the very end of each log that is made. MB/s is by the processor's time, which others on the machine
-disturb less than the clock. Files that are named are read as they are.
+The cause is at the very end of each generated log. MB/s is computed from CPU time, which other processes disturb less than
+wall time. Named files are read unchanged.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from collections.abc import Iterator
 from tabulate import tabulate
 
 _CAUSE = "ValueError: Memory growth cannot differ between GPU devices\n"
-_REPEATED = ("training", "tensorflow")  # these repeat themselves in life as well
+_REPEATED = ("training", "tensorflow")  # these logs also repeat in practice
 
 
 def training(chance: random.Random) -> Iterator[str]:
-    """What training prints."""
+    """Yield the output of a training run."""
     for step in range(10**9):
         yield f"Epoch {step // 1000}/90 - step {step}: loss = {chance.random():.4f} - accuracy: {chance.random():.4f}\n"
 
 
 def tensorflow(chance: random.Random) -> Iterator[str]:
-    """What a verbose TensorFlow prints."""
+    """Yield the output of a verbose TensorFlow."""
     for place in range(10**9):
         head = f"2026-11-21 10:{place // 60 % 60:02}:{place % 60:02}.{chance.randrange(10**6):06}: I "
         address, size = f"{chance.getrandbits(44):x}", chance.randrange(10**7)
@@ -45,27 +45,27 @@ def _words(chance: random.Random, count: int) -> list[str]:
 
 
 def prose(chance: random.Random) -> Iterator[str]:
-    """Text of which no line comes twice."""
+    """Yield text without repeated lines."""
     words = _words(chance, 5000)
     while True:
         yield " ".join(chance.choices(words, k=14)) + "\n"
 
 
 def long_lines(chance: random.Random) -> Iterator[str]:
-    """The same in lines of some 200 characters."""
+    """Yield the same in lines of about 200 characters."""
     words = _words(chance, 5000)
     while True:
         yield " ".join(chance.choices(words, k=31)) + "\n"
 
 
 def random_words(chance: random.Random) -> Iterator[str]:
-    """Letters of which not even a word comes twice."""
+    """Yield letters without repeated words."""
     while True:
         yield f"{chance.getrandbits(400):0100x} ".replace("0", " ").replace("7", "q") + "\n"
 
 
 def ci(chance: random.Random) -> Iterator[str]:
-    """What pip and pytest print on a CI system, with its times before each line."""
+    """Yield the output of pip and pytest on a CI system, with a timestamp before each line."""
     words = _words(chance, 3000)
     for place in range(10**9):
         one, two, three = chance.choices(words, k=3)
@@ -85,13 +85,13 @@ def ci(chance: random.Random) -> Iterator[str]:
 
 
 def coloured(chance: random.Random) -> Iterator[str]:
-    """The same in colours."""
+    """Yield the same in color."""
     for line in ci(chance):
         yield f"\x1b[36m{line[:29]}\x1b[0m\x1b[1m{line[29:-1]}\x1b[0m\n"
 
 
 def noise(chance: random.Random) -> Iterator[str]:
-    """A line that matters, again and again: the slowest that a log can be."""
+    """Yield a line that matches, again and again: the slowest case."""
     for place in range(10**9):
         yield (
             f"2026-11-21 10:00:00.{chance.randrange(10**6):06}: I external/local_xla/xla/stream_executor/cuda/cuda_executor.cc"
@@ -106,7 +106,7 @@ KINDS = {
 
 
 def write(path: pathlib.Path, kind: str, megabytes: int) -> None:
-    """A log of that kind and size; every line is made, but for what repeats itself in life."""
+    """Write a log of that kind and size; every line is generated, except for kinds that repeat in practice."""
     size = megabytes * 10**6
     lines = KINDS[kind](random.Random(1))
     with path.open("w") as file:
@@ -120,20 +120,22 @@ def write(path: pathlib.Path, kind: str, megabytes: int) -> None:
 
 
 def read(path: pathlib.Path) -> tuple[float, float, bool]:
-    """Seconds of the processor, the most memory in MiB, and whether the cause was found."""
+    """Return the CPU seconds, the peak memory in MiB, and whether the cause was found."""
     with tempfile.TemporaryFile() as output:
         command = [sys.executable, "-m", "tfgpu_doctor", "log", str(path)]
         process = os.posix_spawn(
             sys.executable, command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, output.fileno(), 1)]
         )
-        _, _, usage = os.wait4(process, 0)  # what this one child used, which the subprocess module does not tell
+        _, _, usage = os.wait4(
+            process, 0
+        )  # the resources of this one child, which the subprocess module does not report
         output.seek(0)
         found = b"memory_growth_differs_between_gpus" in output.read()
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, found
 
 
 def main() -> None:
-    """Make each kind of log, read it, and print the figures."""
+    """Generate each kind of log, read it, and print the values."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--megabytes", type=int, default=1000)
@@ -151,7 +153,7 @@ def main() -> None:
             seconds, memory, found = read(path)
             size = path.stat().st_size / 1e6
             rows.append((kind, size, seconds, size / seconds, memory, found))
-    headers = ("log", "MB", "seconds", "MB/s", "most memory, MiB", "cause found")
+    headers = ("log", "MB", "seconds", "MB/s", "peak memory, MiB", "cause found")
     print(tabulate(rows, headers=headers, floatfmt=".1f"))
 
 

@@ -1,11 +1,11 @@
-"""How many small faults the tests find: a seeded sample is planted in the installed doctor, and switched on one by one.
+"""Measure how many small faults the tests find: a seeded sample is planted in the installed doctor, switched on one by one.
 
     python tools/measure_mutants.py OUT [--count 300] [--seed 1] [--like OUT/mutants.json] [--workers 2] [--pytest ARGUMENTS]
 
-Run it in a throwaway environment in which the project is installed (not editable) with its tests' needs: the installed
-modules are changed for as long as it runs. First all tests run once and note which of them reach which fault, in child
-processes too; then each fault gets those tests, quickest first, until one fails. OUT keeps everything; a second run with
-the same OUT goes on where the first ended.
+Run it in a throwaway environment with the project (not editable) and its test dependencies installed: the installed
+modules are changed while it runs. First, all tests run once to record which test reaches which fault, including in child
+processes. Then, for each fault, these tests run, fastest first, until one fails. OUT stores all results; rerun with the
+same OUT to resume.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _HERE = pathlib.Path(__file__).parent
 
 
 def main() -> None:
-    """Plant, run, count."""
+    """Plant the faults, run the tests, and count the results."""
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
     package = pathlib.Path(sysconfig.get_path("purelib")) / "tfgpu_doctor"
     if not package.is_dir():
-        sys.exit(f"{package} is not there: install the project, not editable, in this environment")
+        sys.exit(f"{package} does not exist: install the project, not editable, in this environment")
     files = sorted(str(path.relative_to(package)) for pattern in _FILES for path in package.glob(pattern))
     chosen = (
         _found_again(package, files, options.like)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _found_again(package: pathlib.Path, files: list[str], earlier: pathlib.Path) -> list[Site]:
-    """The faults of an earlier run, by their place in a file, or by their text alone; the file may have another name by now."""
+    """Return the faults of an earlier run, matched by file position or by text only; the file may have been renamed."""
     places: dict[tuple[int, str, str], list[Site]] = collections.defaultdict(list)
     for site in (site for file in files for site in sites_of(package, file)):
         places[site.place, site.kind, site.text].append(site)
@@ -72,7 +72,7 @@ def _found_again(package: pathlib.Path, files: list[str], earlier: pathlib.Path)
         if len(same) == 1:
             found.append(same[0])
         else:
-            print(f"not found again: {row['file']} {row['line']} {row['kind']} {row['text']!r}")
+            print(f"no longer found: {row['file']} {row['line']} {row['kind']} {row['text']!r}")
     return found
 
 
@@ -81,7 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--like", type=pathlib.Path, help="mutants.json of an earlier run, for the same faults")
+    parser.add_argument("--like", type=pathlib.Path, help="mutants.json of an earlier run, to use the same faults")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for all tests of one fault")
     parser.add_argument("--pytest", default="tests", help="arguments for pytest, as a shell would split them")
@@ -105,7 +105,7 @@ def _environment(**more: object) -> dict[str, str]:
 
 
 def _reach(options: argparse.Namespace) -> dict[int, list[str]]:
-    """Number of a fault to the tests that reach it and pass without it, quickest first."""
+    """Map the number of a fault to the tests that reach it and pass without it, fastest first."""
     folder, report = options.out / "reach", options.out / "tests.jsonl"
     if not report.exists():
         folder.mkdir(exist_ok=True)

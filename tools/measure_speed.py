@@ -1,8 +1,8 @@
-"""How long the doctor takes beside TensorFlow's own import: ratios of medians from one run, all sides interleaved.
+"""Measure the doctor's time against TensorFlow's own import: ratios of medians from one run, all commands interleaved.
 
     python tools/measure_speed.py [--rounds 7] [--peer "cuda-doctor"]
 
-Run it with the Python that holds both TensorFlow and tfgpu-doctor. `--peer` adds another command to compare with.
+Run it with a Python that has both TensorFlow and tfgpu-doctor. `--peer` adds another command to compare with.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ TENSORFLOW = "import tensorflow as tf; tf.config.list_physical_devices('GPU')"
 
 
 def seconds(argv: list[str]) -> float:
-    """Wall time of one run; its output is thrown away."""
+    """Return the wall time of one run; its output is discarded."""
     started = time.perf_counter()
     subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     return time.perf_counter() - started
 
 
 def measure(sides: dict[str, list[str]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every round of each side, after one round that does not count; the order turns every round."""
+    """Return the seconds of every round of each command, after one warm-up round; the order reverses every round."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     for place in range(rounds + 1):
         for name in list(sides) if place % 2 else list(reversed(sides)):

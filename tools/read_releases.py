@@ -1,11 +1,11 @@
-"""Write checks/data/tensorflow_releases.json out of the wheels themselves, of which a few pieces each are transferred.
+"""Write checks/data/tensorflow_releases.json from the wheels themselves; only a few parts of each are transferred.
 
     python tools/read_releases.py                    add the releases that the table does not have yet
-    python tools/read_releases.py --again 2.21.0     read that release anew
-    python tools/read_releases.py --compare          read every wheel of the table, tell what differs, write nothing
+    python tools/read_releases.py --again 2.21.0     read that release again
+    python tools/read_releases.py --compare          read every wheel of the table, print the differences, write nothing
 
-The index is the one that pip is set to (PIP_INDEX_URL, pip's global.index-url), or --index-url. The table is written at
-the end and whole: where anything cannot be read, the old one stays as it is.
+The index is the one that pip is configured with (PIP_INDEX_URL, pip's global.index-url), or --index-url. The table is
+written completely at the end: if anything cannot be read, the old table stays unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Releases = dict[Version, list[IndexedWheel]]
 
 
 def find_releases(index: str) -> Releases:
-    """Final releases from the first on, oldest first, with their wheels in one order."""
+    """Return the final releases from the first on, oldest first, with their wheels in a fixed order."""
     found: Releases = {}
     for wheel in sorted(list_wheels(index, "tensorflow"), key=lambda wheel: (wheel.version, wheel.name)):
         if wheel.version >= FIRST and not wheel.version.is_prerelease:
@@ -40,7 +40,7 @@ def find_releases(index: str) -> Releases:
 
 
 def read_release(version: Version, wheels: list[IndexedWheel], day: str, pool: ThreadPoolExecutor) -> Row:
-    """A row of the table. Raises Unreachable."""
+    """Return a row of the table. Raises Unreachable."""
     linux = [each for each in wheels if platform_of(each) == ("linux", "x86_64")]
     runpaths = pool.map(read_runpath_folders, linux[-1:])
     contents = list(pool.map(read_contents, wheels))
@@ -48,7 +48,7 @@ def read_release(version: Version, wheels: list[IndexedWheel], day: str, pool: T
 
 
 def read_all(releases: Releases, wanted: Collection[Version], day: str) -> list[Row]:
-    """Rows of those releases, one after the other, and a line on standard error for each. Raises Unreachable."""
+    """Read the rows of these releases one by one, with a line on standard error for each. Raises Unreachable."""
     rows = []
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
         for version in (each for each in releases if each in wanted):
@@ -58,10 +58,10 @@ def read_all(releases: Releases, wanted: Collection[Version], day: str) -> list[
 
 
 def compare(table: list[Row], fresh: list[Row]) -> list[str]:
-    """A line for each field of a row that the wheels say otherwise."""
+    """Return a line for each field of a row that differs from the wheels."""
     old = {row["version"]: row for row in table}
     return [
-        f"{row['version']}: {name} is {old[row['version']].get(name)}, and the wheels say {value}"
+        f"{row['version']}: {name} is {old[row['version']].get(name)}, but the wheels say {value}"
         for row in fresh
         for name, value in row.items()
         if name != "checked" and old[row["version"]].get(name) != value
@@ -69,9 +69,9 @@ def compare(table: list[Row], fresh: list[Row]) -> list[str]:
 
 
 def main() -> int:
-    """Add, or with --compare only look."""
+    """Add releases, or with --compare only compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--index-url", help="the package index, in place of pip's")
+    parser.add_argument("--index-url", help="the package index to use instead of pip's")
     parser.add_argument("--table", type=pathlib.Path, default=TABLE)
     parser.add_argument("--again", nargs="+", type=Version, default=[], metavar="VERSION")
     parser.add_argument("--compare", action="store_true")
@@ -84,16 +84,16 @@ def main() -> int:
         wanted = known if options.compare else (releases.keys() - known) | set(options.again)
         rows = read_all(releases, wanted, day)
     except Unreachable as error:
-        print(f"{error}\nThe table is left as it was.", file=sys.stderr)
+        print(f"{error}\nThe table is unchanged.", file=sys.stderr)
         return 1
     if options.compare:
         differences = compare(table, rows)
-        print("\n".join(differences or [f"{len(rows)} releases agree with their wheels"]))
+        print("\n".join(differences or [f"{len(rows)} releases match their wheels"]))
         return 1 if differences else 0
     if rows:
         fresh = {row["version"] for row in rows}
         write_table(options.table, [*(row for row in table if row["version"] not in fresh), *rows])
-    print(f"{len(rows)} releases read, {len(known)} were known")
+    print(f"{len(rows)} releases read, {len(known)} were already known")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""Write what is made from the code: docs/checks.md, the report's JSON Schema, and the built machines of the tests.
+"""Write the files generated from the code: docs/checks.md, the report's JSON Schema, and the built machines of the tests.
 
 python tools/write_generated.py            write them
-python tools/write_generated.py --check    say which are stale, and end with 1
+python tools/write_generated.py --check    list the stale files, and exit with 1
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 
 
 def built() -> dict[str, Facts]:
-    """Name to facts of every machine that is built by hand: what each of tests/support/built_*.py has built."""
+    """Return the name and facts of every hand-built machine, as defined in tests/support/built_*.py."""
     modules = [importlib.import_module(path.stem) for path in sorted((ROOT / "tests/support").glob("built_*.py"))]
     return {name: facts for module in modules if hasattr(module, "built") for name, facts in module.built().items()}
 
 
 def generated() -> dict[pathlib.Path, str]:
-    """Path to content of every generated file."""
+    """Return the path and content of every generated file."""
     import collected_comparisons
 
     from tfgpu_doctor.accept.certificate import Certificate
@@ -55,7 +55,7 @@ def generated() -> dict[pathlib.Path, str]:
 
 
 def profiles_page() -> str:
-    """docs/profiles.md, with the tables in it made anew."""
+    """Return docs/profiles.md with its tables regenerated."""
     from tfgpu_doctor.accept.describing import filled_page
     from tfgpu_doctor.accept.reading import read_profile, shipped_profiles
     from tfgpu_doctor.accept.vocabulary import Vocabulary
@@ -67,12 +67,12 @@ def profiles_page() -> str:
 
 
 def stale() -> list[pathlib.Path]:
-    """Generated files that differ from what would be written."""
+    """Return the generated files that differ from what would be written."""
     return [path for path, content in generated().items() if not path.exists() or path.read_text("utf-8") != content]
 
 
 def main() -> int:
-    """Write, or with --check only look."""
+    """Write the files, or with --check only compare them."""
     paths = stale()
     if "--check" not in sys.argv:
         for path in paths:

@@ -1,1 +1,1 @@
-"""Checks of containers, pods and batch jobs."""
+"""Checks for containers, pods and batch jobs."""

@@ -1,4 +1,4 @@
-"""CNT: was this container, or this batch job, given the GPU?"""
+"""CNT: does this container or batch job have access to the GPU?"""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.tags import GPU_LOST
 
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 _HOW = {
-    "docker": "Start it with `docker run --gpus all ...`; in compose reserve the device under deploy.resources.",
+    "docker": "Start it with `docker run --gpus all ...`; in Compose, reserve the device under deploy.resources.",
     "podman": "Start it with `podman run --device nvidia.com/gpu=all ...`, after `nvidia-ctk cdi generate` on the host.",
     "kubernetes": "Request the GPU in the pod: resources.limits `nvidia.com/gpu: 1` (and runtimeClassName nvidia).",
     "apptainer": "Start it with `apptainer exec --nv ...`.",
     "containerd": "Start it with `nerdctl run --gpus all ...`.",
-    "lxc": "Give the container the GPU: `lxc config device add NAME gpu gpu` and nvidia.runtime=true.",
-    "systemd-nspawn": "Bind the nodes into it (`--bind=/dev/nvidia0 --bind=/dev/nvidiactl --bind=/dev/nvidia-uvm`), allow "
-    "them (DeviceAllow= of its service), and bind the driver's libraries.",
+    "lxc": "Add the GPU to the container: `lxc config device add NAME gpu gpu` and set nvidia.runtime=true.",
+    "systemd-nspawn": "Bind the device nodes into the container (`--bind=/dev/nvidia0 --bind=/dev/nvidiactl "
+    "--bind=/dev/nvidia-uvm`), allow them (DeviceAllow= of its service), and bind the driver's libraries.",
 }
 _MORE_SHM = {
-    "kubernetes": "Mount a volume `emptyDir: {medium: Memory}` at /dev/shm of the pod.",
+    "kubernetes": "Mount an `emptyDir: {medium: Memory}` volume at /dev/shm in the pod.",
     "podman": "Start the container with `--shm-size=1g --ulimit memlock=-1`, or with `--ipc=host`.",
 }
-_NOTHING = ("void", "none")  # of NVIDIA_VISIBLE_DEVICES: no GPU at all, and none but the driver's libraries
-# What Slurm and Flux, and what HTCondor puts into CUDA_VISIBLE_DEVICES of a job without GPUs.
+_NOTHING = ("void", "none")  # values of NVIDIA_VISIBLE_DEVICES: no GPU; no GPU, but the driver's libraries
+# Values that Slurm, Flux and HTCondor set CUDA_VISIBLE_DEVICES to in a job without GPUs.
 _NO_DEVICES = ("", "NoDevFiles", "-1", "10000")
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
@@ -32,6 +33,8 @@ _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 @check(
     "CNT001",
     "the container was started with the GPU",
+    family="Container",
+    tags=(GPU_LOST,),
     stage=Stage.CONTAINER,
     after=("GPU001",),
     causes=("container_started_without_gpu",),
@@ -44,13 +47,13 @@ def container_has_gpu(
     cuda_driver: CudaDriver | None = None,
     nvml: Nvml | None = None,
 ) -> Yielded:
-    """A container sees the host's GPU only when it was asked for; an image never holds the driver itself.
+    """A container sees the host's GPU only if the GPU was requested at start; an image never contains the driver.
 
     Fix: `docker run --gpus all`, `podman run --device nvidia.com/gpu=all`, `apptainer exec --nv`, or a pod that
     requests `nvidia.com/gpu`.
     """
     if not container.kind:
-        raise Skip("this is no container")
+        raise Skip("this is not a container")
     nodes = [
         node.path
         for node in (*device_nodes.gpus, device_nodes.find("/dev/dxg"), device_nodes.find("/dev/nvmap"))
@@ -66,18 +69,23 @@ def container_has_gpu(
             f"this {container.kind} container was started without the GPU",
             cause="container_started_without_gpu",
             evidence=(
-                "the machine has an NVIDIA GPU, and there is no /dev/nvidia0 in here",
-                f"a container, because {container.evidence[0] if container.evidence else container.kind}",
+                "the machine has an NVIDIA GPU, but /dev/nvidia0 does not exist in the container",
+                f"container detected: {container.evidence[0] if container.evidence else container.kind}",
                 f"NVIDIA_VISIBLE_DEVICES is {'not set' if asked is None else repr(asked)}",
-                *(["which asks for no GPU: the container requested none"] if asked in _NOTHING else ()),
+                *(["this value requests no GPU"] if asked in _NOTHING else ()),
             ),
-            fix=Fix(_HOW.get(container.kind, "Start the container with the GPU, as its engine documents it.")),
+            fix=Fix(
+                _HOW.get(
+                    container.kind, "Start the container with the GPU, as described in the engine's documentation."
+                )
+            ),
         )
 
 
 @check(
     "CNT002",
-    "the container was given the driver's compute libraries",
+    "the container has the driver's compute libraries",
+    family="Container",
     stage=Stage.DRIVER,
     after=("CNT001",),
     causes=("nvidia_driver_capabilities_without_compute",),
@@ -86,13 +94,13 @@ def container_has_gpu(
 def container_has_compute_libraries(
     container: Container, environment: Environment, cuda_driver: CudaDriver, nvml: Nvml, runtime: Runtime | None = None
 ) -> Yielded:
-    """NVIDIA_DRIVER_CAPABILITIES chooses which of the driver's libraries a container gets: libcuda comes with
-    `compute`, libnvidia-ml with `utility`; TensorFlow needs both (without the second it registers no GPU, silently).
+    """NVIDIA_DRIVER_CAPABILITIES selects the driver libraries that a container gets: libcuda comes with `compute`,
+    libnvidia-ml with `utility`. TensorFlow needs both (without libnvidia-ml it silently registers no GPU).
 
-    Fix: NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all) when the container is started.
+    Fix: start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all).
     """
     if not container.kind:
-        raise Skip("this is no container")
+        raise Skip("this is not a container")
     asked = environment.get("NVIDIA_DRIVER_CAPABILITIES") or ""
     given = {word.strip() for word in asked.split(",") if word.strip()}
     errors = {"compute": cuda_driver.library_error, "utility": nvml.library_error}
@@ -101,51 +109,53 @@ def container_has_compute_libraries(
         libraries = {"compute": "libcuda.so.1", "utility": "libnvidia-ml.so.1"}
         named = " and ".join(f"{libraries[word]} (part of {word!r})" for word in lacks)
         yield Finding(
-            f"the container was started with NVIDIA_DRIVER_CAPABILITIES={asked} and so lacks {named}",
+            f"the container was started with NVIDIA_DRIVER_CAPABILITIES={asked} and therefore lacks {named}",
             cause="nvidia_driver_capabilities_without_compute",
             evidence=tuple(error for error in errors.values() if error),
             fix=Fix("Start the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`."),
         )
     elif any(errors.values()):
-        raise Skip("a library of the driver is missing, and not because of NVIDIA_DRIVER_CAPABILITIES")
+        raise Skip("a driver library cannot be opened, but NVIDIA_DRIVER_CAPABILITIES is not the reason")
     else:
-        yield Evidence(f"libcuda and libnvidia-ml open; NVIDIA_DRIVER_CAPABILITIES is {asked or 'not set'}")
+        yield Evidence(f"libcuda and libnvidia-ml can be opened; NVIDIA_DRIVER_CAPABILITIES is {asked or 'not set'}")
 
 
 @check(
     "CNT003",
     "/dev/shm is large enough for several GPUs",
+    family="Container",
     stage=Stage.CONTAINER,
     after=("GPU001", "CNT001"),
     causes=("docker_shm_too_small",),
     sources=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",),
 )
 def shared_memory_suffices(container: Container, cuda_driver: CudaDriver, knowledge: Knowledge) -> Yielded:
-    """NCCL keeps segments in /dev/shm when one process drives several GPUs; Docker gives 64 MiB of it.
+    """NCCL keeps segments in /dev/shm when one process uses several GPUs; Docker's default size is 64 MiB.
 
     Fix: `docker run --shm-size=1g --ulimit memlock=-1`, or `--ipc=host`.
     """
     row = knowledge.boundaries["shm_for_several_gpus_bytes"]
     if not container.kind or container.shm_bytes is None:
-        raise Skip("this is no container" if not container.kind else "/dev/shm cannot be read")
+        raise Skip("this is not a container" if not container.kind else "the size of /dev/shm could not be read")
     if len(cuda_driver.gpus) < 2:
-        raise Skip("it matters to several GPUs alone")
+        raise Skip("relevant only with several GPUs")
     if container.shm_bytes < int(row.value):
         yield Finding(
             f"/dev/shm has {container.shm_bytes >> 20} MiB, too little for NCCL between {len(cuda_driver.gpus)} GPUs",
             cause="docker_shm_too_small",
             severity="warning",
-            evidence=(f"{container.shm_bytes} bytes; {int(row.value) >> 30} GiB is what NCCL's guide asks for",),
+            evidence=(f"{container.shm_bytes} bytes; NCCL's guide recommends {int(row.value) >> 30} GiB",),
             fix=Fix(_MORE_SHM.get(container.kind, _MORE_SHM["podman"])),
         )
         return
-    free = "" if container.shm_free_bytes is None else f", {container.shm_free_bytes >> 20} MiB of them free"
+    free = "" if container.shm_free_bytes is None else f", of which {container.shm_free_bytes >> 20} MiB are free"
     yield Evidence(f"/dev/shm has {container.shm_bytes >> 20} MiB{free}")
 
 
 @check(
     "CNT004",
     "the batch job was granted a GPU",
+    family="Container",
     stage=Stage.CONTAINER,
     after=("GPU001",),
     causes=("scheduler_did_not_grant_gpu",),
@@ -159,12 +169,12 @@ def job_was_granted_gpu(
     driver: Driver | None = None,
     pci: Pci | None = None,
 ) -> Yielded:
-    """A batch system gives a job only the GPUs that it asked for, and hides the others from it.
+    """A batch system gives a job only the GPUs that the job requested, and hides the others.
 
-    Fix: ask for one: Slurm `--gres=gpu:1` (on the step too), LSF `-gpu num=1`, PBS `-l select=1:ngpus=1`.
+    Fix: request a GPU: Slurm `--gres=gpu:1` (on the step too), LSF `-gpu num=1`, PBS `-l select=1:ngpus=1`.
     """
     if not scheduler.kind:
-        raise Skip("this is no batch job")
+        raise Skip("this is not a batch job")
     row = knowledge.batch_systems.get(scheduler.kind)
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     denied = visible in _NO_DEVICES or bool(scheduler.denied)
@@ -176,18 +186,20 @@ def job_was_granted_gpu(
     elif grants and not denied:
         yield Evidence("; ".join(grants))
     elif visible and not denied:
-        yield Evidence(f"CUDA_VISIBLE_DEVICES={visible}, as batch systems set it to what they grant")
+        yield Evidence(f"CUDA_VISIBLE_DEVICES={visible}; batch systems set it to the granted GPUs")
     elif not denied and cuda_driver.init_code != _NO_DEVICE:
-        raise Skip("the job has no variable that names a grant, and CUDA fails for another reason than a missing GPU")
+        raise Skip("no variable names granted GPUs, and CUDA fails for a reason other than a missing GPU")
     else:
         yield Finding(
-            f"{scheduler.kind} gave job {scheduler.job} no GPU, though the node has one",
+            f"{scheduler.kind} gave job {scheduler.job} no GPU, although the node has one",
             cause="scheduler_did_not_grant_gpu",
             evidence=(
-                *(grants or ("none of the variables that name granted GPUs is set",)),
-                *(f"{name}={value}, which means none" for name, value in scheduler.denied.items()),
+                *(grants or ("no variable that names granted GPUs is set",)),
+                *(f"{name}={value}, which means no GPU" for name, value in scheduler.denied.items()),
                 f"CUDA_VISIBLE_DEVICES is {'not set' if visible is None else repr(visible)}",
-                *([f"the node's driver is {driver.version}"] if driver and driver.version else ()),
+                *([f"the node's driver version is {driver.version}"] if driver and driver.version else ()),
             ),
-            fix=Fix(f"Ask for a GPU when submitting: {row.ask if row else 'as your batch system documents it'}."),
+            fix=Fix(
+                f"Request a GPU when you submit the job: {row.ask if row else 'see the batch system documentation'}."
+            ),
         )

@@ -1,4 +1,4 @@
-"""CNT: on a machine that starts containers itself, can they be given the GPU?"""
+"""CNT: can containers that this machine starts use the GPU?"""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tfgpu_doctor.model.facts.python import Target
 
 _INSTALL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
-_NO_ENGINE = "no container with a GPU is started from here"
-_NOT_HERE = "TensorFlow is examined outside of any container here"
+_NO_ENGINE = "this machine does not start containers with a GPU"
+_NOT_HERE = "TensorFlow was examined outside of containers"
 
 
 def _wanted(engines: Engines, project: Project | None) -> tuple[str, ...]:
-    """What shows that containers with a GPU are to run here."""
+    """Return the evidence that containers with a GPU are meant to run here."""
     named = [f"{path} names nvidia-container-runtime" for path in engines.runtime_named_in]
     named += [f"{each.file}: {each.words}" for each in (project.gpu_containers if project else ())]
     return tuple(named[:3])
 
 
 def _starts_containers(engines: Engines, container: Container | None, pci: Pci | None, nvml: Nvml | None) -> bool:
-    """Whether this is a machine with a GPU that starts containers itself."""
+    """Return whether this machine has a GPU and starts containers itself."""
     has_gpu = bool((pci and pci.nvidia_gpus) or (nvml and nvml.gpus))
     return has_gpu and bool(engines.docker or engines.docker_of_snap) and not (container and container.kind)
 
@@ -31,8 +31,8 @@ def _starts_containers(engines: Engines, container: Container | None, pci: Pci |
 def _severity(
     engines: Engines, project: Project | None, target: Target | None, environment: Environment | None
 ) -> Severity:
-    """By itself Docker is for other work. It is what keeps TensorFlow from the GPU where the working folder is made for
-    containers with a GPU, and TensorFlow is not to be had without: no environment is active, and this Python has none."""
+    """Return "error" only if the working folder is set up for containers with a GPU and TensorFlow is not available
+    without them (no active environment, not installed in this Python). Otherwise Docker may serve other purposes."""
     active = environment and (environment.get("VIRTUAL_ENV") or environment.get("CONDA_PREFIX"))
     bare = target is not None and target.attempt.answered and not target.tensorflow_file
     if project and project.gpu_containers and bare and not active:
@@ -43,6 +43,7 @@ def _severity(
 @check(
     "CNT005",
     "Docker is not a snap",
+    family="Container",
     stage=Stage.CONTAINER,
     causes=("docker_installed_as_snap",),
     sources=(
@@ -59,26 +60,26 @@ def docker_is_no_snap(
     pci: Pci | None = None,
     nvml: Nvml | None = None,
 ) -> Yielded:
-    """Docker from the snap store is confined: it sees neither the toolkit's configuration nor the driver's libraries
-    where they lie, and `--gpus` ends with "could not select device driver".
+    """Docker from the snap store is confined: it can read neither the toolkit's configuration nor the driver's libraries
+    in their usual folders, and `--gpus` fails with "could not select device driver".
 
-    Fix: remove the snap, and install Docker from its own packages: https://docs.docker.com/engine/install/.
+    Fix: remove the snap, and install Docker from Docker's packages: https://docs.docker.com/engine/install/.
     """
     if not engines.docker_of_snap or not _starts_containers(engines, container, pci, nvml):
         raise Skip(_NO_ENGINE)
     if engines.docker:
-        yield Evidence(f"beside the snap there is {engines.docker}")
+        yield Evidence(f"{engines.docker} is installed in addition to the snap")
         return
     wanted = _wanted(engines, project)
     yield Finding(
-        "the only Docker here is a snap, which gives containers no GPU",
+        "the only Docker on this machine is a snap, which cannot give containers the GPU",
         cause="docker_installed_as_snap",
         severity=_severity(engines, project, target, environment),
         confidence="medium",
-        evidence=(f"{engines.docker_of_snap} exists, and no dockerd of a package", *wanted),
+        evidence=(f"{engines.docker_of_snap} exists, and no dockerd from a package was found", *wanted),
         fix=Fix(
-            "As root remove it (`snap remove docker`; its images go with it), install Docker from its own packages "
-            f"(https://docs.docker.com/engine/install/), then the toolkit: {_INSTALL}"
+            "As root, remove the snap (`snap remove docker` also deletes its images), install Docker from Docker's packages "
+            f"(https://docs.docker.com/engine/install/), then install the toolkit: {_INSTALL}"
         ),
     )
     yield Evidence(_NOT_HERE)
@@ -86,7 +87,8 @@ def docker_is_no_snap(
 
 @check(
     "CNT006",
-    "NVIDIA's toolkit for containers is installed beside Docker",
+    "the NVIDIA Container Toolkit is installed in addition to Docker",
+    family="Container",
     stage=Stage.CONTAINER,
     after=("CNT005",),
     causes=("container_toolkit_missing",),
@@ -102,10 +104,10 @@ def toolkit_is_installed(
     pci: Pci | None = None,
     nvml: Nvml | None = None,
 ) -> Yielded:
-    """Docker itself knows nothing of GPUs: `--gpus` calls the NVIDIA Container Toolkit, and without it ends with "could
+    """Docker has no GPU support of its own: `--gpus` calls the NVIDIA Container Toolkit, and fails without it with "could
     not select device driver".
 
-    Fix: install nvidia-container-toolkit, `nvidia-ctk runtime configure --runtime=docker`, restart Docker.
+    Fix: install nvidia-container-toolkit, run `nvidia-ctk runtime configure --runtime=docker`, and restart Docker.
     """
     if not engines.docker or not _starts_containers(engines, container, pci, nvml):
         raise Skip(_NO_ENGINE)
@@ -114,14 +116,14 @@ def toolkit_is_installed(
         return
     wanted = _wanted(engines, project)
     yield Finding(
-        "Docker is installed, and the NVIDIA Container Toolkit is not: no container gets the GPU",
+        "Docker is installed, but the NVIDIA Container Toolkit is not: containers cannot use the GPU",
         cause="container_toolkit_missing",
         severity=_severity(engines, project, target, environment),
         evidence=(f"{engines.docker} exists, nvidia-ctk and nvidia-container-runtime do not", *wanted),
         fix=Fix(
-            "As root install the package nvidia-container-toolkit, run `nvidia-ctk runtime configure --runtime=docker`, and "
+            "As root, install the package nvidia-container-toolkit, run `nvidia-ctk runtime configure --runtime=docker`, and "
             f"restart Docker: {_INSTALL}"
-            + (" In WSL do so inside the distribution that runs dockerd." if system.wsl else "")
+            + (" In WSL, do this in the distribution that runs dockerd." if system.wsl else "")
         ),
     )
     yield Evidence(_NOT_HERE)
@@ -129,7 +131,8 @@ def toolkit_is_installed(
 
 @check(
     "CNT007",
-    "NVIDIA's toolkit lets Docker's containers open the GPU",
+    "the NVIDIA Container Toolkit lets Docker containers open the GPU",
+    family="Container",
     stage=Stage.CONTAINER,
     after=("CNT005", "CNT006"),
     causes=("container_toolkit_misconfigured",),
@@ -144,27 +147,27 @@ def toolkit_sets_device_rules(
     pci: Pci | None = None,
     nvml: Nvml | None = None,
 ) -> Yielded:
-    """`no-cgroups = true` is for Docker without root. With Docker as root the toolkit then puts the device nodes into the
-    container and leaves the rules as they are: "Failed to initialize NVML: Unknown Error".
+    """`no-cgroups = true` is meant for rootless Docker. If Docker runs as root, the toolkit then adds the device nodes to
+    the container but does not change the device rules: "Failed to initialize NVML: Unknown Error".
 
     Fix: `no-cgroups = false` in /etc/nvidia-container-runtime/config.toml.
     """
     if engines.no_cgroups is None or not _starts_containers(engines, container, pci, nvml):
-        raise Skip("the toolkit has no configuration here" if engines.no_cgroups is None else _NO_ENGINE)
+        raise Skip("no toolkit configuration was found" if engines.no_cgroups is None else _NO_ENGINE)
     if not engines.no_cgroups:
         yield Evidence("no-cgroups is false")
     elif engines.docker_runs_rootless or not engines.docker_runs_as_root:
-        yield Evidence("no-cgroups is true, as Docker without root needs it")
+        yield Evidence("no-cgroups is true, as rootless Docker requires")
     else:
         wanted = _wanted(engines, project)
         yield Finding(
-            "no-cgroups is true, and Docker runs as root: its containers may not open the GPU's device nodes",
+            "no-cgroups is true, and Docker runs as root: containers are not allowed to open the GPU's device nodes",
             cause="container_toolkit_misconfigured",
             severity=_severity(engines, project, target, environment),
             evidence=("/etc/nvidia-container-runtime/config.toml: no-cgroups = true", *wanted),
             fix=Fix(
-                "As root set `no-cgroups = false` in /etc/nvidia-container-runtime/config.toml, and restart Docker. "
-                "Containers without root need true: keep one setting for each, as XDG_CONFIG_HOME's own file."
+                "As root, set `no-cgroups = false` in /etc/nvidia-container-runtime/config.toml, and restart Docker. "
+                "Rootless containers need true: keep a separate configuration file for them under XDG_CONFIG_HOME."
             ),
         )
         yield Evidence(_NOT_HERE)

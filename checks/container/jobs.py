@@ -1,28 +1,31 @@
-"""JOB: was the part of a batch job that this is given the job's GPUs?"""
+"""JOB: does this step of a batch job have the job's GPUs?"""
 
 from __future__ import annotations
 
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
+from tfgpu_doctor.model.tags import GPU_LOST
 
 
 @check(
     "JOB001",
     "the step of the batch job has the job's GPUs",
+    family="Batch job",
+    tags=(GPU_LOST,),
     stage=Stage.CONTAINER,
     after=("GPU001", "CNT004"),
     causes=("scheduler_did_not_grant_gpu",),
     sources=("https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/srun.html"),
 )
 def step_has_gpus(scheduler: Scheduler, environment: Environment, cuda_driver: CudaDriver) -> Yielded:
-    """Each srun inside of a Slurm job makes a step, which has GPUs of its own. A job that has GPUs only because it has
-    the node alone (--exclusive) gives none to a step that does not ask, nor does a step that runs beside another.
+    """Each srun in a Slurm job creates a step with its own GPU allocation. If the job has GPUs only because it has the
+    whole node (--exclusive), or if another step runs at the same time, a step that requests no GPUs gets none.
 
-    Fix: name the GPUs at srun as well: `srun --gres=gpu:1 ...`, or start the program in the job without srun.
+    Fix: request the GPUs for srun too: `srun --gres=gpu:1 ...`, or start the program in the job without srun.
     """
     if not scheduler.step:
-        raise Skip("this is no step of a batch job")
+        raise Skip("this is not a step of a batch job")
     step = f"step {scheduler.step} of {scheduler.kind} job {scheduler.job}"
     job = [f"{name}={value}" for name, value in scheduler.granted.items() if name not in scheduler.step_granted]
     if scheduler.step_granted:
@@ -31,15 +34,15 @@ def step_has_gpus(scheduler: Scheduler, environment: Environment, cuda_driver: C
         yield Evidence(f"CUDA lists {len(cuda_driver.gpus)} GPUs in {step}")
     elif job and cuda_driver.attempt.answered and not cuda_driver.library_error:
         yield Finding(
-            f"the job has GPUs, and {step} has none",
+            f"the job has GPUs, but {step} has none",
             cause="scheduler_did_not_grant_gpu",
             confidence="medium",
             evidence=(
                 *job,
-                "no variable names GPUs of the step, and CUDA lists none",
+                "no variable names GPUs of the step, and CUDA lists no GPU",
                 f"CUDA_VISIBLE_DEVICES is {environment.get('CUDA_VISIBLE_DEVICES')!r}",
             ),
-            fix=Fix("Ask for them at the step as well: `srun --gres=gpu:1 ...`, or start the program without srun."),
+            fix=Fix("Request the GPUs for the step too: `srun --gres=gpu:1 ...`, or start the program without srun."),
         )
     else:
-        raise Skip("the job itself names no GPUs" if not job else "what CUDA lists is not known")
+        raise Skip("no variable names GPUs of the job" if not job else "the GPUs that CUDA lists are unknown")

@@ -1,1 +1,1 @@
-"""Checks of NVIDIA's driver."""
+"""Checks of the NVIDIA driver."""

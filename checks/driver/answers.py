@@ -1,4 +1,4 @@
-"""DRV: does the driver answer, to NVML and to CUDA?"""
+"""DRV: does the driver respond to NVML and CUDA?"""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from tfgpu_doctor.model.facts.machine import Pci, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 
-_ASK_KERNEL = "Look at what the kernel says of it: `sudo dmesg | grep -i -e NVRM -e Xid`."
+_ASK_KERNEL = "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid`."
 _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."
 
 
 @check(
     "DRV007",
-    "NVML, the library behind nvidia-smi, answers",
+    "NVML, the library behind nvidia-smi, responds",
+    family="Driver",
     stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DRV008", "DEV003", "LIB005", "XID001", "HLT001"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
 )
 def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
-    """TensorFlow asks NVML for each GPU that it registers; where NVML hangs or fails, a GPU or its driver is in trouble.
+    """TensorFlow queries NVML for each GPU that it registers; if NVML hangs or fails, a GPU or its driver has a problem.
 
-    Fix: look at the kernel log for NVRM and Xid lines, and reset the GPU or reboot.
+    Fix: check the kernel log for NVRM and Xid lines, and reset the GPU or reboot.
     """
     if nvml.library_error:
         raise Skip("libnvidia-ml cannot be opened" if system.os == "Linux" else f"there is no NVML on {system.os}")
@@ -31,7 +32,7 @@ def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runt
         yield Evidence(f"driver {nvml.driver_version}, {len(nvml.gpus)} GPUs")
         return
     if nvml.attempt.outcome in ("failed", "unparsable", "not_started"):
-        raise Skip(f"reading NVML {nvml.attempt.ending}")  # the doctor's own trouble, not the machine's
+        raise Skip(f"the process that reads NVML {nvml.attempt.ending}")  # a problem of the doctor, not of the machine
     row = knowledge.nvml_errors.get(nvml.error_code) if nvml.attempt.answered else None
     ending = f"failed with {_nvml_error(nvml, knowledge)}" if nvml.attempt.answered else nvml.attempt.ending
     used_all_the_same = bool(runtime and runtime.gpus)
@@ -39,7 +40,7 @@ def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runt
         f"NVML {ending}",
         severity="warning" if used_all_the_same else "error",
         evidence=(
-            f"GPUs read before that: {len(nvml.gpus)}",
+            f"GPUs read before the failure: {len(nvml.gpus)}",
             *([f"{row.name} means: {row.meaning}"] if row else []),
             *nvml.attempt.stderr[-3:],
         ),
@@ -54,7 +55,7 @@ def _nvml_error(nvml: Nvml, knowledge: Knowledge) -> str:
 
 @check(
     "DRV008",
-    "the CUDA driver initialises", stage=Stage.GPU,
+    "the CUDA driver initialises", family="Driver", goal="driver", stage=Stage.GPU,
     after=(
         "GPU001", "GPU002", "CNT001", "CNT002", "CNT004", "DRV001", "DEV001", "DEV002", "DEV003", "LIB001", "LIB002",
         "DRV006", "VIS001", "PKG001", "LIM002", "JOB001", "SVC001", "XID001", "XID002", "XID004",
@@ -72,9 +73,9 @@ def cuda_driver_initialises(
     pci: Pci | None = None,
     kernel_log: KernelLog | None = None,
 ) -> Yielded:
-    """CuInit is the first call of every CUDA program, and its code is what TensorFlow prints.
+    """Every CUDA program calls cuInit first, and TensorFlow prints the code that it returns.
 
-    Fix: it depends on the code; the finding says what it means on this machine.
+    Fix: depends on the code; the finding says what the code means on this machine.
     """
     if cuda_driver.works:
         if cuda_driver.gpus:
@@ -86,20 +87,20 @@ def cuda_driver_initialises(
         raise Skip("libcuda cannot be opened" if system.os == "Linux" else f"there is no CUDA driver on {system.os}")
     if cuda_driver.attempt.outcome in ("failed", "unparsable", "not_started"):
         raise Skip(
-            f"asking the CUDA driver {cuda_driver.attempt.ending}"
-        )  # the doctor's own trouble, not the machine's
+            f"the process that queries the CUDA driver {cuda_driver.attempt.ending}"
+        )  # a problem of the doctor, not of the machine
     if not cuda_driver.attempt.answered:
         yield Finding(
             f"the CUDA driver {cuda_driver.attempt.ending}",
-            evidence=(f"libcuda is {cuda_driver.library or 'not told'}", *cuda_driver.attempt.stderr[-3:]),
+            evidence=(f"libcuda is {cuda_driver.library or 'unknown'}", *cuda_driver.attempt.stderr[-3:]),
             fix=Fix(f"{_ASK_KERNEL} Then reset the GPU (`nvidia-smi --gpu-reset`) or reboot."),
         )
         return
     code = cuda_driver.init_code
     if not code:
-        raise Skip("what cuInit returned is not known")
+        raise Skip("the code that cuInit returned is unknown")
     row = knowledge.cuda_errors.get(code)
-    name = cuda_driver.init_name or (row.name if row else "a code that the doctor's table does not hold")
+    name = cuda_driver.init_name or (row.name if row else "a code that is not in the doctor's table")
     evidence = [f"cuInit returned {code}, {name}" + (f": {row.meaning}" if row else "")]
     cause, fix, confidence = _suspect(code, driver, nvml, pci, kernel_log, evidence)
     if cause == UNDETERMINED and nvml and nvml.error_code:
@@ -114,13 +115,13 @@ def cuda_driver_initialises(
 
 
 def _wakes(driver: Driver | None, kernel_log: KernelLog | None) -> str:
-    """That the machine woke up since the driver was loaded, and who says so; empty where nobody does."""
+    """Return the evidence that the machine resumed from suspend after the driver was loaded, or an empty string."""
     if driver and driver.suspends:
-        return f"the machine woke up {driver.suspends} times since it booted (/sys/power/suspend_stats)"
+        return f"the machine resumed from suspend {driver.suspends} times since it booted (/sys/power/suspend_stats)"
     loaded = [each.last_age_s or 0.0 for each in (kernel_log.of_kind("driver_loaded") if kernel_log else ())]
     resumed = [each for each in (kernel_log.of_kind("resumed") if kernel_log else ()) if each.last_age_s is not None]
     since = [each for each in resumed if not loaded or (each.last_age_s or 0.0) < min(loaded)]
-    return f"the kernel's log says that it woke up since the driver was loaded: {since[0].text}" if since else ""
+    return f"the kernel log reports a resume after the driver was loaded: {since[0].text}" if since else ""
 
 
 def _suspect(
@@ -131,26 +132,26 @@ def _suspect(
     kernel_log: KernelLog | None,
     evidence: list[str],
 ) -> tuple[str, str, str]:
-    """Label, fix and confidence for a code of cuInit, given what else is known; adds to the evidence."""
+    """Return the label, fix and confidence for a cuInit code in light of the other facts; add to the evidence."""
     if code == 802:
         switches = [device.address for device in (pci.devices if pci else ()) if device.is_nvswitch]
         evidence += [f"{len(switches)} NVSwitches on the PCI bus"] if switches else []
-        fix = "As root: `systemctl enable --now nvidia-fabricmanager`, of exactly the driver's version; then wait a minute."
+        fix = "As root, run `systemctl enable --now nvidia-fabricmanager` (in exactly the driver's version), then wait a minute."
         return "fabric_manager_not_running", fix, "high" if switches else "medium"
     if code == 999 and (wakes := _wakes(driver, kernel_log)):
         evidence.append(wakes)
         kept = driver.parameters.get("PreserveVideoMemoryAllocations") if driver else ""
-        evidence += [f"the module's PreserveVideoMemoryAllocations is {kept}"] if kept else []
+        evidence += [f"the module parameter PreserveVideoMemoryAllocations is {kept}"] if kept else []
         fix = (
-            "End all programs that use the GPU, then as root `rmmod nvidia_uvm && modprobe nvidia_uvm`, or reboot. To "
-            "prevent it, enable nvidia-suspend.service and NVreg_PreserveVideoMemoryAllocations=1."
+            "End all programs that use the GPU, then as root run `rmmod nvidia_uvm && modprobe nvidia_uvm`, or reboot. To "
+            "prevent this, enable nvidia-suspend.service and set NVreg_PreserveVideoMemoryAllocations=1."
         )
         return "uvm_broken_after_suspend", fix, "medium"
     without = [gpu for gpu in (nvml.gpus if nvml else ()) if gpu.mig and not gpu.mig_devices]
     if code == 100 and without and nvml and len(without) == len(nvml.gpus):
-        evidence.append("MIG is on, and no MIG instance exists")
-        fix = "As root create instances (`nvidia-smi mig -cgi 0 -C`), or switch MIG off (`nvidia-smi -mig 0`)."
+        evidence.append("MIG is on, but no MIG instance exists")
+        fix = "As root, create instances (`nvidia-smi mig -cgi 0 -C`), or disable MIG (`nvidia-smi -mig 0`)."
         return "mig_single_instance_per_process", fix, "high"
     if code == 100 and nvml and nvml.gpus:
-        evidence.append(f"NVML lists {len(nvml.gpus)} GPUs all the same")
+        evidence.append(f"NVML still lists {len(nvml.gpus)} GPUs")
     return UNDETERMINED, f"{_ASK_KERNEL} A GPU that fell off the bus needs a reset or a reboot.", "low"

@@ -1,4 +1,4 @@
-"""DEV: are the driver's files under /dev there, and may this user open them?"""
+"""DEV: do the driver's device nodes under /dev exist, and may this user open them?"""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNode, DeviceNodes, Driver
+from tfgpu_doctor.model.tags import GPU_LOST
 
-_UNKNOWN = 999  # CUDA_ERROR_UNKNOWN, which a missing nvidia-uvm gives
-_ASK_KERNEL = "Look at `sudo dmesg | grep -i -e NVRM -e Xid`, then reset the GPU or reboot."
+_UNKNOWN = 999  # CUDA_ERROR_UNKNOWN, the result if nvidia-uvm is missing
+_ASK_KERNEL = "Check `sudo dmesg | grep -i -e NVRM -e Xid`, then reset the GPU or reboot."
 _UVM = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/index.html#device-node-verification"
 
 
 def _is_tegra(system: System, device_nodes: DeviceNodes) -> bool:
-    """Whether this is a Jetson or the like, whose GPU is reached through other nodes; other makers build boards too."""
+    """Whether this is a Jetson or a similar board, whose GPU uses other device nodes; other vendors make such boards too."""
     return system.board.startswith("NVIDIA") or device_nodes.find("/dev/nvmap") is not None
 
 
 @check(
     "DEV001",
     "the GPU's device nodes exist",
+    family="Device nodes",
+    tags=(GPU_LOST,),
     stage=Stage.DRIVER,
     after=("DRV001", "DRV009", "CNT001"),
     causes=("no_nvidia_driver",),
     sources=(_UVM,),
 )
 def device_nodes_exist(device_nodes: DeviceNodes, system: System, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """Programs reach the driver through /dev/nvidiactl and /dev/nvidia0; udev or nvidia-modprobe makes them.
+    """Programs reach the driver through /dev/nvidiactl and /dev/nvidia0; udev or nvidia-modprobe creates them.
 
     Fix: install nvidia-modprobe (setuid root), or run `nvidia-modprobe -c 0` as root once after each boot.
     """
     if system.os != "Linux" or system.wsl or _is_tegra(system, device_nodes):
-        raise Skip("the driver uses other nodes here")
+        raise Skip("the driver uses other device nodes on this system")
     missing = [path for path in ("/dev/nvidiactl",) if not device_nodes.find(path)]
     missing += [] if device_nodes.gpus else ["/dev/nvidia0"]
     if not missing:
@@ -40,19 +43,18 @@ def device_nodes_exist(device_nodes: DeviceNodes, system: System, cuda_driver: C
         yield Evidence("cuInit succeeds without them")
     else:
         yield Finding(
-            f"the driver is loaded, but {' and '.join(missing)} does not exist",
+            f"the driver is loaded, but there is no {' or '.join(missing)}",
             cause="no_nvidia_driver",
             confidence="medium",
             evidence=(f"nodes that exist: {', '.join(node.path for node in device_nodes.nodes) or 'none'}",),
-            fix=Fix(
-                "As root run `nvidia-modprobe -c 0 -u`; install the package nvidia-modprobe so that it happens by itself."
-            ),
+            fix=Fix("As root, run `nvidia-modprobe -c 0 -u`. To automate this, install the package nvidia-modprobe."),
         )
 
 
 @check(
     "DEV002",
-    "the driver's unified memory part, nvidia-uvm, is there",
+    "the driver's unified memory module, nvidia-uvm, is available",
+    family="Device nodes",
     stage=Stage.DRIVER,
     after=("DRV001", "CNT001"),
     causes=("nvidia_uvm_missing",),
@@ -61,12 +63,12 @@ def device_nodes_exist(device_nodes: DeviceNodes, system: System, cuda_driver: C
 def uvm_is_there(
     device_nodes: DeviceNodes, driver: Driver, system: System, cuda_driver: CudaDriver | None = None
 ) -> Yielded:
-    """nvidia-smi works without nvidia-uvm, CUDA does not: cuInit gives CUDA_ERROR_UNKNOWN (999).
+    """nvidia-smi works without nvidia-uvm, but CUDA does not: cuInit returns CUDA_ERROR_UNKNOWN (999).
 
-    Fix: as root `nvidia-modprobe -u -c=0` (it loads the module and makes /dev/nvidia-uvm).
+    Fix: as root, run `nvidia-modprobe -u -c=0`, which loads the module and creates /dev/nvidia-uvm.
     """
     if system.os != "Linux" or system.wsl or _is_tegra(system, device_nodes):
-        raise Skip("nvidia-uvm is not used here")
+        raise Skip("nvidia-uvm is not used on this system")
     node, loaded = device_nodes.find("/dev/nvidia-uvm"), "nvidia_uvm" in driver.modules
     failed = bool(cuda_driver and cuda_driver.attempt.answered and not cuda_driver.works)
     if cuda_driver and cuda_driver.works:
@@ -74,7 +76,7 @@ def uvm_is_there(
     elif node and (loaded or not driver.modules):
         yield Evidence(f"{node.path} exists" + (" and the module is loaded" if loaded else ""))
     elif failed and cuda_driver and cuda_driver.init_code != _UNKNOWN:
-        # It is libcuda that loads the module where nobody did; what kept libcuda from it is judged elsewhere.
+        # libcuda loads the module if nothing else did; other checks judge what prevented that.
         raise Skip("cuInit failed for another reason, or was not reached")
     else:
         yield Finding(
@@ -86,15 +88,15 @@ def uvm_is_there(
                 *([f"cuInit returned {cuda_driver.init_code}"] if cuda_driver and cuda_driver.init_code else ()),
             ),
             fix=Fix(
-                "As root run `nvidia-modprobe -u -c=0` on the host; for a container do so before it starts, so that the "
-                "node is there to be handed in."
+                "As root, run `nvidia-modprobe -u -c=0` on the host. For a container, do so before it starts, so that the "
+                "node exists and can be passed in."
             ),
         )
 
 
 @check(
     "DEV003",
-    "this user may open the GPU's device nodes", stage=Stage.GPU,
+    "this user may open the GPU's device nodes", family="Device nodes", tags=(GPU_LOST,), stage=Stage.GPU,
     after=("DEV001", "DEV002", "CNT001", "XID001"),
     causes=(
         "device_node_permission_denied", "container_lost_gpu_cgroup", "selinux_blocks_container_gpu",
@@ -109,7 +111,7 @@ def user_may_open_nodes(
     cuda_driver: CudaDriver | None = None,
     limits: Limits | None = None,
 ) -> Yielded:
-    """A node that exists may still not be opened: its mode and group, a container's device rules, or SELinux forbid it.
+    """Opening an existing node can still fail: its mode and group, a container's device rules, or SELinux forbid it.
 
     Fix: join the node's group (often video), restart the container, or label it for the GPU, as the finding says.
     """
@@ -118,15 +120,18 @@ def user_may_open_nodes(
     refused = [node for node in device_nodes.nodes if node.error]
     needed = _needed(device_nodes)
     if cuda_driver and cuda_driver.works:
-        yield Evidence("cuInit succeeds" + (f", though {refused[0].path} gives {refused[0].error}" if refused else ""))
+        yield Evidence(
+            "cuInit succeeds"
+            + (f", although opening {refused[0].path} fails with {refused[0].error}" if refused else "")
+        )
     elif not needed:
         opened = [node.path for node in device_nodes.nodes if not node.error]
         yield Evidence(f"opened {', '.join(opened)}")
     elif device_nodes.opening and not device_nodes.opening.answered:
         yield Finding(
-            f"opening the device nodes {device_nodes.opening.ending}",
+            f"the process that opens the device nodes {device_nodes.opening.ending}",
             evidence=tuple(f"{node.path}: {node.error}" for node in refused),
-            fix=Fix(f"The driver does not answer. {_ASK_KERNEL}"),
+            fix=Fix(f"The driver does not respond. {_ASK_KERNEL}"),
         )
     else:
         cause, why, fix = _judge(needed[0], device_nodes, container, scheduler)
@@ -141,18 +146,20 @@ def user_may_open_nodes(
 
 
 def _proof(node: DeviceNode, container: Container, limits: Limits | None) -> tuple[str, ...]:
-    """Who forbids it, where they can be read: the device rules of control groups of version 1, the label of a module."""
+    """Return what denies access, if it is readable: the device rules of cgroup v1, or the label of a security module."""
     rules = limits.device_rules if limits else ()
     allowed = [rule for rule in rules if rule.startswith(("a ", f"c {node.major}:", "c *:"))]
     if node.error == "EPERM" and rules and not allowed:
-        return (f"the {len(rules)} device rules of its control group name no device of number {node.major}",)
+        return (
+            f"none of the {len(rules)} device rules of its control group names a device with the major number {node.major}",
+        )
     if node.error == "EACCES" and ":container_t:" in container.security_label:
-        return (f"SELinux gives it the label {container.security_label}",)
+        return (f"its SELinux label is {container.security_label}",)
     return ()
 
 
 def _needed(nodes: DeviceNodes) -> list[DeviceNode]:
-    """The refused nodes that CUDA cannot do without: those of all GPUs, and one GPU's where none opens."""
+    """Return the denied nodes that CUDA requires: the shared ones, and the GPUs' nodes if none of them opens."""
     refused = [node for node in nodes.nodes if node.error]
     needed = [node for node in refused if node.path in ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg", "/dev/nvmap")]
     no_gpu = bool(nodes.gpus) and all(node.error for node in nodes.gpus)
@@ -160,34 +167,35 @@ def _needed(nodes: DeviceNodes) -> list[DeviceNode]:
 
 
 def _judge(node: DeviceNode, nodes: DeviceNodes, container: Container, scheduler: Scheduler) -> tuple[str, str, str]:
-    """Label, reason and fix for the first node that could not be opened."""
+    """Return the label, reason and fix for the first node that could not be opened."""
     mode = int(node.mode, 8)
     by_group = mode & 0o060 == 0o060
     allowed = mode & 0o006 == 0o006 or (by_group and node.gid in nodes.groups) or nodes.uid in (0, node.uid)
     if node.error == "EPERM" and scheduler.kind:
-        ask = "Ask the batch system for a GPU (Slurm: `--gres=gpu:1`, on the step too)."
+        ask = "Request a GPU from the batch system (Slurm: `--gres=gpu:1`, for the step too)."
         return "scheduler_did_not_grant_gpu", "the job's device rules forbid it", ask
     if node.error == "EPERM" and container.kind:
         fix = (
-            "Restart the container. If it comes back, the host's `systemctl daemon-reload` takes the devices away: use the "
-            "toolkit's CDI mode or the cgroupfs driver, and see that no-cgroups is false in the toolkit's config.toml."
+            "Restart the container. If the error returns, `systemctl daemon-reload` on the host removes the devices: use the "
+            "toolkit's CDI mode or the cgroupfs driver, and make sure that no-cgroups is false in the toolkit's config.toml."
         )
         return "container_lost_gpu_cgroup", "the container's device rules forbid it", fix
     if node.error == "EACCES" and allowed and container.security_label.endswith(")"):
         fix = "Start the container with `--security-opt apparmor=unconfined` to see whether the profile forbids it."
-        return "undetermined", f"AppArmor's profile {container.security_label} may forbid it", fix
+        return "undetermined", f"the AppArmor profile {container.security_label} may forbid it", fix
     if node.error == "EACCES" and allowed and container.kind:
-        fix = "On the host: `sudo setsebool -P container_use_devices=true`, or start it with `--security-opt label=disable`."
+        fix = (
+            "On the host, run `sudo setsebool -P container_use_devices=true`, or start the container with "
+            "`--security-opt label=disable`."
+        )
         return "selinux_blocks_container_gpu", "its mode allows it, so a security module forbids it", fix
     if node.error == "EACCES" and by_group and not allowed:
-        fix = f"Have an administrator add you to the group {node.gid} that owns {node.path} (often video); log in anew."
+        fix = f"Have an administrator add you to the group {node.gid} that owns {node.path} (often video), then log in again."
         return "device_node_permission_denied", f"mode {node.mode}, group {node.gid}, and you are not in it", fix
     if node.error == "EACCES" and not allowed:
-        fix = (
-            "Have an administrator set the module's option NVreg_DeviceFileMode=0666, or a group and mode 0660 for you."
-        )
-        return "device_node_permission_denied", f"its mode {node.mode} lets its owner alone in", fix
+        fix = "Have an administrator set the module option NVreg_DeviceFileMode=0666, or mode 0660 and a group that you are in."
+        return "device_node_permission_denied", f"its mode {node.mode} allows only its owner", fix
     if node.error in ("EACCES", "EPERM"):
-        fix = "See the log of the security module (`sudo ausearch -m avc`, `sudo journalctl -k | grep -i denied`)."
+        fix = "Check the security module's log (`sudo ausearch -m avc`, `sudo journalctl -k | grep -i denied`)."
         return "undetermined", f"{node.error}, though its mode {node.mode} allows it", fix
-    return "undetermined", node.error, f"The driver refuses. {_ASK_KERNEL}"
+    return "undetermined", node.error, f"The driver denies access. {_ASK_KERNEL}"

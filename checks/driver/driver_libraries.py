@@ -1,4 +1,4 @@
-"""LIB: are the driver's own libraries found, and are they really the driver's?"""
+"""LIB: does the loader find the driver's libraries, and do they belong to the driver?"""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, LibraryFile, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
+from tfgpu_doctor.model.tags import LIBRARIES
 
 _STUB, _HIDDEN = 34, 100  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
 _WSL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
@@ -18,61 +19,65 @@ _WSL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
 @check(
     "LIB001",
     "the loader finds the driver library libcuda.so.1",
+    family="Libraries",
+    tags=(LIBRARIES,),
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "CNT002", "DRV001", "PKG001"),
     causes=("no_nvidia_driver", "wsl_libcuda_not_on_path", "gpu_libs_not_found"),
     sources=("https://man7.org/linux/man-pages/man8/ld.so.8.html", _WSL),
 )
 def libcuda_is_found(cuda_driver: CudaDriver, driver_libraries: Libraries, system: System) -> Yielded:
-    """TensorFlow opens libcuda.so.1 by name; where the loader does not find it, it prints `UNKNOWN ERROR (303)`.
+    """TensorFlow opens libcuda.so.1 by name; if the loader does not find it, TensorFlow prints `UNKNOWN ERROR (303)`.
 
-    Fix: install the driver's user-space part, or put its folder on the loader's path.
+    Fix: install the driver's user-space libraries, or add their folder to the loader's path.
     """
     if system.os != "Linux":
         raise Skip(f"there is no libcuda.so.1 on {system.os}")
     if cuda_driver.library:
-        yield Evidence(f"the loader took {cuda_driver.library}")
+        yield Evidence(f"the loader opened {cuda_driver.library}")
         return
     if not cuda_driver.library_error:
-        raise Skip(f"opening libcuda {cuda_driver.attempt.ending}")
+        raise Skip(f"the process that opens libcuda {cuda_driver.attempt.ending}")
     copies = driver_libraries.named("libcuda.so.1")
     beside = next((copy for copy in copies if copy.kind in ("driver", "wsl") and not copy.on_loader_path), None)
-    evidence = (cuda_driver.library_error, *(f"a copy lies at {copy.path} ({copy.found_in})" for copy in copies))
+    evidence = (cuda_driver.library_error, *(f"a copy is at {copy.path} ({copy.found_in})" for copy in copies))
     if beside:
         folder = os.path.dirname(beside.path)
         yield Finding(
-            f"libcuda.so.1 lies in {folder}, where the loader does not look",
+            f"libcuda.so.1 is in {folder}, where the loader does not search",
             cause="wsl_libcuda_not_on_path" if beside.kind == "wsl" else "gpu_libs_not_found",
             evidence=evidence,
-            fix=Fix("Put that folder on the loader's path.", (prepend_library_path([folder]),)),
+            fix=Fix("Add that folder to the loader's path.", (prepend_library_path([folder]),)),
         )
     elif system.wsl:
         yield Finding(
-            "WSL holds no libcuda: Windows has no NVIDIA driver that supports WSL",
+            "WSL contains no libcuda: Windows has no NVIDIA driver that supports WSL",
             cause="no_nvidia_driver",
             evidence=(*evidence, "/usr/lib/wsl/lib has no libcuda.so.1"),
             fix=Fix(
-                "Install the NVIDIA driver in Windows (none inside WSL), then `wsl --update` and `wsl --shutdown`."
+                "Install the NVIDIA driver in Windows (not inside WSL), then run `wsl --update` and `wsl --shutdown`."
             ),
         )
     else:
         broken = any(copy.on_loader_path for copy in copies)
         yield Finding(
-            "libcuda.so.1 is there and cannot be opened"
+            "libcuda.so.1 exists but cannot be opened"
             if broken
             else "the driver's library libcuda.so.1 is not installed",
             cause="no_nvidia_driver",
             evidence=evidence,
             fix=Fix(
-                "Install the driver's user-space libraries of the version of the kernel module (Ubuntu: "
-                "libnvidia-compute-NNN), or install the driver anew; in a container the engine must hand them in."
+                "Install the driver's user-space libraries in the version of the kernel module (Ubuntu: "
+                "libnvidia-compute-NNN), or reinstall the driver. In a container, the engine must provide them."
             ),
         )
 
 
 @check(
     "LIB002",
-    "libcuda is the driver's own, no stub and no stray copy",
+    "libcuda is the driver's own library, not a stub or a stray copy",
+    family="Libraries",
+    tags=(LIBRARIES,),
     stage=Stage.DRIVER,
     after=("LIB001",),
     causes=("libcuda_stub_loaded", "foreign_libcuda_bundled"),
@@ -85,10 +90,10 @@ def libcuda_is_the_drivers_own(
     system: System,
     driver: Driver | None = None,
 ) -> Yielded:
-    """The CUDA toolkit ships a stub of libcuda for linking, and images or package managers may carry a stray copy;
-    neither can drive a GPU. cuInit gives 34 for a stub.
+    """The CUDA toolkit ships a stub of libcuda for linking, and images or package managers may include a stray copy;
+    neither can drive a GPU. With a stub, cuInit returns 34.
 
-    Fix: take the folder off LD_LIBRARY_PATH; the driver's own copy comes from the host, in WSL from Windows.
+    Fix: remove the folder from LD_LIBRARY_PATH; the driver's own copy comes from the host, or from Windows in WSL.
     """
     if not cuda_driver.library:
         raise Skip("libcuda was not opened")
@@ -96,13 +101,13 @@ def libcuda_is_the_drivers_own(
     loaded = next((copy for copy in copies if cuda_driver.library in (copy.path, copy.real_path)), None)
     own = next((copy for copy in copies if copy is not loaded and _is_own(copy, system, driver)), None)
     folders = [os.path.dirname(path) for path in (cuda_driver.library, *([loaded.path] if loaded else ()))]
-    where = (f"the loader took {cuda_driver.library}", *([f"the driver's own copy is {own.path}"] if own else ()))
+    where = (f"the loader opened {cuda_driver.library}", *([f"the driver's own copy is {own.path}"] if own else ()))
     code = cuda_driver.init_code
     hidden = code == _HIDDEN and not system.wsl
     is_stub = code == _STUB or "/stubs/" in cuda_driver.library
     if is_stub:
         yield Finding(
-            f"the loader takes the CUDA toolkit's stub of libcuda in {folders[0]}",
+            f"the loader opens the CUDA toolkit's stub of libcuda in {folders[0]}",
             cause="libcuda_stub_loaded",
             evidence=(
                 *where,
@@ -115,44 +120,48 @@ def libcuda_is_the_drivers_own(
             f"with that copy cuInit returned {code}" if code is not None else f"that copy {cuda_driver.attempt.ending}"
         )
         yield Finding(
-            f"the loader takes a copy of libcuda in {folders[0]} that is not the driver's",
+            f"the loader opens a copy of libcuda in {folders[0]} that is not the driver's",
             cause="foreign_libcuda_bundled",
             evidence=(*where, answer),
             fix=_without(folders, environment, own),
         )
     else:
-        yield Evidence(f"the loader took {cuda_driver.library}")
+        yield Evidence(f"the loader opened {cuda_driver.library}")
 
 
 def _is_own(copy: LibraryFile, system: System, driver: Driver | None) -> bool:
-    """Whether a copy is the one that fits the driver: of the module's version, or the one that Windows hands to WSL."""
+    """Whether a copy belongs to the driver: it has the module's version, or Windows provides it to WSL."""
     if system.wsl:
         return copy.kind == "wsl"
     return copy.kind == "driver" and bool(driver and driver.version and copy.version == driver.version)
 
 
 def _is_stray(library: str, loaded: LibraryFile | None, system: System) -> bool:
-    """Whether the copy that was loaded is no driver's: one with a version in its name belongs to some NVIDIA driver,
-    and is judged by DRV006; in WSL any is that Windows did not bring."""
+    """Whether the loaded copy belongs to no driver. A copy with a version in its name belongs to some NVIDIA driver, and
+    DRV006 judges it; in WSL, every copy that Windows did not provide is stray."""
     if system.wsl:
         return loaded is None or loaded.kind != "wsl"
     return "/compat/" not in library and (loaded is None or (loaded.kind == "driver" and not loaded.version))
 
 
 def _without(folders: list[str], environment: Environment, own: LibraryFile | None) -> Fix:
-    """Take folders off LD_LIBRARY_PATH, or say where else they may come from."""
+    """Remove folders from LD_LIBRARY_PATH, or say where else they may come from."""
     if command := library_path_without(environment, *folders):
-        return Fix(f"Take {folders[-1]} off LD_LIBRARY_PATH.", command)
+        return Fix(f"Remove {folders[-1]} from LD_LIBRARY_PATH.", command)
     if own:
-        return Fix("Put the driver's own folder first.", (prepend_library_path([os.path.dirname(own.path)]),))
+        return Fix(
+            "Put the folder of the driver's own copy first.", (prepend_library_path([os.path.dirname(own.path)]),)
+        )
     return Fix(
-        f"Remove {folders[0]} from the loader's path (/etc/ld.so.conf.d, `ldconfig`), and hand in the driver's own."
+        f"Remove {folders[0]} from the loader's path (/etc/ld.so.conf.d, `ldconfig`), and provide the driver's own copy."
     )
 
 
 @check(
     "LIB005",
     "the loader finds the driver library libnvidia-ml.so.1",
+    family="Libraries",
+    tags=(LIBRARIES,),
     stage=Stage.DRIVER,
     after=("LIB001", "CNT002"),
     causes=("gpu_libs_not_found",),
@@ -166,9 +175,9 @@ def libnvidia_ml_is_found(
     tensorflow: TensorFlow | None = None,
     runtime: Runtime | None = None,
 ) -> Yielded:
-    """TensorFlow 2.20 and later register no GPU, and say nothing, when libnvidia-ml.so.1 cannot be opened.
+    """TensorFlow 2.20 and later register no GPU, without a message, if libnvidia-ml.so.1 cannot be opened.
 
-    Fix: install the driver's user-space part whole; in a container start it with the capability `utility`.
+    Fix: install all of the driver's user-space libraries; start a container with the capability `utility`.
     """
     first = knowledge.boundaries["first_release_that_needs_nvml"].value
     if system.os != "Linux":
@@ -176,18 +185,18 @@ def libnvidia_ml_is_found(
     if runtime and runtime.gpus:
         yield Evidence(f"TensorFlow lists {len(runtime.gpus)} GPUs")
     elif nvml.library_error and tensorflow and version(tensorflow.version) < version(first):
-        raise Skip(f"libnvidia-ml.so.1 cannot be opened; TensorFlow before {first} does without it")
+        raise Skip(f"libnvidia-ml.so.1 cannot be opened; TensorFlow before {first} does not need it")
     elif nvml.library_error:
         copies = driver_libraries.named("libnvidia-ml.so.1")
         beside = next((copy for copy in copies if not copy.on_loader_path and copy.kind != "stub"), None)
         yield Finding(
             "libnvidia-ml.so.1 cannot be opened, and without it TensorFlow registers no GPU",
             cause="gpu_libs_not_found",
-            evidence=(nvml.library_error, *(f"a copy lies at {copy.path}" for copy in copies)),
-            fix=Fix("Put its folder on the loader's path.", (prepend_library_path([os.path.dirname(beside.path)]),))
+            evidence=(nvml.library_error, *(f"a copy is at {copy.path}" for copy in copies)),
+            fix=Fix("Add its folder to the loader's path.", (prepend_library_path([os.path.dirname(beside.path)]),))
             if beside
             else Fix(
-                "Install the driver's user-space libraries whole (Ubuntu: libnvidia-compute-NNN); in a container set "
+                "Install all of the driver's user-space libraries (Ubuntu: libnvidia-compute-NNN). In a container, set "
                 "NVIDIA_DRIVER_CAPABILITIES=compute,utility."
             ),
         )

@@ -1,4 +1,4 @@
-"""DRV: is the right kernel driver there, and loaded?"""
+"""DRV: is the right kernel driver installed and loaded?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.kernel import KernelLog, ModuleFiles
 from tfgpu_doctor.model.facts.machine import Pci, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
+from tfgpu_doctor.model.tags import NO_DRIVER, requirement
 
 _INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 _OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's successor in the kernel
@@ -15,6 +16,11 @@ _OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's
 @check(
     "DRV001",
     "the NVIDIA kernel driver is loaded",
+    family="Driver",
+    tags=(
+        NO_DRIVER,
+        requirement("driver"),
+    ),
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003", "DRV004", "DRV005", "DRV010"),
     causes=("no_nvidia_driver",),
@@ -35,16 +41,16 @@ def driver_is_loaded(
     """
     if system.wsl or system.os != "Linux":
         raise Skip(
-            "the driver belongs to Windows here" if system.wsl else f"kernel modules are not read on {system.os}"
+            "in WSL, the driver belongs to Windows" if system.wsl else f"kernel modules are not read on {system.os}"
         )
     if driver.version or "nvidia" in driver.modules:
-        yield Evidence(f"kernel module {driver.version} ({driver.flavour or 'flavour not told'})")
+        yield Evidence(f"kernel module {driver.version} ({driver.flavour or 'unknown flavour'})")
     elif cuda_driver and cuda_driver.works and cuda_driver.gpus:
         yield Evidence("cuInit succeeds and lists a GPU")
     elif nvml and nvml.gpus:
         yield Evidence("NVML lists a GPU")
     elif not (pci and pci.nvidia_gpus):
-        raise Skip("no NVIDIA GPU on the PCI bus that it could drive")
+        raise Skip("there is no NVIDIA GPU on the PCI bus for it to drive")
     else:
         gpus = pci.nvidia_gpus if pci else ()
         yield Finding(
@@ -65,7 +71,7 @@ def driver_is_loaded(
 
 def _how_to_install(system: System, bound: set[str]) -> str:
     if "vfio-pci" in bound:
-        return "The GPU is bound to vfio-pci, kept for a virtual machine: give it back to the nvidia driver, or run inside it."
+        return "The GPU is bound to vfio-pci, reserved for a virtual machine: bind it to the nvidia driver, or run inside it."
     tools = {
         "Ubuntu": "sudo ubuntu-drivers install",
         "Debian": "sudo apt install nvidia-driver",
@@ -73,19 +79,20 @@ def _how_to_install(system: System, bound: set[str]) -> str:
     }
     tool = next((command for name, command in tools.items() if system.distribution.startswith(name)), "")
     how = f" (as root: `{tool}`)" if tool else ""
-    return f"Install the driver with the distribution's own tool{how}, reboot; then `nvidia-smi` lists it: {_INSTALL}"
+    return f"Install the driver with the distribution's own tool{how} and reboot; `nvidia-smi` then lists the GPU: {_INSTALL}"
 
 
 @check(
     "DRV003",
-    "the nouveau driver does not hold the GPU",
+    "the GPU is not bound to the nouveau driver",
+    family="Driver",
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001"),
     causes=("nouveau_loaded",),
     sources=(f"{_INSTALL}#disabling-nouveau-driver", "https://nouveau.freedesktop.org/"),
 )
 def nouveau_is_not_loaded(driver: Driver, pci: Pci) -> Yielded:
-    """A GPU bound to the open-source nouveau driver cannot be taken by NVIDIA's, and nouveau has no CUDA.
+    """NVIDIA's driver cannot use a GPU that is bound to the open-source nouveau driver, and nouveau does not support CUDA.
 
     Fix: install NVIDIA's driver, which blacklists nouveau, rebuild the initramfs and reboot.
     """
@@ -95,16 +102,16 @@ def nouveau_is_not_loaded(driver: Driver, pci: Pci) -> Yielded:
         raise Skip("no NVIDIA GPU on the PCI bus")
     for gpu in held:
         yield Finding(
-            f"the GPU at {gpu.address} is held by the {gpu.driver} driver, which has no CUDA",
+            f"the GPU at {gpu.address} is bound to the {gpu.driver} driver, which does not support CUDA",
             cause="nouveau_loaded",
             severity="info" if others_work else "error",
             evidence=(
                 f"/sys/bus/pci/devices/{gpu.address}/driver is {gpu.driver}",
-                f"NVIDIA's own module is {'loaded as well' if 'nvidia' in driver.modules else 'not loaded'}",
+                f"NVIDIA's own module is {'also loaded' if 'nvidia' in driver.modules else 'not loaded'}",
             ),
             fix=Fix(
-                "Install NVIDIA's driver with the distribution's own tool; where it is installed, put `blacklist nouveau` "
-                "and `options nouveau modeset=0` into /etc/modprobe.d/, rebuild the initramfs, and reboot."
+                "Install NVIDIA's driver with the distribution's own tool. If it is already installed, add `blacklist nouveau` "
+                "and `options nouveau modeset=0` to /etc/modprobe.d/, rebuild the initramfs, and reboot."
             ),
         )
     if not held or others_work:
@@ -113,7 +120,8 @@ def nouveau_is_not_loaded(driver: Driver, pci: Pci) -> Yielded:
 
 @check(
     "DRV004",
-    "Secure Boot lets the NVIDIA module in",
+    "Secure Boot allows the NVIDIA module to load",
+    family="Driver",
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003", "DRV005", "DRV010"),
     causes=("secure_boot_blocks_module",),
@@ -124,10 +132,10 @@ def secure_boot_lets_module_in(
 ) -> Yielded:
     """With Secure Boot on, the kernel loads only modules signed with a key that the firmware trusts.
 
-    Fix: enrol the key that DKMS signed the module with (`mokutil --import`), or switch Secure Boot off.
+    Fix: enrol the key that DKMS signed the module with (`mokutil --import`), or disable Secure Boot.
     """
     if driver.secure_boot is None:
-        raise Skip("the firmware does not tell whether Secure Boot is on")
+        raise Skip("the firmware does not report whether Secure Boot is on")
     if driver.version or "nvidia" in driver.modules:
         yield Evidence("the module is loaded")
     elif driver.secure_boot and driver.running_kernel in driver.built_for:
@@ -135,30 +143,31 @@ def secure_boot_lets_module_in(
         file = module_files.file if module_files else None
         guess = "" if refusals else "most likely "
         yield Finding(
-            f"Secure Boot is on, and the installed NVIDIA module is not loaded: {guess}its signature is refused",
+            f"Secure Boot is on, and the installed NVIDIA module is not loaded: {guess}its signature is rejected",
             cause="secure_boot_blocks_module",
             confidence="high" if refusals else "medium",
             evidence=(
-                "the firmware's variable SecureBoot is 1",
+                "the firmware variable SecureBoot is 1",
                 f"an nvidia module for kernel {driver.running_kernel} is installed and not loaded",
-                *(f"the kernel's log: {each.text}" for each in refusals[:1]),
-                *([f"the module is signed by {file.signer or 'nobody'}"] if file and file.version else ()),
+                *(f"kernel log: {each.text}" for each in refusals[:1]),
+                *([f"the signer of the module is {file.signer or 'none'}"] if file and file.version else ()),
             ),
             fix=Fix(
-                "See `sudo dmesg | grep -i -e 'unsigned module' -e 'Key was rejected'`. If it says so, enrol the key "
+                "Check `sudo dmesg | grep -i -e 'unsigned module' -e 'Key was rejected'`. If it confirms this, enrol the key "
                 "(`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der`, or the path that DKMS names) and reboot, "
-                "or switch Secure Boot off in the firmware."
+                "or disable Secure Boot in the firmware."
             ),
         )
     elif not driver.secure_boot:
         yield Evidence("Secure Boot is off")
     else:
-        raise Skip("no NVIDIA module is installed for the kernel that runs")
+        raise Skip("no NVIDIA module is installed for the running kernel")
 
 
 @check(
     "DRV005",
-    "the NVIDIA module is built for the kernel that runs",
+    "the NVIDIA module is built for the running kernel",
+    family="Driver",
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003"),
     causes=("kernel_module_not_built_for_kernel",),
@@ -167,9 +176,9 @@ def secure_boot_lets_module_in(
 def module_is_built_for_kernel(
     driver: Driver, module_files: ModuleFiles | None = None, kernel_log: KernelLog | None = None
 ) -> Yielded:
-    """After a kernel upgrade the module must be built again, which DKMS does where the kernel's headers are installed.
+    """After a kernel upgrade, the module must be rebuilt; DKMS does this if the kernel headers are installed.
 
-    Fix: install the headers of the running kernel, `dkms autoinstall`, and load the module or reboot.
+    Fix: install the headers of the running kernel, run `dkms autoinstall`, and load the module or reboot.
     """
     if driver.version or "nvidia" in driver.modules:
         yield Evidence("the module is loaded")
@@ -182,14 +191,18 @@ def module_is_built_for_kernel(
     if kernel in driver.built_for and not misfits:
         yield Evidence(f"a module for {kernel} is installed")
         return
-    has_it = f"under /lib/modules only {', '.join(driver.built_for)} has it" if driver.built_for else "no kernel has it"
+    has_it = (
+        f"under /lib/modules, only {', '.join(driver.built_for)} has the module"
+        if driver.built_for
+        else "no kernel has the module"
+    )
     yield Finding(
         f"the NVIDIA module is not built for the running kernel {kernel}",
         cause="kernel_module_not_built_for_kernel",
         evidence=(
             *(misfits[0].text for _ in misfits[:1]),
             *([has_it] if kernel not in driver.built_for else ()),
-            *(f"DKMS has {each.name}/{each.version} for it in the state {each.state!r}" for each in dkms),
+            *(f"DKMS lists {each.name}/{each.version} for it in the state {each.state!r}" for each in dkms),
             *(f"{each.log}: {each.error}" for each in dkms if each.failed_for == kernel and each.error),
         ),
         fix=Fix(_how_to_build(kernel, module_files)),
@@ -200,10 +213,10 @@ def _how_to_build(kernel: str, files: ModuleFiles | None) -> str:
     failed = next((each for each in (files.dkms if files else ()) if each.failed_for == kernel), None)
     if failed and files and files.headers is not False:
         return (
-            f"DKMS tried to build {failed.name}/{failed.version} and failed: {failed.log} says why. Mostly that driver is "
-            "older than the kernel: upgrade it, or boot the kernel before."
+            f"DKMS failed to build {failed.name}/{failed.version}; {failed.log} says why. The usual cause is a driver that is "
+            "older than the kernel: upgrade the driver, or boot the previous kernel."
         )
     return (
-        f"As root install the headers (`apt install linux-headers-{kernel}`, or `dnf install kernel-devel-{kernel}`), then "
-        "`dkms autoinstall` and `modprobe nvidia`."
+        f"As root, install the headers (`apt install linux-headers-{kernel}`, or `dnf install kernel-devel-{kernel}`), then "
+        "run `dkms autoinstall` and `modprobe nvidia`."
     )

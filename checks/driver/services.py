@@ -1,4 +1,4 @@
-"""SVC, PRF: do NVIDIA's services run, and may the profiler count?"""
+"""SVC, PRF: are NVIDIA's services running, and may the profiler read the GPU's counters?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
 
 @check(
     "SVC001",
-    "the fabric manager runs where there are NVSwitches",
+    "the fabric manager runs if the machine has NVSwitches",
+    family="Services",
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV001"),
     causes=("fabric_manager_not_running",),
@@ -28,43 +29,43 @@ def fabric_manager_runs(
     cuda_driver: CudaDriver | None = None,
     driver: Driver | None = None,
 ) -> Yielded:
-    """GPUs behind NVSwitches work only when the fabric manager has set the switches up; without it nvidia-smi lists all
-    GPUs, and CUDA says SYSTEM_NOT_READY (802). It must be of exactly the driver's version, also after an upgrade.
+    """GPUs behind NVSwitches work only after the fabric manager has set up the switches; without it nvidia-smi lists all
+    GPUs, but CUDA returns SYSTEM_NOT_READY (802). Its version must be exactly the driver's, also after an upgrade.
 
-    Fix: install the fabric manager of the driver's version, and as root `systemctl enable --now nvidia-fabricmanager`.
+    Fix: install the fabric manager in the driver's version and, as root, run `systemctl enable --now nvidia-fabricmanager`.
     """
     first = knowledge.boundaries["first_pci_id_of_nvswitch"].value
     switches = [device for device in pci.devices if device.is_nvswitch and device.device >= first]
     if not switches:
         raise Skip("there is no NVSwitch on the PCI bus")
     if container and container.kind:
-        raise Skip("the services of the host cannot be seen from within a container")
+        raise Skip("the host's services are not visible from inside a container")
     runs = _FABRIC_MANAGER in services.running
     ours, theirs = services.fabric_manager_version, driver.version if driver else ""
     refused = bool(cuda_driver and cuda_driver.init_code == _NOT_READY)
-    versions = f"its program is of version {ours}, the driver of {theirs}" if ours and theirs else ""
+    versions = f"its version is {ours}, the driver's version is {theirs}" if ours and theirs else ""
     if runs and not (refused and ours and theirs and ours != theirs):
         yield Evidence(f"{_FABRIC_MANAGER} runs" + (f"; {versions}" if versions else ""))
     elif not runs and cuda_driver and cuda_driver.works:
         yield Evidence("the CUDA driver initialises without it")
     elif not refused:
-        raise Skip("the fabric manager does not run, and cuInit does not say that it is missed")
+        raise Skip("the fabric manager is not running, and cuInit does not report that it is missing")
     elif not runs and not services.visible:
-        raise Skip("the processes of other users cannot be seen")
+        raise Skip("the processes of other users are not visible")
     else:
         yield Finding(
-            f"the fabric manager is of version {ours}, the driver of {theirs}"
+            f"the fabric manager has version {ours}, but the driver has version {theirs}"
             if runs
-            else f"the fabric manager does not run, and the machine has {len(switches)} NVSwitches",
+            else f"the fabric manager is not running, but the machine has {len(switches)} NVSwitches",
             cause="fabric_manager_not_running",
             evidence=(
                 f"cuInit returned {_NOT_READY}, CUDA_ERROR_SYSTEM_NOT_READY",
                 *(f"NVSwitch 10de:{each.device} at {each.address}" for each in switches[:2]),
-                f"among the processes there is {'a' if runs else 'no'} {_FABRIC_MANAGER}",
+                f"there is {'a' if runs else 'no'} process {_FABRIC_MANAGER}",
                 *([versions] if versions else ()),
             ),
             fix=Fix(
-                f"Install the fabric manager of exactly the driver's version{f' {theirs}' if theirs else ''}, then as root "
+                f"Install the fabric manager in exactly the driver's version{f' {theirs}' if theirs else ''}, then as root run "
                 "`systemctl enable --now nvidia-fabricmanager` (or `restart`), and wait a minute."
             ),
         )
@@ -72,37 +73,40 @@ def fabric_manager_runs(
 
 @check(
     "PRF001",
-    "the profiler may read the GPU's counters", stage=Stage.SPEED,
+    "the profiler may read the GPU's counters", family="Profiler", stage=Stage.SPEED,
     after=("DRV001",),
     causes=("cupti_permission_denied",),
     sources=("https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-performance-counters",),
 )  # fmt: skip
 def profiler_may_count(driver: Driver, device_nodes: DeviceNodes, container: Container | None = None) -> Yielded:
-    """TensorFlow's profiler reads the GPU's performance counters through CUPTI, which the driver allows to root alone
-    unless its option says otherwise; others get CUPTI_ERROR_INSUFFICIENT_PRIVILEGES. Computing is not touched.
+    """TensorFlow's profiler reads the GPU's performance counters through CUPTI. The driver allows this only to root
+    unless its option says otherwise; other users get CUPTI_ERROR_INSUFFICIENT_PRIVILEGES. Computation is not affected.
 
-    Fix: as root the module option NVreg_RestrictProfilingToAdminUsers=0; in a container --cap-add=SYS_ADMIN.
+    Fix: as root, set the module option NVreg_RestrictProfilingToAdminUsers=0; start a container with --cap-add=SYS_ADMIN.
     """
     restricted = driver.parameters.get("RmProfilingAdminOnly")
     if restricted is None:
-        raise Skip("the driver does not say whom it lets profile")
+        raise Skip("the driver does not report who may profile")
     if restricted != "1":
-        yield Evidence(f"the driver's RmProfilingAdminOnly is {restricted}: everybody may")
+        yield Evidence(f"the driver's RmProfilingAdminOnly is {restricted}: all users may profile")
         return
     root = device_nodes.uid == 0
     if root and container and container.kind and not container.privileged:
-        raise Skip("root in a container may only with the capability SYS_ADMIN")
+        raise Skip("root in a container may profile only with the capability SYS_ADMIN")
     if not root:
         yield Finding(
-            "the driver lets root alone profile: TensorFlow's profiler gets no counters of the GPU",
+            "the driver allows only root to profile: TensorFlow's profiler cannot read the GPU's counters",
             cause="cupti_permission_denied",
             severity="info",
-            evidence=("/proc/driver/nvidia/params says RmProfilingAdminOnly: 1", f"this user is {device_nodes.uid}"),
+            evidence=(
+                "/proc/driver/nvidia/params says RmProfilingAdminOnly: 1",
+                f"this user has the ID {device_nodes.uid}",
+            ),
             fix=Fix(
-                "Only to profile: as root write `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into a file under "
+                "To allow profiling: as root, write `options nvidia NVreg_RestrictProfilingToAdminUsers=0` to a file in "
                 "/etc/modprobe.d/, rebuild the initramfs, and reboot; or profile as root."
             ),
         )
     yield Evidence(
-        f"RmProfilingAdminOnly is 1, and this user is {'root' if root else 'not root, who can compute all the same'}"
+        f"RmProfilingAdminOnly is 1, and this user is {'root' if root else 'not root; computation is not affected'}"
     )

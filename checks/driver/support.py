@@ -11,21 +11,24 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage, ModuleFiles
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
+from tfgpu_doctor.model.tags import GPU_LOST
 
 _REFUSALS = ("legacy_gpu", "unsupported_gpu", "open_module_cannot", "open_module_needed")
 _OPEN = (
-    "Install the driver with NVIDIA's open kernel modules in place of the proprietary ones (Ubuntu: the package "
+    "Install the driver with NVIDIA's open kernel modules instead of the proprietary ones (Ubuntu: the package "
     "nvidia-driver-BRANCH-open; NVIDIA's installer: `-m=kernel-open`), and reboot."
 )
 _PROPRIETARY = (
-    "Install the driver with the proprietary kernel modules in place of the open ones, which need Turing or newer (of "
-    "the branch 580 or older: later ones have left such GPUs behind), and reboot."
+    "Install the driver with the proprietary kernel modules instead of the open ones, which need Turing or newer (use "
+    "branch 580 or older: later ones no longer support such GPUs), and reboot."
 )
 
 
 @check(
     "DRV010",
     "the installed driver supports the NVIDIA GPU",
+    family="Driver",
+    tags=(GPU_LOST,),
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003"),
     causes=("driver_does_not_support_gpu",),
@@ -44,11 +47,11 @@ def driver_supports_gpu(
     cuda_driver: CudaDriver | None = None,
     nvml: Nvml | None = None,
 ) -> Yielded:
-    """Blackwell needs the open kernel modules, GPUs before Turing the proprietary ones, and each branch of the driver
-    leaves old generations behind. The module then does not load, or holds no GPU; the reason stands in the kernel's log
-    alone, and follows from the GPU's number on the bus.
+    """Blackwell needs the open kernel modules, GPUs before Turing need the proprietary ones, and each driver branch drops
+    support for old generations. The module then does not load, or drives no GPU. Only the kernel log gives the reason,
+    which also follows from the GPU's PCI device ID.
 
-    Fix: install the flavour, or the branch, that the GPU needs.
+    Fix: install the module flavour or the driver branch that the GPU needs.
     """
     if not pci.nvidia_gpus:
         raise Skip("no NVIDIA GPU on the PCI bus")
@@ -66,28 +69,28 @@ def driver_supports_gpu(
             cause="driver_does_not_support_gpu",
             confidence="high"
             if refused or (driver and driver.version)
-            else "medium",  # else the library's version tells
+            else "medium",  # else only the library's version is known
             evidence=(
                 *(each.text for each in refused[:2]),
                 *(
                     f"10de:{gpu.device} at {gpu.address} is {text}"
                     for gpu, text in _generations(pci.nvidia_gpus[:2], knowledge)
                 ),
-                f"the installed driver is {installed or 'of unknown version'}, its module {flavour or 'of unknown flavour'}",
+                f"the installed driver is {installed or 'of unknown version'}, its module is {flavour or 'of unknown flavour'}",
             ),
             fix=Fix(fix),
         )
     elif installed or flavour:
         known = [f"{gpu.address} is {text}" for gpu, text in _generations(pci.nvidia_gpus, knowledge)]
         if not known and not (kernel_log and kernel_log.source):
-            raise Skip("the kernel's log cannot be read, and the GPU is newer than the doctor's table")
-        yield Evidence("; ".join(["nothing says that the driver refuses the GPU", *known]))
+            raise Skip("the kernel log cannot be read, and the GPU is newer than the doctor's table")
+        yield Evidence("; ".join(["nothing indicates that the driver rejects the GPU", *known]))
     else:
-        raise Skip("no driver of NVIDIA's is installed")
+        raise Skip("no NVIDIA driver is installed")
 
 
 def _installed(driver: Driver | None, files: ModuleFiles | None, libraries: Libraries | None) -> tuple[str, str]:
-    """Flavour and version of the driver: of the loaded module, else of the one on the disk, else of its libcuda."""
+    """Return the driver's flavour and version: of the loaded module, else of the one on disk, else of its libcuda."""
     file = files.file if files else None
     flavour = (driver.flavour if driver else "") or (file.flavour if file else "")
     copies = libraries.named("libcuda.so.1") if libraries else ()
@@ -96,12 +99,12 @@ def _installed(driver: Driver | None, files: ModuleFiles | None, libraries: Libr
 
 
 def _refusals(kernel_log: KernelLog | None, gpus: Sequence[PciDevice], flavour: str) -> list[KernelMessage]:
-    """The messages by which the driver refused every GPU; none where it took one, or where another flavour is loaded now."""
+    """Return the messages in which the driver rejects every GPU; empty if it accepted one, or if another flavour is loaded."""
     stale = {"open": "open_module_needed", "proprietary": "open_module_cannot"}.get(flavour)
     found = [each for each in (kernel_log.of_kind(*_REFUSALS) if kernel_log else ()) if each.kind != stale]
 
     def refuses(message: KernelMessage, gpu: PciDevice) -> bool:
-        if message.kind == "open_module_needed":  # it is bound to the driver all the same
+        if message.kind == "open_module_needed":  # the GPU is bound to the driver nevertheless
             return same_place(message.pci_address, gpu.address)
         return not gpu.driver and (not message.pci_address or same_place(message.pci_address, gpu.address))
 
@@ -109,37 +112,41 @@ def _refusals(kernel_log: KernelLog | None, gpus: Sequence[PciDevice], flavour: 
 
 
 def _unfit(gpu: PciDevice, flavour: str, installed: str, knowledge: Knowledge) -> tuple[str, str] | None:
-    """Why the installed driver cannot drive a GPU, and what to do; None where nothing says so."""
+    """Return why the installed driver cannot drive a GPU, and the fix; None if nothing indicates that."""
     row = knowledge.pci_generation(gpu.device)
     if row is None or gpu.physical_function:
         return None
     if row.modules == "open" and flavour == "proprietary":
-        return f"{row.generation} GPUs need NVIDIA's open kernel modules, and the proprietary ones are installed", _OPEN
+        return f"{row.generation} GPUs need NVIDIA's open kernel modules, but the proprietary ones are installed", _OPEN
     if row.modules == "proprietary" and flavour == "open":
-        return f"NVIDIA's open kernel modules do not know {row.generation} GPUs", _PROPRIETARY
+        return f"NVIDIA's open kernel modules do not support {row.generation} GPUs", _PROPRIETARY
     last = knowledge.boundaries.get(f"last_driver_of_{row.generation.lower()}")
     branch = installed.partition(".")[0]
     if last and branch.isdecimal() and int(branch) > int(last.value):
-        fix = (
-            f"Install the driver's branch {last.value}, the last for {row.generation} GPUs, and reboot ({last.source})."
+        fix = f"Install driver branch {last.value}, the last one for {row.generation} GPUs, and reboot ({last.source})."
+        return (
+            f"driver {installed} no longer supports {row.generation} GPUs; branch {last.value} is the last one that does",
+            fix,
         )
-        return f"driver {installed} has left {row.generation} GPUs behind, branch {last.value} is their last", fix
     return None
 
 
 def _said(kind: str, text: str) -> tuple[str, str]:
-    """What the kernel's log says of it, and what to do."""
+    """Return the reason that the kernel log gives, and the fix."""
     if kind == "open_module_needed":
-        return "the GPU needs NVIDIA's open kernel modules, and the proprietary ones are installed", _OPEN
+        return "the GPU needs NVIDIA's open kernel modules, but the proprietary ones are installed", _OPEN
     if kind == "open_module_cannot":
-        return "NVIDIA's open kernel modules do not know the GPU", _PROPRIETARY
+        return "NVIDIA's open kernel modules do not support the GPU", _PROPRIETARY
     branch = re.search(r"supported through the NVIDIA (\d+)", text)
     if branch:
-        fix = f"Install the driver's branch {branch.group(1)}, which the kernel's log names, and reboot."
-        return f"the installed driver has left the GPU behind, branch {branch.group(1)} is its last", fix
+        fix = f"Install driver branch {branch.group(1)}, which the kernel log names, and reboot."
+        return (
+            f"the installed driver no longer supports the GPU; branch {branch.group(1)} is the last one that does",
+            fix,
+        )
     return (
-        "the installed driver does not know the GPU",
-        "Install the newest driver for it, which NVIDIA's page of drivers names.",
+        "the installed driver does not support the GPU",
+        "Install the newest driver for it, as listed on NVIDIA's driver page.",
     )
 
 
@@ -151,4 +158,4 @@ def _generations(gpus: Sequence[PciDevice], knowledge: Knowledge) -> Iterator[tu
                 "proprietary": "the proprietary modules",
                 "either": "either kind of module",
             }
-            yield gpu, f"of the generation {row.generation}, which {modules[row.modules]} can drive"
+            yield gpu, f"of generation {row.generation}, which {modules[row.modules]} can drive"

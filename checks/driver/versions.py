@@ -1,4 +1,4 @@
-"""DRV: do the versions of driver, libraries and CUDA fit each other?"""
+"""DRV: are the versions of the driver, its libraries and CUDA compatible?"""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from tfgpu_doctor.model.facts.kernel import ModuleFiles
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
+from tfgpu_doctor.model.tags import version_of
 
 _LEAST_DRIVER_MAJOR = 100
 _VERSION_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 
 
 def driver_system(system: System) -> str:
-    """The system whose driver is at work: in WSL it is that of Windows."""
+    """Return the system whose driver is in use: Windows in WSL."""
     return "Windows" if system.wsl else system.os
 
 
 @check(
     "DRV002",
-    "the driver is new enough for the CUDA this TensorFlow uses",
+    "the driver is new enough for the CUDA that TensorFlow uses",
+    family="Driver",
+    tags=(version_of("driver"),),
     stage=Stage.WHEEL,
     after=("DRV001", "PKG002"),
     causes=("driver_too_old",),
@@ -35,15 +38,15 @@ def driver_is_new_enough(
     cuda_driver: CudaDriver | None = None,
     runtime: Runtime | None = None,
 ) -> Yielded:
-    """A TensorFlow built with CUDA 12.x runs on any driver that knows CUDA 12.0; an older driver still lets it list
-    the GPU, and fails at the first kernel.
+    """A TensorFlow built with CUDA 12.x runs on any driver that supports CUDA 12.0. With an older driver it still
+    lists the GPU, but fails at the first kernel.
 
     Fix: upgrade the driver, or install a TensorFlow built with an older CUDA.
     """
     built_with, supported = tensorflow.cuda_version, cuda_driver.cuda_version if cuda_driver else ""
     found = (driver.version if driver else "") or (nvml.driver_version if nvml else "")
     if not built_with:
-        raise Skip("this TensorFlow does not say which CUDA it was built with")
+        raise Skip("this TensorFlow does not report the CUDA that it was built with")
     if supported and _supports(supported, built_with, knowledge):
         yield Evidence(f"the driver supports CUDA {supported}, TensorFlow was built with {built_with}")
         return
@@ -52,7 +55,7 @@ def driver_is_new_enough(
     if minimum is None:
         raise Skip(f"CUDA {built_with} is newer than the doctor's tables")
     if not found and not supported:
-        raise Skip("the driver's version is not known")
+        raise Skip("the driver's version is unknown")
     needed = minimum.driver(os)
     if runtime and runtime.computes:
         yield Evidence(f"TensorFlow computes on a GPU with driver {found or 'of unknown version'}")
@@ -75,19 +78,19 @@ def driver_is_new_enough(
 
 
 def _package_in_its_place(built_with: str, driver: str, os: str, nvml: Nvml | None, knowledge: Knowledge) -> str:
-    """The way for data-centre GPUs to do without a new driver, where NVIDIA supports it on this one."""
+    """Return how to run without a new driver, on data-centre GPUs where NVIDIA supports that."""
     names = [gpu.name for gpu in (nvml.gpus if nvml else ())]
     package = knowledge.compat_package(built_with, driver, names) if os == "Linux" else None
     if package is None:
         return ""
     return (
-        f" Where driver {driver} must stay, the package {package.package} brings CUDA {package.cuda} to this GPU (forward "
-        "compatibility); its folder `compat` must come first on LD_LIBRARY_PATH."
+        f" If driver {driver} must stay, the package {package.package} provides CUDA {package.cuda} for this GPU (forward "
+        "compatibility); its folder `compat` must come first in LD_LIBRARY_PATH."
     )
 
 
 def _supports(supported: str, built_with: str, knowledge: Knowledge) -> bool:
-    """Whether a driver for one CUDA runs programs of another: from 11 on within a major version all, before newer ones."""
+    """Whether a driver for one CUDA runs programs built with another; since CUDA 11 only the major version matters."""
     first = version(knowledge.compatibility["minor-version"].since)
     ours, theirs = version(supported), version(".".join(built_with.split(".")[:2]))
     return ours.major >= theirs.major if theirs >= first else ours >= theirs
@@ -95,7 +98,8 @@ def _supports(supported: str, built_with: str, knowledge: Knowledge) -> bool:
 
 @check(
     "DRV006",
-    "the driver's libraries and its kernel module are of one version",
+    "the driver's libraries and its kernel module have the same version",
+    family="Driver",
     stage=Stage.DRIVER,
     after=("DRV001", "LIB001", "LIB002"),
     causes=("driver_library_version_mismatch", "cuda_compat_package_conflict"),
@@ -108,10 +112,10 @@ def libraries_match_module(
     nvml: Nvml | None = None,
     module_files: ModuleFiles | None = None,
 ) -> Yielded:
-    """libcuda and the kernel module must be of exactly one version; after an upgrade without a reboot they are not.
-    The cuda-compat package is the one exception, and only on data-centre GPUs.
+    """libcuda and the kernel module must have exactly the same version; after an upgrade without a reboot they differ.
+    The only exception is the cuda-compat package, on data-centre GPUs only.
 
-    Fix: reboot (or reload the module); in a container remove /usr/local/cuda/compat from the loader's path.
+    Fix: reboot (or reload the module); in a container, remove /usr/local/cuda/compat from the loader's path.
     """
     copy = next((each for each in driver_libraries.copies if each.real_path == cuda_driver.library), None)
     copy = copy or next((each for each in driver_libraries.named("libcuda.so.1") if each.on_loader_path), None)
@@ -123,7 +127,7 @@ def libraries_match_module(
     evidence = [f"libcuda is {copy.real_path}"] if copy else []
     evidence += [f"/proc/driver/nvidia/version says {driver.version}"] if driver.version else []
     on_disk = module_files.file.version if module_files and module_files.file else ""
-    evidence += [f"the module on the disk for this kernel is {on_disk}"] if on_disk else []
+    evidence += [f"the module on disk for this kernel is {on_disk}"] if on_disk else []
     evidence += [f"NVML says: {nvml.error_text}"] if nvml and told_by_nvml else []
     evidence += [f"cuInit returned {cuda_driver.init_code}, {cuda_driver.init_name}"] if refused else []
     if copy and copy.version and copy.version == driver.version and not (refused or told_by_nvml):
@@ -135,27 +139,29 @@ def libraries_match_module(
         yield _refused_compat(evidence)
     elif differ or told_by_nvml or refused:
         versions = (
-            f"libcuda is of version {copy.version}, the loaded kernel module of {module}" if copy and differ else ""
+            f"libcuda has version {copy.version}, but the loaded kernel module has version {module}"
+            if copy and differ
+            else ""
         )
         yield Finding(
-            versions or f"the driver's libraries do not fit the loaded kernel module {module}",
+            versions or f"the driver's libraries do not match the loaded kernel module {module}",
             cause="driver_library_version_mismatch",
             confidence="high" if differ or told_by_nvml else "medium",
             evidence=tuple(evidence),
             fix=Fix(_how_to_match(driver.version, on_disk)),
         )
     else:
-        raise Skip("the versions of libcuda and of the kernel module are not both known, or not comparable")
+        raise Skip("the versions of libcuda and of the kernel module are not both known, or cannot be compared")
 
 
 def _refused_compat(evidence: list[str]) -> Finding:
     return Finding(
-        "CUDA's forward-compatibility libcuda is loaded, and this driver or GPU refuses it",
+        "CUDA's forward-compatibility libcuda is loaded, but this driver or GPU rejects it",
         cause="cuda_compat_package_conflict",
         evidence=tuple(evidence),
         fix=Fix(
-            "Take the compat folder off the loader's path (LD_LIBRARY_PATH, /etc/ld.so.conf.d) or remove the "
-            "cuda-compat package; upgrade the host's driver where the program needs a newer CUDA."
+            "Remove the compat folder from the loader's path (LD_LIBRARY_PATH, /etc/ld.so.conf.d), or remove the "
+            "cuda-compat package. If the program needs a newer CUDA, upgrade the host's driver."
         ),
     )
 
@@ -163,16 +169,16 @@ def _refused_compat(evidence: list[str]) -> Finding:
 def _how_to_match(loaded: str, on_disk: str) -> str:
     if on_disk and on_disk == loaded:
         return (
-            f"A reboot would not change it: the module on the disk is {on_disk} as well. Have DKMS build the new one (as root "
-            "`dkms status`, `dkms autoinstall`), or remove all but one of the installed drivers and install that anew."
+            f"A reboot does not help: the module on disk is also {on_disk}. Build the new one with DKMS (as root `dkms status`, "
+            "`dkms autoinstall`), or remove all installed drivers except one and reinstall that one."
         )
     return (
-        "Reboot, so that the module of the new driver is loaded. If they still differ, remove what is left of the older "
-        "driver (`dpkg -l | grep nvidia`, or `nvidia-uninstall` after a .run install) and install one."
+        "Reboot to load the module of the new driver. If the versions still differ, remove the remains of the older "
+        "driver (`dpkg -l | grep nvidia`, or `nvidia-uninstall` after a .run install) and install one driver."
     )
 
 
 def _is_other(library: str, module: str) -> bool:
-    """Whether two driver versions differ. A Jetson's libcuda is numbered 1.1, which says nothing of the driver."""
+    """Whether two driver versions differ. A Jetson's libcuda is numbered 1.1, which does not indicate the driver's version."""
     known = bool(library and module) and version(library).major >= _LEAST_DRIVER_MAJOR
     return known and library != module

@@ -1,4 +1,4 @@
-"""HLT: does each GPU answer, is its memory sound, does it ask for a reset?"""
+"""HLT: does each GPU respond, is its memory free of errors, does it need a reset?"""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from tfgpu_doctor.model.facts.health import GpuTrouble
 from tfgpu_doctor.model.facts.machine import Environment, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.tags import GPU_LOST
 
 _MEMORY_ERRORS = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
-_ASK_KERNEL = "Look at what the kernel says of it: `sudo dmesg | grep -i -e NVRM -e Xid`."
-_RESET = "end the programs that use it, and as root reset it (`nvidia-smi --gpu-reset -i {index}`) or reboot."
+_ASK_KERNEL = "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid`."
+_RESET = "end the programs that use it, then as root reset it (`nvidia-smi --gpu-reset -i {index}`) or reboot."
 _WORDS = {
     "gpu_reset": "a reset of the GPU",
     "bus_reset": "a reset of its bus",
     "node_reboot": "a reboot",
     "system_reboot": "a reboot",
-    "drain_p2p": "an end of all peer-to-peer traffic",
+    "drain_p2p": "stopping all peer-to-peer traffic",
     "drain_and_reset": "a reset once the programs that use it have ended",
 }
-_TROUBLES = ("hardware_power_supply",)  # labels that NVML's codes of a GPU that cannot be read stand for
+_TROUBLES = ("hardware_power_supply",)  # labels for NVML's error codes of a GPU that cannot be read
 _UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot")
 
 
 @check(
     "HLT001",
-    "every GPU answers NVML",
+    "every GPU responds to NVML",
+    family="GPU health",
+    tags=(GPU_LOST,),
     stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DEV003", "LIB005", "CNT004", "XID001"),
     causes=_TROUBLES,
@@ -43,19 +46,19 @@ def every_gpu_answers(
     pci: Pci | None = None,
     environment: Environment | None = None,
 ) -> Yielded:
-    """A GPU that is wedged, or fell off the bus, makes nvidia-smi hang and CUDA fail, though the others are sound. Each
-    is read on a thread of its own, so that the one in trouble can be named.
+    """A GPU that hangs, or fell off the bus, makes nvidia-smi hang and CUDA fail, even if the other GPUs work. The doctor
+    reads each GPU on a separate thread, so that it can name the faulty one.
 
-    Fix: the kernel's log says what became of it; reset it or reboot, and use the others meanwhile.
+    Fix: check the kernel log for the cause; reset the GPU or reboot, and use the others meanwhile.
     """
     if not nvml.works:
-        raise Skip("NVML itself does not answer")
+        raise Skip("NVML itself does not respond")
     if not nvml.gpus and not nvml.troubles:
         raise Skip("NVML lists no GPU")
     others_work = bool((cuda_driver and cuda_driver.gpus) or (runtime and runtime.gpus))
     for trouble in nvml.troubles:
         if trouble.is_refused:
-            yield Evidence(f"GPU {trouble.index} is not for this process: {trouble.error_text}")
+            yield Evidence(f"GPU {trouble.index} is not available to this process: {trouble.error_text}")
         else:
             yield _in_trouble(trouble, nvml, knowledge, pci, environment, "warning" if others_work else "error")
     read = (
@@ -78,11 +81,11 @@ def _in_trouble(
         f"GPU {trouble.index}" + (f" ({trouble.name})" if trouble.name else "") + (f" at {address}" if address else "")
     )
     if trouble.is_silent:
-        message = f"{name} gives NVML no answer"
-        told = f"{trouble.call} was waited for {trouble.seconds:.0f} s in vain"
+        message = f"{name} does not respond to NVML"
+        told = f"{trouble.call} did not return within {trouble.seconds:.0f} s"
     else:
-        message = f"{name} is in trouble: NVML says {trouble.error_text!r}"
-        told = f"{trouble.call} gave {row.name if row else 'code'} ({trouble.error_code})"
+        message = f"{name} has a problem: NVML says {trouble.error_text!r}"
+        told = f"{trouble.call} returned {row.name if row else 'code'} ({trouble.error_code})"
     healthy = [gpu.uuid for gpu in nvml.gpus if gpu.uuid and gpu.index not in {each.index for each in nvml.troubles}]
     hide = (
         healthy
@@ -94,22 +97,22 @@ def _in_trouble(
         message,
         cause=row.cause if row and row.cause in _TROUBLES else UNDETERMINED,
         severity=severity,
-        confidence="low",  # that it is lost is certain, and what made it so is the first suspect alone
+        confidence="low",  # the loss is certain, but its cause is only the likeliest suspect
         evidence=(
             told,
-            *([f"that means: {row.meaning}"] if row else []),
-            f"the other GPUs that could be read: {len(healthy)}",
+            *([f"meaning: {row.meaning}"] if row else []),
+            f"other GPUs that could be read: {len(healthy)}",
         ),
         fix=Fix(
             (row.action if row and row.action else f"{_ASK_KERNEL} Then {_RESET.format(index=trouble.index)}")
-            + (" To work with the others meanwhile, hide it from CUDA." if hide else ""),
+            + (" To use the other GPUs meanwhile, hide this one from CUDA." if hide else ""),
             (f"export CUDA_VISIBLE_DEVICES={','.join(healthy)}",) if hide else (),
         ),
     )
 
 
 def _only_address_left(nvml: Nvml, pci: Pci | None) -> str:
-    """The address of a GPU that told none, where it is the only one on the bus that is not accounted for."""
+    """Return the address of a GPU that reported none, if it is the only GPU on the bus that is not accounted for."""
     told = told_places(nvml)
     left = [gpu.address for gpu in (pci.nvidia_gpus if pci else ()) if place(gpu.address) not in told]
     return left[0] if len(left) == 1 else ""
@@ -117,21 +120,22 @@ def _only_address_left(nvml: Nvml, pci: Pci | None) -> str:
 
 @check(
     "HLT002",
-    "the GPU's memory has no errors that it cannot correct",
+    "the GPU's memory has no uncorrectable errors",
+    family="GPU health",
     stage=Stage.GPU,
     after=("GPU001", "HLT001"),
     causes=("hardware_ecc_error",),
     sources=(_MEMORY_ERRORS, "https://docs.nvidia.com/deploy/dynamic-page-retirement/index.html"),
 )
 def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """ECC finds errors of the GPU's memory. One that it cannot correct ends the program that meets it; rows that are
-    pending wait for a reset to be replaced by spare ones, and a row for which no spare is left means a failing card.
+    """ECC detects errors in the GPU's memory. An uncorrectable error ends the program that encounters it. Pending rows are
+    replaced with spare rows at the next reset; a row without a spare left means a failing card.
 
-    Fix: reset the GPU or reboot; where errors come again, or remapping failed, have the card replaced.
+    Fix: reset the GPU or reboot; if errors recur, or remapping failed, have the card replaced.
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if _tells_of_errors(gpu)]
     if not told:
-        raise Skip("NVML tells nothing of errors of the memory")
+        raise Skip("NVML reports nothing about memory errors")
     for gpu in told:
         findings = list(_memory_findings(gpu))
         yield from findings
@@ -150,35 +154,35 @@ def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
     reset = _RESET.format(index=gpu.index)
     uncorrected = ecc.volatile_uncorrected if ecc else None
     if uncorrected:
-        # NVIDIA's driver contains an error where it can, and says itself when nothing needs to be done about it.
+        # NVIDIA's driver contains an error if it can, and reports when no action is needed.
         contained = gpu.health.recovery_action == "none"
         yield _memory_finding(
-            f"{title(gpu)} has met {uncorrected} memory errors that it could not correct since the driver was loaded",
-            figures + (("the driver asks for no action: it has contained them",) if contained else ()),
-            f"First {reset} If errors come again, run `dcgmi diag -r 3` and have the card replaced.",
+            f"{title(gpu)} has had {uncorrected} uncorrectable memory errors since the driver was loaded",
+            figures + (("the driver requests no action: it contained the errors",) if contained else ()),
+            f"First {reset} If errors recur, run `dcgmi diag -r 3` and have the card replaced.",
             "warning" if contained else "error",
         )
     if rows and rows.failed:
         yield _memory_finding(
-            f"{title(gpu)} has no spare row left for a failing one of its memory",
+            f"{title(gpu)} has no spare row left for a failing memory row",
             figures,
-            "Have the card replaced: NVIDIA takes a failed remapping for a reason to.",
+            "Have the card replaced: NVIDIA accepts a failed remapping as a reason.",
         )
     if ecc and ecc.sram_threshold_exceeded:
         yield _memory_finding(
-            f"{title(gpu)} has more errors in its caches than NVIDIA lets pass",
+            f"{title(gpu)} has more errors in its caches than NVIDIA's threshold",
             figures,
-            "Have the card replaced: NVIDIA sets this mark on cards that are to be.",
+            "Have the card replaced: NVIDIA sets this flag for cards that need replacement.",
             "warning",
         )
     if (rows and rows.pending) or (pages and pages.pending):
         what = (
-            "rows of its memory wait to be remapped"
+            "rows of its memory are pending remapping"
             if rows and rows.pending
-            else "pages of its memory wait to be retired"
+            else "pages of its memory are pending retirement"
         )
         yield _memory_finding(
-            f"{title(gpu)}: {what}", figures, f"When it suits, {reset} Programs may run until then.", "warning"
+            f"{title(gpu)}: {what}", figures, f"At a convenient time, {reset} Programs may run until then.", "warning"
         )
 
 
@@ -207,30 +211,32 @@ def _memory_figures(gpu: NvmlGpu) -> Iterable[str]:
 
 @check(
     "HLT003",
-    "no GPU asks for a reset",
+    "no GPU needs a reset",
+    family="GPU health",
+    tags=(GPU_LOST,),
     stage=Stage.GPU,
     after=("GPU001", "HLT001", "HLT002"),
     causes=("hardware_ecc_error",),
     sources=("https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html",),
 )
 def no_reset_is_asked_for(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
-    """After a fault the driver itself knows what the GPU needs, and says it: nothing, a reset, or a reboot.
+    """After a fault, the driver reports what the GPU needs: nothing, a reset, or a reboot.
 
-    Fix: end the programs that use the GPU, then reset it (`nvidia-smi --gpu-reset -i N`) or reboot, as it asks.
+    Fix: end the programs that use the GPU, then reset it (`nvidia-smi --gpu-reset -i N`) or reboot, as the driver requests.
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.recovery_action]
     if not told:
-        raise Skip("this driver does not say whether a GPU needs a reset")
+        raise Skip("this driver does not report whether a GPU needs a reset")
     for gpu in told:
         action = gpu.health.recovery_action
         if action == "none":
-            yield Evidence(f"GPU {gpu.index}: the driver asks for no action")
+            yield Evidence(f"GPU {gpu.index}: the driver requests no action")
             continue
         reboot = action in ("node_reboot", "system_reboot")
         yield Finding(
-            f"{title(gpu)} has met a fault, and the driver asks for {_WORDS.get(action, action)}",
+            f"{title(gpu)} has had a fault, and the driver requests {_WORDS.get(action, action)}",
             cause="hardware_ecc_error" if list(_memory_findings(gpu)) else UNDETERMINED,
             severity="error" if action in _UNUSABLE and not (runtime and runtime.computes) else "warning",
-            evidence=(f"NVML gives the recovery action {action!r}", *_memory_figures(gpu)),
+            evidence=(f"NVML reports the recovery action {action!r}", *_memory_figures(gpu)),
             fix=Fix(f"{_ASK_KERNEL} Then {'reboot.' if reboot else _RESET.format(index=gpu.index)}"),
         )

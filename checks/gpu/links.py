@@ -1,4 +1,4 @@
-"""LNK: are the GPU's links to the host and to other GPUs what they should be?"""
+"""LNK: do the GPU's links to the host and to other GPUs work at full width and speed?"""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 
 _QUERY = "nvidia-smi --query-gpu=index,pstate,pcie.link.gen.current,pcie.link.width.current --format=csv"
-_IDLE_STATE = 8  # nvmlPstates_t: P8 and more are for an idle GPU
-_FAST_STATE = 2  # P0 to P2 are for one that computes
-_FEW = 3  # as many others of the model make one with fewer lanes stand out
+_IDLE_STATE = 8  # nvmlPstates_t: P8 and higher mean an idle GPU
+_FAST_STATE = 2  # P0 to P2 mean a GPU that computes
+_FEW = 3  # the number of other GPUs of the model from which one with fewer lanes stands out
 _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
 
 
 @check(
     "LNK001",
     "the GPU's PCI Express link is as wide and fast as it can be",
+    family="Links",
     stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     sources=(
@@ -29,22 +30,22 @@ _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
 def pcie_link_is_full(
     nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None, pci: Pci | None = None
 ) -> Yielded:
-    """Batches reach the GPU through its PCI Express link. A card in a slot of 4 lanes, or one that does not sit well, gets
-    a fraction of what it could. GPUs lower the generation when idle, and laptops have fewer lanes by design.
+    """Batches reach the GPU through its PCI Express link. A card in a 4-lane slot, or a badly seated one, gets a
+    fraction of the bandwidth. Idle GPUs lower the link generation, and laptops have fewer lanes by design.
 
-    Fix: another slot, a card seated anew, no riser; in the firmware, no lanes given to something else.
+    Fix: use another slot, reseat the card, remove the riser; in the firmware, assign no lanes to other devices.
     """
     gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.pcie.width]
     if not gpus:
-        raise Skip("NVML tells no PCI Express link")
+        raise Skip("NVML reports no PCI Express link")
     for gpu in gpus:
         device = _device(gpu, pci)
         if _shares_chip(gpu):
-            yield Evidence(f"GPU {gpu.index}: joined to the processor without a slot: {_figures(gpu, device)}")
+            yield Evidence(f"GPU {gpu.index}: connected to the CPU without a slot: {_figures(gpu, device)}")
         elif gpu.health.virtualization in ("passthrough", "vgpu"):
-            yield Evidence(f"GPU {gpu.index}: in a virtual machine, whose slots are made up: {_figures(gpu, device)}")
+            yield Evidence(f"GPU {gpu.index}: in a virtual machine, whose slots are virtual: {_figures(gpu, device)}")
         elif is_of_laptop(gpu):
-            yield Evidence(f"GPU {gpu.index}: of a laptop, as it was built: {_figures(gpu, device)}")
+            yield Evidence(f"GPU {gpu.index}: in a laptop, as designed: {_figures(gpu, device)}")
         elif found := _narrow(gpu, device, nvml, knowledge) or _slow(gpu, device, knowledge):
             yield found
         else:
@@ -56,19 +57,19 @@ def _device(gpu: NvmlGpu, pci: Pci | None) -> PciDevice | None:
 
 
 def _shares_chip(gpu: NvmlGpu) -> bool:
-    """Whether it is no card: NVML gives such GPUs a link of one lane, which does not exist (NVIDIA GB10)."""
+    """Whether it is not a card: for such GPUs, NVML reports a one-lane link that does not exist (NVIDIA GB10)."""
     health = gpu.health
     return bool(health.chip_to_chip) or health.pcie.bus not in ("", "pcie") or gpu.memory_total_bytes is None
 
 
 def _most(gpu: NvmlGpu, device: PciDevice | None) -> int:
-    """The lanes that the GPU itself has: NVML's figure may be that of GPU and slot together."""
+    """Return the lanes of the GPU itself: NVML's value may be the maximum of GPU and slot together."""
     own = device.link.max_width if device and device.link else None
     return max(gpu.health.pcie.max_width or 0, own or 0)
 
 
 def _narrow(gpu: NvmlGpu, device: PciDevice | None, nvml: Nvml, knowledge: Knowledge) -> Finding | None:
-    """The finding on a link of few lanes, or of fewer than all other GPUs of the model have."""
+    """Return the finding for a link with few lanes, or with fewer than all other GPUs of the model."""
     width, most = gpu.health.pcie.width or 0, _most(gpu, device)
     slot = device.port_link.max_width if device and device.port_link else None
     alike = [each for each in nvml.gpus if each.name == gpu.name and each.index != gpu.index]
@@ -81,25 +82,27 @@ def _narrow(gpu: NvmlGpu, device: PciDevice | None, nvml: Nvml, knowledge: Knowl
     evidence += [f"its slot has x{slot}" if by_slot else f"its slot could give x{slot}"] if slot else []
     evidence += [f"the {len(alike)} other GPUs of the model have more"] if stands_out else []
     evidence += (
-        ["it is idle now; a few GPUs take lanes back then, so look again under load"] if idle and not by_slot else []
+        ["the GPU is idle; a few GPUs reduce their lanes when idle, so check again under load"]
+        if idle and not by_slot
+        else []
     )
     return Finding(
-        f"{title(gpu)} is linked to the host by x{width} of PCI Express, and could use x{most}",
+        f"{title(gpu)} is connected to the host by PCI Express x{width}, but could use x{most}",
         severity="warning",
         confidence="medium" if idle and not by_slot else "high",
         evidence=tuple(evidence),
         fix=Fix(
-            "Put the card into the slot that the board's manual gives all lanes, mostly the one next to the processor."
+            "Move the card to the slot that has all lanes according to the board's manual, usually the one next to the CPU."
             if by_slot
-            else "Seat the card anew and leave out any riser; look in the board's manual and firmware whether another slot "
-            "or a disk takes lanes away from this one.",
+            else "Reseat the card and remove any riser; check in the board's manual and firmware whether another slot "
+            "or a disk shares lanes with this one.",
             (_QUERY,),
         ),
     )
 
 
 def _slow(gpu: NvmlGpu, device: PciDevice | None, knowledge: Knowledge) -> Finding | None:
-    """The finding on a link of a low generation while the GPU is busy: an idle one lowers it to save power."""
+    """Return the finding for a low link generation while the GPU is busy: an idle GPU lowers it to save power."""
     health = gpu.health
     now, most = health.pcie.generation or 0, health.pcie.max_generation or 0
     busy = (health.utilization_percent or 0) >= int(knowledge.boundaries["pcie_busy_percent"].value)
@@ -107,7 +110,7 @@ def _slow(gpu: NvmlGpu, device: PciDevice | None, knowledge: Knowledge) -> Findi
     if not now or now >= most or not (busy and fast):
         return None
     return Finding(
-        f"{title(gpu)} is busy, and its PCI Express link runs at generation {now} of {most}",
+        f"{title(gpu)} is busy, but its PCI Express link runs at generation {now} of {most}",
         severity="warning",
         confidence="medium",
         evidence=(
@@ -115,7 +118,7 @@ def _slow(gpu: NvmlGpu, device: PciDevice | None, knowledge: Knowledge) -> Findi
             f"{health.utilization_percent} % busy, performance state P{health.performance_state}",
         ),
         fix=Fix(
-            "Set the slot's generation to automatic in the firmware, seat the card anew, and leave out any riser: a bad "
+            "Set the slot's generation to automatic in the firmware, reseat the card, and remove any riser: a bad "
             "contact makes both ends agree on a lower speed.",
             (_QUERY,),
         ),
@@ -136,20 +139,21 @@ def _figures(gpu: NvmlGpu, device: PciDevice | None) -> str:
 
 @check(
     "LNK002",
-    "no GPU has fewer NVLinks up than its like",
+    "no GPU has fewer NVLinks up than others of its model",
+    family="Links",
     stage=Stage.SPEED,
     after=("GPU001", "DRV007", "LNK003"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",),
 )
 def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """Between GPUs gradients travel over NVLink. One whose links to the switches are down falls back to PCI Express, and
-    all others wait for it. GPUs without a bridge between them have no link up, and that is no fault.
+    """GPUs exchange gradients over NVLink. A GPU whose links to the switches are down falls back to PCI Express, and all
+    others wait for it. GPUs without a bridge between them have no link up, which is not a fault.
 
-    Fix: reset the GPUs or reboot; the kernel's log says why a link went down.
+    Fix: reset the GPUs or reboot; the kernel log says why a link went down.
     """
     gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.nvlinks]
     if not gpus:
-        raise Skip("no GPU has NVLink, or NVML tells nothing of it")
+        raise Skip("no GPU has NVLink, or NVML does not report it")
     for gpu in gpus:
         up = [link for link in gpu.health.nvlinks if link.active]
         alike = [each for each in nvml.gpus if each.name == gpu.name and not each.mig]
@@ -160,17 +164,17 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
         yield Evidence(f"GPU {gpu.index}: {figures}" + (f" ({', '.join(errors[:4])})" if errors else ""))
         if len(up) >= most or gpu.mig:
             continue
-        # Links to switches are the same for every GPU; bridges between cards may well differ.
+        # Every GPU has the same links to switches; bridges between cards may differ.
         severity: Severity = "warning" if switched else "info"
         down = ", ".join(str(link.index) for link in gpu.health.nvlinks if not link.active)
         yield Finding(
-            f"{title(gpu)} has {len(up)} NVLinks up, and others of its model have {most}",
+            f"{title(gpu)} has {len(up)} NVLinks up, but others of its model have {most}",
             severity=severity,
             confidence="high" if switched else "low",
             evidence=(figures, f"down: {down}", *errors[:4]),
             fix=Fix(
-                "Look at what the kernel says of it: `sudo dmesg | grep -i -e NVRM -e Xid -e SXid`; then reset all GPUs as "
-                "root (`nvidia-smi --gpu-reset`) or reboot. If it stays down, have the board looked at.",
+                "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid -e SXid`; then reset all GPUs as "
+                "root (`nvidia-smi --gpu-reset`) or reboot. If the links stay down, have the board inspected.",
                 ("nvidia-smi nvlink --status",),
             ),
         )
@@ -179,20 +183,21 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
 @check(
     "LNK003",
     "the fabric of the NVSwitches is set up",
+    family="Links",
     stage=Stage.GPU,
     after=("GPU001", "HLT001", "SVC001"),
     causes=("fabric_manager_not_running",),
     sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",),
 )
 def fabric_is_set_up(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """On machines with NVSwitches each GPU joins a fabric that nvidia-fabricmanager sets up; before that CUDA says that
-    the system is not ready.
+    """On machines with NVSwitches each GPU joins a fabric that nvidia-fabricmanager sets up; until then, CUDA reports
+    that the system is not ready.
 
-    Fix: as root `systemctl enable --now nvidia-fabricmanager`, of exactly the driver's version.
+    Fix: as root, run `systemctl enable --now nvidia-fabricmanager`, in exactly the driver's version.
     """
     gpus = [gpu for gpu in nvml.gpus if gpu.health.fabric and gpu.health.fabric.state != "not_supported"]
     if not gpus:
-        raise Skip("no GPU is part of a fabric of NVSwitches, or NVML does not tell")
+        raise Skip("no GPU is part of a fabric of NVSwitches, or NVML does not report it")
     waiting = [gpu for gpu in gpus if not _is_ready(gpu)]
     works = bool(cuda_driver and cuda_driver.gpus)
     if not waiting:
@@ -211,7 +216,7 @@ def fabric_is_set_up(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver |
             *([f"cuInit returned {_NOT_READY}, CUDA_ERROR_SYSTEM_NOT_READY"] if refused else []),
         ),
         fix=Fix(
-            "As root: `systemctl enable --now nvidia-fabricmanager`, of exactly the driver's version; then wait a minute. "
+            "As root, run `systemctl enable --now nvidia-fabricmanager` (in exactly the driver's version), then wait a minute. "
             "`journalctl -u nvidia-fabricmanager` says why it did not start."
         ),
     )

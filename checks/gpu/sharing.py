@@ -1,4 +1,4 @@
-"""SHR: who else is on the GPU, which part of it is ours, and may we use it?"""
+"""SHR: which other processes use the GPU, and which part of it may this process use?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _MIG = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html"
 
 @check(
     "SHR002",
-    "no more than one MIG device is asked for",
+    "at most one MIG device is requested",
+    family="GPU sharing",
     stage=Stage.GPU,
     after=("GPU001", "DRV007"),
     causes=("mig_single_instance_per_process",),
@@ -22,7 +23,7 @@ _MIG = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html"
 def one_mig_device_is_asked_for(nvml: Nvml, environment: Environment, cuda_driver: CudaDriver | None = None) -> Yielded:
     """With MIG a process gets one device, however many CUDA_VISIBLE_DEVICES names; MirroredStrategy cannot span several.
 
-    Fix: one process for each MIG device, or MIG switched off by an administrator.
+    Fix: one process for each MIG device, or have an administrator disable MIG.
     """
     divided = [gpu for gpu in nvml.gpus if gpu.mig]
     if not divided:
@@ -32,13 +33,13 @@ def one_mig_device_is_asked_for(nvml: Nvml, environment: Environment, cuda_drive
     given = len(cuda_driver.gpus) if cuda_driver else 0
     if len(asked) > 1 and given <= 1:
         yield Finding(
-            f"CUDA_VISIBLE_DEVICES names {len(asked)} MIG devices, and a process gets one",
+            f"CUDA_VISIBLE_DEVICES names {len(asked)} MIG devices, but a process gets only one",
             cause="mig_single_instance_per_process",
             severity="warning",
             evidence=(*_layout(divided), f"CUDA lists {given}"),
             fix=Fix(
-                "Start one process for each MIG device. To use more of the GPU in one, make a larger instance, or have an "
-                "administrator switch MIG off (`nvidia-smi -mig 0`).",
+                "Start one process for each MIG device. To use more of the GPU in one process, create a larger instance, or have "
+                "an administrator disable MIG (`nvidia-smi -mig 0`).",
                 (f"export CUDA_VISIBLE_DEVICES={asked[0]}",),
             ),
         )
@@ -51,7 +52,7 @@ def one_mig_device_is_asked_for(nvml: Nvml, environment: Environment, cuda_drive
 
 
 def _layout(gpus: list[NvmlGpu]) -> list[str]:
-    """What each GPU is divided into."""
+    """Return the partitioning of each GPU."""
     lines = []
     for gpu in gpus:
         parts = [
@@ -62,76 +63,81 @@ def _layout(gpus: list[NvmlGpu]) -> list[str]:
         lines.append(
             f"GPU {gpu.index} is divided by MIG: {told}"
             if gpu.mig_devices
-            else f"GPU {gpu.index}: MIG is on, with no instance"
+            else f"GPU {gpu.index}: MIG is on, but there is no instance"
         )
     return lines
 
 
 @check(
     "SHR003",
-    "nobody else holds a large part of the GPU's memory",
+    "no other process holds a large part of the GPU's memory",
+    family="GPU sharing",
     stage=Stage.MEMORY,
     after=("GPU001", "DRV007", "MEM001"),
     causes=("gpu_memory_held_by_other_process",),
     sources=("https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",),
 )
 def memory_is_not_shared(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """A forgotten notebook keeps its memory while it does nothing: what is left is enough to start, and too little for the
-    batch that fitted yesterday.
+    """A forgotten idle notebook keeps its GPU memory: the rest is enough to start a program, but too little for the batch
+    that fitted before.
 
-    Fix: see whose process it is, and end it: shut the notebook's kernel down.
+    Fix: find out whose process it is, and end it; for a notebook, shut down its kernel.
     """
     share = int(knowledge.boundaries["held_memory_percent"].value)
     gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig and gpu.memory_total_bytes]
     if not gpus:
-        raise Skip("NVML tells the memory of no whole GPU")
+        raise Skip("NVML reports the memory of no whole GPU")
     for gpu in gpus:
         total = gpu.memory_total_bytes or 1
         held = sum(each.memory_bytes or 0 for each in tenants(gpu))
         busy = gpu.health.utilization_percent
         if 100 * held < share * total:
-            told = f"{len(tenants(gpu))} others compute, and hold {size(held)} of {size(total)}"
-            yield Evidence(f"GPU {gpu.index}: {told if tenants(gpu) else 'nobody else computes'}")
+            told = f"{len(tenants(gpu))} other processes compute, and hold {size(held)} of {size(total)}"
+            yield Evidence(f"GPU {gpu.index}: {told if tenants(gpu) else 'no other process computes'}")
             continue
         yield Finding(
-            f"others hold {size(held)} of the {size(total)} of {title(gpu)}",
+            f"other processes hold {size(held)} of the {size(total)} of {title(gpu)}",
             cause="gpu_memory_held_by_other_process",
             severity="warning",
             confidence="medium",
             evidence=(*who(gpu), *([f"GPU {gpu.index} is {busy} % busy"] if busy is not None else [])),
-            fix=Fix("See whose it is; a notebook's kernel is ended with its own menu.", show_holders(gpu)),
+            fix=Fix(
+                "Find out whose process it is, and end it; for a notebook, shut down its kernel from its menu.",
+                show_holders(gpu),
+            ),
         )
 
 
 @check(
     "SHR004",
     "the vGPU has its licence",
+    family="GPU sharing",
     stage=Stage.GPU,
     after=("GPU001", "HLT001"),
     sources=("https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html",),
 )
 def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """A part of a GPU in a virtual machine needs a licence of NVIDIA's vGPU software. Without one it works for some
-    minutes, then slowly, and CUDA is switched off.
+    """A vGPU in a virtual machine needs a licence for NVIDIA's vGPU software. Without one, it works normally for some
+    minutes, then slows down, and CUDA is disabled.
 
     Fix: let nvidia-gridd reach the licence server: its token under /etc/nvidia/ClientConfigToken.
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.licensed is not None]
     if not told:
-        raise Skip("no GPU is one that needs a licence")
+        raise Skip("no GPU needs a licence")
     for gpu in told:
         if gpu.health.licensed:
-            yield Evidence(f"GPU {gpu.index}: a vGPU with its licence")
+            yield Evidence(f"GPU {gpu.index}: a licensed vGPU")
             continue
         yield Finding(
             f"{title(gpu)} is a vGPU without a licence",
             severity="warning" if cuda_driver and cuda_driver.gpus else "error",
             evidence=(
-                "NVML says that it is not licensed",
-                "NVIDIA slows such a vGPU down after some minutes, and switches CUDA off",
+                "NVML reports that it is not licensed",
+                "NVIDIA's software slows down such a vGPU after some minutes, and disables CUDA",
             ),
             fix=Fix(
-                "As root see `systemctl status nvidia-gridd`, and put the token of the licence server into "
+                "As root, check `systemctl status nvidia-gridd`, and put the licence server's token into "
                 "/etc/nvidia/ClientConfigToken.",
                 ("nvidia-smi -q",),
             ),
@@ -141,26 +147,27 @@ def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yield
 @check(
     "SHR005",
     "the driver keeps the GPU initialised",
+    family="GPU sharing",
     stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     sources=("https://docs.nvidia.com/deploy/driver-persistence/index.html",),
 )
 def gpu_stays_initialised(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """Without persistence mode the driver lets go of a GPU when its last program ends, and the next one waits some
-    seconds for it. It is a matter of comfort alone.
+    """Without persistence mode, the driver deinitialises a GPU when its last program ends, and the next program waits some
+    seconds for it. This only affects startup time.
 
-    Fix: as root `systemctl enable --now nvidia-persistenced`.
+    Fix: as root, run `systemctl enable --now nvidia-persistenced`.
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.persistence_mode is not None]
     if not told:
-        raise Skip("NVML does not tell whether it does")
+        raise Skip("NVML does not report the persistence mode")
     modes = (f"GPU {gpu.index} {'on' if gpu.health.persistence_mode else 'off'}" for gpu in told)
     yield Evidence(f"persistence mode: {', '.join(modes)}")
     off = [str(gpu.index) for gpu in told if not gpu.health.persistence_mode and not gpu.processes]
     if off:
         yield Finding(
-            f"persistence mode is off for {len(off)} of {len(told)} GPUs: the first use of one takes some seconds more",
+            f"persistence mode is off for {len(off)} of {len(told)} GPUs: the first use of each takes some seconds longer",
             severity="info",
-            evidence=(f"NVML says so of GPU {', '.join(off)}, which no program uses now",),
-            fix=Fix("If that matters: as root `systemctl enable --now nvidia-persistenced`."),
+            evidence=(f"NVML reports this for GPU {', '.join(off)}, which no program uses at the moment",),
+            fix=Fix("If this matters, run `systemctl enable --now nvidia-persistenced` as root."),
         )

@@ -1,4 +1,4 @@
-"""HLT: do heat, or the power that it may draw, slow the GPU down?"""
+"""HLT: does heat or a power limit slow the GPU down?"""
 
 from __future__ import annotations
 
@@ -11,40 +11,43 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
 _LAPTOP = re.compile(r"laptop|max-q|mobile|\bmx ?\d", re.IGNORECASE)
-# Any other reason is normal: idle, a power cap under load, clocks that somebody set.
+# Any other reason is normal: idle, a power cap under load, clocks set by a user.
 _SLOWING = {
     "hw_thermal_slowdown": "by heat, in hardware",
     "sw_thermal_slowdown": "by heat, by the driver",
-    "hw_power_brake_slowdown": "by a signal of the power supply",
+    "hw_power_brake_slowdown": "by a signal from the power supply",
     "hw_slowdown": "by its own protection against heat or power",
 }
 _HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
-_COOL = "Look at fans, dust, the way of the air and the room's temperature"
-_CONNECT = "Look at the power supply: its cables to the GPU, whether one of two supplies failed, and the machine's own power cap"
+_COOL = "Check the fans, dust, airflow and room temperature"
+_CONNECT = (
+    "Check the power supply: its cables to the GPU, whether one of two supplies failed, and the machine's own power cap"
+)
 
 
 def is_of_laptop(gpu: NvmlGpu) -> bool:
-    """Whether its name is one of those that NVIDIA gives to GPUs of laptops."""
+    """Whether its name is a name of an NVIDIA laptop GPU."""
     return bool(_LAPTOP.search(gpu.name))
 
 
 @check(
     "HLT004",
     "neither heat nor a power brake slows the GPU down",
+    family="GPU health",
     stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=(_REASONS, "https://docs.nvidia.com/deploy/nvidia-smi/index.html"),
 )
 def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """A GPU that is too hot, or whose power supply asks for it, halves its clocks or worse: everything works, slowly. A
-    power cap under load and low clocks at idle are normal.
+    """A GPU that is too hot, or whose power supply signals a problem, halves its clocks or more: everything works, but
+    slowly. A power cap under load and low clocks at idle are normal.
 
-    Fix: cool it, or feed it: fans, dust, air; power cables and supply.
+    Fix: improve the cooling (fans, dust, airflow) or the power supply and its cables.
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if _tells_of_heat(gpu)]
     if not told:
-        raise Skip("NVML tells neither temperatures nor what limits the clocks")
+        raise Skip("NVML reports neither temperatures nor what limits the clocks")
     for gpu in told:
         reasons = [name for name in _SLOWING if name in (gpu.health.throttle_reasons or ())]
         hot = _is_too_hot(gpu)
@@ -54,14 +57,14 @@ def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) ->
         heat = hot or any(name in _HEAT for name in reasons)
         how = _SLOWING[reasons[0]] if reasons else ""
         yield Finding(
-            f"{title(gpu)} is slowed down {how}" if how else f"{title(gpu)} is hotter than it is meant to be",
+            f"{title(gpu)} is slowed down {how}" if how else f"{title(gpu)} is hotter than its limit",
             cause="gpu_thermal_or_power_throttling",
             severity="warning",
             confidence="high" if hot or reasons != ["hw_slowdown"] else "medium",
             evidence=tuple(_figures(gpu)),
             fix=Fix(
-                f"{_COOL if heat else _CONNECT}; then watch it under load."
-                + (" A laptop does so on battery." if is_of_laptop(gpu) and not heat else ""),
+                f"{_COOL if heat else _CONNECT}; then monitor it under load."
+                + (" A laptop also does this on battery." if is_of_laptop(gpu) and not heat else ""),
                 ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",),
             ),
         )
@@ -79,12 +82,12 @@ def _is_too_hot(gpu: NvmlGpu) -> bool:
 
 
 def _figures(gpu: NvmlGpu) -> list[str]:
-    """What there is to read of heat, clocks and power."""
+    """Return the readings of temperature, clocks and power."""
     heat, clocks, power = gpu.health.temperature, gpu.health.clocks, gpu.health.power
     found = []
     if heat.gpu_c is not None:
-        limit = f" of {heat.slowdown_c} °C, where it slows down" if heat.slowdown_c else ""
-        margin = f", {heat.margin_c} °C below the most that it is meant to bear" if heat.margin_c is not None else ""
+        limit = f" of {heat.slowdown_c} °C, its slowdown threshold" if heat.slowdown_c else ""
+        margin = f", {heat.margin_c} °C below its maximum" if heat.margin_c is not None else ""
         found.append(f"{heat.gpu_c} °C{margin or limit}")
     if clocks.sm_mhz and clocks.max_sm_mhz:
         share = f" ({100 * clocks.sm_mhz / clocks.max_sm_mhz:.0f} %)"
@@ -100,22 +103,23 @@ def _figures(gpu: NvmlGpu) -> list[str]:
 
 @check(
     "HLT005",
-    "the GPU may draw the power that it is made for",
+    "the GPU's power limit is not lowered",
+    family="GPU health",
     stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),
 )
 def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """A power limit below the default keeps the clocks low under load. Somebody may want it so, for the noise or the
-    power supply; the next one to wonder about the speed does not know.
+    """A power limit below the default keeps the clocks low under load. It may be intentional, because of the noise or the
+    power supply, but other users may not know about it.
 
-    Fix: as root `nvidia-smi -pl WATTS` with the default, or leave it, on purpose.
+    Fix: as root, run `nvidia-smi -pl WATTS` with the default, or keep the limit if it is intentional.
     """
     least = float(knowledge.boundaries["lowered_power_limit_percent"].value) / 100
     gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.power.default_limit_w]
     if not gpus:
-        raise Skip("NVML tells no power limit")
+        raise Skip("NVML reports no power limit")
     for gpu in gpus:
         power = gpu.health.power
         default = power.default_limit_w or 0.0
@@ -126,7 +130,7 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
             continue
         by_hand = power.limit_w is not None and power.limit_w < least * default
         yield Finding(
-            f"{title(gpu)} may draw {limit:.0f} W, and is made for {default:.0f} W",
+            f"{title(gpu)} may draw {limit:.0f} W, but its default limit is {default:.0f} W",
             cause="gpu_thermal_or_power_throttling",
             severity="warning",
             confidence="medium",
@@ -140,12 +144,12 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
                     )
                     if watts is not None
                 ),
-                "`nvidia-smi -pl` set it" if by_hand else "not `nvidia-smi -pl` but the machine itself holds it down",
+                "set by `nvidia-smi -pl`" if by_hand else "enforced by the machine itself, not set by `nvidia-smi -pl`",
             ),
             fix=Fix(
-                f"If nobody wants it so: as root `nvidia-smi -i {gpu.index} -pl {default:.0f}`, and look in the start-up "
-                "scripts for what lowers it."
+                f"If this is not intentional, run `nvidia-smi -i {gpu.index} -pl {default:.0f}` as root, and check the startup "
+                "scripts for the command that lowers it."
                 if by_hand
-                else "Look for a power cap in the machine's management controller, and at its power supplies."
+                else "Check the machine's management controller for a power cap, and check its power supplies."
             ),
         )

@@ -1,1 +1,1 @@
-"""Checks of what the kernel's log says."""
+"""Checks of the kernel log."""

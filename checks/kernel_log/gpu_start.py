@@ -8,21 +8,22 @@ from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
+from tfgpu_doctor.model.tags import GPU_LOST
 
 _REINSTALL = (
-    "Install the driver anew and whole, its firmware with it (Ubuntu: the package nvidia-firmware of the driver's very "
+    "Reinstall the complete driver including its firmware (Ubuntu: the package nvidia-firmware in exactly the driver's "
     "version), and reboot."
 )
 _LOOK = (
-    "Reboot once, with the power off for a moment. If it comes back: give the GPU another slot and cables, update the "
-    "board's firmware (Above 4G Decoding on), try another version of the driver; as root `nvidia-bug-report.sh` collects "
-    "what NVIDIA asks for."
+    "Power the machine off briefly and restart it. If the error recurs: use another slot and other cables, update the "
+    "board's firmware (Above 4G Decoding on), try another driver version; as root, `nvidia-bug-report.sh` collects "
+    "the data that NVIDIA requests."
 )
 
 
 @check(
     "XID004",
-    "the driver started every GPU that it found", stage=Stage.GPU,
+    "the driver started every GPU that it found", family="Kernel log", tags=(GPU_LOST,), stage=Stage.GPU,
     after=("GPU001", "CNT001", "DRV001", "DRV006", "DRV010", "XID001"),
     causes=("no_nvidia_driver",),
     sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c",),
@@ -36,10 +37,10 @@ def driver_starts_gpus(
     container: Container | None = None,
     scheduler: Scheduler | None = None,
 ) -> Yielded:
-    """A GPU may be bound to the driver and yet not start: nvidia-smi says "No devices were found", or lists the others.
-    The kernel's log then says RmInitAdapter failed, and sometimes that the firmware of the GPU's own processor is missing.
+    """A GPU may be bound to the driver but fail to start: nvidia-smi says "No devices were found", or lists only the others.
+    The kernel log then says RmInitAdapter failed, and sometimes that the firmware of the GPU's own processor is missing.
 
-    Fix: where firmware is missing, the driver anew; else the power off for a moment, another slot, another driver.
+    Fix: if firmware is missing, reinstall the driver; otherwise power off briefly, or try another slot or driver.
     """
     if not pci.nvidia_gpus:
         raise Skip("no NVIDIA GPU on the PCI bus")
@@ -54,11 +55,11 @@ def driver_starts_gpus(
         and is_ours(each.pci_address, cuda_driver, nvml, container, scheduler)
     ]
     if failed and nvml is None and cuda_driver is None:
-        raise Skip("neither NVML nor CUDA was asked whether it started later")
+        raise Skip("neither NVML nor CUDA was queried, so whether it started later is unknown")
     for each in failed:
         yield _not_started(each, log.of_kind("firmware_missing"), bool(listed))
     if not failed:
-        yield Evidence("the kernel's log does not say of any GPU that it failed to start and stayed away")
+        yield Evidence("the kernel log reports no GPU that failed to start and stayed unavailable")
 
 
 def _not_started(said: KernelMessage, firmware: tuple[KernelMessage, ...], others_work: bool) -> Finding:

@@ -1,4 +1,4 @@
-"""XID: what the kernel's log says of the GPUs, of their switches, and of the power."""
+"""XID: the kernel log's reports about the GPUs, their switches and the power."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.tags import GPU_LOST
 
 _XIDS = "https://docs.nvidia.com/deploy/xid-errors/index.html"
 _BEFORE = (
     "GPU001", "CNT001", "CNT002", "CNT004", "DRV001", "DRV009", "DRV010", "DEV001", "DEV002", "LIB001", "LIB002", "DRV006",
     "VIS001", "PKG001",
 )  # fmt: skip
-_UNKNOWN_CODE = "The doctor's table does not hold this code: see NVIDIA's list of Xids, and upgrade tfgpu-doctor."
+_UNKNOWN_CODE = "This code is not in the doctor's table: see NVIDIA's list of Xids, and upgrade tfgpu-doctor."
 
 
 @check(
     "XID001",
-    "no GPU reported a fault to the kernel's log",
+    "no GPU reported a fault to the kernel log",
+    family="Kernel log",
+    tags=(GPU_LOST,),
     stage=Stage.GPU,
     after=_BEFORE,
     causes=("hardware_ecc_error", "hardware_faulty_gpu", "hardware_power_supply"),
@@ -53,13 +56,13 @@ def gpus_report_no_fault(
     device_nodes: DeviceNodes | None = None,
     scheduler: Scheduler | None = None,
 ) -> Yielded:
-    """The driver writes a Xid to the kernel's log whenever a GPU fails, be it a program's fault, its own or the
-    hardware's; TensorFlow only says that a launch failed. An old one, or a program's, is no fault of the machine.
+    """The driver writes an Xid to the kernel log whenever a GPU fails, whether a program, the driver or the hardware
+    caused it; TensorFlow only says that a launch failed. An old Xid, or one caused by a program, is no machine fault.
 
-    Fix: what NVIDIA's list says of the code: reset the GPU or reboot, look at power and seat, have the card replaced.
+    Fix: as NVIDIA's list says for the code: reset the GPU or reboot, check power and seating, have the card replaced.
     """
     if system.wsl:
-        raise Skip("Windows drives the GPU, and keeps what it reports in its own event log")
+        raise Skip("Windows drives the GPU, and keeps the reports in its own event log")
     found = reported(read_log(kernel_log), "xid", knowledge, driver)
     signs = list(signs_of_trouble(nvml, cuda_driver, runtime, device_nodes))
     computes = bool(runtime and runtime.computes)
@@ -70,16 +73,16 @@ def gpus_report_no_fault(
         news = news or finding.severity != "info"
         yield finding
     if not news:
-        yield Evidence(f"{'no Xid' if not found else 'no Xid that is news'} in {reach(kernel_log)}")
+        yield Evidence(f"{'no Xid' if not found else 'no Xid that matters now'} in {reach(kernel_log)}")
 
 
 def _about(
     address: str, rows: list[Reported], signs: list[str], computes: bool, ours: bool, kernel_log: KernelLog
 ) -> Finding:
-    """The finding on one GPU: its gravest code, and the others as evidence."""
+    """Return the finding for one GPU: its most severe code, and the others as evidence."""
     chief, row = rows[0], rows[0].row
     severity = severity_of(chief, broken=bool(signs) and not computes) if ours else "info"
-    meaning = row.meaning if row else "a code that the doctor's table does not hold for this driver"
+    meaning = row.meaning if row else "a code that is not in the doctor's table for this driver"
     cause, confidence = label_of(row)
     asked = next((each.message.text for each in rows if each.code == RECOVERY_ACTION), "")
     each = re.search(r"\bto 0x\w+ \((.+?)\)", asked)
@@ -92,19 +95,20 @@ def _about(
             chief.message.text,
             *([f"it also reported {', '.join(each.name for each in rows[1:])}"] if rows[1:] else ()),
             *(signs[:2] if severity == "error" else ()),
-            *(["TensorFlow computes on the GPUs all the same"] if computes else ()),
-            *([] if ours else ["the GPU is not one of those that this process may use"]),
-            f"this stands in {reach(kernel_log)}",
+            *(["TensorFlow nevertheless computes on the GPUs"] if computes else ()),
+            *([] if ours else ["this process may not use this GPU"]),
+            f"source: {reach(kernel_log)}",
         ),
         fix=Fix(
-            (f"The driver itself asks for: {each.group(1)}. " if each else "") + (row.action if row else _UNKNOWN_CODE)
+            (f"The driver itself requests: {each.group(1)}. " if each else "") + (row.action if row else _UNKNOWN_CODE)
         ),
     )
 
 
 @check(
     "XID002",
-    "no NVSwitch reported a fault to the kernel's log",
+    "no NVSwitch reported a fault to the kernel log",
+    family="Kernel log",
     stage=Stage.GPU,
     after=_BEFORE,
     sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html", _XIDS),
@@ -117,10 +121,10 @@ def switches_report_no_fault(
     cuda_driver: CudaDriver | None = None,
     driver: Driver | None = None,
 ) -> Yielded:
-    """NVSwitches write SXids. A fatal one takes links or the whole fabric down until switches and GPUs are reset; CUDA
-    then says SYSTEM_NOT_READY, or copies between GPUs hang.
+    """NVSwitches report SXids. A fatal one takes down links or the whole fabric until switches and GPUs are reset; CUDA
+    then returns SYSTEM_NOT_READY, or copies between GPUs hang.
 
-    Fix: reset all GPUs and NVSwitches together, or reboot; have the board looked at if it comes back.
+    Fix: reset all GPUs and NVSwitches together, or reboot; have the board inspected if the error recurs.
     """
     found = reported(read_log(kernel_log), "sxid", knowledge, driver)
     if not found and not any(device.is_nvswitch for device in pci.devices):
@@ -135,7 +139,7 @@ def switches_report_no_fault(
         news = news or severity != "info"
         yield Finding(
             f"the NVSwitch at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: "
-            + (chief.row.meaning if chief.row else "a code that the doctor's table does not hold"),
+            + (chief.row.meaning if chief.row else "a code that is not in the doctor's table"),
             severity=severity,
             confidence="medium",
             evidence=(
@@ -145,28 +149,29 @@ def switches_report_no_fault(
                     if rows[1:]
                     else ()
                 ),
-                f"this stands in {reach(kernel_log)}",
+                f"source: {reach(kernel_log)}",
             ),
             fix=Fix(chief.row.action if chief.row else _UNKNOWN_CODE),
         )
     if not news:
-        yield Evidence(f"{'no SXid' if not found else 'no fatal SXid that is news'} in {reach(kernel_log)}")
+        yield Evidence(f"{'no SXid' if not found else 'no fatal SXid that matters now'} in {reach(kernel_log)}")
 
 
 @check(
     "XID003",
     "the machine did not go down after a GPU was lost",
+    family="Kernel log",
     stage=Stage.SPEED,
     after=("GPU001",),
     causes=("hardware_power_supply",),
     sources=(_XIDS,),
 )
 def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
-    """Where a power supply cannot feed a GPU's load steps, the GPU leaves the bus (Xid 79) or the machine restarts, and
-    nothing is left of it but the end of the log before. It is told so only where the log ended at once with the GPU: a
-    machine that went on for a while was perhaps switched off by hand.
+    """If a power supply cannot handle a GPU's load steps, the GPU falls off the bus (Xid 79) or the machine restarts, and
+    the only trace is the end of the previous log. This is a warning only if that log ended right after the GPU was lost:
+    a machine that ran on for a while may have been switched off by hand.
 
-    Fix: lower the GPU's power limit (`nvidia-smi -pl`), use a cable of its own for each socket, a stronger supply.
+    Fix: lower the GPU's power limit (`nvidia-smi -pl`), use a separate cable for each socket, or a stronger supply.
     """
     log = read_log(kernel_log)
     unclean = log.of_kind("unclean_boot")
@@ -178,18 +183,18 @@ def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
         (each.last_age_s or 0.0) - ends[0] <= float(knowledge.boundaries["power_fails_within_s"].value) for each in lost
     )
     if not unclean:
-        yield Evidence(f"nothing in {reach(log)} says that the machine had gone down without being shut down")
+        yield Evidence(f"no sign of an unclean shutdown in {reach(log)}")
     elif not lost:
-        yield Evidence("the machine had gone down without being shut down, and no GPU was lost in the log before")
+        yield Evidence("the machine went down without a clean shutdown, but the previous log reports no lost GPU")
     else:
         yield Finding(
-            f"the machine went down after the GPU at {lost[0].pci_address} had left the bus",
+            f"the machine went down after the GPU at {lost[0].pci_address} fell off the bus",
             cause="hardware_power_supply",
             severity="warning" if recent and at_once else "info",
             confidence="medium" if at_once else "low",
             evidence=(f"before this boot: {lost[0].text}", f"since this boot: {unclean[0].text}"),
             fix=Fix(
-                "Lower the power limit for a test (as root `nvidia-smi -pl WATTS`): if that ends it, give the GPU a power "
-                "supply and cables that stand its load steps. Else look at the seat of the card and its riser."
+                "Lower the power limit for a test (as root `nvidia-smi -pl WATTS`): if that helps, use a power supply "
+                "and cables that can handle the GPU's load steps. Otherwise check the seating of the card and its riser."
             ),
         )

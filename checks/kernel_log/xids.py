@@ -1,4 +1,4 @@
-"""What the codes in the kernel's log say of the GPUs: which are news, and which of them explains the others."""
+"""The codes in the kernel log about the GPUs: which are recent, and which of them explains the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tfgpu_doctor.model.facts.python import Runtime
 
 OFF_THE_BUS = 79
 RECOVERY_ACTION = 154
-_ASK = "as root `dmesg | grep -i -e xid -e NVRM` tells"
-# What a computation says that a GPU in trouble breaks; others fail for want of memory, kernels, libraries.
+_ASK = "as root, run `dmesg | grep -i -e xid -e NVRM`"
+# Errors of a computation on a faulty GPU; other computations fail for lack of memory, kernels or libraries.
 _SIGNS = (
     "ECC",
     "LAUNCH_FAILED",
@@ -28,13 +28,13 @@ _SIGNS = (
     "launch failure",
 )
 _REFUSED = ("EACCES", "EPERM")
-_HARDWARE = (("hardware",), ("bus",), ("power",))  # what a reset may not mend; the rest the driver has dealt with
-_TOLD = ("answered", "timed_out", "killed_by_signal")  # the rest is the doctor's own trouble
+_HARDWARE = (("hardware",), ("bus",), ("power",))  # causes that a reset may not fix; the driver has handled the others
+_TOLD = ("answered", "timed_out", "killed_by_signal")  # the other outcomes are problems of the doctor
 
 
 @dataclass(frozen=True)
 class Reported:
-    """One code of one GPU or switch; `row` is None where the table does not hold it for this driver."""
+    """One code of one GPU or switch; `row` is None if the table has no entry for it with this driver."""
 
     message: KernelMessage
     code: int
@@ -43,31 +43,31 @@ class Reported:
 
     @property
     def name(self) -> str:
-        """`Xid 79`, with how often where it was more than once."""
+        """Return `Xid 79`, with the count if it occurred more than once."""
         word = "SXid" if self.message.kind == "sxid" else "Xid"
         times = f" ({self.message.count} times)" if self.message.count > 1 else ""
         return f"{word} {self.code}{times}"
 
 
 def read_log(kernel_log: KernelLog) -> KernelLog:
-    """The log, where it could be read. Raises Skip."""
+    """Return the log if it could be read; otherwise raise Skip."""
     if not kernel_log.source:
         why = f" ({kernel_log.why_unread})" if kernel_log.why_unread else ""
-        raise Skip(f"the kernel's log cannot be read{why}; {_ASK}")
+        raise Skip(f"the kernel log cannot be read{why}; {_ASK}")
     return kernel_log
 
 
 def reach(kernel_log: KernelLog) -> str:
-    """Which log was read, and from when on."""
+    """Return which log was read, and from which time on."""
     source = kernel_log.reach
     since = "the boot" if source and source.from_boot else ago(source.oldest_age_s if source else None)
-    return f"{kernel_log.source}, which was read from {since} on"
+    return f"{kernel_log.source}, read from {since} on"
 
 
 def ago(seconds: float | None) -> str:
     """`3 minutes ago`."""
     if seconds is None:
-        return "at a time that is not known"
+        return "at an unknown time"
     for unit, name in ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
         if seconds >= unit:
             number = int(seconds // unit)
@@ -76,7 +76,7 @@ def ago(seconds: float | None) -> str:
 
 
 def reported(kernel_log: KernelLog, kind: str, knowledge: Knowledge, driver: Driver | None) -> list[Reported]:
-    """The codes of one kind since the boot. News is what is younger than a day and than the loading of the driver."""
+    """Return the codes of one kind since boot. A code is news if it is less than a day old and newer than the driver's load."""
     loads = [each.last_age_s for each in kernel_log.of_kind("driver_loaded") if each.last_age_s is not None]
     found = []
     for message in kernel_log.of_kind(kind, *(("off_the_bus",) if kind == "xid" else ())):
@@ -88,12 +88,12 @@ def reported(kernel_log: KernelLog, kind: str, knowledge: Knowledge, driver: Dri
 
 
 def is_news(message: KernelMessage, knowledge: Knowledge) -> bool:
-    """Whether a message is young enough to speak of how the machine is now."""
+    """Whether a message is recent enough to describe the machine's current state."""
     return message.last_age_s is not None and message.last_age_s <= float(knowledge.boundaries["xid_is_news_s"].value)
 
 
 def _row(kind: str, code: int, knowledge: Knowledge, driver: Driver | None) -> Xid | None:
-    """What the table says of a code, where it says so of this driver."""
+    """Return the table's entry for a code, if it applies to this driver."""
     row = knowledge.xids.get((kind, code))
     if row is None or not driver or not driver.version:
         return row
@@ -104,7 +104,7 @@ def _row(kind: str, code: int, knowledge: Knowledge, driver: Driver | None) -> X
 
 
 def by_device(rows: Sequence[Reported]) -> dict[str, list[Reported]]:
-    """Address to its codes, the one that explains the others first: graver before lighter, known cause first, then older."""
+    """Map each address to its codes, the explaining one first: sorted by severity, then known causes, then age."""
     found: dict[str, list[Reported]] = {}
     for each in sorted(rows, key=_gravity):
         found.setdefault(each.message.pci_address.removesuffix(".0"), []).append(each)
@@ -118,7 +118,7 @@ def _gravity(each: Reported) -> tuple[bool, int, bool, float]:
 
 
 def severity_of(each: Reported, *, broken: bool) -> Severity:
-    """How much a code matters now. What a program did wrong, or a driver once, is no fault of a machine that works."""
+    """Return how severe a code is now. A past program or driver error is not a fault of a machine that works."""
     row = each.row
     if row is None or not row.cause or row.severity == "info" or not each.is_news:
         return "info"
@@ -129,7 +129,7 @@ def severity_of(each: Reported, *, broken: bool) -> Severity:
 
 
 def label_of(row: Xid | None) -> tuple[str, Confidence]:
-    """The cause that a code stands for, and how sure that is: most codes have several, the table names the likeliest."""
+    """Return the cause of a code and its confidence: most codes have several causes, and the table names the likeliest."""
     if row is None or not row.cause:
         return UNDETERMINED, "low"
     if row.cause == "hardware_power_supply" and len(row.likely) > 1:
@@ -144,7 +144,7 @@ def is_ours(
     container: Container | None,
     scheduler: Scheduler | None,
 ) -> bool:
-    """Whether a GPU is this process's business: not where it is hidden from it, or another container's or job's."""
+    """Whether a GPU concerns this process: not if it is hidden, or belongs to another container or job."""
     seen = [gpu.pci_address for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address]
     listed = [gpu.pci_address for gpu in (nvml.gpus if nvml else ()) if gpu.pci_address]
     if any(same_place(address, each) for each in seen):
@@ -156,7 +156,7 @@ def is_ours(
 
 
 def same_place(one: str, other: str) -> bool:
-    """Whether two addresses are of one device: with a domain of four or eight digits or none, with a function or none."""
+    """Whether two addresses name one device, with a domain of four, eight or no digits, with or without a function."""
     return _place(one) == _place(other)
 
 
@@ -167,7 +167,7 @@ def _place(address: str) -> tuple[str, ...]:
 
 
 def _is_kept_out(nodes: DeviceNodes) -> bool:
-    """Whether this user may not open what every program needs, or none of the GPUs."""
+    """Whether this user may not open the nodes that every program needs, or may open no GPU."""
     refused = [node for node in nodes.nodes if node.error in _REFUSED]
     shared = [node for node in refused if node.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")]
     return bool(shared) or (bool(nodes.gpus) and all(gpu in refused for gpu in nodes.gpus))
@@ -176,7 +176,7 @@ def _is_kept_out(nodes: DeviceNodes) -> bool:
 def signs_of_trouble(
     nvml: Nvml | None, cuda_driver: CudaDriver | None, runtime: Runtime | None, device_nodes: DeviceNodes | None
 ) -> Iterator[str]:
-    """What shows that a GPU or its driver does not work now; nothing where this user is merely not let in."""
+    """Yield the signs that a GPU or its driver does not work now; none if this user only lacks access."""
     if device_nodes and _is_kept_out(device_nodes):
         return
     if nvml and not nvml.works and not nvml.library_error and nvml.attempt.outcome in _TOLD:
@@ -185,7 +185,7 @@ def signs_of_trouble(
         failed = f"cuInit returned {cuda_driver.init_code}, {cuda_driver.init_name}"
         yield failed if cuda_driver.attempt.answered else f"the CUDA driver {cuda_driver.attempt.ending}"
     for trouble in nvml.troubles if nvml else ():
-        yield f"NVML cannot read GPU {trouble.index}: {trouble.error_text or 'no answer'}"
+        yield f"NVML cannot read GPU {trouble.index}: {trouble.error_text or 'no response'}"
     for each in runtime.computations if runtime else ():
         if any(sign in each.error for sign in _SIGNS):
             yield f"TensorFlow's {each.operation} on {each.device}: {each.error}"

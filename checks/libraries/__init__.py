@@ -1,1 +1,1 @@
-"""Checks of the CUDA libraries that TensorFlow opens."""
+"""Checks for the CUDA libraries that TensorFlow opens."""

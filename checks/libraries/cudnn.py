@@ -1,4 +1,4 @@
-"""LIB: does the cuDNN that is loaded fit the one that TensorFlow was built with?"""
+"""LIB: is the loaded cuDNN compatible with the version that TensorFlow was built with?"""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
 from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target, TensorFlow
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.tags import LIBRARIES
 
 _COMPLAINT = re.compile(
     r"Loaded runtime CuDNN library: (\S+?)\s+(?:\(.*?\) )?but source was compiled with: (\d[\d.]*\d)", re.IGNORECASE
@@ -22,7 +23,9 @@ _COMPLAINT = re.compile(
 
 @check(
     "LIB007",
-    "the cuDNN that is loaded fits the one TensorFlow was built with",
+    "the loaded cuDNN is compatible with the version that TensorFlow was built with",
+    family="Libraries",
+    tags=(LIBRARIES,),
     stage=Stage.LIBRARIES,
     after=("LIB004", "PKG009"),
     causes=("cudnn_version_mismatch", "ld_library_path_shadows_pip_libs"),
@@ -37,10 +40,10 @@ def cudnn_fits(
     resolution: Resolution | None = None,
     runtime: Runtime | None = None,
 ) -> Yielded:
-    """cuDNN must be of the major version that TensorFlow was built with, and at least of its minor version; the first
-    convolution fails otherwise. A folder on LD_LIBRARY_PATH wins over the copy that pip brought.
+    """cuDNN must have the major version that TensorFlow was built with, and at least the same minor version; otherwise the
+    first convolution fails. A folder on LD_LIBRARY_PATH takes precedence over the copy that pip installed.
 
-    Fix: take the older copy off LD_LIBRARY_PATH, or let pip install the cuDNN that this release asks for.
+    Fix: remove the older copy from LD_LIBRARY_PATH, or install the cuDNN that this release requires with pip.
     """
     said = next((found for line in (runtime.log if runtime else ()) if (found := _COMPLAINT.search(line))), None)
     done = [
@@ -49,39 +52,39 @@ def cudnn_fits(
     needed = next(iter(requirements_on(target, tensorflow.distribution, "nvidia-cudnn")), None)
     installed = target.find(needed.name) if needed else None
     again = bring_cuda_libraries(
-        target, tensorflow, knowledge, "Let pip install the cuDNN that this TensorFlow asks for."
+        target, tensorflow, knowledge, "Install the cuDNN that this TensorFlow requires, using pip."
     )
     copies = tuple(copy for copy in (cuda_libraries.copies if cuda_libraries else ()) if _is_cudnn(copy))
     places = tuple(f"{copy.path} (found in {copy.found_in})" for copy in copies)
     if said:
         loaded, built = said.groups()
-        message = f"cuDNN {loaded} is loaded, and TensorFlow was built with {built}"
+        message = f"cuDNN {loaded} is loaded, but TensorFlow was built with {built}"
         yield _shadowed(message, said.string, copies, environment) or Finding(
             message, cause="cudnn_version_mismatch", evidence=(said.string, *places), fix=again
         )
     elif done:
-        yield Evidence(f"a convolution on {done[0].device} gave the CPU's result")
+        yield Evidence(f"a convolution on {done[0].device} gave the same result as the CPU")
     elif older := _older_copy(resolution, needed, environment, again):
         yield older
     elif not tensorflow.cudnn_version:
-        raise Skip("this TensorFlow does not say which cuDNN it was built with")
+        raise Skip("this TensorFlow does not report which cuDNN it was built with")
     elif needed and installed and (needed.is_undercut_by(installed.version) or _is_other_major(needed, installed)):
         yield Finding(
-            f"cuDNN {installed.version} is installed, and TensorFlow {tensorflow.version} asks for {needed.specifier}",
+            f"cuDNN {installed.version} is installed, but TensorFlow {tensorflow.version} requires {needed.specifier}",
             cause="cudnn_version_mismatch",
             evidence=(f"{installed.name} {installed.version} in {installed.folder}", *places),
             fix=again,
         )
     elif needed and installed:
-        yield Evidence(f"{installed.name} {installed.version} is what TensorFlow asks for ({needed.specifier})")
+        yield Evidence(f"{installed.name} {installed.version} meets TensorFlow's requirement ({needed.specifier})")
     else:
-        raise Skip("which cuDNN will be loaded shows only when TensorFlow runs a convolution on a GPU")
+        raise Skip("only a convolution on a GPU shows which cuDNN TensorFlow loads")
 
 
 def _older_copy(
     resolution: Resolution | None, needed: Requirement | None, environment: Environment, again: Fix
 ) -> Finding | None:
-    """The finding where the copy that the loader takes is no wheel's and of an older minor version than asked for.
+    """Return the finding if the copy that the loader selects is not from a wheel and its minor version is too old.
 
     TensorFlow itself compares major and minor version (cuda_dnn.cc, "matching major and equal or higher minor version").
     """
@@ -96,11 +99,11 @@ def _older_copy(
         return None
     if version(taken.version).release[:2] >= version(needed.lowest).release[:2]:
         return None
-    message = f"the loader takes cuDNN {taken.version} from {taken.path}, and TensorFlow asks for {needed.specifier}"
+    message = f"the loader selects cuDNN {taken.version} from {taken.path}, but TensorFlow requires {needed.specifier}"
     evidence = (f"found through {taken.found_by}", *(f"it hides {path}" for path in taken.shadowed))
     if taken.found_by == "LD_LIBRARY_PATH" and taken.shadowed:
         without = library_path_without(environment, os.path.dirname(taken.path))
-        fix = Fix("Start Python without that folder on LD_LIBRARY_PATH.", without)
+        fix = Fix("Remove that folder from LD_LIBRARY_PATH before you start Python.", without)
         return Finding(message, "ld_library_path_shadows_pip_libs", fix, evidence)
     return Finding(message, "cudnn_version_mismatch", again, evidence)
 
@@ -114,13 +117,13 @@ def _is_cudnn(copy: LibraryFile) -> bool:
 
 
 def _is_other_major(needed: Requirement, installed: Distribution) -> bool:
-    """Whether the major versions differ; within one, a newer cuDNN serves as well as the one that is pinned."""
+    """Return whether the major versions differ; within one major version, a newer cuDNN works like the pinned one."""
     known = version("0") < version(installed.version) and bool(needed.lowest)
     return known and version(installed.version).major != version(needed.lowest).major
 
 
 def _shadowed(message: str, line: str, copies: Sequence[LibraryFile], environment: Environment) -> Finding | None:
-    """The finding where LD_LIBRARY_PATH puts a cuDNN before pip's of the same name; None where it does not."""
+    """Return the finding if LD_LIBRARY_PATH puts a cuDNN before pip's copy with the same name; otherwise None."""
     brought = next((copy for copy in copies if copy.found_in == "pip"), None)
     first = next(
         (copy for copy in copies if brought and copy.found_in == "LD_LIBRARY_PATH" and copy.soname == brought.soname),
@@ -133,5 +136,8 @@ def _shadowed(message: str, line: str, copies: Sequence[LibraryFile], environmen
         f"{message}: LD_LIBRARY_PATH puts {first.path} before pip's copy",
         cause="ld_library_path_shadows_pip_libs",
         evidence=(line, *(f"{copy.path} (found in {copy.found_in})" for copy in copies)),
-        fix=Fix("Start Python without that folder on LD_LIBRARY_PATH.", library_path_without(environment, folder)),
+        fix=Fix(
+            "Remove that folder from LD_LIBRARY_PATH before you start Python.",
+            library_path_without(environment, folder),
+        ),
     )

@@ -1,4 +1,4 @@
-"""LIB: does the loader find the CUDA libraries that are installed, whole and with all that they need?"""
+"""LIB: does the loader find the installed CUDA libraries, undamaged and with all their dependencies?"""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.nvidia import Libraries
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
 from tfgpu_doctor.model.facts.resolution import Resolution
+from tfgpu_doctor.model.tags import LIBRARIES
 
 
 @check(
     "LIB003",
     "TensorFlow finds the CUDA libraries that pip installed",
+    family="Libraries",
+    tags=(LIBRARIES,),
     stage=Stage.LIBRARIES,
     after=("LIB004", "ENV004"),
     causes=("pip_cuda_libs_not_found",),
@@ -27,10 +30,10 @@ def pip_libraries_are_found(
     runtime: Runtime | None = None,
     resolution: Resolution | None = None,
 ) -> Yielded:
-    """Some releases (2.16.1 all of them, 2.21.0 cuSOLVER) lack in their RUNPATH the folder that pip put a library in.
-    TensorFlow then only says "Cannot dlopen some GPU libraries", and does not name the library.
+    """The RUNPATH of some releases (2.16.1: all libraries; 2.21.0: cuSOLVER) lacks the folder in which pip installs a
+    library. TensorFlow then only logs "Cannot dlopen some GPU libraries", and does not name the library.
 
-    Fix: `tfgpu-doctor fix` links them where TensorFlow looks; or put the folder on LD_LIBRARY_PATH before Python starts.
+    Fix: `tfgpu-doctor fix` links them where TensorFlow looks; or add the folder to LD_LIBRARY_PATH before Python starts.
     """
     lost = [each for each in lost_libraries(cuda_libraries, resolution, runtime) if _is_out_of_sight(each)]
     if lost:
@@ -41,30 +44,34 @@ def pip_libraries_are_found(
             + ("it" if len(names) == 1 else "them"),
             cause="pip_cuda_libs_not_found",
             evidence=(*(each.said for each in lost), *(f"pip's copy is {path}" for path in dict.fromkeys(paths))),
-            fix=Fix("Name the folder to the loader before Python starts.", (prepend_library_path(folders_of(paths)),)),
+            fix=Fix(
+                "Add the folder to LD_LIBRARY_PATH before you start Python.", (prepend_library_path(folders_of(paths)),)
+            ),
         )
     else:
         yield _proof(resolution, runtime)
 
 
 def _is_out_of_sight(lost: LostLibrary) -> bool:
-    """Whether pip's copy of what is missing is whole, and only lies where the loader does not look."""
+    """Return whether pip's copy of the missing library is undamaged, but in a folder that the loader does not search."""
     return bool(lost.pip_copies) and not lost.damage
 
 
 def _proof(resolution: Resolution | None, runtime: Runtime | None) -> Evidence:
-    """What shows that the libraries are found. Raises Skip where nothing does."""
+    """Return the evidence that the libraries are found. Raise Skip if there is none."""
     if opened := opened_loads(runtime):
         return Evidence(f"TensorFlow opened {', '.join(opened)}")
     found = [each for each in (resolution.libraries if resolution else ()) if each.found and each.origin]
     if found and not runtime:
         return Evidence("; ".join(f"{each.soname} from {each.origin}" for each in found if not each.asked_by))
-    raise Skip("TensorFlow opened none of CUDA's libraries" if runtime else "it shows only when TensorFlow runs")
+    raise Skip("TensorFlow opened no CUDA library" if runtime else "only a run of TensorFlow can show this")
 
 
 @check(
     "LIB006",
     "TensorFlow opens every CUDA library that it needs",
+    family="Libraries",
+    tags=(LIBRARIES,),
     stage=Stage.LIBRARIES,
     after=("LIB003", "LIB004", "ENV004"),
     causes=("gpu_libs_not_found", "cuda_minor_library_mix", "cuda_toolkit_wrong_minor", "cudnn_version_mismatch"),
@@ -78,15 +85,13 @@ def every_library_opens(
     runtime: Runtime | None = None,
     resolution: Resolution | None = None,
 ) -> Yielded:
-    """One library that cannot be opened is enough for TensorFlow to register no GPU at all, and a missing part of
-    cuDNN for the first convolution to fail.
+    """If a single library cannot be opened, TensorFlow registers no GPU. If a part of cuDNN is missing, the first
+    convolution fails.
 
-    Fix: put the folder that holds it on LD_LIBRARY_PATH, or install what is missing.
+    Fix: add the folder that contains the library to LD_LIBRARY_PATH, or install the missing library.
     """
     lost = lost_libraries(cuda_libraries, resolution, runtime)
-    whole_set = bring_cuda_libraries(
-        target, tensorflow, knowledge, "Let pip bring one set of libraries that fit together."
-    )
+    whole_set = bring_cuda_libraries(target, tensorflow, knowledge, "Install one matching set of libraries, using pip.")
     for missing in dict.fromkeys(each.missing for each in lost):
         those = [each for each in lost if each.missing == missing]
         yield _finding(those, cuda_libraries, target, whole_set)
@@ -95,36 +100,34 @@ def every_library_opens(
 
 
 def _finding(those: list[LostLibrary], libraries: Libraries, target: Target, whole_set: Fix) -> Finding:
-    """One finding for all libraries that are lost because of the same file."""
+    """Return one finding for all libraries that cannot be loaded because of the same file."""
     first = those[0]
     name, other = first.missing, _other_versions(first.missing, libraries)
-    evidence = (*(each.said for each in those), *(f"a copy lies at {path}" for path in first.other_copies))
+    evidence = (*(each.said for each in those), *(f"a copy is at {path}" for path in first.other_copies))
     if first.wheel and (first.damage or not (first.pip_copies or first.other_copies)):
         again = pip(target, "install", "--force-reinstall", "--no-deps", first.wheel)
-        what = f"cannot be loaded: {first.damage}" if first.damage else "is gone"
-        fix = Fix(f"Install {first.wheel} again.", again)
-        return Finding(f"{name}, which {first.wheel} brought, {what}", "gpu_libs_not_found", fix, evidence)
+        what = f"cannot be loaded: {first.damage}" if first.damage else "is missing"
+        fix = Fix(f"Reinstall {first.wheel}.", again)
+        return Finding(f"{name}, which {first.wheel} installed, {what}", "gpu_libs_not_found", fix, evidence)
     if len(first.chain) > 1 and not first.damage:
         askers = list(dict.fromkeys(each.chain[-2] for each in those))
         message = f"{' and '.join(askers)} {'needs' if len(askers) == 1 else 'need'} {name}, which is missing"
         return Finding(message, "cuda_minor_library_mix", whole_set, evidence)
     if first.other_copies and not first.damage:
         folder = os.path.dirname(first.other_copies[0])
-        fix = Fix("Name the folder to the loader before Python starts.", (prepend_library_path([folder]),))
-        return Finding(
-            f"{name} lies in {folder}, where TensorFlow does not find it", "gpu_libs_not_found", fix, evidence
-        )
+        fix = Fix("Add the folder to LD_LIBRARY_PATH before you start Python.", (prepend_library_path([folder]),))
+        return Finding(f"{name} is in {folder}, where TensorFlow does not find it", "gpu_libs_not_found", fix, evidence)
     if name.startswith("libcudnn.so.") and not first.damage and (brought := _brought_by_pip(name, libraries)):
         message = f"{name} is not installed; pip installed {', '.join(brought)}"
         return Finding(message, "cudnn_version_mismatch", whole_set, evidence)
     if other and not first.damage:
-        message = f"{name} is not installed; {', '.join(other)} is of another CUDA"
+        message = f"{name} is not installed; {', '.join(other)} is from another CUDA version"
         return Finding(message, "cuda_toolkit_wrong_minor", whole_set, evidence)
     return Finding(f"{name} cannot be opened", "gpu_libs_not_found", whole_set, evidence)
 
 
 def _other_versions(soname: str, libraries: Libraries) -> list[str]:
-    """Copies on the loader's path of the same library under another version."""
+    """Return the copies on the loader's path of the same library in another version."""
     stem = soname.partition(".so.")[0] + ".so."
     return sorted(
         {copy.soname for copy in libraries.copies if copy.on_loader_path and copy.soname.startswith(stem)} - {soname}
@@ -132,7 +135,7 @@ def _other_versions(soname: str, libraries: Libraries) -> list[str]:
 
 
 def _brought_by_pip(soname: str, libraries: Libraries) -> list[str]:
-    """What pip installed of the same library under another version."""
+    """Return the sonames of other versions of the same library that pip installed."""
     stem = soname.partition(".so.")[0] + ".so."
     brought = {copy.soname for copy in libraries.copies if copy.found_in == "pip" and copy.soname.startswith(stem)}
     return sorted(brought - {soname})

@@ -1,4 +1,4 @@
-"""The CUDA libraries that TensorFlow does not get: by its own log, and by the search that the loader would make."""
+"""The CUDA libraries that TensorFlow cannot load, according to its log and to a simulation of the loader's search."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from tfgpu_doctor.model.facts.nvidia import Libraries
 from tfgpu_doctor.model.facts.python import LibraryLoad, Runtime
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
-# TensorRT and the driver's libraries are opened too; the first is optional, the second are judged by LIB001 and LIB005.
+# TensorFlow also opens TensorRT, which is optional, and the driver's libraries, which LIB001 and LIB005 check.
 CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt|cufft|cusolver|cusparse|cudnn|nvJitLink)\w*\.so\.[\d.]+")
 _CHAIN = re.compile(r"^([^:\s]+\.so[.\d]*): cannot open shared object file")
 
 
 @dataclass(frozen=True)
 class LostLibrary:
-    """A library that TensorFlow needs and does not get."""
+    """A library that TensorFlow needs and cannot load."""
 
     soname: str
-    missing: str  # the file that is really missing: the library itself, or one that it needs
+    missing: str  # the file that is actually missing: the library itself, or a dependency
     chain: tuple[str, ...]
-    damage: str  # what keeps a file that is there from being loaded
-    wheel: str  # that should have brought the missing file: "nvidia-cudnn-cu12==9.3.0.75"
-    pip_copies: tuple[str, ...]  # of the missing file, as pip installed them
+    damage: str  # why an existing file cannot be loaded
+    wheel: str  # the wheel that should contain the missing file: "nvidia-cudnn-cu12==9.3.0.75"
+    pip_copies: tuple[str, ...]  # copies of the missing file that pip installed
     other_copies: tuple[str, ...]
     said: str
 
 
 def failed_loads(runtime: Runtime) -> list[LibraryLoad]:
-    """The CUDA libraries that TensorFlow could not open, by its log."""
+    """Return the CUDA libraries that TensorFlow could not open, according to its log."""
     return [load for load in runtime.libraries if not load.opened and CUDA.fullmatch(load.soname)]
 
 
 def opened_loads(runtime: Runtime | None) -> list[str]:
-    """The CUDA libraries that TensorFlow opened, by its log."""
+    """Return the CUDA libraries that TensorFlow opened, according to its log."""
     return [
         load.soname for load in (runtime.libraries if runtime else ()) if load.opened and CUDA.fullmatch(load.soname)
     ]
 
 
 def said_of(load: LibraryLoad) -> str:
-    """What TensorFlow's log said of a library."""
+    """Return what TensorFlow's log reports about a library."""
     return f"TensorFlow could not load {load.soname!r}" + (f": {load.error}" if load.error else "")
 
 
@@ -61,7 +61,8 @@ def _missing(resolution: Resolution, runtime: Runtime | None) -> list[ResolvedLi
         return []
     lost = [each for each in resolution.missing if CUDA.fullmatch(each.soname) and CUDA.fullmatch(each.chain[-1])]
     names = {each.soname for each in lost}
-    # What another library opens is missed where that one is there, and its wheel or its own needs tell of the file.
+    # A library that another library opens counts only if that one was found, and a wheel, an error or a dependency
+    # names the file.
     lost = [
         each
         for each in lost
@@ -70,7 +71,7 @@ def _missing(resolution: Resolution, runtime: Runtime | None) -> list[ResolvedLi
     if runtime and runtime.gpus:
         return [each for each in lost if each.asked_by]
     opened = opened_loads(runtime)
-    # What TensorFlow did not try counts where it came to the end: a damaged library may have killed it before that.
+    # A library that TensorFlow did not try is left out only if the run listed the GPUs: a damaged one may have ended it.
     tried = {load.soname for load in runtime.libraries} if runtime and runtime.gpus_listed else set()
     return [each for each in lost if each.soname not in opened and (not tried or each.asked_by or each.soname in tried)]
 
@@ -101,9 +102,9 @@ def _told(resolved: ResolvedLibrary | None, chain: tuple[str, ...]) -> str:
         f"{resolved.asked_by} opens {chain[0]}" if resolved and resolved.asked_by else f"TensorFlow opens {chain[0]}"
     )
     needs = "".join(f", which needs {name}" for name in chain[1:])
-    return f"{asker}{needs}; the loader finds no {chain[-1]}"
+    return f"{asker}{needs}; the loader does not find {chain[-1]}"
 
 
 def folders_of(paths: list[str]) -> list[str]:
-    """The folders of files, each once."""
+    """Return the folders of the files, without duplicates."""
     return list(dict.fromkeys(os.path.dirname(path) for path in paths))

@@ -1,1 +1,1 @@
-"""Checks of the machine itself: system, limits, processors, memory, buses."""
+"""Checks of the machine itself: system, limits, CPUs, memory, buses."""

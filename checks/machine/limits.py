@@ -1,4 +1,4 @@
-"""LIM: do the limits of this process let CUDA and TensorFlow work?"""
+"""LIM: do the limits of this process allow CUDA and TensorFlow to work?"""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ _NO_ADDRESSES = (
     "failed to map segment", "Cannot allocate memory", "MemoryError", "std::bad_alloc", "CUDA_ERROR_OUT_OF_MEMORY",
 )  # fmt: skip
 _NO_THREAD = ("pthread_create", "can't start new thread")
-_ENOUGH_FREE_BYTES = 1 << 30  # on a GPU: with so much free it is not its own memory that ran out
+_ENOUGH_FREE_BYTES = 1 << 30  # on a GPU: with this much free, GPU memory did not run out
 
 
 @check(
     "LIM002",
     "the address space is large enough for CUDA",
+    family="Process limits",
     stage=Stage.CONTAINER,
     sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/37449"),
 )
 def address_space_suffices(
     limits: Limits, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None, runtime: Runtime | None = None
 ) -> Yielded:
-    """CUDA reserves addresses for all of the machine's and the GPUs' memory, far more than it uses. `ulimit -v` counts
-    addresses, not memory, and makes CUDA say that memory ran out; batch systems set it (h_vmem of Grid Engine).
+    """CUDA reserves address space for all host and GPU memory, far more than it uses. `ulimit -v` limits address space, not
+    memory, and makes CUDA report that memory ran out; batch systems set it (h_vmem of Grid Engine).
 
-    Fix: `ulimit -v unlimited`; limit memory by the control group, as Slurm and Kubernetes do.
+    Fix: `ulimit -v unlimited`; limit memory with a control group, as Slurm and Kubernetes do.
     """
     if "as" not in limits.resources:
         raise Skip("the limit is not known")
@@ -46,12 +47,12 @@ def address_space_suffices(
         yield Evidence(f"{said}, and TensorFlow computes on the GPU")
     elif complaint:
         yield Finding(
-            f"{said}, and memory runs out: CUDA reserves more addresses than that",
+            f"{said}, and memory runs out: CUDA reserves more address space than that",
             confidence="medium",
-            evidence=(complaint, f"{said}; it counts addresses, whether or not there is memory behind them"),
+            evidence=(complaint, f"{said}; it limits address space, whether or not memory backs it"),
             fix=Fix(
-                "Take the limit off, in this shell first. Where it comes back, look for who sets it: the batch system "
-                "(h_vmem of Grid Engine: ask for more, or for none), /etc/security/limits.conf (as), a profile.",
+                "Remove the limit, first in this shell. If it returns, find out what sets it: the batch system "
+                "(h_vmem of Grid Engine: request more, or no limit), /etc/security/limits.conf (as), or a shell profile.",
                 ("ulimit -v unlimited",),
             ),
         )
@@ -62,7 +63,7 @@ def address_space_suffices(
 
 
 def _complaints(cuda_driver: CudaDriver | None, nvml: Nvml | None, runtime: Runtime | None) -> Iterator[str]:
-    """What was said that sounds like addresses running out."""
+    """Return the reported errors that indicate exhausted address space."""
     if cuda_driver and cuda_driver.init_code == _OUT_OF_MEMORY:
         yield f"cuInit returned {_OUT_OF_MEMORY}, CUDA_ERROR_OUT_OF_MEMORY"
     said = [cuda_driver.library_error, cuda_driver.attempt.error] if cuda_driver else []
@@ -76,16 +77,17 @@ def _complaints(cuda_driver: CudaDriver | None, nvml: Nvml | None, runtime: Runt
 @check(
     "LIM004",
     "TensorFlow may start its threads",
+    family="Process limits",
     stage=Stage.CONTAINER,
     sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/41532"),
 )
 def threads_may_be_started(
     limits: Limits, knowledge: Knowledge, system: System | None = None, runtime: Runtime | None = None
 ) -> Yielded:
-    """TensorFlow starts some threads for each processor, hundreds on a server. Where a container's limit of tasks, or
-    `ulimit -u`, does not let it, the program aborts: "creation via pthread_create() failed".
+    """TensorFlow starts several threads per CPU, hundreds on a server. If the task limit of a container or `ulimit -u`
+    prevents that, the program aborts: "creation via pthread_create() failed".
 
-    Fix: `docker run --pids-limit=-1`, Kubernetes' podPidsLimit, `ulimit -u`; or fewer threads.
+    Fix: set `docker run --pids-limit=-1`, Kubernetes podPidsLimit or a higher `ulimit -u`, or start fewer threads.
     """
     processors = len(limits.cpus) or (system.cpu_count if system else 0)
     wanted = processors * int(knowledge.boundaries["threads_per_processor"].value)
@@ -97,13 +99,13 @@ def threads_may_be_started(
         yield Evidence("TensorFlow computes" + (f"; {said}" if said else ""))
     elif died or (room is not None and room < wanted):
         yield Finding(
-            f"TensorFlow starts about {wanted} threads on {processors} processors"
-            + (f", and {said}" if said else ", and could not start one of them"),
+            f"TensorFlow starts about {wanted} threads on {processors} CPUs"
+            + (f", and {said}" if said else ", but could not start one of them"),
             severity="error" if died else "warning",
-            evidence=(*died[:2], *([said] if said else ("no limit of a control group was found; see `ulimit -u`",))),
+            evidence=(*died[:2], *([said] if said else ("no control group limit was found; check `ulimit -u`",))),
             fix=Fix(
-                "Allow more tasks: `docker run --pids-limit=-1`, podman the same, Kubernetes' podPidsLimit, Slurm and "
-                "systemd TasksMax, `ulimit -u`. Or let TensorFlow start fewer.",
+                "Allow more tasks: `docker run --pids-limit=-1` (also for podman), Kubernetes podPidsLimit, TasksMax for Slurm "
+                "and systemd, or `ulimit -u`. Or let TensorFlow start fewer threads.",
                 ("export TF_NUM_INTRAOP_THREADS=4", "export TF_NUM_INTEROP_THREADS=4"),
             ),
         )
@@ -120,16 +122,25 @@ def _room(limits: Limits) -> int | None:
 def _who_allows(limits: Limits) -> str:
     parts = []
     if limits.tasks_limit is not None:
-        parts.append(f"its control group allows {limits.tasks_limit} tasks, of which {limits.tasks_used or 0} run")
+        parts.append(
+            f"its control group allows {limits.tasks_limit} tasks, of which {limits.tasks_used or 0} are running"
+        )
     if (own := limits.resource("nproc")) is not None:
-        parts.append(f"ulimit -u allows this user {own}")
+        parts.append(f"ulimit -u allows this user {own} tasks")
     return " and ".join(parts)
 
 
-@check("LIM005", "enough files may be open at once", stage=Stage.SPEED, after=("GPU001",), sources=(_GETRLIMIT,))
+@check(
+    "LIM005",
+    "enough files may be open at once",
+    family="Process limits",
+    stage=Stage.SPEED,
+    after=("GPU001",),
+    sources=(_GETRLIMIT,),
+)
 def files_may_be_opened(limits: Limits, knowledge: Knowledge, system: System | None = None) -> Yielded:
     """The driver keeps files open for each GPU, tf.data one for each shard that it reads, and NCCL two for each
-    connection; with few allowed the program ends with "Too many open files".
+    connection; if the limit is too low, the program ends with "Too many open files".
 
     Fix: `ulimit -n 65536`, or `docker run --ulimit nofile=65536`.
     """
@@ -140,8 +151,8 @@ def files_may_be_opened(limits: Limits, knowledge: Knowledge, system: System | N
         yield Finding(
             f"only {limit} files may be open at once",
             severity="info",
-            evidence=(f"ulimit -n is {limit}; Linux's own is {least}",),
-            fix=Fix("Allow more, up to what `ulimit -Hn` says.", (f"ulimit -n {least}",)),
+            evidence=(f"ulimit -n is {limit}; the Linux default is {least}",),
+            fix=Fix("Raise the limit, at most to the value of `ulimit -Hn`.", (f"ulimit -n {least}",)),
         )
     yield Evidence(f"ulimit -n is {'unlimited' if limit is None else limit}")
 
@@ -149,26 +160,27 @@ def files_may_be_opened(limits: Limits, knowledge: Knowledge, system: System | N
 @check(
     "LIM006",
     "memory may be locked for InfiniBand",
+    family="Process limits",
     stage=Stage.SPEED,
     after=("GPU001",),
     sources=("https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html", _GETRLIMIT),
 )
 def memory_may_be_locked(limits: Limits, system: System, knowledge: Knowledge) -> Yielded:
-    """With InfiniBand NCCL registers its buffers with the card, which locks them into memory; `ulimit -l` limits that.
-    On one machine alone it needs none of it.
+    """With InfiniBand, NCCL registers its buffers with the adapter, which locks them in memory; `ulimit -l` limits that.
+    On a single machine, NCCL locks no memory this way.
 
-    Fix: `ulimit -l unlimited`; in a container `--ulimit memlock=-1`; for Slurm and systemd LimitMEMLOCK=infinity.
+    Fix: `ulimit -l unlimited`; in a container `--ulimit memlock=-1`; for Slurm and systemd, LimitMEMLOCK=infinity.
     """
     if not system.rdma_devices or "memlock" not in limits.resources:
-        raise Skip("there is no InfiniBand here" if not system.rdma_devices else "the limit is not known")
+        raise Skip("there is no InfiniBand on this machine" if not system.rdma_devices else "the limit is not known")
     limit, least = limits.resource("memlock"), int(knowledge.boundaries["locked_memory_for_rdma_bytes"].value)
     if limit is not None and limit < least:
         yield Finding(
-            f"only {limit >> 10} KiB of memory may be locked, too little for NCCL over InfiniBand",
+            f"only {limit >> 10} KiB of memory may be locked, which is too little for NCCL over InfiniBand",
             severity="info",
             evidence=(f"ulimit -l is {limit >> 10}", f"InfiniBand: {', '.join(system.rdma_devices)}"),
             fix=Fix(
-                "Start the container with `--ulimit memlock=-1`; outside of one set memlock to unlimited in "
+                "Start the container with `--ulimit memlock=-1`; outside a container, set memlock to unlimited in "
                 "/etc/security/limits.conf, or LimitMEMLOCK=infinity for slurmd."
             ),
         )

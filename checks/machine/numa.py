@@ -1,4 +1,4 @@
-"""NUM: do the program and its GPU lie on the same side of the machine?"""
+"""NUM: does the program run on the NUMA node of its GPU?"""
 
 from __future__ import annotations
 
@@ -11,46 +11,47 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver
 
 @check(
     "NUM001",
-    "the program may run on processors near its GPU",
+    "the program may run on CPUs near its GPU",
+    family="NUMA",
     stage=Stage.SPEED,
     after=("GPU001", "DRV008"),
     sources=("https://docs.kernel.org/admin-guide/mm/numaperf.html",),
 )
 def program_is_near_its_gpu(limits: Limits, system: System, pci: Pci, cuda_driver: CudaDriver) -> Yielded:
-    """On a machine with several sockets each GPU hangs on one of them. A program that is bound to the other sends all
-    its data over the link between them, with less bandwidth and more delay.
+    """On a machine with several sockets, each GPU is attached to one of them. A program that is bound to another socket
+    sends all its data over the link between them, with less bandwidth and higher latency.
 
-    Fix: bind it to the GPU's side (`numactl --cpunodebind`, `taskset`), or take the binding off.
+    Fix: bind it to the GPU's NUMA node (`numactl --cpunodebind`, `taskset`), or remove the binding.
     """
     nodes = {node.number: node for node in system.numa_nodes if node.cpu_list}
     if len(nodes) <= 1:
-        raise Skip("all processors are equally near" if nodes else "where memory lies is not known")
+        raise Skip("all CPUs are in one NUMA node" if nodes else "the NUMA nodes are unknown")
     own = limits.cpus
     if not own:
-        raise Skip("which processors it may run on is not known")
+        raise Skip("the CPUs that this process may run on are unknown")
     places = _places(pci, cuda_driver, nodes)
     if not places:
-        raise Skip("where the GPUs hang is not known")
+        raise Skip("GPU NUMA affinity is unknown")
     far = {gpu: node for gpu, node in places.items() if not own & numbers_in(node.cpu_list)}
     if len(far) < len(places):
-        yield Evidence(f"it may run on processors {limits.cpu_list}; {_said(places)}")
+        yield Evidence(f"this process may run on CPUs {limits.cpu_list}; {_said(places)}")
         return
     yield Evidence(_said(places))
     near = next(iter(far.values()))
     yield Finding(
-        f"the program is bound to processors {limits.cpu_list}, and every GPU that it sees hangs on others",
+        f"the program is bound to CPUs {limits.cpu_list}, but every visible GPU is attached to other CPUs",
         severity="info",
-        evidence=(_said(places), f"it may run on processors {limits.cpu_list} alone"),
+        evidence=(_said(places), f"this process may run only on CPUs {limits.cpu_list}"),
         fix=Fix(
-            f"Bind it to the GPU's side: `numactl --cpunodebind={near.number} --membind={near.number} python ...`, or "
-            f"`taskset -c {near.cpu_list} python ...`. In Slurm `--gres-flags=enforce-binding` does it, in Kubernetes the "
-            "topology manager's policy single-numa-node, in Docker `--cpuset-cpus`."
+            f"Bind it to the GPU's NUMA node: `numactl --cpunodebind={near.number} --membind={near.number} python ...`, or "
+            f"`taskset -c {near.cpu_list} python ...`. In Slurm, use `--gres-flags=enforce-binding`; in Kubernetes, the "
+            "topology manager policy single-numa-node; in Docker, `--cpuset-cpus`."
         ),
     )
 
 
 def _places(pci: Pci, cuda_driver: CudaDriver, nodes: dict[int, NumaNode]) -> dict[str, NumaNode]:
-    """The node of each GPU that CUDA lists, where the firmware tells it."""
+    """Return the NUMA node of each GPU that CUDA lists, if the firmware reports it."""
     by_address = {place(device.address): device.numa_node for device in pci.devices}
     found: dict[str, NumaNode] = {}
     for gpu in cuda_driver.gpus:
@@ -61,4 +62,4 @@ def _places(pci: Pci, cuda_driver: CudaDriver, nodes: dict[int, NumaNode]) -> di
 
 
 def _said(places: dict[str, NumaNode]) -> str:
-    return ", ".join(f"{gpu} hangs on node {node.number} (processors {node.cpu_list})" for gpu, node in places.items())
+    return ", ".join(f"{gpu} is on NUMA node {node.number} (CPUs {node.cpu_list})" for gpu, node in places.items())

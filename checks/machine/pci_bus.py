@@ -1,4 +1,4 @@
-"""BUS: does the PCI bus carry the GPU's data without errors, on all its lanes, and between GPUs?"""
+"""BUS: does the PCI bus transfer the GPU's data without errors, on all lanes, and between GPUs?"""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 
 _SEAT = (
-    "Look at the seat of the card, its riser or cable and the slot, try another slot, and update the board's firmware."
+    "Check the seating of the card, its riser or cable and the slot, try another slot, and update the board's firmware."
 )
 _AER = "https://docs.kernel.org/PCI/pcieaer-howto.html"
 
 
 @check(
     "BUS001",
-    "the PCI bus reports no errors of the GPU",
+    "the PCI bus reports no errors for the GPU",
+    family="PCI bus",
     stage=Stage.SPEED,
     after=("GPU001", "XID001"),
     causes=("hardware_faulty_gpu",),
     sources=(_AER,),
 )
 def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog | None = None) -> Yielded:
-    """A card that sits badly, a poor riser or cable make the bus lose packets. It sends them again, which costs time,
+    """A badly seated card, or a poor riser or cable, makes the bus lose packets. The bus resends them, which costs time,
     until one is lost for good: then the GPU falls off the bus. Errors at both ends of the link count.
 
-    Fix: seat the card anew, do without the riser, try another slot.
+    Fix: reseat the card, remove the riser, try another slot.
     """
     gpus = [gpu for gpu in pci.nvidia_gpus if not gpu.physical_function]
     if not gpus:
         raise Skip("no NVIDIA GPU on the PCI bus")
     if not any(gpu.errors or gpu.port_errors or _uncorrected(gpu, kernel_log) for gpu in gpus):
-        raise Skip("the kernel counts no errors of this bus")
+        raise Skip("the kernel provides no error counters for this bus")
     limit = float(knowledge.boundaries["bus_errors_per_hour"].value)
     for gpu in gpus:
         fatal, corrected = _uncorrected(gpu, kernel_log), _corrected_per_hour(gpu, kernel_log)
@@ -47,24 +48,24 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
         counted = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number) or "none"
         if fatal or counts["fatal"] or many:
             yield Finding(
-                f"the PCI bus reports errors of the GPU at {gpu.address}: {counted} since the boot",
+                f"the PCI bus reports errors for the GPU at {gpu.address}: {counted} since boot",
                 cause="hardware_faulty_gpu",
                 severity="warning" if news and not lost else "info",
                 confidence="medium" if fatal else "low",
                 evidence=(
                     f"/sys/bus/pci/devices/{gpu.address}/aer_dev_* counts {gpu.errors or 'none'}, that of the port "
-                    f"{gpu.port or 'above it'} {gpu.port_errors or 'none'}",
+                    f"{gpu.port or 'above it'} counts {gpu.port_errors or 'none'}",
                     *(f"{ago(each.last_age_s)}: {each.text}" for each in fatal[:2]),
-                    *([f"{corrected:.0f} corrected errors an hour"] if corrected else ()),
+                    *([f"{corrected:.0f} corrected errors per hour"] if corrected else ()),
                 ),
                 fix=Fix(_SEAT),
             )
         elif gpu.errors or gpu.port_errors:
-            yield Evidence(f"{gpu.address}: {counted} since the boot")
+            yield Evidence(f"{gpu.address}: {counted} since boot")
 
 
 def _uncorrected(gpu: PciDevice, kernel_log: KernelLog | None) -> list[KernelMessage]:
-    """The fatal errors of the GPU, or of the port above it, that stand in the kernel's log."""
+    """Return the fatal errors of the GPU, or of the port above it, in the kernel log."""
     messages = kernel_log.of_kind("pci_fatal") if kernel_log else ()
     return [
         each
@@ -87,26 +88,27 @@ def _corrected_per_hour(gpu: PciDevice, kernel_log: KernelLog | None) -> float |
 @check(
     "BUS002",
     "the GPU's PCI link uses all its lanes",
+    family="PCI bus",
     stage=Stage.SPEED,
     after=("GPU001",),
     sources=("https://docs.kernel.org/PCI/sysfs-pci.html",),
 )
 def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None) -> Yielded:
-    """A link comes up with fewer lanes when the card sits badly or a cable is poor, and carries that much less. It is
-    read from sysfs only of GPUs of which NVML does not tell; the speed of a lane says nothing while the GPU is idle.
+    """A badly seated card or a poor cable makes a link come up with fewer lanes and less bandwidth. sysfs is read only for
+    GPUs whose link NVML does not report; the lane speed says nothing while the GPU is idle.
 
-    Fix: seat the card anew, do without the riser, look at the slot's lanes in the board's manual.
+    Fix: reseat the card, remove the riser, look up the slot's lanes in the board's manual.
     """
     told = {gpu.pci_address for gpu in (nvml.gpus if nvml else ()) if gpu.health.pcie.width}
     asked = [gpu for gpu in pci.nvidia_gpus if not any(same_place(gpu.address, each) for each in told)]
     known = [gpu for gpu in asked if _lanes(gpu)]
     if not known:
-        raise Skip("NVML tells of the link" if told and not asked else "sysfs does not tell of the link")
+        raise Skip("NVML reports the link" if told and not asked else "sysfs does not report the link")
     for gpu in known:
         used, possible = _lanes(gpu) or (0, 0)
         if used < possible:
             yield Finding(
-                f"the PCI link of the GPU at {gpu.address} uses {used} of the {possible} lanes that both its ends have",
+                f"the PCI link of the GPU at {gpu.address} uses {used} of the {possible} lanes that both ends have",
                 severity="warning" if used <= int(knowledge.boundaries["narrow_pcie_lanes"].value) else "info",
                 confidence="medium",
                 evidence=(
@@ -119,7 +121,7 @@ def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None
 
 
 def _lanes(gpu: PciDevice) -> tuple[int, int] | None:
-    """How many lanes are in use, and how many both ends of the link have; None where sysfs does not say."""
+    """Return the lanes in use, and the lanes that both ends of the link have; None if sysfs does not report them."""
     if not gpu.link or not gpu.port_link or not (gpu.link.width and gpu.link.max_width and gpu.port_link.max_width):
         return None
     return gpu.link.width, min(gpu.link.max_width, gpu.port_link.max_width)
@@ -127,7 +129,7 @@ def _lanes(gpu: PciDevice) -> tuple[int, int] | None:
 
 @check(
     "BUS003",
-    "the IOMMU does not stand between GPUs", stage=Stage.SPEED,
+    "the IOMMU does not interfere with copies between GPUs", family="PCI bus", stage=Stage.SPEED,
     after=("GPU001", "CNT001"),
     causes=("multi_gpu_p2p_iommu_acs",),
     sources=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs",),
@@ -138,14 +140,14 @@ def iommu_lets_gpus_talk(
     kernel_log: KernelLog | None = None,
     cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
-    """GPUs copy to each other over the PCI bus. An IOMMU that translates, or Access Control Services on the bridges, lead
-    such copies astray on some boards: NCCL hangs, or the numbers are wrong. A virtual machine needs both.
+    """GPUs copy to each other over the PCI bus. An IOMMU that translates, or Access Control Services on the bridges,
+    misdirects such copies on some boards: NCCL hangs, or the results are wrong. A virtual machine needs both.
 
-    Fix: on bare metal `iommu=pt` on the kernel's command line, or the IOMMU and ACS switched off in the firmware.
+    Fix: on bare metal, add `iommu=pt` to the kernel command line, or disable the IOMMU and ACS in the firmware.
     """
     gpus = [gpu for gpu in pci.nvidia_gpus if not gpu.physical_function]
     if len(gpus) < 2 or (cuda_driver and len(cuda_driver.gpus) == 1):
-        raise Skip("it matters to several GPUs alone")
+        raise Skip("this applies only to several GPUs")
     faults = [
         each
         for each in (kernel_log.of_kind("iommu_fault") if kernel_log else ())
@@ -153,23 +155,23 @@ def iommu_lets_gpus_talk(
     ]
     translated = [gpu for gpu in gpus if gpu.iommu_type.startswith("DMA")]
     evidence = tuple(
-        f"{gpu.address} is in the IOMMU's group {gpu.iommu_group} of type {gpu.iommu_type}" for gpu in translated
+        f"{gpu.address} is in the IOMMU group {gpu.iommu_group} of type {gpu.iommu_type}" for gpu in translated
     )
     if faults or translated:
         yield Finding(
-            f"the IOMMU refused {sum(each.count for each in faults)} accesses of GPUs"
+            f"the IOMMU rejected {sum(each.count for each in faults)} accesses by GPUs"
             if faults
-            else f"the IOMMU translates the addresses of {len(translated)} GPUs, which can lead copies between them astray",
+            else f"the IOMMU translates the addresses of {len(translated)} GPUs, which can misdirect copies between them",
             cause="multi_gpu_p2p_iommu_acs",
             severity="warning" if faults else "info",
             confidence="medium",
             evidence=(*(f"{ago(each.last_age_s)}: {each.text}" for each in faults[:2]), *evidence[:2]),
             fix=Fix(
-                "If programs on several GPUs hang or give wrong numbers: on bare metal put `iommu=pt` on the kernel's command "
-                "line or switch the IOMMU off in the firmware; `NCCL_P2P_DISABLE=1` shows whether that is it.",
+                "If programs on several GPUs hang or give wrong results: on bare metal, add `iommu=pt` to the kernel command "
+                "line or disable the IOMMU in the firmware; `NCCL_P2P_DISABLE=1` shows whether this is the cause.",
                 ("export NCCL_P2P_DISABLE=1",) if faults else (),
             ),
         )
     if not faults:
         groups = {gpu.iommu_type or "none" for gpu in gpus}
-        yield Evidence(f"no fault of the IOMMU is known; its type for the GPUs is {', '.join(sorted(groups))}")
+        yield Evidence(f"no IOMMU fault is known; its type for the GPUs is {', '.join(sorted(groups))}")

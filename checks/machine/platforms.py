@@ -1,4 +1,4 @@
-"""PLT: what does this platform lack, whatever is installed?"""
+"""PLT: what is not available on this platform, whatever is installed?"""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tfgpu_doctor.model.facts.python import Runtime
 @check(
     "PLT001",
     "several GPUs can be used together on this system",
+    family="Platform",
     stage=Stage.SPEED,
     after=("GPU001", "TFW002"),
     causes=("nccl_not_available_on_windows",),
@@ -19,21 +20,23 @@ from tfgpu_doctor.model.facts.python import Runtime
 def gpus_work_together(
     system: System, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None
 ) -> Yielded:
-    """MirroredStrategy adds gradients up with NCCL, which does not exist on Windows: it fails with "No OpKernel was
+    """MirroredStrategy sums gradients with NCCL, which does not exist on Windows: it fails with "No OpKernel was
     registered to support Op 'NcclAllReduce'".
 
     Fix: `tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())`, or WSL 2.
     """
     count = len(runtime.gpus) if runtime else len(cuda_driver.gpus) if cuda_driver else 0
     if system.os != "Windows" or count <= 1:
-        raise Skip("NCCL is not missing here" if system.os != "Windows" else "it matters to several GPUs alone")
+        raise Skip(
+            "NCCL is available on this system" if system.os != "Windows" else "this applies only to several GPUs"
+        )
     yield Finding(
-        f"Windows has no NCCL: MirroredStrategy over {count} GPUs needs another way to add gradients up",
+        f"Windows has no NCCL: MirroredStrategy over {count} GPUs needs another way to sum gradients",
         cause="nccl_not_available_on_windows",
         severity="info",
         evidence=(f"the system is {system.distribution or system.os}", f"{count} GPUs are listed"),
         fix=Fix(
-            "Write `tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())`, or use WSL 2."
+            "Use `tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())`, or use WSL 2."
         ),
     )
-    yield Evidence(f"{count} GPUs, each of them by itself")
+    yield Evidence(f"{count} GPUs, each usable individually")

@@ -1,4 +1,4 @@
-"""SYS: can TensorFlow run on this system and processor, and use a GPU there at all?"""
+"""SYS: can TensorFlow run on this system and CPU, and can it use a GPU there?"""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+from tfgpu_doctor.model.tags import version_of
 
 
 @check(
     "SYS001",
     "the Windows Subsystem for Linux is version 2",
+    family="Operating system",
     stage=Stage.MACHINE,
     causes=("wsl1_instead_of_wsl2",),
     sources=("https://learn.microsoft.com/windows/wsl/compare-versions",),
 )
 def wsl_is_version_2(system: System) -> Yielded:
-    """WSL 1 translates system calls and has no Linux kernel, hence no GPU; WSL 2 has both.
+    """WSL 1 translates system calls and has no Linux kernel, and so no GPU access; WSL 2 has both.
 
-    Fix: in PowerShell, `wsl --set-version NAME 2` for the distribution, then install Windows' NVIDIA driver.
+    Fix: in PowerShell, run `wsl --set-version NAME 2` for the distribution, then install the NVIDIA driver in Windows.
     """
     if not system.wsl:
         raise Skip("this is not WSL")
     if system.wsl == 1:
         yield Finding(
-            "this is WSL 1, which gives no program a GPU",
+            "this is WSL 1, in which no program can use a GPU",
             cause="wsl1_instead_of_wsl2",
-            evidence=(f"the kernel calls itself {system.release}; WSL 2's says microsoft-standard-WSL2",),
-            fix=Fix("In PowerShell list the distributions with `wsl -l -v`, then convert: `wsl --set-version NAME 2`."),
+            evidence=(f"the kernel reports the release {system.release}; WSL 2's contains microsoft-standard-WSL2",),
+            fix=Fix(
+                "In PowerShell, list the distributions with `wsl -l -v`, then convert this one: `wsl --set-version NAME 2`."
+            ),
         )
         return
     yield Evidence(f"kernel {system.release}")
@@ -38,51 +42,54 @@ def wsl_is_version_2(system: System) -> Yielded:
 
 @check(
     "SYS002",
-    "the processor has AVX",
+    "the CPU has AVX",
+    family="Operating system",
     stage=Stage.MACHINE,
     causes=("cpu_without_avx",),
     sources=("https://www.tensorflow.org/install/pip",),
 )
 def cpu_has_avx(system: System, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
-    """TensorFlow's wheels use AVX without asking; where it is missing, the import dies of an illegal instruction.
+    """TensorFlow's wheels use AVX without checking for it; without AVX, the import fails with an illegal instruction.
 
-    Fix: on a virtual machine choose a CPU model that passes AVX through (`host`); on an old processor build
-    TensorFlow from source, or take a community build without AVX.
+    Fix: on a virtual machine, choose a CPU model that passes AVX through (`host`); on an old CPU, build
+    TensorFlow from source, or use a community build without AVX.
     """
     if system.architecture not in ("x86_64", "AMD64"):
-        raise Skip(f"AVX belongs to x86-64 processors; this one is {system.architecture}")
+        raise Skip(f"AVX is a feature of x86-64 CPUs; this one is {system.architecture}")
     if runtime and runtime.version:
         yield Evidence(f"TensorFlow {runtime.version} was imported")
     elif system.cpu_flags is None:
-        raise Skip("the processor's flags cannot be read")
+        raise Skip("the CPU flags cannot be read")
     elif "avx" not in system.cpu_flags:
         first = knowledge.boundaries["first_release_with_avx"].value
         yield Finding(
-            f"the processor ({system.cpu_model or 'of unknown name'}) has no AVX, which TensorFlow's wheels need",
+            f"the CPU ({system.cpu_model or 'of unknown name'}) has no AVX, which TensorFlow's wheels need",
             cause="cpu_without_avx",
             evidence=(
-                "no avx among the flags of /proc/cpuinfo",
-                f"TensorFlow's wheels use AVX since {first}: without it the import ends with an illegal instruction",
+                "no avx among the flags in /proc/cpuinfo",
+                f"TensorFlow's wheels use AVX since {first}: without it, the import fails with an illegal instruction",
             ),
             fix=Fix(
-                "In a virtual machine set the CPU model to `host` (QEMU, Proxmox) so that AVX is passed through; "
-                "on a processor without AVX use a TensorFlow built from source for it."
+                "In a virtual machine, set the CPU model to `host` (QEMU, Proxmox) so that AVX is passed through; "
+                "on a CPU without AVX, use a TensorFlow built from source for it."
             ),
         )
     else:
-        yield Evidence("avx is among the processor's flags")
+        yield Evidence("avx is among the CPU flags")
 
 
 @check(
     "SYS003",
     "the C library is new enough for this TensorFlow wheel",
+    family="Operating system",
+    tags=(version_of("glibc"),),
     stage=Stage.WHEEL,
     after=("PKG002",),
     causes=("glibc_too_old",),
     sources=("https://peps.python.org/pep-0600/",),
 )
 def c_library_is_new_enough(system: System, tensorflow: TensorFlow, runtime: Runtime | None = None) -> Yielded:
-    """A wheel's tag manylinux_2_27 says that it needs glibc 2.27. pip checks that; copied environments do not.
+    """A wheel's tag manylinux_2_27 means that it needs glibc 2.27. pip checks that; copying an environment does not.
 
     Fix: use a newer distribution (or its container image), or an older TensorFlow release.
     """
@@ -106,7 +113,7 @@ def c_library_is_new_enough(system: System, tensorflow: TensorFlow, runtime: Run
             fix=Fix("Use a newer distribution (a container will do), or an older TensorFlow."),
         )
     elif not known:
-        raise Skip("the wheel or the C library does not say its version")
+        raise Skip("the glibc version of the wheel or of the system is unknown")
     else:
         yield Evidence(f"glibc {system.glibc}, and the wheel needs {needed}")
 
@@ -114,6 +121,8 @@ def c_library_is_new_enough(system: System, tensorflow: TensorFlow, runtime: Run
 @check(
     "SYS004",
     "TensorFlow has GPU support on this operating system",
+    family="Operating system",
+    goal="platform",
     stage=Stage.WHEEL,
     after=("PKG002",),
     causes=("native_windows_no_gpu_build", "macos_metal_plugin_missing"),
@@ -125,25 +134,25 @@ def c_library_is_new_enough(system: System, tensorflow: TensorFlow, runtime: Run
 def system_has_gpu_support(
     system: System, target: Target, tensorflow: TensorFlow, knowledge: Knowledge, runtime: Runtime | None = None
 ) -> Yielded:
-    """On native Windows TensorFlow lost its GPU support after 2.10; on macOS it comes as a plug-in, for Apple's GPUs.
+    """On native Windows, TensorFlow has no GPU support after 2.10; on macOS, a plug-in provides it for Apple GPUs.
 
-    Fix: on Windows use WSL 2; on a Mac with Apple silicon `pip install tensorflow-metal`.
+    Fix: on Windows, use WSL 2; on a Mac with Apple silicon, run `pip install tensorflow-metal`.
     """
     last = knowledge.boundaries["last_release_for_windows_gpu"].value
     if system.os == "Linux":
-        raise Skip("on Linux it always has")
+        raise Skip("TensorFlow always has GPU support on Linux")
     if runtime and runtime.gpus:
         yield Evidence(f"TensorFlow lists {len(runtime.gpus)} GPUs")
     elif system.os == "Windows" and version(tensorflow.version).release[:2] > version(last).release[:2]:
         yield Finding(
-            f"TensorFlow {tensorflow.version} has no GPU support on native Windows; {last} was the last that had",
+            f"TensorFlow {tensorflow.version} has no GPU support on native Windows; {last} was the last release with it",
             cause="native_windows_no_gpu_build",
             evidence=(f"the system is Windows, the wheel {tensorflow.wheel_tag or tensorflow.distribution}",),
             fix=Fix("Install WSL 2 and use TensorFlow inside it: https://www.tensorflow.org/install/pip#windows-wsl2"),
         )
     elif system.os == "Darwin" and system.architecture == "arm64" and not target.find("tensorflow-metal"):
         yield Finding(
-            "tensorflow-metal, which gives TensorFlow the GPU of a Mac, is not installed",
+            "tensorflow-metal, which lets TensorFlow use a Mac's GPU, is not installed",
             cause="macos_metal_plugin_missing",
             evidence=(f"no distribution tensorflow-metal in {target.prefix}",),
             fix=Fix("Install the plug-in.", pip(target, "install", "tensorflow-metal")),

@@ -1,1 +1,1 @@
-"""Checks of the process's environment, and which GPUs it may see."""
+"""Checks for the process's environment and the GPUs that are visible to it."""

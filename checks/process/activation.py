@@ -1,4 +1,4 @@
-"""ENV: has this process the variables that activating its environment sets?"""
+"""ENV: does this process have the variables that activating its environment sets?"""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _LISTED = 3
 @check(
     "ENV004",
     "this process has the library path that activating its environment sets",
+    family="Environment variables",
     stage=Stage.LIBRARIES,
     after=("TFB001", "DRV008", "LIB004", "TFW001"),
     causes=("env_vars_not_inherited_by_ide_or_notebook",),
@@ -35,10 +36,10 @@ def library_path_is_inherited(
     resolution: Resolution | None = None,
     runtime: Runtime | None = None,
 ) -> Yielded:
-    """A line in bin/activate or in conda's activate.d helps only what is started from that shell. An IDE or a notebook
-    server that was started from the desktop runs the same Python without it, and finds no CUDA libraries.
+    """A line in bin/activate or in conda's activate.d affects only programs started from that shell. An IDE or notebook
+    server started from the desktop runs the same Python without it, and does not find the CUDA libraries.
 
-    Fix: start it from the activated shell, or name the variable in its run configuration or kernel.json.
+    Fix: start it from the activated shell, or set the variable in its run configuration or kernel.json.
     """
     written = target.exports.get(_VARIABLE, "")
     if not written:
@@ -49,26 +50,30 @@ def library_path_is_inherited(
     if lost:
         copies = [path for each in lost for path in (each.pip_copies or each.other_copies)[:1]]
         yield Finding(
-            f"activating {target.prefix} sets {_VARIABLE}, and this process does not have it",
+            f"activating {target.prefix} sets {_VARIABLE}, but this process does not have the value",
             cause="env_vars_not_inherited_by_ide_or_notebook",
             confidence="medium",
             evidence=(
-                f"its activation scripts say: export {_VARIABLE}={written}",
-                f"{_VARIABLE} here is {here or 'not set'}",
+                f"the activation scripts contain: export {_VARIABLE}={written}",
+                f"{_VARIABLE} in this process is {here or 'not set'}",
                 *(each.said for each in lost[:_LISTED]),
             ),
             fix=Fix(
-                "Start the IDE or notebook from the shell in which the environment is active, or set the variable in its "
+                "Start the IDE or notebook from a shell with the activated environment, or set the variable in its "
                 "run configuration or kernel.json.",
                 (prepend_library_path(folders_of(copies)),),
             ),
         )
     else:
-        yield Evidence("no library is missing that it would bring" if lacking else f"{_VARIABLE} has what it sets")
+        yield Evidence(
+            "no missing library is in the folders that it would add"
+            if lacking
+            else f"{_VARIABLE} contains the folders that it adds"
+        )
 
 
 def _folders(written: str, prefix: str) -> list[str]:
-    """The folders that a shell would make of the value, as far as that is known without running its commands."""
+    """Return the folders that a shell would expand the value to, as far as known without running its commands."""
     written = _ITSELF.sub(":", written)
     for variable in ("CONDA_PREFIX", "VIRTUAL_ENV"):
         written = written.replace(f"${{{variable}}}", prefix).replace(f"${variable}", prefix)
@@ -77,7 +82,7 @@ def _folders(written: str, prefix: str) -> list[str]:
 
 
 def _would_help(lost: LostLibrary, lacking: list[str], here: str) -> bool:
-    """Whether a library that is lost lies in one of the folders, or what the value would be is not known."""
+    """Return whether a missing library is in one of the folders, or the resulting value is unknown."""
     copies = (*lost.pip_copies, *lost.other_copies)
     known = any(os.path.dirname(path) in lacking for path in copies)
     return not lost.damage and (known or (not lacking and not here and bool(copies)))

@@ -9,6 +9,7 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.machine import Environment, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.tags import GPU_LOST, VISIBLE_GPUS
 
 _ENV = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars"
 _NUMBER = re.compile(r"\s*\+?[0-9]+\s*")
@@ -17,6 +18,11 @@ _NUMBER = re.compile(r"\s*\+?[0-9]+\s*")
 @check(
     "VIS001",
     "CUDA_VISIBLE_DEVICES hides no GPU",
+    family="GPU visibility",
+    tags=(
+        GPU_LOST,
+        VISIBLE_GPUS,
+    ),
     stage=Stage.DRIVER,
     after=("GPU001", "CNT004"),
     causes=("cuda_visible_devices_hides_gpu",),
@@ -29,8 +35,8 @@ def visible_devices_hides_nothing(
     pci: Pci | None = None,
     cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
-    """CUDA reads the list from the left and stops at the first entry that names no GPU: an empty value, -1, or an index
-    that does not exist hides everything from there on.
+    """CUDA reads the list from left to right and stops at the first entry that names no GPU: an empty value, -1, or an
+    index that does not exist hides all following entries.
 
     Fix: `unset CUDA_VISIBLE_DEVICES`, or name GPUs that exist.
     """
@@ -43,7 +49,7 @@ def visible_devices_hides_nothing(
     tokens = [token.strip() for token in value.split(",")]
     seen = _visible(tokens, count, uuids)
     listed = len(cuda_driver.gpus) if cuda_driver else 0
-    machine = f"this machine has {count} GPUs, numbered from 0" if count else "the number of GPUs is not known"
+    machine = f"this machine has {count} GPUs, numbered from 0" if count else "the number of GPUs is unknown"
     ends_early = len(seen) < len(tokens) and (not count or len(seen) < count)
     if listed and not (seen and ends_early):
         yield Evidence(f"CUDA lists {listed} GPUs with CUDA_VISIBLE_DEVICES={value!r}")
@@ -51,8 +57,11 @@ def visible_devices_hides_nothing(
         yield Finding(
             f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU",
             cause="cuda_visible_devices_hides_gpu",
-            evidence=(f"its first entry {tokens[0]!r} names no GPU" if tokens[0] else "it is set, and empty", machine),
-            fix=Fix("Let CUDA see all GPUs, or name those that exist.", ("unset CUDA_VISIBLE_DEVICES",)),
+            evidence=(
+                f"its first entry {tokens[0]!r} names no GPU" if tokens[0] else "it is set to an empty value",
+                machine,
+            ),
+            fix=Fix("Make all GPUs visible to CUDA, or name only GPUs that exist.", ("unset CUDA_VISIBLE_DEVICES",)),
         )
     elif ends_early:
         rest = shlex.quote(",".join(seen))
@@ -68,12 +77,12 @@ def visible_devices_hides_nothing(
 
 
 def _count(nvml: Nvml | None, driver: Driver | None, pci: Pci | None) -> int:
-    """How many GPUs the machine has, whoever knows; 0 where nobody does."""
+    """Return the number of GPUs in the machine from any source; 0 if no source knows it."""
     return (nvml.gpu_count if nvml else 0) or len(driver.gpus if driver else ()) or len(pci.nvidia_gpus if pci else ())
 
 
 def _uuids(nvml: Nvml | None) -> list[str]:
-    """The names that NVML knows, none where a GPU that is in trouble did not tell its own."""
+    """Return the names that NVML knows; empty if a GPU with an error did not report its UUID."""
     if nvml is None or not all(each.uuid or each.is_refused for each in nvml.troubles):
         return []
     named = [name for gpu in nvml.gpus for name in (gpu.uuid, *gpu.mig_devices)]
@@ -81,14 +90,14 @@ def _uuids(nvml: Nvml | None) -> list[str]:
 
 
 def _visible(tokens: list[str], count: int, uuids: list[str]) -> list[str]:
-    """The entries before the first that names no GPU. Where the GPUs are not known, what looks like a name is one."""
+    """Return the entries before the first that names no GPU. If the GPUs are unknown, the syntax of a name is enough."""
     seen: list[str] = []
     for token in tokens:
         if _NUMBER.fullmatch(token):
             valid = not count or int(token) < count
         else:
             valid = token.startswith(("GPU-", "MIG-")) and (not uuids or any(each.startswith(token) for each in uuids))
-            valid = valid or (token.startswith("MIG-GPU-") and bool(uuids))  # the older way of naming MIG devices
+            valid = valid or (token.startswith("MIG-GPU-") and bool(uuids))  # the older syntax of MIG device names
         if not valid:
             break
         seen.append(token)
@@ -97,16 +106,17 @@ def _visible(tokens: list[str], count: int, uuids: list[str]) -> list[str]:
 
 @check(
     "VIS002",
-    "importing TensorFlow leaves the GPU's environment variables alone",
+    "importing TensorFlow does not change the GPU-related environment variables",
+    family="GPU visibility",
     stage=Stage.LIBRARIES,
     after=("TFW001",),
     causes=("cuda_visible_devices_hides_gpu",),
     sources=(_ENV, "https://docs.python.org/3/library/site.html#module-sitecustomize"),
 )
 def import_changes_no_variable(runtime: Runtime, nvml: Nvml | None = None) -> Yielded:
-    """A sitecustomize.py, a .pth file or a package imported along may set CUDA_VISIBLE_DEVICES, where no shell shows it.
+    """A sitecustomize.py, a .pth file or another imported package may set CUDA_VISIBLE_DEVICES; the shell does not show it.
 
-    Fix: find who sets it: `grep -r CUDA_VISIBLE_DEVICES` in site-packages and in your own modules.
+    Fix: find the code that sets it: `grep -r CUDA_VISIBLE_DEVICES` in site-packages and in your own modules.
     """
     if not runtime.version:
         raise Skip("TensorFlow was not imported")
@@ -117,12 +127,14 @@ def import_changes_no_variable(runtime: Runtime, nvml: Nvml | None = None) -> Yi
         yield Finding(
             f"something set CUDA_VISIBLE_DEVICES to {value!r} while Python started or TensorFlow was imported",
             cause="cuda_visible_devices_hides_gpu",
-            evidence=("it was different, or not set, when the process was started",),
+            evidence=("it had a different value, or was not set, when the process started",),
             fix=Fix(
-                "Find who sets it: search sitecustomize.py, *.pth files and the packages imported along for that name."
+                "Find the code that sets it: search sitecustomize.py, *.pth files and the imported packages for that name."
             ),
         )
     else:
         yield Evidence(
-            f"changed: {', '.join(runtime.changed_variables)}" if runtime.changed_variables else "none was changed"
+            f"changed: {', '.join(runtime.changed_variables)}"
+            if runtime.changed_variables
+            else "no variable was changed"
         )

@@ -1,1 +1,1 @@
-"""Checks of the Python environment and the packages in it."""
+"""Checks for the Python environment and its packages."""

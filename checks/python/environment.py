@@ -1,4 +1,4 @@
-"""PKG: is this the right Python, with one TensorFlow in it?"""
+"""PKG: is this the right Python, with exactly one TensorFlow?"""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+from tfgpu_doctor.model.tags import version_of
 
 _PIP = "https://www.tensorflow.org/install/pip"
 _CPU_ONLY = ("tensorflow-cpu", "intel-tensorflow", "tensorflow-intel", "tf-nightly-cpu", "tensorflow-cpu-aws")
@@ -20,16 +21,17 @@ _RELEVANT = ("tensorflow", "tf-nightly", "keras", "numpy", "protobuf", "nvidia-"
 
 @check(
     "PKG001",
-    "the target's Python answers",
+    "the target's Python responds",
+    family="Python and packages",
     stage=Stage.MACHINE,
     causes=("wrong_python_environment",),
     sources=("https://docs.python.org/3/library/venv.html",),
 )
 def python_answers(target: Target) -> Yielded:
-    """Everything about packages and TensorFlow is asked through the interpreter that is to be diagnosed.
+    """All information about packages and TensorFlow comes from the interpreter to diagnose.
 
-    Fix: name an interpreter that runs, with `--python PATH`; a virtual environment whose base Python was removed or
-    upgraded must be made anew.
+    Fix: name a working interpreter with `--python PATH`; recreate a virtual environment whose base Python was removed or
+    upgraded.
     """
     if not target.attempt.answered:
         yield Finding(
@@ -37,8 +39,8 @@ def python_answers(target: Target) -> Yielded:
             cause="wrong_python_environment",
             evidence=target.attempt.stderr[-5:] or (f"it was started as {target.executable}",),
             fix=Fix(
-                "Name an interpreter that runs with `--python PATH`. A virtual environment whose base Python was removed "
-                "must be made anew."
+                "Name a working interpreter with `--python PATH`. Recreate a virtual environment whose base Python was "
+                "removed."
             ),
         )
     else:
@@ -48,6 +50,8 @@ def python_answers(target: Target) -> Yielded:
 @check(
     "PKG002",
     "TensorFlow is installed in the target",
+    family="Python and packages",
+    tags=(version_of("python"),),
     stage=Stage.PYTHON,
     after=("PKG001", "PKG004", "PKG010", "NBK001", "NBK005", "CNT005", "CNT006", "CNT007"),
     causes=("wrong_python_environment", "unsupported_python_version", "externally_managed_python"),
@@ -56,7 +60,7 @@ def python_answers(target: Target) -> Yielded:
 def tensorflow_is_installed(
     target: Target, environment: Environment, knowledge: Knowledge, system: System | None = None
 ) -> Yielded:
-    """The commonest way not to use the GPU is to run another Python than the one that pip installed TensorFlow into.
+    """The most common reason for an unused GPU: the Python in use is not the one that pip installed TensorFlow into.
 
     Fix: name the right interpreter with `--python PATH`, or install TensorFlow into this one.
     """
@@ -68,7 +72,7 @@ def tensorflow_is_installed(
     elif target.bits == 32 or (python and not has_wheels):
         known = target.bits == 32 or version(python) < version(newest.pythons[-1])
         yield Finding(
-            f"TensorFlow is not installed, and {'has' if known else 'may have'} no wheel for "
+            f"TensorFlow is not installed and {'has' if known else 'may have'} no wheel for "
             f"{'32-bit ' if target.bits == 32 else ''}Python {target.version}"
             + ("" if target.bits == 32 else " in the releases with [and-cuda]"),
             cause="unsupported_python_version",
@@ -82,13 +86,12 @@ def tensorflow_is_installed(
         active = _other_environment(target, environment)
         refuses = target.externally_managed and not active
         yield Finding(
-            "TensorFlow is not installed in this Python"
-            + (", which refuses what pip would install" if refuses else ""),
+            "TensorFlow is not installed in this Python" + (", which rejects pip installations" if refuses else ""),
             cause="externally_managed_python" if refuses else "wrong_python_environment",
             confidence="medium" if refuses else "high",
             evidence=(
                 f"no tensorflow on the search path of {target.executable}",
-                *(["its library has a file EXTERNALLY-MANAGED (PEP 668)"] if refuses else ()),
+                *(["its standard library contains the file EXTERNALLY-MANAGED (PEP 668)"] if refuses else ()),
                 *([f"another environment is active: {active}"] if active else ()),
             ),
             fix=_where_it_may_be(target, active, system),
@@ -96,19 +99,19 @@ def tensorflow_is_installed(
 
 
 def _other_environment(target: Target, environment: Environment) -> str:
-    """The environment that the shell has activated, where that is another than the target. A virtual environment made
-    inside of conda leaves conda's variable set as well; it is the one that counts."""
+    """Return the environment that the shell has activated, if it is not the target. If a virtual environment was created
+    inside conda, conda's variable is set too; the virtual environment takes precedence."""
     active = environment.get("VIRTUAL_ENV") or environment.get("CONDA_PREFIX") or ""
     return active if active and os.path.normpath(active) != os.path.normpath(target.prefix) else ""
 
 
 def _where_it_may_be(target: Target, active: str, system: System | None) -> Fix:
     if active:
-        return Fix("Diagnose the environment that is active.", (shlex.join(["tfgpu-doctor", "--python", active]),))
+        return Fix("Diagnose the active environment.", (shlex.join(["tfgpu-doctor", "--python", active]),))
     if target.externally_managed:
         return Fix(
-            "Name the Python that has TensorFlow with `--python PATH`. This one refuses pip: to install TensorFlow, make "
-            "a virtual environment (`python3 -m venv`) first."
+            "Name the Python that has TensorFlow with `--python PATH`. This Python rejects pip: to install TensorFlow, first "
+            "create a virtual environment (`python3 -m venv`)."
         )
     wanted = "tensorflow" if system and system.os != "Linux" else "tensorflow[and-cuda]"
     return Fix(
@@ -119,21 +122,22 @@ def _where_it_may_be(target: Target, active: str, system: System | None) -> Fix:
 
 @check(
     "PKG003",
-    "one distribution alone owns the package tensorflow",
+    "exactly one distribution owns the package tensorflow",
+    family="Python and packages",
     stage=Stage.WHEEL,
     after=("PKG002",),
     causes=("cpu_package_shadows_gpu_package",),
     sources=(_PIP,),
 )
 def one_distribution_owns_tensorflow(target: Target, runtime: Runtime | None = None) -> Yielded:
-    """tensorflow, tensorflow-cpu, tensorflow-gpu, tf-nightly and intel-tensorflow all install into the same folder;
-    the last one installed overwrites files of the others, and the mixture is unpredictable.
+    """tensorflow, tensorflow-cpu, tensorflow-gpu, tf-nightly and intel-tensorflow all install into the same folder. The
+    last one installed overwrites files of the others, with unpredictable results.
 
     Fix: uninstall all of them, then install one.
     """
     owners = list(dict.fromkeys(target.tensorflow_owners))
     if not owners:
-        raise Skip("no distribution lists the files of tensorflow (conda and system packages do not)")
+        raise Skip("no distribution lists the files of tensorflow (conda and system packages list none)")
     if len(owners) > 1:
         rest = [f"{name} {found.version}" for name in owners if (found := target.find(name))]
         yield Finding(
@@ -153,20 +157,21 @@ def one_distribution_owns_tensorflow(target: Target, runtime: Runtime | None = N
 
 @check(
     "PKG004",
-    "no file of your own hides TensorFlow or a module that it imports",
+    "no local file hides TensorFlow or a module that it imports",
+    family="Python and packages",
     stage=Stage.PYTHON,
     after=("PKG001",),
     causes=("local_module_shadows_tensorflow",),
     sources=("https://docs.python.org/3/library/sys_path_init.html",),
 )
 def no_local_file_hides_modules(target: Target, runtime: Runtime | None = None) -> Yielded:
-    """Python looks first in the folder of the program, so a tensorflow.py or inspect.py there is imported instead of
-    the real one. A folder in PYTHONPATH comes before the installed packages, too.
+    """Python searches the program's folder first, so a tensorflow.py or inspect.py there is imported instead of the real
+    module. A folder on PYTHONPATH also comes before the installed packages.
 
-    Fix: rename the file, and remove the __pycache__ beside it.
+    Fix: rename the file, and remove the __pycache__ folder next to it.
     """
     here = target.working_folder
-    # A working folder on the search path (site-packages itself, say) hides nothing: it is where libraries are.
+    # A working folder that is itself on the search path (site-packages, for example) hides nothing.
     is_ones_own = bool(here) and here not in target.search_path and not _is_inside(here, target.search_path)
     file = target.tensorflow_file
     hides = is_ones_own and here in (os.path.dirname(file), os.path.dirname(os.path.dirname(file)))
@@ -175,10 +180,10 @@ def no_local_file_hides_modules(target: Target, runtime: Runtime | None = None) 
     if hides or blamed:
         path = file if hides else blamed[0]
         yield Finding(
-            f"{path} is imported in place of the library of that name",
+            f"{path} is imported instead of the library of that name",
             cause="local_module_shadows_tensorflow",
             evidence=(
-                f"it lies in the working folder {here}, which Python searches first",
+                f"it is in the working folder {here}, which Python searches first",
                 *([runtime.import_error] if runtime and runtime.import_error else ()),
             ),
             fix=Fix(f"Rename {path}, or start Python in another folder."),
@@ -186,59 +191,60 @@ def no_local_file_hides_modules(target: Target, runtime: Runtime | None = None) 
     elif runtime and runtime.import_error and (hidden := _hidden_tensorflow(target)):
         folder = _searched_for(file)
         yield Finding(
-            f"{file} is imported in place of the TensorFlow in {hidden}",
+            f"{file} is imported instead of the TensorFlow in {hidden}",
             cause="local_module_shadows_tensorflow",
             evidence=(
                 f"it belongs to no installed package, and Python searches {folder} first",
                 runtime.import_error,
             ),
-            fix=Fix(f"Rename {file}, or take {folder} off Python's search path: out of PYTHONPATH, or of a .pth file."),
+            fix=Fix(f"Rename {file}, or remove {folder} from Python's search path (PYTHONPATH or a .pth file)."),
         )
     else:
-        yield Evidence(f"`import tensorflow` runs {file}" if file else "none found")
+        yield Evidence(f"`import tensorflow` runs {file}" if file else "no such file found")
 
 
 def _hidden_tensorflow(target: Target) -> str:
-    """The folder of an installed TensorFlow that is not the one imported; empty where there is none such."""
+    """Return the folder of an installed TensorFlow that is not the imported one; empty if there is none."""
     here = _searched_for(target.tensorflow_file)
     if not target.tensorflow_file or any(
         found.folder == here and found.name.startswith(("tensorflow", "tf-nightly", "intel-tensorflow"))
         for found in target.distributions
     ):
-        return ""  # installed there, if without a list of its files
+        return ""  # installed there, although without a list of its files
     owning = [found.folder for found in target.distributions if found.name in target.tensorflow_owners]
     return owning[0] if owning and here not in owning else ""
 
 
 def _searched_for(file: str) -> str:
-    """The folder of the search path in which a module was found."""
+    """Return the folder of the search path in which a module was found."""
     folder, name = os.path.split(file)
     return os.path.dirname(folder) if name == "__init__.py" else folder
 
 
 def _is_inside(folder: str, others: Sequence[str]) -> bool:
-    """Whether a folder lies below one of the others that is a site-packages folder."""
+    """Return whether a folder is below one of the others that is a site-packages folder."""
     sites = [other for other in others if other.rstrip("/").endswith(("site-packages", "dist-packages"))]
     return any(folder.startswith(site.rstrip("/") + "/") for site in sites)
 
 
 @check(
     "PKG005",
-    "packages of the user site do not take the place of the environment's",
+    "packages in the user site do not hide those of the environment",
+    family="Python and packages",
     stage=Stage.PYTHON,
     after=("PKG002",),
     causes=("user_site_shadowing",),
     sources=("https://docs.python.org/3/library/site.html#site.ENABLE_USER_SITE",),
 )
 def user_site_hides_nothing(target: Target, runtime: Runtime | None = None) -> Yielded:
-    """Packages under ~/.local come before those of a conda environment or a container, and are easily forgotten.
+    """Packages under ~/.local come before those of a conda environment or a container, and are easy to overlook.
 
     Fix: `export PYTHONNOUSERSITE=1`, or uninstall them from the user site.
     """
     if not target.user_site:
-        raise Skip("the user site is switched off here")
+        raise Skip("the user site is disabled")
     if target.tensorflow_file.startswith(target.user_site):
-        yield Evidence(f"TensorFlow itself lies in the user site {target.user_site}")
+        yield Evidence(f"TensorFlow itself is in the user site {target.user_site}")
         return
     mine = {found.name: found for found in target.distributions if found.folder == target.user_site}
     twice = [found for found in target.distributions if found.folder != target.user_site and found.name in mine]
@@ -250,41 +256,42 @@ def user_site_hides_nothing(target: Target, runtime: Runtime | None = None) -> Y
     telling = [line for line in hidden if line.startswith(_RELEVANT)]
     if telling and not (runtime and runtime.gpus):
         yield Finding(
-            f"the user site {target.user_site} hides packages of the environment: {telling[0]}",
+            f"the user site {target.user_site} hides packages in the environment: {telling[0]}",
             cause="user_site_shadowing",
             severity="error" if runtime and runtime.import_error else "warning",
             evidence=tuple(telling),
-            fix=Fix("Leave the user site out.", ("export PYTHONNOUSERSITE=1",)),
+            fix=Fix("Disable the user site.", ("export PYTHONNOUSERSITE=1",)),
         )
     else:
-        yield Evidence(f"{len(hidden)} packages of the user site differ from the environment's, none that is at fault")
+        yield Evidence(f"{len(hidden)} packages in the user site differ from the environment's; none causes a problem")
 
 
 @check(
     "PKG008",
     "TensorFlow's parts come from one installer",
+    family="Python and packages",
     stage=Stage.PYTHON,
     after=("PKG002",),
     causes=("mixed_conda_pip_install",),
     sources=("https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html",),
 )
 def one_installer(target: Target, tensorflow: TensorFlow, runtime: Runtime | None = None) -> Yielded:
-    """Conda and pip do not know of each other's packages; TensorFlow from both leaves files of two builds in one folder.
+    """Conda and pip do not track each other's packages; TensorFlow from both leaves files of two builds in one folder.
 
-    Fix: make a new environment, and install TensorFlow by one of the two alone.
+    Fix: create a new environment, and install TensorFlow with only one of them.
     """
     from_conda = {name: build for name, build in target.conda_packages.items() if name in CONDA_TENSORFLOW}
     if not target.conda_packages:
-        raise Skip("this is no conda environment that holds TensorFlow or CUDA")
+        raise Skip("this is not a conda environment with TensorFlow or CUDA")
     installer = next((each.installer for each in target.distributions if each.name == tensorflow.distribution), "")
     if from_conda and installer == "pip":
         yield Finding(
-            f"TensorFlow {tensorflow.version} was installed by pip over conda's {', '.join(from_conda)}",
+            f"pip installed TensorFlow {tensorflow.version} over conda's {', '.join(from_conda)}",
             cause="mixed_conda_pip_install",
             severity="warning" if runtime and runtime.gpus else "error",
             confidence="medium",
             evidence=tuple(f"conda-meta lists {name} {build}" for name, build in from_conda.items()),
-            fix=Fix("Make a new environment, and install TensorFlow into it by pip alone: " + _PIP),
+            fix=Fix("Create a new environment, and install TensorFlow into it only with pip: " + _PIP),
         )
     else:
         yield Evidence(f"TensorFlow was installed by {installer or 'conda'}")

@@ -1,4 +1,4 @@
-"""NBK: do notebooks, their shells and editors run the environment that is examined?"""
+"""NBK: do notebooks, their shells and editors use the examined environment?"""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ _VARIABLE = "LD_LIBRARY_PATH"
 
 @check(
     "NBK001",
-    "the notebook that this runs in uses the Python that is examined",
+    "the current notebook uses the examined Python",
+    family="Notebooks and editors",
     stage=Stage.PYTHON,
     after=("PKG001",),
     causes=("wrong_python_environment",),
     sources=(_KERNELS,),
 )
 def notebook_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
-    """`!tfgpu-doctor` in a notebook's cell runs the command that the shell finds, which may belong to another Python than
-    the notebook's kernel; the same holds for `!pip install`.
+    """`!tfgpu-doctor` in a notebook cell runs the command that the shell finds, which may belong to a different Python
+    than the notebook's kernel; the same applies to `!pip install`.
 
-    Fix: `!tfgpu-doctor --python` with the kernel's Python, `%pip install` in place of `!pip install`.
+    Fix: use `!tfgpu-doctor --python` with the kernel's Python, and `%pip install` instead of `!pip install`.
     """
     running = notebooks.running
     if not running:
-        raise Skip("no notebook's kernel started this process")
+        raise Skip("this process was not started by a notebook kernel")
     if running.is_target is not False:
         yield Evidence(f"the kernel runs {running.path}")
         return
     yield Finding(
-        f"this notebook runs {running.path}, and {target.executable} was examined",
+        f"this notebook runs {running.path}, but {target.executable} was examined",
         cause="wrong_python_environment",
         severity="info" if notebooks.target_was_named else "warning" if target.tensorflow_file else "error",
         evidence=(
-            "the kernel of the notebook is the process above this one",
+            "the notebook's kernel is a parent of this process",
             *([] if target.tensorflow_file else [f"TensorFlow is not installed in {target.prefix}"]),
         ),
         fix=Fix(
@@ -54,23 +55,24 @@ def notebook_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
 
 @check(
     "NBK002",
-    "a kernel of Jupyter runs the Python that is examined",
+    "a Jupyter kernel runs the examined Python",
+    family="Notebooks and editors",
     stage=Stage.ADVICE,
     after=("PKG001",),
     sources=(_KERNELS,),
     causes=("wrong_python_environment",),
 )
 def kernel_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
-    """A notebook runs what the kernel.json of its kernel names, whichever environment the server was started from.
+    """A notebook runs the Python named in its kernel's kernel.json, regardless of the server's environment.
 
-    Fix: `python -m ipykernel install --user --name NAME` in the environment, then choose that kernel in the notebook.
+    Fix: run `python -m ipykernel install --user --name NAME` in the environment, then select that kernel in the notebook.
     """
     if not notebooks.kernels:
-        raise Skip("no kernel of Jupyter for Python was found")
+        raise Skip("no Jupyter kernel for Python was found")
     gone = [kernel for kernel in notebooks.kernels if not kernel.interpreter.exists]
     for kernel in gone:
         yield Finding(
-            f"the kernel {kernel.name!r} starts {kernel.interpreter.path}, which is not there",
+            f"the kernel {kernel.name!r} starts {kernel.interpreter.path}, which does not exist",
             cause="wrong_python_environment",
             severity="info",
             evidence=(f"{kernel.folder}/kernel.json",),
@@ -81,16 +83,16 @@ def kernel_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
     if not fitting and not notebooks.running:
         name = os.path.basename(target.prefix) or "tensorflow"
         yield Finding(
-            "no kernel of Jupyter runs the Python that is examined: a notebook would use another",
+            "no Jupyter kernel runs the examined Python: a notebook would use a different one",
             cause="wrong_python_environment",
             severity="info",
-            evidence=tuple(_said(kernel) for kernel in rest[:5]) or ("no other kernel is left",),
+            evidence=tuple(_said(kernel) for kernel in rest[:5]) or ("there is no other kernel",),
             fix=Fix(
-                "Make a kernel of this environment, and choose it in the notebook.",
+                "Create a kernel for this environment, and select it in the notebook.",
                 (*pip(target, "install", "ipykernel"), *_install_kernel(target, name)),
             ),
         )
-    yield Evidence(", ".join(_said(kernel) for kernel in rest[:5]) or "every kernel lost its Python")
+    yield Evidence(", ".join(_said(kernel) for kernel in rest[:5]) or "no kernel has an existing Python")
 
 
 def _install_kernel(target: Target, name: str) -> tuple[str, ...]:
@@ -103,25 +105,25 @@ def _said(kernel: Kernel) -> str:
     return f"kernel {kernel.name!r} starts {kernel.interpreter.path}"
 
 
-@check("NBK003", "the editor uses the Python that is examined", stage=Stage.ADVICE, after=("PKG001",),
+@check("NBK003", "the editor uses the examined Python", family="Notebooks and editors", stage=Stage.ADVICE, after=("PKG001",),
        causes=("wrong_python_environment",), sources=("https://code.visualstudio.com/docs/python/environments",))  # fmt: skip
 def editor_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
-    """An editor remembers an interpreter for each folder, and runs programs with that, whatever is active in a shell.
+    """An editor stores an interpreter for each folder and runs programs with it, whatever is active in a shell.
 
-    Fix: choose the interpreter in the editor (VS Code: "Python: Select Interpreter").
+    Fix: select the interpreter in the editor (VS Code: "Python: Select Interpreter").
     """
     if not notebooks.settings:
-        raise Skip("no editor's settings in the working folder name a Python")
+        raise Skip("no editor settings in the working folder name a Python")
     for setting in notebooks.settings:
         if setting.interpreter.is_target is False:
             yield Finding(
-                f"the editor runs {setting.interpreter.path}, and {target.executable} was examined",
+                f"the editor runs {setting.interpreter.path}, but {target.executable} was examined",
                 cause="wrong_python_environment",
                 severity="info",
-                evidence=(setting.file, *([] if setting.interpreter.exists else ["that Python is not there"])),
+                evidence=(setting.file, *([] if setting.interpreter.exists else ["that Python does not exist"])),
                 fix=Fix(
-                    'In VS Code choose the interpreter that has TensorFlow ("Python: Select Interpreter"), or examine the '
-                    "editor's.",
+                    'In VS Code, select the interpreter that has TensorFlow ("Python: Select Interpreter"), or examine the '
+                    "editor's interpreter.",
                     (shlex.join(["tfgpu-doctor", "--python", setting.interpreter.path]),),
                 ),
             )
@@ -131,29 +133,32 @@ def editor_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
 @check(
     "NBK004",
     "notebooks get the library path that TensorFlow needs",
+    family="Notebooks and editors",
     stage=Stage.ADVICE,
     after=("PKG001", "TFB001"),
     causes=("env_vars_not_inherited_by_ide_or_notebook",),
     sources=("https://jupyter-client.readthedocs.io/en/stable/kernels.html#kernel-specs",),
 )
 def kernels_have_library_path(notebooks: Notebooks, environment: Environment, resolution: Resolution) -> Yielded:
-    """Where TensorFlow finds its libraries by LD_LIBRARY_PATH alone, a notebook finds them only if its server was started
-    from such a shell, or its kernel.json sets the variable.
+    """If TensorFlow finds its libraries only through LD_LIBRARY_PATH, a notebook finds them only if its server was started
+    from a shell with that variable, or if its kernel.json sets the variable.
 
-    Fix: the variable under "env" in kernel.json.
+    Fix: set the variable under "env" in kernel.json.
     """
     own = [kernel for kernel in notebooks.kernels if kernel.interpreter.is_target]
     needed = [each for each in resolution.libraries if each.found_by == _VARIABLE and each.needed_by_tensorflow]
     path = environment.get(_VARIABLE)
     if not own or notebooks.inside or not path:
-        raise Skip("no notebook's kernel to compare with" if not own or notebooks.inside else f"{_VARIABLE} is not set")
+        raise Skip(
+            "there is no notebook kernel to compare with" if not own or notebooks.inside else f"{_VARIABLE} is not set"
+        )
     lacking = [kernel for kernel in own if _VARIABLE not in kernel.variables]
     if needed and lacking:
         yield Finding(
-            f"TensorFlow finds {len(needed)} libraries here by {_VARIABLE}, which the kernel {lacking[0].name!r} does not set",
+            f"TensorFlow finds {len(needed)} libraries through {_VARIABLE}, which the kernel {lacking[0].name!r} does not set",
             cause="env_vars_not_inherited_by_ide_or_notebook",
             severity="info",
-            evidence=(f"{needed[0].soname} is taken from {needed[0].path}", f"{lacking[0].folder}/kernel.json"),
+            evidence=(f"{needed[0].soname} is loaded from {needed[0].path}", f"{lacking[0].folder}/kernel.json"),
             fix=Fix(
                 f'Add "env": {{"{_VARIABLE}": "{path}"}} to {lacking[0].folder}/kernel.json, or start Jupyter from a shell '
                 "that has it."
@@ -167,26 +172,31 @@ def kernels_have_library_path(notebooks: Notebooks, environment: Environment, re
 @check(
     "NBK005",
     "a shell that the notebook's kernel starts finds the kernel's Python",
+    family="Notebooks and editors",
     stage=Stage.PYTHON,
     after=("PKG001", "NBK001"),
     causes=("wrong_python_environment",),
     sources=("https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-pip",),
 )
 def shell_finds_kernels_python(notebooks: Notebooks, target: Target) -> Yielded:
-    """`!pip install` and `!python` in a cell run what PATH names first, which may belong to another Python than the
-    kernel: what is installed there, the notebook cannot import.
+    """`!pip install` and `!python` in a cell run the first match on PATH, which may belong to a different Python than the
+    kernel. The notebook cannot import packages that are installed there.
 
-    Fix: `%pip install` in place of `!pip install`; a kernel of the other environment, where that one is meant.
+    Fix: use `%pip install` instead of `!pip install`, or a kernel for the other environment if that is the intended one.
     """
     running, shell = notebooks.running, notebooks.shell
     if not running or not shell:
-        raise Skip("the doctor does not run inside a notebook's kernel")
+        raise Skip("the doctor does not run in a notebook kernel")
     if running.is_target is False or shell.is_target is None:
-        raise Skip(f"{target.executable} was examined" if shell.is_target is not None else f"{shell.path} may be any")
+        raise Skip(
+            f"{target.executable} was examined"
+            if shell.is_target is not None
+            else f"it is unknown which Python {shell.path} is"
+        )
     if not shell.is_target:
         misplaced = bool(notebooks.shell_has_tensorflow and not target.tensorflow_file)
         yield Finding(
-            f"the notebook's kernel runs {running.path}, and its shell finds {shell.path}",
+            f"the notebook's kernel runs {running.path}, but its shell finds {shell.path}",
             cause="wrong_python_environment",
             severity="error" if misplaced else "info",
             evidence=(
@@ -195,7 +205,7 @@ def shell_finds_kernels_python(notebooks: Notebooks, target: Target) -> Yielded:
             ),
             fix=Fix(
                 "Install packages with `%pip install`, which uses the kernel's own Python"
-                + (", or choose a kernel of the shell's environment." if misplaced else "."),
+                + (", or select a kernel for the shell's environment." if misplaced else "."),
                 _install_kernel_of(shell) if misplaced else (),
             ),
         )

@@ -1,4 +1,4 @@
-"""PKG: can what the project asks for be had?"""
+"""PKG: are the packages that the project requires available?"""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
 _GPU_PACKAGE = re.compile(r"tensorflow[-_]gpu(?:\[.*?\])?(.*)", re.IGNORECASE)
 _LOWER_BOUNDS = ("==", "~=", ">=", ">", "===")
-_MEANS_ON = ("1", "true", "True")  # the three that TensorFlow's lazy_loader.py knows
+_MEANS_ON = ("1", "true", "True")  # the values that TensorFlow's lazy_loader.py accepts
 
 
 @check(
     "PKG010",
-    "the project asks for packages of TensorFlow that exist",
+    "the TensorFlow packages that the project requires exist",
+    family="Python and packages",
     stage=Stage.PYTHON,
     after=("PKG001",),
     causes=("tensorflow_gpu_package_removed",),
     sources=("https://pypi.org/project/tensorflow-gpu/",),
 )
 def requirements_exist(project: Project, target: Target, knowledge: Knowledge) -> Yielded:
-    """The package tensorflow-gpu ended with 2.11. Later versions hold nothing, and fail while pip installs them, with all
-    that stands beside them in the requirements.
+    """The package tensorflow-gpu ended with 2.11. Later versions are empty: they fail during installation, and pip then
+    installs no other requirement either.
 
-    Fix: ask for `tensorflow[and-cuda]` in its place.
+    Fix: require `tensorflow[and-cuda]` instead.
     """
     if not project.requirements:
-        raise Skip("no file of the working folder names a package of TensorFlow")
+        raise Skip("no file in the working folder names a TensorFlow package")
     first = knowledge.boundaries["tensorflow_gpu_first_empty_release"].value
     last = knowledge.boundaries["tensorflow_gpu_last_release"].value
     empty = [each for each in project.requirements if _asks_for_empty(each.words, first)]
     if empty and not target.tensorflow_file:
         yield Finding(
-            f"{empty[0].file} asks for {empty[0].words}, which holds nothing: tensorflow-gpu ended with {last}",
+            f"{empty[0].file} requires {empty[0].words}, which is empty: tensorflow-gpu ended with {last}",
             cause="tensorflow_gpu_package_removed",
             evidence=(*(f"{each.file}: {each.words}" for each in empty), "TensorFlow is not installed"),
             fix=Fix(
-                "Write `tensorflow[and-cuda]` in its place, and install again.",
+                "Replace it with `tensorflow[and-cuda]`, and install again.",
                 pip(target, "install", "tensorflow[and-cuda]"),
             ),
         )
@@ -50,7 +51,7 @@ def requirements_exist(project: Project, target: Target, knowledge: Knowledge) -
 
 
 def _asks_for_empty(words: str, first: str) -> bool:
-    """Whether pip would take a version of tensorflow-gpu that holds nothing: the newest does, where none is named."""
+    """Return whether pip would select an empty version of tensorflow-gpu: the newest, if the requirement names none."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     found = _GPU_PACKAGE.fullmatch(words)
@@ -66,7 +67,8 @@ def _asks_for_empty(words: str, first: str) -> bool:
 
 @check(
     "PKG011",
-    "the Keras that TF_USE_LEGACY_KERAS asks for is installed",
+    "the Keras that TF_USE_LEGACY_KERAS requires is installed",
+    family="Python and packages",
     stage=Stage.PYTHON,
     after=("PKG002",),
     causes=("keras3_incompatible_code",),
@@ -75,10 +77,10 @@ def _asks_for_empty(words: str, first: str) -> bool:
 def legacy_keras_is_installed(
     environment: Environment, target: Target, tensorflow: TensorFlow, knowledge: Knowledge
 ) -> Yielded:
-    """From 2.16 on tf.keras is Keras 3. TF_USE_LEGACY_KERAS=1 puts Keras 2 in its place, from the package tf_keras;
-    without that package every use of tf.keras raises "Keras cannot be imported".
+    """From 2.16 on, tf.keras is Keras 3. TF_USE_LEGACY_KERAS=1 replaces it with Keras 2 from the package tf_keras. Without
+    that package, every use of tf.keras raises "Keras cannot be imported".
 
-    Fix: `pip install tf_keras` of TensorFlow's own minor version, or unset the variable.
+    Fix: `pip install tf_keras` with the same minor version as TensorFlow, or unset the variable.
     """
     first = knowledge.boundaries["first_release_with_keras_3"].value
     value = environment.get("TF_USE_LEGACY_KERAS") or ""
@@ -91,9 +93,9 @@ def legacy_keras_is_installed(
     else:
         minor = ".".join(tensorflow.version.split(".")[:2])
         yield Finding(
-            f"TF_USE_LEGACY_KERAS={value} asks for tf_keras, which is not installed: tf.keras cannot be used",
+            f"TF_USE_LEGACY_KERAS={value} requires tf_keras, which is not installed: tf.keras cannot be used",
             cause="keras3_incompatible_code",
             severity="warning",
-            evidence=(f"no distribution tf-keras in {target.prefix}", f"TensorFlow is {tensorflow.version}"),
+            evidence=(f"{target.prefix} has no distribution tf-keras", f"TensorFlow version: {tensorflow.version}"),
             fix=Fix("Install it, or unset the variable.", pip(target, "install", f"tf_keras~={minor}.0")),
         )

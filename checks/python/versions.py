@@ -1,4 +1,4 @@
-"""PKG: do the packages that TensorFlow builds on have versions that fit it?"""
+"""PKG: are TensorFlow's dependencies installed in compatible versions?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import requirements_on
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+from tfgpu_doctor.model.tags import version_of
 
 _NUMPY = re.compile(
     r"_ARRAY_API not found|compiled using NumPy 1\.x|numpy\.dtype size changed|numpy\.core\.(?:umath|multiarray) failed"
@@ -20,7 +21,7 @@ _NUMPY_2 = 2
 
 
 def _complaint(runtime: Runtime | None, pattern: re.Pattern[str]) -> str:
-    """The line of TensorFlow's failed import that the pattern fits."""
+    """Return the line of TensorFlow's failed import that matches the pattern."""
     if not runtime or not runtime.import_error:
         return ""
     lines = (runtime.import_error, *runtime.import_traceback, *runtime.log)
@@ -29,7 +30,9 @@ def _complaint(runtime: Runtime | None, pattern: re.Pattern[str]) -> str:
 
 @check(
     "PKG006",
-    "NumPy is of the major version that this TensorFlow was built for",
+    "NumPy has the major version that this TensorFlow was built for",
+    family="Python and packages",
+    tags=(version_of("numpy"),),
     stage=Stage.PYTHON,
     after=("PKG002", "PKG004", "PKG005"),
     causes=("numpy_abi_mismatch",),
@@ -42,7 +45,7 @@ def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, run
     """
     numpy = target.find("numpy")
     if not numpy:
-        raise Skip("numpy's version is not known")
+        raise Skip("the NumPy version is unknown")
     first = knowledge.boundaries["first_release_for_numpy_2"].value
     complaint = _complaint(runtime, _NUMPY)
     is_old = (
@@ -53,12 +56,12 @@ def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, run
     if complaint or (predicted and not (runtime and runtime.version)):
         again = pip(target, "install", "--force-reinstall", "--no-deps", f"numpy=={numpy.version}")
         yield Finding(
-            f"NumPy {numpy.version} does not fit TensorFlow {tensorflow.version}, which was built for "
-            + ("NumPy 1" if predicted else "another one"),
+            f"NumPy {numpy.version} is not compatible with TensorFlow {tensorflow.version}, which was built for "
+            + ("NumPy 1" if predicted else "a different version"),
             cause="numpy_abi_mismatch",
-            evidence=(*([complaint] if complaint else ()), f"TensorFlow is built for NumPy 2 from {first} on"),
+            evidence=(*([complaint] if complaint else ()), f"TensorFlow {first} and newer is built for NumPy 2"),
             fix=Fix(
-                "Install a NumPy that fits, or a newer TensorFlow.",
+                "Install a compatible NumPy, or a newer TensorFlow.",
                 pip(target, "install", "numpy<2") if predicted else again,
             ),
         )
@@ -68,40 +71,45 @@ def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, run
 
 @check(
     "PKG007",
-    "protobuf is of a version that this TensorFlow accepts",
+    "the protobuf version is one that this TensorFlow accepts",
+    family="Python and packages",
+    tags=(version_of("protobuf"),),
     stage=Stage.PYTHON,
     after=("PKG002", "PKG004", "PKG005"),
     causes=("protobuf_incompatible",),
     sources=("https://protobuf.dev/news/2022-05-06/",),
 )
 def protobuf_fits(target: Target, tensorflow: TensorFlow, runtime: Runtime | None = None) -> Yielded:
-    """TensorFlow's generated code works with a range of protobuf versions only; others fail at import.
+    """TensorFlow's generated code works only with a range of protobuf versions; with others the import fails.
 
-    Fix: install a protobuf within the range that TensorFlow's metadata asks for.
+    Fix: install a protobuf in the range that TensorFlow's metadata requires.
     """
     protobuf = target.find("protobuf")
     wanted = next(
         (each for each in requirements_on(target, tensorflow.distribution, "protobuf") if not each.extra), None
     )
     if not protobuf or not wanted:
-        raise Skip("protobuf's version, or the one that TensorFlow asks for, is not known")
+        raise Skip("the protobuf version, or the version that TensorFlow requires, is unknown")
     complaint = _complaint(runtime, _PROTOBUF)
     fits = wanted.allows(protobuf.version)
     if complaint or (not fits and not (runtime and runtime.version)):
         yield Finding(
-            f"protobuf {protobuf.version} does not fit TensorFlow {tensorflow.version}, which asks for {wanted.specifier}",
+            f"protobuf {protobuf.version} is not compatible with TensorFlow {tensorflow.version}, which requires "
+            f"{wanted.specifier}",
             cause="protobuf_incompatible",
             severity="error" if complaint or not runtime else "warning",
             evidence=(*([complaint] if complaint else ()), f"Requires-Dist: protobuf{wanted.specifier}"),
-            fix=Fix("Install a protobuf within that range.", pip(target, "install", f"protobuf{wanted.specifier}")),
+            fix=Fix("Install a protobuf in that range.", pip(target, "install", f"protobuf{wanted.specifier}")),
         )
     else:
-        yield Evidence(f"protobuf {protobuf.version}, and TensorFlow asks for {wanted.specifier}")
+        yield Evidence(f"protobuf {protobuf.version}; TensorFlow requires {wanted.specifier}")
 
 
 @check(
     "PKG009",
-    "the nvidia-* wheels are of versions that this TensorFlow asks for",
+    "the nvidia-* wheels have the versions that this TensorFlow requires",
+    family="Python and packages",
+    tags=(version_of("cuda-wheels"),),
     stage=Stage.LIBRARIES,
     after=("PKG002", "TFB001"),
     causes=("torch_tf_nvidia_wheel_conflict", "cuda_minor_library_mix"),
@@ -110,36 +118,38 @@ def protobuf_fits(target: Target, tensorflow: TensorFlow, runtime: Runtime | Non
 def nvidia_wheels_fit(
     target: Target, tensorflow: TensorFlow, knowledge: Knowledge, runtime: Runtime | None = None
 ) -> Yielded:
-    """Torch pins each nvidia-* wheel to one version; installed after TensorFlow it replaces those that TensorFlow needs.
+    """Torch pins each nvidia-* wheel to one version. If installed after TensorFlow, it replaces the versions that
+    TensorFlow needs.
 
-    Fix: keep torch and TensorFlow in environments of their own, or install TensorFlow's versions last.
+    Fix: keep torch and TensorFlow in separate environments, or install TensorFlow's versions last.
     """
     wanted = [each for each in requirements_on(target, tensorflow.distribution, "nvidia-") if each.extra == "and-cuda"]
     pairs = [(each, found) for each in wanted if (found := target.find(each.name))]
     if not pairs:
-        raise Skip("none of the nvidia-* wheels that TensorFlow asks for is installed")
+        raise Skip("no nvidia-* wheel that TensorFlow requires is installed")
     wrong = [(each, found) for each, found in pairs if not each.allows(found.version)]
     pinned = {each.name: each.specifier for each in requirements_on(target, "torch", "nvidia-")}
     by_torch = [found for each, found in wrong if pinned.get(found.name) == f"=={found.version}"]
-    if not by_torch:  # a cuDNN of another origin is judged by LIB007, which sees the one that is loaded
+    if not by_torch:  # LIB007 checks a cuDNN from another source, because it sees the loaded one
         wrong = [(each, found) for each, found in wrong if not each.name.startswith("nvidia-cudnn")]
     if wrong and not (runtime and runtime.computes):
         lines = tuple(
-            f"{found.name} {found.version} is installed, TensorFlow asks for {each.specifier}" for each, found in wrong
+            f"{found.name} {found.version} is installed, but TensorFlow requires {each.specifier}"
+            for each, found in wrong
         )
         yield Finding(
-            f"torch replaced {len(by_torch)} CUDA libraries by versions that TensorFlow does not accept"
+            f"torch replaced {len(by_torch)} CUDA libraries with versions that TensorFlow does not accept"
             if by_torch
-            else f"{len(wrong)} CUDA libraries are of versions that TensorFlow does not accept",
+            else f"{len(wrong)} CUDA libraries have versions that TensorFlow does not accept",
             cause="torch_tf_nvidia_wheel_conflict" if by_torch else "cuda_minor_library_mix",
-            # Wheels older than asked for fail; newer ones mostly work.
+            # Wheels older than required fail; newer ones mostly work.
             severity="error" if any(each.is_undercut_by(found.version) for each, found in wrong) else "warning",
             evidence=(*lines, *(f"torch pins {found.name}=={found.version}" for found in by_torch)),
             fix=bring_cuda_libraries(
                 target,
                 tensorflow,
                 knowledge,
-                "Give torch an environment of its own, then install TensorFlow's versions here.",
+                "Move torch to a separate environment, then install TensorFlow's versions here.",
             ),
         )
     else:

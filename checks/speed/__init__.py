@@ -1,1 +1,1 @@
-"""Checks of the perf suites."""
+"""Checks for the results of the perf suites."""

@@ -1,1 +1,1 @@
-"""Checks of the stress test."""
+"""Checks for the results of the stress test."""

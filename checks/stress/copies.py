@@ -1,4 +1,4 @@
-"""LOD: do copies to, from and between GPUs arrive as they were sent, and use the link that they cross?"""
+"""LOD: do copies to, from and between GPUs arrive unchanged, and use the available bandwidth of the link?"""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from tfgpu_doctor.checks.stress.results import under_stress
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.stress import StressTest, Transfer
+from tfgpu_doctor.model.tags import STRESS
 
 _HOST = "host"
-_BELIEVED = 1.1  # times what a link can carry: what is faster was no copy over it
+_BELIEVED = 1.1  # times the link's capacity: a faster transfer was not a copy over that link
 
 
 @check(
     "LOD004",
     "copies to, from and between GPUs arrive unchanged",
+    family="Stress test",
+    tags=(STRESS,),
     stage=Stage.STRESS,
     after=("GPU004",),
     causes=("hardware_faulty_gpu", "multi_gpu_p2p_iommu_acs"),
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#iommu-on-linux",),
 )
 def copies_arrive(stress: StressTest) -> Yielded:
-    """What crosses a bad slot, riser or cable, or an IOMMU that does not let one GPU write to another, arrives changed.
+    """Data that crosses a bad slot, riser or cable, or an IOMMU that blocks writes between GPUs, arrives changed.
 
-    Fix: seat the card again, leave the riser out; between GPUs switch IOMMU or ACS off, or NCCL_P2P_DISABLE=1.
+    Fix: reseat the card, remove the riser; between GPUs, disable the IOMMU or ACS, or set NCCL_P2P_DISABLE=1.
     """
     under_stress(stress)
     copied = [each for each in stress.transfers if each.copies and not each.error]
@@ -38,7 +41,7 @@ def copies_arrive(stress: StressTest) -> Yielded:
         if sound:
             total = sum(each.copies for each in sound)
             yield Evidence(
-                f"{len(sound)} ways {what}, {total} copies of {_mebibytes(sound[0])}: the last of each compared word by word"
+                f"{len(sound)} routes {what}, {total} copies of {_mebibytes(sound[0])}: the last of each compared word by word"
             )
 
 
@@ -48,12 +51,12 @@ def _changed(each: Transfer) -> Finding:
         f"a copy from {_end(each.source)} to {_end(each.destination)} arrives changed in {each.mismatches:,} words",
         cause="multi_gpu_p2p_iommu_acs" if between else "hardware_faulty_gpu",
         confidence="medium",
-        evidence=(f"{_mebibytes(each)} copied by TensorFlow, and compared on the host",),
+        evidence=(f"{_mebibytes(each)} copied by TensorFlow and compared on the host",),
         fix=Fix(
-            "GPUs that write to each other need the IOMMU off on bare metal, and ACS off on the bridges between them; "
-            "until then `export NCCL_P2P_DISABLE=1`."
+            "For writes between GPUs, disable the IOMMU on bare metal and ACS on the bridges between the GPUs; until then, "
+            "`export NCCL_P2P_DISABLE=1`."
             if between
-            else "Seat the card again, leave a riser or extension cable out, and try again; then another slot, then "
+            else "Reseat the card, remove any riser or extension cable, and test again; then try another slot, then "
             "another card."
         ),
     )
@@ -62,15 +65,17 @@ def _changed(each: Transfer) -> Finding:
 @check(
     "LOD008",
     "copies between host and GPU use the whole PCIe link",
+    family="Stress test",
+    tags=(STRESS,),
     stage=Stage.SPEED,
     after=("LOD004",),
     sources=("https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#pinned-memory",),
 )
 def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
-    """A link that carries much less than its generation and width allow starves the GPU of data. Only copies of pinned
-    memory are judged: others wait for the processor's own copying.
+    """A link that transfers much less than its generation and width allow slows down the GPU. Only copies of pinned memory
+    are checked: other copies also wait for the CPU.
 
-    Fix: another slot, the memory of the GPU's own socket (numactl), IOMMU settings, the host's power-saving.
+    Fix: try another slot, memory of the GPU's socket (numactl), the IOMMU settings, the host's power-saving settings.
     """
     under_stress(stress)
     timed = [each for each in stress.transfers if each.copies and each.gb_per_s and not each.error]
@@ -79,7 +84,7 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
     told = [f"{_way(each)}: {each.gb_per_s:.1f} GB/s" for each in _with_host(timed) if not _capacity(each, knowledge)]
     told += _between(_across(timed))
     if not any(_capacity(each, knowledge) for each in timed):
-        raise Skip(f"no copy was of pinned memory, over a link that NVML tells; measured were {'; '.join(told)}")
+        raise Skip(f"no copy used pinned memory and a link that NVML reports; measured: {'; '.join(told)}")
     least = float(knowledge.boundaries["pinned_copy_fraction"].value)
     for each in _with_host(timed):
         speed, capacity = each.gb_per_s or 0.0, _capacity(each, knowledge)
@@ -96,7 +101,7 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
             confidence="low",
             evidence=(f"{link}, the fastest of {each.copies} copies of {_mebibytes(each)} of pinned memory",),
             fix=Fix(
-                "Bind the program to the GPU's own socket (`numactl --cpunodebind`, see `nvidia-smi topo -m`); look at IOMMU "
+                "Bind the program to the GPU's socket (`numactl --cpunodebind`, see `nvidia-smi topo -m`); check the IOMMU "
                 "and power-saving settings; try another slot."
             ),
         )
@@ -105,7 +110,7 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
 
 
 def _between(across: Sequence[Transfer]) -> list[str]:
-    """The slowest and the fastest way between GPUs: which link lies there, PCIe or NVLink, is not judged."""
+    """Return the slowest and the fastest route between GPUs; the type of link, PCIe or NVLink, is not checked."""
     if not across:
         return []
     slowest, fastest = (pick(across, key=lambda each: each.gb_per_s or 0.0) for pick in (min, max))
@@ -113,7 +118,7 @@ def _between(across: Sequence[Transfer]) -> list[str]:
 
 
 def _capacity(each: Transfer, knowledge: Knowledge) -> float | None:
-    """10^9 bytes a second that the link carries; None where the copies are not to be judged by it."""
+    """Return the link's capacity in 10^9 bytes per second; None if the copies cannot be compared with it."""
     row = knowledge.boundaries.get(f"pcie_{each.pcie_generation}_lane_gb_per_s")
     if each.host_memory != "pinned" or row is None or not each.pcie_width:
         return None
@@ -130,12 +135,12 @@ def _across(rows: Sequence[Transfer]) -> list[Transfer]:
 
 
 def _why_none(stress: StressTest) -> str:
-    """Why nothing was copied."""
+    """Return the reason why nothing was copied."""
     errors = [each.error for each in stress.transfers if each.error]
     if errors:
-        return f"copying fails: {errors[0]}"
+        return f"the copy test failed: {errors[0]}"
     attempt = stress.transfers_attempt
-    return f"the copying {attempt.ending}" if attempt and not attempt.answered else "no copy was made"
+    return f"the copy test {attempt.ending}" if attempt and not attempt.answered else "no copy was made"
 
 
 def _way(each: Transfer) -> str:

@@ -1,4 +1,4 @@
-"""LOD: under load, does a GPU compute the same every time, and keep what is written to its memory?"""
+"""LOD: under load, does a GPU compute the same result every time, and does its memory retain data?"""
 
 from __future__ import annotations
 
@@ -8,52 +8,58 @@ from collections.abc import Iterator, Sequence
 from tfgpu_doctor.checks.gpu.in_use import size
 from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.stress import Exactness, MemoryPattern, StressedGpu, StressTest
+from tfgpu_doctor.model.tags import STRESS
 
 _DETERMINISM = "https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism"
 _CUBLAS = "https://docs.nvidia.com/cuda/cublas/#results-reproducibility"
 _ON_GPU = "device:GPU:"
 REPLACE = (
-    "Keep work off this GPU. Take back any overclocking, look at its power cables and its seat, and try again for longer "
-    "with `tfgpu-doctor --level soak`; if it fails again, have it replaced."
+    "Do not use this GPU. Remove any overclocking, check its power cables and its seating, and test it longer with "
+    "`tfgpu-doctor --level soak`; if it fails again, replace it."
 )
 
 
 def called(gpu: StressedGpu) -> str:
-    """How a GPU is spoken of."""
+    """Return the name of a GPU for messages."""
     return f"GPU {gpu.index} ({gpu.name})" if gpu.name else f"GPU {gpu.index}"
 
 
 def under_stress(stress: StressTest) -> tuple[StressedGpu, ...]:
-    """The GPUs that a load was put on. Skips where there is none, with the reason."""
+    """Return the GPUs that were stress-tested. Skip with the reason if there are none."""
     if not stress.tested:
         raise Skip(
-            "; ".join(f"{called(gpu)} was left alone: {gpu.untouched}" for gpu in stress.gpus) or "there is no GPU"
+            "; ".join(f"{called(gpu)} was not tested: {gpu.untouched}" for gpu in stress.gpus) or "there is no GPU"
         )
     return stress.tested
 
 
 def why_nothing(stress: StressTest) -> str:
-    """Why a load measured nothing."""
+    """Return the reason why the stress test measured nothing."""
     if stress.interrupted:
-        return "the load was interrupted before it got so far"
+        return "the stress test was interrupted before this measurement"
     told = [gpu.error or (gpu.attempt.ending if gpu.attempt else "") for gpu in stress.tested]
-    return next((f"the load {each}" for each in told if each and each != "answered"), "the load did not get so far")
+    return next(
+        (f"the stress test {each}" for each in told if each and each != "answered"),
+        "the stress test did not reach this measurement",
+    )
 
 
 @check(
     "LOD001",
     "each GPU computes the same bits every time",
+    family="Stress test",
+    tags=(STRESS,),
     stage=Stage.STRESS,
     after=("GPU004", "GPU005"),
     causes=("hardware_faulty_gpu",),
     sources=(_DETERMINISM, _CUBLAS),
 )
 def results_repeat(stress: StressTest) -> Yielded:
-    """A GPU that is going bad, or is clocked too high, gives another result now and then: no error, no log line, a model
-    that does not learn. Products and convolutions of the same numbers are repeated, and must be equal to the last bit;
-    some elements are compared with float64, within what rounding allows.
+    """A degrading or overclocked GPU occasionally returns a different result: no error, no log line, but a model that does
+    not learn. Products and convolutions of the same numbers are repeated and must be equal to the last bit. Some elements
+    are compared with float64, within the rounding tolerance.
 
-    Fix: keep work off the GPU; take overclocking back, look at power and seat; have it replaced.
+    Fix: do not use the GPU; remove overclocking, check power and seating; replace the GPU.
     """
     judged = False
     for gpu in under_stress(stress):
@@ -82,19 +88,19 @@ def _counts(each: Exactness) -> bool:
 def _unequal(gpu: StressedGpu, rows: Sequence[Exactness], mismatches: int) -> Finding:
     times, each = sum(row.iterations for row in rows), rows[0]
     return Finding(
-        f"{called(gpu)} disagrees with itself: a {each.operation} in {each.precision} of the same numbers differed in "
-        f"{mismatches:,} elements",
+        f"{called(gpu)} does not reproduce its own results: a {each.operation} in {each.precision} of the same numbers "
+        f"differed in {mismatches:,} elements",
         cause="hardware_faulty_gpu",
         evidence=(
-            f"{times:,} repetitions of {each.elements:,} elements each, with TensorFlow's promise of equal bits",
-            f"the last result is off its float64 reference by {rows[-1].deviation or 0:.2g} of what rounding allows",
+            f"{times:,} repetitions of {each.elements:,} elements each, with TensorFlow's deterministic operations",
+            f"the last result deviates from its float64 reference by {rows[-1].deviation or 0:.2g} of the rounding tolerance",
         ),
         fix=Fix(REPLACE),
     )
 
 
 def _off(gpu: StressedGpu, rows: Sequence[Exactness], stress: StressTest) -> Finding | None:
-    """A result that repeats and is wrong: the GPU's fault where others of its model are right, else who knows."""
+    """Return the finding for a wrong but repeatable result: a faulty GPU if others of its model are right, else unknown."""
     off = max(each.deviation or 0.0 for each in rows)
     if off <= 1:
         return None
@@ -105,19 +111,20 @@ def _off(gpu: StressedGpu, rows: Sequence[Exactness], stress: StressTest) -> Fin
         if other.name == gpu.name and any(_is_right(row, each) for row in other.exactness)
     ]
     return Finding(
-        f"{called(gpu)} computes a {each.operation} in {each.precision} wrongly: off by {off:.3g} times what rounding allows",
+        f"{called(gpu)} computes a wrong {each.operation} in {each.precision}: "
+        f"the error is {off:.3g} times the rounding tolerance",
         cause="hardware_faulty_gpu" if right else UNDETERMINED,
         confidence="medium" if right else "low",
         evidence=(
             "compared with the same sums in float64",
-            f"right on {', '.join(right)}"
+            f"correct on {', '.join(right)}"
             if right
-            else "no other GPU of its model shows whether the GPU or a library errs",
+            else "no other GPU of its model shows whether the GPU or a library is at fault",
         ),
         fix=Fix(
             REPLACE
             if right
-            else "Try another release of TensorFlow and its CUDA libraries; if the result stays wrong, it is the GPU."
+            else "Try another release of TensorFlow and its CUDA libraries; if the result is still wrong, the GPU is faulty."
         ),
     )
 
@@ -134,22 +141,24 @@ def _same(gpu: StressedGpu, kinds: Sequence[Sequence[Exactness]]) -> str:
         for rows in kinds
     ]
     off = max(row.deviation or 0.0 for rows in kinds for row in rows)
-    return f"GPU {gpu.index}: {', '.join(done)}, every bit the same; off float64 by {off:.1%} of what rounding allows"
+    return f"GPU {gpu.index}: {', '.join(done)}, all bits identical; deviation from float64: {off:.1%} of the rounding tolerance"
 
 
 @check(
     "LOD002",
     "GPUs of one model compute the same bits",
+    family="Stress test",
+    tags=(STRESS,),
     stage=Stage.STRESS,
     after=("LOD001",),
     causes=("hardware_faulty_gpu",),
     sources=(_CUBLAS,),
 )
 def gpus_agree(stress: StressTest) -> Yielded:
-    """A GPU that is wrong in the same way every time agrees with itself. GPUs of one model, with as many multiprocessors,
-    run the same kernels, and must give the same bits.
+    """A GPU that makes the same error every time reproduces its own results. GPUs of one model with the same number of
+    multiprocessors run the same kernels, and must give the same bits.
 
-    Fix: test the one that stands alone by itself, and for longer; have it replaced if it differs again.
+    Fix: test the GPU that differs alone, and for longer; replace it if it differs again.
     """
     judged = False
     agreed: dict[str, list[str]] = {}
@@ -165,9 +174,9 @@ def gpus_agree(stress: StressTest) -> Yielded:
             else:
                 yield from _compare({gpu.index: gpu for gpu in gpus}, results, what)
     for names, operations in agreed.items():
-        yield Evidence(f"GPUs {names} agree in every bit of {', '.join(operations)}")
+        yield Evidence(f"GPUs {names} give identical bits for {', '.join(operations)}")
     if not judged:
-        raise Skip("there are no two GPUs of one model to compare")
+        raise Skip("there are no two GPUs of the same model to compare")
 
 
 def _of_one_model(gpus: Sequence[StressedGpu]) -> list[list[StressedGpu]]:
@@ -178,7 +187,7 @@ def _of_one_model(gpus: Sequence[StressedGpu]) -> list[list[StressedGpu]]:
 
 
 def _digests(gpu: StressedGpu, kind: tuple[str, str]) -> tuple[str, ...]:
-    """Of the last result, where TensorFlow promised that it repeats, and it did."""
+    """Return the digests of the last result, if TensorFlow's operations were deterministic and the result repeated."""
     rows = [each for each in gpu.exactness if (each.operation, each.precision) == kind]
     sound = gpu.deterministic and rows and all(_counts(each) and not each.mismatches for each in rows)
     return rows[-1].digests if sound else ()
@@ -190,12 +199,12 @@ def _compare(gpus: dict[int, StressedGpu], results: dict[int, tuple[str, ...]], 
     alone = [index for index, digests in results.items() if digests != common]
     if count <= len(results) / 2:
         names = " and ".join(called(gpus[index]) for index in results)
-        yield _disagreement(f"{what} differs between {names}, and which of them errs cannot be told", "low", (), what)
+        yield _disagreement(f"{what} differs between {names}; which of them is wrong is unknown", "low", (), what)
         return
     for index in alone:
         parts = sum(one != other for one, other in zip(results[index], common, strict=False))
-        said = (f"{parts} of {len(common)} parts of the result differ from those of the {count} others",)
-        yield _disagreement(f"{called(gpus[index])} stands alone: {what} differs there", "medium", said, what)
+        said = (f"{parts} of {len(common)} parts of the result differ from the {count} other GPUs",)
+        yield _disagreement(f"{what} on {called(gpus[index])} differs from the other GPUs", "medium", said, what)
 
 
 def _disagreement(message: str, confidence: Confidence, evidence: tuple[str, ...], what: str) -> Finding:
@@ -204,24 +213,26 @@ def _disagreement(message: str, confidence: Confidence, evidence: tuple[str, ...
         cause="hardware_faulty_gpu",
         severity="warning",
         confidence=confidence,
-        evidence=(*evidence, f"each of them repeats {what} to the last bit"),
+        evidence=(*evidence, f"each of these GPUs repeats {what} to the last bit"),
         fix=Fix(REPLACE),
     )
 
 
 @check(
     "LOD003",
-    "each GPU's memory keeps what is written to it",
+    "each GPU's memory retains what is written to it",
+    family="Stress test",
+    tags=(STRESS,),
     stage=Stage.STRESS,
     after=("GPU004",),
     causes=("hardware_faulty_gpu",),
     sources=("https://github.com/ComputationalRadiationPhysics/cuda_memtest",),
 )
 def memory_keeps(stress: StressTest) -> Yielded:
-    """Bits of a GPU's memory that flip spoil weights without a word, on boards without ECC most of all. Patterns are
-    written to the free memory, read back and compared on the GPU. It passes only for what was really compared.
+    """Flipped bits in a GPU's memory silently corrupt weights, mainly on boards without ECC. Patterns are written to the free
+    memory, read back and compared on the GPU. The check passes only for memory that was actually compared.
 
-    Fix: keep work off the GPU; take overclocking of its memory back; have it replaced.
+    Fix: do not use the GPU; remove overclocking of its memory; replace the GPU.
     """
     judged = False
     for gpu in under_stress(stress):
@@ -234,18 +245,18 @@ def memory_keeps(stress: StressTest) -> Yielded:
             free = f" of the {size(gpu.free_bytes)} that were free" if gpu.free_bytes else ""
             least, patterns = min(each.tested_bytes for each in tested), dict.fromkeys(each.pattern for each in tested)
             yield Evidence(
-                f"GPU {gpu.index}: {size(least)}{free} keep every word of {', '.join(patterns)}, "
-                f"{len(tested)} times written and read back"
+                f"GPU {gpu.index}: {size(least)}{free} retain every word of {', '.join(patterns)}, "
+                f"written and read back {len(tested)} times"
             )
     if not judged:
-        raise Skip(f"no byte of memory was tested: {why_nothing(stress)}")
+        raise Skip(f"no memory was tested: {why_nothing(stress)}")
 
 
 def _flipped(gpu: StressedGpu, bad: Sequence[MemoryPattern], tested: Sequence[MemoryPattern]) -> Finding:
     words = sum(each.mismatches for each in bad)
     examples = tuple(f"pattern {each.pattern}: {each.example}" for each in bad if each.example)[:4]
     return Finding(
-        f"the memory of {called(gpu)} does not keep what is written to it: {words:,} words came back changed",
+        f"the memory of {called(gpu)} does not retain what is written to it: {words:,} words changed",
         cause="hardware_faulty_gpu",
         evidence=(
             f"{len(bad)} of {len(tested)} passes differ, each over {size(min(each.tested_bytes for each in tested))}",

@@ -1,4 +1,4 @@
-"""LOD: under load, do a GPU's clocks hold, is it as fast as its model should be, and does it stay so?"""
+"""LOD: under load, does a GPU keep its clocks, reach the speed of its model, and maintain that speed?"""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.schema import GpuModel
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.stress import Readings, StressedGpu, StressRound, StressTest
+from tfgpu_doctor.model.tags import STRESS, requirement
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
 _HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
 _POWER = ("hw_power_brake_slowdown", "hw_slowdown")
 _PEAKS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "fp16"}
-_LEAST_USE = 50  # percent: below, the looks fell between the products, and say nothing of a load
+_LEAST_USE = 50  # percent: below this, the samples fell between the products and do not show the load
 
 
 @check(
     "LOD006",
-    "clocks hold under load",
+    "each GPU keeps its clocks under load",
+    family="Stress test",
+    tags=(
+        STRESS,
+        requirement("peak-fractions"),
+    ),
     stage=Stage.SPEED,
     after=("GPU004", "GPU005"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=(_REASONS,),
 )
 def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
-    """Idle, every GPU is cool. Under load heat or a power brake takes the clocks down, and everything takes longer. That
-    the power limit holds a GPU a little below its highest clock is normal.
+    """Every idle GPU is cool. Under load, heat or a power brake lowers the clocks, and everything takes longer. It is normal
+    that the power limit keeps a GPU slightly below its highest clock.
 
-    Fix: fans, dust, the way of the air; power cables and supply; a power limit that somebody lowered.
+    Fix: check fans, dust and air flow; power cables and supply; a lowered power limit.
     """
     judged = False
     for gpu in under_stress(stress):
@@ -45,20 +51,20 @@ def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
         held = _shares(reasons)
         yield Finding(
             f"{called(gpu)} keeps {fraction:.0%} of its highest clock under load"
-            + (f": {held} of the looks" if held else ""),
+            + (f": {held} of the samples" if held else ""),
             cause="gpu_thermal_or_power_throttling",
             severity="warning",
             confidence="high" if reasons else "medium",
             evidence=tuple(_figures(gpu, known, fraction)),
             fix=Fix(
-                "Look at the power supply, at its cables to the GPU, and at a power cap of the machine."
+                "Check the power supply, its cables to the GPU, and whether the machine has a power cap."
                 if cold
-                else "Look at fans, dust, the way of the air and the room's temperature; then at power and clock limits.",
+                else "Check fans, dust, air flow and room temperature; then power and clock limits.",
                 ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",),
             ),
         )
     if not judged:
-        raise Skip(f"clocks under load are not known: {stress.sampling_error or 'NVML does not tell them'}")
+        raise Skip(f"the clocks under load are unknown: {stress.sampling_error or 'NVML does not report them'}")
 
 
 def _at_work(each: Readings) -> bool:
@@ -66,7 +72,7 @@ def _at_work(each: Readings) -> bool:
 
 
 def _slowing(known: list[Readings], knowledge: Knowledge) -> dict[str, float]:
-    """The reasons of heat or power that held the clocks down for more than a moment, and in which share of the looks."""
+    """Return the heat and power reasons that limited the clocks for more than a moment, with their share of the samples."""
     least = _boundary(knowledge, "load_throttled_share")
     return {
         word: most
@@ -80,35 +86,42 @@ def _shares(reasons: dict[str, float]) -> str:
 
 
 def _figures(gpu: StressedGpu, known: list[Readings], fraction: float) -> list[str]:
-    """Clocks, heat and power under load."""
+    """Return clocks, temperature and power under load."""
     clock = _mean([each.sm_mhz or 0.0 for each in known])
     found = [
-        f"SM clock {clock:.0f} of {gpu.max_sm_mhz:.0f} MHz ({fraction:.0%}) in {sum(e.samples for e in known)} looks"
+        f"SM clock {clock:.0f} of {gpu.max_sm_mhz:.0f} MHz ({fraction:.0%}) in {sum(e.samples for e in known)} samples"
     ]
     heat = [each.temperature_c for each in known if each.temperature_c is not None]
     if heat:
-        found.append(f"at most {max(heat):.0f} °C" + (f" of {gpu.slowdown_c:.0f} °C" if gpu.slowdown_c else ""))
+        found.append(
+            f"at most {max(heat):.0f} °C" + (f" (slowdown at {gpu.slowdown_c:.0f} °C)" if gpu.slowdown_c else "")
+        )
     power = [each.power_w for each in known if each.power_w is not None]
     if power:
         found.append(f"{_mean(power):.0f} W" + (f" of {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else ""))
     words = sorted({word for each in known for word in each.reasons})
     limits = _shares({word: max(each.reasons.get(word, 0.0) for each in known) for word in words})
-    return [*found, *([f"clocks limited by {limits} of the looks"] if limits else [])]
+    return [*found, *([f"clocks limited by {limits} of the samples"] if limits else [])]
 
 
 @check(
     "LOD007",
-    "each GPU multiplies as fast as its model should",
+    "each GPU multiplies at the speed expected of its model",
+    family="Stress test",
+    tags=(
+        STRESS,
+        requirement("peak-fractions"),
+    ),
     stage=Stage.SPEED,
     after=("LOD001", "LOD005"),
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",),
 )
 def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
-    """Products of large matrices come near the peak of the data sheet, in every precision. A GPU that stays far below is
-    slowed down by something, though nothing fails.
+    """Products of large matrices come close to the data sheet's peak in every precision. If a GPU stays far below, something
+    slows it down, although nothing fails.
 
-    Fix: what the clocks say first; then a shared or divided GPU; then another card of the same model to compare.
+    Fix: check the clocks first, then whether the GPU is shared or partitioned, then compare with a card of the same model.
     """
     judged = False
     for gpu in under_stress(stress):
@@ -124,14 +137,14 @@ def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
             continue
         told = ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items())
         yield Evidence(
-            f"GPU {gpu.index}: {told} TFLOP/s" + ("" if peaks else "; the peaks of this model are not known")
+            f"GPU {gpu.index}: {told} TFLOP/s" + ("" if peaks else "; the peak values of this model are unknown")
         )
     if not judged:
         raise Skip(why_nothing(stress))
 
 
 def _fastest(gpu: StressedGpu) -> dict[str, float]:
-    """The best of all rounds in each precision."""
+    """Return the highest speed of all rounds in each precision."""
     found: dict[str, float] = {}
     for each in gpu.speeds:
         if each.teraflops and each.iterations and each.finite and not each.error:
@@ -145,7 +158,7 @@ def _model(gpu: StressedGpu, knowledge: Knowledge) -> GpuModel | None:
 
 
 def _peaks(gpu: StressedGpu, model: GpuModel | None) -> dict[str, float]:
-    """The data sheet's figures; of a part of a GPU as many as it has of the multiprocessors."""
+    """Return the data sheet's peaks; for a part of a GPU, scaled by its share of the multiprocessors."""
     if model is None:
         return {}
     part = min(1.0, gpu.multiprocessors / model.multiprocessors) if gpu.multiprocessors else 1.0
@@ -160,9 +173,9 @@ def _slow(gpu: StressedGpu, best: dict[str, float], peaks: dict[str, float], kno
     known = [each for each in gpu.readings if each.sm_mhz]
     reasons = _slowing(known, knowledge)
     worst = min((name for name in best if name in peaks), key=lambda name: best[name] / peaks[name])
-    shared = gpu.busy or (("it is a part of a GPU, divided by MIG",) if gpu.mig else ())
+    shared = gpu.busy or (("it is part of a GPU that is partitioned by MIG",) if gpu.mig else ())
     fraction = _mean([each.sm_mhz or 0.0 for each in known]) / gpu.max_sm_mhz if known and gpu.max_sm_mhz else None
-    clocks = _figures(gpu, known, fraction) if fraction is not None else ["clocks under load are not known"]
+    clocks = _figures(gpu, known, fraction) if fraction is not None else ["the clocks under load are unknown"]
     return Finding(
         f"{called(gpu)} multiplies at {best[worst] / peaks[worst]:.0%} of its peak in {worst}",
         cause="gpu_thermal_or_power_throttling" if reasons else UNDETERMINED,
@@ -173,9 +186,9 @@ def _slow(gpu: StressedGpu, best: dict[str, float], peaks: dict[str, float], kno
             *shared, *clocks,
         ),
         fix=Fix(
-            "Others use it as well: measure it alone."
+            "Other processes use the GPU too: measure it when it is idle."
             if shared
-            else "Look at clocks and limits under load (`nvidia-smi -q -d PERFORMANCE,POWER,CLOCK`); if they are right, "
+            else "Check clocks and limits under load (`nvidia-smi -q -d PERFORMANCE,POWER,CLOCK`); if they are correct, "
             "compare with another card of the same model."
         ),
     )  # fmt: skip
@@ -183,20 +196,22 @@ def _slow(gpu: StressedGpu, best: dict[str, float], peaks: dict[str, float], kno
 
 @check(
     "LOD009",
-    "a GPU stays as fast as it began",
+    "each GPU maintains its initial speed",
+    family="Stress test",
+    tags=(STRESS,),
     stage=Stage.SPEED,
     after=("LOD006",),
     causes=("gpu_thermal_or_power_throttling",),
     sources=("https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",),
 )
 def speed_lasts(stress: StressTest, knowledge: Knowledge) -> Yielded:
-    """A machine takes minutes to warm up: what its cooling and its power supply are worth shows then. The first round of a
-    soak is compared with the last.
+    """A machine takes minutes to warm up; insufficient cooling or power supply shows only then. The first round of a soak is
+    compared with the last.
 
-    Fix: cooling; a power supply that tires; the same soak on one GPU alone, to tell the GPU from the machine.
+    Fix: check the cooling and the power supply; soak one GPU alone to distinguish a GPU problem from a machine problem.
     """
     if stress.level != "soak":
-        raise Skip("only --level soak lasts long enough to tell")
+        raise Skip("only --level soak runs long enough for this check")
     judged = False
     for gpu in under_stress(stress):
         whole = [each for each in gpu.rounds if each.speeds and each.memory]
@@ -209,7 +224,7 @@ def speed_lasts(stress: StressTest, knowledge: Knowledge) -> Yielded:
 
 
 def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) -> Finding | Evidence | None:
-    """The first round against the last; None where no precision was measured in both."""
+    """Compare the first round with the last; return None if no precision was measured in both."""
     first, last = ({s.precision: s.teraflops for s in each.speeds if s.teraflops} for each in (rounds[0], rounds[-1]))
     drops = {name: 1 - last[name] / first[name] for name in first if name in last}
     if not drops:
@@ -224,12 +239,14 @@ def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) ->
         return Evidence(f"GPU {gpu.index}, {len(rounds)} rounds in {minutes:.0f} minutes: {', '.join(told)}")
     reasons = _slowing(ends[1:], knowledge)
     return Finding(
-        f"{called(gpu)} ends {drops[worst]:.0%} slower in {worst} than it began, after {minutes:.0f} minutes",
+        f"{called(gpu)} is {drops[worst]:.0%} slower in {worst} after {minutes:.0f} minutes than at the start",
         cause="gpu_thermal_or_power_throttling" if reasons else UNDETERMINED,
         severity="warning",
         confidence="high" if reasons else "low",
-        evidence=(*told, *([f"{_shares(reasons)} of the looks"] if reasons else [])),
-        fix=Fix("Look at the cooling and the power supply; soak one GPU alone, to tell the GPU from the machine."),
+        evidence=(*told, *([f"{_shares(reasons)} of the samples"] if reasons else [])),
+        fix=Fix(
+            "Check the cooling and the power supply; soak one GPU alone to distinguish a GPU problem from a machine problem."
+        ),
     )
 
 

@@ -1,1 +1,1 @@
-"""Checks of the TensorFlow that is installed, and what it does with the GPUs."""
+"""Checks for the installed TensorFlow and its use of the GPUs."""

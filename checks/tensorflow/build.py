@@ -1,4 +1,4 @@
-"""TFB: was this TensorFlow built with CUDA?"""
+"""TFB: is this TensorFlow built with CUDA?"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.hosting import Hosting
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+from tfgpu_doctor.model.tags import version_of
 
 _PIP = "https://www.tensorflow.org/install/pip"
 
@@ -15,6 +16,8 @@ _PIP = "https://www.tensorflow.org/install/pip"
 @check(
     "TFB001",
     "this TensorFlow is built with CUDA",
+    family="TensorFlow build",
+    tags=(version_of("tensorflow"),),
     stage=Stage.WHEEL,
     after=("GPU001", "PKG002", "PKG003", "SYS004"),
     causes=("aarch64_wheel_without_cuda", "conda_cpu_build_selected", "cpu_package_shadows_gpu_package"),
@@ -29,16 +32,16 @@ def built_with_cuda(
 ) -> Yielded:
     """A build without CUDA never uses an NVIDIA GPU, whatever else is installed.
 
-    Fix: install a build with CUDA: `pip install 'tensorflow[and-cuda]'`; on Jetson NVIDIA's own wheel.
+    Fix: install a build with CUDA: `pip install 'tensorflow[and-cuda]'`; on Jetson, NVIDIA's wheel.
     """
     if system.os == "Darwin":
-        raise Skip("on macOS the GPU is reached through Metal")
+        raise Skip("on macOS, TensorFlow uses the GPU through Metal")
     if tensorflow.built_with_cuda is None:
-        raise Skip("the build does not say whether it has CUDA")
+        raise Skip("the build does not report whether it includes CUDA")
     if tensorflow.built_with_cuda:
         yield Evidence(f"build_info.py: CUDA {tensorflow.cuda_version}, cuDNN {tensorflow.cudnn_version}")
     elif runtime and runtime.computes:
-        yield Evidence("it computes on a GPU all the same, by a plug-in")
+        yield Evidence("the build has no CUDA, but TensorFlow computes on a GPU through a plug-in")
     else:
         yield _without_cuda(tensorflow, system, target, hosting)
 
@@ -54,21 +57,22 @@ def _without_cuda(tensorflow: TensorFlow, system: System, target: Target, hostin
             cause="aarch64_wheel_without_cuda",
             evidence=(
                 said,
-                *([f"the board is a {system.board}"] if system.board else ()),
-                *([f"Jetson Linux {hosting.l4t}, for which NVIDIA's wheel must be"] if hosting and hosting.l4t else ()),
+                *([f"board: {system.board}"] if system.board else ()),
+                *([f"Jetson Linux {hosting.l4t}; NVIDIA's wheel must match it"] if hosting and hosting.l4t else ()),
             ),
             fix=Fix(
-                "On a Jetson install NVIDIA's: https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/; "
-                "on a server use NVIDIA's container nvcr.io/nvidia/tensorflow."
+                "On a Jetson, install NVIDIA's wheel: "
+                "https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/; "
+                "on a server, use NVIDIA's container nvcr.io/nvidia/tensorflow."
             ),
         )
     if conda:
         return Finding(
-            "conda chose a build of TensorFlow without CUDA",
+            "conda selected a TensorFlow build without CUDA",
             cause="conda_cpu_build_selected",
             evidence=(said, *conda),
             fix=Fix(
-                "Make an environment with pip's TensorFlow, or let conda choose the CUDA build: "
+                "Create an environment with pip's TensorFlow, or make conda select the CUDA build: "
                 "`CONDA_OVERRIDE_CUDA=12.0 conda install 'tensorflow=*=cuda*'`."
             ),
         )
@@ -80,5 +84,5 @@ def _without_cuda(tensorflow: TensorFlow, system: System, target: Target, hostin
         f"{tensorflow.distribution} {tensorflow.version} is built without CUDA",
         cause="cpu_package_shadows_gpu_package",
         evidence=(said,),
-        fix=Fix("Replace it by the build with CUDA.", commands),
+        fix=Fix("Replace it with the build with CUDA.", commands),
     )

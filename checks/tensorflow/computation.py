@@ -1,4 +1,4 @@
-"""GPU: does TensorFlow compute on each GPU, and rightly?"""
+"""GPU: does TensorFlow compute correctly on each GPU?"""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _KNOWN_ERRORS = (
     (
         ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ResourceExhausted", "out of memory"),
         "gpu_memory_held_by_other_process",
-        "See with `nvidia-smi` who holds the GPU's memory, and end that process.",
+        "Use `nvidia-smi` to find the process that holds the GPU's memory, and end it.",
     ),
     (
         ("CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_ALLOC_FAILED",
          "CUBLAS_STATUS_NOT_INITIALIZED"),
         "cudnn_init_failed_memory",
-        "Free the GPU's memory, and switch memory growth on: TF_FORCE_GPU_ALLOW_GROWTH=true.",
+        "Free the GPU's memory, and enable memory growth: TF_FORCE_GPU_ALLOW_GROWTH=true.",
     ),
     (
         ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver version is insufficient"),
@@ -36,26 +36,28 @@ _KNOWN_ERRORS = (
     (
         NO_KERNEL,
         "gpu_compute_capability_too_new",
-        "Use a TensorFlow that was built for this GPU: a newer release, or NVIDIA's container.",
+        "Use a TensorFlow build for this GPU: a newer release, or NVIDIA's container.",
     ),
     (
         ("CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error"),
         "hardware_ecc_error",
-        "The GPU's memory is failing: drain the machine, and have the card replaced.",
+        "The GPU's memory is failing: drain the machine, and replace the card.",
     ),
 )  # fmt: skip
 
 
 def _judge(runtime: Runtime, knowledge: Knowledge, operation: str) -> Yielded:
-    """The findings about one operation on every GPU."""
+    """Yield the results of one operation on every GPU."""
     if runtime.only_listed:
-        raise Skip("no kernel runs on a simulated driver")
+        raise Skip("a simulated driver cannot run kernels")
     if not runtime.gpus:
         raise Skip("TensorFlow lists no GPU")
     done = [each for each in runtime.computations if each.operation == operation]
     for each in done:
         if each.is_right:
-            yield Evidence(f"{each.placed_on}: as on the CPU, in {each.seconds:.2f} s with compilation")
+            yield Evidence(
+                f"{each.placed_on}: same result as on the CPU, in {each.seconds:.2f} s including compilation"
+            )
         else:
             yield _finding(each, runtime, knowledge)
     if len(done) < len(runtime.gpus):
@@ -80,73 +82,76 @@ def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge) -> Findi
 
 
 def _what_is_wrong(each: Computation) -> str:
-    """What a result that raised nothing has against it."""
+    """Return the problem with a result that raised no error."""
     if not each.is_in_place:
-        return f"was computed elsewhere, on {each.placed_on or 'an unknown device'}"
+        return f"was computed on a different device: {each.placed_on or 'unknown'}"
     return (
-        f"differs from the CPU's by {each.largest_error:g} of its largest value"
+        f"differs from the CPU's result by {each.largest_error:g} of its largest value"
         if each.largest_error is not None
         else ""
     )
 
 
 def explain_error(error: str) -> tuple[str, str]:
-    """Label and fix for what an operation raised; a result that is wrong raised nothing, and has no known cause."""
+    """Return label and fix for the error of an operation. A wrong result raises no error and has no known cause."""
     for words, cause, fix in _KNOWN_ERRORS:
         if any(word in error for word in words):
             return cause, fix
-    return UNDETERMINED, "Report it with the machine recorded by `tfgpu-doctor --record machine.json`."
+    return UNDETERMINED, "Report it, with the facts that `tfgpu-doctor --record machine.json` records."
 
 
 def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Finding:
-    """The run ended before every GPU had its turn: a crash, a deadline, or minutes of compiling PTX."""
+    """Return the finding if the run ended before it reached every GPU: a crash, a deadline, or minutes of compiling PTX."""
     compiling = runtime.log_lines("jit-compiled from PTX")
     if compiling and runtime.attempt.outcome == "timed_out":
         return Finding(
-            f"the {operation} was still being compiled for this GPU when the doctor's time ran out",
+            f"the {operation} was still being compiled for this GPU when the doctor's deadline expired",
             cause="ptx_jit_startup_delay",
             severity="warning",
             evidence=compiling,
-            fix=Fix("Give it half an hour once, then it is cached.", ("tfgpu-doctor --deadline 2400",)),
+            fix=Fix("Allow half an hour once; the result is then cached.", ("tfgpu-doctor --deadline 2400",)),
         )
     ending = runtime.attempt.ending if not runtime.attempt.answered else "stopped: " + runtime.use_error
     return Finding(
         f"TensorFlow {ending}",
         cause=UNDETERMINED,
         evidence=(*runtime.attempt.stderr[-6:], *complaints(runtime, knowledge)[-4:])
-        or ("it said nothing before it ended",),
-        fix=Fix("Look at `sudo dmesg | grep -i -e NVRM -e Xid`: a GPU in trouble leaves a line there."),
+        or ("it printed nothing before it ended",),
+        fix=Fix("Check `sudo dmesg | grep -i -e NVRM -e Xid`: a failing GPU leaves a line there."),
     )
 
 
 @check(
     "GPU004",
-    "TensorFlow multiplies matrices on every GPU, rightly",
+    "TensorFlow multiplies matrices correctly on every GPU",
+    family="GPU",
+    goal="computes",
     stage=Stage.COMPUTE,
     after=_BEFORE,
     causes=_CAUSES,
     sources=("https://www.tensorflow.org/guide/gpu",),
 )
 def matrix_product_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
-    """A GPU that is listed may still not compute. Matrices of small integers are multiplied on each GPU with soft
-    placement off, and the result must equal the CPU's; no rounding enters, with TF32 either.
+    """A listed GPU may still fail to compute. Matrices of small integers are multiplied on each GPU with soft placement off,
+    and the result must equal the CPU's; no rounding occurs, not even with TF32.
 
-    Fix: it depends on the error, which the finding reads.
+    Fix: depends on the error; see the finding.
     """
     yield from _judge(runtime, knowledge, "matmul")
 
 
 @check(
     "GPU005",
-    "TensorFlow convolves on every GPU, rightly",
+    "TensorFlow computes convolutions correctly on every GPU",
+    family="GPU",
     stage=Stage.COMPUTE,
     after=("GPU004", "LIB007"),
     causes=_CAUSES,
     sources=("https://www.tensorflow.org/guide/gpu",),
 )
 def convolution_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
-    """Convolutions go through cuDNN, which is opened, and compared with its headers, only at the first of them.
+    """Convolutions use cuDNN, which is opened and compared with its headers only at the first convolution.
 
-    Fix: it depends on the error, which the finding reads.
+    Fix: depends on the error; see the finding.
     """
     yield from _judge(runtime, knowledge, "convolution")

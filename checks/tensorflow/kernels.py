@@ -1,4 +1,4 @@
-"""TFB: has this TensorFlow kernels for the GPU, native or as PTX that the driver can compile?"""
+"""TFB: does this TensorFlow contain kernels for the GPU, native or as PTX that the driver can compile?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
+from tfgpu_doctor.model.tags import GPU_LOST, version_of
 
 NO_KERNEL = (
     "no kernel image", "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_SOURCE",
@@ -19,6 +20,7 @@ NO_KERNEL = (
 @check(
     "TFB003",
     "the driver can compile the PTX that this TensorFlow was built with",
+    family="TensorFlow build",
     stage=Stage.WHEEL,
     after=("TFB001", "DRV002"),
     causes=("driver_too_old",),
@@ -31,36 +33,42 @@ def driver_compiles_ptx(
     system: System,
     runtime: Runtime | None = None,
 ) -> Yielded:
-    """Minor-version compatibility covers machine code alone: PTX made by CUDA 12.5 needs the driver of CUDA 12.5.
+    """Minor-version compatibility covers only machine code: PTX from CUDA 12.5 needs the driver of CUDA 12.5.
 
-    Fix: upgrade the driver to the one that came with the toolkit that TensorFlow was built with.
+    Fix: upgrade the driver to the version released with the toolkit that TensorFlow was built with.
     """
     known = [gpu for gpu in cuda_driver.gpus if gpu.compute_capability]
     needs = [gpu for gpu in known if kernels_for(gpu.compute_capability, tensorflow.compute_capabilities) == "ptx"]
     supported, built_with = cuda_driver.cuda_version, ".".join(tensorflow.cuda_version.split(".")[:2])
     if not needs or not supported:
-        raise Skip("no GPU here needs kernels compiled from PTX")
+        raise Skip("no GPU needs kernels compiled from PTX")
     if runtime and runtime.computes:
-        yield Evidence("the kernels were compiled and ran")
+        yield Evidence("the kernels were compiled and executed")
     elif version(supported) < version(built_with):
         os = driver_system(system)
         row = knowledge.ptx_driver(built_with, os)
         yield Finding(
-            f"this driver compiles PTX up to CUDA {supported}, TensorFlow has that of {tensorflow.cuda_version}",
+            f"this driver compiles PTX up to CUDA {supported}, but TensorFlow's PTX is from CUDA {tensorflow.cuda_version}",
             cause="driver_too_old",
             evidence=(
-                f"GPU {needs[0].index} ({needs[0].name}), compute capability {needs[0].compute_capability}, needs PTX compiled",
-                *([f"CUDA {row.cuda} came with driver {row.driver(os)} ({row.source})"] if row else ()),
+                f"GPU {needs[0].index} ({needs[0].name}), compute capability {needs[0].compute_capability}, "
+                "needs kernels compiled from PTX",
+                *([f"CUDA {row.cuda} was released with driver {row.driver(os)} ({row.source})"] if row else ()),
             ),
             fix=Fix(f"Upgrade the driver to {row.driver(os)} or newer." if row else "Upgrade the driver."),
         )
     else:
-        yield Evidence(f"the driver supports CUDA {supported}, the PTX is of CUDA {tensorflow.cuda_version}")
+        yield Evidence(f"the driver supports CUDA {supported}; the PTX is from CUDA {tensorflow.cuda_version}")
 
 
 @check(
     "TFB002",
     "this TensorFlow has kernels for the GPU's compute capability",
+    family="TensorFlow build",
+    tags=(
+        GPU_LOST,
+        version_of("compute-capability"),
+    ),
     stage=Stage.WHEEL,
     after=("TFB001", "TFB003", "GPU001"),
     causes=("gpu_compute_capability_too_old", "gpu_compute_capability_too_new", "ptx_jit_startup_delay"),
@@ -76,19 +84,19 @@ def kernels_fit_gpu(
     nvml: Nvml | None = None,
     runtime: Runtime | None = None,
 ) -> Yielded:
-    """Machine code runs on GPUs of its own major compute capability and the same or a later minor one; PTX can be
-    compiled for any later GPU, at the first use and for minutes. TensorFlow lists a GPU that it can never run on.
+    """Machine code runs on GPUs with the same major compute capability and the same or a later minor one. PTX can be
+    compiled for any later GPU; this happens at first use and takes minutes. TensorFlow also lists GPUs that it cannot use.
 
-    Fix: a newer TensorFlow for a new GPU, an older one for an old GPU.
+    Fix: use a newer TensorFlow for a new GPU, an older one for an old GPU.
     """
     source = (cuda_driver.gpus if cuda_driver else ()) or (nvml.gpus if nvml else ())
     gpus = {gpu.index: gpu for gpu in source if gpu.compute_capability}
     if not gpus or not tensorflow.compute_capabilities:
-        raise Skip("the GPU's compute capability, or those of the build, are not known")
+        raise Skip("the compute capability of the GPU or of the build is unknown")
     built = ", ".join(tensorflow.compute_capabilities)
     kinds = {index: kernels_for(gpu.compute_capability, tensorflow.compute_capabilities) for index, gpu in gpus.items()}
     if "unknown" in kinds.values():
-        raise Skip(f"the build names its targets in a way that the doctor does not know: {built}")
+        raise Skip(f"the doctor does not recognize the build's target names: {built}")
     for index, gpu in gpus.items():
         name, capability = f"GPU {index} ({gpu.name})", gpu.compute_capability
         evidence = (f"{name} has compute capability {capability}", f"this TensorFlow was built for {built}")
@@ -101,7 +109,7 @@ def kernels_fit_gpu(
                 severity="warning" if "native" in kinds.values() else "error",
                 evidence=evidence,
                 fix=Fix(
-                    "Use an older TensorFlow that was built for this GPU, a build of your own for it, or a newer GPU."
+                    "Use an older TensorFlow built for this GPU, build TensorFlow for it yourself, or use a newer GPU."
                 ),
             )
         else:
@@ -111,7 +119,7 @@ def kernels_fit_gpu(
 
 
 def _is_too_new(capability: str, tensorflow: TensorFlow, knowledge: Knowledge) -> bool:
-    """Whether a GPU is of a generation that no build knew, and one of those on which TensorFlow's PTX fails."""
+    """Return whether the GPU's generation is newer than the build, and TensorFlow's PTX fails on it."""
     first = version(knowledge.boundaries["first_capability_where_ptx_fails"].value)
     newer = int(capability.partition(".")[0]) > newest_major(tensorflow.compute_capabilities)
     return newer and version(capability) >= first
@@ -125,11 +133,11 @@ def _from_ptx(
     runtime: Runtime | None,
     too_new: bool,
 ) -> Finding:
-    """What to say of a GPU newer than all machine code in the build: it works after minutes, or not at all."""
+    """Return the finding for a GPU newer than all machine code in the build: it works after minutes, or never."""
     done = [each for each in (runtime.computations if runtime else ()) if each.device == f"/GPU:{index}"]
     failed = [each for each in done if any(word in each.error for word in NO_KERNEL)]
     compiling = bool(runtime and runtime.attempt.outcome == "timed_out" and runtime.gpus)
-    # What is newer by a major version mostly fails, and nothing but a run tells; where that ended, it has told.
+    # A GPU that is newer by a major version mostly fails; only a completed run can show that it works.
     if failed or (too_new and not done and not compiling):
         return Finding(
             f"TensorFlow {tensorflow.version} has no kernels that run on compute capability {capability}",
@@ -137,7 +145,7 @@ def _from_ptx(
             confidence="high" if failed else "medium",
             evidence=(*evidence, *(f"{each.operation}: {each.error}" for each in failed)),
             fix=Fix(
-                "Use a TensorFlow that was built for this GPU: a newer release or nightly, or NVIDIA's container "
+                "Use a TensorFlow build for this GPU: a newer release or nightly, or NVIDIA's container "
                 "nvcr.io/nvidia/tensorflow."
             ),
         )
@@ -147,8 +155,8 @@ def _from_ptx(
         severity="warning",
         evidence=evidence,
         fix=Fix(
-            "Keep what is compiled: let the cache live on a disk that lasts and give it room; a newer TensorFlow may have "
-            "native kernels.",
+            "Keep the compiled kernels: put the cache on a persistent disk and make it large enough; a newer TensorFlow may "
+            "have native kernels.",
             ("export CUDA_CACHE_MAXSIZE=4294967296",),
         ),
     )
@@ -156,25 +164,26 @@ def _from_ptx(
 
 @check(
     "ENV003",
-    "kernels that were compiled once are kept",
+    "compiled kernels are cached",
+    family="Environment variables",
     stage=Stage.SPEED,
     after=("TFB002",),
     causes=("ptx_jit_startup_delay",),
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",),
 )
 def compiled_kernels_are_kept(environment: Environment) -> Yielded:
-    """With CUDA_CACHE_DISABLE=1 or CUDA_FORCE_PTX_JIT=1 every start of every program compiles its kernels again.
+    """With CUDA_CACHE_DISABLE=1 or CUDA_FORCE_PTX_JIT=1, every program compiles its kernels again at every start.
 
     Fix: `unset CUDA_CACHE_DISABLE CUDA_FORCE_PTX_JIT`.
     """
     names = [name for name in ("CUDA_CACHE_DISABLE", "CUDA_FORCE_PTX_JIT") if environment.get(name) == "1"]
     for name in names:
         yield Finding(
-            f"{name}=1 makes every start compile kernels again",
+            f"{name}=1 makes every program start compile kernels again",
             cause="ptx_jit_startup_delay",
             severity="warning",
             evidence=(f"{name} is '1'",),
-            fix=Fix("Unset it, unless that is wanted for a test.", (f"unset {name}",)),
+            fix=Fix("Unset it, unless you need it for a test.", (f"unset {name}",)),
         )
     if not names:
         yield Evidence("neither CUDA_CACHE_DISABLE nor CUDA_FORCE_PTX_JIT is 1")

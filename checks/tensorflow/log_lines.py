@@ -1,4 +1,4 @@
-"""What TensorFlow's own log says, read as `tfgpu-doctor log` reads one; for checks that judge its run."""
+"""TensorFlow's own log, analyzed like `tfgpu-doctor log` does, for checks of the TensorFlow run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TROUBLE = ("W ", "E ", "F ")
 
 
 def complaints(runtime: Runtime, knowledge: Knowledge) -> tuple[str, ...]:
-    """Lines of the log that are warnings or errors, without those known to mean nothing."""
+    """Return the warnings and errors in the log, without those known to be harmless."""
     noise = [re.compile(row.pattern) for row in knowledge.log_signatures if row.noise]
     return tuple(
         line for line in runtime.log if line.startswith(_TROUBLE) and not any(each.search(line) for each in noise)
@@ -25,10 +25,10 @@ def complaints(runtime: Runtime, knowledge: Knowledge) -> tuple[str, ...]:
 
 
 def cause_in_log(runtime: Runtime, system: System, knowledge: Knowledge, labels: Collection[str]) -> LogCause | None:
-    """The first of these causes that the rules for logs name for the run; None where they name none of them."""
+    """Return the first of these causes that the log rules name for the run; None if they name none of them."""
     scanner = Scanner(knowledge.log_signatures)
     scanner.scan(io.BytesIO("\n".join((*runtime.log, runtime.use_error)).encode()))
-    # Which CUDA is there is for other checks to judge: without a word on it the rules would take it that there is none.
+    # Other checks examine the CUDA installation; without this value the rules would assume that there is none.
     context = Context({"tensorflow": runtime.version, "os": system.os, "cuda": "not said"})
     report = classify(scanner.found, context, knowledge, scanner.lines)
     return next((cause for cause in report.causes if cause.label in labels), None)

@@ -1,4 +1,4 @@
-"""MEM: is there GPU memory left, and does memory growth do what was asked of it?"""
+"""MEM: is GPU memory available, and does memory growth work as configured?"""
 
 from __future__ import annotations
 
@@ -11,38 +11,41 @@ from tfgpu_doctor.model.facts.python import Runtime
 
 _GUIDE = "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth"
 _SOURCES = "https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/common_runtime/gpu/"
-_LEAST_FREE_BYTES = 1 << 30  # a CUDA context with cuDNN and cuBLAS takes about half of it
+_LEAST_FREE_BYTES = 1 << 30  # a CUDA context with cuDNN and cuBLAS needs about half of it
 _STATES = {True: "on", False: "off", None: "not set"}
 _MEANS_OFF = ("false", "0", "no", "off")
 
 
 @check(
     "MEM001",
-    "the GPU has memory left",
+    "the GPU has free memory",
+    family="GPU memory",
     stage=Stage.MEMORY,
     after=("GPU001", "DRV007"),
     causes=("gpu_memory_held_by_other_process",),
     sources=(_GUIDE,),
 )
 def memory_is_left(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
-    """A forgotten notebook keeps all memory of a GPU for as long as its kernel lives; the next program finds none.
+    """A forgotten notebook holds all memory of a GPU until its kernel ends; the next program finds no free memory.
 
-    Fix: `nvidia-smi` shows who holds it; end that process.
+    Fix: find the process with `nvidia-smi`, and end it.
     """
-    # Of a GPU that is divided by MIG each instance has memory of its own, which the whole GPU's figures do not tell.
+    # Each MIG instance has its own memory, which the values of the whole GPU do not show.
     gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig]
     gpus = [gpu for gpu in gpus if gpu.memory_total_bytes and gpu.memory_free_bytes is not None]
     if not gpus:
-        raise Skip("NVML tells the memory of no GPU")
+        raise Skip("NVML reports no GPU memory")
     for gpu in gpus:
         free, total = gpu.memory_free_bytes or 0, gpu.memory_total_bytes or 1
         if free < _LEAST_FREE_BYTES and free < total // 2:
             yield Finding(
-                f"GPU {gpu.index} ({gpu.name}) has {size(free)} of {size(total)} left: others hold the rest",
+                f"GPU {gpu.index} ({gpu.name}) has {size(free)} of {size(total)} free: others hold the rest",
                 cause="gpu_memory_held_by_other_process",
                 severity="warning" if runtime and runtime.computes else "error",
                 evidence=who(gpu) or ("NVML names no process: it may belong to another user or container",),
-                fix=Fix("End the process that holds it (a notebook: shut its kernel down).", show_holders(gpu)),
+                fix=Fix(
+                    "End the process that holds the memory (for a notebook: shut down its kernel).", show_holders(gpu)
+                ),
             )
         else:
             yield Evidence(f"GPU {gpu.index}: {size(free)} of {size(total)} free")
@@ -50,13 +53,14 @@ def memory_is_left(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: R
 
 @check(
     "MEM002",
-    "TF_FORCE_GPU_ALLOW_GROWTH has a value that TensorFlow understands",
+    "TF_FORCE_GPU_ALLOW_GROWTH has a value that TensorFlow accepts",
+    family="GPU memory",
     stage=Stage.MEMORY,
     causes=("cudnn_init_failed_memory",),
     sources=(f"{_SOURCES}gpu_bfc_allocator.cc",),
 )
 def growth_variable_is_understood(environment: Environment, knowledge: Knowledge) -> Yielded:
-    """Only `true` and `false` count, in lower case; `1` or `True` is reported in the log, and ignored.
+    """Only `true` and `false` in lower case are valid; `1` or `True` is reported in the log and ignored.
 
     Fix: `export TF_FORCE_GPU_ALLOW_GROWTH=true`.
     """
@@ -67,11 +71,13 @@ def growth_variable_is_understood(environment: Environment, knowledge: Knowledge
         return
     meant = "false" if value.strip().lower() in _MEANS_OFF else "true"
     yield Finding(
-        f"TF_FORCE_GPU_ALLOW_GROWTH={value!r} is ignored: TensorFlow understands {' and '.join(allowed)} alone",
+        f"TF_FORCE_GPU_ALLOW_GROWTH={value!r} is ignored: TensorFlow accepts only {' and '.join(allowed)}",
         cause="cudnn_init_failed_memory",
         severity="warning",
         confidence="medium",
-        evidence=("memory growth stays as the program sets it, off by default: TensorFlow then takes all memory",),
+        evidence=(
+            "memory growth is as the program sets it; it is off by default, and TensorFlow then takes all memory",
+        ),
         fix=Fix("Write it in lower case.", (f"export TF_FORCE_GPU_ALLOW_GROWTH={meant}",)),
     )
 
@@ -79,27 +85,30 @@ def growth_variable_is_understood(environment: Environment, knowledge: Knowledge
 @check(
     "MEM003",
     "memory growth is the same on every GPU",
+    family="GPU memory",
     stage=Stage.MEMORY,
     after=("TFW002",),
     causes=("memory_growth_differs_between_gpus",),
     sources=(_GUIDE,),
 )
 def growth_is_the_same(runtime: Runtime) -> Yielded:
-    """TensorFlow refuses to start when memory growth is set on some GPUs and not on others.
+    """TensorFlow does not start if memory growth is set on only some of the GPUs.
 
     Fix: set it for each of `tf.config.list_physical_devices("GPU")` before anything else uses TensorFlow.
     """
     if not runtime.gpus:
         raise Skip("TensorFlow lists no GPU")
     states = {gpu.name: gpu.memory_growth for gpu in runtime.gpus}
-    if len(set(states.values())) > 1:  # TensorFlow compares them so too: not set differs from on and from off
+    if (
+        len(set(states.values())) > 1
+    ):  # TensorFlow compares them in the same way: "not set" differs from "on" and from "off"
         told = tuple(f"{name}: {_STATES[state]}" for name, state in states.items())
         yield Finding(
-            f"memory growth differs between the GPUs before your program did anything ({', '.join(told)})",
+            f"memory growth differs between the GPUs before your program runs ({', '.join(told)})",
             cause="memory_growth_differs_between_gpus",
             evidence=told,
             fix=Fix(
-                "Something that is imported along sets it: a .pth file, sitecustomize.py. Set it for all, or for none."
+                "An imported file sets it, such as a .pth file or sitecustomize.py. Set it for all GPUs or for none."
             ),
         )
     else:
@@ -109,14 +118,15 @@ def growth_is_the_same(runtime: Runtime) -> Yielded:
 
 @check(
     "MEM004",
-    "TF_GPU_ALLOCATOR is known, and agrees with memory growth",
+    "TF_GPU_ALLOCATOR is valid and consistent with memory growth",
+    family="GPU memory",
     stage=Stage.MEMORY,
     causes=("cudnn_init_failed_memory",),
     sources=(f"{_SOURCES}gpu_process_state.cc",),
 )
 def allocator_agrees_with_growth(environment: Environment, knowledge: Knowledge) -> Yielded:
-    """cuda_malloc_async takes memory from the driver as it is needed, whatever memory growth says; a name that
-    TensorFlow does not know is ignored without a word.
+    """cuda_malloc_async takes memory from the driver as needed, regardless of memory growth. TensorFlow silently ignores a
+    name that it does not know.
 
     Fix: `export TF_GPU_ALLOCATOR=cuda_malloc_async`, or unset it.
     """
@@ -129,15 +139,15 @@ def allocator_agrees_with_growth(environment: Environment, knowledge: Knowledge)
             cause="cudnn_init_failed_memory",
             severity="warning",
             confidence="medium",
-            evidence=("the usual allocator is used in its place",),
-            fix=Fix("Unset it, or name the one that was meant.", ("unset TF_GPU_ALLOCATOR",)),
+            evidence=("TensorFlow uses the default allocator instead",),
+            fix=Fix("Unset it, or set the intended allocator.", ("unset TF_GPU_ALLOCATOR",)),
         )
     elif value == "cuda_malloc_async" and growth == "false":
         yield Finding(
-            "TF_GPU_ALLOCATOR=cuda_malloc_async grows as needed, though memory growth is switched off",
+            "TF_GPU_ALLOCATOR=cuda_malloc_async grows as needed, although memory growth is off",
             severity="info",
-            evidence=("TF_FORCE_GPU_ALLOW_GROWTH=false asks for all memory at the start",),
-            fix=Fix("Unset one of the two."),
+            evidence=("TF_FORCE_GPU_ALLOW_GROWTH=false requests all memory at the start",),
+            fix=Fix("Unset one of the two variables."),
         )
     elif (
         value == "cuda_malloc_async"
@@ -145,11 +155,11 @@ def allocator_agrees_with_growth(environment: Environment, knowledge: Knowledge)
         and environment.get("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC") == "-1"
     ):
         yield Finding(
-            "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC=-1 takes all memory at the start, though growth is asked for",
+            "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC=-1 takes all memory at the start, although memory growth is on",
             cause="cudnn_init_failed_memory",
             severity="warning",
             evidence=("TF_GPU_ALLOCATOR=cuda_malloc_async, TF_FORCE_GPU_ALLOW_GROWTH=true",),
-            fix=Fix("Unset the first.", ("unset TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",)),
+            fix=Fix("Unset the first variable.", ("unset TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",)),
         )
     else:
         yield Evidence(f"TF_GPU_ALLOCATOR is {value or 'not set'}, TF_FORCE_GPU_ALLOW_GROWTH {growth or 'not set'}")
@@ -158,14 +168,15 @@ def allocator_agrees_with_growth(environment: Environment, knowledge: Knowledge)
 @check(
     "MEM005",
     "memory growth is on where the GPU is shared",
+    family="GPU memory",
     stage=Stage.MEMORY,
     after=("GPU001", "DRV007", "MEM001", "MEM002"),
     causes=("gpu_memory_held_by_other_process",),
     sources=(_GUIDE,),
 )
 def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """By default TensorFlow takes nearly all memory of every visible GPU, used or not: harmless on a GPU of one's own,
-    fatal for whoever else computes there.
+    """By default, TensorFlow takes nearly all memory of every visible GPU, used or not. This is harmless on an exclusive
+    GPU, but makes other programs on a shared GPU fail.
 
     Fix: `export TF_FORCE_GPU_ALLOW_GROWTH=true`, or `tf.config.experimental.set_memory_growth` for every GPU.
     """
@@ -175,12 +186,12 @@ def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver:
     on = growth or environment.get("TF_GPU_ALLOCATOR") == "cuda_malloc_async"
     shared = [line for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig for line in who(gpu)]
     state = "on" if on else "off, unless the program sets it"
-    yield Evidence(f"{len(shared)} other processes compute; memory growth is {state}")
+    yield Evidence(f"{len(shared)} other processes compute on the GPU; memory growth is {state}")
     if shared and not on:
         yield Finding(
-            "other processes compute on the GPU, and memory growth is not on: TensorFlow will ask for all that is left",
+            "other processes compute on the GPU, and memory growth is not on: TensorFlow will request all remaining memory",
             cause="gpu_memory_held_by_other_process",
             severity="info",
             evidence=tuple(shared),
-            fix=Fix("Let TensorFlow take memory as it needs it.", ("export TF_FORCE_GPU_ALLOW_GROWTH=true",)),
+            fix=Fix("Make TensorFlow allocate memory as needed.", ("export TF_FORCE_GPU_ALLOW_GROWTH=true",)),
         )

@@ -1,4 +1,4 @@
-"""TFW: does TensorFlow import, and list the GPUs that the driver has?"""
+"""TFW: can TensorFlow be imported, and does it list the driver's GPUs?"""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.facts.python import Runtime, Target
+from tfgpu_doctor.model.tags import GPU_LOST, requirement
 
-_SILENT = ("TensorFlow's log holds no complaint",)
+_SILENT = ("TensorFlow's log contains no warning or error",)
 _REPORT = (
-    "The lines of TensorFlow's log say what it stumbled over; where they do not, report it with the machine recorded by "
-    "`tfgpu-doctor --record machine.json`: https://github.com/tensorflow/tensorflow/issues"
+    "Check the lines of TensorFlow's log for the reason; if they show none, report it, with the facts that "
+    "`tfgpu-doctor --record machine.json` records: https://github.com/tensorflow/tensorflow/issues"
 )
 _GUIDE = "https://www.tensorflow.org/install/errors"
-# What keeps a GPU from being listed, and what TensorFlow's log may tell of it.
+# Causes that keep a GPU from being listed, and that TensorFlow's log may report.
 _SEEN_IN_LOG = (
     "gpu_compute_capability_too_old", "gpu_below_min_multiprocessor_count", "gpu_libs_not_found", "pip_cuda_libs_not_found",
     "pip_without_and_cuda_extra", "cuda_toolkit_wrong_major", "cuda_toolkit_wrong_minor", "cuda_minor_library_mix",
@@ -29,7 +30,8 @@ _SEEN_IN_LOG = (
 
 @check(
     "TFW001",
-    "TensorFlow imports", stage=Stage.LIBRARIES,
+    "TensorFlow can be imported", family="TensorFlow at run time",
+    goal="imports", tags=(requirement("tensorflow"),), stage=Stage.LIBRARIES,
     after=(
         "PKG001", "PKG002", "PKG003", "PKG004", "PKG005", "PKG006", "PKG007", "PKG008", "SYS002", "SYS003", "LIM002",
         "LIM003", "LIM004",
@@ -38,17 +40,17 @@ _SEEN_IN_LOG = (
     sources=(_GUIDE,),
 )  # fmt: skip
 def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yielded:
-    """An import that fails, hangs or dies ends every program before it can use a GPU.
+    """If the import fails, hangs or crashes, no program can use a GPU.
 
-    Fix: it depends on the last line of the traceback; a fresh virtual environment with TensorFlow alone tells whether
-    the environment or the machine is at fault.
+    Fix: depends on the last line of the traceback; a new virtual environment with only TensorFlow shows whether the
+    environment or the machine is at fault.
     """
     if runtime.version:
         yield Evidence(f"TensorFlow {runtime.version}, imported in {runtime.import_seconds:.1f} s")
         return
     alone = "/tmp/tensorflow-alone"
     fresh = Fix(
-        "Try a fresh environment: if TensorFlow imports there, this one is damaged; if not, the machine is at fault.",
+        "Try a new environment: if TensorFlow can be imported there, this one is damaged; if not, the machine is at fault.",
         (
             shlex.join([target.executable, "-m", "venv", alone]),
             f"{alone}/bin/python -m pip install tensorflow",
@@ -58,10 +60,10 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
     if "libmetal_plugin" in runtime.import_error and "Symbol not found" in runtime.import_error:
         metal = target.find("tensorflow-metal")
         yield Finding(
-            f"tensorflow-metal {metal.version if metal else ''} was built for another TensorFlow",
+            f"tensorflow-metal {metal.version if metal else ''} was built for a different TensorFlow",
             cause="macos_metal_plugin_mismatch",
             evidence=(runtime.import_error,),
-            fix=Fix("Install versions that go together: https://developer.apple.com/metal/tensorflow-plugin/"),
+            fix=Fix("Install compatible versions: https://developer.apple.com/metal/tensorflow-plugin/"),
         )
     elif error := runtime.import_error or runtime.use_error:
         verb = "importing" if runtime.import_error else "using"
@@ -75,14 +77,15 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
         yield Finding(
             f"importing TensorFlow {runtime.attempt.ending}",
             cause=UNDETERMINED,
-            evidence=(*runtime.attempt.stderr[-6:], f"processor: {system.cpu_model or 'of unknown name'}"),
+            evidence=(*runtime.attempt.stderr[-6:], f"CPU: {system.cpu_model or 'unknown model'}"),
             fix=fresh,
         )
 
 
 @check(
     "TFW002",
-    "TensorFlow lists every GPU that the driver has", stage=Stage.RUNTIME,
+    "TensorFlow lists every GPU of the driver", family="TensorFlow at run time",
+    goal="registers", tags=(GPU_LOST,), stage=Stage.RUNTIME,
     after=(
         "TFW001", "VIS001", "VIS002", "DRV002", "DRV007", "DRV008", "LIB003", "LIB004", "LIB005", "LIB006", "PKG009",
         "TFB001", "TFB002",
@@ -93,13 +96,13 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
 def tensorflow_lists_gpus(
     runtime: Runtime, system: System, knowledge: Knowledge, cuda_driver: CudaDriver | None = None
 ) -> Yielded:
-    """`tf.config.list_physical_devices("GPU")` is what programs ask. It is judged after everything that explains it;
-    what is left TensorFlow's log may tell, by the rules of `tfgpu-doctor log`.
+    """Programs call `tf.config.list_physical_devices("GPU")`. This check runs after all checks that can explain its result;
+    for the remaining cases it analyzes TensorFlow's log with the rules of `tfgpu-doctor log`.
 
-    Fix: the lines of TensorFlow's log beside the finding say what it stumbled over.
+    Fix: see the lines of TensorFlow's log in the finding.
     """
     expected = len(cuda_driver.gpus) if cuda_driver else 0
-    # Without a CUDA driver there may still be Metal, on a Mac of Apple silicon, or DirectML on Windows.
+    # Without a CUDA driver there may still be Metal on a Mac with Apple silicon, or DirectML on Windows.
     has_other = system.os == "Windows" or (system.os == "Darwin" and system.architecture == "arm64")
     if not runtime.gpus_listed:
         ending = "raises " + runtime.use_error if runtime.use_error else runtime.attempt.ending
@@ -107,17 +110,17 @@ def tensorflow_lists_gpus(
     elif runtime.gpus and len(runtime.gpus) >= expected:
         yield Evidence(", ".join(f"{gpu.name} {gpu.description}".strip() for gpu in runtime.gpus))
     elif not expected and not has_other:
-        raise Skip("how many GPUs the driver has is not known")
+        raise Skip("the number of the driver's GPUs is unknown")
     else:
-        message = f"TensorFlow lists {len(runtime.gpus)} GPUs, and the driver has {expected or 'not told how many'}"
+        message = f"TensorFlow lists {len(runtime.gpus)} GPUs, but the driver has {expected or 'an unknown number'}"
         yield _finding(message, runtime, system, knowledge)
 
 
 def _finding(message: str, runtime: Runtime, system: System, knowledge: Knowledge) -> Finding:
-    """The finding with the cause that the log names; without one, with the log itself."""
+    """Return the finding with the cause that the log names, or else with the log lines."""
     cause = cause_in_log(runtime, system, knowledge, _SEEN_IN_LOG)
     if cause and not runtime.gpus_listed and cause.confidence != "high":
-        cause = None  # a run that ended before it listed anything may have ended of something else
+        cause = None  # a run that ended before it listed GPUs may have ended for another reason
     said = (*complaints(runtime, knowledge)[-8:], *(runtime.attempt.stderr[-3:] if not runtime.gpus_listed else ()))
     return Finding(
         message,
@@ -125,5 +128,7 @@ def _finding(message: str, runtime: Runtime, system: System, knowledge: Knowledg
         severity="warning" if runtime.gpus else "error",
         confidence=cause.confidence if cause else "high",
         evidence=tuple(dict.fromkeys((*(cause.evidence if cause else ()), *said))) or _SILENT,
-        fix=Fix(cause.fix + (f" If that is not it, look at {cause.ask}." if cause.ask else "") if cause else _REPORT),
+        fix=Fix(
+            cause.fix + (f" If this is not the cause, check {cause.ask}." if cause.ask else "") if cause else _REPORT
+        ),
     )

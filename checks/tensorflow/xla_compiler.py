@@ -19,31 +19,32 @@ _ROOTS = (
 @check(
     "XLA001",
     "XLA finds libdevice",
+    family="XLA",
     stage=Stage.LIBRARIES,
     after=("GPU001", "TFB001", "LIB003", "LIB004", "LIB006"),
     causes=("libdevice_or_ptxas_missing",),
     sources=(_ROOTS, "https://github.com/tensorflow/tensorflow/issues/58681"),
 )
 def xla_finds_libdevice(xla_tools: XlaTools, tensorflow: TensorFlow, target: Target, system: System) -> Yielded:
-    """Keras compiles models by XLA on a GPU, and XLA needs NVIDIA's libdevice.10.bc, which it seeks in few places. It
-    does not look on LD_LIBRARY_PATH, and finds out at the first step of the training.
+    """Keras compiles models with XLA on a GPU. XLA needs NVIDIA's libdevice.10.bc and searches for it in only a few folders,
+    not on LD_LIBRARY_PATH. If the file is missing, the first training step fails.
 
-    Fix: install the nvidia-cuda-nvcc wheel, or name the toolkit: XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/lib/cuda.
+    Fix: install the nvidia-cuda-nvcc wheel, or set the toolkit: XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/lib/cuda.
     """
     if not tensorflow.built_with_cuda or system.os != "Linux":
-        raise Skip("this TensorFlow compiles nothing for NVIDIA's GPUs")
+        raise Skip("this TensorFlow does not compile for NVIDIA GPUs")
     if xla_tools.libdevice:
         yield Evidence(xla_tools.libdevice)
         return
     wheel = next(iter(requirements_on(target, tensorflow.distribution, "nvidia-cuda-nvcc")), None)
     wanted = f"{wheel.name}{wheel.specifier}" if wheel else ""
     yield Finding(
-        "XLA finds no libdevice.10.bc: what is compiled with jit_compile=True, as Keras does by itself, will fail",
+        "XLA does not find libdevice.10.bc: code compiled with jit_compile=True, which Keras uses by default, will fail",
         cause="libdevice_or_ptxas_missing",
         severity="warning",
-        evidence=(f"there is none in nvvm/libdevice below {', '.join(xla_tools.searched)}",),
+        evidence=(f"not found in nvvm/libdevice below {', '.join(xla_tools.searched)}",),
         fix=Fix(
-            "Install the wheel that brings it, or name the folder of a CUDA toolkit that holds nvvm/libdevice: "
+            "Install the wheel that contains it, or set the folder of a CUDA toolkit that contains nvvm/libdevice: "
             "XLA_FLAGS=--xla_gpu_cuda_data_dir=FOLDER.",
             pip(target, "install", "--force-reinstall", wanted) if wanted else (),
         ),
@@ -52,7 +53,8 @@ def xla_finds_libdevice(xla_tools: XlaTools, tensorflow: TensorFlow, target: Tar
 
 @check(
     "XLA002",
-    "the ptxas that XLA takes knows the GPU",
+    "the ptxas that XLA uses supports the GPU",
+    family="XLA",
     stage=Stage.LIBRARIES,
     after=("GPU001", "TFB002", "XLA001"),
     causes=("ptxas_too_old_for_gpu",),
@@ -61,10 +63,10 @@ def xla_finds_libdevice(xla_tools: XlaTools, tensorflow: TensorFlow, target: Tar
 def ptxas_knows_gpu(
     xla_tools: XlaTools, knowledge: Knowledge, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None
 ) -> Yielded:
-    """XLA hands kernels to the first ptxas that it finds, on PATH before anywhere else. One that is older than the GPU
-    refuses them; XLA then leaves the work to the driver, which is slower to start and may know less.
+    """XLA passes kernels to the first ptxas that it finds, starting with PATH. A ptxas older than the GPU rejects them; XLA
+    then uses the driver's compiler, which is slower to start and may support less.
 
-    Fix: take the older ptxas off PATH, or install a newer nvidia-cuda-nvcc wheel.
+    Fix: remove the older ptxas from PATH, or install a newer nvidia-cuda-nvcc wheel.
     """
     gpus = [
         gpu
@@ -72,7 +74,7 @@ def ptxas_knows_gpu(
         if gpu.compute_capability
     ]
     if not xla_tools.ptxas_version or not gpus:
-        raise Skip("the version of ptxas, or the GPU's compute capability, is not known")
+        raise Skip("the version of ptxas or the GPU's compute capability is unknown")
     for gpu in gpus:
         first = knowledge.first_ptxas(gpu.compute_capability)
         if first is None:
@@ -81,18 +83,18 @@ def ptxas_knows_gpu(
             )
         elif version(xla_tools.ptxas_version) < version(first.cuda):
             yield Finding(
-                f"{xla_tools.ptxas} is of CUDA {xla_tools.ptxas_version}, and GPU {gpu.index} ({gpu.name}) needs {first.cuda}",
+                f"{xla_tools.ptxas} is from CUDA {xla_tools.ptxas_version}, but GPU {gpu.index} ({gpu.name}) needs {first.cuda}",
                 cause="ptxas_too_old_for_gpu",
                 severity="warning",
                 evidence=(
-                    f"compute capability {gpu.compute_capability} is known from CUDA {first.cuda} on ({first.source})",
+                    f"compute capability {gpu.compute_capability} is supported from CUDA {first.cuda} on ({first.source})",
                 ),
                 fix=Fix(
-                    "Take that ptxas off PATH, or have the wheel replaced: uninstall every nvidia-cuda-nvcc, then install "
-                    "TensorFlow's."
+                    "Remove that ptxas from PATH, or replace the wheel: uninstall every nvidia-cuda-nvcc, then install "
+                    "TensorFlow's version."
                 ),
             )
         else:
             yield Evidence(
-                f"GPU {gpu.index}: {xla_tools.ptxas} of CUDA {xla_tools.ptxas_version}, from {first.cuda} on"
+                f"GPU {gpu.index}: {xla_tools.ptxas} is from CUDA {xla_tools.ptxas_version}; {first.cuda} or newer is required"
             )

@@ -85,7 +85,7 @@ def _reaches_goal(facts: Facts, profile: Profile) -> bool:
     from tfgpu_doctor.accept.rules_machine import goal_of
     from tfgpu_doctor.diagnose.engine import diagnose
 
-    goal = diagnose(facts).find(goal_of(profile, facts))
+    goal = diagnose(facts).shows(goal_of(profile, facts))
     return goal is not None and goal.outcome in ("pass", "warn")
 
 

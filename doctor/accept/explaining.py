@@ -10,17 +10,9 @@ from packaging.specifiers import SpecifierSet
 from tfgpu_doctor.accept.requirement import Case, Requirement
 from tfgpu_doctor.accept.terms import gpu_range
 from tfgpu_doctor.model.facts.stress import LEVELS
+from tfgpu_doctor.model.tags import GPU_LOST, STRESS, SUITES_STOPPED, requirement
 
-# Checks that judge what such a row asks for, too.
-_SAME_MATTER = {
-    "suites": ("BEN004",), "speed-ups": ("BEN001",), "metric-fractions": ("BEN002",), "peak-fractions": ("LOD006", "LOD007"),
-}  # fmt: skip
 _MEASURED_BY_SUITES = ("suites", "speed-ups", "metric-fractions")
-# Checks that find a single GPU of several which TensorFlow cannot have.
-_GPU_LOST = (
-    "GPU002", "GPU003", "DRV009", "DRV010", "DEV001", "DEV003", "CNT001", "CNT008", "JOB001", "VIS001", "HLT001", "HLT003",
-    "XID001", "XID004", "SHR001", "TFB002", "TFW002",
-)  # fmt: skip
 
 
 def explained(rows: Sequence[Requirement], case: Case) -> Iterator[Requirement]:
@@ -60,7 +52,7 @@ def _rows_behind(row: Requirement, case: Case) -> list[str]:
 def _waits_for_load(row: Requirement, case: Case) -> bool:
     """Whether a check could not be judged because no load, or too short a one, was put on the GPUs."""
     result = case.report.find(row.check)
-    return row.check.startswith("LOD") and result is not None and result.outcome == "skip"
+    return result is not None and STRESS in result.tags and result.outcome == "skip"
 
 
 def _checks_behind(row: Requirement, case: Case) -> Iterable[str]:
@@ -69,13 +61,17 @@ def _checks_behind(row: Requirement, case: Case) -> Iterable[str]:
     if row.check:
         return _before(row.check, case)
     if row.outcome == "not measured":
-        lost = ("BEN003",) if kind in _MEASURED_BY_SUITES else ()
+        lost = _ids(case, SUITES_STOPPED) if kind in _MEASURED_BY_SUITES else []
         return [*lost, *_before_measuring(row, case)]
     if kind == "gpus" and _bus_has_enough(case):
-        return _GPU_LOST
+        return _ids(case, GPU_LOST)
     if kind in ("speed-ups", "metric-fractions"):
-        return [id for id in _SAME_MATTER[kind] if _names(id, name.replace("/", " ", 1), case)]
-    return _SAME_MATTER.get(kind, ())
+        return [id for id in _ids(case, requirement(kind)) if _names(id, name.replace("/", " ", 1), case)]
+    return _ids(case, requirement(kind)) if kind in ("suites", "peak-fractions") else []
+
+
+def _ids(case: Case, tag: str) -> list[str]:
+    return [result.id for result in case.report.tagged(tag)]
 
 
 def _before(id: str, case: Case) -> list[str]:
@@ -89,9 +85,9 @@ def _before_measuring(row: Requirement, case: Case) -> list[str]:
     """What keeps a machine from being measured: what the goal needs, and the goal; for a version, whoever tells it."""
     if row.key == "level" and LEVELS.index(case.report.level) < LEVELS.index(case.profile.level):
         return []
-    id = {"driver": "DRV001", "tensorflow": "TFW001"}.get(row.key, case.goal)
-    result = case.report.find(id)
-    return [*result.blocked_by, id] if result and result.outcome in ("fail", "blocked") else []
+    judging = case.report.tagged(requirement(row.key)) if row.key in ("driver", "tensorflow") else []
+    result = judging[0] if judging else case.report.find(case.goal)
+    return [*result.blocked_by, result.id] if result and result.outcome in ("fail", "blocked") else []
 
 
 def _names(id: str, words: str, case: Case) -> bool:

@@ -43,7 +43,8 @@ def judge(
     wanted = resolved.profile.checks
     selection = Selection(select=wanted.select, ignore=wanted.ignore)
     counted = diagnose(facts, checks=checks, selection=selection, broken=broken).results
-    case = Case(facts, report, counted, resolved, goal_of(resolved.profile, facts), today)
+    goal = report.shows(goal_of(resolved.profile, facts))
+    case = Case(facts, report, counted, resolved, goal.id if goal else "", today)
     requirements = tuple(explained(_requirements(case), case))
     certificate = Certificate(
         verdict=verdict_of(requirements, interrupted),

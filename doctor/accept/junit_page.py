@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import re
-from xml.etree import ElementTree as ET
+
+from junitparser import Failure, Skipped, TestCase, TestSuite
 
 from tfgpu_doctor.accept.certificate import Certificate
 from tfgpu_doctor.accept.requirement import Requirement
 from tfgpu_doctor.accept.words import headline, measured, proofs, subject
-from tfgpu_doctor.render.text import clean
+from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.render.junit import as_document, made_case
 
 _NOT_XML = re.compile("[\ud800-\udfff]")  # of what `clean` leaves: https://www.w3.org/TR/xml/#charsets
+_CLASS = "tfgpu_doctor.accept"
 _VERDICT = "the machine is accepted"
 
 
 def render_junit(certificate: Certificate) -> str:
-    """One suite, and at its end the verdict as a test of its own: an interrupted run may have no failure but that."""
-    failed = [row for row in certificate.requirements if row.outcome in ("missed", "not measured")]
-    explained = sum(row.outcome == "explained" for row in certificate.requirements)
-    accepted = certificate.verdict == "accepted"
-    tally = {
-        "tests": str(len(certificate.requirements) + 1), "failures": str(len(failed) + (not accepted)), "errors": "0",
-        "skipped": str(explained),
-    }  # fmt: skip
-    name = _text(f"tfgpu-doctor accept {certificate.profile.name}")
-    suite = ET.Element("testsuite", {"name": name, "time": f"{certificate.seconds:.1f}", **tally})
-    properties = ET.SubElement(suite, "properties")
+    """One suite, with the verdict as its last test: an interrupted run may have no other failure."""
+    suite = TestSuite(_text(f"tfgpu-doctor accept {certificate.profile.name}"))
     for number, value in enumerate((certificate.verdict, subject(certificate), *proofs(certificate))):
-        ET.SubElement(properties, "property", name="verdict" if number == 0 else "about", value=_text(value))
-    for row in certificate.requirements:
-        suite.append(_case(row))
-    verdict = ET.SubElement(suite, "testcase", classname="tfgpu_doctor.accept", name=_VERDICT, time="0.000")
-    if not accepted:
-        ET.SubElement(verdict, "failure", type=_text(certificate.verdict), message=_text(headline(certificate)))
-    suites = ET.Element("testsuites", {"name": "tfgpu-doctor", **tally})
-    suites.append(suite)
-    ET.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+        suite.add_property("verdict" if number == 0 else "about", _text(value))
+    accepted = certificate.verdict == "accepted"
+    failure = None if accepted else Failure(_text(headline(certificate)), _text(certificate.verdict))
+    suite.add_testcases([*map(_case, certificate.requirements), made_case(_CLASS, _VERDICT, failure)])
+    return as_document(suite, certificate.seconds)
 
 
-def _case(row: Requirement) -> ET.Element:
-    case = ET.Element("testcase", classname="tfgpu_doctor.accept", name=_text(f"{row.title} ({row.key})"), time="0.000")
+def _case(row: Requirement) -> TestCase:
     remedy = f"; to measure it: {row.remedy}" if row.outcome == "not measured" else ""
-    told = _text(f"required: {row.required}; {measured(row)}{remedy}; from {row.profile}")
+    text = _text(f"required: {row.required}; {measured(row)}{remedy}; from {row.profile}")
+    name = _text(f"{row.title} ({row.key})")
     if row.outcome == "explained":
-        ET.SubElement(case, "skipped", type="explained", message=told)
-    elif row.holds:
-        ET.SubElement(case, "system-out").text = told
-    else:
-        ET.SubElement(case, "failure", type=_text(row.outcome), message=told)
-    return case
+        return made_case(_CLASS, name, Skipped(text, "explained"))
+    if row.holds:
+        return made_case(_CLASS, name, None, text=text)
+    return made_case(_CLASS, name, Failure(text, _text(row.outcome)))
 
 
 def _text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`accept --learn`: a profile from a machine that is known to be good."""
+"""`accept learn`: a profile from a machine that is known to be good."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from tfgpu_doctor.accept.command import certify
+from tfgpu_doctor.accept.certifying import certify
 from tfgpu_doctor.accept.examine import Examined, Examiner
 from tfgpu_doctor.accept.learning import Learnt, NotLearnt, learn
 from tfgpu_doctor.accept.page import render_certificate

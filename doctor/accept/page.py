@@ -80,7 +80,7 @@ def _text(certificate: Certificate, to_terminal: bool) -> str:
 
 
 def _table(certificate: Certificate, width: int) -> str:
-    from tfgpu_doctor.render.text import clean
+    from tfgpu_doctor.model.plain_text import clean
 
     space = min(max(width, _LEAST_WIDTH), _WIDEST) - 10  # the mark, and two columns between any two
     widths = [None, int(space * 0.3), int(space * 0.2), int(space * 0.36), int(space * 0.14)]

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.terms import Profile, bytes_of, gpu_range
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.tags import Goal
 
 _GIB = 1 << 30
 
@@ -33,20 +34,20 @@ def machine_requirements(case: Case) -> Iterator[Requirement]:
         yield _version(asked, tensorflow_of(case.facts), why, case)
 
 
-def goal_of(profile: Profile, facts: Facts) -> str:
-    """The id of the check that tells whether the machine does what it is for."""
+def goal_of(profile: Profile, facts: Facts) -> Goal:
+    """What the machine has to be shown to do."""
     if profile.without_gpu:
-        return "TFW001"
-    return "DRV008" if facts.quick else "GPU004"
+        return "imports"
+    return "driver" if facts.quick else "computes"
 
 
-_GOALS = {
-    "GPU004": "TensorFlow computes on a GPU", "DRV008": "the driver gives a GPU", "TFW001": "TensorFlow imports",
+_GOALS: dict[Goal, str] = {
+    "computes": "TensorFlow computes on a GPU", "driver": "the driver provides a GPU", "imports": "TensorFlow imports",
 }  # fmt: skip
 
 
 def _goal(case: Case) -> Requirement:
-    title = _GOALS[case.goal]
+    title = _GOALS[goal_of(case.profile, case.facts)]
     asked = case.ask(f"goal.{case.goal}", title, f"{case.goal} passes")
     if case.facts.simulated:
         return asked.unmeasured("the GPUs and their driver are simulated", "accept a machine that has them")

@@ -55,9 +55,9 @@ class Allowed(_Table, frozen=True, kw_only=True):
 class Profile(_Table, frozen=True, kw_only=True):
     """All that is asked of a machine."""
 
-    about: Annotated[str, Meta(description="one line for `accept --list`", examples=["the render nodes of hall 2"])] = (
-        ""
-    )
+    about: Annotated[
+        str, Meta(description="one line for `accept profiles`", examples=["the render nodes of hall 2"])
+    ] = ""
     extends: Annotated[
         str,
         Meta(description="the profile whose keys hold where this one says nothing: a shipped one by name, or a file, "

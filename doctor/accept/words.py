@@ -6,8 +6,8 @@ from tfgpu_doctor.accept.certificate import Certificate, Verdict
 from tfgpu_doctor.accept.requirement import OF_A_CHECK, OUTCOMES, Requirement
 from tfgpu_doctor.accept.rules_machine import counted
 from tfgpu_doctor.accept.verifying import Verified
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import RootCause
-from tfgpu_doctor.render.text import clean
 
 _VERDICTS: dict[Verdict, str] = {
     "accepted": "Accepted", "not accepted": "Not accepted", "not judged": "Not judged", "interrupted": "Interrupted",

@@ -1,1 +1,1 @@
-"""Which TensorFlow release fits a machine: pure functions of a situation and the tables."""
+"""Find the TensorFlow release that fits a machine: pure functions of the target and the tables."""

@@ -1,4 +1,4 @@
-"""The advice: the newest release that works, the commands, why no newer one does, and what would lift the limit."""
+"""The advice: the newest release that works, the commands, why no newer one does, and the changes that allow a newer one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GENERATION = {"3": "kepler", "5": "maxwell", "6": "pascal", "7.0": "volta", "7.
 
 @dataclass(frozen=True)
 class Rejected:
-    """A newer release, and why it does not work here."""
+    """A newer release, and the reasons why it does not work here."""
 
     release: str
     obstacles: tuple[Obstacle, ...]
@@ -30,7 +30,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Lift:
-    """A change of the machine that allows a newer release, and the commands that install it then."""
+    """A change to the machine that allows a newer release, and the commands that install it after the change."""
 
     change: str
     release: str
@@ -39,7 +39,7 @@ class Lift:
 
 @dataclass(frozen=True)
 class Advice:
-    """All that `tfgpu-doctor advise` says; `release` is None where none works."""
+    """The result of `tfgpu-doctor advise`; `release` is None if no release works."""
 
     spec: TargetSpec
     release: TensorFlowRelease | None
@@ -53,7 +53,7 @@ class Advice:
 
 
 def advise(spec: TargetSpec, knowledge: Knowledge) -> Advice:
-    """Advice for one machine, by the tables alone."""
+    """Return the advice for one machine, from the tables alone."""
     newest_first = knowledge.tensorflow_releases[::-1]
     judged = [(release, obstacles(release, spec, knowledge)) for release in newest_first]
     chosen = next((release for release, found in judged if not found), None)
@@ -84,7 +84,7 @@ def _ptx_notes(kernels: Kernels) -> list[str]:
         return []
     return [
         "This release has no machine code for the GPU: the driver compiles it from PTX at the first start, which can take "
-        "half an hour; `export CUDA_CACHE_MAXSIZE=4294967296` lets the result be kept."
+        "half an hour; `export CUDA_CACHE_MAXSIZE=4294967296` makes the cache large enough for the result."
     ]
 
 
@@ -98,12 +98,12 @@ def _alternatives(
 
 
 def _lifts(spec: TargetSpec, chosen: TensorFlowRelease | None, knowledge: Knowledge) -> list[Lift]:
-    """The smallest sets of changes that each allow a newer release; where one change does, no two are named."""
+    """Return the smallest sets of changes that each allow a newer release; larger sets are left out."""
     for size in range(1, len(_LIFTABLE) + 1):
         found = [
             lift
             for names in itertools.combinations(_LIFTABLE, size)
-            if not {"driver", "compat"} <= set(names)  # one does what the other does
+            if not {"driver", "compat"} <= set(names)  # either one is enough
             if (lift := _lift(spec, names, chosen, knowledge))
         ]
         if found:
@@ -131,7 +131,7 @@ def _lift(
 
 
 def _without_limits(spec: TargetSpec, names: Sequence[str]) -> TargetSpec | None:
-    """The situation with those limits gone; None where one of them is none."""
+    """Return the target without these limits; None if one of them is not a limit there."""
     is_limit = {
         "driver": bool(spec.driver),
         "compat": bool(spec.driver and spec.gpu),
@@ -154,7 +154,7 @@ def _without_limits(spec: TargetSpec, names: Sequence[str]) -> TargetSpec | None
 def _change(
     release: TensorFlowRelease, spec: TargetSpec, changed: TargetSpec, names: Sequence[str], knowledge: Knowledge
 ) -> str:
-    """The changes in words; empty where the GPU has no driver that new."""
+    """Return the changes in words; empty if no driver that new exists for the GPU."""
     wheels = release.wheels_for(changed.wheels_os, changed.architecture)
     assert wheels is not None
     row = needed_driver(wheels, changed, knowledge)
@@ -167,23 +167,25 @@ def _change(
     beside = spec.module or spec.driver
     words = {
         "driver": f"driver {driver} or newer",
-        "compat": f"the package {package.package} beside driver {beside} (forward compatibility)" if package else "",
+        "compat": f"the package {package.package} in addition to driver {beside} (forward compatibility)"
+        if package
+        else "",
         "python": f"Python {spoken(wheels.pythons)}",
         "glibc": f"a system (or container) with glibc {wheels.glibc} or newer",
-        "windows": "WSL 2 in place of native Windows",
+        "windows": "WSL 2 instead of native Windows",
     }
     return " and ".join(words[name] for name in names)
 
 
 def _compat_package(cuda: str, spec: TargetSpec, knowledge: Knowledge) -> CompatPackage | None:
-    """The package that takes the place of a newer driver, where this GPU may use it."""
+    """Return the package that replaces a newer driver, if this GPU may use it."""
     if spec.os != "linux" or spec.gpu is None:
         return None
     return knowledge.compat_package(cuda, spec.module or spec.driver, [spec.gpu.name])
 
 
 def _exists_for(driver: str, spec: TargetSpec, knowledge: Knowledge) -> bool:
-    """Whether the GPU's generation has a driver of that branch."""
+    """Whether a driver of that branch exists for the GPU's generation."""
     capability = spec.gpu.compute_capability if spec.gpu else ""
     generation = _GENERATION.get(capability) or _GENERATION.get(capability.partition(".")[0])
     if generation is None:

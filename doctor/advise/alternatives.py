@@ -1,4 +1,4 @@
-"""What remains where no release works, or where another system would take a newer one."""
+"""Alternatives if no release works, or if another system could run a newer one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WSL = "https://learn.microsoft.com/windows/wsl/install"
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another way to a GPU, or without one; the commands are safe to paste."""
+    """Another way to use a GPU, or to run without one; the commands are safe to paste."""
 
     text: str
     source: str
@@ -23,21 +23,21 @@ class Alternative:
 
 
 def alternatives(spec: TargetSpec, knowledge: Knowledge, *, too_new: bool, too_old: bool) -> list[Alternative]:
-    """Ways for a machine that no release fits, the best first."""
+    """Return the alternatives for a machine that no release fits, best first."""
     if spec.os == "macos":
         return [_metal(spec, knowledge)]
     if "jetson" in spec.board.lower() or "tegra" in spec.board.lower():
         return [
             Alternative(
-                "On a Jetson use the wheel that NVIDIA builds for its JetPack, or NVIDIA's l4t containers.", _JETSON
+                "On a Jetson, use the wheel that NVIDIA builds for its JetPack, or NVIDIA's l4t containers.", _JETSON
             )
         ]
     found = []
     if spec.os == "windows":
         found.append(
             Alternative(
-                "Use WSL 2, in which the wheels for Linux find the GPU through Windows' own driver; "
-                "`tfgpu-doctor advise --os wsl` says which.",
+                "Use WSL 2, where the Linux wheels use the GPU through the Windows driver; "
+                "`tfgpu-doctor advise --os wsl` names the release.",
                 _WSL,
             )
         )
@@ -53,7 +53,7 @@ def alternatives(spec: TargetSpec, knowledge: Knowledge, *, too_new: bool, too_o
     if too_old:
         found.append(
             Alternative(
-                "Without a build of your own this GPU stays unused: `tensorflow-cpu` runs on the processor.", _SOURCE
+                "Without your own build, TensorFlow cannot use this GPU: `tensorflow-cpu` runs on the CPU.", _SOURCE
             )
         )
     return found
@@ -63,11 +63,11 @@ def _metal(spec: TargetSpec, knowledge: Knowledge) -> Alternative:
     last = knowledge.boundaries["last_release_for_metal"].value
     if spec.architecture == "x86_64":
         return Alternative(
-            "TensorFlow's wheels for Macs with Intel processors have no GPU support; use another machine.", _METAL
+            "TensorFlow's wheels for Macs with Intel CPUs have no GPU support; use another machine.", _METAL
         )
     python = spec.interpreter or "python"
     return Alternative(
-        f"A Mac's GPU is reached through Metal, by Apple's plug-in; the newest release that it names is {last}.",
+        f"To use a Mac's GPU, install Apple's Metal plug-in; the newest TensorFlow release that it lists is {last}.",
         _METAL,
         (f"{python} -m pip install 'tensorflow=={last}.*' tensorflow-metal",),
     )

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor advise`: the newest TensorFlow that works on a machine, and the commands that install it."""
+"""`tfgpu-doctor advise`: name the newest TensorFlow that works on a machine, and the commands that install it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ _FACTS = ("system", "driver", "nvml", "cuda_driver", "target", "pci")
 
 @click.command()
 @click.option("--gpu", metavar="NAME", help="A GPU ('rtx 4090', H100), or a compute capability (8.6).")
-@click.option("--driver", metavar="VERSION", help="The NVIDIA driver, 550.54.15 say; in WSL that of Windows.")
-@click.option("--python", metavar="VERSION|PATH", help="A version (3.12); or an interpreter or virtual environment.")
+@click.option(
+    "--driver", metavar="VERSION", help="The NVIDIA driver, for example 550.54.15; for WSL, the Windows driver."
+)
+@click.option("--python", metavar="VERSION|PATH", help="A version (3.12), an interpreter or a virtual environment.")
 @click.option("--os", type=click.Choice(SYSTEMS), help="The operating system.")
-@click.option("--architecture", type=click.Choice(ARCHITECTURES), help="The processor.")
-@click.option("--glibc", metavar="VERSION", help="The C library, 2.31 say.")
+@click.option("--architecture", type=click.Choice(ARCHITECTURES), help="The CPU architecture.")
+@click.option("--glibc", metavar="VERSION", help="The glibc version, for example 2.31.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the advice there.")
-@click.option("-v", "--verbose", is_flag=True, help="Name each newer release by itself.")
+@click.option("-o", "--output", metavar="FILE", help="Write the advice to this file.")
+@click.option("-v", "--verbose", is_flag=True, help="List each newer release separately.")
 def advise(
     *,
     gpu: str | None,
@@ -44,8 +46,8 @@ def advise(
 ) -> int:
     """Name the newest TensorFlow release that works on this machine's GPU, or on the machine that options describe.
 
-    With --gpu, --driver, --os, --architecture or --glibc nothing of this machine is looked at, and what they leave out
-    limits nothing. Exit code: 0 a release works, 1 none does, 2 wrong usage, 3 no GPU is known to advise for.
+    With --gpu, --driver, --os, --architecture or --glibc, this machine is not examined, and properties that are not given
+    are no limit. Exit code: 0 a release works, 1 none does, 2 wrong usage, 3 no GPU is known to advise for.
     """
     knowledge = read_knowledge()
     if gpu or driver or os or architecture or glibc:
@@ -58,7 +60,7 @@ def advise(
         except Interrupted:
             return _INTERRUPTED
         if found is None:
-            note("no NVIDIA GPU is known here to advise for: name one with --gpu, as in `tfgpu-doctor advise --gpu L4`")
+            note("no NVIDIA GPU is found here to advise for: name one with --gpu, as in `tfgpu-doctor advise --gpu L4`")
             return _NOT_JUDGED
         spec = found
     advice = give_advice(spec, knowledge)
@@ -68,7 +70,7 @@ def advise(
 
 
 def _this_machine(python: str | None, knowledge: Knowledge) -> TargetSpec | None:
-    """The machine here, with another Python where a version is given; None where it has no GPU to advise for."""
+    """Return this machine, with another Python if a version is given; None if it has no GPU to advise for."""
     other = python if python and is_version(python) else None
     try:
         configuration = read_configuration().with_options(python=None if other else python)
@@ -89,9 +91,11 @@ def _has_gpu(facts: Facts) -> bool:
 
 
 def _tell(facts: Facts, spec: TargetSpec, knowledge: Knowledge) -> None:
-    """What limits the advice, on standard error."""
+    """Write the limits of the advice to standard error."""
     others = {gpu.name for gpu in gpus_of(facts, knowledge)} - {spec.gpu.name if spec.gpu else ""}
     if others and spec.gpu:
-        note(f"this is for {spec.gpu.name}; for {', '.join(sorted(others))} ask with --gpu")
+        note(f"this advice is for {spec.gpu.name}; for {', '.join(sorted(others))}, use --gpu")
     if spec.gpu is None and spec.os != "macos" and not spec.board:
-        note("the driver does not tell the GPU's compute capability: name the GPU with --gpu to have it looked at")
+        note(
+            "the driver does not report the GPU's compute capability: name the GPU with --gpu to include it in the advice"
+        )

@@ -1,4 +1,4 @@
-"""What stands between a machine and a release, each obstacle with what would remove it."""
+"""The obstacles between a machine and a release, each with the requirement that would remove it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a release does not work on a machine. `needs` is the driver, Python or glibc that it asks for."""
+    """The reason why a release does not work on a machine. `needs`: the driver, Python or glibc that it requires."""
 
     kind: Kind
     text: str
@@ -25,7 +25,7 @@ class Obstacle:
 
 
 def obstacles(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge) -> list[Obstacle]:
-    """All that keeps this release from computing on this machine's GPU; empty where it works."""
+    """Return everything that keeps this release from using this machine's GPU; empty if it works."""
     wheels = release.wheels_for(spec.wheels_os, spec.architecture)
     name = f"{_NAMES.get(spec.wheels_os, spec.wheels_os)} on {spec.architecture}"
     if wheels is None:
@@ -42,21 +42,21 @@ def obstacles(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge
 
 
 def kernels_of(wheels: Wheels, spec: TargetSpec) -> Kernels:
-    """How the GPU would run these wheels; "unknown" where no GPU is named."""
+    """Return how the GPU would run these wheels; "unknown" if no GPU is given."""
     gpu = spec.gpu
     return kernels_for(gpu.compute_capability, wheels.compute_capabilities) if gpu else "unknown"
 
 
 def needed_driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> CudaDriverRow | None:
-    """The oldest driver for these wheels on this GPU: PTX needs that of its toolkit, machine code that of its major
-    version. None where the tables do not know the CUDA."""
+    """Return the oldest driver for these wheels on this GPU: PTX requires the driver of its toolkit, machine code that of
+    its major version. None if the tables do not list the CUDA version."""
     if kernels_of(wheels, spec) == "ptx":
         return knowledge.ptx_driver(wheels.cuda, spec.driver_os)
     return knowledge.minimum_driver(wheels.cuda, spec.driver_os)
 
 
 def spoken(versions: Sequence[str]) -> str:
-    """The first and the last: 3.10 to 3.13."""
+    """Return the first and the last version: 3.10 to 3.13."""
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
@@ -64,17 +64,17 @@ def _python(wheels: Wheels, spec: TargetSpec) -> Obstacle | None:
     if not spec.python or spec.python in wheels.pythons:
         return None
     pythons = spoken(wheels.pythons)
-    return Obstacle("python", f"no wheel for Python {spec.python}, but for {pythons}", f"Python {pythons}")
+    return Obstacle("python", f"no wheel for Python {spec.python}, only for {pythons}", f"Python {pythons}")
 
 
 def _glibc(wheels: Wheels, spec: TargetSpec) -> Obstacle | None:
     if not wheels.glibc or (not spec.other_libc and not spec.glibc):
         return None
     if spec.other_libc:
-        return Obstacle("glibc", f"needs glibc {wheels.glibc}; this system's C library is another one", "glibc")
+        return Obstacle("glibc", f"requires glibc {wheels.glibc}; this system has another C library", "glibc")
     if version(spec.glibc) >= version(wheels.glibc):
         return None
-    return Obstacle("glibc", f"needs glibc {wheels.glibc}, this is {spec.glibc}", wheels.glibc)
+    return Obstacle("glibc", f"requires glibc {wheels.glibc}, this system has {spec.glibc}", wheels.glibc)
 
 
 def _kernels(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Obstacle | None:
@@ -89,7 +89,7 @@ def _kernels(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Obstacle
         return Obstacle(
             "gpu",
             f"no machine code for compute capability {gpu.compute_capability} (built for {built}), and its PTX fails "
-            f"there ({limit.source})",
+            f"on this GPU ({limit.source})",
         )
     return Obstacle("gpu", f"no code for compute capability {gpu.compute_capability} (built for {built})")
 
@@ -102,4 +102,4 @@ def _driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Obstacle 
     if version(spec.driver) >= version(needed):
         return None
     what = "to compile PTX of CUDA" if kernels_of(wheels, spec) == "ptx" else "for CUDA"
-    return Obstacle("driver", f"needs driver {needed} or newer {what} {row.cuda}, this is {spec.driver}", needed)
+    return Obstacle("driver", f"requires driver {needed} or newer {what} {row.cuda}, this is {spec.driver}", needed)

@@ -1,4 +1,4 @@
-"""The commands that install a release with all that it opens, and what to know about them."""
+"""The commands that install a release with the libraries that it opens, and notes about them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
-ENVIRONMENT = "tensorflow-gpu"  # the environment that the commands make
-# Folders of pip's packages that TensorFlow opens a library of by itself; others are found through these.
+ENVIRONMENT = "tensorflow-gpu"  # the environment that the commands create
+# Folders of pip packages from which TensorFlow itself opens a library; other libraries are found through these.
 _OPENED = ("cublas", "cuda_runtime", "cudnn", "cufft", "cusolver", "cusparse")
 _NOT_ON_INDEX = ("tensorrt", "tensorrt-bindings", "tensorrt-libs")
 
 
 def cuda_extra_works(release: TensorFlowRelease) -> bool:
-    """Whether pip can install tensorflow[and-cuda] of this release: it has the extra, and asks for no tensorrt-libs."""
+    """Whether pip can install tensorflow[and-cuda] of this release: the extra exists, and does not require tensorrt-libs."""
     names = {Requirement(each).name for each in release.cuda_extra}
     return bool(names) and not names & set(_NOT_ON_INDEX)
 
 
 def folders_not_looked_in(release: TensorFlowRelease) -> list[str]:
-    """Folders that [and-cuda] fills and TensorFlow opens a library of, and that its RUNPATH does not name."""
+    """Return the folders filled by [and-cuda] from which TensorFlow opens a library, but which its RUNPATH lacks."""
     brought = {
         Requirement(each).name.split("-cu1")[0].removeprefix("nvidia-").replace("-", "_") for each in release.cuda_extra
     }
@@ -32,7 +32,7 @@ def folders_not_looked_in(release: TensorFlowRelease) -> list[str]:
 
 
 def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
-    """What to type, in order, none as root: an environment unless there is one, TensorFlow, and a look at the result."""
+    """Return the commands in order, none as root: create an environment if needed, install TensorFlow, check the result."""
     python = spec.python or wheels.pythons[-1]
     caps = [*_caps(release, knowledge)]
     if not release.cuda_extra:
@@ -55,29 +55,29 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
 
 
 def notes_for(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
-    """What a person must know before the commands."""
+    """Return the notes to read before the commands."""
     notes = []
     folders = ", ".join(f"nvidia/{name}" for name in folders_not_looked_in(release))
     if folders:
         notes.append(
-            f"TensorFlow {release.version} does not look in {folders}, where pip puts a library that it opens, and then "
-            "registers no GPU; `tfgpu-doctor fix` links it where TensorFlow looks, `tfgpu-doctor env` prints the "
-            "LD_LIBRARY_PATH that does the same."
+            f"TensorFlow {release.version} does not search {folders}, where pip puts a library that it opens, and so "
+            "registers no GPU; `tfgpu-doctor fix` links the library into a folder that TensorFlow searches; `tfgpu-doctor "
+            "env` prints an LD_LIBRARY_PATH with the same effect."
         )
     if release.cuda_extra and not cuda_extra_works(release):
         row = knowledge.boundaries["first_release_with_working_cuda_extra"]
-        notes.append(f"{row.about} ({row.source}); the commands name its other packages one by one.")
+        notes.append(f"{row.about} ({row.source}); the commands list its other packages individually.")
     if not release.cuda_extra:
         notes.append(
-            "This release has no extra [and-cuda]: conda brings CUDA and cuDNN (https://www.tensorflow.org/install/pip)."
+            "This release has no extra [and-cuda]: conda installs CUDA and cuDNN (https://www.tensorflow.org/install/pip)."
         )
     if spec.os == "wsl":
-        notes.append("Inside WSL install no NVIDIA driver: that of Windows is used.")
+        notes.append("In WSL, do not install an NVIDIA driver: WSL uses the Windows driver.")
     return notes
 
 
 def _caps(release: TensorFlowRelease, knowledge: Knowledge) -> list[str]:
-    """Upper bounds that a release needs and its own metadata does not have."""
+    """Return the upper bounds that a release requires but its metadata does not declare."""
     bounded = {Requirement(each).name for each in release.requires if "<" in each.partition(";")[0] or "~=" in each}
     rules = (
         ("numpy", "first_release_for_numpy_2", "numpy<2"),

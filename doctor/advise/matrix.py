@@ -1,4 +1,4 @@
-"""The matrix of releases: for each that fits what is asked for, what it is built with and needs."""
+"""The matrix of releases: the build versions and requirements of each release that fits the target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DECIDES: tuple[Kind, ...] = ("python", "glibc", "gpu", "driver")
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """A release's wheels for one system; `kernels` is how the GPU that was asked for runs them."""
+    """A release's wheels for one system; `kernels`: how the target's GPU runs them."""
 
     release: TensorFlowRelease
     wheels: Wheels
@@ -26,9 +26,9 @@ class MatrixRow:
 
 
 def matrix(spec: TargetSpec, knowledge: Knowledge) -> list[MatrixRow]:
-    """Releases with wheels for the situation's system that nothing known of it rules out, newest first.
+    """Return the releases with wheels for the target's system that no known property rules out, newest first.
 
-    Wheels without CUDA are among them as long as neither a GPU nor a driver is asked for.
+    Wheels without CUDA are included if the target names neither a GPU nor a driver.
     """
     rows = []
     for release in reversed(knowledge.tensorflow_releases):

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor matrix`: TensorFlow's releases, what each is built with and needs, newest first."""
+"""`tfgpu-doctor matrix`: list TensorFlow's releases with build versions and requirements, newest first."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ _NOTHING_FITS = 1
 
 @click.command()
 @click.option(
-    "--gpu", metavar="NAME", help="Releases that run on a GPU ('rtx 4090', H100), or compute capability (8.6)."
+    "--gpu", metavar="NAME", help="Only releases for this GPU ('rtx 4090', H100) or compute capability (8.6)."
 )
-@click.option("--driver", metavar="VERSION", help="Releases that run on this NVIDIA driver, 550.54.15 say.")
-@click.option("--python", metavar="VERSION", help="Releases with wheels for this Python, 3.12 say.")
-@click.option("--os", type=click.Choice(SYSTEMS), default="linux", show_default=True, help="The wheels' system.")
-@click.option("--architecture", type=click.Choice(ARCHITECTURES), help="The wheels' processor.")
-@click.option("--glibc", metavar="VERSION", help="Releases that run on this C library, 2.31 say.")
+@click.option("--driver", metavar="VERSION", help="Only releases for this NVIDIA driver, for example 550.54.15.")
+@click.option("--python", metavar="VERSION", help="Only releases with wheels for this Python, for example 3.12.")
+@click.option(
+    "--os", type=click.Choice(SYSTEMS), default="linux", show_default=True, help="The operating system of the wheels."
+)
+@click.option("--architecture", type=click.Choice(ARCHITECTURES), help="The CPU architecture of the wheels.")
+@click.option("--glibc", metavar="VERSION", help="Only releases for this version of glibc, for example 2.31.")
 @click.option("--format", "format_", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the table there.")
+@click.option("-o", "--output", metavar="FILE", help="Write the table to this file.")
 def matrix(
     *,
     gpu: str | None,
@@ -36,9 +38,9 @@ def matrix(
     format_: str,
     output: str | None,
 ) -> int:
-    """Print TensorFlow's releases from 2.4 on: Pythons, CUDA, cuDNN, driver, compute capabilities, as the wheels say.
+    """Print TensorFlow's releases since 2.4 with Python, CUDA, cuDNN, driver and compute capabilities, read from the wheels.
 
-    The options leave out the releases that do not fit. Exit code: 0 there are some, 1 none fits, 2 wrong usage.
+    The options filter the releases. Exit code: 0 at least one release fits, 1 none fits, 2 wrong usage.
     """
     knowledge = read_knowledge()
     spec = described(
@@ -47,5 +49,5 @@ def matrix(
     rows = make_matrix(spec, knowledge)
     deliver(render_matrix(rows, format_), output)
     if not rows:
-        note("no release fits; `tfgpu-doctor advise` with the same options says why, and what would change it")
+        note("no release fits; run `tfgpu-doctor advise` with the same options for the reasons and possible changes")
     return 0 if rows else _NOTHING_FITS

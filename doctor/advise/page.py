@@ -1,4 +1,4 @@
-"""The advice as text and as JSON."""
+"""Render the advice as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 from tfgpu_doctor.advise.advise import Advice, Rejected
 from tfgpu_doctor.advise.target_spec import TargetSpec
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.render.json_document import as_json
-from tfgpu_doctor.render.text import clean
 
 _WIDTH = 110
 _HOW = {"native": "machine code for this GPU", "ptx": "PTX, compiled at the first start", "unknown": ""}
 
 
 def render_advice_json(advice: Advice) -> str:
-    """The document of `tfgpu-doctor advise --format json`."""
+    """Return the document of `tfgpu-doctor advise --format json`."""
     release = advice.release
     document: dict[str, Any] = {
         "schema": 2,
@@ -39,12 +39,19 @@ def render_advice_json(advice: Advice) -> str:
 
 
 def render_advice(advice: Advice, *, verbose: bool = False) -> str:
-    """The advice for people: the release, its commands, why nothing newer, what would lift the limit."""
+    """Return the advice as text: the release, its commands, the obstacles to newer ones, the changes that allow them."""
     parts = [subject(advice.spec), *_verdict(advice)]
     if advice.newer:
-        parts.append("\n".join(["Why nothing newer:" if advice.release else "Why none:", *_rejected(advice, verbose)]))
+        parts.append(
+            "\n".join(
+                [
+                    "Why no newer release works:" if advice.release else "Why no release works:",
+                    *_rejected(advice, verbose),
+                ]
+            )
+        )
     if advice.lifts:
-        parts.append("\n".join(["What would allow more:", *_lifts(advice)]))
+        parts.append("\n".join(["Changes that allow a newer release:", *_lifts(advice)]))
     for way in advice.alternatives:
         lines = [_item(f"{way.text} ({way.source})"), *(f"      {command}" for command in way.commands)]
         parts.append("\n".join(lines))
@@ -52,7 +59,7 @@ def render_advice(advice: Advice, *, verbose: bool = False) -> str:
 
 
 def subject(spec: TargetSpec) -> str:
-    """What the advice is for, on one line."""
+    """Return the machine that the advice is for, on one line."""
     gpu = spec.gpu
     words = [
         f"{gpu.name} (compute capability {gpu.compute_capability})" if gpu else spec.board or "any GPU",
@@ -72,7 +79,7 @@ def _spec(spec: TargetSpec) -> dict[str, Any]:
 def _verdict(advice: Advice) -> Iterator[str]:
     release = advice.release
     if release is None:
-        yield "No TensorFlow release from PyPI works here as it is."
+        yield "No TensorFlow release from PyPI works here without changes."
         return
     wheels = release.wheels_for(advice.spec.wheels_os, advice.spec.architecture)
     assert wheels is not None
@@ -85,7 +92,7 @@ def _verdict(advice: Advice) -> Iterator[str]:
 
 
 def _lifts(advice: Advice) -> Iterator[str]:
-    """The changes; with the commands to type afterwards where there are none to type now."""
+    """Yield the changes; if no release works now, add the commands to run after each change."""
     for lift in advice.lifts:
         yield _item(f"{lift.change}: TensorFlow {lift.release}")
         if advice.release is None:
@@ -93,7 +100,7 @@ def _lifts(advice: Advice) -> Iterator[str]:
 
 
 def _rejected(advice: Advice, verbose: bool) -> Iterator[str]:
-    """Releases that stand beside each other and have the same reasons, on one line."""
+    """Yield one line for each run of consecutive releases that have the same reasons."""
     for _, group in itertools.groupby(advice.newer, key=lambda each: each.release if verbose else _reasons(each)):
         together = list(group)
         last, first = together[0].release, together[-1].release

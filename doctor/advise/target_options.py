@@ -1,4 +1,4 @@
-"""The machine that `matrix` and `advise` are asked about: what the options say of it, or this one."""
+"""The target machine of `matrix` and `advise`, as the options describe it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAME = {("linux", "arm64"): "aarch64", ("wsl", "arm64"): "aarch64", ("macos", "
 
 
 def is_version(text: str) -> bool:
-    """Whether this is a version of Python ("3.12", "3.12.4"), and no path."""
+    """Whether the text is a Python version ("3.12", "3.12.4") and not a path."""
     return bool(_VERSION.fullmatch(text))
 
 
@@ -29,13 +29,13 @@ def described(
     glibc: str | None,
     knowledge: Knowledge,
 ) -> TargetSpec:
-    """The machine that the options describe; refuses what is no GPU, no driver, no version."""
+    """Return the machine that the options describe; reject invalid GPUs, drivers and versions."""
     if python and not is_version(python):
-        refuse(f"--python {python} is no version of Python: write 3.12")
+        refuse(f"--python {python} is not a Python version: use the form 3.12")
     if driver and not _DRIVER.fullmatch(driver):
-        refuse(f"--driver {driver} is no version of an NVIDIA driver: write 550.54.15, as nvidia-smi does")
+        refuse(f"--driver {driver} is not an NVIDIA driver version: use the form 550.54.15, as nvidia-smi prints it")
     if glibc and not _VERSION.fullmatch(glibc):
-        refuse(f"--glibc {glibc} is no version of glibc: write 2.31, as `ldd --version` does")
+        refuse(f"--glibc {glibc} is not a glibc version: use the form 2.31, as `ldd --version` prints it")
     system = os or "linux"
     model, board = find(gpu, knowledge) if gpu else (None, "")
     usual = "arm64" if system == "macos" else "aarch64" if board else "x86_64"
@@ -52,8 +52,8 @@ def described(
 
 
 def find(name: str, knowledge: Knowledge) -> tuple[Gpu, str]:
-    """The GPU of that name, or of that compute capability ("8.6"), and the board that it is a part of, a Jetson for
-    instance; refuses a name that is none."""
+    """Return the GPU of that name or compute capability ("8.6"), and the board that it is part of, for example a Jetson;
+    reject an unknown name."""
     from tfgpu_doctor.rehearse.gpu_names import UnknownGpu, find_gpu
 
     if _CAPABILITY.fullmatch(name):
@@ -61,6 +61,6 @@ def find(name: str, knowledge: Knowledge) -> tuple[Gpu, str]:
     try:
         model = find_gpu(name, knowledge.gpus)
     except UnknownGpu as error:
-        refuse(f"{error}; its compute capability will do in place of a name: --gpu 8.6")
+        refuse(f"{error}; instead of a name, you can give the compute capability: --gpu 8.6")
     board = next((alias for alias in model.aliases if "jetson" in alias.lower()), "")
     return Gpu(model.name, model.compute_capability), board

@@ -1,4 +1,4 @@
-"""The machine that advice is for: what of it decides which releases fit; whatever is not known limits nothing."""
+"""The target machine of the advice: the properties that decide which releases fit. Unknown properties are no limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARCHITECTURE = {"AMD64": "x86_64", "amd64": "x86_64"}
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU by its name, and its compute capability ("8.6")."""
+    """A GPU: its name and compute capability ("8.6")."""
 
     name: str
     compute_capability: str
@@ -23,32 +23,32 @@ class Gpu:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """A machine and a Python. Empty is not known."""
+    """A machine and a Python. Empty values are unknown."""
 
     os: str = "linux"
     architecture: str = "x86_64"
     python: str = ""  # "3.12"
     driver: str = ""
-    module: str = ""  # the kernel module's version, where libcuda is a newer one
+    module: str = ""  # the kernel module's version, if libcuda is newer
     glibc: str = ""
-    other_libc: bool = False  # Linux with another C library than glibc
+    other_libc: bool = False  # Linux with a C library other than glibc
     gpu: Gpu | None = None
-    board: str = ""  # of a computer that is one board, a Jetson for instance
-    interpreter: str = ""  # the Python that may be installed into; empty where a new environment is to be made
+    board: str = ""  # the model of a single-board computer, for example a Jetson
+    interpreter: str = ""  # the Python to install into; empty to create a new environment
 
     @property
     def wheels_os(self) -> str:
-        """The system whose wheels pip takes: inside WSL those of Linux."""
+        """The system whose wheels pip installs: in WSL, that is Linux."""
         return "linux" if self.os == "wsl" else self.os
 
     @property
     def driver_os(self) -> str:
-        """The system whose driver is at work, as `platform.system()` names it: for WSL that of Windows."""
+        """The system whose driver is in use, as `platform.system()` names it: for WSL, that is Windows."""
         return "Windows" if self.os in ("windows", "wsl") else "Linux"
 
 
 def spec_of(facts: Facts, knowledge: Knowledge) -> TargetSpec:
-    """The situation of an examined machine. Of several GPUs the one with the highest compute capability counts."""
+    """Return the target for an examined machine. Of several GPUs, the one with the highest compute capability counts."""
     system, target = facts.system, facts.target
     os = ("wsl" if system.wsl else _OS.get(system.os, system.os)) if system else "linux"
     architecture = _ARCHITECTURE.get(system.architecture, system.architecture) if system else "x86_64"
@@ -71,8 +71,8 @@ def spec_of(facts: Facts, knowledge: Knowledge) -> TargetSpec:
 
 
 def gpus_of(facts: Facts, knowledge: Knowledge) -> list[Gpu]:
-    """The GPUs that the driver names with their compute capability, NVML's word first; where no driver answers, those
-    whose PCI ids the table knows."""
+    """Return the GPUs that the driver lists with their compute capability, from NVML first; if no driver responds, those
+    whose PCI ids are in the table."""
     for source in (facts.nvml, facts.cuda_driver):
         found = [Gpu(gpu.name, gpu.compute_capability) for gpu in (source.gpus if source else ())]
         if any(gpu.compute_capability for gpu in found):
@@ -81,7 +81,7 @@ def gpus_of(facts: Facts, knowledge: Knowledge) -> list[Gpu]:
 
 
 def gpus_on_bus(facts: Facts, knowledge: Knowledge) -> list[Gpu]:
-    """The GPUs on the PCI bus whose ids tell their compute capability; one id may be sold under several names."""
+    """Return the GPUs on the PCI bus whose ids determine the compute capability; one id may have several names."""
     found = []
     for device in facts.pci.nvidia_gpus if facts.pci else ():
         models = knowledge.gpus_with_id(device.device)
@@ -91,8 +91,8 @@ def gpus_on_bus(facts: Facts, knowledge: Knowledge) -> list[Gpu]:
 
 
 def _driver(facts: Facts, os: str, knowledge: Knowledge) -> str:
-    """The driver's version. Where libcuda supports a newer CUDA than that (the forward-compatibility package), or the
-    version is not known, the driver that came with that CUDA stands for it."""
+    """Return the driver's version. If libcuda supports a newer CUDA (by the forward-compatibility package), or the version
+    is unknown, return the driver that was released with that CUDA."""
     supported = facts.cuda_driver.cuda_version if facts.cuda_driver else ""
     row = knowledge.ptx_driver(supported, os) if supported else None
     return max(_module(facts), row.driver(os) if row else "", key=version)

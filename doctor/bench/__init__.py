@@ -1,1 +1,1 @@
-"""Comparisons: two ways to do one thing, measured against each other, judged, kept and compared."""
+"""Comparisons of a candidate with a baseline: measure, judge, save, and compare with earlier runs."""

@@ -1,4 +1,4 @@
-"""The charts of a run of the perf suites: speed-ups, curves over sizes, metrics beside their limits, history."""
+"""Charts for a run of the perf suites: speed-ups, curves by size, metrics with their limits, history."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TONES = {
     "faster": "good", "not shown": "poor", "slower": "bad", "too noisy": "poor", "not run": "idle",
     "within": "good", "unstable": "poor", "no reference": "idle", "missing": "bad",
 }  # fmt: skip
-_LEAST_POINTS = 3  # fewer are no curve
+_LEAST_POINTS = 3  # fewer points are not drawn as a curve
 _MOST_DIGITS = 16  # of a size
-_TIMES = "times as fast"  # how units of ratios begin: they have a line at which both sides are equal
+_TIMES = "times as fast"  # prefix of the units of ratios, whose charts have a line where both sides are equal
 
 
 @dataclass(frozen=True)
 class Bar:
-    """An interval around a value, in per cent of the chart's width."""
+    """An interval around a value, in percent of the chart's width."""
 
     low: float
     at: float
@@ -31,22 +31,22 @@ class Bar:
 
 @dataclass(frozen=True)
 class Share:
-    """A metric beside what it could be at most, in per cent of the chart's width."""
+    """A metric and its upper limits, in percent of the chart's width."""
 
     length: float
-    reached: float | None  # the most that was measured on this machine
-    peak: float | None  # what the data sheet says
+    reached: float | None  # the maximum measured on this machine
+    peak: float | None  # the limit from the data sheet
 
 
 def speed_up_axis(comparisons: Sequence[Comparison]) -> Axis:
-    """One scale for all comparisons, so that they can be compared by eye."""
+    """Return one scale for all comparisons, so that they can be compared visually."""
     return log_axis(
         [1.0, *(end for comparison in comparisons if comparison.interval for end in comparison.interval)], unit="x"
     )
 
 
 def speed_up(comparison: Comparison, axis: Axis) -> Bar | None:
-    """The ratio of a comparison with its interval; None where it was not measured."""
+    """Return the ratio of a comparison with its interval; None if it was not measured."""
     if comparison.ratio is None or comparison.interval is None:
         return None
     return Bar(
@@ -58,13 +58,13 @@ def speed_up(comparison: Comparison, axis: Axis) -> Bar | None:
 
 
 def change_axis(regressions: Sequence[Regression]) -> Axis:
-    """One scale for all changes, which are told in per cent."""
+    """Return one scale for all changes, which are shown in percent."""
     ends = [end for each in regressions if each.interval for end in each.interval]
     return change_scale([0.97, 1.03, *ends])
 
 
 def change(regression: Regression, axis: Axis) -> Bar | None:
-    """The change of a comparison with its interval; None where there is nothing to compare with."""
+    """Return the change of a comparison with its interval; None if there is nothing to compare with."""
     if regression.change is None or regression.interval is None:
         return None
     low, high = regression.interval
@@ -72,14 +72,14 @@ def change(regression: Regression, axis: Axis) -> Bar | None:
 
 
 def trend(regression: Regression) -> tuple[Point, ...]:
-    """The ratios of earlier runs, oldest first, and of this one at the end."""
+    """Return the ratios of the earlier runs, oldest first, followed by this run's ratio."""
     if regression.change is None or regression.reference is None or not regression.trend:
         return ()
     return course([*regression.trend, regression.reference * regression.change])
 
 
 def share(metric: Metric) -> Share | None:
-    """A metric beside its limits; None where it has none."""
+    """Return a metric relative to its limits; None if it has no limits."""
     limits = [each for each in (metric.limit, metric.measured_limit) if each and each > 0]
     if not limits:
         return None
@@ -89,7 +89,7 @@ def share(metric: Metric) -> Share | None:
 
 
 def curves(metrics: Sequence[Metric]) -> tuple[list[Curve], list[Metric]]:
-    """A curve for each row of metrics that differ by a number alone (`batch of 16`, `batch of 64`), and what no curve shows."""
+    """Return a curve for each series of metrics that differ only by a number (`batch of 16`, `batch of 64`), and the rest."""
     found: dict[tuple[str, str, str, str], list[tuple[int, Metric]]] = {}
     for metric in metrics:
         if parts := _numbered(metric):
@@ -111,7 +111,7 @@ def _title(name: str, metric: Metric) -> str:
 
 
 def _standing_out(key: tuple[str, str, str, str], metrics: Sequence[Metric]) -> Metric | None:
-    """The crossover or the knee of that row."""
+    """Return the crossover or the knee of a series, if it was measured."""
     suite, name, _, device = key
     names = (f"crossover of {name}", f"knee of the {name.removesuffix(' of')} size")
     return next((each for each in metrics if (each.suite, each.device) == (suite, device) and each.name in names), None)

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor bench`: the perf suites, and what they prove."""
+"""`tfgpu-doctor bench`: run the perf suites and report the results."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _NOTHING_KEPT, _INTERRUPTED = 3, 130
 
 @click.command()
 @click.argument("suites", metavar="[SUITE]...", nargs=-1)
-@click.option("--budget", metavar="TIME", default="60s", show_default=True, help="60s, 5m; full: as long as it takes.")
-@click.option("--save", metavar="NAME", help="Keep this run under a name, to be compared with.")
+@click.option("--budget", metavar="TIME", default="60s", show_default=True, help="60s, 5m; full: no time limit.")
+@click.option("--save", metavar="NAME", help="Save this run under a name, for later comparison.")
 @click.option(
     "--compare", "reference", metavar="NAME|last|FILE",
-    help="Compare with a saved run, with the last one here, or with a document of pytest-benchmark's (*.json).",
+    help="Compare with a saved run, the last run on this machine, or a pytest-benchmark document (*.json).",
 )  # fmt: skip
 @click.option(
-    "--history", is_flag=True, help="Show how the comparisons of this machine went from run to run; measure nothing."
+    "--history", is_flag=True, help="Show how the comparisons on this machine changed from run to run; measure nothing."
 )
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
-@click.option("--benchmark-json", metavar="FILE", help="Write pytest-benchmark's own document as well.")
-@click.option("--list", "list_", is_flag=True, help="List the suites, and measure nothing.")
+@click.option("-o", "--output", metavar="FILE", help="Write the report to FILE.")
+@click.option("--benchmark-json", metavar="FILE", help="Also write a pytest-benchmark JSON document.")
+@click.option("--list", "list_", is_flag=True, help="List the suites; measure nothing.")
 def bench(
     *,
     suites: tuple[str, ...],
@@ -58,11 +58,11 @@ def bench(
     benchmark_json: str | None,
     list_: bool,
 ) -> int:
-    """Measure that the GPU path beats the CPU, and that each technique pays: both sides interleaved, with proof.
+    """Measure whether the GPU is faster than the CPU, and whether each optimization is faster than its baseline.
 
-    Runs all suites, or those named. Exit code: 0 all that was measured is as it should be, 1 a comparison on the GPU is not
-    shown to be faster, or slower than the reference, or the doctor found an error, 2 wrong usage, 3 nothing was
-    measured, 130 interrupted.
+    Both sides of a comparison run interleaved, and the doctor verifies where they ran. Runs all suites, or those named.
+    Exit code: 0 all measured results are as expected, 1 a comparison on the GPU is not shown to be faster, or is slower
+    than the reference, or the doctor found an error, 2 wrong usage, 3 nothing was measured, 130 interrupted.
     """
     started = time.time()
     names = suite_names()
@@ -72,7 +72,7 @@ def bench(
     if history:
         return _show_history(format_, output)
     if unknown := sorted(set(suites) - set(names)):
-        refuse(f"there is no suite {unknown[0]!r}; there are {', '.join(names)}")
+        refuse(f"there is no suite {unknown[0]!r}; available suites: {', '.join(names)}")
     try:
         budget_s = parse_budget(budget)
     except ValueError as error:
@@ -98,14 +98,14 @@ def bench(
 
 
 def _measure(suites: Sequence[str], budget_s: float | None, started: float) -> tuple[Facts, Bench]:
-    """Examine the machine, then run the suites. Raises Interrupted before they begin."""
+    """Examine the machine, then run the suites. Raises Interrupted only before the suites start."""
     with Waiting() as waiting:
         facts = examine(on_wait=waiting.show)
         return facts, measure_suites(facts, suites, budget_s, waiting, started)
 
 
 def _diagnosed(facts: Facts, measured: Bench, seconds: float) -> Report:
-    """What the doctor says of the machine, with what was measured among its facts."""
+    """Diagnose the machine, with the measurements included in its facts."""
     from tfgpu_doctor.diagnose.engine import diagnose
 
     known = msgspec.structs.replace(facts, bench=measured)
@@ -120,7 +120,7 @@ def _write_document(path: str, measured: Bench, report: Report) -> None:
 
 
 def _show_history(format_: str, output: str | None) -> int:
-    """What was kept of this machine; 3 where there is nothing to show."""
+    """Show the saved runs of this machine; return 3 if there are no runs to show."""
     try:
         with Waiting() as waiting:
             facts = examine(on_wait=waiting.show)
@@ -135,6 +135,6 @@ def _refuse_without_packages() -> None:
     lacking = lacking_packages((*NEEDED, "tensorflow"))
     if lacking:
         refuse(
-            f"{', '.join(lacking)} cannot be imported here: install the doctor with its benchmarks beside TensorFlow, "
+            f"{', '.join(lacking)} cannot be imported: install the doctor with its benchmarks next to TensorFlow, "
             f"{install('bench,gpu')}"
         )

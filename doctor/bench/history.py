@@ -1,4 +1,4 @@
-"""The history of a machine: how the ratio of each comparison moved from run to run."""
+"""The history of a machine: how the ratio of each comparison changed from run to run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import msgspec
 from tfgpu_doctor.model.facts.bench import Bench
 
 Trend = Literal["rising", "falling", "steady", "too few runs"]
-LEAST_RUNS = 6  # with fewer, three equal steps in one direction are no rarity
-LEAST_STEP = 0.002  # a run; less is no trend that anybody would act on
+LEAST_RUNS = 6  # with fewer, three equal steps in one direction are not rare
+LEAST_STEP = 0.002  # per run; a smaller trend is not actionable
 
 
 class PastRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run that was kept: when (seconds since 1970), and the name that it was saved under."""
+    """A saved run: when it was saved (seconds since 1970), and under which name."""
 
     kept: float
     name: str
@@ -25,7 +25,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparisonHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """The ratios of one comparison, oldest first, each with the run (its place in `History.runs`) that it was measured in."""
+    """The ratios of one comparison, oldest first, each with the index in `History.runs` of the run that measured it."""
 
     suite: str
     name: str
@@ -34,11 +34,11 @@ class ComparisonHistory(msgspec.Struct, frozen=True, kw_only=True):
     median: float
     spread: float  # half the distance between the quartiles, as a share of the median
     trend: Trend
-    step: float | None = None  # by which share it moves from run to run, where there are enough
+    step: float | None = None  # relative change per run, if there are enough runs
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the list."""
+    """A summary of one run."""
 
     kept: float
     name: str
@@ -47,7 +47,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was kept of one machine."""
+    """All saved runs of one machine."""
 
     schema: int = 2
     place: str
@@ -56,7 +56,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def history_of(place: str, runs: Sequence[PastRun]) -> History:
-    """The history of runs of one machine, oldest first."""
+    """Return the history of one machine from its runs, oldest first."""
     series: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for number, run in enumerate(runs):
         for comparison in run.bench.comparisons:
@@ -86,10 +86,10 @@ def _history(suite: str, name: str, points: list[tuple[int, float]]) -> Comparis
 
 
 def trend_of(runs: Sequence[int], ratios: Sequence[float]) -> tuple[Trend, float | None]:
-    """Where the ratios go, and by which share a run, by the median of the slopes between all pairs.
+    """Return the trend of the ratios and their relative change per run, from the median of the slopes between all pairs.
 
-    A trend is told where the whole 95 % interval of that slope lies on one side (Theil 1950; Sen, Journal of the
-    American Statistical Association 63, 1968, page 1379: it bears single runs that are far off).
+    A trend is reported if the whole 95 % interval of that slope is on one side of zero (Theil 1950; Sen, Journal of the
+    American Statistical Association 63, 1968, page 1379: the estimate is robust against single outliers).
     """
     if len(ratios) < LEAST_RUNS:
         return "too few runs", None

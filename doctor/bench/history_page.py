@@ -1,4 +1,4 @@
-"""The history of the perf suites on one machine, in every format."""
+"""Render the history of the perf suites on one machine, in every format."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from tfgpu_doctor.bench.history import ComparisonHistory, History, Trend
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.markdown_page import escape
-from tfgpu_doctor.render.text import clean
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 24  # of the newest runs
@@ -20,20 +20,20 @@ _HEADS = ("suite", "comparison", "runs", "median", "spread", "latest", "trend", 
 
 
 def render_history(history: History, format_: str) -> str:
-    """The document in one of the formats `text`, `markdown`, `json`, `html`."""
+    """Render the document in one of the formats `text`, `markdown`, `json`, `html`."""
     if format_ == "json":
         return as_json(history)
     if format_ == "html":
         return _html(history)
     style, safe = ("pipe", escape) if format_ == "markdown" else ("simple", clean)
     if not history.runs:
-        return f"No run is kept of this machine ({safe(history.place)}); `tfgpu-doctor bench` keeps one.\n"
+        return f"There is no saved run of this machine ({safe(history.place)}); `tfgpu-doctor bench` saves one.\n"
     runs = [(day(run.kept), safe(run.name), f"{run.faster} of {run.comparisons} faster") for run in history.runs]
     comparisons = [_row(each) for each in history.comparisons]
     parts = [
         safe(history.place),
         tabulate(comparisons, headers=_HEADS, tablefmt=style, disable_numparse=True),
-        tabulate(runs, headers=("kept", "name", "comparisons"), tablefmt=style, disable_numparse=True),
+        tabulate(runs, headers=("saved", "name", "comparisons"), tablefmt=style, disable_numparse=True),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -72,7 +72,7 @@ def _row(row: ComparisonHistory) -> tuple[str, ...]:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One bar a value, the lowest of them the smallest; all the same where they hardly differ."""
+    """Return one bar per value, the smallest for the lowest; bars of equal height if the values hardly differ."""
     low, high = min(values), max(values)
     if high - low < 0.01 * high:
         return _BARS[3] * len(values)
@@ -80,5 +80,5 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def day(kept: float) -> str:
-    """When a run was kept."""
+    """Format the time when a run was saved."""
     return dt.datetime.fromtimestamp(kept, dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,4 +1,4 @@
-"""The report on a run of the perf suites as an HTML page, with charts."""
+"""Render the report on a run of the perf suites as an HTML page with charts."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 _Row = TypeVar("_Row", "Comparison", "Metric")
 _VERDICTS = {
-    0: ("As it should be", "good"),
-    1: ("Not as it should be", "bad"),
-    3: ("Could not be told", "poor"),
+    0: ("As expected", "good"),
+    1: ("Not as expected", "bad"),
+    3: ("Inconclusive", "poor"),
     130: ("Interrupted", "poor"),
 }
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """A comparison in words and as a bar."""
+    """A comparison as text and as a bar."""
 
     comparison: Comparison
     tone: str
     bar: charts.Bar | None
-    least: float | None  # where the required minimum lies, where that is more than to be faster at all
+    least: float | None  # position of the required minimum ratio, if that is more than 1
     ratio: str
     times: tuple[str, str]
 
 
 def render_bench_html(result: BenchReport) -> str:
-    """The whole page."""
+    """Render the whole page."""
     axis = charts.speed_up_axis(result.comparisons)
     changes = charts.change_axis(result.regressions)
     drawn, metrics = charts.curves(result.metrics)
@@ -77,16 +77,16 @@ def _heading(result: BenchReport) -> str:
     if not ran:
         return "No comparison was measured"
     faster = sum(comparison.verdict == "faster" for comparison in ran)
-    return f"{faster} of {len(ran)} comparisons are won" if len(ran) > 1 else f"One comparison, {ran[0].verdict}"
+    return f"{faster} of {len(ran)} candidates are faster" if len(ran) > 1 else f"One comparison: {ran[0].verdict}"
 
 
 def _against(result: BenchReport) -> list[tuple[str, str, str]]:
-    """What keeps it from being as it should be: the section that tells of it, a tone, and one line."""
+    """Return why the result is not as expected: for each reason the section that explains it, a tone, and one line."""
     found = [("causes", "bad", cause.title) for cause in result.causes if cause.severity == "error"]
     if result.problems:
-        found.append(("wrong", "bad", f"a suite did not come to its end: {result.problems[0]}"))
+        found.append(("wrong", "bad", f"a suite did not finish: {result.problems[0]}"))
     if slower := sum(each.status == "slower" for each in result.regressions):
-        found.append(("history", "bad", f"against {words.reference(result)}: {slower} slower"))
+        found.append(("history", "bad", f"compared with {words.reference(result)}: {slower} slower"))
     if untold := words.not_told(result):
         found.append(("history", "poor", untold))
     return found

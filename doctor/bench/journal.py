@@ -1,4 +1,4 @@
-"""What the journal of a run says so far: comparisons that ended, metrics, and what was under way."""
+"""Read the journal of a run: finished comparisons, metrics, and the test that is running."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from tfgpu_doctor.model.facts.bench import Comparison, Metric
 
 @dataclass
 class Account:
-    """The journal, read to a point; `test` is the id of the test under way.
+    """The contents of the journal so far; `test` is the id of the running test.
 
-    `began` is when the test, or the comparison in it, began (seconds since 1970); `warm` says that the process has held a
-    comparison before, so that it has not TensorFlow to import first.
+    `began` is when the test, or the comparison in it, started (seconds since 1970); `warm` means that the process has
+    started a comparison before, so it does not have to import TensorFlow first.
     """
 
     comparisons: list[Comparison] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)  # ids of tests that are done
+    ended: list[str] = field(default_factory=list)  # ids of finished tests
     outcomes: dict[str, str] = field(default_factory=dict)  # of tests: "passed", "failed", "skipped"
     reasons: dict[str, str] = field(default_factory=dict)
-    gpu_lost: str = ""  # why no GPU answered any more
-    waiting: int = 0  # tests still to come when the session began
+    gpu_lost: str = ""  # why no GPU responded
+    waiting: int = 0  # number of tests left when the session started
     test: str = ""
     began: float = 0.0
     warm: bool = False
-    of_comparisons: set[str] = field(default_factory=set)  # ids of tests that held one
+    of_comparisons: set[str] = field(default_factory=set)  # ids of tests that ran a comparison
     comparison: dict[str, Any] = field(
         default_factory=dict
-    )  # the comparison under way: suite, name, at_least, on_gpu, device
+    )  # the running comparison: suite, name, at_least, on_gpu, device
 
     def read(self, journal: bytes) -> None:
-        """Take in more lines; one that is cut off at the end must come again, whole."""
+        """Process more lines; a line that is incomplete at the end must be passed again, complete."""
         for line in journal.splitlines():
             self._take(json.loads(line))
 
     def reasons_of(self, outcome: str) -> dict[str, str]:
-        """The tests that ended so, with the reason."""
+        """Return the tests with this outcome, with the reason."""
         return {test: why for test, why in self.reasons.items() if self.outcomes[test] == outcome}
 
     def tells_of(self, test: str) -> bool:
-        """Whether a test was a comparison, whose verdict tells of it."""
+        """Return whether a test ran a comparison, whose verdict reports its result."""
         return test in self.of_comparisons
 
     def _take(self, row: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a metric comes to beside the most that the same machine was seen to do."""
+"""Add to each metric the maximum that was measured on the same machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tfgpu_doctor.model.facts.bench import Metric
 
 
 def with_measured_limits(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
-    """The same metrics, each that is bounded by another of the run beside that one's value.
+    """Return the metrics; each metric that is bounded by another metric of the run gets that metric's value as a limit.
 
-    A data sheet tells what the chip could do; what a plain large operation reached here, with this driver, these clocks
-    and this TensorFlow, tells what a program could.
+    A data sheet states what the chip can reach. The value that a simple large operation reaches on this machine, with
+    its driver, clocks and TensorFlow, shows what a program can reach.
     """
     reached = {(metric.name, metric.unit, metric.device): metric.value for metric in metrics}
     return tuple(

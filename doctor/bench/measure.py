@@ -1,4 +1,4 @@
-"""Measure two sides against each other: interleaved in one process, order alternating, until the ratio is known."""
+"""Measure two sides, interleaved in one process with alternating order, until the ratio is known precisely enough."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to measure: rounds until the interval is narrow enough, or until the time is over."""
+    """When to stop measuring: when the interval is narrow enough, or when the time is used up."""
 
     budget_s: float = 5.0
     least_rounds: int = 12
     most_rounds: int = 600
     half_width: float = 0.02
-    patient_half_width: float = 0.01  # where the budget is more than `patient_from_s`
+    patient_half_width: float = 0.01  # if the budget is more than `patient_from_s`
     patient_from_s: float = 5.0
-    least_round_s: float = 0.002  # a round shorter than this is repeated within one reading of the clock
+    least_round_s: float = 0.002  # a call shorter than this is repeated within one timed round
 
     @property
     def enough(self) -> float:
-        """Half the width of the interval, as a share of the ratio, at which it ends: 0.02 is plus or minus 2 %."""
+        """Half the width of the interval, relative to the ratio, at which measuring stops: 0.02 is plus or minus 2 %."""
         return self.patient_half_width if self.budget_s > self.patient_from_s else self.half_width
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds a call of each round, both sides of a round beside each other."""
+    """The seconds per call in each round; both sides have the same order of rounds."""
 
     candidate_s: tuple[float, ...]
     baseline_s: tuple[float, ...]
@@ -45,7 +45,7 @@ class Measured:
 
 @dataclass
 class _Side:
-    """One side: what is called, and how often within one reading of the clock."""
+    """One side: the function to call, and the number of calls in one timed round."""
 
     call: Call
     synchronise: Call
@@ -53,7 +53,7 @@ class _Side:
     calls: int = 1
 
     def seconds(self) -> float:
-        """Seconds a call, the device's work to its end included."""
+        """Return the seconds per call, including the time until the device has finished."""
         started = self.clock()
         for _ in range(self.calls):
             self.call()
@@ -70,9 +70,9 @@ def measure(
     clock: Clock = time.perf_counter,
     on_round: Callable[[int], None] = lambda _: None,
 ) -> Measured:
-    """Measure both sides, each of which was called before: tracing and compilation are no part of this.
+    """Measure both sides. Each must have been called before, so that tracing and compilation are not measured.
 
-    `synchronise` waits until every device has done what it was given. `on_round` is told how many rounds are done.
+    `synchronise` waits until every device has finished its work. `on_round` gets the number of finished rounds.
     """
     plan = plan or Plan()
     started = clock()
@@ -92,7 +92,7 @@ def measure(
 
 
 def _calls_a_round(side: _Side, plan: Plan) -> int:
-    """How many calls fill a round, from the faster of two, which warm the side up as well."""
+    """Return how many calls fill a round, from the faster of two calls, which also warm up the side."""
     return max(1, math.ceil(plan.least_round_s / max(min(side.seconds(), side.seconds()), 1e-7)))
 
 
@@ -103,7 +103,7 @@ def _rounds(
     started: float,
     on_round: Callable[[int], None],
 ) -> Ratio:
-    """Fill `times`. It ends by the width of the interval alone, never by where it lies: that would favour a verdict."""
+    """Fill `times`. Only the width of the interval decides when to stop; its position would bias the verdict."""
     look_at = plan.least_rounds
     while True:
         number = len(times[0])

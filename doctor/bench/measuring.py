@@ -1,4 +1,4 @@
-"""Measure with the perf suites, on a machine that was examined."""
+"""Run the perf suites on a machine that was examined."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NEEDED = ("pytest", "pytest_benchmark", "numpy", "scipy")  # and TensorFlow
 
 
 def lacking_packages(needed: Sequence[str] = NEEDED) -> list[str]:
-    """Those of the packages that the suites need which cannot be imported here."""
+    """Return the packages required by the suites that cannot be imported."""
     return [name for name in needed if importlib.util.find_spec(name) is None]
 
 
 def measure_suites(
     facts: Facts, suites: Sequence[str], budget_s: float | None, waiting: Waiting, started: float | None = None
 ) -> Bench:
-    """Run the suites, looking at the GPUs meanwhile; the budget counts from `started` (seconds since 1970), or from now."""
+    """Run the suites and sample the GPUs meanwhile; the budget starts at `started` (seconds since 1970), or now."""
     with scratch_folder() as scratch:
         record = os.path.join(scratch, "facts.json")
         write_whole(record, encode_facts(facts))

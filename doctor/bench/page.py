@@ -1,4 +1,4 @@
-"""The report on a run of the perf suites."""
+"""Render the report on a run of the perf suites."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from tabulate import tabulate
 from tfgpu_doctor.bench.regression import Regression
 from tfgpu_doctor.bench.result import BenchReport
 from tfgpu_doctor.model.facts.bench import Comparison, Metric
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import RootCause
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.markdown_page import cause_in_markdown, escape
-from tfgpu_doctor.render.text import Page, clean, say_cause
+from tfgpu_doctor.render.text import Page, say_cause
 from tfgpu_doctor.render.words import gpus_in_words, number
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
-_WIDTH = 110  # columns of what is no table
+_WIDTH = 110  # columns of text outside tables
 _ALWAYS = {
     "suite": "",
     "name": "",
@@ -32,7 +33,7 @@ _ALWAYS = {
 
 
 def render_bench(result: BenchReport, format_: str) -> str:
-    """The document in one of the formats."""
+    """Render the document in one of the formats."""
     if format_ == "json":
         document = msgspec.to_builtins(result)
         document["comparisons"] = [{**_ALWAYS, **comparison} for comparison in document["comparisons"]]
@@ -47,7 +48,7 @@ def render_bench(result: BenchReport, format_: str) -> str:
 
 @dataclass(frozen=True)
 class _Page:
-    """The parts of the page: tables in a style of tabulate's, text made safe for the format."""
+    """Renders the parts of a page: tables in a tabulate style, text escaped for the format."""
 
     style: str
     safe: Callable[[str], str]
@@ -76,7 +77,7 @@ class _Page:
         return tabulate(safe, headers=heads, tablefmt=self.style, disable_numparse=True) if safe else ""
 
     def _comparisons(self, comparisons: Sequence[Comparison]) -> str:
-        heads = ("suite", "comparison", "verdict", "times as fast (95 %)", "rounds", "with it", "without it")
+        heads = ("suite", "comparison", "verdict", "times as fast (95 %)", "rounds", "candidate", "baseline")
         rows = [
             (each.suite, each.name, each.verdict, ratio(each), str(each.rounds or ""), *times(each))
             for each in comparisons
@@ -84,12 +85,12 @@ class _Page:
         return self._table(heads, rows)
 
     def _metrics(self, metrics: Sequence[Metric]) -> str:
-        heads = ("suite", "metric", "measured", "of what is possible", "device")
+        heads = ("suite", "metric", "measured", "share of the limit", "device")
         rows = [(each.suite, each.name, measured(each), "; ".join(of_limits(each)), each.device) for each in metrics]
         return self._table(heads, rows)
 
     def _regressions(self, regressions: Sequence[Regression]) -> str:
-        heads = ("suite", "comparison", "against the reference", "change", "earlier runs", "")
+        heads = ("suite", "comparison", "status", "change", "earlier runs", "")
         rows = [
             (each.suite, each.name, each.status, change_in_words(each), str(each.runs or ""), each.reason)
             for each in regressions
@@ -124,7 +125,7 @@ _MARKDOWN = _Page("pipe", escape, _causes_in_markdown, _lines_in_markdown)
 
 
 def subject_of_bench(result: BenchReport) -> str:
-    """What was measured, on one line."""
+    """Describe the measured machine on one line."""
     machine = result.machine
     words = (
         f"TensorFlow {result.target.tensorflow}" if result.target.tensorflow else "",
@@ -136,31 +137,31 @@ def subject_of_bench(result: BenchReport) -> str:
 
 
 def ratio(comparison: Comparison) -> str:
-    """`1.54 (1.50 to 1.60)`; empty where it was not measured."""
+    """Format the ratio as `1.54 (1.50 to 1.60)`; empty if it was not measured."""
     if comparison.ratio is None or comparison.interval is None:
         return ""
     return f"{comparison.ratio:.2f} ({comparison.interval[0]:.2f} to {comparison.interval[1]:.2f})"
 
 
 def times(comparison: Comparison) -> tuple[str, str]:
-    """The median of the candidate and of the baseline: 1.23 ms."""
+    """Format the median times of the candidate and the baseline, such as 1.23 ms."""
     first, second = (_time(side.median_s) if side else "" for side in (comparison.candidate, comparison.baseline))
     return first, second
 
 
 def _time(seconds: float) -> str:
-    """Three significant digits, in the unit that suits."""
+    """Format a time with three significant digits in a suitable unit."""
     size, unit = next((row for row in _UNITS if seconds >= row[0]), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}"
 
 
 def measured(metric: Metric) -> str:
-    """The value with its unit."""
+    """Format the value with its unit."""
     return f"{number(metric.value)} {metric.unit}".rstrip()
 
 
 def of_limits(metric: Metric) -> list[str]:
-    """Which share of its limits a metric is: the data sheet's, and the most that was measured here."""
+    """Format a metric as a share of its limits: the data sheet's, and the maximum measured on this machine."""
     rows = [(metric.limit, ""), (metric.measured_limit, f" that {metric.bounded_by} reached")]
     return [
         f"{metric.value / limit:.0%} of {number(limit)} {metric.unit}".rstrip() + which
@@ -170,12 +171,12 @@ def of_limits(metric: Metric) -> list[str]:
 
 
 def change_in_words(regression: Regression) -> str:
-    """`-10.0%`; empty where there is nothing to compare with."""
+    """Format the change as `-10.0%`; empty if there is nothing to compare with."""
     return f"{regression.change - 1:+.1%}" if regression.change else ""
 
 
 def left_out(result: BenchReport) -> list[tuple[str, str]]:
-    """Why something was not measured, each reason once, with the names of what it kept from being measured."""
+    """List the reasons why something was not measured, each once, with the names of the tests and comparisons."""
     in_table = {comparison.name for comparison in result.comparisons}
     found: dict[str, list[str]] = {}
     for test, why in result.skipped.items():
@@ -188,19 +189,19 @@ def left_out(result: BenchReport) -> list[tuple[str, str]]:
 
 
 def found_wrong(result: BenchReport) -> list[str]:
-    """What kept suites from running, and the tests that found something wrong which no cause tells already."""
+    """List the problems that stopped suites, and the failed tests that no cause reports already."""
     told = {line for cause in result.causes for line in cause.evidence}
     failed = [(test, why) for test, why in result.failed.items() if f"{test}: {why}" not in told]
     return [*result.problems, *(f"{_short_name(test)}: {why}" for test, why in failed)]
 
 
 def not_told(result: BenchReport) -> str:
-    """What to do where a run could not be set against its reference; empty where it could."""
+    """Say what to do if a run could not be compared with its reference; empty if it could."""
     if not result.untold:
         return ""
     of_them = "1 comparison" if result.untold == 1 else f"{result.untold} comparisons"
-    why = f"of {of_them} it could not be told whether a tenth is lost"
-    return f"{why}: run it again with --budget full, or when the machine is quiet"
+    why = f"for {of_them} a slowdown by 10% could not be confirmed or ruled out"
+    return f"{why}: run it again with --budget full, or when the machine is idle"
 
 
 def _short_name(test: str) -> str:
@@ -208,10 +209,10 @@ def _short_name(test: str) -> str:
 
 
 def closing(result: BenchReport) -> str:
-    """How many comparisons got which verdict, how many are as in the reference, and the time."""
+    """Count the comparisons by verdict and by status against the reference, and add the time."""
     parts = [_counted([comparison.verdict for comparison in result.comparisons]) or "no comparison was measured"]
     if result.regressions:
-        parts.append(f"against {reference(result)}: {_counted([each.status for each in result.regressions])}")
+        parts.append(f"compared with {reference(result)}: {_counted([each.status for each in result.regressions])}")
     return " · ".join([*parts, f"{result.seconds:.1f} s"])
 
 
@@ -220,5 +221,5 @@ def _counted(words: Sequence[str]) -> str:
 
 
 def reference(result: BenchReport) -> str:
-    """The run that this one was compared with, in words."""
+    """Name the run that this run was compared with."""
     return "the last run" if result.reference == "last" else f"the reference {result.reference}"

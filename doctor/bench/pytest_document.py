@@ -1,4 +1,4 @@
-"""pytest-benchmark's own JSON document, written from a run of comparisons and read back, so that its tools and ours agree."""
+"""Write pytest-benchmark's JSON document from a run of comparisons, and read such documents back."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ import msgspec
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.model.report import MachineSummary, Report
 
-_OURS = "tfgpu_doctor"  # our part of `machine_info`
+_OURS = "tfgpu_doctor"  # the doctor's part of `machine_info`
 
 
 class DocumentError(ValueError):
-    """Not pytest-benchmark's document, or none that holds comparisons; the message says which."""
+    """Raised for a file that is not a pytest-benchmark document or has no comparisons; the message says which."""
 
 
 class Document(msgspec.Struct, frozen=True):
-    """What a document tells: the run, and the machine that it was measured on where that is told."""
+    """The contents of a document: the run, and the machine that it was measured on, if recorded."""
 
     bench: Bench
     machine: MachineSummary | None = None
 
 
 def write_document(bench: Bench, report: Report) -> str:
-    """The document, each comparison with the times of its candidate, as a plain run of pytest would leave it.
+    """Return the document, each comparison with the times of its candidate, as pytest-benchmark would write it.
 
-    It is made from what was measured, not by pytest: a run that was stopped or began anew has one as well.
+    It is created from the measurements, not by pytest, so that runs that were stopped or restarted have one as well.
     """
     import pytest_benchmark
 
     return json.dumps(
         {
             "machine_info": {**_python(), _OURS: machine_part(report, bench.suite_version)},
-            "commit_info": {},  # what was measured is the machine, not the user's repository
+            "commit_info": {},  # the run measures the machine, not the user's repository
             "benchmarks": [
                 _benchmark(comparison)
                 for comparison in bench.comparisons
@@ -50,13 +50,13 @@ def write_document(bench: Bench, report: Report) -> str:
 
 
 def machine_part(report: Report, suite_version: str) -> dict[str, Any]:
-    """The GPU, the driver and TensorFlow, of which pytest-benchmark knows nothing."""
+    """Return the GPU, the driver and TensorFlow, which pytest-benchmark does not record."""
     summary = {"machine": msgspec.to_builtins(report.machine), "target": msgspec.to_builtins(report.target)}
     return {**summary, "suite_version": suite_version}
 
 
 def extra_info(comparison: Comparison) -> dict[str, Any]:
-    """What a benchmark tells of its comparison beside the times of the candidate."""
+    """Return what a benchmark records about its comparison in addition to the times of the candidate."""
     told: dict[str, Any] = {"verdict": comparison.verdict, "ratio": comparison.ratio, "interval": comparison.interval}
     return {
         **told,
@@ -102,7 +102,7 @@ def _benchmark(comparison: Comparison) -> dict[str, Any]:
 
 
 def read_document(content: bytes) -> Document:
-    """The comparisons of a document, written by this module or by `pytest perf_tests --benchmark-json`. Raises DocumentError."""
+    """Read the comparisons of a document from this module or `pytest perf_tests --benchmark-json`. Raises DocumentError."""
     try:
         document = json.loads(content)
         rows, about = document["benchmarks"], document["machine_info"].get(_OURS, {})
@@ -110,9 +110,9 @@ def read_document(content: bytes) -> Document:
         machine = msgspec.convert(about["machine"], MachineSummary) if "machine" in about else None
         version = str(about.get("suite_version", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DocumentError(f"this is no document of pytest-benchmark's ({type(error).__name__}: {error})") from error
+        raise DocumentError(f"this is not a pytest-benchmark document ({type(error).__name__}: {error})") from error
     if not comparisons:
-        raise DocumentError("none of its benchmarks is a comparison of tfgpu-doctor's")
+        raise DocumentError("none of its benchmarks is a tfgpu-doctor comparison")
     return Document(Bench(suite_version=version, comparisons=tuple(comparisons)), machine)
 
 

@@ -1,4 +1,4 @@
-"""How many times faster one side is, and how sure that is."""
+"""How many times faster one side is, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCKS = 24
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of medians with its 95 % interval."""
+    """A ratio of medians with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -23,28 +23,28 @@ class Ratio:
 
     @property
     def half_width(self) -> float:
-        """Half the interval as a share of the ratio: 0.02 is plus or minus 2 %."""
+        """Half the interval relative to the ratio: 0.02 is plus or minus 2 %."""
         return (self.high - self.low) / (2 * self.value)
 
     @property
     def log_error(self) -> float:
-        """The standard error of the ratio's logarithm, were the interval that of a normal distribution."""
+        """The standard error of the ratio's logarithm, assuming a normal distribution."""
         return (math.log(self.high) - math.log(self.low)) / (2 * 1.96)
 
 
 def ratio_of_medians(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> Ratio:
-    """How many times faster the candidate is than the baseline, from rounds measured in pairs (seconds).
+    """Return how many times faster the candidate is than the baseline, from rounds measured in pairs (seconds).
 
-    The interval is that of the percentile bootstrap over blocks of neighbouring rounds (Efron, Tibshirani: An
-    Introduction to the Bootstrap, 1993, chapters 8 and 13). Both sides of a round are drawn together, since a slow
-    moment of the machine slows both; and neighbours are, since such a moment outlasts a round.
+    The interval comes from the percentile bootstrap over blocks of neighboring rounds (Efron, Tibshirani: An
+    Introduction to the Bootstrap, 1993, chapters 8 and 13). Both sides of a round are resampled together, because
+    interference on the machine slows both; neighbors are too, because such interference outlasts a round.
     """
     import numpy as np
     from scipy.stats import bootstrap
 
     length = max(1, len(baseline_s) // _BLOCKS)
     count = len(baseline_s) // length
-    # A remainder that fills no block is left out of the interval; the ratio itself is that of all rounds.
+    # Rounds beyond the last complete block do not count for the interval; the ratio itself uses all rounds.
     baseline, candidate = (
         np.asarray(times[: count * length], dtype=float).reshape(count, length) for times in (baseline_s, candidate_s)
     )

@@ -1,4 +1,4 @@
-"""Earlier runs of the suites: which of them a run is compared with, and what is kept of it."""
+"""Earlier runs of the suites: select the run to compare with, and save new runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LARGEST_DOCUMENT_BYTES = 256 << 20
 
 
 def place_of(facts: Facts, bench: Bench) -> str:
-    """What results must share to be compared: GPU, driver, TensorFlow, processor, version of the suites."""
+    """Return what results must have in common to be compared: GPU, driver, TensorFlow, CPU, version of the suites."""
     system, runtime = facts.system, facts.runtime
     gpus = [gpu.name for gpu in facts.nvml.gpus] if facts.nvml else []
     driver = facts.nvml.driver_version if facts.nvml else ""
@@ -35,13 +35,13 @@ def place_of(facts: Facts, bench: Bench) -> str:
 def compare_with(
     reference: str, results: Results, place: str, suites: Sequence[str], now: Bench, machine: MachineSummary
 ) -> list[Regression]:
-    """Compare with a saved run, the last one, or a document of pytest-benchmark's; refuses what cannot be read."""
+    """Compare with a saved run, the last run, or a pytest-benchmark document; exit if it cannot be read."""
     try:
         here = results.of_place(place)
         then = _of_file(reference, machine) if _is_file(reference) else _kept(reference, results, place, here)
     except ResultsError as error:
         refuse(str(error))
-    if suites:  # what nobody asked for is not missing
+    if suites:  # comparisons of suites that were not selected are not missing
         then = msgspec.structs.replace(
             then, comparisons=tuple(comparison for comparison in then.comparisons if comparison.suite in suites)
         )
@@ -61,7 +61,7 @@ def _of_file(path: str, machine: MachineSummary) -> Bench:
         refuse(f"{path}: {error}; `tfgpu-doctor bench --benchmark-json FILE` writes one")
     then = document.machine
     if then and (then.gpus, then.driver) != (machine.gpus, machine.driver):
-        note(f"{path} was measured on {_in_words(then)}, this is {_in_words(machine)}")
+        note(f"{path} was measured on {_in_words(then)}, but this machine is {_in_words(machine)}")
     return document.bench
 
 
@@ -70,7 +70,7 @@ def _in_words(machine: MachineSummary) -> str:
 
 
 def _kept(reference: str, results: Results, place: str, here: Sequence[KeptRun]) -> Bench:
-    """The newest run of that name on this machine; an empty one, with a note, where there is none."""
+    """Return the newest run with that name on this machine; print a note and return an empty run if there is none."""
     if reference == _LAST:
         chosen, elsewhere = here[-1:], []
     else:
@@ -79,7 +79,7 @@ def _kept(reference: str, results: Results, place: str, here: Sequence[KeptRun])
         elsewhere = [] if chosen else named
     if chosen:
         return decode_bench(chosen[0].document)
-    where = f"; {reference!r} was saved on {elsewhere[-1].place}, this is {place}" if elsewhere else ""
+    where = f"; {reference!r} was saved on {elsewhere[-1].place}, but this machine is {place}" if elsewhere else ""
     note(f"there is no earlier run to compare with{where}")
     return Bench()
 
@@ -89,7 +89,7 @@ def _past(runs: Sequence[KeptRun]) -> list[PastRun]:
 
 
 def history_here(results: Results, place: str) -> History:
-    """All runs that were kept of one machine; refuses where they cannot be read."""
+    """Return all saved runs of one machine; exit if they cannot be read."""
     try:
         return history_of(place, _past(results.of_place(place)))
     except ResultsError as error:
@@ -97,11 +97,11 @@ def history_here(results: Results, place: str) -> History:
 
 
 def keep_run(results: Results, name: str | None, measured: Bench, place: str) -> None:
-    """Every run is kept: the last one is a reference, and all of them tell how much results vary here."""
+    """Save a run, also without a name: the last run can be a reference, and all runs show how much results vary."""
     if not any(comparison.ratio for comparison in measured.comparisons):
         return
     run = KeptRun(time.time(), name or "", place, msgspec.json.encode(measured))
     try:
         results.keep(run)
     except ResultsError as error:
-        note(f"the results are not kept: {error}")
+        note(f"the results are not saved: {error}")

@@ -1,4 +1,4 @@
-"""A run against earlier ones of the same machine."""
+"""Compare a run with earlier runs on the same machine."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from tfgpu_doctor.bench.verdict import NOISE_LIMIT
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
 Status = Literal["within", "slower", "faster", "unstable", "no reference", "missing"]
-LEAST_CHANGE = 0.02  # less is no change that anybody would act on
-MOST_UNSEEN = 0.1  # a slowdown by so much has to be ruled out for `within`
-_RUNS_FOR_SPREAD = 4  # from so many earlier runs on, their own spread counts as well
-_MAD_TO_SIGMA = 1.4826  # of a normal distribution
-_SURE = 1.96  # of a normal distribution, 95 %
+LEAST_CHANGE = 0.02  # a smaller change is not actionable
+MOST_UNSEEN = 0.1  # a slowdown by this much has to be ruled out for `within`
+_RUNS_FOR_SPREAD = 4  # with at least this many earlier runs, their own spread counts as well
+_MAD_TO_SIGMA = 1.4826  # for a normal distribution
+_SURE = 1.96  # 95 % of a normal distribution
 _LEAST_SPREAD = 0.015  # standard deviation of a ratio's logarithm between quiet runs (tools/measure_comparisons.py)
-# More of it where others take all processors in one run and none in the other: of comparisons that had not changed, run
-# again and again on 2 processors from idle to overloaded, some moved by 11 to 17 %.
+# Additional deviation if other processes use all CPUs in one run and none in the other: among unchanged comparisons that
+# ran repeatedly on 2 CPUs, from idle to overloaded, some changed by 11 to 17 %.
 _MOVED_BY_OTHER_WORK = 0.2
-_TOLD_FROM = 0.1  # so much of other work is worth a word
+_TOLD_FROM = 0.1  # other work is reported from this share on
 
 
 class Regression(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison's ratio now against its ratio then. `change`: 0.9 is ten per cent slower than the reference."""
+    """The ratio of a comparison now against the reference. `change`: 0.9 is 10 percent slower than the reference."""
 
     suite: str
     name: str
     status: Status
     change: float | None = None
     interval: tuple[float, float] | None = None  # of the change, 95 %
-    reference: float | None = None  # the ratio then
-    runs: int = 0  # earlier runs that it was compared with
+    reference: float | None = None  # the ratio in the reference
+    runs: int = 0  # number of earlier runs that it was compared with
     trend: tuple[float, ...] = ()  # the ratios of the earlier runs, oldest first
     reason: str = ""
 
 
 def compare(now: Bench, reference: Bench, earlier: Sequence[Bench] = ()) -> list[Regression]:
-    """Every comparison of either run. `earlier` are runs of the same machine, the reference among them or not.
+    """Return the status of every comparison of either run. `earlier`: runs of the same machine, with or without the reference.
 
-    What is compared is how many times as fast the candidate is than its baseline: both sides were measured
-    interleaved, so that a machine which is busier today than then hardly shows as a change. As far as it does, since
-    other work slows one side more than the other, the interval is wider.
+    The function compares ratios (how many times as fast the candidate is as its baseline). Both sides were measured
+    interleaved, so a busier machine hardly appears as a change. Because other work may still slow one side more than
+    the other, it widens the interval.
     """
     old = {comparison.key: comparison for comparison in reference.comparisons}
     new = {comparison.key: comparison for comparison in now.comparisons}
@@ -69,9 +69,11 @@ def _status(now: Comparison, then: Comparison | None, earlier: Sequence[Comparis
     if not (now.ratio and now.interval):
         if then and then.ratio:
             return _missing(now, now.reason)
-        return Regression(suite=now.suite, name=now.name, status="no reference", reason="it was measured neither time")
+        return Regression(
+            suite=now.suite, name=now.name, status="no reference", reason="it was not measured in either run"
+        )
     if not (then and then.ratio and then.interval):
-        why = "the reference does not have it" if then is None else f"it was not measured then: {then.reason}"
+        why = "it is not in the reference" if then is None else f"it was not measured in the reference: {then.reason}"
         return Regression(suite=now.suite, name=now.name, status="no reference", reason=why)
     ratios = [comparison.ratio for comparison in earlier if comparison.ratio]
     low, change, high = _change(now, then, ratios)
@@ -84,7 +86,7 @@ def _status(now: Comparison, then: Comparison | None, earlier: Sequence[Comparis
 
 
 def _change(now: Comparison, then: Comparison, earlier: Sequence[float]) -> tuple[float, float, float]:
-    """Low end, value and high end of the change."""
+    """Return the low end, the value and the high end of the change."""
     assert now.ratio and then.ratio
     moved = _MOVED_BY_OTHER_WORK * abs((now.other_work or 0.0) - (then.other_work or 0.0))
     error = math.hypot(_error(now), _error(then), max(_LEAST_SPREAD, _spread(earlier)), moved)
@@ -93,7 +95,7 @@ def _change(now: Comparison, then: Comparison, earlier: Sequence[float]) -> tupl
 
 
 def _error(comparison: Comparison) -> float:
-    """The standard error of the ratio's logarithm; bursts of other work that outlast the comparison are not in its rounds."""
+    """Return the standard error of the ratio's logarithm, including other work that outlasts the comparison's rounds."""
     assert comparison.ratio and comparison.interval
     return Ratio(comparison.ratio, *comparison.interval).log_error * (1 + (comparison.other_work or 0.0))
 
@@ -102,11 +104,11 @@ def _told_of_other_work(now: Comparison, then: Comparison) -> str:
     shares = (now.other_work or 0.0, then.other_work or 0.0)
     if max(shares) < _TOLD_FROM:
         return ""
-    return f"; others took {shares[0]:.0%} of the processors' time, then {shares[1]:.0%}"
+    return f"; other processes used {shares[0]:.0%} of the CPU time, and {shares[1]:.0%} in the reference"
 
 
 def _spread(ratios: Sequence[float]) -> float:
-    """How much the ratio's logarithm varies from run to run, as a robust standard deviation; 0 with too few runs."""
+    """Return how much the ratio's logarithm varies from run to run (robust standard deviation); 0 with too few runs."""
     if len(ratios) < _RUNS_FOR_SPREAD:
         return 0.0
     logs = [math.log(each) for each in ratios]
@@ -116,7 +118,7 @@ def _spread(ratios: Sequence[float]) -> float:
 
 def _judge(low: float, change: float, high: float) -> tuple[Status, str]:
     interval = f"{change:.2f} of the reference's speed-up, 95 % interval {low:.2f} to {high:.2f}"
-    if (high - low) / (2 * change) <= NOISE_LIMIT:  # what a wider one says to one side may be chance
+    if (high - low) / (2 * change) <= NOISE_LIMIT:  # a wider interval may be on one side by chance
         if high < 1 - LEAST_CHANGE:
             return "slower", interval
         if low > 1 + LEAST_CHANGE:

@@ -1,4 +1,4 @@
-"""The result of `tfgpu-doctor bench`: comparisons, metrics, comparison, and what the doctor says of the machine."""
+"""The result of `tfgpu-doctor bench`: comparisons, metrics, regressions, and the doctor's diagnosis of the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_TOLD = 3
 
 
 class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The document. `causes` are the doctor's, ranked: why GPU comparisons did not run, or why one is slow."""
+    """The document. `causes` are the doctor's root causes, ranked: why GPU comparisons did not run, or why one is slow."""
 
     schema: int = 2
     doctor: str
@@ -29,16 +29,16 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
     skipped: dict[str, str]
     failed: dict[str, str]
     problems: tuple[str, ...]
-    reference: str  # what the comparisons are with; empty where nothing was asked for
+    reference: str  # the run to compare with; empty if none was selected
     regressions: tuple[Regression, ...]
     seconds: float
 
     @property
     def exit_code(self) -> int:
-        """0 what was measured is as it should be · 1 a finding, or slower than the reference · 3 it could not be told.
+        """0: results are as expected; 1: a finding, or slower than the reference; 3: inconclusive; 130: interrupted.
 
-        A comparison that had to be faster on a GPU and was not shown to be is 1. What the measurements could not set against
-        the reference is neither a pass nor a fault: 3, as where nothing was measured at all.
+        A GPU comparison whose candidate is not shown to be faster gives 1. Comparisons that could not be judged against
+        the reference are neither a pass nor a failure: they give 3, as does a run that measured nothing.
         """
         if self.interrupted:
             return _INTERRUPTED
@@ -53,9 +53,9 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def untold(self) -> int:
-        """Of how many comparisons it could not be told whether they are as fast as in the reference.
+        """The number of comparisons that could not be judged against the reference.
 
-        A comparison that is new does not count, but where all are new, nothing was compared.
+        New comparisons do not count, unless all are new: then nothing was compared.
         """
         statuses = [each.status for each in self.regressions]
         if set(statuses) == {"no reference"}:
@@ -66,7 +66,7 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
 def make_result(
     report: Report, bench: Bench, *, reference: str = "", regressions: tuple[Regression, ...] = (), seconds: float
 ) -> BenchReport:
-    """Put the result of one run together."""
+    """Combine the results of one run."""
     return BenchReport(
         doctor=report.doctor,
         recorded=report.recorded,

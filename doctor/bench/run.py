@@ -1,4 +1,4 @@
-"""Run the suites in a child; where a test hangs or dies, say so, and go on with the rest in a new one."""
+"""Run the suites in a child process; if a test hangs or dies, report it and continue with the rest in a new process."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE, START_AGAIN
 
 SUITES = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.__file__))
-SUITE_VERSION = "1"  # results of another version are not compared: what is measured has changed
+SUITE_VERSION = "1"  # results of different versions are not compared, because they measure different things
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__)), "run_suites.py")
 _PLUGINS = ("no:cacheprovider", "pytest_benchmark.plugin", "tfgpu_doctor.perf_tests.plugin")
 _PYTEST_OK, _NOTHING_COLLECTED = (0, 1), 5
 _LOOK_EVERY_S = 0.2
-_GRACE_S = 5.0  # beyond the end of the budget, for what is under way
+_GRACE_S = 5.0  # beyond the end of the budget, for the running test
 _MOST_STARTS = 12
 _A_DAY_S = 86400.0
-_LONGEST_START_S = 180.0  # TensorFlow's import on a slow disk, and the doctor's look at the machine
+_LONGEST_START_S = 180.0  # TensorFlow's import on a slow disk, and the doctor's examination of the machine
 
 OnLook = Callable[[Account, float], None]
 
 
 @dataclass(frozen=True)
 class Order:
-    """What to run: suites by name (none: all), with which budget, counted from when (seconds since 1970)."""
+    """What to run: the suites by name (empty: all), the budget, and its start time (seconds since 1970)."""
 
-    journal: str  # the path of a file that is not there yet
+    journal: str  # the path of a file that does not exist yet
     suites: Sequence[str] = ()
-    budget_s: float | None = None  # None: as long as it takes
+    budget_s: float | None = None  # None: no limit
     started: float = field(default_factory=time.time)
     longest_s: float = (
-        180.0  # a comparison with its tracing and compilation, or the test before it: what is longer hangs
+        180.0  # for a comparison with tracing and compilation, or the test before it; after that it counts as hanging
     )
     pytest_options: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     folder: str = SUITES
 
     def argv(self, ends: float | None, deselected: Sequence[str]) -> list[str]:
-        """The command, but for tests that are done."""
+        """Return the command, without the finished tests."""
         names = [os.path.join(self.folder, f"test_{name}.py") for name in self.suites] or [self.folder]
         options = [
             "-c",
@@ -66,7 +66,7 @@ class Order:
 
 
 def suite_names(folder: str = SUITES) -> list[str]:
-    """The suites that there are: test_pipeline.py is "pipeline"."""
+    """Return the names of the available suites: test_pipeline.py is "pipeline"."""
     files = Files().names_if_any(folder)
     return sorted(
         name[len("test_") : -len(".py")] for name in files if name.startswith("test_") and name.endswith(".py")
@@ -74,7 +74,7 @@ def suite_names(folder: str = SUITES) -> list[str]:
 
 
 def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Bench:
-    """Run them; `on_look` is called a few times a second. After Ctrl-C all is killed, and what was measured is there."""
+    """Run the suites and call `on_look` a few times per second. Ctrl-C kills all processes and keeps the measurements."""
     run = _Run(order, None if order.budget_s is None else order.started + order.budget_s, on_look)
     interrupted = False
     try:
@@ -99,7 +99,7 @@ def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Ben
 
 
 class _Run:
-    """The children of one run, one after the other, and what they wrote."""
+    """The child processes of one run, one after the other, and their output."""
 
     def __init__(self, order: Order, ends: float | None, on_look: OnLook) -> None:
         self._order, self._ends, self._on_look = order, ends, on_look
@@ -109,13 +109,13 @@ class _Run:
         self._offset = 0
 
     def once(self) -> bool:
-        """One child to its end; whether another is needed for what is left."""
+        """Run one child process until it ends; return whether another one is needed for the remaining tests."""
         stopped_for, done = self._watch()
         account = self.account
         if not account.test:
             if done.exit_code == START_AGAIN:
                 return True
-            # What is stopped with no test under way has told all that it had to tell.
+            # A process that is stopped while no test runs has already reported all its results.
             if not stopped_for and done.exit_code not in (*_PYTEST_OK, _NOTHING_COLLECTED):
                 self.problems.append(_why_ended(done))
             return False
@@ -129,7 +129,7 @@ class _Run:
         return self._ends is None or time.time() < self._ends
 
     def _watch(self) -> tuple[str, Completed]:
-        """Start a child, and read the journal until it ends; why it was stopped, and how it ended."""
+        """Start a child process and read the journal until it ends; return why it was stopped, and how it ended."""
         host, ended = Host(), threading.Event()
         answer: list[Completed] = []
         argv = self._order.argv(self._ends, [*self.account.ended, *self._lost])
@@ -154,7 +154,7 @@ class _Run:
         return why, answer[0]
 
     def _variables(self, host: Host) -> dict[str, str]:
-        """xdist would switch benchmarks off; options of the user's own pytest runs are not meant for these."""
+        """Return the variables of the child process, without the user's own pytest options; xdist would disable benchmarks."""
         cleared = {name: "" for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS") if name in host.environment}
         own = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", JOURNAL_VARIABLE: self._order.journal}
         return {**cleared, **own, **self._order.variables}
@@ -165,11 +165,11 @@ class _Run:
             return f"the time budget of {self._order.budget_s:.0f} s ended while it ran"
         longest_s = self._order.longest_s if self.account.warm else max(self._order.longest_s, _LONGEST_START_S)
         if self.account.test and now - self.account.began > longest_s:
-            return f"it did not end within {longest_s:.0f} s: it hangs"
+            return f"it did not finish within {longest_s:.0f} s: it hangs"
         return ""
 
     def _read_journal(self) -> None:
-        """Take in the lines that are new and whole."""
+        """Process the lines that are new and complete."""
         try:
             with Files().open_binary(self._order.journal) as file:
                 file.seek(self._offset)
@@ -182,7 +182,7 @@ class _Run:
 
 
 def _why_ended(done: Completed) -> str:
-    """How pytest's process ended, where it should not have."""
+    """Describe how the pytest process ended unexpectedly."""
     if done.not_started:
         return f"pytest could not be started: {done.not_started}"
     if done.signal:

@@ -1,4 +1,4 @@
-"""Clocks, heat and power while the comparisons are held: what explains a GPU that is slower than it should be."""
+"""Sample clocks, temperature and power while the comparisons run, to explain a GPU that is slower than expected."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tfgpu_doctor.model.facts.bench import Bench, Comparison
 _EVERY_S = 0.25
 _LONGEST_S = 86400.0
 _CLOCKS = "clocks and heat meanwhile"
-_END_S = 5.0  # for the child to end once it is told to
+_END_S = 5.0  # time for the child process to end after the stop request
 
 
 class Telemetry:
-    """Looks at all GPUs from a child of its own for as long as the block lasts; where there are none, at nothing."""
+    """Samples all GPUs from a separate child process during the block; does nothing if there are no GPUs."""
 
     def __init__(self, host: Host, *, gpus: bool) -> None:
         self._host, self._gpus = host, gpus
@@ -45,14 +45,14 @@ class Telemetry:
         self._sampling = sample(self._host, seconds=_LONGEST_S, every_s=_EVERY_S, until=self._over)
 
     def added_to(self, bench: Bench) -> Bench:
-        """The same run, each comparison with what was seen of the GPUs meanwhile."""
+        """Return the run, each comparison with the readings of the GPUs during it."""
         if not self._gpus:
             return bench
         sampling = self._sampling
-        trouble = sampling.trouble if sampling else "NVML did not come to an end"
+        trouble = sampling.trouble if sampling else "NVML did not finish"
         if sampling is None or trouble:
             return msgspec.structs.replace(bench, skipped={**bench.skipped, _CLOCKS: trouble})
-        clock = time.time() - time.monotonic()  # a comparison's times are those of the calendar, a look's are not
+        clock = time.time() - time.monotonic()  # comparisons use wall-clock times, samples use monotonic times
         return msgspec.structs.replace(
             bench, comparisons=tuple(_seen_during(comparison, sampling, clock) for comparison in bench.comparisons)
         )

@@ -1,4 +1,4 @@
-"""The verdict of a comparison."""
+"""Judge the result of a comparison."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import math
 from tfgpu_doctor.bench.ratio import Ratio
 from tfgpu_doctor.model.facts.bench import Verdict
 
-LEAST_EFFECT = 0.02  # what is nearer to 1 than this is no difference that anybody would act on
-NOISE_LIMIT = 0.15  # an interval wider than this share of the ratio, to either side, tells little
+LEAST_EFFECT = 0.02  # a difference from 1 that is smaller than this is not actionable
+NOISE_LIMIT = 0.15  # an interval wider than this share of the ratio on either side is too noisy
 
 
 def judge(ratio: Ratio, at_least: float = 1.0) -> tuple[Verdict, str]:
-    """The verdict, and in words why it is not `faster`.
+    """Return the verdict, and the reason if it is not `faster`.
 
-    `faster`: the whole interval lies above `at_least`, and above 1 by the least effect that counts. `slower`: the
-    whole interval lies below 1 by that effect. A wide interval has to lie further away, by half its own width: what
-    makes it wide, other work on the machine, may fall on one side by chance.
+    `faster`: the whole interval is above `at_least`, and above 1 by the smallest effect that counts. `slower`: the
+    whole interval is below 1 by that effect. A wide interval has to be further away, by half its own width: other work
+    on the machine makes it wide, and may affect one side by chance.
     """
     interval = f"{ratio.value:.2f} times as fast, 95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
     noisy = ratio.half_width > NOISE_LIMIT
@@ -26,7 +26,7 @@ def judge(ratio: Ratio, at_least: float = 1.0) -> tuple[Verdict, str]:
     if math.log(ratio.high) + margin < math.log(1 - LEAST_EFFECT):
         return "slower", interval
     if noisy:
-        return "too noisy", f"{interval}: wider than {NOISE_LIMIT:.0%} to either side"
+        return "too noisy", f"{interval}: wider than {NOISE_LIMIT:.0%} on either side"
     if at_least > 1 and ratio.low > 1 + LEAST_EFFECT:
-        return "not shown", f"{interval}; at least {at_least:g} is asked for"
+        return "not shown", f"{interval}; at least {at_least:g} is required"
     return "not shown", interval

@@ -195,6 +195,7 @@ def _diagnose(facts: Facts, configuration: Configuration, interrupted: bool, sec
 
 
 def _render(report: Report, format_: str, verbose: bool, output: str | None) -> str:
+    from tfgpu_doctor.diagnose.plugins import load_checks
     from tfgpu_doctor.render import render
 
-    return render(report, format_, verbose=verbose, to_terminal=output is None)
+    return render(report, format_, checks=load_checks()[0], verbose=verbose, to_terminal=output is None)

@@ -10,14 +10,23 @@ import click
 
 
 class LazyGroup(click.Group):
-    """`commands` are by name: the module below tfgpu_doctor that holds the command, and a line about it."""
+    """A group whose `commands` are, by name, a module below tfgpu_doctor and a line of help.
 
-    def __init__(self, *rest: Any, commands: Mapping[str, tuple[str, str]], **named: Any) -> None:
+    `default` is the command that arguments belong to which begin with none.
+    """
+
+    def __init__(self, *rest: Any, commands: Mapping[str, tuple[str, str]], default: str = "", **named: Any) -> None:
         super().__init__(*rest, **named)
-        self._lazy = commands
+        self._lazy, self._default = commands, default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the default command first where none is named."""
+        if self._default and (not args or (args[0] not in self._lazy and args[0] not in ctx.help_option_names)):
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        """Their names, in the order in which they are told of."""
+        """Their names, in the order of the help."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's

@@ -1,1 +1,1 @@
-"""Examine a machine: probes, the programs that they run in children, and what the dynamic loader would do."""
+"""Examine a machine: the probes, the programs that they run in child processes, and a model of the dynamic loader."""

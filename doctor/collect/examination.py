@@ -1,4 +1,4 @@
-"""Examine a machine: run every probe at once, each with a deadline, and put their facts together."""
+"""Examine a machine: run every probe concurrently, each with a deadline, and collect their facts."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tfgpu_doctor.model.facts import Facts, writable
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.stress import Level
 
-MACHINE_VARIABLE = "TFGPU_DOCTOR_MACHINE"  # names the file that the simulated driver reads its machine from
-_MARGIN_S = 5.0  # beyond the deadline of a probe's own child, in which it must have been killed and read
+MACHINE_VARIABLE = "TFGPU_DOCTOR_MACHINE"  # names the file from which the simulated driver reads its machine
+_MARGIN_S = 5.0  # added to the deadline of a probe's own child, so that the child can be killed and read
 _LOOK_EVERY_S = 0.2
-_GRACE_S = 3.0  # after an interruption, for what is known of a load that was just killed
+_GRACE_S = 3.0  # after an interruption, to collect the results of a stress test that was just killed
 
 OnWait = Callable[[Sequence[str], float], None]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A machine that is played to the target: facts that are given, not probed, and variables for its processes."""
+    """A simulated machine for the target: facts that are given instead of probed, and variables for its processes."""
 
     facts: Mapping[str, Fact]
     variables: Mapping[str, str]
 
 
 class Interrupted(Exception):
-    """The user stopped the examination; `facts` are those known by then."""
+    """The user stopped the examination; `facts` are those known so far."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__("interrupted")
@@ -56,13 +56,13 @@ def examine(
     only: Collection[str] | None = None,
     stage: Stage | None = None,
 ) -> Facts:
-    """The facts of this machine and of the target `python` (this interpreter by default).
+    """Return the facts of this machine and of the target `python` (this interpreter by default).
 
-    `quick` is another word for the level of that name; `soak_s` and `even_if_busy` are for the levels with a load.
-    `only` names the facts that are wanted, all by default; those that they need come along. On a `stage`, and
-    wherever the simulated driver answers, TensorFlow lists the GPUs and computes nothing.
+    `quick` is an alias for the level of that name; `soak_s` and `even_if_busy` apply to the levels with a stress test.
+    `only` names the facts to collect, all by default; the facts that they need are included. On a `stage`, and
+    wherever the simulated driver responds, TensorFlow lists the GPUs and computes nothing.
     `on_wait` is called a few times a second with what is being waited for and the seconds since the start.
-    Raises Interrupted on Ctrl-C, when every child has been killed.
+    Raises Interrupted on Ctrl-C, after every child has been killed.
     """
     from tfgpu_doctor.collect.probes import ALL_PROBES
 
@@ -87,7 +87,7 @@ def examine(
 
 
 def _needed_for(names: Collection[str], probes: Sequence[Probe]) -> list[Probe]:
-    """The probes of those facts, and of all facts that these need in turn."""
+    """The probes of those facts, and of all facts that they depend on."""
     by_name = {each.name: each for each in probes}
     wanted: dict[str, Probe] = {}
     waiting = list(names)
@@ -99,7 +99,7 @@ def _needed_for(names: Collection[str], probes: Sequence[Probe]) -> list[Probe]:
 
 
 def find_python(python: str | None) -> str:
-    """The interpreter meant: a path, the folder of a virtual environment, a name on $PATH, or this one."""
+    """The selected interpreter: a path, the folder of a virtual environment, a name on $PATH, or this one."""
     if python is None:
         return sys.executable
     if os.path.isdir(python):
@@ -111,7 +111,7 @@ def find_python(python: str | None) -> str:
 
 
 class _Examination:
-    """Probes under way: which are done, which wait for a fact, which are due."""
+    """A run of probes: those that are done, those that wait for a fact, and those that are running."""
 
     def __init__(
         self, host: Host, request: Request, probes: Sequence[Probe], given: Mapping[str, Fact] | None = None
@@ -139,7 +139,7 @@ class _Examination:
                 on_wait([probe.waits_for for probe, _ in self._due.values()], time.monotonic() - started)
 
     def keep_parts(self, within_s: float) -> None:
-        """Wait a moment for the probes that give what they have although their children were killed."""
+        """Wait a moment for the probes that return a partial result although their children were killed."""
         end = time.monotonic() + within_s
         while any(probe.keeps_part for probe, _ in self._due.values()) and time.monotonic() < end:
             try:
@@ -150,7 +150,7 @@ class _Examination:
                 self._settle(name, fact, why)
 
     def give_up(self, why: str) -> None:
-        """Leave every fact that is not known unknown, for that reason."""
+        """Mark every fact that is not known as unknown, for that reason."""
         for probe in [*self._waiting, *(probe for probe, _ in self._due.values())]:
             if probe.name not in self._known:
                 self._unknown[probe.name] = why
@@ -167,7 +167,7 @@ class _Examination:
         )
 
     def _start_ready(self) -> None:
-        """Start each probe whose facts are all known; one that needs a fact that cannot be had has none either."""
+        """Start each probe whose facts are all known; a probe that needs an unavailable fact is unavailable too."""
         while lost := [(probe, name) for probe in self._waiting for name in probe.needs if name in self._unknown]:
             probe, name = lost[0]
             self._waiting.remove(probe)
@@ -183,25 +183,25 @@ class _Examination:
             fact = probe.function(**{name: given[name] for name in probe.parameters})
         except Unavailable as error:
             self._answers.put((probe.name, None, str(error)))
-        except Exception as error:  # noqa: BLE001 - a probe that breaks costs its fact, not the report
+        except Exception as error:  # noqa: BLE001 - a failing probe loses its fact, not the report
             self._answers.put(
-                (probe.name, None, f"the probe broke ({type(error).__name__}: {error}); please report it")
+                (probe.name, None, f"the probe failed ({type(error).__name__}: {error}); please report it")
             )
         else:
             self._answers.put((probe.name, fact, ""))
 
     def _settle(self, name: str, fact: Any, why: str) -> None:
         if self._due.pop(name, None) is None:
-            return  # it came after its deadline
+            return  # it arrived after its deadline
         if fact is not None:
             self._known[name] = writable(fact)
             known = [each for each in self._probes if each.name in self._known and each.name != name]
             self._waiting += [each for each in known if each.again_if and each.again_if(fact)]
-        elif name not in self._known:  # what it told before stands
+        elif name not in self._known:  # otherwise the earlier fact remains
             self._unknown[name] = why
 
     def _drop_overdue(self) -> None:
         now = time.monotonic()
         for name, (_, due) in list(self._due.items()):
             if now >= due:
-                self._settle(name, None, "no answer in time: reading it blocks")
+                self._settle(name, None, "no response before the deadline: the read operation is blocked")

@@ -8,22 +8,13 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
-from tfgpu_doctor.diagnose.inventory import list_libraries, list_versions
-from tfgpu_doctor.diagnose.root_cause import rank_causes
-from tfgpu_doctor.diagnose.selection import IGNORED, Selection
-from tfgpu_doctor.diagnose.summary import list_gpus, summarise_machine, summarise_target
-from tfgpu_doctor.diagnose.truncate import bound
+from tfgpu_doctor.diagnose.report_builder import build_report
+from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Skip
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.lengths import shorten
-from tfgpu_doctor.model.report import OUTCOMES, Report, Result
-
-# The question itself: does TensorFlow compute on a GPU? Without TensorFlow, does the driver give one?
-# No machine is called healthy unless one of these passed.
-GOALS = ("GPU004",)
-QUICK_GOALS = ("DRV008", "SYS004")
-REHEARSAL_GOALS = ("TFW002",)
+from tfgpu_doctor.model.report import Outcome, Report, Result
 
 
 @dataclass(frozen=True)
@@ -51,29 +42,7 @@ def diagnose(
     results = run_checks(facts, checks)
     shown = (selection or Selection()).apply([results[check.id] for check in checks], _prerequisites(checks))
     shown += [_broken_result(plugin) for plugin in broken]
-    counts: dict[str, int] = {outcome: sum(result.outcome == outcome for result in shown) for outcome in OUTCOMES}
-    wanted = QUICK_GOALS if facts.quick else REHEARSAL_GOALS if facts.simulated else GOALS
-    goals = [result for result in shown if result.id in wanted] or shown
-    passed = any(result.outcome in ("pass", "warn") for result in goals)
-    report = Report(
-        healthy=passed and not (counts["fail"] or counts["crash"] or interrupted),
-        judged=passed or any(result.outcome == "fail" or _is_waived(result, shown) for result in goals),
-        doctor=facts.doctor,
-        recorded=facts.recorded,
-        quick=facts.quick,
-        level=facts.level or ("quick" if facts.quick else "standard"),
-        interrupted=interrupted,
-        seconds=round(seconds, 3),
-        target=summarise_target(facts),
-        machine=summarise_machine(facts),
-        causes=rank_causes(shown),
-        results=tuple(shown),
-        counts=counts,
-        versions=list_versions(facts),
-        libraries=list_libraries(facts),
-        gpus=list_gpus(facts),
-    )
-    return bound(report)
+    return build_report(facts, shown, checks, interrupted=interrupted, seconds=seconds)
 
 
 def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
@@ -87,10 +56,10 @@ def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
         check = by_id[id]
         blockers = _blockers(check, results)
         if blockers:
-            results[id] = Result(id=id, title=check.title, outcome="blocked", blocked_by=blockers)
+            results[id] = _result(check, "blocked", blocked_by=blockers)
         elif lacking := next((each for each in check.after if each in unknown), None):
             unknown.add(id)
-            results[id] = Result(id=id, title=check.title, outcome="skip", reason=f"{lacking} could not be told")
+            results[id] = _result(check, "skip", reason=f"{lacking} could not be determined")
         else:
             results[id], known = _run(check, given, facts.unknown)
             unknown |= set() if known else {id}
@@ -119,30 +88,33 @@ def _run(check: Check, given: Mapping[str, Any], unknown: Mapping[str, str]) -> 
     lost = next((name for name in check.needs if given.get(name) is None), None)
     if lost:
         reason = unknown.get(lost) or f"there is no fact {lost!r}"
-        return Result(id=check.id, title=check.title, outcome="skip", reason=reason), True
+        return _result(check, "skip", reason=reason), True
     names = [*check.needs, *(name for name in check.optional if given.get(name) is not None)]
     started = time.perf_counter()
     yielded: list[Finding | Evidence] = []
     try:
         yielded.extend(check.function(**{name: given[name] for name in names}))
     except Skip as skip:
-        return Result(id=check.id, title=check.title, outcome="skip", reason=str(skip)), not isinstance(
-            skip, CannotTell
-        )
+        return _result(check, "skip", reason=str(skip)), not isinstance(skip, CannotTell)
     except Exception as error:  # noqa: BLE001 - a check that breaks is shown as such; the others go on
         reason = f"{type(error).__name__}: {error}"
-        return Result(id=check.id, title=check.title, outcome="crash", reason=reason), True
+        return _result(check, "crash", reason=reason), True
     findings = tuple(each for each in yielded if isinstance(each, Finding))
     severities = {finding.severity for finding in findings}
-    result = Result(
-        id=check.id,
-        title=check.title,
-        outcome="fail" if "error" in severities else "warn" if "warning" in severities else "pass",
+    result = _result(
+        check,
+        "fail" if "error" in severities else "warn" if "warning" in severities else "pass",
         evidence=tuple(each.text for each in yielded if isinstance(each, Evidence)),
         findings=findings,
         seconds=round(time.perf_counter() - started, 6),
     )
     return result, True
+
+
+def _result(check: Check, outcome: Outcome, **more: Any) -> Result:
+    return Result(
+        id=check.id, title=check.title, family=check.family, tags=check.tags, goal=check.goal or "", outcome=outcome, **more
+    )  # fmt: skip
 
 
 def _prerequisites(checks: Sequence[Check]) -> dict[str, frozenset[str]]:
@@ -156,15 +128,10 @@ def _prerequisites(checks: Sequence[Check]) -> dict[str, frozenset[str]]:
     return found
 
 
-def _is_waived(result: Result, shown: Sequence[Result]) -> bool:
-    """Whether only checks that the user ignores keep this one from being judged."""
-    waived = {each.id for each in shown if each.reason == IGNORED}
-    return result.outcome == "blocked" and set(result.blocked_by) <= waived
-
-
 def _broken_result(plugin: BrokenPlugin) -> Result:
     return Result(
         id=f"plugin:{plugin.name}",
+        family="Plugins",
         title=f"the checks of the plugin {plugin.name!r} load",
         outcome="crash",
         reason=plugin.error,

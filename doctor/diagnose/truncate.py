@@ -1,4 +1,4 @@
-"""How much text a report may hold: whatever the machine says, each piece of it ends, and none of it can be pasted unseen."""
+"""The text of a report, made safe once: cleaned, cut to a length, and commands that could hide something left out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from tfgpu_doctor.model import SEVERITIES, Finding, Fix
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import (
     GpuCard,
     GpuUser,
@@ -78,7 +79,11 @@ def _bound_row(row: _Row) -> _Row:
 def _bound_result(result: Result) -> Result:
     return msgspec.structs.replace(
         result,
+        id=_name(result.id),
         title=_name(result.title),
+        family=_name(result.family),
+        tags=tuple(map(_name, result.tags[:_MOST_LINES])),
+        goal=_name(result.goal),
         reason=_cut(result.reason),
         evidence=_bound_lines(result.evidence),
         findings=tuple(_bound_finding(each) for each in _gravest(result.findings)),
@@ -96,6 +101,7 @@ def _bound_finding(finding: Finding) -> Finding:
     return replace(
         finding,
         message=_cut(finding.message),
+        cause=_name(finding.cause),
         evidence=_bound_lines(finding.evidence),
         fix=_bound_fix(finding.fix) if finding.fix else None,
     )
@@ -103,7 +109,11 @@ def _bound_finding(finding: Finding) -> Finding:
 
 def _bound_cause(cause: RootCause) -> RootCause:
     return msgspec.structs.replace(
-        cause, title=_cut(cause.title), evidence=_bound_lines(cause.evidence), fix=_bound_fix(cause.fix)
+        cause,
+        label=_name(cause.label),
+        title=_cut(cause.title),
+        evidence=_bound_lines(cause.evidence),
+        fix=_bound_fix(cause.fix),
     )
 
 
@@ -130,4 +140,4 @@ def _cut(text: str, longest: int = _LONGEST_LINE) -> str:
     """The text, ended where it gets too long; what no UTF-8 document may hold becomes a question mark."""
     if len(text) > longest:
         text = f"{text[:longest]} ... (cut here)"
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return clean(text if text.isascii() else text.encode("utf-8", "replace").decode())

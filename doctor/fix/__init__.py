@@ -1,1 +1,1 @@
-"""Repair: what mends a cause, carried out inside the target environment, checked, and undone again."""
+"""Repair: apply the fix for a cause inside the target environment, verify it, and undo it on request."""

@@ -1,4 +1,4 @@
-"""Apply a plan: record, change, check again; what does not mend is taken back."""
+"""Apply a plan: record, change, check again; a fix that does not help is undone."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from tfgpu_doctor.host.entries import Entry, look
 from tfgpu_doctor.model.report import Report
 
 LookAgain = Callable[[], Report]
-RunPip = Callable[[PipStep, int, Callable[[], None]], None]  # the step, the lock to hold, what to call every second
+RunPip = Callable[
+    [PipStep, int, Callable[[], None]], None
+]  # the step, the lock to hold, the function to call every second
 
 
 @dataclass(frozen=True)
 class Applied:
-    """How it went: the report of the second look where there was one, and why the steps were taken back if they were.
+    """The result: the report of the second check if it ran, and the reason if the steps were undone.
 
-    `kept_bytes` is what the record of the fix takes.
+    `kept_bytes` is the size of the fix's record.
     """
 
     mended: bool
@@ -40,10 +42,10 @@ class Applied:
 def apply_plan(
     plan: Plan, bounds: Bounds, *, run_pip: RunPip, look_again: LookAgain, say: Callable[[str], None]
 ) -> Applied:
-    """Carry out the steps of a plan, and keep what they did only if the finding is gone.
+    """Carry out the steps of a plan, and keep the changes only if the finding is gone.
 
-    `say` is told what happens. Raises NotPossible and Unreadable where nothing was changed, OSError where the disk
-    fails. On Ctrl-C everything is taken back; a second one leaves that to `undo_newest`.
+    `say` receives progress messages. Raises NotPossible and Unreadable if nothing was changed, OSError if the disk
+    fails. Ctrl-C undoes everything; a second Ctrl-C leaves that to `undo_newest`.
     """
     with open_archive(bounds) as archive:
         _refuse_unfinished(archive)
@@ -53,7 +55,7 @@ def apply_plan(
         kept = False
         try:
             journal = _carry_out(plan, archive, record, journal, run_pip, say)
-            say("looking again")
+            say("checking again")
             report = look_again()
             kept = is_gone(plan, report)
             if kept:
@@ -68,26 +70,26 @@ def apply_plan(
 
 
 def is_gone(plan: Plan, report: Report) -> bool:
-    """Whether the check passes now that failed before, and nothing else has that cause. To be skipped is not to pass."""
+    """Whether the failed check now passes, and no other check reports that cause. A skipped check does not pass."""
     result = report.find(plan.cause.id)
     labels = {cause.label for cause in report.causes}
     return result is not None and result.outcome == "pass" and plan.cause.label not in labels
 
 
 def _why_not(plan: Plan, report: Report) -> str:
-    """What the second look says of the finding."""
+    """Return what the second check says about the finding."""
     found = next((cause for cause in report.causes if cause.label == plan.cause.label), None)
     if found:
         return f"{found.id} is still there ({found.title})"
     result = report.find(plan.cause.id)
-    how = (result.reason or result.outcome) if result else "it was not looked at"
+    how = (result.reason or result.outcome) if result else "it was not checked"
     return f"{plan.cause.id} did not pass ({how})"
 
 
 def _carry_out(
     plan: Plan, archive: Archive, record: Record, journal: Journal, run_pip: RunPip, say: Callable[[str], None]
 ) -> Journal:
-    """Take every step, and write down what changed."""
+    """Carry out every step, and record what changed."""
     prefix = archive.bounds.prefix
     journal, manifest = _prepare(plan, archive, record, journal, say)
     for step in plan.steps:
@@ -105,12 +107,12 @@ def _carry_out(
 def _prepare(
     plan: Plan, archive: Archive, record: Record, journal: Journal, say: Callable[[str], None]
 ) -> tuple[Journal, Manifest | None]:
-    """Make sure that whatever the steps do can be undone: of pip's all is kept, of links it is known what they do."""
+    """Make every step undoable: before pip steps, keep all files; the changes of link steps are known in advance."""
     bounds = archive.bounds
     record.write(journal)
     manifest = None
     if plan.pip_steps:
-        say(f"keeping what {bounds.prefix} holds")
+        say(f"saving the contents of {bounds.prefix}")
         manifest = keep_everything(bounds, record, archive.changes)
         record.write_manifest(manifest)
         places, left_out = bounds.names(bounds.places), bounds.names(bounds.left_out)
@@ -121,7 +123,7 @@ def _prepare(
 
 
 def _links(plan: Plan, bounds: Bounds) -> tuple[Change, ...]:
-    """What links alone will change."""
+    """Return what the link steps will change."""
     links = [step for step in plan.steps if isinstance(step, LinkStep)]
     return tuple(Change(bounds.name(step.path), after=Entry("link", 0, target=step.target)) for step in links)
 
@@ -151,11 +153,11 @@ def _refuse_unfinished(archive: Archive) -> None:
         journal = record.read()
         if journal and not journal.mended:
             raise NotPossible(
-                f"a fix of {journal.started} was interrupted ({journal.id}): `tfgpu-doctor fix --undo` takes it back first"
+                f"the fix of {journal.started} was interrupted ({journal.id}): undo it first with `tfgpu-doctor fix --undo`"
             )
 
 
 def _refuse_occupied(plan: Plan) -> None:
     for step in plan.steps:
         if isinstance(step, LinkStep) and look(step.path):
-            raise NotPossible(f"{step.path} is there already, and is not the doctor's: nothing was changed")
+            raise NotPossible(f"{step.path} already exists and was not created by the doctor: nothing was changed")

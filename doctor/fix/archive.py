@@ -1,4 +1,4 @@
-"""The records of one environment, the newest last, held under one lock: one fix at a time."""
+"""The records of one environment, newest last, under one lock: one fix at a time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.lock import Busy, Lock, Unsupported, acquire
 
-_PATIENCE_S = 2.0  # a pip whose doctor was killed ends within a fraction of that
+_PATIENCE_S = 2.0  # after the doctor is killed, its pip ends within a fraction of this time
 _LOCK = "lock"
 
 
 class Archive:
     """The records, while this process holds the lock.
 
-    `cleared` tells whether there were remains of a fix or an undo that was cut short and needed no more.
+    `cleared` is true if leftovers of an interrupted fix or undo were removed that needed no further action.
     """
 
     def __init__(self, bounds: Bounds, changes: Changes, lock: Lock) -> None:
@@ -27,11 +27,11 @@ class Archive:
         self.cleared = self._sweep()
 
     def records(self) -> list[Record]:
-        """All records, the oldest first."""
+        """Return all records, oldest first."""
         return [Record(os.path.join(self.bounds.record, name), self.changes) for name in _numbered(self.bounds)]
 
     def begin(self) -> Record:
-        """A new record, empty yet."""
+        """Create a new, empty record."""
         numbers = [int(name) for name in _numbered(self.bounds)]
         record = Record(os.path.join(self.bounds.record, f"{max(numbers, default=0) + 1:04}"), self.changes)
         self.changes.make_folder(record.folder)
@@ -39,7 +39,7 @@ class Archive:
         return record
 
     def _sweep(self) -> bool:
-        """Remove what is done with, and records of fixes that were killed before they changed anything; any there?"""
+        """Remove finished records, and those of fixes killed before they changed anything; return whether any existed."""
         rubbish = [name for name in Files().names_if_any(self.bounds.record) if name.startswith(GONE)]
         for name in rubbish:
             self.changes.discard(os.path.join(self.bounds.record, name))
@@ -51,16 +51,16 @@ class Archive:
 
 @contextmanager
 def open_archive(bounds: Bounds) -> Iterator[Archive]:
-    """The records of an environment, locked. Raises NotPossible where that cannot be."""
+    """Lock and return the records of an environment. Raises NotPossible if that fails."""
     changes = Changes([*bounds.places, bounds.record])
     try:
         changes.make_folder(bounds.record)
         lock = acquire(os.path.join(bounds.record, _LOCK), patience_s=_PATIENCE_S)
     except Busy:
-        raise NotPossible(f"another fix of {bounds.prefix} is under way: wait until it has ended") from None
+        raise NotPossible(f"another fix of {bounds.prefix} is in progress: wait until it ends") from None
     except Unsupported as error:
         changes.discard_empty(bounds.record)
-        raise NotPossible(f"fixes are not carried out on this system: {error}") from None
+        raise NotPossible(f"fixes are not supported on this system: {error}") from None
     except OSError as error:
         raise NotPossible(f"{bounds.record} cannot be written: {error.strerror or error}") from None
     try:
@@ -71,12 +71,12 @@ def open_archive(bounds: Bounds) -> Iterator[Archive]:
 
 
 def has_records(bounds: Bounds) -> bool:
-    """Whether there is anything to undo, or to clear away; looked at without changing anything."""
+    """Whether there is anything to undo or to clean up; this changes nothing."""
     return Files().exists(bounds.record)
 
 
 def is_unfinished(bounds: Bounds) -> bool:
-    """Whether the newest fix was interrupted and not yet taken back; looked at without the lock."""
+    """Whether the newest fix was interrupted and not yet undone; does not take the lock."""
     names = _numbered(bounds)
     journal = Record(os.path.join(bounds.record, names[-1]), Changes([])).read() if names else None
     return bool(journal and not journal.mended and journal.phase != "preparing")

@@ -1,4 +1,4 @@
-"""The bounds of a repair: the folders of the target environment, in which alone anything may be changed."""
+"""The bounds of a repair: the folders of the target environment, the only ones that a repair may change."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.entries import is_writable, look
 from tfgpu_doctor.model.facts.python import Target
 
-RECORD = ".tfgpu-doctor"  # the folder in the environment that holds the undo
-_CONDA_OWN = ("pkgs", "envs")  # of conda's base environment: its cache, and the other environments
+RECORD = ".tfgpu-doctor"  # the folder in the environment that contains the undo records
+_CONDA_OWN = ("pkgs", "envs")  # in conda's base environment: its cache, and the other environments
 _DATA = ("share", "etc", "man")  # where wheels put data, below the prefix
 _DEADLINE_S = 20.0
 
 
 class NotPossible(Exception):
-    """A repair that cannot be carried out; the message is one line that says why and what to do."""
+    """A repair that cannot be carried out; the one-line message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """An environment: where it lies, of what kind it is, and the folders that pip writes to; all of them real paths."""
+    """An environment: its prefix, its kind, and the folders that pip writes to; all of them real paths."""
 
     prefix: str
     kind: Literal["virtual", "conda", "base"]
@@ -35,7 +35,7 @@ class Bounds:
 
     @property
     def record(self) -> str:
-        """The folder of the undo."""
+        """The folder of the undo records."""
         return os.path.join(self.prefix, RECORD)
 
     @property
@@ -45,12 +45,12 @@ class Bounds:
         return (self.record, *conda)
 
     def name(self, path: str) -> str:
-        """A path as the record names it: from the prefix, the folders above it being real ones."""
+        """Return a path as the record names it: relative to the prefix, with the parent folders resolved."""
         folder, name = os.path.split(path)
         return os.path.relpath(os.path.join(os.path.realpath(folder), name), self.prefix)
 
     def names(self, folders: Iterable[str]) -> tuple[str, ...]:
-        """Folders as the record names them."""
+        """Return folders as the record names them."""
         return tuple(os.path.relpath(folder, self.prefix) for folder in folders)
 
 
@@ -62,20 +62,20 @@ class _Places(msgspec.Struct):
 
 
 def find_bounds(host: Host, python: str) -> Bounds:
-    """The bounds of an interpreter's environment. Raises NotPossible where it does not answer."""
+    """Return the bounds of an interpreter's environment. Raises NotPossible if the interpreter does not respond."""
     attempt, answer, _ = ask(host, python, "list_places", deadline_s=_DEADLINE_S)
     try:
         found = msgspec.convert(answer, _Places)
     except msgspec.ValidationError:
         above = os.path.realpath(os.path.dirname(os.path.dirname(os.path.abspath(python))))
-        if look(os.path.join(above, "pyvenv.cfg")):  # its interpreter is broken, its folder still tells
+        if look(os.path.join(above, "pyvenv.cfg")):  # its interpreter is broken, but its folder identifies it
             return Bounds(above, "virtual", (above,))
-        raise NotPossible(f"the Python {python} {attempt.ending}: name one that runs with --python PATH") from None
+        raise NotPossible(f"the Python {python} {attempt.ending}: use --python PATH to name one that runs") from None
     return _bounds(found)
 
 
 def _bounds(found: _Places) -> Bounds:
-    """A virtual or conda environment is changed anywhere below its prefix, another Python only where pip installs."""
+    """Allow changes anywhere below the prefix of a virtual or conda environment, elsewhere only where pip installs."""
     prefix = os.path.realpath(found.prefix)
     listed = [os.path.realpath(found.paths[name]) for name in ("purelib", "platlib", "scripts") if name in found.paths]
     if found.virtual or found.conda:
@@ -89,18 +89,18 @@ def _bounds(found: _Places) -> Bounds:
 
 
 def _outermost(folders: list[str]) -> list[str]:
-    """Folders without those that lie in another of them."""
+    """Return the folders that are not inside another of them."""
     listed = list(dict.fromkeys(folders))
     return [each for each in listed if not any(each.startswith(other.rstrip("/") + "/") for other in listed)]
 
 
 def check_bounds(bounds: Bounds, plan: Plan, target: Target | None) -> None:
-    """Raise NotPossible where the steps of a plan cannot be carried out in this environment."""
+    """Raise NotPossible if the steps of a plan cannot be carried out in this environment."""
     if target is None:
-        raise NotPossible(f"the Python of {bounds.prefix} did not say which packages it has: nothing was changed")
+        raise NotPossible(f"the Python of {bounds.prefix} did not report its packages: nothing was changed")
     if target.externally_managed:
         raise NotPossible(
-            f"the Python at {bounds.prefix} is managed by the system (EXTERNALLY-MANAGED) and is left alone: make a "
+            f"the Python at {bounds.prefix} is managed by the system (EXTERNALLY-MANAGED) and is not changed: create a "
             "virtual environment (`python3 -m venv`) and install TensorFlow there"
         )
     folders = [bounds.prefix, *(place for place in bounds.places if look(place))]
@@ -108,13 +108,13 @@ def check_bounds(bounds: Bounds, plan: Plan, target: Target | None) -> None:
     closed = next((folder for folder in folders if not is_writable(folder)), None)
     if closed and bounds.kind == "base":
         raise NotPossible(
-            f"{closed} cannot be written to, and {bounds.prefix} is no virtual environment: make one "
+            f"{closed} is not writable, and {bounds.prefix} is not a virtual environment: create one "
             "(`python3 -m venv`) and install TensorFlow there"
         )
     if closed:
-        raise NotPossible(f"{closed} cannot be written to: the environment is read-only, or somebody else's")
+        raise NotPossible(f"{closed} is not writable: the environment is read-only or belongs to another user")
     if plan.pip_steps and not target.find("pip"):
         raise NotPossible(
-            f"the environment {bounds.prefix} has no pip: run the commands with the tool that made it (`uv pip "
-            f"--python {target.executable} ...`), or bring pip with `{target.executable} -m ensurepip`"
+            f"the environment {bounds.prefix} has no pip: run the commands with the tool that created it (`uv pip "
+            f"--python {target.executable} ...`), or install pip with `{target.executable} -m ensurepip`"
         )

@@ -1,4 +1,4 @@
-"""Which cause is to be mended: the first, or the one behind the finding that the user names."""
+"""Choose the cause to fix: the first, or the one behind the finding that the user names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from tfgpu_doctor.model.report import Report, RootCause
 
 
 class UnknownFinding(ValueError):
-    """A name that is no check's and no cause's; the message proposes what may have been meant."""
+    """A name that is neither a check's id nor a cause's label; the message suggests similar names."""
 
 
 def choose(report: Report, name: str | None) -> RootCause | None:
-    """The cause to mend, None where there is nothing to mend. `name` is a check's id, or a cause's label."""
+    """Return the cause to fix, None if there is nothing to fix. `name` is a check's id, or a cause's label."""
     if name is None:
         return next(iter(report.causes), None)
     by_label = next((cause for cause in report.causes if cause.label == name), None)
@@ -34,4 +34,4 @@ def _refuse_unknown(report: Report, name: str) -> None:
     except UnknownId as error:
         raise UnknownFinding(str(error)) from error
     if name not in labels:
-        raise UnknownFinding(f"{name!r} is no single check: name one (`tfgpu-doctor check --list` names them all)")
+        raise UnknownFinding(f"{name!r} is not a single check: name one (`tfgpu-doctor check --list` lists them all)")

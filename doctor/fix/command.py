@@ -1,4 +1,4 @@
-"""`tfgpu-doctor fix`: the repair, planned, applied, undone."""
+"""`tfgpu-doctor fix`: plan, apply, or undo a repair."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ _NOT_DONE, _NOT_JUDGED = 1, 3
 
 @click.command()
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--apply", "apply_", is_flag=True, help="Carry out what is inside the target environment, then check.")
+@click.option(
+    "--apply", "apply_", is_flag=True, help="Carry out the steps inside the target environment, then check again."
+)
 @click.option("--undo", "undo_", is_flag=True, help="Restore the environment as it was before the last fix.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--python", metavar="PATH", help="The Python to mend: an interpreter, or a virtual environment's folder.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--python", metavar="PATH", help="The Python to fix: an interpreter, or a virtual environment's folder.")
 @click.option(
     "--deadline", type=click.FloatRange(min=1), metavar="SECONDS",
-    help="How long TensorFlow may take, and no other part longer.  [default: 120]",
+    help="The time limit for TensorFlow, and an upper limit for every other part.  [default: 120]",
 )  # fmt: skip
 def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | None, deadline: float | None) -> int:
-    """Show how to mend the first cause, or the finding of the check ID; with --apply, mend it.
+    """Show how to fix the first cause, or the finding of the check ID; with --apply, fix it.
 
-    Only the target environment is ever changed; what needs root or changes the machine is printed. A fix counts when
-    the finding is gone, else it is taken back at once; --undo takes it back later. (pip keeps its own cache of
-    downloads.)
+    Only the target environment is changed. Steps that need root or change the machine are only printed. If the finding
+    is not gone after the fix, the fix is undone at once; --undo undoes it later. (pip keeps its own download cache.)
 
-    Exit code: 0 nothing is to be mended, or it was mended, or undone; 1 something is to be mended, and was not;
-    2 wrong usage; 3 the doctor itself failed; 130 interrupted.
+    Exit codes: 0 nothing to fix, or fixed, or undone; 1 something to fix that was not fixed; 2 wrong usage; 3 the
+    doctor itself failed; 130 interrupted.
     """
     from tfgpu_doctor.fix.bounds import NotPossible
     from tfgpu_doctor.fix.record import Unreadable
 
     if undo_ and (apply_ or id_):
-        refuse("--undo takes the last fix back: it goes with neither --apply nor an ID")
+        refuse("--undo undoes the last fix: it cannot be combined with --apply or an ID")
     try:
         configuration = read_configuration().with_options(python=python, deadline=deadline)
     except ConfigurationError as error:
@@ -64,7 +65,7 @@ def _mend(configuration: Configuration, id_: str | None, apply_: bool, yes: bool
 
     look = choose_look(configuration)
     if look.rehearses:
-        note("no NVIDIA GPU works here: the environment is looked at as on a machine with one, by rehearsal")
+        note("no NVIDIA GPU works here: a rehearsal examines the environment as on a machine with a GPU")
     report = look.again()
     try:
         cause = choose(report, id_)
@@ -93,7 +94,7 @@ def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool) -> i
     bounds = find_bounds(host, find_python(configuration.python))
     check_bounds(bounds, plan, look.facts.target)
     if not plan.steps:
-        raise NotPossible(f"none of this is inside {bounds.prefix}: it is left to you")
+        raise NotPossible(f"none of these steps is inside {bounds.prefix}: carry them out yourself")
     for step in plan.pip_steps[:1]:
         refuse_redirection(host, step)
     _ask(f"Change {bounds.prefix}?", yes)
@@ -103,7 +104,7 @@ def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool) -> i
             run_pip=lambda step, lock, beat: run_pip(step, host, folder=bounds.prefix, lock=lock, on_tick=beat),
         )  # fmt: skip
     except KeyboardInterrupt:
-        left = "`tfgpu-doctor fix --undo` takes back what was done" if is_unfinished(bounds) else "everything is undone"
+        left = "`tfgpu-doctor fix --undo` undoes the changes" if is_unfinished(bounds) else "everything is undone"
         note(f"interrupted: {left}")
         raise
     deliver(describe_applied(plan, applied), None)
@@ -124,18 +125,18 @@ def _undo(configuration: Configuration, yes: bool) -> int:
             try:
                 undone = undo_newest(archive, force=yes)
             except KeyboardInterrupt:
-                note("interrupted: `tfgpu-doctor fix --undo` goes on from here")
+                note("interrupted: rerun `tfgpu-doctor fix --undo` to resume")
                 raise
     deliver(describe_undone(undone, bounds.prefix), None)
     return 0
 
 
 def _ask(question: str, yes: bool) -> None:
-    """Go on only with the user's consent. Ends the command without it."""
+    """Continue only with the user's consent. Ends the command without it."""
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        refuse("there is no terminal to ask on: add --yes to change the environment without being asked")
+        refuse("there is no terminal to ask for confirmation: add --yes to change the environment without a question")
     if not click.confirm(question, err=True):
         note("nothing was changed")
         raise SystemExit(_NOT_DONE)

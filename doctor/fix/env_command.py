@@ -1,4 +1,4 @@
-"""`tfgpu-doctor env`: the variables that the target needs, for a shell or a Dockerfile."""
+"""`tfgpu-doctor env`: print the variables that the target needs, for a shell or a Dockerfile."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LOST, _NOT_JUDGED, _INTERRUPTED = 1, 3, 130
 
 
 @click.command()
-@click.option("--shell", type=click.Choice(list(SHELLS)), required=True, help="The language to write in.")
-@click.option("--python", metavar="PATH", help="The Python to look at: an interpreter, or a virtual environment.")
+@click.option("--shell", type=click.Choice(list(SHELLS)), required=True, help="The syntax of the output.")
+@click.option("--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment.")
 def env(*, shell: str, python: str | None) -> int:
-    """Print the variables that this target needs before Python starts, and nothing when it needs none.
+    """Print the variables that this target needs before Python starts; print nothing if it needs none.
 
-    In a shell: eval "$(tfgpu-doctor env --shell bash)", or `tfgpu-doctor env --shell fish | source`. Exit code: 0 with
-    these variables, if any, all libraries are found; 1 one is not installed; 2 wrong usage; 3 there is no TensorFlow to
-    look at. The driver's own libraries come with the driver, and are not asked for.
+    In a shell: eval "$(tfgpu-doctor env --shell bash)", or `tfgpu-doctor env --shell fish | source`. Exit codes: 0 all
+    libraries are found with these variables, if any; 1 a library is not installed; 2 wrong usage; 3 there is no
+    TensorFlow to examine. The driver's own libraries come with the driver, and are not required.
     """
     try:
         configuration = read_configuration().with_options(python=python)
@@ -32,10 +32,10 @@ def env(*, shell: str, python: str | None) -> int:
     except Interrupted:
         return _INTERRUPTED
     if facts.tensorflow and facts.tensorflow.built_with_cuda is False:
-        note(f"{facts.tensorflow.distribution} is built without CUDA, and opens none of its libraries")
+        note(f"{facts.tensorflow.distribution} is built without CUDA and opens no CUDA libraries")
         return 0
     if facts.resolution is None or facts.target is None:
-        note(f"nothing to look at: {facts.unknown.get('resolution') or facts.unknown.get('target')}")
+        note(f"nothing to examine: {facts.unknown.get('resolution') or facts.unknown.get('target')}")
         return _NOT_JUDGED
     needed = find_needed(facts.resolution, facts.target)
     _tell(needed)
@@ -48,10 +48,10 @@ def env(*, shell: str, python: str | None) -> int:
 
 
 def _tell(needed: Needed) -> None:
-    """What no variable mends, on standard error."""
+    """Print what no variable can fix, on standard error."""
     for reason in needed.unusable:
         note(reason)
     if needed.absent:
-        note(f"not installed, so that no variable helps: {', '.join(needed.absent)} (see `tfgpu-doctor libraries`)")
+        note(f"not installed, so no variable helps: {', '.join(needed.absent)} (see `tfgpu-doctor libraries`)")
     if needed.of_the_driver:
-        note(f"{' and '.join(needed.of_the_driver)} will come with the NVIDIA driver, which is not here")
+        note(f"{' and '.join(needed.of_the_driver)} will come with the NVIDIA driver, which is not installed here")

@@ -1,4 +1,4 @@
-"""What others did to the environment after a fix: it is never overwritten, and named instead."""
+"""Changes that other programs made to the environment after a fix: they are reported, never overwritten."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.host.entries import changed_ns, digest, look
 from tfgpu_doctor.host.files import Files
 
-_AFTERGLOW_NS = 10 * 10**9  # a pip whose doctor was killed is gone long before
+_AFTERGLOW_NS = 10 * 10**9  # after the doctor is killed, its pip ends long before that
 _CACHE = "__pycache__"
 
 
 def refuse_foreign_changes(changes: Iterable[Change], prefix: str) -> None:
-    """Raise NotPossible where a file that the fix changed is no longer as the fix left it."""
+    """Raise NotPossible if a file that the fix changed is no longer as the fix left it."""
     foreign = [path for change in changes if _is_foreign(change, path := os.path.join(prefix, change.path))]
     if foreign:
         raise NotPossible(
-            f"{foreign[0]}{_and_more(foreign)} changed after the fix: nothing was undone, for that would be lost. Put it "
-            "back as it was, or make the environment anew"
+            f"{foreign[0]}{_and_more(foreign)} changed after the fix: nothing was undone, because that change would be lost. "
+            "Restore the file, or recreate the environment"
         )
 
 
 def refuse_later_changes(changes: Iterable[Change], last_beat_ns: int, prefix: str) -> None:
-    """Raise NotPossible where files were written long after the fix was interrupted, by somebody else then."""
+    """Raise NotPossible if files were written long after the fix was interrupted, and so by another program."""
     until = last_beat_ns + _AFTERGLOW_NS
     paths = (os.path.join(prefix, change.path) for change in changes if change.after and change.after.kind != "folder")
     later = [path for path in paths if not _is_bytecode(path) and changed_ns(path) > until]
     if later:
         raise NotPossible(
-            f"{later[0]}{_and_more(later)} changed after the fix was interrupted: nothing was undone, for that would be "
-            "lost. `--undo --yes` gives it up"
+            f"{later[0]}{_and_more(later)} changed after the fix was interrupted: nothing was undone, because that change "
+            "would be lost. `--undo --yes` discards it"
         )
 
 
 def remove_orphans(changes: Iterable[Change], door: Changes, prefix: str) -> None:
-    """Remove bytecode that Python wrote later for modules that the fix brought."""
+    """Remove bytecode that Python wrote later for modules that the fix added."""
     known = {change.path for change in changes}
     for change in changes:
         folder, name = os.path.split(change.path)
@@ -57,8 +57,8 @@ def remove_orphans(changes: Iterable[Change], door: Changes, prefix: str) -> Non
 def _is_foreign(change: Change, path: str) -> bool:
     after, now = change.after, look(path)
     if _is_bytecode(path) or (now is None and change.before is None):
-        return False  # made anew at every import; or gone already, as undoing it would make it
-    if after is None:  # the fix removed it; a folder that others made anew takes what is put back into it
+        return False  # rewritten at every import; or already removed, as undo would do
+    if after is None:  # the fix removed it; restored files can go into a folder that others recreated
         return now is not None and not (change.before and change.before.kind == now.kind == "folder")
     if now is None or now.kind != after.kind or now.target != after.target:
         return True

@@ -1,4 +1,4 @@
-"""Run the target's own pip, so that it writes nowhere but into the target."""
+"""Run the target's own pip so that it writes only to the target."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from tfgpu_doctor.fix.plan import PipStep
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.watched import run_watched
 
-_LONGEST_S = 4 * 3600.0  # 4 GB of wheels over a slow line; pip itself gives up on a line that is dead
+_LONGEST_S = 4 * 3600.0  # 4 GB of wheels over a slow connection; pip itself times out on a dead connection
 _DEADLINE_S = 60.0
-# Settings that send pip elsewhere: as variables they are taken away, in a pip.conf they cannot be.
+# Settings that make pip write elsewhere: variables are removed, but settings in a pip.conf cannot be.
 _ELSEWHERE = ("target", "prefix", "root", "python")
 _SETTING = re.compile(rf"^(?!:env:)\S+\.({'|'.join(_ELSEWHERE)})=", re.MULTILINE)
 
 
 class StepFailed(Exception):
-    """A step that did not come to its end; the message says how it ended."""
+    """A step that failed; the message says how it ended."""
 
 
 def refuse_redirection(host: Host, step: PipStep) -> None:
-    """Raise NotPossible where the user's pip.conf sends what pip installs out of the environment."""
+    """Raise NotPossible if the user's pip.conf makes pip install outside the environment."""
     done = host.run([*step.argv[:3], "config", "list"], deadline_s=_DEADLINE_S, variables=pip_variables({}))
     found = _SETTING.search(done.stdout.decode("utf-8", "replace"))
     if found:
         raise NotPossible(
-            f"pip's configuration sets {found.group(1)!r}: what it installs would land outside of the environment. "
-            f"Take that out of it (`pip config unset`), or run the command yourself"
+            f"pip's configuration sets {found.group(1)!r}: pip would install outside the environment. "
+            f"Remove that setting (`pip config unset`), or run the command yourself"
         )
 
 
 def run_pip(step: PipStep, host: Host, *, folder: str, lock: int, on_tick: Callable[[], None]) -> None:
-    """Run one step to its end, its output on standard error. Raises StepFailed."""
+    """Run one step to completion, with its output on standard error. Raises StepFailed."""
     try:
         code = run_watched(
             step.argv, environment=pip_variables(host.environment), folder=folder,
@@ -44,11 +44,11 @@ def run_pip(step: PipStep, host: Host, *, folder: str, lock: int, on_tick: Calla
     if code is None:
         raise StepFailed(f"pip did not end within {_LONGEST_S / 3600:.0f} hours")
     if code != 0:
-        raise StepFailed(f"pip ended with exit code {code}; what it said stands above")
+        raise StepFailed(f"pip ended with exit code {code}; see its output above")
 
 
 def pip_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for pip: nothing that sends it elsewhere, and no question that nobody answers."""
+    """Return the environment for pip: no setting that makes it write elsewhere, and no prompts."""
     unwanted = {f"PIP_{name.upper()}" for name in _ELSEWHERE}
     kept = {name: value for name, value in environment.items() if name not in unwanted}
     return {
@@ -56,5 +56,5 @@ def pip_variables(environment: Mapping[str, str]) -> dict[str, str]:
         "PIP_USER": "0",
         "PIP_NO_INPUT": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",  # of pip's own modules; what it installs it compiles all the same
+        "PYTHONDONTWRITEBYTECODE": "1",  # for pip's own modules; pip still compiles what it installs
     }

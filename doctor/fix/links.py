@@ -1,4 +1,4 @@
-"""Links that make libraries found: each in a folder where TensorFlow looks, to the copy that pip put elsewhere."""
+"""Links that let TensorFlow find libraries: each is in a folder it searches and points to pip's copy elsewhere."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from tfgpu_doctor.model.facts.python import Target
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
-NOT_FOUND = "pip_cuda_libs_not_found"  # the label of the cause that such links mend
+NOT_FOUND = "pip_cuda_libs_not_found"  # the label of the cause that such links fix
 
 
 @dataclass(frozen=True)
 class LinkStep:
-    """A symbolic link, named as the library, with a target relative to the link's own folder."""
+    """A symbolic link with the library's name and a target relative to the link's folder."""
 
     path: str
     target: str
 
     @property
     def text(self) -> str:
-        """The step in a few words, to be shown."""
+        """A short description of the step, for display."""
         return f"link {self.path} to {self.target}"
 
 
 def plan_links(target: Target, resolution: Resolution) -> tuple[LinkStep, ...]:
-    """A link for each library that is missing though pip brought it; none unless that makes all of these found."""
+    """Return a link for each missing library that pip installed; no links unless they make all of these found."""
     folders = _folders_searched(target, resolution)
     links: dict[str, LinkStep] = {}
     for library in resolution.missing:
@@ -42,7 +42,7 @@ def plan_links(target: Target, resolution: Resolution) -> tuple[LinkStep, ...]:
 
 
 def _folders_searched(target: Target, resolution: Resolution) -> list[str]:
-    """The folders where TensorFlow looks that are there and lie in the environment, in the loader's order."""
+    """Return the existing folders in the environment that TensorFlow searches, in the loader's order."""
     there = {os.path.dirname(path) for path in target.nvidia_libraries}
     there.add(os.path.dirname(resolution.opener))
     listed = dict.fromkeys(os.path.normpath(folder) for folder in resolution.search_folders)
@@ -52,27 +52,27 @@ def _folders_searched(target: Target, resolution: Resolution) -> list[str]:
 def _folder_for(
     library: ResolvedLibrary, copy: str, folders: Sequence[str], links: dict[str, LinkStep], target: Target
 ) -> str:
-    """Where the link must lie for the loader to find it; empty where no folder is fit for that.
+    """Return the folder in which the loader finds the link; empty if no folder is suitable.
 
-    A library that TensorFlow opens itself is found in the folders of its RUNPATH. One that another library needs is
-    looked for from where that one lies: NVIDIA's have `$ORIGIN` in their RUNPATH.
+    A library that TensorFlow opens itself is found in the folders of its RUNPATH. A library that another library needs
+    is searched for relative to that library's folder: NVIDIA's libraries have `$ORIGIN` in their RUNPATH.
     """
     if len(library.missing_chain) > 1:
         return _folder_of(library.missing_chain[-2], folders, links, target)
-    # A library finds those that it needs itself as it did before only from a folder that lies equally deep.
+    # A linked library still finds its own dependencies only from a folder at the same depth.
     equally_deep = [folder for folder in folders if _is_beside(folder, os.path.dirname(copy))]
     return next(iter(equally_deep), "")
 
 
 def _folder_of(soname: str, folders: Sequence[str], links: dict[str, LinkStep], target: Target) -> str:
-    """The folder in which the loader finds a library, or will find it by a link."""
+    """Return the folder in which the loader finds a library, or will find it through a link."""
     planned = (os.path.dirname(path) for path in links if os.path.basename(path) == soname)
     there = (folder for folder in folders if os.path.join(folder, soname) in target.nvidia_libraries)
     return next(planned, None) or next(there, "")
 
 
 def _is_beside(folder: str, other: str) -> bool:
-    """Whether both are folders like nvidia/*/lib of one site-packages."""
+    """Whether both are folders such as nvidia/*/lib in the same site-packages."""
     above = os.path.dirname(os.path.dirname(folder))
     alike = os.path.basename(folder) == os.path.basename(other)
     return folder != other and alike and above == os.path.dirname(os.path.dirname(other))

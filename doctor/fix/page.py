@@ -1,4 +1,4 @@
-"""A repair in words: the plan, how it went, what was undone."""
+"""Describe a repair: the plan, the result, and what was undone."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from tfgpu_doctor.fix.apply import Applied
 from tfgpu_doctor.fix.bounds import RECORD
 from tfgpu_doctor.fix.plan import Plan
 from tfgpu_doctor.fix.undo import Undone
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import Report
-from tfgpu_doctor.render.text import clean
 
-_UNDO = "`tfgpu-doctor fix --undo` takes it back"
+_UNDO = "To undo the fix, run `tfgpu-doctor fix --undo`"
 _WORTH_SAYING_BYTES = 100 << 20
 
 
 def describe_plan(plan: Plan, *, applied: bool) -> str:
-    """The cause, the advice, the steps inside the environment, and those left to the user."""
+    """Return the cause, the advice, the steps inside the environment, and the manual steps."""
     return _page(_plan_lines(plan, applied))
 
 
@@ -32,53 +32,57 @@ def _plan_lines(plan: Plan, applied: bool) -> Iterator[str]:
             yield f"  {place}. {step.text}"
     if plan.by_hand:
         yield ""
-        yield "Left to you:"
+        yield "To do by hand:"
         for printed in plan.by_hand:
             yield f"     {printed.text}"
     if not plan.steps and not plan.by_hand:
         yield ""
-        yield "That is left to you: nothing of it is inside the environment."
+        yield "Carry this out yourself: none of it is inside the environment."
 
 
 def describe_nothing(report: Report, name: str | None) -> str:
-    """Why there is nothing to mend."""
+    """Return why there is nothing to fix."""
     result = report.find(name.upper()) if name else None
     if result and result.outcome == "pass":
-        return _page([f"Nothing to mend: {result.id} passes ({result.title})."])
+        return _page([f"Nothing to fix: {result.id} passes ({result.title})."])
     if result:
-        return _page([f"Nothing to mend: {result.id} gave no finding ({result.reason or result.outcome})."])
+        return _page([f"Nothing to fix: {result.id} has no finding ({result.reason or result.outcome})."])
     if report.judged:
-        return _page(["Nothing to mend: no check found a fault."])
-    return _page(["Nothing to mend was found, but nothing showed that TensorFlow uses a GPU either."])
+        return _page(["Nothing to fix: no check found a fault."])
+    return _page(["Found nothing to fix, but also no evidence that TensorFlow uses a GPU."])
 
 
 def describe_applied(plan: Plan, applied: Applied) -> str:
-    """How it went."""
+    """Return the result of a fix."""
     return _page(_applied_lines(plan, applied))
 
 
 def _applied_lines(plan: Plan, applied: Applied) -> Iterator[str]:
     if not applied.mended:
-        yield f"Not mended: {applied.why}. Everything is undone: the environment is as it was."
+        yield f"Not fixed: {applied.why}. All changes are undone: the environment is as it was before."
         return
-    yield f"Mended: {plan.cause.id} passes now. {_UNDO}."
+    yield f"Fixed: {plan.cause.id} now passes. {_UNDO}."
     if applied.kept_bytes >= _WORTH_SAYING_BYTES:
         yield (
-            f"For that {applied.kept_bytes >> 20} MiB are kept in {plan.prefix}/{RECORD}; remove that folder to give it up."
+            f"The undo data takes {applied.kept_bytes >> 20} MiB in {plan.prefix}/{RECORD}; without that folder, no undo."
         )
     for cause in applied.report.causes if applied.report else ():
-        yield f"Still to mend: {cause.id}  {cause.title}"
+        yield f"Still to fix: {cause.id}  {cause.title}"
 
 
 def describe_undone(undone: Undone | None, prefix: str) -> str:
-    """What was taken back."""
+    """Return what was undone."""
     if undone is None:
         return _page([f"Nothing to undo: no fix is recorded in {prefix}."])
     if undone.journal is None:
-        return _page([f"Undone: what was left of an interrupted fix is gone, and {prefix} is as it was before it."])
+        return _page(
+            [f"Undone: the leftovers of an interrupted fix are removed, and {prefix} is as it was before the fix."]
+        )
     paths = "1 path" if undone.paths == 1 else f"{undone.paths} paths"
     line = f"Undone: {undone.journal.id}, the fix of {undone.journal.started} ({paths} in {prefix})."
-    return _page([line, *(f"{folder} stays: others put files there." for folder in undone.left)])
+    return _page(
+        [line, *(f"{folder} is kept: it contains files that the fix did not create." for folder in undone.left)]
+    )
 
 
 def _page(lines: Iterator[str] | list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The plan: from a cause and the facts, the steps that mend it, and which of them the doctor may carry out itself."""
+"""The plan: from a cause and the facts, derive the steps that fix it and those that the doctor may carry out itself."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.python import Target
 from tfgpu_doctor.model.report import RootCause
 
-# Options that make pip write elsewhere than into its own environment.
+# Options that make pip write outside its own environment.
 _ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--user", "--python", "-e", "--editable", "--src")
-# Whether TensorFlow belongs into this environment at all is for the user to say.
+# Only the user can decide whether TensorFlow belongs in this environment at all.
 _WRONG_TARGET = "wrong_python_environment"
 _BY_LINKS = (
-    "Make the libraries found by links in a folder where TensorFlow looks. For one shell alone, "
-    '`eval "$(tfgpu-doctor env --shell bash)"` does as well.'
+    "Link the libraries into a folder that TensorFlow searches. For one shell only, "
+    '`eval "$(tfgpu-doctor env --shell bash)"` is enough.'
 )
 
 
@@ -28,13 +28,13 @@ class PipStep:
 
     @property
     def text(self) -> str:
-        """The step in a few words, to be shown."""
+        """A short description of the step, for display."""
         return f"run {shlex.join(self.argv)}"
 
 
 @dataclass(frozen=True)
 class PrintedStep:
-    """What is left to the user: it needs root, changes the machine, or holds for one shell alone."""
+    """A step for the user: it needs root, changes the machine, or applies to one shell only."""
 
     text: str
 
@@ -44,7 +44,7 @@ Step = PipStep | LinkStep
 
 @dataclass(frozen=True)
 class Plan:
-    """How to mend one cause: the advice, the steps inside the target environment, and those left to the user."""
+    """How to fix one cause: the advice, the steps inside the target environment, and the manual steps."""
 
     cause: RootCause
     advice: str
@@ -54,12 +54,12 @@ class Plan:
 
     @property
     def pip_steps(self) -> tuple[PipStep, ...]:
-        """The steps that are pip's: with any, whatever lies in the environment may change."""
+        """The pip steps: with any of them, every file in the environment may change."""
         return tuple(step for step in self.steps if isinstance(step, PipStep))
 
 
 def plan_repair(cause: RootCause, facts: Facts) -> Plan:
-    """The steps that mend a cause."""
+    """Return the steps that fix a cause."""
     target = facts.target
     if target is None or not target.attempt.answered:
         return Plan(cause, cause.fix.text, by_hand=tuple(PrintedStep(each) for each in cause.fix.commands))
@@ -79,7 +79,7 @@ def plan_repair(cause: RootCause, facts: Facts) -> Plan:
 
 
 def read_pip_command(command: str, target: Target) -> PipStep | None:
-    """The step that a command is, where it is one of the target's own pip and stays inside the target."""
+    """Return the step for a command if it runs the target's own pip and stays inside the target, else None."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -1,11 +1,11 @@
-"""The record of a fix: a journal written ahead of every change, so that any moment's end can be undone.
+"""The record of a fix: a journal written ahead of every change, so that a fix interrupted at any moment can be undone.
 
-It goes through these phases, each on the disk before what it speaks of begins:
-  preparing   what the environment holds is being kept; nothing is changed yet
+It has these phases, each written to disk before it begins:
+  preparing   the contents of the environment are being saved; nothing is changed yet
   applying    the environment may be changed in any way
-  applied     the changes are known, one by one
-  undoing     they are being taken back; this may be begun again as often as need be
-A record whose folder is renamed to gone-* is done with, and removed on the next occasion.
+  applied     every single change is known
+  undoing     the changes are being undone; this can be restarted any number of times
+A record whose folder is renamed to gone-* is finished, and is removed at the next opportunity.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Phase = Literal["preparing", "applying", "applied", "undoing"]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What lay at a path before and what lies there after, None for nothing.
+    """The entry at a path before and after a fix, None for no entry.
 
-    `path` is relative to the environment's prefix. `kept` names the file of the record that holds the content of
-    before, `digest` is the fingerprint of the content of after.
+    `path` is relative to the environment's prefix. `kept` names the file of the record with the content before the
+    fix; `digest` is the fingerprint of the content after it.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """What a fix is about, how far it came, and what it changed.
+    """The cause that a fix is for, its phase, and what it changed.
 
     `places` and `left_out` are relative to the environment's prefix, and empty where no pip runs.
     """
@@ -66,16 +66,16 @@ class Journal(msgspec.Struct, frozen=True):
 
     @property
     def kept_bytes(self) -> int:
-        """How much the record holds of what was replaced or removed."""
+        """The total size of the replaced or removed files in the record."""
         return sum(change.before.size_bytes for change in self.changes if change.before and change.kept)
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """All that lay in the places before: path to entry, and path to the name under which the record keeps the file."""
+    """All entries in the places before the fix, and for each file the name under which the record keeps it."""
 
     entries: dict[str, Entry]
     kept: dict[str, str]
-    copied: tuple[str, ...] = ()  # paths of those kept as copies; the others are second names of the same file
+    copied: tuple[str, ...] = ()  # paths of the files kept as copies; the others are hard links
 
 
 _Document = TypeVar("_Document", Journal, Manifest)
@@ -94,38 +94,38 @@ class Record:
         self._changes = changes
 
     def write(self, journal: Journal) -> Journal:
-        """Write the journal to the disk, and give it."""
+        """Write the journal to disk, and return it."""
         self._changes.write(self._path(_JOURNAL), _encode(journal))
         return journal
 
     def read(self) -> Journal | None:
-        """The journal, None where it was not yet written. Raises Unreadable."""
+        """Return the journal, None if it was not yet written. Raises Unreadable."""
         found = self._read(_JOURNAL)
         if found is None:
             return None
         if isinstance(found, dict) and found.get("schema", 0) > SCHEMA:
-            raise Unreadable(f"{self.folder} was written by a newer tfgpu-doctor: undo it with that one")
+            raise Unreadable(f"{self.folder} was written by a newer tfgpu-doctor: undo it with that version")
         return self._convert(found, Journal)
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Write down what the environment holds."""
+        """Write the contents of the environment to disk."""
         self._changes.write(self._path(_MANIFEST), _encode(manifest))
         self._changes.write(self._path(_PULSE), b"")
 
     def read_manifest(self) -> Manifest:
-        """What the environment held. Raises Unreadable."""
+        """Return the recorded contents of the environment. Raises Unreadable."""
         return self._convert(self._read(_MANIFEST), Manifest)
 
     def beat(self) -> None:
-        """Note that the fix is alive."""
+        """Record that the fix is still running."""
         self._changes.touch(self._path(_PULSE))
 
     def last_beat_ns(self) -> int:
-        """When the fix was last seen alive (ns)."""
+        """Return the time when the fix was last known to run (ns)."""
         return modified_ns(self._path(_PULSE))
 
     def prune(self, changes: Iterable[Change]) -> None:
-        """Keep only what is needed once the changes are known: the content of before of what they changed."""
+        """Keep only what is needed once the changes are known: the previous content of the changed files."""
         for name in (_MANIFEST, _PULSE):
             self._changes.forget(self._path(name))
         needed = {change.kept for change in changes if change.kept}
@@ -133,7 +133,7 @@ class Record:
             self._changes.forget(os.path.join(self.kept, name))
 
     def dispose(self) -> None:
-        """Remove the record. Where that is cut short, it is done with all the same."""
+        """Remove the record. If this is interrupted, the record still counts as removed."""
         gone = os.path.join(os.path.dirname(self.folder), GONE + os.path.basename(self.folder))
         self._changes.rename(self.folder, gone)
         self._changes.discard(gone)
@@ -153,9 +153,9 @@ class Record:
         try:
             return msgspec.convert(found, kind)
         except msgspec.ValidationError as error:
-            raise Unreadable(f"{self.folder} is no record of a fix: {error}") from error
+            raise Unreadable(f"{self.folder} is not a record of a fix: {error}") from error
 
 
 def _encode(document: Journal | Manifest) -> bytes:
-    # Names of files may hold what is no UTF-8; the standard library's JSON keeps it, msgspec's does not.
+    # File names can contain bytes that are not UTF-8; the standard library's JSON keeps them, msgspec's does not.
     return json.dumps(msgspec.to_builtins(document)).encode()

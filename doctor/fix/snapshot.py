@@ -1,4 +1,4 @@
-"""What an environment holds, kept before pip changes it, and the difference afterwards."""
+"""The contents of an environment, saved before pip changes it, and the difference afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfgpu_doctor.host.entries import Entry, digest, walk
 
 
 def keep_everything(bounds: Bounds, record: Record, changes: Changes) -> Manifest:
-    """Keep every file of the places in the record, as a second name of it where possible: that takes no space."""
+    """Keep every file of the places in the record, where possible as a hard link, which takes no space."""
     entries: dict[str, Entry] = {}
     kept: dict[str, str] = {}
     copied: list[str] = []
@@ -29,10 +29,10 @@ def keep_everything(bounds: Bounds, record: Record, changes: Changes) -> Manifes
 
 
 def compare(manifest: Manifest, prefix: str, journal: Journal) -> list[Change]:
-    """What differs in the places of a fix from what was kept.
+    """Return the differences between the places of a fix and the saved contents.
 
-    A file that was rewritten where it lies is left out, unless it was kept as a copy: its second name was rewritten
-    with it. pip replaces files; whoever writes into one is a program of the user's, and writes on.
+    A file that was rewritten in place is left out, unless it was kept as a copy: its hard link was rewritten with it.
+    pip replaces files; a program that writes to an existing file is the user's, and continues to write to it.
     """
     copied = set(manifest.copied)
     places, left_out = ([_place(name, prefix) for name in names] for names in (journal.places, journal.left_out))
@@ -47,7 +47,7 @@ def compare(manifest: Manifest, prefix: str, journal: Journal) -> list[Change]:
 
 
 def fingerprinted(changes: Iterable[Change], prefix: str) -> tuple[Change, ...]:
-    """The changes, each file of after with the fingerprint of its content."""
+    """Return the changes, with the fingerprint of the content for each file that exists after the fix."""
     return tuple(
         msgspec.structs.replace(change, digest=digest(os.path.join(prefix, change.path)))
         if change.after and change.after.kind == "file"

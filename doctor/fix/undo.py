@@ -1,4 +1,4 @@
-"""Undo: take the changes of a fix back, and refuse where somebody else changed the same files since."""
+"""Undo the changes of a fix; refuse if another program has changed the same files since."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tfgpu_doctor.host.entries import Entry, look
 
 @dataclass(frozen=True)
 class Undone:
-    """What was taken back: the fix, how many paths, and the folders that stay since others put files there.
+    """What was undone: the fix, the number of paths, and the folders that are kept because others put files there.
 
-    Without a journal it is a fix that was cut short before it changed anything, or an undo that was all but done.
+    Without a journal, the fix was interrupted before it changed anything, or an undo was interrupted at its very end.
     """
 
     journal: Journal | None = None
@@ -29,9 +29,9 @@ class Undone:
 
 
 def undo_newest(archive: Archive, *, force: bool = False) -> Undone | None:
-    """Undo the newest fix, one that was interrupted as well; None where there is none.
+    """Undo the newest fix, including an interrupted one; return None if there is no fix.
 
-    `force` undoes an interrupted fix even where files were changed after it. Raises NotPossible and Unreadable.
+    `force` undoes an interrupted fix even if files were changed after it. Raises NotPossible and Unreadable.
     """
     if archive.cleared:
         return Undone()
@@ -46,7 +46,7 @@ def undo_newest(archive: Archive, *, force: bool = False) -> Undone | None:
 
 
 def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = True) -> Undone:
-    """Take back what a fix changed, at whatever point it is, and remove its record."""
+    """Undo what a fix changed, whatever its phase, and remove its record."""
     prefix = archive.bounds.prefix
     changes = journal.changes
     if journal.phase == "applying" and journal.places:
@@ -61,7 +61,7 @@ def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = Tr
 
 
 def _take_back(changes: Sequence[Change], record: Record, door: Changes, prefix: str) -> tuple[str, ...]:
-    """Remove what was added, deepest first, then put back what was removed or changed. Can be begun again."""
+    """Remove what was added, deepest first, then restore what was removed or changed. Can be restarted."""
     remove_orphans(changes, door, prefix)
     left = []
     for change in sorted(changes, key=lambda each: each.path, reverse=True):
@@ -75,7 +75,7 @@ def _take_back(changes: Sequence[Change], record: Record, door: Changes, prefix:
 
 
 def _must_go(change: Change, now: Entry) -> bool:
-    """Whether what lies there is the fix's, and nothing of that kind was there before."""
+    """Whether the entry comes from the fix, and no entry of that kind was there before."""
     if not change.after or now.kind != change.after.kind or now.target != change.after.target:
         return False
     return change.before is None or change.before.kind != now.kind

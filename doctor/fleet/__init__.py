@@ -1,1 +1,1 @@
-"""Many machines: what each node reported, and the comparison of all of them."""
+"""Many machines: the report of each node, and the comparison of all nodes."""

@@ -1,4 +1,4 @@
-"""The reports of all nodes as columns of numbers, for a database: every text is known by its number."""
+"""The reports of all nodes as columns of numbers for a database: every text is represented by its number."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tfgpu_doctor.fleet.reports_read import Heard, decode_checks, decode_setting
 from tfgpu_doctor.model import Severity
 
 _Key = TypeVar("_Key")
-_MOST_ALIKE = 4096  # texts of settings kept to know them again; where all nodes differ it is no use to keep more
+_MOST_ALIKE = 4096  # cached texts of settings; if all nodes differ, a larger cache does not help
 _LONGEST = 200
-_LEAST_VALUE, _MOST_VALUE = 1e-15, 1e18  # in any unit of anything that is measured
-FIRST, SECOND, EARLIER = 0, 1, 2  # looks
+_LEAST_VALUE, _MOST_VALUE = 1e-15, 1e18  # in any unit of any measurement
+FIRST, SECOND, EARLIER = 0, 1, 2  # first test, retest, earlier run
 NO_GPU = "GPUs not known"
 
 
 class Numbers(dict[_Key, int]):
-    """A number for each thing, in the order of their first mention."""
+    """A number for each item, in the order of first use."""
 
     def __missing__(self, key: _Key) -> int:
         number = self[key] = len(self)
@@ -29,7 +29,7 @@ class Numbers(dict[_Key, int]):
 
 
 class Alike:
-    """Rows of (signature, name, value) for texts of settings or checks: those that are the same are read once."""
+    """Rows of (signature, name, value) for the texts of settings or checks; identical texts are decoded once."""
 
     def __init__(self, read: Callable[[bytes], dict[str, str]]) -> None:
         self._read = read
@@ -39,7 +39,7 @@ class Alike:
         self.rows = (array("i"), array("i"), array("i"))
 
     def add(self, raw: bytes) -> tuple[int, dict[str, str]]:
-        """The number of a text, and what it says. Raises msgspec.DecodeError."""
+        """Return the number of a text, and its content. Raises msgspec.DecodeError."""
         if found := self._known.get(raw):
             return found
         said = self._read(raw)
@@ -55,7 +55,7 @@ class Alike:
 
 
 class Node(msgspec.Struct, gc=False):
-    """What is kept of each node beside the columns."""
+    """The data of each node in addition to the columns."""
 
     name: str
     kind: str
@@ -63,17 +63,17 @@ class Node(msgspec.Struct, gc=False):
     outcome: str
     reason: str
     exit_code: int | None
-    fails: bool  # a cause that is an error, or a requirement that is not met
+    fails: bool  # it has a cause that is an error, or an unmet requirement
 
 
 class Columns:
-    """The first look at all nodes, their second look, and their earlier runs."""
+    """The first test of all nodes, their retest, and their earlier runs."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.number_of = dict[str, int]()
         self.kind_names = Numbers[str]()
-        self.left_out = 0  # values that are none
+        self.left_out = 0  # invalid values
         self.settings, self.checks = Alike(decode_settings), Alike(decode_checks)
         self.of_node = (array("i"), array("i"))  # signature of settings, of checks
         self.series = Numbers[tuple[str, str, str, str]]()  # name, model, unit, what is better
@@ -85,7 +85,7 @@ class Columns:
         self.had_again = {"cause": set[tuple[int, int]](), "unmet": set[tuple[int, int]]()}
 
     def add(self, heard: Heard) -> None:
-        """A node's report of the first look. Raises msgspec.DecodeError."""
+        """Add a node's report of the first test. Raises msgspec.DecodeError."""
         settings, said = self.settings.add(bytes(heard.settings))
         checks, _ = self.checks.add(bytes(heard.checks))
         number = self.number_of[heard.node] = len(self.nodes)
@@ -104,7 +104,7 @@ class Columns:
             self.has[which][1].append(found)
 
     def look_again(self, heard: Heard) -> bool:
-        """The second look at a node; false where there was no first."""
+        """Add the retest of a node; return false if there was no first test."""
         number = self.number_of.get(heard.node)
         if number is None:
             return False
@@ -114,7 +114,7 @@ class Columns:
         return True
 
     def remember(self, heard: Heard, run: int) -> None:
-        """An earlier run of a node, the first of them number 0."""
+        """Add an earlier run of a node; the first run has number 0."""
         number = self.number_of.get(heard.node)
         if number is not None:
             self._measure(heard, number, EARLIER + run)
@@ -138,7 +138,7 @@ class Columns:
         return [("cause", each) for each in sorted(causes)] + [("unmet", each) for each in sorted(unmet)]
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """Name of a table to its columns, as numpy arrays."""
+        """Return the columns of each table by table name, as numpy arrays."""
         kinds = self.kind_names
         arrays: dict[str, dict[str, array[Any]]] = {
             "node": {
@@ -154,7 +154,7 @@ class Columns:
         return {name: {column: _numpy(each) for column, each in table.items()} for name, table in arrays.items()}
 
     def _kinds(self) -> list[str]:
-        """The kind of every node; one whose GPUs do not answer is of the kind that shares its processor, or of all."""
+        """Return the kind of every node; one whose GPUs do not respond gets the kind of its CPU model, or of all nodes."""
         known = {node.kind for node in self.nodes if node.kind}
         by_processor: dict[str, set[str]] = {}
         for node in self.nodes:
@@ -178,6 +178,6 @@ def _key(cause: Cause) -> tuple[str, str, str, Severity]:
 
 
 def kind_of(models: str) -> str:
-    """The models of a node's GPUs without their numbers, so that a node that lost one keeps its peers."""
+    """Return the models of a node's GPUs without counts, so that a node that lost a GPU keeps its peers."""
     words = [each.partition(" x ")[2] or each for each in models.split(", ")]
     return " + ".join(sorted(set(words)))

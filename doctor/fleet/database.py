@@ -1,4 +1,4 @@
-"""A database in memory over the columns of a fleet; nothing outside it is read, loaded or written by it."""
+"""An in-memory database over the columns of a fleet; it reads, loads and writes nothing outside itself."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "memory_limit": "600MB",
-    "temp_directory": "",  # nothing is written to a disk
+    "temp_directory": "",  # nothing is written to disk
     "threads": "2",
     "preserve_insertion_order": "false",
 }
 
 
 class Database:
-    """DuckDB, with a table for each of the columns' tables."""
+    """A DuckDB database with the tables of the columns."""
 
     def __init__(self, columns: Columns) -> None:
         import duckdb
@@ -29,7 +29,7 @@ class Database:
             self.add(name, table)
 
     def add(self, name: str, table: dict[str, Any]) -> None:
-        """A table out of numpy arrays, which has a column `row` with the numbers of its rows where it is "node"."""
+        """Add a table made of numpy arrays; the table "node" also gets a column `node` with the row numbers."""
         import numpy as np
 
         if name == "node":
@@ -39,12 +39,12 @@ class Database:
         self._connection.execute(f"create or replace table {name} as select * from {name}_arrays")  # noqa: S608 - ours
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
         return found
 
     def run(self, query: str) -> None:
-        """A statement that gives no rows."""
+        """Run a statement that returns no rows."""
         self._connection.execute(query)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What differs: every setting against the majority of the nodes of a kind, or against a golden node."""
+"""Find differences: compare every setting with the majority of the nodes of a kind, or with a golden node."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tfgpu_doctor.fleet.thresholds import BATCH_NODES, BATCH_SHARE, COVERED, GRO
 _NOT_SET = -1
 _MOST_GROUPS = 8
 _FEW = 10
-_LEAST_NODES = 3  # of two that differ nobody can say which is the odd one
+_LEAST_NODES = 3  # of two nodes that differ, the odd one cannot be determined
 
-# Every value of every setting by kind. An environment variable that others have is "not set" where it lacks; of other
-# settings nothing follows from one that could not be read. `usual`: a value that so many nodes have that it is no drift.
+# Every value of every setting by kind. An environment variable that only other nodes have counts as "not set"; any
+# other setting that could not be read is not compared. `usual`: enough nodes have the value that it is not drift.
 _VALUES = f"""
 create or replace table value as
 with told as (
@@ -46,7 +46,7 @@ from value v join golden g using (name)
 left join value m on m.kind = v.kind and m.name = v.name and m.value = g.value
 where v.value != g.value and v.kind = {kind}
 """
-# Nodes that have an odd value, and those sets of nodes with all that is odd about each.
+# The nodes that have an odd value, then the sets of nodes with all odd values that each set shares.
 _DRIFT = f"""
 with one as (
   select o.kind, o.name, o.value, any_value(o.most_usual) usual, any_value(o.most_share) as part,
@@ -73,7 +73,7 @@ join value v on v.kind = n.kind and v.name = s.name and v.value = s.value where 
 def drift(
     database: Database, columns: Columns, golden: dict[str, str] | None, golden_kind: str
 ) -> tuple[tuple[Drift, ...], tuple[Varied, ...]]:
-    """Nodes that differ, by what they differ in, and settings that have no usual value."""
+    """Return the nodes that differ, grouped by their differences, and the settings that have no usual value."""
     import numpy as np
 
     names, values = columns.settings.names, columns.settings.values
@@ -93,7 +93,7 @@ def drift(
 
 
 def _add_golden(database: Database, golden: dict[str, str], names: Numbers[str], values: Numbers[str]) -> None:
-    """The golden node's settings; a variable that it has not is "not set" there."""
+    """Add the settings of the golden node; an environment variable that it lacks counts as "not set"."""
     import numpy as np
 
     has = {names[name]: values[value] for name, value in golden.items()}
@@ -121,7 +121,7 @@ def _drift(database: Database, columns: Columns) -> tuple[Drift, ...]:
 
 
 def _varied(database: Database, columns: Columns, golden_kind: int | None) -> tuple[Varied, ...]:
-    """Settings without a usual value, where no golden node says what is right."""
+    """Return the settings without a usual value, for kinds that have no golden node as reference."""
     kinds, names, values = list(columns.kind_names), list(columns.settings.names), list(columns.settings.values)
     some = {tuple(row[:3]): row[3] for row in database.rows(_SOME_NODES)}
     found = []

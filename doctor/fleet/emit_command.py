@@ -1,4 +1,4 @@
-"""`tfgpu-doctor fleet emit`: the job that runs the doctor on every node, for Slurm, Kubernetes or MPI."""
+"""`tfgpu-doctor fleet emit`: write a job that runs the doctor on every node, for Slurm, Kubernetes or MPI."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _YAML = (".yaml", ".yml")
 _SHARED = (
-    click.option("--out", metavar="DIR", required=True, help="The folder of the reports, the same on every node."),
+    click.option("--out", metavar="DIR", required=True, help="The folder for the reports, the same on every node."),
     click.option(
-        "--command", metavar="PATH", default="tfgpu-doctor", show_default=True, help="The doctor on the nodes."
+        "--command", metavar="PATH", default="tfgpu-doctor", show_default=True, help="The doctor's command on the nodes."
     ),
 )  # fmt: skip
 _GPUS = click.option(
-    "--gpus", type=click.IntRange(1, 64), metavar="N", help="How many GPUs a node has: all of them are asked for."
+    "--gpus", type=click.IntRange(1, 64), metavar="N", help="The number of GPUs per node; the job requests all of them."
 )
-_NODES = click.option("--nodes", type=click.IntRange(1, 100_000), metavar="N", help="On how many nodes.")
+_NODES = click.option("--nodes", type=click.IntRange(1, 100_000), metavar="N", help="The number of nodes.")
 
 
 def _shared(command: Callable[..., int]) -> Callable[..., int]:
@@ -39,7 +39,7 @@ def _shared(command: Callable[..., int]) -> Callable[..., int]:
 
 @click.group("emit")
 def emit() -> None:
-    """Write the job that examines every node; each leaves its report in the folder that `fleet report` reads."""
+    """Write a job that examines every node; each node writes its report into the folder that `fleet report` reads."""
 
 
 @emit.command("slurm")
@@ -47,13 +47,13 @@ def emit() -> None:
 @_GPUS
 @_NODES
 @click.option("--kind", type=click.Choice(["job", "prolog"]), default="job", show_default=True,
-              help="An sbatch script; or one for Prolog= or Epilog=, by default at --level quick, which drains a node "
-              "that has an error.")  # fmt: skip
-@click.option("--partition", metavar="NAME", default="", help="Where the job runs.")
-@click.option("--account", metavar="NAME", default="", help="Who pays for it.")
-@click.option("-o", "--output", metavar="FILE", help="Write the script there.")
+              help="An sbatch script; or a script for Prolog= or Epilog=, by default at --level quick, that drains a node "
+              "with an error.")  # fmt: skip
+@click.option("--partition", metavar="NAME", default="", help="The Slurm partition of the job.")
+@click.option("--account", metavar="NAME", default="", help="The Slurm account to charge.")
+@click.option("-o", "--output", metavar="FILE", help="Write the script to this file.")
 def slurm(*, kind: SlurmKind, partition: str, account: str, output: str | None, **shared: Any) -> int:
-    """An sbatch script with one task a node, or a prolog."""
+    """Write an sbatch script with one task per node, or a prolog."""
     from tfgpu_doctor.fleet.emitting import NotEmittable
     from tfgpu_doctor.fleet.emitting_jobs import slurm as script
 
@@ -71,14 +71,20 @@ def slurm(*, kind: SlurmKind, partition: str, account: str, output: str | None, 
 @_NODES
 @click.option("--kind", type=click.Choice(["job", "daemonset"]), default="job", show_default=True)
 @click.option("--image", metavar="IMAGE", required=True, help="A container image with TensorFlow and the doctor.")
-@click.option("--name", metavar="NAME", default="tfgpu-doctor", show_default=True, help="Of the Job or DaemonSet.")
-@click.option("--claim", metavar="NAME", default="", help="The PersistentVolumeClaim in which --out is a folder.")
-@click.option("--runtime-class", metavar="NAME", default="", help="Where GPUs need one: nvidia.")
-@click.option("--uid", type=click.IntRange(1, 2**31 - 1), default=1000, show_default=True, help="Whom the pods run as.")
-@click.option("-o", "--output", metavar="FOLDER|FILE", help="A Kustomize base there; the workload alone in FILE.yaml.")
+@click.option(
+    "--name", metavar="NAME", default="tfgpu-doctor", show_default=True, help="The name of the Job or DaemonSet."
+)
+@click.option("--claim", metavar="NAME", default="", help="The PersistentVolumeClaim that contains the folder --out.")
+@click.option("--runtime-class", metavar="NAME", default="", help="The runtime class, if GPUs need one: nvidia.")
+@click.option(
+    "--uid", type=click.IntRange(1, 2**31 - 1), default=1000, show_default=True, help="The user id of the pods."
+)
+@click.option(
+    "-o", "--output", metavar="FOLDER|FILE", help="The folder for a Kustomize base, or FILE.yaml for the workload."
+)
 def kubernetes(*, kind: CloudKind, output: str | None, image: str, name: str, claim: str, runtime_class: str,
                uid: int, **shared: Any) -> int:  # fmt: skip
-    """An indexed Job with one pod a node, or a DaemonSet."""
+    """Write an indexed Job with one pod per node, or a DaemonSet."""
     from tfgpu_doctor.fleet.emitting import NotEmittable
     from tfgpu_doctor.fleet.emitting_jobs import Cloud
     from tfgpu_doctor.fleet.emitting_jobs import kubernetes as base
@@ -98,9 +104,9 @@ def kubernetes(*, kind: CloudKind, output: str | None, image: str, name: str, cl
 
 @emit.command("mpi")
 @_shared
-@click.option("-o", "--output", metavar="FILE", help="Write the script there.")
+@click.option("-o", "--output", metavar="FILE", help="Write the script to this file.")
 def mpi(*, output: str | None, **shared: Any) -> int:
-    """A script for mpirun (Open MPI, MPICH and its kin) with one rank a host."""
+    """Write a script for mpirun (Open MPI, MPICH and its derivatives) with one rank per host."""
     from tfgpu_doctor.fleet.emitting import NotEmittable
     from tfgpu_doctor.fleet.emitting_jobs import mpi as script
 
@@ -112,7 +118,7 @@ def mpi(*, output: str | None, **shared: Any) -> int:
 
 
 def _emission(usual: Level, *, out: str, gpus: int | None, command: str, nodes: int | None, **asked: Any) -> Emission:
-    """What the options say together; what cannot be meant is refused. Raises NotEmittable."""
+    """Combine the options; reject invalid combinations. Raises NotEmittable."""
     from tfgpu_doctor.fleet.emitting import emission
 
     order = order_of(usual=usual, **asked)

@@ -1,4 +1,4 @@
-"""The job in the words of each scheduler: Slurm, Kubernetes, MPI."""
+"""The job in the format of each scheduler: Slurm, Kubernetes, MPI."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _MOUNTED = "/reports"
 
 
 class Cloud(msgspec.Struct, frozen=True, kw_only=True):
-    """What Kubernetes has to be told besides."""
+    """Additional settings for Kubernetes."""
 
     image: str
     name: str = "tfgpu-doctor"
-    claim: str = ""  # a PersistentVolumeClaim with the reports' folder; a folder of the hosts where there is none
+    claim: str = ""  # the PersistentVolumeClaim with the folder of the reports; if empty, the folder is on the hosts
     runtime_class: str = ""
     uid: int = 1000
-    patience_s: int = _PATIENCE_S  # for nodes that others use
+    patience_s: int = _PATIENCE_S  # to wait for nodes that are in use
 
     def folder(self, out: str) -> str:
-        """Where the reports' folder is inside the container."""
+        """Return the path of the reports' folder inside the container."""
         return _MOUNTED + (out.rstrip("/") if self.claim else "")
 
 
 def slurm(job: Emission, kind: SlurmKind, *, partition: str = "", account: str = "") -> str:
-    """An sbatch script, or one for Prolog= and Epilog= in slurm.conf. Raises NotEmittable."""
+    """Return an sbatch script, or a script for Prolog= and Epilog= in slurm.conf. Raises NotEmittable."""
     if kind == "prolog":
         if partition or account or job.nodes:
             raise NotEmittable(
-                "--kind prolog runs where Slurm starts it: it goes with no --nodes, --partition or --account"
+                "--kind prolog runs where Slurm starts it: it cannot be combined with --nodes, --partition or --account"
             )
         return render("slurm_prolog.sh.jinja", job=job)
     _need_size(job)
@@ -45,27 +45,29 @@ def slurm(job: Emission, kind: SlurmKind, *, partition: str = "", account: str =
 
 
 def mpi(job: Emission) -> str:
-    """A script that starts mpirun over a list of hosts."""
+    """Return a script that starts mpirun over a list of hosts."""
     return render("mpi.sh.jinja", job=job)
 
 
 def kubernetes(job: Emission, kind: CloudKind, cloud: Cloud) -> dict[str, str]:
-    """A Kustomize base: the texts of its files by their names, that of the workload first. Raises NotEmittable."""
+    """Return a Kustomize base as a mapping from file name to content, the workload first. Raises NotEmittable."""
     an_image("--image", cloud.image)
     a_label("--name", cloud.name)
     for option, value in (("--claim", cloud.claim), ("--runtime-class", cloud.runtime_class)):
         if value:
             a_subdomain(option, value)
     if ".." in job.out.split("/"):
-        raise NotEmittable(f"--out {job.out} leads upwards: Kubernetes refuses '..'")
+        raise NotEmittable(f"--out {job.out} contains '..', which Kubernetes rejects")
     if kind == "job":
         _need_size(job)
         if job.together and not cloud.name[0].isalpha():
-            raise NotEmittable(f"--name {cloud.name} is a service's as well, and has to begin with a letter")
+            raise NotEmittable(f"--name {cloud.name} also names a service, so it must begin with a letter")
     elif job.loads or job.gpus is not None:
-        raise NotEmittable("a DaemonSet would keep the GPUs that it asks for: levels that load GPUs go with --kind job")
+        raise NotEmittable(
+            "a DaemonSet would keep the GPUs that it requests: use --kind job for levels that stress GPUs"
+        )
     elif job.nodes:
-        raise NotEmittable("--kind daemonset runs on every node: it goes with no --nodes")
+        raise NotEmittable("--kind daemonset runs on every node: it cannot be combined with --nodes")
     file = f"{kind}.yaml"
     return {
         file: render(f"{file}.jinja", job=job, cloud=cloud),
@@ -75,6 +77,6 @@ def kubernetes(job: Emission, kind: CloudKind, cloud: Cloud) -> dict[str, str]:
 
 def _need_size(job: Emission) -> None:
     if job.nodes is None:
-        raise NotEmittable("--nodes N says how many nodes the job is for")
+        raise NotEmittable("set --nodes N to the number of nodes")
     if job.loads and job.gpus is None:
-        raise NotEmittable("this puts a load on the GPUs: --gpus N says how many of them a node has")
+        raise NotEmittable("this level or suite uses the GPUs: set --gpus N to the number of GPUs per node")

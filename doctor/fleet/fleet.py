@@ -1,4 +1,4 @@
-"""What the comparison of a fleet's nodes came to; every output format is a rendering of it."""
+"""The result of the comparison of a fleet's nodes; every output format renders it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import msgspec
 from tfgpu_doctor.model import Severity
 
 FLEET_SCHEMA = 2
-# Of a node, worst first. `bad`: it failed or was slow in both looks; `silent`: there is no report of it, and why.
+# The status of a node, worst first. `bad`: it failed or was slow in test and retest; `silent`: it has no report.
 Status = Literal["bad", "fails", "suspect", "silent", "not judged", "differs", "good"]
 STATUSES: tuple[Status, ...] = ("bad", "fails", "suspect", "silent", "not judged", "differs", "good")
 Against = Literal["peers", "own history"]
 
 
 class CauseGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A root cause, or a requirement that is not met, with the nodes that have it."""
+    """A root cause or an unmet requirement, with the nodes that have it."""
 
     label: str
     id: str
     title: str
     severity: Severity
     nodes: tuple[str, ...]
-    again: tuple[str, ...] = ()  # of them those that had it in the second look as well
+    again: tuple[str, ...] = ()  # the nodes that had it in the retest as well
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that gave no report, for one reason."""
+    """Nodes without a report, for one reason."""
 
     outcome: str  # "died", "hung", ..., "not heard of"
     reason: str
@@ -35,15 +35,15 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the folder that is not merged."""
+    """A file in the folder that is not part of the comparison."""
 
     file: str
     why: str
-    fault: bool = True  # else it only lies beside the reports
+    fault: bool = True  # false for a file that does not claim to be a report
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that is not as on the other nodes. None: it is not set there."""
+    """A setting that differs from the other nodes. None: it is not set there."""
 
     setting: str
     value: str | None
@@ -52,7 +52,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes of one kind that differ from the others in the same settings."""
+    """Nodes of one kind that differ from the others in the same way."""
 
     kind: str
     nodes: tuple[str, ...]
@@ -68,24 +68,24 @@ class ValueGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Varied(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of which no single value is the usual one: groups of nodes, or hardly two alike."""
+    """A setting without a single usual value: it has groups of nodes, or hardly any two nodes are alike."""
 
     kind: str
     setting: str
     nodes: int
     values: int
-    groups: tuple[ValueGroup, ...]  # the largest; empty where hardly two are alike
+    groups: tuple[ValueGroup, ...]  # the largest; empty if hardly any two nodes are alike
 
 
 class Second(msgspec.Struct, frozen=True, kw_only=True):
-    """The same measurement in the second look."""
+    """The same measurement in the retest."""
 
     value: float
     slow: bool
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that is worse than noise explains. `change`: -0.1 is ten per cent below what was to expect."""
+    """A value that is worse than noise explains. `change`: -0.1 is ten percent below the expected value."""
 
     node: str
     device: str
@@ -103,7 +103,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """A measurement of one model of a device over the fleet. `bins`: how many values from `low` to `high`."""
+    """A measurement of one device model over the fleet. `bins`: the numbers of values between `low` and `high`."""
 
     measurement: str
     model: str
@@ -113,8 +113,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     values: int
     median: float
     spread: float  # robust standard deviation, as a share of the median
-    limit: float | None  # from where on a value is suspected; None where that cannot be said
-    note: str = ""  # why it was not compared, or what else is to be known
+    limit: float | None  # beyond it a value is suspected; None if it cannot be determined
+    note: str = ""  # why it was not compared, or a reservation about the comparison
     low: float = 0.0
     high: float = 0.0
     bins: tuple[int, ...] = ()
@@ -130,14 +130,14 @@ class FleetChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How a check came out over the fleet."""
+    """The outcomes of a check over the fleet."""
 
     id: str
     counts: dict[str, int]
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes whose checks came out the same; `outcomes` of those checks that are more than passed or skipped somewhere."""
+    """Nodes with the same check outcomes; `outcomes`: of checks with another outcome than pass or skip on some node."""
 
     nodes: tuple[str, ...]
     outcomes: dict[str, str]
@@ -148,7 +148,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     nodes: int
-    compared: bool  # whether there are enough of them
+    compared: bool  # whether there are enough nodes to compare
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +158,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     doctor: str
     exit_code: int
     heard: int  # nodes that reported
-    expected: int | None = None  # None where nobody said how many
+    expected: int | None = None  # None if unknown
     golden: str = ""
     statuses: dict[Status, tuple[str, ...]]
     causes: tuple[CauseGroup, ...] = ()

@@ -1,4 +1,4 @@
-"""The folder of a fleet: which nodes were asked, which have reported, and each report written the moment it is there."""
+"""The folder of a fleet: the expected nodes, the nodes that have reported, and each report as soon as it arrives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST_BYTES = 16 << 20
 
 
 class Done(msgspec.Struct, frozen=True):
-    """As much of a report as tells whether it has to be asked for again."""
+    """The part of a report that shows whether the node must be examined again."""
 
     node: str
     outcome: str
@@ -24,14 +24,14 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class FleetFolder:
-    """One folder. Nothing in it is ever overwritten but the report on a node that gave none. Raises OSError."""
+    """One folder. Only the report of a node that did not deliver its own is ever overwritten. Raises OSError."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         os.makedirs(path, exist_ok=True)
 
     def expected(self) -> list[str]:
-        """The nodes that were asked before; none where that is not told."""
+        """Return the nodes that were expected before; empty if unknown."""
         try:
             return msgspec.json.decode(
                 Files().read_bytes(os.path.join(self.path, EXPECTED_FILE), _LARGEST_BYTES), type=list[str]
@@ -40,17 +40,17 @@ class FleetFolder:
             return []
 
     def expect(self, names: set[str]) -> None:
-        """Write down who is asked, so that who never answers is missed."""
+        """Record the expected nodes, so that a node that never responds is noticed."""
         document = msgspec.json.encode(sorted(names | set(self.expected())))
         write_whole(os.path.join(self.path, EXPECTED_FILE), document + b"\n")
 
     def all_done(self) -> list[Done]:
-        """What became of every node that has a report here."""
+        """Return the outcome of every node that has a report here."""
         names = [name for name in os.listdir(self.path) if name.endswith(".json") and name != EXPECTED_FILE]
         return [found for name in sorted(names) if (found := self._read(name))]
 
     def done(self, node: str) -> Done | None:
-        """What became of a node before; None where nothing that can be read tells."""
+        """Return the earlier outcome of a node; None if there is no readable report."""
         return self._read(file_name(node))
 
     def _read(self, name: str) -> Done | None:
@@ -61,5 +61,5 @@ class FleetFolder:
         return found if file_name(found.node) == name else None
 
     def keep(self, name: str, report: NodeReport) -> None:
-        """Write a node's report, whole or not at all."""
+        """Write a node's report atomically."""
         write_whole(os.path.join(self.path, file_name(name)), encode_node(report))

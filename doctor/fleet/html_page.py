@@ -1,4 +1,4 @@
-"""The comparison of a fleet as a page: verdict, nodes as a map, nodes by checks, distributions with the outliers named."""
+"""The comparison of a fleet as an HTML page: verdict, map of nodes, nodes by checks, distributions with named outliers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tfgpu_doctor.fleet.words import TONES, WORDS, few, headline, number, sectio
 from tfgpu_doctor.render.html_page import TONES as TONES_OF_OUTCOMES
 from tfgpu_doctor.render.layout import render_page
 
-# However many nodes there are, the page stays one that a browser shows at once.
-_MOST_CELLS = 1600  # of the map of nodes; each stands for several nodes where there are more
+# These limits keep the page fast in a browser for any number of nodes.
+_MOST_CELLS = 1600  # of the map of nodes; with more nodes, a cell represents several
 _COLUMNS = 80
 _MOST_PATTERNS = 60
 _MOST_CHECKS = 60
@@ -24,7 +24,7 @@ _HEIGHT = 72.0  # pixels of a histogram
 
 @dataclass(frozen=True)
 class Cell:
-    """One square of the map of nodes: where it lies (in per cent, in pixels), and whom it stands for."""
+    """One square of the map of nodes: its position (percent, pixels) and the nodes that it represents."""
 
     x: float
     y: int
@@ -34,7 +34,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a histogram, in per cent and pixels."""
+    """One bar of a histogram, in percent and pixels."""
 
     x: float
     top: float
@@ -51,7 +51,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A histogram of a measurement, its limit, and the outliers by name."""
+    """The histogram of a measurement, its limit, and the outliers by name."""
 
     series: Series
     bars: tuple[Bar, ...]
@@ -63,7 +63,7 @@ class Distribution:
 
 
 def render_html(fleet: Fleet) -> str:
-    """The whole page."""
+    """Return the whole page."""
     by_series: dict[tuple[str, str], list[Suspect]] = {}
     for each in fleet.suspects:
         if each.against == "peers":
@@ -96,7 +96,7 @@ def render_html(fleet: Fleet) -> str:
 
 
 def _cells(fleet: Fleet) -> list[Cell]:
-    """All nodes by name, as many to a square as it takes; a square has the tone of the worst of them."""
+    """Return squares for all nodes, sorted by name; a square for several nodes has the tone of the worst."""
     status = {node: each for each in STATUSES for node in fleet.statuses[each]}
     nodes = sorted(status)
     size = max(1, math.ceil(len(nodes) / _MOST_CELLS))
@@ -115,7 +115,7 @@ def _cells(fleet: Fleet) -> list[Cell]:
 
 
 def _notable(fleet: Fleet) -> list[str]:
-    """The checks that are more than passed or skipped somewhere, the worst first."""
+    """Return the checks that have another outcome than pass or skip on some node, worst first."""
     ids = {id for pattern in fleet.patterns for id in pattern.outcomes}
     counts = {each.id: each.counts for each in fleet.checks}
     return sorted(ids, key=lambda id: (-counts[id].get("fail", 0), -counts[id].get("warn", 0), id))[:_MOST_CHECKS]
@@ -129,7 +129,7 @@ def _worst_first(patterns: Sequence[Pattern]) -> list[Pattern]:
 
 
 def _row(pattern: Pattern, checks: Sequence[str]) -> tuple[str, list[tuple[float, str, str]], str]:
-    """Nodes by checks: whom, the squares, and the same in words."""
+    """Return one row of nodes by checks: the nodes, the squares, and the same in words."""
     tones = {str(outcome): tone for outcome, tone in TONES_OF_OUTCOMES.items()}
     outcomes = [pattern.outcomes.get(id, "did not run") for id in checks]
     squares = [
@@ -166,7 +166,7 @@ def _distribution(series: Series, suspects: Sequence[Suspect]) -> Distribution:
 
 
 def _at(series: Series, value: float) -> float:
-    """Where a value lies, in per cent from the left; the axis is one of even ratios."""
+    """Return the position of a value in percent from the left, on a logarithmic axis."""
     if series.high <= series.low:
         return 50.0
     share = math.log(value / series.low) / math.log(series.high / series.low)

@@ -1,4 +1,4 @@
-"""Which process of how many this is, as Slurm, Kubernetes or a launcher on Ray tells it in the environment."""
+"""The index of this process and the hosts of all, from the variables of Slurm, Kubernetes or a launcher on Ray."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Set by who starts the processes where nothing else tells: on Ray, and on Kubernetes without a service.
+# Set by the launcher of the processes if no other variable is available: on Ray, and on Kubernetes without a service.
 HOSTS, INDEX = "TFGPU_DOCTOR_HOSTS", "TFGPU_DOCTOR_INDEX"
-# In the manifest of an indexed Job: how many there are, and the headless service that names them.
+# In the manifest of an indexed Job: the number of pods, and the headless service that names them.
 WORKERS, SERVICE = "TFGPU_DOCTOR_WORKERS", "TFGPU_DOCTOR_SERVICE"
 _MOST_HOSTS = 65536
 _GROUP = re.compile(r"([^\[\]]*)\[([0-9,-]+)\](.*)")
@@ -17,7 +17,7 @@ _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 @dataclass(frozen=True)
 class Launched:
-    """A host for each process, in the order of their indices, and the index of this one."""
+    """The host of each process, in the order of their indices, and the index of this process."""
 
     hosts: tuple[str, ...]
     index: int
@@ -25,13 +25,13 @@ class Launched:
 
 
 def launched_by(environment: Mapping[str, str]) -> Launched | None:
-    """Who started this process, and as which of them; None where nobody tells. Raises ValueError, saying what to set."""
+    """Return the processes and the index of this one; None if unknown. Raises ValueError that says what to set."""
     if environment.get(HOSTS):
         hosts = tuple(host.strip() for host in environment[HOSTS].split(",") if host.strip())
         for name in (INDEX, "JOB_COMPLETION_INDEX", "SLURM_PROCID"):
             if name in environment:
                 return Launched(hosts, _number(environment, name), "the hosts given")
-        raise ValueError(f"{HOSTS} lists the processes, and nothing says which of them this is: set {INDEX}")
+        raise ValueError(f"{HOSTS} lists the processes, but the index of this one is not set: set {INDEX}")
     if "SLURM_PROCID" in environment:
         return _by_slurm(environment)
     if "JOB_COMPLETION_INDEX" in environment:
@@ -43,12 +43,14 @@ def _by_slurm(environment: Mapping[str, str]) -> Launched:
     nodes = _first(environment, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
     tasks = _first(environment, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE") or "1"
     if not nodes:
-        raise ValueError("SLURM_PROCID is set, and no SLURM_JOB_NODELIST: start the processes with srun inside a job")
+        raise ValueError(
+            "SLURM_PROCID is set, but SLURM_JOB_NODELIST is not: start the processes with srun inside a job"
+        )
     hosts, counts = expand(nodes), tasks_per_node(tasks)
     if len(counts) == 1:
         counts *= len(hosts)
     if len(counts) != len(hosts):
-        raise ValueError(f"Slurm names {len(hosts)} nodes ({nodes}), and tasks for {len(counts)} ({tasks})")
+        raise ValueError(f"Slurm lists {len(hosts)} nodes ({nodes}), but tasks for {len(counts)} ({tasks})")
     everyone = tuple(host for host, count in zip(hosts, counts, strict=True) for _ in range(count))
     if "SLURM_NODEID" in environment and "SLURM_LOCALID" in environment:  # right for every --distribution
         node, local = _number(environment, "SLURM_NODEID"), _number(environment, "SLURM_LOCALID")
@@ -57,11 +59,11 @@ def _by_slurm(environment: Mapping[str, str]) -> Launched:
 
 
 def _by_kubernetes(environment: Mapping[str, str]) -> Launched:
-    """A pod of an indexed Job goes by <job>-<index>.<service>."""
+    """Return the pods of an indexed Job, which have names of the form <job>-<index>.<service>."""
     index, host = _number(environment, "JOB_COMPLETION_INDEX"), environment.get("HOSTNAME", "")
     if not environment.get(WORKERS) or not environment.get(SERVICE):
         raise ValueError(
-            f"JOB_COMPLETION_INDEX is set, and nothing says how the others are called: set {HOSTS}, or {WORKERS} (the Job's "
+            f"JOB_COMPLETION_INDEX is set, but the names of the other pods are unknown: set {HOSTS}, or {WORKERS} (the Job's "
             f"completions) and {SERVICE} (the headless service that is the pods' subdomain)"
         )
     job = host.removesuffix(f"-{index}")
@@ -79,23 +81,23 @@ def _first(environment: Mapping[str, str], *names: str) -> str:
 
 def _number(environment: Mapping[str, str], name: str) -> int:
     if not environment[name].isdecimal():
-        raise ValueError(f"{name} is {environment[name]!r}, which is no number")
+        raise ValueError(f"{name} is {environment[name]!r}, which is not a number")
     return int(environment[name])
 
 
 def tasks_per_node(text: str) -> tuple[int, ...]:
-    """Slurm's 2(x3),1 is 2, 2, 2, 1. Raises ValueError."""
+    """Expand Slurm's task counts: 2(x3),1 is 2, 2, 2, 1. Raises ValueError."""
     found: list[int] = []
     for part in text.split(","):
         matched = _TASKS.fullmatch(part.strip())
         if not matched or int(matched.group(2) or 1) > _MOST_HOSTS:
-            raise ValueError(f"{text!r} is no number of tasks per node as Slurm writes it")
+            raise ValueError(f"{text!r} is not a list of tasks per node in Slurm's format")
         found += [int(matched.group(1))] * int(matched.group(2) or 1)
     return tuple(found)
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """The names in Slurm's list of nodes: gpu[01-03,7],login is gpu01, gpu02, gpu03, gpu7, login. Raises ValueError."""
+    """Expand Slurm's list of nodes: gpu[01-03,7],login is gpu01, gpu02, gpu03, gpu7, login. Raises ValueError."""
     found: list[str] = []
     for part in re.split(r",(?![^\[]*\])", text):
         found += _expand_one(part.strip(), text)
@@ -108,7 +110,7 @@ def _expand_one(part: str, whole: str) -> list[str]:
     matched = _GROUP.fullmatch(part)
     if not matched:
         if not part or "[" in part or "]" in part:
-            raise ValueError(f"{whole!r} is no list of nodes as Slurm writes it")
+            raise ValueError(f"{whole!r} is not a list of nodes in Slurm's format")
         return [part]
     before, ranges, after = matched.groups()
     ends = _expand_one(after, whole) if after else [""]
@@ -116,7 +118,7 @@ def _expand_one(part: str, whole: str) -> list[str]:
     for each in ranges.split(","):
         low, _, high = each.partition("-")
         if not low.isdecimal() or (high and not high.isdecimal()) or int(high or low) - int(low) > _MOST_HOSTS:
-            raise ValueError(f"{whole!r} is no list of nodes as Slurm writes it")
+            raise ValueError(f"{whole!r} is not a list of nodes in Slurm's format")
         numbers = range(int(low), int(high or low) + 1)
         if len(found) + len(numbers) * len(ends) > _MOST_HOSTS:
             raise ValueError(f"a list of more than {_MOST_HOSTS} nodes: {whole[:60]}")

@@ -1,4 +1,4 @@
-"""The numbers of a node that its peers have as well, out of what was measured on it."""
+"""Extract the measurements of a node that can be compared with its peers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOWER_IS_BETTER = ("s", "ms", "us", "ns", "°C", "MiB", "GiB", "B")
 
 
 def measurements_of(facts: Facts) -> tuple[Measurement, ...]:
-    """Everything that was measured, each by device; empty where nothing was."""
+    """Return all measurements by device; empty if nothing was measured."""
     processor = facts.system.cpu_model if facts.system else ""
     found = [*_of_start(facts, processor), *_of_stress(facts)]
     if facts.bench:
@@ -44,7 +44,7 @@ def _of_stress(facts: Facts) -> Iterator[Measurement]:
 
 
 def _of_gpu(gpu: StressedGpu) -> Iterator[Measurement]:
-    """Medians over the rounds of the load."""
+    """Yield medians over the rounds of the stress test."""
     device = f"GPU:{gpu.index}"
     for precision in dict.fromkeys(speed.precision for speed in gpu.speeds):
         speeds = [each.teraflops for each in gpu.speeds if each.precision == precision and each.teraflops]
@@ -66,7 +66,7 @@ def _of_gpu(gpu: StressedGpu) -> Iterator[Measurement]:
 
 
 def _of_suites(bench: Bench, models: dict[str, str], processor: str) -> Iterator[Measurement]:
-    """Seconds a call of both sides of each comparison, and the metrics."""
+    """Yield the seconds per call of both sides of each comparison, and the metrics."""
     for comparison in bench.comparisons:
         for side in (comparison.candidate, comparison.baseline):
             if side and side.seconds:
@@ -91,7 +91,7 @@ def _of_metric(metric: Metric, model: str) -> Measurement:
 
 
 def _models(facts: Facts) -> dict[str, str]:
-    """Names of GPUs by TensorFlow's number for them, as the load knows them, or NVML where it knows one model alone."""
+    """Return GPU names by TensorFlow's device, from the stress test, or from NVML if all GPUs are of one model."""
     if facts.stress and facts.stress.gpus:
         return {f"GPU:{gpu.index}": gpu.name for gpu in facts.stress.gpus}
     names = {gpu.name for gpu in facts.nvml.gpus} if facts.nvml else set()

@@ -1,4 +1,4 @@
-"""The comparison of a fleet out of the folders that its nodes' reports lie in."""
+"""Compare the nodes of a fleet by the folders that contain their reports."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ _FINDINGS, _NOT_JUDGED = 1, 3
 
 @dataclass(frozen=True)
 class Golden:
-    """The node that the others should be like."""
+    """The reference node for the others."""
 
     name: str
     settings: dict[str, str]
 
     @property
     def kind(self) -> str:
-        """Which nodes it can be compared with."""
+        """The kind of nodes that it can be compared with."""
         return kind_of(self.settings.get("GPU models", "")) or NO_GPU
 
 
 def golden_of(heard: Heard) -> Golden:
-    """A node's report as the one that the others should be like. Raises msgspec.DecodeError."""
+    """Return a node's report as the reference for the others. Raises msgspec.DecodeError."""
     return Golden(heard.node, decode_settings(bytes(heard.settings)))
 
 
 def merge(
     folder: str, *, golden: str | Golden = "", expected: Iterable[str] | None = None, history: Sequence[str] = ()
 ) -> Fleet:
-    """Everything that the reports of a folder tell. Raises OSError where a folder cannot be listed, KeyError where the
+    """Return the comparison of the reports in a folder. Raises OSError if a folder cannot be listed, and KeyError if the
     golden node did not report.
     """
     columns, files, notes = Columns(), list[RefusedFile](), list[str]()
@@ -71,7 +71,7 @@ def merge(
         if faults := sum(each.fault for each in refused):
             notes.append(f"{faults} files of the earlier run {earlier} could not be read")
     if columns.left_out:
-        notes.append(f"{columns.left_out} values that no measurement can have are left out")
+        notes.append(f"{columns.left_out} values are outside the range of any measurement and left out")
     known = _golden(golden, columns) if golden else None
     database = Database(columns)
     try:
@@ -83,7 +83,7 @@ def merge(
     finally:
         database.close()
     if known and known.kind not in columns.kind_names:
-        notes.append(f"no node has the GPUs of the golden node ({known.kind}): it says nothing about them")
+        notes.append(f"no node has the GPUs of the golden node ({known.kind}): no node is compared with it")
     asked = None if expected is None else frozenset(expected)
     silent = _silent(columns, asked)
     statuses = _statuses(columns, causes + unmet, silent, found.suspects, differing)
@@ -98,7 +98,7 @@ def _add(columns: Columns, file: str, heard: Heard, files: list[RefusedFile]) ->
     try:
         columns.add(heard)
     except msgspec.DecodeError as error:
-        files.append(RefusedFile(file=file, why=f"not as a node's report should be: {error}"))
+        files.append(RefusedFile(file=file, why=f"not a valid node report: {error}"))
 
 
 def _add_second(columns: Columns, folder: str, files: list[RefusedFile], notes: list[str]) -> None:
@@ -109,7 +109,7 @@ def _add_second(columns: Columns, folder: str, files: list[RefusedFile], notes: 
         if heard.outcome == _REPORTED and not columns.look_again(heard):
             strange.append(heard.node)
     if strange:
-        notes.append(f"{len(strange)} nodes have a second look without a first: {', '.join(sorted(strange)[:5])}")
+        notes.append(f"{len(strange)} nodes have a retest without a first report: {', '.join(sorted(strange)[:5])}")
 
 
 def _golden(golden: str | Golden, columns: Columns) -> Golden:
@@ -128,7 +128,7 @@ def _golden(golden: str | Golden, columns: Columns) -> Golden:
 
 
 def _causes(database: Database, columns: Columns) -> tuple[CauseGroup, ...]:
-    """Gravest first, then what most nodes have."""
+    """Return the causes, most severe first, then by the number of nodes."""
     keys, again = list(columns.causes), columns.had_again["cause"]
     found = []
     for number, nodes in database.rows("select number, list(node) from cause group by 1"):
@@ -172,7 +172,7 @@ def _checks(database: Database, columns: Columns) -> tuple[CheckRow, ...]:
 def _patterns(
     columns: Columns, rows: Iterable[tuple[int, list[int]]], checks: Sequence[CheckRow]
 ) -> tuple[Pattern, ...]:
-    """Nodes by how their checks came out, of those checks that are more than passed or skipped somewhere."""
+    """Group nodes by the outcomes of the checks that have another outcome than pass or skip on some node."""
     telling = {each.id for each in checks if not set(each.counts) <= {"pass", "skip"}}
     names, values = list(columns.checks.names), list(columns.checks.values)
     outcomes: dict[int, dict[str, str]] = {}
@@ -208,7 +208,7 @@ def _statuses(
     columns: Columns, troubles: Sequence[CauseGroup], silent: Sequence[Silence], suspects: Sequence[Suspect],
     differing: Sequence[Drift],
 ) -> dict[str, Status]:  # fmt: skip
-    """Every node with the worst that is to be said of it."""
+    """Return every node with its worst status."""
     found: dict[str, Status] = {}
 
     def say(nodes: Iterable[str], status: Status) -> None:
@@ -232,7 +232,7 @@ def _statuses(
 
 
 def _alone(exit_code: int | None, fails: bool) -> Status:
-    """What its own report says of a node."""
+    """Return the status of a node according to its own report."""
     if fails or exit_code == _FINDINGS:
         return "fails"
     return "good" if exit_code == 0 else "not judged"

@@ -1,4 +1,4 @@
-"""What one node of a cluster reported: the document that every way of running the doctor on a fleet leaves for it."""
+"""The report of one node: the document that every way of running the doctor on a fleet writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfgpu_doctor.model.report import Outcome, Report
 
 NODE_SCHEMA = 1
 KIND = "tfgpu-doctor node"
-# What became of the node: it reported itself, or whoever waited for it tells why it did not.
+# The node reported itself, or the process that waited for it gives the reason why it did not.
 NodeOutcome = Literal["reported", "died", "hung", "not started", "disappeared", "interrupted"]
 Direction = Literal["higher", "lower"]
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -20,18 +20,18 @@ _LONGEST_NAME = 120
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """A number that nodes of one kind share, but for a spread. `model`: of the device, whose peers it is compared with."""
+    """A number that nodes of one kind share, except for a spread. `model`: the device model, compared with its peers."""
 
     name: str  # "float16 matrix product"
     value: float
     unit: str  # "TFLOP/s", "GB/s", "s"
     device: str = ""  # "GPU:0"; empty for the node itself
-    model: str = ""  # "NVIDIA H100 80GB HBM3", of the processor where no GPU takes part
+    model: str = ""  # "NVIDIA H100 80GB HBM3"; the CPU model if no GPU takes part
     better: Direction = "higher"
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """A root cause in short; the whole of it is in the report."""
+    """A summary of a root cause; the report has the details."""
 
     label: str
     id: str
@@ -40,7 +40,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a fleet's folder. What is compared stands beside the report, so that nobody has to look into it."""
+    """One file of a fleet's folder. The compared values are outside `report`, so the comparison does not decode it."""
 
     schema: int = NODE_SCHEMA
     kind: str = KIND
@@ -49,29 +49,31 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # why it did not report
     began: str = ""  # UTC, ISO 8601
     seconds: float = 0.0
-    order: str = ""  # what was asked of it: "--level deep --suite pipeline"
+    order: str = ""  # the options of its examination: "--level deep --suite pipeline"
     doctor: str = ""  # version
-    exit_code: int | None = None  # as `check` or `accept` would have ended; None where nothing was examined
-    settings: dict[str, str] = {}  # what is the same on all nodes of one kind: versions, counts, limits
+    exit_code: int | None = None  # that of `check` or `accept`; None if nothing was examined
+    settings: dict[str, str] = {}  # normally the same on all nodes of one kind: versions, counts, limits
     measurements: tuple[Measurement, ...] = ()
     checks: dict[str, Outcome] = {}  # by id
     causes: tuple[Cause, ...] = ()
-    unmet: tuple[str, ...] = ()  # requirements of a profile that are not met, in words
-    profile: str = ""  # what it was accepted by
+    unmet: tuple[str, ...] = ()  # unmet requirements of a profile, in words
+    profile: str = ""  # the profile that was checked
     report: Report | None = None
 
 
 def file_name(node: str) -> str:
-    """The name of a node's file: nothing in it leads out of the folder, and two nodes never share one."""
+    """Return the name of a node's file: it never leads out of the folder, and two nodes never share one."""
     import hashlib
 
     safe = _UNSAFE.sub("_", node)[:_LONGEST_NAME]
-    if node and safe == node and not safe.startswith(".") and safe != "expected":  # expected.json names who was asked
+    if (
+        node and safe == node and not safe.startswith(".") and safe != "expected"
+    ):  # expected.json lists the expected nodes
         return f"{safe}.json"
     return f"{safe.lstrip('.') or 'node'}-{hashlib.sha256(node.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}.json"
 
 
 def encode_node(report: NodeReport) -> bytes:
-    """One line of JSON, with its schema and kind first."""
+    """Return one line of JSON that begins with schema and kind."""
     document = {"schema": report.schema, "kind": report.kind, **msgspec.to_builtins(report)}
     return msgspec.json.encode(document) + b"\n"

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor fleet node`: examine the node that this runs on, and leave its report for the others'."""
+"""`tfgpu-doctor fleet node`: examine this node and write its report into the folder of the fleet."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tfgpu_doctor.host.files import Files, write_whole
 
 
 @click.command("node")
-@click.option("--out", metavar="DIR", required=True, help="The folder of all nodes' reports; it has to be there.")
-@click.option("--name", metavar="NODE", help="What the node is called.  [default: its host name]")
+@click.option("--out", metavar="DIR", required=True, help="The folder for the reports of all nodes; it must exist.")
+@click.option("--name", metavar="NODE", help="The name of the node.  [default: its host name]")
 @order_options
 @click.option("--python", metavar="PATH", help="The Python to examine.")
-@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long TensorFlow may take.")
+@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="The time limit for TensorFlow.")
 def node(
     *,
     out: str,
@@ -32,9 +32,9 @@ def node(
     deadline: float | None,
     **asked: Any,
 ) -> int:
-    """Examine this node, and write its report into the folder of the fleet's. Exit code as of `check`, or of `accept`."""
+    """Examine this node and write its report into the folder of the fleet. The exit code is that of `check` or `accept`."""
     if not Files().exists(out):
-        refuse(f"there is no folder {out}: it has to be there before the nodes begin")
+        refuse(f"there is no folder {out}: create it before the nodes start")
     order = order_of(**asked)
     called = name or platform.node() or "node"
     report = examine_node(called, order, python, deadline)
@@ -48,8 +48,8 @@ def node(
 
 
 def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: float | None) -> NodeReport:
-    """The report of this machine; refuses what cannot be asked of it."""
-    from tfgpu_doctor.accept.command import certify
+    """Return the report of this machine; reject an order that this machine cannot run."""
+    from tfgpu_doctor.accept.certifying import certify
     from tfgpu_doctor.accept.examine import Examiner, profile_named, settings_of
     from tfgpu_doctor.accept.terms import Profile
     from tfgpu_doctor.diagnose.engine import diagnose

@@ -1,4 +1,4 @@
-"""The doctor on every node of a Ray cluster: one task a node, its report handed over the moment it arrives."""
+"""Run the doctor on every node of a Ray cluster: one task per node, each report yielded as soon as it arrives."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tfgpu_doctor.host.scratch import scratch_folder
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__)), "ray_driver.py")
 _LOOK_EVERY_S = 0.2
-_GRACE_S = 60.0  # beyond the deadline that a node keeps itself: it may be slow to begin
-_TO_JOIN_S = 300.0  # for Ray to start, and to install the doctor where it is asked to
+_GRACE_S = 60.0  # added to the deadline that a node enforces itself: it may start slowly
+_TO_JOIN_S = 300.0  # for Ray to start, and to install the doctor if requested
 _LARGEST_BYTES = 64 << 20
 
 
 class RayError(Exception):
-    """There is no cluster that could be used, or Ray ended; the message says why."""
+    """No cluster can be used, or Ray ended; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class NodeTask:
-    """What every node gets: the order, files that it names, and how long the node may take (seconds)."""
+    """The task of every node: the order, the files that it names, and the time limit in seconds."""
 
     order: NodeOrder
     deadline_s: float
     takes_gpus: bool
     files: Mapping[str, bytes]
-    together: bool = False  # a suite among them spans the nodes
+    together: bool = False  # whether a suite spans the nodes
     extra: Sequence[str] = ()  # more options of `fleet node`
-    install: str = ""  # what Ray installs on each node first, in pip's words
+    install: str = ""  # the pip requirement that Ray installs on each node first
 
 
 class _Row(msgspec.Struct):
@@ -51,26 +51,28 @@ class _Row(msgspec.Struct):
     nodes: tuple[str, ...] = ()
     name: str = ""
     seconds: float = 0.0
-    document: str = ""  # its path
+    document: str = ""  # the path of the report
     outcome: NodeOutcome = "died"
     why: str = ""
 
 
 @dataclass
 class OnRay:
-    """One run on a cluster. `address`: "auto" joins the one that runs, or starts one of this machine alone."""
+    """One run on a cluster. `address`: "auto" joins a running cluster, or starts one on this machine alone."""
 
     address: str
     task: NodeTask
-    on_join: Callable[[bool, Sequence[str]], None]  # whether it is this machine alone, and the names of its nodes
-    on_look: Callable[[Sequence[str]], None] = lambda _names: None  # the nodes that are still out
+    on_join: Callable[
+        [bool, Sequence[str]], None
+    ]  # whether the cluster is this machine alone, and the names of its nodes
+    on_look: Callable[[Sequence[str]], None] = lambda _names: None  # the nodes that are still running
     _out: dict[str, None] = field(default_factory=dict)
     _ended: bool = False
 
     def reports(self, reported: Sequence[str], only: Sequence[str] | None = None) -> Iterator[NodeReport]:
-        """The report of each node, or of some `only`, but those that have `reported` already.
+        """Yield the report of each node, or of the nodes in `only`, except those that have already `reported`.
 
-        Raises RayError, and OSError for the disk.
+        Raises RayError, and OSError for disk errors.
         """
         host, over, answers = Host(), threading.Event(), list[Completed]()
         with scratch_folder() as folder:
@@ -99,7 +101,7 @@ class OnRay:
         yield from self._left(answers[0])
 
     def _prepare(self, folder: str, reported: Sequence[str], only: Sequence[str] | None) -> list[str]:
-        """Write the order down; the command."""
+        """Write the order to a file, and return the command."""
         task = self.task
         order = {
             "address": self.address, "install": task.install, "reported": list(reported), "only": only,
@@ -125,7 +127,7 @@ class OnRay:
         self._ended = self._ended or row.kind == "end"
 
     def _left(self, done: Completed) -> Iterator[NodeReport]:
-        """What is to be said where Ray ended before all had answered."""
+        """Yield the reports for the nodes that had not responded when Ray ended."""
         if self._ended:
             return
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
@@ -138,7 +140,7 @@ class OnRay:
 
 
 def _new_rows(path: str, offset: int) -> tuple[list[_Row], int]:
-    """The lines of the journal that are new and whole."""
+    """Return the new, complete lines of the journal."""
     try:
         with Files().open_binary(path) as file:
             file.seek(offset)
@@ -150,9 +152,9 @@ def _new_rows(path: str, offset: int) -> tuple[list[_Row], int]:
 
 
 def _decoded(row: _Row) -> NodeReport:
-    """The node's own report, under the name that it is known by here."""
+    """Return the node's own report, under the name that the cluster uses for it."""
     try:
         found = msgspec.json.decode(Files().read_bytes(row.document, _LARGEST_BYTES), type=NodeReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return missing_node(row.name, "died", f"its report is damaged, or of another version of the doctor: {error}")
+        return missing_node(row.name, "died", f"its report is corrupt, or from another version of the doctor: {error}")
     return msgspec.structs.replace(found, node=row.name)

@@ -1,4 +1,4 @@
-"""What is asked of every node of a fleet, as options of `fleet node`."""
+"""The order for every node of a fleet, as options of `fleet node`."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ import msgspec
 from tfgpu_doctor.model.facts.stress import STRESS_LEVELS, Level
 from tfgpu_doctor.perf_tests.budget import parse_budget
 
-SPANNING = "multi_worker"  # the suite that one process of each node takes part in
+SPANNING = "multi_worker"  # the suite in which one process of each node takes part
 DEFAULT_BUDGET, SOAK_MINUTES = "60s", 10.0
-# Seconds: the doctor ends by itself long before; this is for one that does not.
+# Seconds: the doctor normally ends long before; this limit is for one that does not.
 _LIMITS_S: dict[Level, float] = {"quick": 120, "standard": 300, "deep": 600, "soak": 600}
-_SUITES_S, _FULL_BUDGET_S = 300.0, 3600.0  # to start and end suites, and where they have as long as they take
+_SUITES_S, _FULL_BUDGET_S = 300.0, 3600.0  # to start and end suites; for suites without a time budget
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """How far each node is examined. A profile stands in place of level and suites."""
+    """How thoroughly each node is examined. A profile replaces level and suites."""
 
     level: Level = "standard"
     minutes: float | None = None  # of --level soak
     suites: tuple[str, ...] = ()
     budget: str = ""
     profile: str = ""
-    profile_digest: str = ""  # of what is in it: two files of one name are two orders
+    profile_digest: str = ""  # of its content: two files with the same name are two orders
     even_if_busy: bool = False
 
     @property
     def takes_gpus(self) -> bool:
-        """Whether a scheduler has to give the node's GPUs for it. A profile says so by its own level and suites."""
+        """Whether the order needs the node's GPUs from a scheduler. For a profile, its own level and suites decide."""
         return self.level in STRESS_LEVELS or bool(self.suites)
 
     @property
     def spans(self) -> bool:
-        """Whether the nodes train together in it."""
+        """Whether the nodes train together."""
         return SPANNING in self.suites
 
     @property
     def limit_s(self) -> float:
-        """How long a node may take for its level and suites. Raises ValueError for a budget that is none."""
+        """The time limit of a node for its level and suites. Raises ValueError for an invalid budget."""
         limit_s = _LIMITS_S[self.level]
         if self.level == "soak":
             limit_s += 60 * (self.minutes or SOAK_MINUTES)
@@ -50,7 +50,7 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> list[str]:
-        """As `fleet node` takes them."""
+        """The options for `fleet node`."""
         if self.profile:
             found = ["--profile", self.profile]
         else:
@@ -63,5 +63,5 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The same as one line, kept with each report."""
+        """The options as one line, stored with each report."""
         return " ".join([shlex.join(self.options), *([f"({self.profile_digest})"] if self.profile_digest else [])])

@@ -1,4 +1,4 @@
-"""The options that say how far each node of a fleet is examined: the same for one node, on Ray, and in an emitted job."""
+"""The options for the examination of each node of a fleet, shared by `fleet node`, `fleet run` and `fleet emit`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tfgpu_doctor.perf_tests.budget import parse_budget
 
 _Command = TypeVar("_Command", bound=Callable[..., int])
 _OPTIONS = (
-    click.option("--level", type=click.Choice(LEVELS), help="How far a node is examined.  [default: standard]"),
-    click.option("--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts."),
-    click.option("--suite", "suites", metavar="SUITE", multiple=True, help="A perf suite to run as well; more than once."),
-    click.option("--budget", metavar="TIME", default="", help=f"The time of a node's suites.  [default: {DEFAULT_BUDGET}]"),
-    click.option("--profile", metavar="NAME|FILE", default="", help="Accept a node by a profile; it names level and suites."),
-    click.option("--even-if-busy", is_flag=True, help="Load a GPU that others use, too."),
+    click.option("--level", type=click.Choice(LEVELS), help="The depth of the examination.  [default: standard]"),
+    click.option("--minutes", type=click.FloatRange(min=1), metavar="N", help="The duration of --level soak."),
+    click.option("--suite", "suites", metavar="SUITE", multiple=True, help="A perf suite to run as well; repeatable."),
+    click.option("--budget", metavar="TIME", default="", help=f"The time budget for the suites.  [default: {DEFAULT_BUDGET}]"),
+    click.option("--profile", metavar="NAME|FILE", default="", help="Accept a node by a profile that sets level and suites."),
+    click.option("--even-if-busy", is_flag=True, help="Stress-test GPUs that other processes use, too."),
 )  # fmt: skip
 
 
 def order_options(command: _Command) -> _Command:
-    """A command that takes these options; `order_of` understands what it is given."""
+    """Add these options to a command; pass their values to `order_of`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -34,15 +34,15 @@ def order_of(
     *, level: Level | None, minutes: float | None, suites: tuple[str, ...], budget: str, profile: str, even_if_busy: bool,
     usual: Level = "standard",
 ) -> NodeOrder:  # fmt: skip
-    """What the options say together; what cannot be meant is refused before any node is asked."""
+    """Return the order that the options describe; reject invalid combinations before any node is examined."""
     from tfgpu_doctor.bench.run import suite_names
 
     if profile and (level or minutes or suites or budget):
-        refuse("--profile names level and suites itself: it goes with none of --level, --minutes, --suite and --budget")
+        refuse("--profile sets level and suites: it cannot be combined with --level, --minutes, --suite or --budget")
     if minutes is not None and level != "soak":
-        refuse("--minutes says how long --level soak lasts")
+        refuse("--minutes requires --level soak")
     if unknown := sorted(set(suites) - set(suite_names())):
-        refuse(f"there is no suite {unknown[0]!r}; there are {', '.join(suite_names())}")
+        refuse(f"there is no suite {unknown[0]!r}; the suites are {', '.join(suite_names())}")
     try:
         parse_budget(budget or DEFAULT_BUDGET)
     except ValueError as error:
@@ -53,7 +53,7 @@ def order_of(
 
 
 def reach_of(order: NodeOrder) -> NodeOrder:
-    """The level and the suites that an order comes to: those of its profile, read here; the nodes read it as well."""
+    """Return the order with its profile's level and suites; the profile is read here, and again by the nodes."""
     if not order.profile:
         return order
     from tfgpu_doctor.accept.examine import profile_named

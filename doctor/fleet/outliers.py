@@ -1,4 +1,4 @@
-"""Who is slow: every measurement against the peers' and against the node's own earlier runs."""
+"""Find slow nodes: compare every measurement with the peers and with the node's own earlier runs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tfgpu_doctor.fleet.thresholds import (
 )  # fmt: skip
 
 _BINS = 48
-_FURTHEST = 700.0  # of a logarithm: what is beyond it is no number of this machine
+_FURTHEST = 700.0  # of a logarithm: beyond it, the value overflows a float
 _LONGEST = 200
 _Name = tuple[str, str, str, str]  # measurement, model, unit, what is better
 _PEERS, _HISTORY = 0, 1
 
-# Logarithms, turned so that more is worse: of the values, and of the changes since the median of the earlier runs.
+# Logarithms with the sign set so that more is worse: of the values, and of the changes since the median of earlier runs.
 _TURNED = f"""
 create or replace table turned as
 with before as (select series, node, device, median(turn * ln(value)) own from point join turn using (series)
@@ -62,8 +62,8 @@ select against, series, n, nodes, middle, greatest({MAD_TO_SIGMA} * mad, {LEAST_
        -ends[2] better, ends[3] worse, ends[4] worse_from
 from spread join middle using (against, series)
 """  # noqa: S608 - numbers of ours
-# Both sides of each series, and (series -1) those of all small ones together, in their own standard deviations; of
-# each what lies in its last part, with the moments of the excesses over where that begins.
+# Both sides of each series, and (series -1) of all small series pooled, each scaled by its own standard deviation; for
+# each side, the last part with the moments of the excesses over its start.
 _TAILS = f"""
 with small as (
   select against, dev / sigma z from deviation join scale using (against, series)
@@ -94,7 +94,7 @@ _POOL = -1
 
 @dataclass(frozen=True)
 class Spread:
-    """How a measurement lies over its peers, in logarithms where more is worse; `limit`: the deviation that is too much."""
+    """The distribution of a measurement over the peers, in logarithms where more is worse; `limit`: the largest deviation."""
 
     against: int
     series: int
@@ -102,15 +102,17 @@ class Spread:
     nodes: int
     middle: float
     sigma: float
-    onwards: float = 0.0  # how far its worse side reaches, by the part of it that no exception is in
-    by_worse: float = math.inf  # by the whole of its worse side, where most of what is far out cannot be exceptions
+    onwards: float = 0.0  # the reach of the worse side, estimated from the part that contains no exceptions
+    by_worse: float = (
+        math.inf
+    )  # estimated from the whole worse side, for when there are too many outliers to be exceptions
     limit: float = math.inf
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """All that the measurements tell."""
+    """The results from all measurements."""
 
     series: tuple[Series, ...]
     suspects: tuple[Suspect, ...]
@@ -118,7 +120,7 @@ class Measured:
 
 
 def measured(database: Database, columns: Columns) -> Measured:
-    """Who is slow, on what, and how all measurements spread."""
+    """Return the slow nodes by measurement, and the spread of all measurements."""
     import numpy as np
 
     turns = np.array([1 if better == "lower" else -1 for _, _, _, better in columns.series], dtype="int32")
@@ -136,7 +138,7 @@ def measured(database: Database, columns: Columns) -> Measured:
 
 
 def _chance(database: Database) -> float:
-    """How seldom a single value may be suspected, so that of the healthy nodes no more are than may be."""
+    """Return the chance at which a single healthy value may be suspected, from the limit of false suspects per node."""
     ((points, nodes),) = database.rows("select count(*), count(distinct node) from deviation")
     per_node = float(points) / max(1, nodes)
     return float(FALSE_SUSPECTS / max(1.0, per_node))
@@ -153,10 +155,10 @@ def _spreads(database: Database) -> list[Spread]:
 
 
 def _spread(row: tuple[Any, ...], tails: dict[tuple[int, int, str], float]) -> Spread:
-    """How one measurement lies, and from where on a value is too bad to be noise."""
+    """Return the distribution of one measurement, with the limit beyond which a value is too bad to be noise."""
     against, series, count, nodes, middle, sigma, mirror = row
     if count < FEWEST_PEERS:
-        note = f"not compared: there are {count} values, and it takes {FEWEST_PEERS}"
+        note = f"not compared: there are {count} values, and a comparison requires {FEWEST_PEERS}"
         return Spread(against, series, count, nodes, middle, sigma, note=note)
     key, times = (series, 1.0) if count >= TAIL_FROM else (_POOL, sigma)
     pooled = count >= POOLED_FROM and (against, key, "better") in tails
@@ -170,8 +172,8 @@ def _spread(row: tuple[Any, ...], tails: dict[tuple[int, int, str], float]) -> S
 
 
 def _limited(database: Database, spreads: list[Spread]) -> list[Spread]:
-    """With limits as wide as the worse sides are, by the whole of them where too many lie beyond, told in a note; none
-    where still too many do.
+    """Widen the limits to the reach of the worse sides. If too many values are beyond, use the whole worse side and add a
+    note; if still too many are, set no limit.
     """
     wider = [
         replace(each, limit=max(each.limit, each.onwards, each.by_worse), note=_scattered(each, many)) if many
@@ -182,7 +184,7 @@ def _limited(database: Database, spreads: list[Spread]) -> list[Spread]:
 
 
 def _too_many_beyond(database: Database, spreads: list[Spread]) -> list[tuple[Spread, int]]:
-    """Each with how many values are beyond its limit, 0 where they may be exceptions."""
+    """Return each spread with the number of values beyond its limit, or 0 if they may be exceptions."""
     _write_limits(database, spreads)
     query = "select against, series, count(*) from deviation join bound using (against, series) where dev > most group by 1, 2"
     beyond = {(against, series): count for against, series, count in database.rows(query)}
@@ -197,7 +199,7 @@ def _scattered(spread: Spread, many: int) -> str:
     least = 1 - math.exp(-spread.limit)
     return (
         f"{many:,} of {spread.count:,} values are more than {least:.0%} worse than the median: too many to be exceptions, so "
-        "they are a group of their own, or the measurement is unsteady; only what is beyond them is suspected"
+        "they are a separate group, or the measurement is unstable; only values beyond them are suspected"
     )
 
 
@@ -249,7 +251,7 @@ def _value(x: float, name: _Name) -> float:
 
 
 def _series(database: Database, spreads: list[Spread], names: list[_Name]) -> list[Series]:
-    """Every measurement with its histogram, in even ratios from the smallest to the largest value."""
+    """Return every measurement with its histogram, in logarithmic bins from the smallest to the largest value."""
     rows = database.rows(
         f"""
         with now as (select series, ln(value) y from point where look = {FIRST}),
@@ -283,7 +285,7 @@ def _one_series(spread: Spread, name: _Name, low: float, high: float, counts: di
 
 
 def _changes(spreads: list[Spread], names: list[_Name]) -> list[FleetChange]:
-    """What got worse on the fleet as a whole since the earlier runs."""
+    """Return the measurements that got worse on the whole fleet since the earlier runs."""
     return [
         FleetChange(
             measurement=names[each.series][0][:_LONGEST], model=names[each.series][1][:_LONGEST], nodes=each.nodes,

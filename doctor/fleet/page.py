@@ -1,4 +1,4 @@
-"""The comparison of a fleet in every format."""
+"""Render the comparison of a fleet in every output format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARKS = {"bad": ("✗", "red"), "poor": ("!", "yellow"), "idle": ("·", "dim"),
 
 
 def render_fleet(fleet: Fleet, format_: str, *, width: int = 110, colour: bool = False) -> str:
-    """The document in one of `FLEET_FORMATS`, with its last newline."""
+    """Return the document in one of `FLEET_FORMATS`, with the final newline."""
     if format_ == "json":
         return as_json(fleet)
     if format_ == "html":
@@ -38,7 +38,9 @@ def _text(fleet: Fleet, width: int, colour: bool) -> str:
             page.say(" ".join(line.split()), start="  • ")
     if fleet.exit_code == 0 and not fleet.causes:
         page.gap()
-        page.say("Every node is healthy by its own report; none differs, and none is slower than noise explains.")
+        page.say(
+            "Every node is healthy according to its own report. No node differs, and no node is slower than noise explains."
+        )
     return page.text
 
 
@@ -58,7 +60,7 @@ def _markdown(fleet: Fleet) -> str:
         lines += [
             "<details><summary>Measurements</summary>",
             "",
-            "| measurement | device | nodes | median | spread | suspected from |",
+            "| measurement | device | nodes | median | spread | suspect limit |",
         ]
         lines += ["|---|---|---|---|---|---|", *table, "", "</details>", ""]
     return "\n".join([*lines, f"_tfgpu-doctor {escape(fleet.doctor)}_", ""])

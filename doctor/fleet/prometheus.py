@@ -1,25 +1,29 @@
-"""The comparison of a fleet in Prometheus' text format, for the textfile collector of the node exporter or a gateway.
+"""The comparison of a fleet in the Prometheus text format, for the node exporter's textfile collector or a Pushgateway.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from tfgpu_doctor.fleet.fleet import STATUSES, Fleet
-from tfgpu_doctor.render.text import clean
+from tfgpu_doctor.model.plain_text import clean
 
 _LONGEST = 400
 _Sample = tuple[dict[str, str], float]
 
 
 def render_prometheus(fleet: Fleet) -> str:
-    """One family of samples a question."""
+    """Return the document, with one metric family per kind of result."""
     families: tuple[tuple[str, str, list[_Sample]], ...] = (
         ("nodes", "Nodes by status.", [({"status": each}, len(fleet.statuses[each])) for each in STATUSES]),
         ("nodes_reported", "Nodes that reported.", [({}, fleet.heard)]),
-        ("nodes_expected", "Nodes that were to report.", [({}, fleet.expected)] if fleet.expected is not None else []),
+        ("nodes_expected", "Nodes that are expected to report.", [({}, fleet.expected)] if fleet.expected is not None else []),
         (
             "node_status", "1 for each node that is not good, with its status.",
             [({"node": node, "status": each}, 1) for each in STATUSES if each != "good" for node in fleet.statuses[each]],
@@ -31,9 +35,9 @@ def render_prometheus(fleet: Fleet) -> str:
                 for each in fleet.causes
             ],
         ),
-        ("drift_nodes", "Nodes whose setting is not the usual one.", _drift(fleet)),
+        ("drift_nodes", "Nodes whose setting differs from the usual value.", _drift(fleet)),
         (
-            "suspect_ratio", "Value of a suspected measurement, as a share of what was to expect.",
+            "suspect_ratio", "Value of a suspected measurement, as a share of the expected value.",
             [
                 (
                     {
@@ -53,10 +57,23 @@ def render_prometheus(fleet: Fleet) -> str:
             "measurement_spread_ratio", "Robust standard deviation of a measurement, as a share of its median.",
             [({"measurement": each.measurement, "model": each.model, "unit": each.unit}, each.spread) for each in fleet.series],
         ),
-        ("files_refused", "Files that are no node's report.", [({}, sum(each.fault for each in fleet.files))]),
+        ("files_refused", "Files that are not a node report.", [({}, sum(each.fault for each in fleet.files))]),
         ("exit_code", "Exit code of the comparison.", [({}, fleet.exit_code)]),
     )  # fmt: skip
-    return "".join(line + "\n" for name, about, samples in families for line in _family(name, about, samples))
+    registry = CollectorRegistry()
+    registry.register(_Collected([_family(name, about, samples) for name, about, samples in families if samples]))
+    return generate_latest(registry).decode()
+
+
+class _Collected(Collector):
+    """Metric families that are ready."""
+
+    def __init__(self, families: list[GaugeMetricFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """All of them."""
+        yield from self._families
 
 
 def _drift(fleet: Fleet) -> list[_Sample]:
@@ -70,19 +87,15 @@ def _drift(fleet: Fleet) -> list[_Sample]:
     ]
 
 
-def _family(name: str, about: str, samples: Iterable[_Sample]) -> Iterator[str]:
-    """Lines of a metric; of two samples whose labels are the same once they are made harmless the first stays."""
-    name, seen = f"tfgpu_doctor_fleet_{name}", set[str]()
-    for place, (labels, value) in enumerate(samples):
-        if place == 0:
-            yield f"# HELP {name} {about}"
-            yield f"# TYPE {name} gauge"
-        words = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
+def _family(name: str, about: str, samples: Sequence[_Sample]) -> GaugeMetricFamily:
+    """The metric; of two samples with the same labels after shortening, only the first is kept."""
+    family, seen = (
+        GaugeMetricFamily(f"tfgpu_doctor_fleet_{name}", about, labels=list(samples[0][0])),
+        set[tuple[str, ...]](),
+    )
+    for labels, value in samples:
+        words = tuple(clean(" ".join(word.split()))[:_LONGEST] for word in labels.values())
         if words not in seen:
             seen.add(words)
-            yield f"{name}{{{words}}} {value:.10g}" if words else f"{name} {value:.10g}"
-
-
-def _escaped(word: str) -> str:
-    word = clean(" ".join(word.split()))[:_LONGEST]
-    return word.replace("\\", "\\\\").replace('"', '\\"')
+            family.add_metric(words, value)
+    return family

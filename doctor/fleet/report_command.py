@@ -1,4 +1,4 @@
-"""`tfgpu-doctor fleet report`: the comparison of all nodes that left a report."""
+"""`tfgpu-doctor fleet report`: compare all nodes that have a report."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ _MOST_NAMES_BYTES = 64 << 20
 
 @click.command("report")
 @click.argument("folder", metavar="DIR")
-@click.option("--golden", metavar="NODE|FILE", help="The node, or the report of one, that the others should be like.")
+@click.option(
+    "--golden", metavar="NODE|FILE", help="The reference node, or its report file, to compare the others with."
+)
 @click.option(
     "--expect", metavar="FILE|NAMES",
-    help="The nodes that were to report: a file of them (JSON list, or one a line), or names with commas."
+    help="The expected nodes: a file (JSON list, or one name per line), or names separated by commas."
     "  [default: DIR/expected.json]",
 )  # fmt: skip
-@click.option("--history", metavar="DIR", multiple=True, help="An earlier run's folder, oldest first; more than once.")
+@click.option("--history", metavar="DIR", multiple=True, help="The folder of an earlier run; repeatable, oldest first.")
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
+@click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")
 def report(
     *,
     folder: str,
@@ -39,15 +41,15 @@ def report(
     format_: str,
     output: str | None,
 ) -> int:
-    """Compare the nodes whose reports lie in a folder: causes with their nodes, what differs, who is slow, who is silent.
+    """Compare the nodes whose reports are in a folder: causes with their nodes, differences, slow nodes, silent nodes.
 
-    Reports of a second look lie in DIR/second: only who fails twice is called bad. Exit code: 0 every node is healthy,
+    Reports of a retest are in DIR/second: only a node that fails twice is called bad. Exit code: 0 every node is healthy,
     alike and as fast as its peers, 1 findings, 2 wrong usage or an unreadable folder, 3 no node reported, or one was not
     judged.
     """
-    lacking = [name for name in ("duckdb", "numpy") if importlib.util.find_spec(name) is None]
+    lacking = [name for name in ("duckdb", "numpy", "prometheus_client") if importlib.util.find_spec(name) is None]
     if lacking:
-        refuse(f"{' and '.join(lacking)} cannot be imported here; the extra fleet brings it: {install('fleet')}")
+        refuse(f"{' and '.join(lacking)} cannot be imported here; install the extra fleet: {install('fleet')}")
     from tfgpu_doctor.fleet.merge import merge
     from tfgpu_doctor.fleet.page import render_fleet
     from tfgpu_doctor.render import look_of_text
@@ -86,15 +88,15 @@ def _golden(golden: str) -> str | Golden:
     except OSError as error:
         refuse(f"{golden} cannot be read: {error.strerror or error}")
     if not isinstance(heard, Heard):
-        refuse(f"{golden} cannot be the golden node: {heard}")
+        refuse(f"{golden} cannot be used as the golden node: {heard}")
     try:
         return golden_of(heard)
     except msgspec.DecodeError as error:
-        refuse(f"{golden} cannot be the golden node: {error}")
+        refuse(f"{golden} cannot be used as the golden node: {error}")
 
 
 def _expected(folder: str, expect: str | None) -> list[str] | None:
-    """Names of the nodes that were to report; None where nobody said."""
+    """Return the names of the expected nodes, or None if no list is given."""
     from tfgpu_doctor.fleet.reports_read import EXPECTED_FILE
     from tfgpu_doctor.host.files import Files
 
@@ -116,4 +118,4 @@ def _names(path: str, content: bytes) -> list[str]:
     try:
         return msgspec.json.decode(content, type=list[str])
     except msgspec.DecodeError as error:
-        refuse(f"{path} is no list of names of nodes: {error}")
+        refuse(f"{path} is not a list of node names: {error}")

@@ -1,4 +1,4 @@
-"""Make a node's report out of what was found on it."""
+"""Make a node's report from the facts and findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def node_report(
     node: str, facts: Facts, report: Report, *, began: str, seconds: float, exit_code: int,
     order: str = "", profile: str = "", unmet: Sequence[str] = (),
 ) -> NodeReport:  # fmt: skip
-    """The report of a node that was examined."""
+    """Return the report of an examined node."""
     return NodeReport(
         node=node,
         outcome="interrupted" if report.interrupted else "reported",
@@ -37,12 +37,12 @@ def node_report(
 
 
 def missing_node(node: str, outcome: NodeOutcome, reason: str, *, seconds: float = 0.0) -> NodeReport:
-    """The report on a node that gave none, by who waited for it."""
+    """Return the report for a node that did not deliver one, written by the process that waited for it."""
     return NodeReport(node=node, outcome=outcome, reason=reason, seconds=round(seconds, 3))
 
 
 def in_a_line(report: NodeReport) -> str:
-    """What became of a node, in a line."""
+    """Return the outcome of a node in one line."""
     if report.outcome != "reported":
         return f"{report.outcome}: {report.reason}" if report.reason else report.outcome
     if report.unmet:

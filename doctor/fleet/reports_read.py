@@ -1,4 +1,4 @@
-"""The reports of a folder, one after the other: those of nodes, and of every other file why it is none."""
+"""Read the node reports of a folder one after another, and give the reason for every file that is not a report."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.gathered import Unread, gather
 
 EXPECTED_FILE, SECOND_FOLDER = "expected.json", "second"
-_EARLIER_FOLDER = "earlier"  # where a job puts what an earlier one left
+_EARLIER_FOLDER = "earlier"  # for the reports of earlier jobs
 _FOLDERS = (SECOND_FOLDER, _EARLIER_FOLDER)
-_MOST_BYTES = 4 << 20  # of one report; those of large machines under a long load have 0.3 MB
-# What no doctor writes, and no comparison needs.
+_MOST_BYTES = 4 << 20  # of one report; a long stress test on a large machine gives 0.3 MB
+# Limits beyond anything that the doctor writes or the comparison needs.
 _MOST_SETTINGS, _MOST_MEASUREMENTS, _MOST_CHECKS, _MOST_CAUSES = 2000, 5000, 2000, 500
 _LONGEST = 300
-# The doctor writes a node's report last and on one line: what stands before it is all that is compared. In a text the
-# quotes would have a backslash before them, and a file that is cut off does not end in a line's end.
+# The doctor writes a node's report last and on one line; everything that is compared comes before it. Inside a string
+# the quotes would be escaped with a backslash, and a truncated file does not end with a newline.
 _REPORT, _END = b',"report":{', b"}}\n"
 _UNFINISHED = re.compile(r"\.json\.\d+\.\d+\.part$")
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What a node's file tells. `settings` and `checks` stay text: most are the same on many nodes."""
+    """The content of a node's file. `settings` and `checks` stay undecoded: most are the same on many nodes."""
 
     node: str
     outcome: NodeOutcome
@@ -52,9 +52,9 @@ _decoder, _kind_decoder = msgspec.json.Decoder(Heard), msgspec.json.Decoder(_Kin
 
 
 def read_reports(folder: str, refused: list[RefusedFile], within: str = "") -> Iterator[tuple[str, Heard]]:
-    """Every node's report with its file; files that are none are added to `refused`, named with what they lie `within`.
+    """Yield every node's report with its file name. Other files are added to `refused`, with the prefix `within`.
 
-    Raises OSError where the folder cannot be listed.
+    Raises OSError if the folder cannot be listed.
     """
     names = sorted(os.path.basename(name) for name in Files().list_folder(folder))
     reports = [name for name in names if name.endswith(".json") and name != EXPECTED_FILE]
@@ -70,25 +70,25 @@ def read_reports(folder: str, refused: list[RefusedFile], within: str = "") -> I
                 seen.add(found.node)
                 yield within + name, found
                 continue
-            found = f"a second report of the node {found.node}"
+            found = f"a second report for the node {found.node}"
         refused.append(RefusedFile(file=_readable(within + name), why=found))
 
 
 def decode(content: bytes) -> Heard | str:
-    """A node's report, or why it is none."""
+    """Return a node's report, or the reason why the content is not one."""
     cut = content.find(_REPORT) if content.endswith(_END) else -1
     try:
         heard = _decoder.decode(content[:cut] + b"}" if cut > 0 else content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return _why_not(content, error)
     if heard.kind != KIND:
-        return "not a node's report of this doctor"
+        return "not a node report of this doctor"
     if heard.schema != NODE_SCHEMA:
-        return f"its schema is {heard.schema}, which this doctor does not know: it knows {NODE_SCHEMA}"
+        return f"its schema is {heard.schema}; this doctor supports only {NODE_SCHEMA}"
     if not 0 < len(heard.node) <= _LONGEST:
-        return f"its node's name has {len(heard.node)} characters"
+        return f"its node name has {len(heard.node)} characters"
     if len(heard.measurements) > _MOST_MEASUREMENTS or len(heard.causes) + len(heard.unmet) > _MOST_CAUSES:
-        return "it holds more measurements or causes than any node has"
+        return "it contains more measurements or causes than any node has"
     return heard
 
 
@@ -99,17 +99,19 @@ def _why_not(content: bytes, error: Exception) -> str:
         kind = _kind_decoder.decode(content)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return (
-            f"cut off, or no JSON: {error}" if content.lstrip()[:1] == b"{" else "not a node's report: no JSON object"
+            f"truncated, or not JSON: {error}"
+            if content.lstrip()[:1] == b"{"
+            else "not a node report: not a JSON object"
         )
     if kind.kind != KIND:
-        return "not a node's report of this doctor"
+        return "not a node report of this doctor"
     if kind.schema != NODE_SCHEMA:
-        return f"its schema is {str(kind.schema)[:20]}, which this doctor does not know: it knows {NODE_SCHEMA}"
-    return f"not as a node's report should be: {error}"
+        return f"its schema is {str(kind.schema)[:20]}; this doctor supports only {NODE_SCHEMA}"
+    return f"not a valid node report: {error}"
 
 
 def decode_words(raw: bytes, most: int) -> dict[str, str]:
-    """Settings or checks out of their text, of bounded number and length. Raises msgspec.DecodeError."""
+    """Decode settings or checks, with bounded number and length. Raises msgspec.DecodeError."""
     found = msgspec.json.decode(raw, type=dict[str, str])
     if len(found) > most:
         raise msgspec.DecodeError(f"{len(found)} entries")
@@ -119,21 +121,21 @@ def decode_words(raw: bytes, most: int) -> dict[str, str]:
 
 
 def decode_settings(raw: bytes) -> dict[str, str]:
-    """The settings of a node. Raises msgspec.DecodeError."""
+    """Decode the settings of a node. Raises msgspec.DecodeError."""
     return decode_words(raw, _MOST_SETTINGS)
 
 
 def decode_checks(raw: bytes) -> dict[str, str]:
-    """The outcomes of a node's checks. Raises msgspec.DecodeError."""
+    """Decode the outcomes of a node's checks. Raises msgspec.DecodeError."""
     return decode_words(raw, _MOST_CHECKS)
 
 
 def _readable(name: str) -> str:
-    """A file's name as a document can hold it: what is no UTF-8 in it becomes a question mark."""
+    """Return a file name that is valid UTF-8; invalid bytes become replacement characters."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _beside(name: str) -> RefusedFile:
     if _UNFINISHED.search(name):
-        return RefusedFile(file=name, why="left unfinished by who wrote it")
+        return RefusedFile(file=name, why="an unfinished write")
     return RefusedFile(file=name, why="not a .json file", fault=False)

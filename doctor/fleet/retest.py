@@ -1,4 +1,4 @@
-"""Who is looked at a second time, and beside whom: a node is called bad when it fails twice, and its peer does not."""
+"""Choose the nodes for the retest, and the good peers to retest with them: a node that fails twice is called bad."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping
 
 from tfgpu_doctor.fleet.fleet import Fleet
 
-_MOST = 0.5  # of the nodes: where more are in doubt, it is not the node
+_MOST = 0.5  # of the nodes: if more are in doubt, the cause is not a single node
 
 
 def chosen_again(fleet: Fleet, kinds: Mapping[str, str], seen: Collection[str], *, failures: bool) -> tuple[str, ...]:
-    """The nodes in doubt, and a good peer of the same kind for each as far as there are any.
+    """Return the nodes in doubt, and a good peer of the same kind for each while there are any.
 
-    Slow ones are in doubt, and with `failures` those that a check or a requirement failed on. `kinds`: node to the
-    models of its GPUs; `seen` have had their second look.
+    Slow nodes are in doubt, and with `failures` also nodes on which a check or a requirement failed. `kinds`: the GPU
+    models of each node; `seen`: the nodes that have had their retest.
     """
     doubted = [*fleet.statuses["suspect"], *(fleet.statuses["fails"] if failures else ())]
     if len(doubted) > _MOST * fleet.heard:

@@ -32,25 +32,23 @@ _INTERRUPTED = 130
 
 
 @click.command("run")
-@click.option(
-    "--out", metavar="DIR", required=True, help="The folder for the reports; a second run does what is missing."
-)
+@click.option("--out", metavar="DIR", required=True, help="The folder for the reports; rerun to resume.")
 @click.option(
     "--ray", metavar="ADDRESS", default="auto", show_default=True,
-    help="The cluster; auto joins the one that runs, or looks at this machine alone.",
+    help="The cluster; auto joins a running one, or examines this machine alone.",
 )  # fmt: skip
 @order_options
-@click.option("--python", metavar="PATH", help="The Python to examine, on every node.")
-@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long one node may take.")
+@click.option("--python", metavar="PATH", help="The Python to examine on every node.")
+@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="The time limit per node.")
 @click.option(
     "--install",
     metavar="SPEC",
     default="",
-    help="Have Ray install the doctor first: the path of its wheel, or what else pip takes.",
+    help="Have Ray install the doctor first: the path of its wheel, or another pip requirement.",
 )
 @click.option(
-    "--second-look/--no-second-look", default=True, show_default=True,
-    help="Look again at who is slow or fails under load, beside a good peer.",
+    "--retest/--no-retest", default=True, show_default=True,
+    help="Retest nodes that are slow or fail under stress, together with a good peer.",
 )  # fmt: skip
 def run(
     *,
@@ -62,13 +60,15 @@ def run(
     retest: bool,
     **asked: Any,
 ) -> int:
-    """Examine every living node of a Ray cluster at once, each report on disk the moment it arrives.
+    """Examine all live nodes of a Ray cluster in parallel, and write each report to disk as soon as it arrives.
 
-    Prints the comparison of all nodes, as `fleet report DIR` does again at any time. Exit code: 0 every node is healthy,
+    Prints the comparison of all nodes, as `fleet report DIR` does at any later time. Exit code: 0 every node is healthy,
     alike and as fast as its peers, 1 findings, 2 wrong usage, 3 no node reported, or one was not judged, 130 interrupted
-    (what has arrived is kept).
+    (reports that have arrived are kept).
     """
-    if lacking := [name for name in ("ray", "duckdb", "numpy") if importlib.util.find_spec(name) is None]:
+    if lacking := [
+        name for name in ("ray", "duckdb", "numpy", "prometheus_client") if importlib.util.find_spec(name) is None
+    ]:
         refuse(f"{', '.join(lacking)} cannot be imported here: {_project.install('fleet')}")
     task = _task(order_of(**asked), deadline, python, install)
     try:
@@ -80,7 +80,7 @@ def run(
 
 
 def _task(order: NodeOrder, deadline_s: float | None, python: str | None, install: str) -> NodeTask:
-    """What each node is to do. A profile's file travels to the nodes; refuses one that cannot be used."""
+    """Return the task of each node. The file of a profile is copied to the nodes; an unusable one is rejected."""
     reach = reach_of(order)
     order, files = _with_profile(order) if order.profile else (order, {})
     return NodeTask(
@@ -90,7 +90,7 @@ def _task(order: NodeOrder, deadline_s: float | None, python: str | None, instal
 
 
 def _with_profile(order: NodeOrder) -> tuple[NodeOrder, dict[str, bytes]]:
-    """The order with the profile's file beside it on each node; shipped ones are there by name."""
+    """Return the order, and the profile's file to copy to each node; built-in profiles are used by name."""
     from tfgpu_doctor.accept.examine import profile_named
     from tfgpu_doctor.accept.reading import file_of, shipped_profiles
 
@@ -99,14 +99,16 @@ def _with_profile(order: NodeOrder) -> tuple[NodeOrder, dict[str, bytes]]:
     if path is None:
         return order, {}
     if others := [name for name in resolved.chain[1:] if name not in shipped_profiles()]:
-        refuse(f"{order.profile} extends {others[0]}, and one file travels to the nodes: put both into one")
+        refuse(
+            f"{order.profile} extends {others[0]}, but only one file is copied to the nodes: merge both into one file"
+        )
     name = os.path.basename(path)
     return msgspec.structs.replace(order, profile=name), {name: Files().read_bytes(path)}
 
 
 @dataclass
 class _Run:
-    """All nodes that have not reported yet, then those in doubt once more."""
+    """A run on all nodes that have not reported yet, then a retest of the nodes in doubt."""
 
     address: str
     folder: FleetFolder
@@ -114,17 +116,17 @@ class _Run:
     retest: bool
 
     def run(self) -> int:
-        """The exit code."""
+        """Run, and return the exit code."""
         self._refuse_another_order()
         try:
             self._round(self.folder)
             fleet = self._compared()
             if self.retest and (again := self._in_doubt(fleet)):
-                note(f"a second look at {len(again)} nodes, good peers among them")
+                note(f"retesting {len(again)} nodes, good peers included")
                 self._round(self._second, again)
                 fleet = self._compared()
         except KeyboardInterrupt:
-            note(f"interrupted; what has arrived is in {self.folder.path}, and the same command does the rest")
+            note(f"interrupted; the reports so far are in {self.folder.path}; rerun to resume")
             return _INTERRUPTED
         from tfgpu_doctor.fleet.page import render_fleet
         from tfgpu_doctor.render import look_of_text
@@ -160,16 +162,16 @@ class _Run:
         return chosen_again(fleet, kinds, seen, failures=self.task.takes_gpus)
 
     def _joined(self, local: bool, names: Sequence[str]) -> None:
-        """Write down who is asked; who was asked before and is gone is told at once."""
+        """Record the expected nodes, and report at once nodes that were expected before and are gone."""
         if local:
-            note("no Ray cluster runs here: this machine alone is examined")
+            note("no Ray cluster is running here: only this machine is examined")
         note("1 node" if len(names) == 1 else f"{len(names)} nodes")
         gone = sorted(set(self.folder.expected()) - set(names))
         self.folder.expect(set(names))
         for name in gone:
             done = self.folder.done(name)
             if done is None or done.outcome != "reported":
-                self._keep(self.folder, missing_node(name, "disappeared", "it is no node of the cluster now"))
+                self._keep(self.folder, missing_node(name, "disappeared", "it is no longer a node of the cluster"))
 
     def _keep(self, folder: FleetFolder, report: NodeReport) -> None:
         folder.keep(report.node, msgspec.structs.replace(report, order=self.task.order.words))
@@ -182,7 +184,7 @@ class _Run:
         )
         if other:
             refuse(
-                f"{self.folder.path} holds reports of {other.order or 'another order'}, and this is {words}: take another "
+                f"{self.folder.path} contains reports of {other.order or 'another order'}, and this is {words}: set another "
                 "folder with --out"
             )
 

@@ -1,4 +1,4 @@
-"""What nodes of one kind have in common: versions, counts, limits. What differs from the majority is drift."""
+"""The settings that nodes of one kind have in common: versions, counts, limits. A difference from the majority is drift."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_VALUE = 300
 
 
 def settings_of(facts: Facts, report: Report) -> dict[str, str]:
-    """Each setting by its name; one that could not be read is left out, so that it never passes for another value."""
+    """Return each setting by name. An unreadable setting is left out, so that it is not mistaken for another value."""
     found = [*_of_system(facts), *_of_gpus(facts), *_of_software(facts, report), *_of_limits(facts)]
     return {name: value[:_LONGEST_VALUE] for name, value in found if value}
 
@@ -60,7 +60,7 @@ def _watts(watts: float | None) -> str:
 
 
 def _link(gpu: NvmlGpu) -> str:
-    """The link at most: what it is just now depends on whether the GPU works."""
+    """Return the maximum of the link: its current state depends on whether the GPU is busy."""
     pcie = gpu.health.pcie
     return f"generation {pcie.max_generation} x{pcie.max_width}" if pcie.max_generation and pcie.max_width else ""
 
@@ -95,7 +95,7 @@ def _of_limits(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def counted(words: Iterator[str]) -> str:
-    """Many words as "8 x H100, 1 x A100"; empty where one of them is not known."""
+    """Return a count of the words, such as "8 x H100, 1 x A100"; empty if one of them is unknown."""
     counts = Counter(words)
     if "" in counts:
         return ""

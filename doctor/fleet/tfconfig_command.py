@@ -1,4 +1,4 @@
-"""`tfgpu-doctor fleet tfconfig`: TF_CONFIG for this process of a job, and what would keep the cluster from coming up."""
+"""`tfgpu-doctor fleet tfconfig`: print TF_CONFIG for this process of a job, and what would keep the cluster from starting."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tfgpu_doctor.fleet.tf_config import PORT
 
 @click.command("tfconfig")
 @click.option("--port", type=click.IntRange(1024, 65000), default=PORT, show_default=True,
-              help="Of the first process on each host, where the launcher names none.")  # fmt: skip
-@click.option("--no-look", is_flag=True, help="Judge it by itself alone: look at no address.")
+              help="The port of the first process on each host, if the launcher names none.")  # fmt: skip
+@click.option("--no-look", is_flag=True, help="Check only the text of TF_CONFIG; do not test any address.")
 def tfconfig(*, port: int, no_look: bool) -> int:
-    """Print TF_CONFIG for this process: as it is set, or made from what Slurm, Kubernetes or a launcher tell.
+    """Print TF_CONFIG for this process: as it is set, or derived from the variables of Slurm, Kubernetes or a launcher.
 
-    In a job's script: export TF_CONFIG=$(tfgpu-doctor fleet tfconfig). What is wrong goes to standard error, with what to
-    change. Exit code: 0 nothing is wrong, 1 it cannot work, 2 it cannot be read or made.
+    In a job script: export TF_CONFIG=$(tfgpu-doctor fleet tfconfig). Faults go to standard error, each with the change
+    to make. Exit code: 0 no fault found, 1 it cannot work, 2 it cannot be read or made.
     """
     from tfgpu_doctor.fleet.tf_config import TfConfigError, derive, faults, faults_here
     from tfgpu_doctor.host import Host
@@ -27,7 +27,7 @@ def tfconfig(*, port: int, no_look: bool) -> int:
     except TfConfigError as error:
         refuse(str(error))
     if config is None:
-        refuse("neither TF_CONFIG nor a job of Slurm's or Kubernetes' is in the environment: start this inside the job")
+        refuse("the environment has neither TF_CONFIG nor a Slurm or Kubernetes job: start this inside the job")
     found = list(faults(config))
     if not found and not no_look:
         found = list(faults_here(config, look(config)))

@@ -1,10 +1,10 @@
-"""From where on a node is called slow, or different: every number that decides it, and why it is that number.
+"""The thresholds beyond which a node counts as slow or different, with the reason for each number.
 
-With 10,000 nodes of 30 measurements each, one in a thousand of which may be suspected although it is well, a single
-measurement may be wrong once in 30,000 times, and more seldom where a node has several GPUs. A fixed z cannot promise
-that: noise of real machines has heavier tails than a normal distribution. So three limits hold at once, and the widest
-counts: the z that so many peers allow, the least difference that matters, and how far the peers' own tail would reach.
-The tail is read off the better side, where nothing that is slow can hide it.
+With 10,000 nodes of 30 measurements each, and one in a thousand healthy nodes allowed as a false suspect, a single
+measurement may be wrong once in 30,000 times, and less often if a node has several GPUs. A fixed z cannot guarantee
+that: the noise of real machines has heavier tails than a normal distribution. So there are three limits, and the widest
+applies: the z for the number of peers, the smallest difference that matters, and the reach of the peers' own tail.
+The tail is estimated from the better side, which slow values cannot distort.
 """
 
 from __future__ import annotations
@@ -12,49 +12,49 @@ from __future__ import annotations
 import bisect
 import math
 
-# One healthy node in a thousand may be suspected; a margin of four is for what the fit of a tail does not know.
+# One healthy node in a thousand may be suspected; the factor of four covers the uncertainty of the tail fit.
 FALSE_SUSPECTS = 1e-3 / 4
-# Less than 5 % is within what temperature, placement and luck of the chip make (Megatron-LM's sniff test of GPUs takes
-# 10 %, https://github.com/NVIDIA/Megatron-LM/pull/4662); what nobody would act on is no finding.
+# Less than 5 % is within the variation by temperature, placement and chip quality (the sniff test of Megatron-LM uses
+# 10 %, https://github.com/NVIDIA/Megatron-LM/pull/4662); a difference too small to act on is not a finding.
 LEAST_EFFECT = 0.05
-# Clocks and counters come in steps, so that the median deviation of many peers is 0.
+# Clocks and counters are discrete, so the median deviation of many peers can be 0.
 LEAST_SPREAD = 0.005
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
-# Of fewer values the median deviation tells nothing: one in 30,000 healthy ones has a robust z above 100 among 5.
+# With fewer values, the median deviation is meaningless: with 5, one in 30,000 healthy values has a robust z above 100.
 FEWEST_PEERS = 6
-# The robust z that one in 30,000 values of a normal distribution exceeds, by how many values there are (20 million
-# made-up values each); never below 6, which leaves room for tails where there are too few values to see one.
+# The robust z that one in 30,000 values of a normal distribution exceeds, by the number of values (20 million simulated
+# values each); at least 6, to allow for tails where there are too few values to estimate one.
 _Z_OF_PEERS = ((6, 31.5), (8, 18.4), (10, 13.3), (12, 10.6), (16, 8.3), (20, 7.1), (30, 6.0))
-# From so many values on, the better side's last 5 % show a tail: of 50 values its shape is known to 0.2.
+# From this number of values on, the last 5 % of the better side show a tail: 50 values give its shape to 0.2.
 TAIL_FROM = 1000
 TAIL_SHARE = 0.05
-_HEAVIEST_TAIL = 0.5  # beyond that a distribution has no variance
-# Series of fewer show theirs together, from 30 values on, where a median deviation is worth something.
-# (Each in its own standard deviations; together they must have TAIL_FROM values.)
+_HEAVIEST_TAIL = 0.5  # beyond this, a distribution has no variance
+# Smaller series are pooled, from 30 values on, where a median deviation is meaningful.
+# (Each is scaled by its own standard deviation; together they must have TAIL_FROM values.)
 POOLED_FROM = 30
-# Below, nothing is suspected that is not half as far again from the median as the best ones are on their side; but one
-# that is far too good to be true hides nobody who is twice as far out as the z asks for.
+# Below that, a value is suspected only beyond 1.5 times the distance of the best values from the median. An implausibly
+# good value cannot hide a value that is twice as far out as the z requires.
 MIRROR = 1.5
 MIRROR_SHARE = 0.02
-# Times have a longer tail where they are worse. It is taken to go on as it does from the worst fifth to the worst
-# twentieth of the values: far enough inside that a fleet of which one in fifty is slow hides none of them.
+# Times have a longer tail on the worse side. It is extrapolated from the range between the worst fifth and the worst
+# twentieth of the values, so that a fleet with one slow node in fifty does not hide any of them.
 WORSE_FROM = 0.2
-# Where more than this share of the peers would be suspects, the noise is one-sided, or they are a group of their own.
+# If more than this share of the peers would be suspects, the noise is one-sided, or they are a separate group.
 MOST_SUSPECTS = 0.025
-A_FEW = 10  # so many may be exceptions in any fleet
-# Against its own history a node is judged by how its peers changed; the fleet itself has changed by this much.
+A_FEW = 10  # exceptions allowed in a fleet of any size
+# Against its own history, a node is judged relative to the change of its peers; this is a change of the whole fleet.
 FLEET_CHANGE = 0.05
 
-# A value of a setting is a legitimate one where a quarter of the nodes has it, or a batch of them: 20 nodes and 5 %.
+# A value of a setting is legitimate if a quarter of the nodes has it, or a batch: 20 nodes and 5 %.
 GROUP_SHARE = 0.25
 BATCH_NODES = 20
 BATCH_SHARE = 0.05
-# Only where legitimate values cover so much of the nodes is another one drift; else the setting differs everywhere.
+# Another value is drift only if legitimate values cover this share of the nodes; otherwise the setting varies in general.
 COVERED = 0.6
 
 
 def least_z(count: int) -> float:
-    """The robust z from which on one of so many values is an outlier."""
+    """Return the robust z beyond which one of `count` values is an outlier."""
     counts = [each for each, _ in _Z_OF_PEERS]
     if count >= counts[-1]:
         return _Z_OF_PEERS[-1][1]
@@ -65,17 +65,17 @@ def least_z(count: int) -> float:
 
 
 def reach_of_worse(start: float, end: float, chance: float) -> float:
-    """How far an exponential tail reaches with that chance, that leaves WORSE_FROM at its start and TAIL_SHARE at its end."""
+    """Return the reach of an exponential tail at a chance, given where WORSE_FROM and TAIL_SHARE of the values remain."""
     return start + (end - start) * math.log(WORSE_FROM / chance) / math.log(WORSE_FROM / TAIL_SHARE)
 
 
 def reach_of_tail(start: float, mean: float, weighted_mean: float, count: int, chance: float) -> float:
-    """How far a tail reaches with that chance (of a value), by a generalized Pareto distribution of its last part.
+    """Return the reach of a tail at a chance (per value), by a generalized Pareto distribution of its last part.
 
-    `start` is where the last TAIL_SHARE begins, the means are those of the excesses over it: plain, and weighted by the
-    share of larger ones (Hosking and Wallis 1987, probability-weighted moments). Its shape counts as far as it is
-    sure, for a wrong one would hide what is slow; a heavy tail gets room for what the fit leaves out of it (made-up
-    noise of Student's t with 3 and 5 degrees of freedom, of 400 to 80,000 values).
+    `start` is where the last TAIL_SHARE begins. The means are those of the excesses over it: plain, and weighted by the
+    share of larger ones (Hosking and Wallis 1987, probability-weighted moments). The shape counts only as far as it is
+    certain, because a wrong one would hide slow values. A heavy tail gets a margin for what the fit misses (simulated
+    noise of Student's t with 3 and 5 degrees of freedom, 400 to 80,000 values).
     """
     if mean <= 0 or count < 2:
         return start

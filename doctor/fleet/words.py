@@ -1,4 +1,4 @@
-"""The comparison of a fleet as sections of lines, causes first; the text and the Markdown page are made of them."""
+"""Describe the comparison of a fleet as sections of lines, causes first, for the text, Markdown and HTML pages."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.fleet.fleet import STATUSES, CauseGroup, Drift, Fleet, Status, Suspect, Varied
 
-FEW = 4  # names of nodes on a line
-_MOST_LINES = 40  # of a section; the JSON document has all
+FEW = 4  # node names on a line
+_MOST_LINES = 40  # of a section; the JSON document has all lines
 _LONGEST = 120  # characters of one name or value on a line
 WORDS: dict[Status, str] = {
-    "bad": "bad in both looks",
-    "fails": "with findings of their own",
+    "bad": "bad in test and retest",
+    "fails": "with findings in their own report",
     "suspect": "suspect",
     "silent": "without a report",
     "not judged": "not judged",
-    "differs": "set up differently",
+    "differs": "configured differently",
     "good": "good",
 }
 TONES: dict[Status, str] = {
@@ -26,7 +26,7 @@ TONES: dict[Status, str] = {
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with its lines; tone: good, poor, bad or idle."""
+    """A heading with its lines. `tone`: good, poor, bad or idle."""
 
     title: str
     tone: str
@@ -34,7 +34,7 @@ class Section:
 
 
 def headline(fleet: Fleet) -> str:
-    """The verdict in one sentence."""
+    """Return the verdict in one sentence."""
     if not fleet.heard:
         return "Not judged: no node reported."
     counts = [f"{len(fleet.statuses[each]):,} {WORDS[each]}" for each in STATUSES if fleet.statuses[each]]
@@ -50,33 +50,33 @@ def few(nodes: Sequence[str], total: int | None = None) -> str:
 
 
 def short(text: str) -> str:
-    """A name or value, of a length that leaves room for others."""
+    """Return a name or value, shortened to leave room for others."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def sections(fleet: Fleet) -> list[Section]:
-    """What is to be said, the gravest first; a section that has nothing to say is not there."""
+    """Return the sections, most severe first; empty sections are left out."""
     found = [
         _section("Causes", _tone(fleet.causes), map(cause_line, fleet.causes)),
-        _section("Requirements that are not met", "bad", map(cause_line, fleet.unmet)),
+        _section("Unmet requirements", "bad", map(cause_line, fleet.unmet)),
         _section(
             "Nodes without a report", "bad",
             (f"{few(each.nodes)}: {each.outcome}{f', {short(each.reason)}' if each.reason else ''}" for each in fleet.silent),
         ),
-        _section("Files that are no node's report", "bad", _file_lines(fleet, fault=True)),
-        _section("Bad: slow in both looks", "bad", suspect_lines(fleet.suspects, bad=True)),
-        _section("Suspects: slow in one look", "poor", suspect_lines(fleet.suspects, bad=False)),
+        _section("Files that are not a node report", "bad", _file_lines(fleet, fault=True)),
+        _section("Bad: slow in test and retest", "bad", suspect_lines(fleet.suspects, bad=True)),
+        _section("Suspects: slow in one test", "poor", suspect_lines(fleet.suspects, bad=False)),
         _section(
-            "Slower than before, the fleet as a whole", "poor",
+            "Slower than before across the whole fleet", "poor",
             (
                 f"{short(each.measurement)} on {short(each.model)}: {each.change:+.1%} on {_count(each.nodes)}"
                 for each in fleet.changes
             ),
         ),
-        _section("Set up differently", "poor", map(drift_line, fleet.drift)),
+        _section("Configured differently", "poor", map(drift_line, fleet.drift)),
         _section("Not judged", "idle", [few(fleet.not_judged)] if fleet.not_judged else []),
-        _section("Settings with groups of nodes, or hardly two alike", "idle", map(varied_line, fleet.varied)),
-        _section("Not compared, or with a reserve", "idle", uncompared(fleet)),
+        _section("Settings without a single usual value", "idle", map(varied_line, fleet.varied)),
+        _section("Not compared, or compared with reservations", "idle", uncompared(fleet)),
         _section("Also", "idle", _also(fleet)),
     ]  # fmt: skip
     return [each for each in found if each.lines]
@@ -95,14 +95,14 @@ def _tone(causes: Sequence[CauseGroup]) -> str:
 
 
 def cause_line(cause: CauseGroup) -> str:
-    """A cause with its nodes, and those that had it again."""
+    """Return a cause with its nodes, and those that had it again in the retest."""
     named = f" ({cause.id}, {cause.label}, {cause.severity})" if cause.id else ""
-    again = f"; again in the second look: {few(cause.again)}" if cause.again else ""
+    again = f"; again in the retest: {few(cause.again)}" if cause.again else ""
     return f"{few(cause.nodes)}: {short(cause.title)}{named}{again}"
 
 
 def suspect_lines(suspects: Iterable[Suspect], *, bad: bool) -> Iterator[str]:
-    """One line a node and measurement, all of its devices on it; both measurements where there are two."""
+    """Yield one line per node and measurement with all affected devices, and both values if there is a retest."""
     alike: dict[tuple[str, str, str, str], list[Suspect]] = {}
     for each in suspects:
         if bool(each.second and each.second.slow) == bad:
@@ -112,13 +112,17 @@ def suspect_lines(suspects: Iterable[Suspect], *, bad: bool) -> Iterator[str]:
 
 
 def suspect_line(group: Sequence[Suspect]) -> str:
-    """The worst of a node's devices on a measurement, and which others are slow as well."""
+    """Return the value of the node's worst device for a measurement, and all of its slow devices."""
     worst = max(group, key=lambda each: abs(each.change))
     devices = ", ".join(short(each.device) for each in group if each.device)
-    whom = f"{worst.peers:,} peers" if worst.against == "peers" else "itself before and how its peers changed"
-    second = f"; second look {number(worst.second.value)} {short(worst.unit)}" if worst.second else ""
+    whom = (
+        f"{worst.peers:,} peers"
+        if worst.against == "peers"
+        else "its own history, adjusted for the change of its peers"
+    )
+    second = f"; retest {number(worst.second.value)} {short(worst.unit)}" if worst.second else ""
     if worst.second and not worst.second.slow:
-        second += ", as it should be"
+        second += ", as expected"
     elif worst.second:
         second += ", slow again"
     return (
@@ -128,7 +132,7 @@ def suspect_line(group: Sequence[Suspect]) -> str:
 
 
 def drift_line(drift: Drift) -> str:
-    """Nodes with all that they have different."""
+    """Return nodes with the settings in which they differ."""
     words = (
         f"{short(each.setting)} {_value(each.value)} (others {_value(each.usual)})" for each in drift.differences[:FEW]
     )
@@ -137,7 +141,7 @@ def drift_line(drift: Drift) -> str:
 
 
 def varied_line(varied: Varied) -> str:
-    """A setting with the groups of nodes that have the same value."""
+    """Return a setting with the groups of nodes that have the same value."""
     if not varied.groups:
         return f"{short(varied.setting)}: {varied.values:,} values on {_count(varied.nodes)} ({short(varied.kind)})"
     groups = "; ".join(f"{_value(each.value)} on {few(each.nodes, each.count)}" for each in varied.groups)
@@ -145,7 +149,7 @@ def varied_line(varied: Varied) -> str:
 
 
 def uncompared(fleet: Fleet) -> Iterator[str]:
-    """Measurements and kinds of nodes that there are too few of, and those that scatter."""
+    """Yield the measurements that have too few values to compare, and those that scatter."""
     notes: dict[str, list[str]] = {}
     for each in fleet.series:
         if each.note:
@@ -169,15 +173,15 @@ def _also(fleet: Fleet) -> Iterator[str]:
     yield from map(short, fleet.notes)
     if fleet.unexpected:
         yield f"reported, but not expected: {few(fleet.unexpected)}"
-    yield from (f"beside the reports: {line}" for line in _file_lines(fleet, fault=False))
+    yield from (f"other files in the folder: {line}" for line in _file_lines(fleet, fault=False))
     if len(fleet.kinds) > 1:
-        yield "compared each within its kind: " + "; ".join(
+        yield "each node is compared within its kind: " + "; ".join(
             f"{short(each.name)} ({each.nodes:,})" for each in fleet.kinds[:8]
         )
 
 
 def number(value: float) -> str:
-    """A measured value to four digits."""
+    """Return a measured value with four digits."""
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 

@@ -1,4 +1,4 @@
-"""The only door to the outside world: files, commands and the environment of one machine."""
+"""The only access to the outside world: files, commands and the environment of one machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Completed", "Files", "Host", "Processes"]
 class Host:
     """A machine: its files under `root`, its processes, and the environment that they inherit.
 
-    `additions` are variables of the commands alone: `environment` stays the user's own.
+    `additions` are variables for the commands only: `environment` remains the user's own.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class Host:
         additions: Mapping[str, str] | None = None,
     ) -> None:
         self.files = Files(root)
-        self.target_files = Files()  # of the target's Python and environment, which `root` does not move
+        self.target_files = Files()  # of the target's Python and environment, which `root` does not affect
         self.environment: Mapping[str, str] = dict(os.environ if environment is None else environment)
         self.child_environment: Mapping[str, str] = {**self.environment, **(additions or {})}
         self._processes = Processes()
@@ -38,20 +38,20 @@ class Host:
         variables: Mapping[str, str] | None = None,
         until: threading.Event | None = None,
     ) -> Completed:
-        """Run a command in a process group of its own, and kill the whole group at the deadline.
+        """Run a command in a separate process group, and kill the whole group at the deadline.
 
-        `variables` are set on top of the environment of all commands. With `until`, its standard input ends when that
-        is set, or when the doctor is gone, however it went: a command that watches it knows that it has to end.
-        Never raises: what went wrong is in the answer.
+        `variables` are added to the environment of all commands. With `until`, its standard input closes when that
+        is set, or when the doctor exits for any reason: a command that watches it can then end.
+        Never raises: the answer contains any error.
         """
         environment = {**self.child_environment, **(variables or {})}
         return self._processes.run(argv, deadline_s=deadline_s, environment=environment, until=until)
 
     @property
     def stopped(self) -> bool:
-        """Whether every command was killed, because the user stopped the doctor."""
+        """Whether every command was killed because the user stopped the doctor."""
         return self._processes.stopped
 
     def stop(self) -> None:
-        """Kill every command that still runs, and start no more."""
+        """Kill every running command, and start no more."""
         self._processes.stop()

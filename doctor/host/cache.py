@@ -1,4 +1,4 @@
-"""The user's cache folder, and folders in it that are there whole or not at all."""
+"""The user's cache folder, and folders in it that are created completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 
+_NAME = "tfgpu-doctor"
 _PART = ".part-"
-_ABANDONED_S = 3600.0  # a part this old belongs to nobody who still works at it
+_ABANDONED_S = 3600.0  # a partial folder this old is no longer in use
 
 
 def cache_folder(environment: Mapping[str, str]) -> str:
-    """Where this user's programs keep what they can make again (XDG Base Directory Specification 0.8)."""
+    """The doctor's folder for data that it can recreate: below XDG_CACHE_HOME, else where the platform keeps caches."""
+    import platformdirs
+
     wanted = environment.get("XDG_CACHE_HOME") or ""
-    home = environment.get("HOME") or os.path.expanduser("~")
-    return wanted if os.path.isabs(wanted) else os.path.join(home, ".cache")
+    if os.path.isabs(wanted):
+        return os.path.join(wanted, _NAME)
+    if wanted:  # XDG Base Directory Specification 0.8: a relative path is invalid and is ignored
+        return os.path.join(os.path.expanduser("~"), ".cache", _NAME)
+    return platformdirs.user_cache_dir(_NAME, appauthor=False)
 
 
 def make_folder(place: str, fill: Callable[[str], None]) -> None:
-    """Have a new folder filled, and give it its name when it is whole; if somebody was faster, theirs stays.
+    """Let `fill` write a new folder, and rename it when it is complete; if another process was faster, its folder stays.
 
-    Raises OSError, and what `fill` raises; then nothing is left.
+    Raises OSError, and whatever `fill` raises; then nothing remains.
     """
     parent, name = os.path.split(place)
     os.makedirs(parent, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The only door through which the doctor changes a target environment, and nothing outside of it."""
+"""The only code that changes a target environment; it changes nothing outside of it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from collections.abc import Sequence
 from tfgpu_doctor.host.entries import Entry, look
 from tfgpu_doctor.host.files import write_whole
 
-_STAGED = ".tfgpu-doctor-part"  # a file on its way to its place; the next one in that folder takes its place
-# Files that pip rewrites where they lie (pip/_internal/req/req_uninstall.py, UninstallPthEntries): all others it replaces.
+_STAGED = ".tfgpu-doctor-part"  # a file that is being written; the next one in that folder takes its place
+# Files that pip rewrites in place (pip/_internal/req/req_uninstall.py, UninstallPthEntries): all others it replaces.
 _REWRITTEN = (".pth", ".egg-link")
 
 
 class OutsideTarget(OSError):
-    """A change that was asked for outside of the folders that may be changed."""
+    """A requested change outside of the folders that may be changed."""
 
 
 class Changes:
-    """Changes within some folders; each is checked to lie in one of them, links in its path followed."""
+    """Changes within some folders; each is checked to be in one of them, with links in its path followed."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = [os.path.realpath(folder) for folder in folders]
         self._checked: dict[str, bool] = {}
 
     def make_folder(self, path: str) -> None:
-        """Make a folder that is this user's alone, unless it is there."""
+        """Create a folder that only this user can access, unless it exists."""
         self._check(path)
         try:
             os.mkdir(path, 0o700)
@@ -35,7 +35,7 @@ class Changes:
                 raise
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file, whole and on the disk when this returns."""
+        """Write a file; when this returns, it is complete and on disk."""
         self._check(path)
         write_whole(path, content)
         folder = os.open(os.path.dirname(path), os.O_RDONLY)
@@ -50,9 +50,9 @@ class Changes:
         os.utime(path)
 
     def keep(self, path: str, place: str) -> bool:
-        """Keep a file at a place as well, as a second name of it where that is safe and possible, else as a copy.
+        """Keep a second copy of a file, as a hard link if that is safe and possible, otherwise as a real copy.
 
-        Gives whether it is a second name.
+        Returns whether it is a hard link.
         """
         self._check(place)
         if not path.endswith(_REWRITTEN):
@@ -60,12 +60,12 @@ class Changes:
                 os.link(path, place)
                 return True
             except OSError:
-                pass  # another file system, one without hard links, somebody else's file
+                pass  # another file system, one without hard links, another user's file
         shutil.copy2(path, place)
         return False
 
     def put_back(self, kept: str, path: str) -> None:
-        """Put a kept file at a path, in one step: a reader sees the old file or the new one."""
+        """Put a kept file back to a path, atomically: a reader sees the old file or the new one."""
         self._check(path)
         staged = self._staged(path)
         try:
@@ -73,10 +73,10 @@ class Changes:
         except OSError:
             shutil.copy2(kept, staged)
         os.replace(staged, path)
-        self._staged(path)  # a second name of the same file is left where it is by rename(2)
+        self._staged(path)  # rename(2) does nothing for a second name of the same file
 
     def make_link(self, path: str, target: str, *, replace: bool = False) -> None:
-        """Make a symbolic link with that target, as it is written. Raises FileExistsError unless it may replace."""
+        """Create a symbolic link with that target, unchanged. Raises FileExistsError unless it may replace."""
         self._check(path)
         if not replace:
             os.symlink(target, path)
@@ -86,7 +86,7 @@ class Changes:
         os.replace(staged, path)
 
     def remove(self, path: str, entry: Entry) -> bool:
-        """Remove what lies at a path. A folder that is not empty stays, and False is given."""
+        """Remove the entry at a path. A folder that is not empty stays, and the result is False."""
         self._check(path)
         if entry.kind != "folder":
             os.unlink(path)
@@ -100,7 +100,7 @@ class Changes:
         return True
 
     def forget(self, path: str) -> None:
-        """Remove a file of the doctor's own, if it is there."""
+        """Remove one of the doctor's own files, if it exists."""
         self._check(path)
         if look(path):
             os.unlink(path)
@@ -111,18 +111,18 @@ class Changes:
         os.chmod(path, mode)
 
     def rename(self, path: str, new: str) -> None:
-        """Give a folder of the doctor's own another name, in one step."""
+        """Rename one of the doctor's own folders, atomically."""
         self._check(path)
         self._check(new)
         os.rename(path, new)
 
     def discard(self, folder: str) -> None:
-        """Remove a folder of the doctor's own with all that is in it."""
+        """Remove one of the doctor's own folders with its content."""
         self._check(folder)
         shutil.rmtree(folder)
 
     def discard_empty(self, folder: str) -> None:
-        """Remove a folder of the doctor's own if nothing is in it."""
+        """Remove one of the doctor's own folders if it is empty."""
         self._check(folder)
         try:
             os.rmdir(folder)
@@ -130,7 +130,7 @@ class Changes:
             pass
 
     def _staged(self, path: str) -> str:
-        """The name under which a file waits in its folder, which is free afterwards."""
+        """The temporary name of a file in its folder, which is free afterwards."""
         staged = os.path.join(os.path.dirname(path), _STAGED)
         if look(staged) is not None:
             os.unlink(staged)
@@ -141,7 +141,7 @@ class Changes:
         if above not in self._checked:
             self._checked[above] = self._holds(os.path.realpath(above))
         if not (self._checked[above] and name not in ("", ".", "..")) and os.path.realpath(path) not in self._folders:
-            raise OutsideTarget(1, "it lies outside of the target environment", path)
+            raise OutsideTarget(1, "it is outside of the target environment", path)
 
     def _holds(self, real_path: str) -> bool:
         return any(os.path.join(real_path, "").startswith(os.path.join(folder, "")) for folder in self._folders)

@@ -1,4 +1,4 @@
-"""What lies at a path of the target environment; links are looked at, not followed."""
+"""The entries at paths of the target environment; links are examined, not followed."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """One file, symbolic link or folder: permission bits, size in bytes, and what tells whether it was replaced."""
+    """One file, symbolic link or folder: permission bits, size in bytes, and fields that show whether it was replaced."""
 
     kind: Kind
     mode: int
     size_bytes: int = 0
     mtime_ns: int = 0
     inode: int = 0
-    target: str = ""  # of a link, as written in it
+    target: str = ""  # of a link, unchanged
 
     def is_as(self, other: Entry) -> bool:
-        """Whether both are the same to a user: of a file its mode and content, of a link its target."""
+        """Whether both are the same to a user: mode and content of a file, target of a link."""
         if self.kind != other.kind or self.target != other.target:
             return False
         return self.kind == "link" or (self.mode == other.mode and self.has_content_of(other))
 
     def has_content_of(self, other: Entry) -> bool:
-        """Whether size and time say that the content is the same."""
+        """Whether size and time indicate that the content is the same."""
         return (self.size_bytes, self.mtime_ns) == (other.size_bytes, other.mtime_ns)
 
 
 def look(path: str) -> Entry | None:
-    """What lies at a path, None where nothing does. Raises OSError where that cannot be told."""
+    """The entry at a path, None if there is none. Raises OSError if that cannot be determined."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -52,7 +52,7 @@ def look(path: str) -> Entry | None:
 
 
 def walk(folder: str, leave_out: Collection[str] = ()) -> Iterator[tuple[str, Entry]]:
-    """A folder and all that is in it, folders before what they hold. Raises OSError where one cannot be read."""
+    """A folder and its content, folders before their content. Raises OSError if one cannot be read."""
     top = look(folder)
     if top is None or folder in leave_out:
         return
@@ -62,7 +62,7 @@ def walk(folder: str, leave_out: Collection[str] = ()) -> Iterator[tuple[str, En
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
-        return  # it went while this was looking
+        return  # it disappeared in the meantime
     for name in names:
         yield from walk(os.path.join(folder, name), leave_out)
 
@@ -77,15 +77,15 @@ def digest(path: str) -> str:
 
 
 def changed_ns(path: str) -> int:
-    """When a file or link was last changed in any way, its time of change included (ns). Raises OSError."""
+    """The last change of a file or link of any kind, including its ctime (ns). Raises OSError."""
     return os.lstat(path).st_ctime_ns
 
 
 def modified_ns(path: str) -> int:
-    """When a file was last written (ns). Raises OSError."""
+    """The time at which a file was last written (ns). Raises OSError."""
     return os.lstat(path).st_mtime_ns
 
 
 def is_writable(folder: str) -> bool:
-    """Whether this user may write into a folder; a file system that is mounted read-only lets nobody."""
+    """Whether this user may write to a folder; never true on a file system that is mounted read-only."""
     return os.access(folder, os.W_OK | os.X_OK)

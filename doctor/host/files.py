@@ -11,14 +11,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import BinaryIO
 
-_MOST_LINKS = 40  # as many as Linux follows before it says ELOOP
+_MOST_LINKS = 40  # the number that Linux follows before it returns ELOOP
 _MOST_BYTES = 4 << 20
-_PIECE_BYTES = 64 << 10  # /proc/sys gives nothing, but ENOMEM, to who asks for 4 MiB at once (fs/proc/proc_sysctl.c)
+_PIECE_BYTES = 64 << 10  # /proc/sys returns ENOMEM for a read of 4 MiB at once (fs/proc/proc_sysctl.c)
 
 
 @dataclass(frozen=True)
 class Status:
-    """What `stat` says of a file: sizes in bytes, numbers of a device node, permission bits."""
+    """The result of `stat`: size in bytes, numbers of a device node, permission bits."""
 
     size_bytes: int
     mode: int
@@ -38,7 +38,7 @@ class Status:
 
 
 class Files:
-    """The files of the machine whose `/` is the folder `root`; every path below is one of that machine."""
+    """The files of the machine whose `/` is the folder `root`; every path below is a path of that machine."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = os.path.realpath(root)
@@ -57,26 +57,26 @@ class Files:
         return b"".join(pieces)
 
     def read_end(self, path: str, limit: int) -> bytes:
-        """The last bytes of a regular file, at most `limit`. Raises OSError, also for a pipe, which may never answer."""
+        """The last bytes of a regular file, at most `limit`. Raises OSError, also for a pipe, which may block forever."""
         if self.status(path).kind != "file":
-            raise OSError(errno.EINVAL, "no regular file", path)
+            raise OSError(errno.EINVAL, "not a regular file", path)
         with open(self.place(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
             return file.read(limit)
 
     def open_binary(self, path: str) -> BinaryIO:
-        """A file opened for reading, for those of which a few bytes here and there tell all. Raises OSError."""
+        """A file opened for reading, for callers that need only a few bytes of it. Raises OSError."""
         return open(self.place(path), "rb")
 
     def text_if_any(self, path: str) -> str:
-        """Text of a file, empty where it cannot be read."""
+        """Text of a file, empty if it cannot be read."""
         try:
             return self.read_text(path)
         except OSError:
             return ""
 
     def names_if_any(self, path: str) -> list[str]:
-        """Names in a folder, none where it cannot be read."""
+        """Names in a folder, empty if it cannot be read."""
         try:
             return self.list_folder(path)
         except OSError:
@@ -87,7 +87,7 @@ class Files:
         return sorted(os.listdir(self.place(path)))
 
     def exists(self, path: str) -> bool:
-        """Whether something is there, as far as this user can see."""
+        """Whether the path exists, as far as this user can see."""
         try:
             return os.path.exists(self.place(path))
         except OSError:
@@ -106,27 +106,27 @@ class Files:
         return found.f_blocks * found.f_frsize
 
     def folder_free_bytes(self, path: str) -> int:
-        """What this user may still write to the file system that holds a folder. Raises OSError."""
+        """The free space for this user on the file system of a folder. Raises OSError."""
         found = os.statvfs(self.place(path))
         return found.f_bavail * found.f_frsize
 
     def link_target(self, path: str) -> str:
-        """Where a symbolic link points, as written in it. Raises OSError."""
+        """The target of a symbolic link, unchanged. Raises OSError."""
         folder, name = os.path.split(path)
         return os.readlink(os.path.join(self.place(folder), name))
 
     def real_path(self, path: str) -> str:
-        """The path with every link followed, as this machine names it. Raises OSError where links form a ring."""
+        """The path with every link followed, as this machine names it. Raises OSError if links form a loop."""
         place = self.place(path)
         if self.root == "/":
             real = os.path.realpath(place)
-            if os.path.islink(real):  # realpath leaves a ring of links as it is
+            if os.path.islink(real):  # realpath returns a loop of links unchanged
                 os.stat(real)
             return real
         return "/" + os.path.relpath(place, self.root).removeprefix(".")
 
     def place(self, path: str) -> str:
-        """Where the machine's `path` really lies here: links are followed as after a chroot to the root."""
+        """The location here of the machine's `path`: links are followed as after a chroot to the root."""
         if self.root == "/":
             return path
         waiting = deque(path.split("/"))
@@ -137,7 +137,7 @@ class Files:
             if name in ("", "."):
                 continue
             if name == "..":
-                os.stat(os.path.join(self.root, *done))  # raises where the folder is not there, as the kernel does
+                os.stat(os.path.join(self.root, *done))  # raises if the folder does not exist, as the kernel does
                 done = done[:-1]
                 continue
             here = os.path.join(self.root, *done, name)
@@ -155,7 +155,7 @@ class Files:
 
 
 def write_whole(path: str, content: bytes) -> None:
-    """Write a file so that it is either there whole or not at all; into a device or pipe, simply write. Raises OSError."""
+    """Write a file atomically, completely or not at all; write directly to a device or pipe. Raises OSError."""
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:
             file.write(content)
@@ -170,19 +170,19 @@ def write_whole(path: str, content: bytes) -> None:
         if os.path.exists(path):
             shutil.copymode(path, part)
         os.replace(part, path)
-    except BaseException:  # Ctrl-C as well: it is raised again, and nothing half written stays
+    except BaseException:  # including Ctrl-C: it is raised again, and no incomplete file remains
         if os.path.exists(part):
             os.unlink(part)
         raise
 
 
 def append_whole(path: str, content: bytes, most_bytes: int) -> None:
-    """Add to the end of a regular file, made where there is none, all of it or nothing. Raises OSError.
+    """Append to a regular file, created if missing, either everything or nothing. Raises OSError.
 
-    Where the file would grow beyond `most_bytes` nothing is added, and OSError says so (EFBIG).
+    If the file would grow beyond `most_bytes`, nothing is appended, and OSError says so (EFBIG).
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe may take for ever
-        raise OSError(errno.EINVAL, "no regular file", path)
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe may block forever
+        raise OSError(errno.EINVAL, "not a regular file", path)
     with open(path, "ab", buffering=0) as file:
         before = os.fstat(file.fileno())
         if before.st_size + len(content) > most_bytes:
@@ -191,7 +191,7 @@ def append_whole(path: str, content: bytes, most_bytes: int) -> None:
         try:
             written = file.write(content)
         finally:
-            if written != len(content):  # the disk took nothing, or a part of it
+            if written != len(content):  # the disk accepted nothing, or only a part
                 os.ftruncate(file.fileno(), before.st_size)
         if written != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

@@ -1,4 +1,4 @@
-"""Files of a folder that others filled, each read whole or refused: none of them may hang the reader, or fill its memory."""
+"""Files of a folder that others filled, each read completely or rejected: none can block the reader or exhaust its memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Unread:
 
 
 def gather(folder: str, names: list[str], most_bytes: int) -> Iterator[tuple[str, bytes | Unread]]:
-    """Each file with its content; of one that is larger than that nothing is read."""
+    """Each file with its content; files that are larger than the limit are not read."""
     for name in names:
         try:
             yield name, _read(os.path.join(folder, name), most_bytes)
@@ -32,11 +32,11 @@ def _read(path: str, most_bytes: int) -> bytes | Unread:
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
-            return Unread("a folder" if stat.S_ISDIR(status.st_mode) else "no regular file")
+            return Unread("a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file")
         if status.st_size > most_bytes:
             return Unread(f"too large to be a report ({_size(status.st_size)})")
         content = os.read(file, status.st_size + 1)
-        if len(content) < status.st_size:  # a network's file system may give less at once
+        if len(content) < status.st_size:  # a network file system may return less at once
             pieces = [content]
             while piece := os.read(file, status.st_size):
                 pieces.append(piece)

@@ -1,4 +1,4 @@
-"""A lock on a file: held by one process at a time, and free as soon as that and the children given it have ended."""
+"""A lock on a file: held by one process at a time, and free when that process and its children with the lock end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _LOOK_EVERY_S = 0.05
 
 
 class Busy(Exception):
-    """Somebody else holds the lock."""
+    """Another process holds the lock."""
 
 
 class Unsupported(Exception):
-    """There are no such locks on this system."""
+    """The system does not support such locks."""
 
 
 class Lock:
@@ -23,18 +23,18 @@ class Lock:
         self.path, self.descriptor = path, descriptor
 
     def release(self, *, remove: bool) -> None:
-        """Let go of it, and remove its file if asked to."""
+        """Release the lock, and remove its file if requested."""
         if remove:
             os.unlink(self.path)
         os.close(self.descriptor)
 
 
 def acquire(path: str, *, patience_s: float) -> Lock:
-    """Take the lock, waiting that long. Raises Busy, Unsupported, and OSError where the file cannot be made."""
+    """Take the lock, and wait up to that long. Raises Busy, Unsupported, and OSError if the file cannot be created."""
     try:
         import fcntl
     except ImportError as error:
-        raise Unsupported("this system has no locks on files") from error
+        raise Unsupported("this system does not support file locks") from error
     until = time.monotonic() + patience_s
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -51,7 +51,7 @@ def acquire(path: str, *, patience_s: float) -> Lock:
 
 
 def _is_still(path: str, descriptor: int) -> bool:
-    """Whether the path still names the file that was locked; the holder before may have removed it."""
+    """Whether the path still names the locked file; the previous holder may have removed it."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

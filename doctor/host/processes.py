@@ -13,12 +13,12 @@ from typing import IO
 
 _MOST_OUTPUT_BYTES = 8 << 20
 _MOST_ERROR_BYTES = 256 << 10
-_GRACE_S = 1.0  # after SIGKILL; a process that lives on sits in the kernel, and no signal reaches it there
+_GRACE_S = 1.0  # after SIGKILL; a process that survives is blocked in the kernel, where no signal reaches it
 
 
 @dataclass(frozen=True)
 class Completed:
-    """How a command ended: `exit_code` is None where it never started or had to be killed at the deadline."""
+    """How a command ended: `exit_code` is None if it never started or was killed at the deadline."""
 
     stdout: bytes
     stderr: str
@@ -26,7 +26,7 @@ class Completed:
     exit_code: int | None = None
     signal: str = ""
     timed_out: bool = False
-    stuck: bool = False  # not even SIGKILL ended it: it waits inside the kernel
+    stuck: bool = False  # not even SIGKILL ended it: it is blocked in the kernel
     not_started: str = ""
 
 
@@ -51,9 +51,9 @@ class Processes:
         environment: Mapping[str, str],
         until: threading.Event | None = None,
     ) -> Completed:
-        """Run a command to its end or its deadline (seconds), then leave nothing of its process group behind.
+        """Run a command to its end or its deadline (seconds), then kill what remains of its process group.
 
-        With `until`, the command's standard input stays open until that is set, or this process is gone.
+        With `until`, the command's standard input stays open until that is set, or this process exits.
         """
         started = time.monotonic()
         try:
@@ -70,7 +70,7 @@ class Processes:
             code = process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             code = None
-        _kill_group(process)  # whatever it started and left behind
+        _kill_group(process)  # children that it left behind
         _drain((output, errors))
         if process.stdin is not None:
             process.stdin.close()
@@ -87,7 +87,7 @@ class Processes:
         )
 
     def stop(self) -> None:
-        """Kill every command that runs, and start no more."""
+        """Kill every running command, and start no more."""
         with self._lock:
             self._stopped = True
             running = list(self._running)
@@ -111,7 +111,7 @@ class Processes:
 
 
 class _Reader:
-    """Reads a pipe on a thread of its own; keeps the beginning and the end when there is too much."""
+    """Reads a pipe on a separate thread; keeps the beginning and the end if there is too much."""
 
     def __init__(self, pipe: IO[bytes], limit_bytes: int) -> None:
         self._pipe, self._half = pipe, limit_bytes // 2
@@ -145,20 +145,20 @@ class _Reader:
 
 
 def _drain(readers: Sequence[_Reader]) -> None:
-    """Wait a moment for what is still in the pipes."""
+    """Wait a moment for data that is still in the pipes."""
     for reader in readers:
         reader.join(_GRACE_S)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it started."""
+    """Kill a process and all its children."""
     try:
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
     except (ProcessLookupError, PermissionError):
-        pass  # it ended by itself
+        pass  # it has already ended
 
 
 def _ended(
@@ -166,7 +166,7 @@ def _ended(
 ) -> bool:
     """Wait for the process to end, or for the deadline; close its standard input when `until` is set.
 
-    Its pipes close when it ends, and waiting for that wakes at once; `Popen.wait` alone looks only every 50 ms.
+    Its pipes close when it ends, and that wakes this up at once; `Popen.wait` alone polls only every 50 ms.
     """
     for reader in readers:
         while reader.is_reading and process.poll() is None:

@@ -1,4 +1,4 @@
-"""Results of earlier runs, kept in SQLite in the user's cache folder; runs that end at the same time lose nothing."""
+"""Results of earlier runs, kept in SQLite in the user's cache folder; concurrent runs lose nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Results:
     @classmethod
     def of_user(cls, environment: Mapping[str, str]) -> Results:
         """The file in the user's cache folder."""
-        return cls(os.path.join(cache_folder(environment), "tfgpu-doctor", "results.sqlite"))
+        return cls(os.path.join(cache_folder(environment), "results.sqlite"))
 
     def keep(self, run: KeptRun) -> None:
         """Add a run. Raises ResultsError."""
@@ -68,7 +68,7 @@ class Results:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: all of it is kept, or nothing."""
+        """A transaction: everything is kept, or nothing."""
         try:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=_WAIT_S)
@@ -80,5 +80,5 @@ class Results:
                 connection.close()
         except (OSError, sqlite3.Error) as error:
             raise ResultsError(
-                f"{self.path} cannot be used ({error}); delete it to begin anew, or set XDG_CACHE_HOME to another folder"
+                f"{self.path} cannot be used ({error}); delete it to start over, or set XDG_CACHE_HOME to another folder"
             ) from error

@@ -1,7 +1,7 @@
-"""Run a command, and kill it with all that it started as soon as whoever started this program is gone.
+"""Run a command, and kill it with all its children as soon as the process that started this program exits.
 
-That one holds the other end of standard input, and writes nothing into it: when it ends, however it ends, this sees
-the end of the file. Where this itself is killed, the command is told by SIGTERM, on Linux.
+That process has the other end of standard input, and writes nothing to it: when it exits for any reason, this
+program reads the end of the file. If this program itself is killed, the command receives SIGTERM, on Linux.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main() -> None:
-    """Run what the arguments say; see above."""
+    """Run the command in the arguments; see above."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform.startswith("linux") else None
-    # What this was given open (a lock) stays open in the command, so that it is held until that has ended.
+    # File descriptors that this program inherited (a lock) stay open in the command, so that it is held until that has ended.
     child = subprocess.Popen(
         sys.argv[1:],
         stdin=subprocess.DEVNULL,
@@ -34,12 +34,12 @@ def main() -> None:
             kill(child)
             break
     code = child.wait()
-    kill(child)  # what it left behind
+    kill(child)  # children that it left behind
     os._exit(code if code >= 0 else 128 - code)
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:
-    """Kill the command and what it started."""
+    """Kill the command and its children."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

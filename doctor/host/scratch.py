@@ -1,4 +1,4 @@
-"""A folder for the time of one run."""
+"""A temporary folder for one run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[str]:
-    """A new folder that is gone afterwards. Raises OSError where none can be made."""
+    """A new folder that is removed afterwards. Raises OSError if none can be created."""
     with tempfile.TemporaryDirectory(prefix="tfgpu-doctor-") as folder:
         yield folder
 
 
 def make_links(folder: str, targets: Mapping[str, str]) -> None:
-    """Make a folder with links of these names. Raises OSError."""
+    """Create a folder with links of these names. Raises OSError."""
     os.makedirs(folder, exist_ok=True)
     for name, target in targets.items():
         os.symlink(target, os.path.join(folder, name))

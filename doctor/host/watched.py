@@ -1,4 +1,4 @@
-"""A long command of the user's own, shown as it runs: it ends with the doctor, however the doctor ends."""
+"""A long command of the user's, shown as it runs: it ends with the doctor, however the doctor ends."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def run_watched(
     holding: Sequence[int] = (),
     on_tick: Callable[[], None] = lambda: None,
 ) -> int | None:
-    """Run a command in a folder, its output on standard error, and give its exit code; None past the deadline.
+    """Run a command in a folder, with its output on standard error, and return its exit code; None past the deadline.
 
     It stops when it is interrupted, when the deadline has passed, and when the doctor is killed. `holding` are
-    descriptors (of a lock) that stay open until it has ended. `on_tick` is called about every second meanwhile.
-    Raises OSError where it cannot be started.
+    descriptors (of a lock) that stay open until it has ended. `on_tick` is called about every second in the meantime.
+    Raises OSError if it cannot be started.
     """
     watcher = subprocess.Popen(
         [sys.executable, "-I", _PROGRAM, *argv],
-        stdin=subprocess.PIPE,  # that it closes is how the watcher learns that the doctor is gone
+        stdin=subprocess.PIPE,  # its closing tells the watcher that the doctor has exited
         stdout=_standard_error(),
         stderr=_standard_error(),
         env=dict(environment),
         cwd=folder,
         pass_fds=tuple(holding),
-        start_new_session=True,  # Ctrl-C reaches the doctor alone, which then ends this in order
+        start_new_session=True,  # Ctrl-C reaches only the doctor, which then ends this in order
     )
     assert watcher.stdin is not None
     until = time.monotonic() + deadline_s
@@ -53,7 +53,7 @@ def run_watched(
 
 
 def _standard_error() -> int:
-    """Where a command's output goes: standard output is for the document alone."""
+    """The destination of a command's output: standard output is reserved for the document."""
     try:
         return sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):

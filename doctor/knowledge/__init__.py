@@ -1,4 +1,4 @@
-"""The tables shipped as data under checks/data, read when first asked for, and typed."""
+"""The tables shipped as data under checks/data, read on first use, and typed."""
 
 from tfgpu_doctor.knowledge.reading import Knowledge, read_knowledge, version
 

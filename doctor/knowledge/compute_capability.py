@@ -15,9 +15,9 @@ def kernels_for(capability: str, built: Iterable[str]) -> Kernels:
     """How a GPU of a compute capability ("8.6") runs a build for targets like "sm_80" and "compute_90".
 
     `sm_XY` is machine code, which runs on the same major and the same or a later minor version; `compute_XY` is machine
-    code for X.Y and PTX, which the driver compiles for any later GPU. A letter ("sm_90a") ties code to that very GPU.
-    Rules: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-compilation; that `compute_XY` holds machine code
-    too was seen in the fat binaries of TensorFlow 2.21.0.
+    code for X.Y and PTX, which the driver compiles for any later GPU. A letter ("sm_90a") limits code to that exact GPU.
+    Rules: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-compilation; that `compute_XY` includes machine code
+    was observed in the fat binaries of TensorFlow 2.21.0.
     """
     known = _CAPABILITY.fullmatch(capability)
     if not known:
@@ -39,5 +39,5 @@ def kernels_for(capability: str, built: Iterable[str]) -> Kernels:
 
 
 def newest_major(built: Iterable[str]) -> int:
-    """The highest major compute capability that a build has code for, 0 where it names none."""
+    """The highest major compute capability that a build has code for, 0 if it names none."""
     return max((int(match.group(2)) for text in built if (match := _TARGET.fullmatch(text))), default=0)

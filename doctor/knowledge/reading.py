@@ -1,4 +1,4 @@
-"""The tables shipped as data under checks/data, read when first asked for, and typed."""
+"""The tables shipped as data under checks/data, read on first use, and typed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 
-_MOST_BYTES = 64 << 20  # of a table
+_MOST_BYTES = 64 << 20  # per table
 
 
 class _Table(msgspec.Struct, Generic[Row], frozen=True):
@@ -52,32 +52,32 @@ class Knowledge:
 
     @functools.cached_property
     def causes(self) -> dict[str, Cause]:
-        """Label to row."""
+        """Map label to row."""
         return {row.label: row for row in _read("causes", Cause)}
 
     @functools.cached_property
     def variables(self) -> dict[str, Variable]:
-        """Name to row."""
+        """Map name to row."""
         return {row.name: row for row in _read("variables", Variable)}
 
     @functools.cached_property
     def cuda_errors(self) -> dict[int, ErrorCode]:
-        """CUresult code to row."""
+        """Map CUresult code to row."""
         return {row.code: row for row in _read("cuda_errors", ErrorCode)}
 
     @functools.cached_property
     def nvml_errors(self) -> dict[int, ErrorCode]:
-        """nvmlReturn_t code to row."""
+        """Map nvmlReturn_t code to row."""
         return {row.code: row for row in _read("nvml_errors", ErrorCode)}
 
     @functools.cached_property
     def xids(self) -> dict[tuple[str, int], Xid]:
-        """("xid" or "sxid", code) to row."""
+        """Map ("xid" or "sxid", code) to row."""
         return {(row.kind, row.code): row for row in _read("xids", Xid)}
 
     @functools.cached_property
     def cuda_toolkits(self) -> tuple[CudaDriverRow, ...]:
-        """The driver that each toolkit came with, oldest first."""
+        """The driver that each toolkit was shipped with, oldest first."""
         return _read("cuda_toolkits", CudaDriverRow)
 
     @functools.cached_property
@@ -87,7 +87,7 @@ class Knowledge:
 
     @functools.cached_property
     def compatibility(self) -> dict[str, CompatibilityRule]:
-        """The rules by which a driver runs programs of a newer CUDA than its own: "minor-version", "forward", "ptx"."""
+        """The rules under which a driver runs programs of a newer CUDA than its own: "minor-version", "forward", "ptx"."""
         return {row.rule: row for row in _read("cuda_compatibility", CompatibilityRule)}
 
     @functools.cached_property
@@ -101,7 +101,7 @@ class Knowledge:
         return _read("tensorflow_releases", TensorFlowRelease)
 
     def opened_libraries(self, tensorflow: str, cuda: str, cudnn: str) -> list[OpenedLibrary]:
-        """What a release built with that CUDA and cuDNN opens; without CUDA's rows where the table does not know it."""
+        """The libraries that a release built with that CUDA and cuDNN opens; without CUDA's rows if they are unknown."""
         rows = [row for row in self._opened_libraries if not row.since or version(row.since) <= version(tensorflow)]
         known = [row.cuda for row in rows if row.cuda and _covers(row.cuda, cuda)]
         closest = max(known, key=len, default="")
@@ -119,15 +119,15 @@ class Knowledge:
         return _read("gpus", GpuModel)
 
     def gpu_named(self, name: str) -> GpuModel | None:
-        """The model that NVML calls so, in any case and with or without the maker's name; None where there is none."""
+        """The model with that NVML name, in any case and with or without the vendor name; None if there is none."""
         return self._gpus_by_name.get(_without_maker(name))
 
     def gpus_with_id(self, pci_id: str) -> tuple[GpuModel, ...]:
-        """The models that bear a PCI device id ("2204"): one id may be sold under several names."""
+        """The models that have a PCI device id ("2204"): one id may be sold under several names."""
         return tuple(gpu for gpu in self.gpus if pci_id.lower() in gpu.pci_ids)
 
     def name_for_id(self, pci_id: str) -> str:
-        """What a GPU of that PCI device id is called; empty where the table does not know it."""
+        """The name of a GPU with that PCI device id; empty if the table does not know it."""
         return " or ".join(gpu.name for gpu in self.gpus_with_id(pci_id))
 
     @functools.cached_property
@@ -135,7 +135,7 @@ class Knowledge:
         return {_without_maker(gpu.name): gpu for gpu in self.gpus}
 
     def pci_generation(self, pci_id: str) -> PciGeneration | None:
-        """The generation that a PCI device id ("2b85") belongs to; None where the table does not know it."""
+        """The generation of a PCI device id ("2b85"); None if the table does not know it."""
         return next((row for row in self._pci_generations if row.first <= pci_id.lower() <= row.last), None)
 
     @functools.cached_property
@@ -144,21 +144,21 @@ class Knowledge:
 
     @functools.cached_property
     def log_signatures(self) -> tuple[LogSignature, ...]:
-        """The kinds of lines that mean something."""
+        """The kinds of lines that are significant."""
         return _read("log_signatures", LogSignature)
 
     @functools.cached_property
     def log_releases(self) -> dict[tuple[str, int], LogRelease]:
-        """File and line of TensorFlow's source to row."""
+        """Map file and line of TensorFlow's source to row."""
         return {(row.file, row.line): row for row in _read("log_releases", LogRelease)}
 
     @functools.cached_property
     def log_rules(self) -> tuple[LogRule, ...]:
-        """Which of them speak for which cause."""
+        """Which of the signatures indicate which cause."""
         return _read("log_rules", LogRule)
 
     def first_ptxas(self, compute_capability: str) -> PtxasTarget | None:
-        """The row for a compute capability; None where the table does not know it."""
+        """The row for a compute capability; None if the table does not know it."""
         return next((row for row in self._ptxas_targets if row.compute_capability == compute_capability), None)
 
     @functools.cached_property
@@ -167,26 +167,26 @@ class Knowledge:
 
     @functools.cached_property
     def boundaries(self) -> dict[str, Boundary]:
-        """Name to row."""
+        """Map name to row."""
         return {row.name: row for row in _read("boundaries", Boundary)}
 
     @functools.cached_property
     def batch_systems(self) -> dict[str, BatchSystem]:
-        """Kind to row."""
+        """Map kind to row."""
         return {row.kind: row for row in _read("schedulers", BatchSystem)}
 
     @functools.cached_property
     def hosted_services(self) -> dict[str, HostedService]:
-        """Name to row."""
+        """Map name to row."""
         return {row.name: row for row in _read("hosted_services", HostedService)}
 
     def minimum_driver(self, cuda: str, os: str) -> CudaDriverRow | None:
-        """The row for a CUDA release like "12.5.1"; None where the table does not know it."""
+        """The row for a CUDA release like "12.5.1"; None if the table does not know it."""
         return next((row for row in self.cuda_minimum_drivers if _covers(row.cuda, cuda) and row.driver(os)), None)
 
     def compat_package(self, cuda: str, driver: str, gpus: Sequence[str]) -> CompatPackage | None:
-        """The forward-compatibility package for a CUDA release beside that Linux driver; None where there is none, or where
-        one of the GPUs is not certain to be of a line that may use it, or has no driver as new as the package."""
+        """The forward-compatibility package for a CUDA release with that Linux driver; None if there is none, if one of
+        the GPUs is not certain to be of a line that may use it, or if one has no driver as new as the package."""
         models = [self.gpu_named(name) for name in gpus]
         toolkit = next((row for row in self.cuda_toolkits if _covers(row.cuda, cuda)), None)
         if not models or toolkit is None:
@@ -201,7 +201,7 @@ class Knowledge:
         return next((row for row in rows if driver.partition(".")[0] in row.driver_branches), None)
 
     def ptx_driver(self, cuda: str, os: str) -> CudaDriverRow | None:
-        """The driver needed to compile PTX that a CUDA toolkit made: none older has a compiler that knows it."""
+        """The driver needed to compile PTX from a CUDA toolkit: older drivers have no compiler that knows it."""
         return next((row for row in self.cuda_toolkits if _covers(row.cuda, cuda) and row.driver(os)), None)
 
 
@@ -212,7 +212,7 @@ def read_knowledge() -> Knowledge:
 
 
 def version(text: str) -> Version:
-    """A version to compare with; text that is none counts as older than any."""
+    """A version for comparisons; a text that is not a version counts as older than any."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -236,7 +236,7 @@ def _covers(release: str, cuda: str) -> bool:
 
 
 def _read(name: str, row: type[Row]) -> tuple[Row, ...]:
-    # The folder is found without importing the checks, which themselves import this module.
+    # The folder is located without importing the checks, which themselves import this module.
     found = importlib.util.find_spec("tfgpu_doctor.checks")
     assert found is not None and found.submodule_search_locations
     path = os.path.join(found.submodule_search_locations[0], "data", f"{name}.json")

@@ -1,4 +1,4 @@
-"""What an installed distribution asks of others, from its metadata."""
+"""The requirements of an installed distribution, from its metadata."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A distribution asked for, by canonical name, the versions allowed, and the extra that asks (empty: always)."""
+    """A required distribution: canonical name, allowed versions, and the extra that requires it (empty: always)."""
 
     name: str
     specifier: str
     extra: str
 
     def allows(self, version: str) -> bool:
-        """Whether a version is allowed; one that cannot be understood is."""
+        """Whether a version is allowed; true for a version that cannot be parsed."""
         from packaging.specifiers import SpecifierSet
         from packaging.version import InvalidVersion, Version
 
@@ -31,14 +31,14 @@ class Requirement:
 
     @property
     def lowest(self) -> str:
-        """The lowest version that is allowed, or the one that is pinned; empty where there is none."""
+        """The lowest version that is allowed, or the one that is pinned; empty if there is none."""
         from packaging.specifiers import SpecifierSet
 
         bounds = [each.version for each in SpecifierSet(self.specifier) if each.operator in (">=", "==", "~=", ">")]
         return min(bounds, key=_order, default="")
 
     def is_undercut_by(self, version: str) -> bool:
-        """Whether a version is older than the lowest allowed; one that cannot be understood is not."""
+        """Whether a version is older than the lowest allowed; false for a version that cannot be parsed."""
         from packaging.version import InvalidVersion, Version
 
         try:
@@ -57,7 +57,7 @@ def _order(version: str) -> Version:
 
 
 def requirements_on(target: Target, distribution: str, prefix: str) -> list[Requirement]:
-    """What a distribution of the target asks of those whose names begin with `prefix`, markers not judged but for extras."""
+    """A distribution's requirements with names that begin with `prefix`; markers are not evaluated except for extras."""
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Parsed
     from packaging.utils import canonicalize_name

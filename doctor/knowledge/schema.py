@@ -1,4 +1,4 @@
-"""What the rows of the tables under checks/data look like; `knowledge` reads them."""
+"""The rows of the tables under checks/data; `knowledge` reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class ErrorCode(msgspec.Struct, frozen=True):
-    """A CUresult or nvmlReturn_t code; `cause` (a label) and `action` are empty where the code alone does not tell."""
+    """A CUresult or nvmlReturn_t code; `cause` (a label) and `action` are empty if the code alone is not conclusive."""
 
     code: int
     name: str
@@ -20,21 +20,21 @@ class ErrorCode(msgspec.Struct, frozen=True):
 
 
 class DriverRange(msgspec.Struct, frozen=True):
-    """The first and the last driver of which a row is true; empty where it is not known or there is none."""
+    """The first and the last driver that a row applies to; empty if unknown or if there is none."""
 
     since: str = ""
     until: str = ""
 
 
 class Xid(msgspec.Struct, frozen=True):
-    """A code that the driver writes to the kernel log; see the table's own words for what the fields mean."""
+    """A code that the driver writes to the kernel log; the table itself describes the fields."""
 
     code: int
     kind: Literal["xid", "sxid"]
     name: str
     meaning: str
-    likely: tuple[str, ...]  # "application", "driver", "hardware", ..., the likeliest first
-    cause: str  # a label, "undetermined", or empty where it is no fault
+    likely: tuple[str, ...]  # "application", "driver", "hardware", ..., the most likely first
+    cause: str  # a label, "undetermined", or empty if it is not a fault
     action: str
     severity: Literal["info", "warning", "error"]
     fatal: bool  # the program that used the GPU ends
@@ -44,20 +44,20 @@ class Xid(msgspec.Struct, frozen=True):
 
 
 class CompatibilityRule(msgspec.Struct, frozen=True):
-    """A way for a driver to run programs of a newer CUDA than its own; see the table's own words for the fields."""
+    """A way for a driver to run programs of a newer CUDA than its own; the table itself describes the fields."""
 
     rule: str
-    since: str  # the CUDA release that it came with
+    since: str  # the CUDA release that introduced it
     os: tuple[str, ...]  # as `platform.system()` names them
-    lines: tuple[str, ...]  # lines of GPUs; none where it holds for all
-    table: str  # the table with its figures
+    lines: tuple[str, ...]  # lines of GPUs; empty if it applies to all
+    table: str  # the table with its values
     about: str
     source: str
     checked: str
 
 
 class CompatPackage(msgspec.Struct, frozen=True):
-    """A forward-compatibility package: the CUDA that it brings, and the driver branches it runs on."""
+    """A forward-compatibility package: the CUDA that it provides, and the driver branches it runs on."""
 
     cuda: str
     package: str
@@ -67,7 +67,7 @@ class CompatPackage(msgspec.Struct, frozen=True):
 
 
 class PciGeneration(msgspec.Struct, frozen=True):
-    """A range of PCI device ids, and which of the driver's two kernel modules drives the GPUs that bear them."""
+    """A range of PCI device ids, and which of the driver's two kernel modules supports the GPUs that have them."""
 
     first: str  # "2900"
     last: str
@@ -78,7 +78,7 @@ class PciGeneration(msgspec.Struct, frozen=True):
 
 
 class BatchSystem(msgspec.Struct, frozen=True):
-    """A batch system's variables; see the table's own words for what the fields mean."""
+    """A batch system's variables; the table itself describes the fields."""
 
     kind: str
     job: str
@@ -94,7 +94,7 @@ class BatchSystem(msgspec.Struct, frozen=True):
 
 
 class HostedService(msgspec.Struct, frozen=True):
-    """A service that runs notebooks for others; see the table's own words for what the fields mean."""
+    """A service that hosts notebooks; the table itself describes the fields."""
 
     name: str
     variables: tuple[str, ...]
@@ -105,7 +105,7 @@ class HostedService(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """A label of the vocabulary of root causes: headline, what it means, and what to do where nothing more is known."""
+    """A label of the vocabulary of root causes: headline, meaning, and the action if nothing more is known."""
 
     label: str
     severity: str  # "blocker", "degrades", "feature", "none"
@@ -116,7 +116,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Variable(msgspec.Struct, frozen=True):
-    """An environment variable that matters; `values` are those that count, none where anything may."""
+    """An environment variable that matters; `values` are the significant ones, empty if any value is significant."""
 
     name: str
     values: tuple[str, ...]
@@ -126,7 +126,7 @@ class Variable(msgspec.Struct, frozen=True):
 
 
 class CudaDriverRow(msgspec.Struct, frozen=True):
-    """A driver for a CUDA release, on Linux and on Windows (empty where there is none)."""
+    """A driver for a CUDA release, on Linux and on Windows (empty if there is none)."""
 
     cuda: str
     linux: str
@@ -140,27 +140,27 @@ class CudaDriverRow(msgspec.Struct, frozen=True):
 
 
 class Wheels(msgspec.Struct, frozen=True):
-    """A release's wheels for one system; `cuda`, `cudnn` and `compute_capabilities` are empty where it has no CUDA."""
+    """A release's wheels for one system; `cuda`, `cudnn` and `compute_capabilities` are empty if it has no CUDA."""
 
     os: str  # "linux", "windows", "macos"
     architecture: str  # "x86_64", "aarch64", "arm64"
     pythons: tuple[str, ...]  # "3.12"
     tags: tuple[str, ...]
-    glibc: str  # the oldest that they run on; empty but for Linux
+    glibc: str  # the oldest that they run on; empty except on Linux
     cuda: str
     cudnn: str
     compute_capabilities: tuple[str, ...]
-    stands_for: str  # the package that has the code, where these have none
+    stands_for: str  # the package that contains the code, if these do not
 
 
 class TensorFlowRelease(msgspec.Struct, frozen=True):
-    """A release of TensorFlow. What is not said of each system's wheels is that of Linux on x86_64, the first of them."""
+    """A release of TensorFlow. Fields that are not per wheel describe Linux on x86_64, the first system."""
 
     version: str
     wheels: tuple[Wheels, ...]
     requires_python: str
     requires: tuple[str, ...]  # bounds of numpy, protobuf and keras
-    cuda_extra: tuple[str, ...]  # what [and-cuda] asks for; empty where there is no such extra
+    cuda_extra: tuple[str, ...]  # the requirements of [and-cuda]; empty if there is no such extra
     runpath: tuple[str, ...]  # folders under nvidia/ in which libtensorflow_framework.so.2 looks
     source: str
     checked: str
@@ -171,12 +171,12 @@ class TensorFlowRelease(msgspec.Struct, frozen=True):
         return self.wheels[0].pythons
 
     def wheels_for(self, os: str, architecture: str) -> Wheels | None:
-        """Its wheels for a system; None where it has none."""
+        """Its wheels for a system; None if it has none."""
         return next((each for each in self.wheels if (each.os, each.architecture) == (os, architecture)), None)
 
 
 class Boundary(msgspec.Struct, frozen=True):
-    """A single figure that a check compares with."""
+    """A single threshold that a check compares with."""
 
     name: str
     value: str
@@ -186,7 +186,7 @@ class Boundary(msgspec.Struct, frozen=True):
 
 
 class OpenedLibrary(msgspec.Struct, frozen=True):
-    """A library that TensorFlow opens by name; see the table's own words for what the fields mean."""
+    """A library that TensorFlow opens by name; the table itself describes the fields."""
 
     soname: str
     needed: bool
@@ -199,7 +199,7 @@ class OpenedLibrary(msgspec.Struct, frozen=True):
 
 
 class GpuModel(msgspec.Struct, frozen=True):
-    """A GPU: `name` is what NVML calls it, `memory_bytes` as sold, `pci_ids` its device ids under vendor 10de."""
+    """A GPU: `name` is NVML's name, `memory_bytes` as sold, `pci_ids` its device ids under vendor 10de."""
 
     name: str
     aliases: tuple[str, ...]
@@ -212,8 +212,8 @@ class GpuModel(msgspec.Struct, frozen=True):
     checked: str
     pci_ids: tuple[str, ...] = ()
     tensor_cores: bool = False
-    memory_bandwidth_gb_per_s: float | None = None  # 10^9 bytes a second; None where it is not sure
-    peak_teraflops: dict[str, float] = {}  # "fp64", "fp32", "tf32", "fp16"; those that are sure
+    memory_bandwidth_gb_per_s: float | None = None  # 10^9 bytes per second; None if it is not certain
+    peak_teraflops: dict[str, float] = {}  # "fp64", "fp32", "tf32", "fp16"; those that are certain
 
 
 class PtxasTarget(msgspec.Struct, frozen=True):
@@ -226,7 +226,7 @@ class PtxasTarget(msgspec.Struct, frozen=True):
 
 
 class LogSignature(msgspec.Struct, frozen=True):
-    """A kind of line in logs; see the table's own words for what the fields mean."""
+    """A kind of line in logs; the table itself describes the fields."""
 
     name: str
     gate: str
@@ -248,7 +248,7 @@ class LogRelease(msgspec.Struct, frozen=True):
 
 
 class LogRule(msgspec.Struct, frozen=True):
-    """Which signatures speak for which cause; see the table's own words for what the fields mean."""
+    """Which signatures indicate which cause; the table itself describes the fields."""
 
     label: str
     rank: int

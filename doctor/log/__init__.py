@@ -1,1 +1,1 @@
-"""Read the cause out of a log: lines to signatures, signatures and what is known to causes."""
+"""Find the cause in a log: match lines to signatures, then signatures and context to causes."""

@@ -1,4 +1,4 @@
-"""From the signatures of a log, and what is known beside it, to ranked causes. Pure."""
+"""Rank causes from the signatures found in a log and from the given context. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class LogCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause that a log speaks for; `ask` says what would tell where the log alone does not."""
+    """A cause that a log indicates; `ask` says what to request next where the log alone is not conclusive."""
 
     label: str
     title: str
@@ -41,7 +41,7 @@ class LogCause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """Lines that mean nothing by themselves: how many of one kind, and the first."""
+    """Lines that are harmless by themselves: the number of one kind, and the first."""
 
     name: str
     count: int
@@ -49,18 +49,18 @@ class Noise(msgspec.Struct, frozen=True):
 
 
 class LogReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log says: causes, best first, none where it tells of none; and the noise."""
+    """The result for a log: the causes, most likely first (empty if the log shows none), and the noise."""
 
     schema: int = 2
     lines: int
     context: dict[str, str]
-    extracted: dict[str, tuple[str, ...]]  # what the log tells of the machine and of the errors, each value once
+    extracted: dict[str, tuple[str, ...]]  # what the log reports about the machine and the errors, each value once
     causes: tuple[LogCause, ...]
     noise: tuple[Noise, ...]
 
 
 def classify(found: Mapping[str, Found], context: Context, knowledge: Knowledge, lines: int = 0) -> LogReport:
-    """The report on a log in which these signatures were found."""
+    """Return the report for a log in which these signatures were found."""
     known = context.learning(found, knowledge)
     hits = derive(found, known, knowledge)
     seen = set(hits)
@@ -105,14 +105,14 @@ def _cause(rule: LogRule, hits: Hits, cause: Cause) -> LogCause:
 
 
 def _first_of_each(kinds: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Lines of evidence in the order of the log: the first of every kind, then more of them."""
+    """Return evidence lines in log order: the first of every kind, then more of each."""
     places = [(place, hit.line, hit) for kind in kinds for place, hit in enumerate(kind)]
     unique = {hit.line: hit for _, _, hit in sorted(places, key=lambda each: each[:2])[: 3 * _MOST_LINES]}
     return sorted(list(unique.values())[:_MOST_LINES], key=lambda hit: hit.line)
 
 
 def _is_mere_fact(found: Found) -> bool:
-    """Whether lines describe what is there, and complain of nothing."""
+    """Whether the lines only describe the machine and report no problem."""
     return found.signature.name.startswith(("says_", "tells_")) or found.signature.name in (
         "described_gpu",
         "adding_gpus",

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor log`: the cause that a log tells of."""
+"""`tfgpu-doctor log`: find the cause in a log."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _FINDINGS, _INTERRUPTED = 1, 130
     "context",
     metavar="KEY=VALUE",
     multiple=True,
-    help=f"What is known beside the log, in any words: {', '.join(KEYS)}.",
+    help=f"Context that the log does not contain, as free text: {', '.join(KEYS)}.",
 )
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
+@click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")
 def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None) -> int:
-    """Name the cause that a TensorFlow log, a CI log or the text of a ticket tells of.
+    """Find the cause in a TensorFlow log, a CI log, or the text of a ticket.
 
-    The log may be of any size and encoding; `-` is standard input. Exit code: 0 it tells of no trouble, 1 it names a
-    cause, 2 wrong usage or unreadable input.
+    The log can have any size and encoding; `-` reads standard input. Exit codes: 0 no problem found, 1 a cause found,
+    2 wrong usage or unreadable input.
     """
     known = _given(context)
     scanner = Scanner(read_knowledge().log_signatures)
@@ -67,7 +67,7 @@ def _given(pairs: tuple[str, ...]) -> Context:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or key.strip() not in KEYS:
-            refuse(f"--given takes KEY=VALUE, where KEY is one of {', '.join(KEYS)}; not {pair!r}")
+            refuse(f"--given requires KEY=VALUE, where KEY is one of {', '.join(KEYS)}; got {pair!r}")
         values[key.strip()] = value.strip()
     return Context(values)
 

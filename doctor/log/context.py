@@ -1,4 +1,4 @@
-"""What is known beside the log, as people write it: `tf-nightly 2.21`, `Windows 11 + WSL2 Ubuntu 22.04, Docker`."""
+"""Context given in addition to the log, as free text: `tf-nightly 2.21`, `Windows 11 + WSL2 Ubuntu 22.04, Docker`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfgpu_doctor.log.signatures import Found
 
 KEYS = ("tensorflow", "python", "driver", "cuda", "cudnn", "gpu", "os", "install_method")
 
-# Word to what says it, looked for in `os`, `install_method` and `gpu`.
+# Word to the pattern that indicates it, searched for in `os`, `install_method` and `gpu`.
 _WORDS = {
     "container": r"docker|podman|kubernetes|\bk8s\b|kubeflow|singularity|apptainer|container(?!.toolkit)|nvcr\.io|\bpod\b",
     "nix": r"\bnix",
@@ -33,23 +33,23 @@ _WORDS = {
     "conda": r"conda|mamba",
     "ide": r"pycharm|jupyter|notebook|vs ?code|spyder|intellij",
     "blackwell": r"\brtx ?(?:pro )?50[5-9]0|\bg?b[123]00\b|blackwell",
-    # Fermi and older: no driver after 390 knows them (NVIDIA's list of legacy GPUs).
+    # Fermi and older: no driver after 390 supports them (NVIDIA's list of legacy GPUs).
     "gpu_dropped": r"\bgeforce (?:gts? ?)?[2-5]\d0(?![\d ]?ti)\b|\bgt2\d\d\b|\b(?:8|9)[46-8]00 ?gt",
 }
-_JOINED = ("os", "install_method")  # free text: what the log tells is added to what was said
+_JOINED = ("os", "install_method")  # free text: values from the log are appended to the given values
 _SOURCE_LINE = re.compile(r"\b(\w+\.cc):(\d+)\]")
 
 
 @dataclass(frozen=True)
 class Context:
-    """What is known of the machine, by key; empty where nothing was said."""
+    """What is known about the machine, by key; empty if nothing was given."""
 
     values: Mapping[str, str]
-    words: frozenset[str] = frozenset()  # what the log says of itself
+    words: frozenset[str] = frozenset()  # words derived from the log itself
 
     def knows(self, word: str) -> bool:
-        """Whether a word is known to hold: one of those above, `gpu`, `no_toolkit`, or `tensorflow>=2.11` and the like;
-        with ! before it, whether it is not known to.
+        """Whether a word is known to be true: one of those above, `gpu`, `no_toolkit`, or a comparison such as
+        `tensorflow>=2.11`; a leading ! negates it.
         """
         if word.startswith("!"):
             return not self.knows(word[1:])
@@ -67,7 +67,7 @@ class Context:
         return self._says(word)
 
     def learning(self, found: Mapping[str, Found], knowledge: Knowledge) -> Context:
-        """The same, and what the log tells of the machine; what was said counts more than what the log tells."""
+        """Return this context with what the log reports about the machine added; given values take precedence."""
         values = dict(self.values)
         for hit in sorted((hit for each in found.values() for hit in each.hits), key=lambda hit: hit.line):
             extracted = {key: value.strip() for key, value in hit.groups.items() if key in KEYS}
@@ -97,6 +97,6 @@ class Context:
 
 
 def _numbers(text: str) -> list[int]:
-    """The first version in a text; "1.x" is 1."""
+    """Return the first version in a text; "1.x" is 1."""
     found = re.search(r"\d+(?:\.\d+)*", text)
     return [int(part) for part in found.group().split(".")] if found else []

@@ -1,4 +1,4 @@
-"""Signatures that no single pattern gives: what follows from the values that several lines hold."""
+"""Signatures that no single pattern matches: they follow from values in several lines."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tfgpu_doctor.log.xids import xid_signatures
 
 Hits = dict[str, list[Hit]]
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_LITTLE_BYTES = 1 << 30  # an allocator that begins with less than this found a GPU that others fill
+_LITTLE_BYTES = 1 << 30  # an allocator that starts with less than this found a GPU whose memory other processes use
 _LITTLE_SHARE = 0.1
-# Libraries named after the CUDA release that they belong to; the others have versions of their own.
+# Libraries named after the CUDA release that they belong to; the others have separate version numbers.
 _NAMED_AFTER_CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(\d+(?:\.\d+)?)|cudart64_(\d+)\.dll")
 _TOOLKIT = re.compile(r"lib(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse)\.so")
 _LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pascal and newer, and PTX does not go back
-_ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before, each minor version had names of its own (release notes)
+_ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before that, each minor version had its own names (release notes)
 
 
 def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -> Hits:
-    """Every signature that was seen, with the derived ones."""
+    """Return every signature that was found, including the derived ones."""
     hits: Hits = {name: each.hits for name, each in found.items()}
     for name, hit in (
         *_libraries(hits),
@@ -38,7 +38,7 @@ def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -
 
 
 def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:
-    """What the names of the lost libraries tell."""
+    """Derive signatures from the names of the libraries that could not be loaded."""
     lost = [hit for name in ("library_lost", "import_library", "windows_dll_lost") for hit in hits.get(name, [])]
     names = {hit.groups["library"] for hit in lost}
     imported = hits.get("import_library", [])
@@ -52,7 +52,7 @@ def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:
             yield "needed_library_lost", hit
         elif name.startswith(("libcudart.so", "cudart64_")):
             yield "cudart_lost", hit
-        # CUDA 11.0 alone has this name beside a libcudart.so.11.0; every later one has libcusolver.so.11 (release notes).
+        # Only CUDA 11.0 has this name together with libcudart.so.11.0; later releases have libcusolver.so.11 (release notes).
         elif name == "libcusolver.so.10" and not any(each.startswith("libcudart") for each in names):
             yield "minor_library_lost", hit
         elif hit in imported and _TOOLKIT.match(name):
@@ -63,7 +63,7 @@ def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:
 
 
 def _cuda(hits: Hits, context: Context) -> Iterator[tuple[str, Hit]]:
-    """Whether the CUDA that a lost library belongs to is one that is known to be installed."""
+    """Whether the CUDA version of a library that could not be loaded is known to be installed."""
     installed = [_parts(text) for text in re.findall(r"\d+(?:\.\d+)*", context.values.get("cuda", ""))]
     for name in ("library_lost", "import_library", "windows_dll_lost"):
         for hit in hits.get(name, []):
@@ -75,18 +75,18 @@ def _cuda(hits: Hits, context: Context) -> Iterator[tuple[str, Hit]]:
 
 
 def _parts(version: str) -> list[int]:
-    """As much of a CUDA version as the names of its libraries tell apart."""
+    """Return the part of a CUDA version that the names of its libraries distinguish."""
     parts = [int(part) for part in version.split(".")]
     return parts[:1] if parts[0] >= _ONE_NAME_PER_MAJOR else parts[:2]
 
 
 def _dotted(digits: str) -> str:
-    """The version in the name of a DLL: 110 is 11.0, 90 is 9.0, and 12 is 12."""
+    """Return the version in the name of a DLL: 110 is 11.0, 90 is 9.0, and 12 is 12."""
     return digits if digits.startswith("1") and len(digits) == 2 else f"{digits[:-1]}.{digits[-1]}"
 
 
 def _driver(hits: Hits) -> Iterator[tuple[str, Hit]]:
-    """A library older than the module was not left by an upgrade without a reboot: that leaves a newer one."""
+    """A library older than the module does not come from an upgrade without a reboot: that leaves a newer library."""
     for hit in hits.get("dso_mismatch", []):
         kernel, library = (version(hit.groups[name].strip(".")) for name in ("kernel", "library"))
         if library < kernel:
@@ -94,7 +94,7 @@ def _driver(hits: Hits) -> Iterator[tuple[str, Hit]]:
 
 
 def _capabilities(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
-    """Which way a GPU differs from what TensorFlow was built for."""
+    """Whether a GPU is newer or older than those TensorFlow was built for, or in between."""
     too_new = version(knowledge.boundaries["first_capability_where_ptx_fails"].value)
     for hit in hits.get("not_built_for", []):
         capability = version(hit.groups["capability"])
@@ -111,7 +111,7 @@ def _memory(hits: Hits) -> Iterator[tuple[str, Hit]]:
     for hit in hits.get("free_memory", []):
         if total and _bytes(hit) < _LITTLE_SHARE * total:
             yield "low_free_memory", hit
-    # TensorFlow asks for a tenth less each time: where it comes to little, others hold the rest.
+    # TensorFlow requests a tenth less each time: if it gets little, other processes use the rest.
     least = min(hits.get("device_out_of_memory", []), key=_bytes, default=None)
     if least and _bytes(least) < _LITTLE_BYTES:
         yield "low_free_memory", least
@@ -125,7 +125,7 @@ def _bytes(hit: Hit) -> float:
 
 
 def _versions(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
-    """What pip could not find. Releases of tensorflow-gpu from before its end are missing as any other's are."""
+    """What pip could not find. For tensorflow-gpu, releases before it was discontinued count as any other package's."""
     ended = version(knowledge.boundaries["tensorflow_gpu_first_empty_release"].value)
     for hit in hits.get("no_version", []):
         wanted = re.match(r"([\w.-]+)(?:\[[^\]]*\])?(?:==(\d[\w.]*))?", hit.groups["wanted"].strip("'\"`"))

@@ -1,4 +1,4 @@
-"""What a log tells of the machine, the libraries and the errors, beside its causes."""
+"""What a log reports about the machine, the libraries and the errors, in addition to its causes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_VALUES = 20  # of one kind
 
 
 def tell(found: Mapping[str, Found], known: Context) -> dict[str, tuple[str, ...]]:
-    """Kind to values, each once and in the order of the log: the words of --given, capability, library, xid and error."""
+    """Map each kind (a key of --given, capability, library, xid, sxid, error) to its values, each once, in log order."""
     extracted: dict[str, dict[str, None]] = {}
     for hit in sorted((hit for each in found.values() for hit in each.hits), key=lambda hit: hit.line):
         for kind, value in hit.groups.items():

@@ -1,4 +1,4 @@
-"""The lines of a log of any size and any encoding, in a stream; of a line of a hundred megabytes, parts."""
+"""Stream the lines of a log of any size and encoding; a line of a hundred megabytes is read in parts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 _BLOCK_BYTES = 1 << 20
-_OVERLAP_BYTES = 4 << 10  # of two blocks of one line: a message that lies across the cut is whole in one of them
+_OVERLAP_BYTES = 4 << 10  # of two blocks of one line: a message that crosses the boundary is complete in one of them
 LONGEST_BYTES = 4 << 10  # of a line on either side of a phrase
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 def blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """The log in blocks of whole lines, cleaned: no terminal codes, no NUL bytes, quotes without their backslashes.
+    """Yield the log in blocks of whole lines, cleaned: no terminal codes, no NUL bytes, quotes without their backslashes.
 
-    Without its NUL bytes UTF-16 reads as ASCII, as far as it is; that is far enough for all that is looked for.
+    Without its NUL bytes, the ASCII part of UTF-16 reads as ASCII, which is sufficient for all signatures.
     """
     rest = b""
     while chunk := stream.read(_BLOCK_BYTES):
@@ -37,23 +37,23 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
 def _clean(text: bytes) -> bytes:
     if b"\0" in text:
         text = text.replace(b"\0", b"")
-    if b"\\" in text:  # as JSON writes quotes and backslashes: notebooks, and the logs of containers
+    if b"\\" in text:  # quotes and backslashes as JSON escapes them: notebooks and container logs
         text = text.replace(b'\\"', b'"').replace(b"\\\\", b"\\")
     return _ANSI.sub(b"", text) if b"\x1b" in text else text
 
 
 @dataclass
 class Excerpt:
-    """A line of a block in which phrases stand, or of a long one the part around them: where, and which."""
+    """A line of a block that contains phrases (of a long line, the part around them): its position and the phrases."""
 
     start: int
     end: int
     phrases: list[bytes]
-    reach: int  # a phrase that begins before has enough of its line after it
+    reach: int  # a phrase that begins before this offset has enough of its line after it
 
 
 def excerpts(block: bytes, found: Iterable[tuple[int, bytes]]) -> Iterator[Excerpt]:
-    """The lines around phrases, given in the order of the block; a progress bar's carriage return ends a line too."""
+    """Yield the lines around phrases, given in block order; the carriage return of a progress bar also ends a line."""
     last = None
     for place, phrase in found:
         if last and place < last.reach:

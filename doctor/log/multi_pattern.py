@@ -1,36 +1,36 @@
-"""Find phrases in a text, at a pace that hardly depends on how many they are."""
+"""Find phrases in a text at a speed that hardly depends on the number of phrases."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
 
-_WORD = 8  # bytes, that a memoryview gives as one number
-# A phrase of so many bytes holds a word that begins at a multiple of eight, wherever in the text it stands.
+_WORD = 8  # bytes that a memoryview returns as one number
+# A phrase of at least this many bytes contains an aligned word (offset a multiple of eight), wherever it occurs in the text.
 LONG = 2 * _WORD - 1
-_STRETCH = 1 << 6  # words that are asked at once whether any is of a phrase: most are not
+_STRETCH = 1 << 6  # words that are tested together for being part of a phrase: most are not
 
 
 class MultiPattern:
-    """Knows phrases. Long ones are found together, in one pass; each shorter one costs a pass of its own."""
+    """A set of phrases. Long phrases are found together in one pass; each shorter phrase takes a separate pass."""
 
     def __init__(self, phrases: Iterable[bytes]) -> None:
         self._short: list[bytes] = []
-        self._words: dict[int, list[tuple[bytes, int]]] = {}  # to phrases, and where in them the word begins
+        self._words: dict[int, list[tuple[bytes, int]]] = {}  # to the phrases, and the offset of the word in each
         for phrase in phrases:
             if not phrase:
-                raise ValueError("an empty phrase stands everywhere")
+                raise ValueError("an empty phrase matches everywhere")
             if len(phrase) < LONG:
                 self._short.append(phrase)
                 continue
-            # Phrases differ at their end; many begin with "could not" or "failed to".
+            # Phrases differ at the end; many begin with "could not" or "failed to".
             for start in range(len(phrase) - LONG, len(phrase) - _WORD + 1):
                 word = int.from_bytes(phrase[start : start + _WORD], sys.byteorder)
                 self._words.setdefault(word, []).append((phrase, start))
         self._known = frozenset(self._words)
 
     def find(self, text: bytes) -> list[tuple[int, bytes]]:
-        """Every place where a phrase begins, and the phrase; in the order of the text."""
+        """Return every offset at which a phrase begins, and the phrase, in text order."""
         return sorted({*self._find_long(text), *self._find_short(text)})
 
     def _find_long(self, text: bytes) -> Iterator[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""The report on a log, as text."""
+"""Render the report on a log as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = {
 
 
 def render_log(report: LogReport) -> str:
-    """The causes with their lines, fixes and questions; then what the log tells beside them, and what is noise."""
+    """Return the causes with their lines, fixes and questions, then the values found in the log, then the noise."""
     parts = []
     extracted: set[int] = set()
     for cause in report.causes:
@@ -22,21 +22,21 @@ def render_log(report: LogReport) -> str:
         extracted.update(cause.lines)
     if not report.causes:
         parts.append(
-            f"No cause found in {report.lines:,} lines. Nothing in them speaks of trouble with the GPU that is known here;\n"
-            "`tfgpu-doctor` on the machine itself tells more than a log can."
+            f"No cause found in {report.lines:,} lines. They contain no known GPU problem.\n"
+            "To find out more than a log can show, run `tfgpu-doctor` on the machine itself."
         )
     if report.extracted:
         told_by_log = "; ".join(_extracted(*each) for each in report.extracted.items())
-        parts.append("\n".join(["Told by the log:", *_paragraph("", told_by_log)]))
+        parts.append("\n".join(["Found in the log:", *_paragraph("", told_by_log)]))
     if report.noise:
         rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in report.noise]
-        parts.append("\n".join(["Known to be harmless by themselves:", *rows]))
+        parts.append("\n".join(["Harmless by themselves:", *rows]))
     return "\n\n".join(parts) + "\n"
 
 
 def _cause(cause: LogCause, *, is_other: bool) -> str:
-    """One cause; `is_other` where the same lines spoke for one before it already: then it is what it may be instead."""
-    mark = "? or else:" if is_other else {"error": "✗", "warning": "!", "info": "·"}[cause.severity]
+    """Render one cause; `is_other` if an earlier cause has the same lines: then this cause is an alternative."""
+    mark = "? alternatively:" if is_other else {"error": "✗", "warning": "!", "info": "·"}[cause.severity]
     rows = [f"{mark} {cause.title}", f"  {cause.label}, confidence {cause.confidence}", ""]
     rows += [f"  line {number}: {text}" for number, text in zip(cause.lines, cause.evidence, strict=True)]
     rows += ["", *_paragraph("Fix  ", cause.fix)]

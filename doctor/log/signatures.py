@@ -1,4 +1,4 @@
-"""Find the lines that mean something, at the pace of a disk: only those in which a phrase stands are looked at."""
+"""Find the significant lines at disk speed: only lines that contain a known phrase are examined."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tfgpu_doctor.knowledge.schema import LogSignature
 from tfgpu_doctor.log.lines import blocks, excerpts
 from tfgpu_doctor.log.multi_pattern import MultiPattern
 
-_MOST_HITS = 40  # of one signature that are kept; the rest are counted
+_MOST_HITS = 40  # kept per signature; the rest are only counted
 _SHOWN = 300  # characters of a line
-# What workers, CI systems, notebooks and tickets put before a line; a pattern that begins with ^ means what comes after.
+# Prefixes that workers, CI systems, notebooks and tickets add to a line; a pattern with ^ matches after the prefix.
 _BEFORE = re.compile(
     r"^(?:[\s>#\"`|]+|\{[^{}]{0,300}?\"(?:log|msg|message|textPayload)\": ?\"|\d{4}-\d\d-\d\d[T ][\d:.,+]+Z?:?(?=\s)"
     r"|\[[^\]\s]{1,40}\](?:<\w+>:?|:|(?=\s))|\((?:\w+ )?pid=[^)]{1,60}\)|[\w.-]{1,40} +\| )+"
@@ -21,7 +21,7 @@ _BEFORE = re.compile(
 
 @dataclass(frozen=True)
 class Hit:
-    """A line that a signature matches: its number (from 1), its text, and what the pattern's groups caught."""
+    """A line that a signature matches: its number (from 1), its text, and the values of the pattern's groups."""
 
     line: int
     text: str
@@ -30,21 +30,21 @@ class Hit:
 
 @dataclass
 class Found:
-    """What one signature found in a log."""
+    """The lines of a log that match one signature."""
 
     signature: LogSignature
     count: int = 0
     hits: list[Hit] = field(default_factory=list)
-    in_line: tuple[int, set[tuple[str, ...]]] = (0, set())  # the line of the last hit, and what was caught in it
+    in_line: tuple[int, set[tuple[str, ...]]] = (0, set())  # the line of the last hit, and the groups matched in it
 
 
 class Scanner:
-    """Looks for every signature in a log."""
+    """Search a log for every signature."""
 
     def __init__(self, signatures: tuple[LogSignature, ...]) -> None:
         self.found: dict[str, Found] = {}
         self.lines = 0
-        self._patterns: dict[str, re.Pattern[str]] = {}  # compiled when first needed: most never are
+        self._patterns: dict[str, re.Pattern[str]] = {}  # compiled on first use: most are never used
         self._by_gate: dict[bytes, list[LogSignature]] = {}
         for signature in signatures:
             for gate in signature.gate.split("|"):
@@ -52,7 +52,7 @@ class Scanner:
         self._multi_pattern = MultiPattern(self._by_gate)
 
     def scan(self, stream: BinaryIO) -> None:
-        """Read a log to its end."""
+        """Read a log to the end."""
         for block in blocks(stream):
             self._scan(block)
 
@@ -68,7 +68,7 @@ class Scanner:
         self.lines += block.count(b"\n", counted)
 
     def _match(self, row: LogSignature, text: str, number: int) -> None:
-        """Keep what a signature finds in a line, or in part of one: once, or once for all that its groups catch."""
+        """Record the matches of a signature in a line or in part of a line, once for each set of group values."""
         if row.name not in self._patterns:
             self._patterns[row.name] = re.compile(row.pattern, re.MULTILINE)
         if row.pattern.startswith("^"):
@@ -88,17 +88,17 @@ class Scanner:
 
 
 def _unfolded(text: str) -> str:
-    """The lines in a string of JSON, as notebooks and container logs have them; any other text as it is."""
+    """Split a JSON string into lines, as notebooks and container logs contain them; return other text unchanged."""
     return text.replace("\\n", "\n") if text.lstrip()[:1] in ('"', "{") else text
 
 
 def _shown(text: str, start: int) -> str:
-    """The part of a line around a match that is worth showing."""
+    """Return the part of a line around a match to show."""
     text, cut = (text[start - 100 :], "... ") if start > _SHOWN - 100 else (text, "")
     text = _printable(text[: _SHOWN + 1]).strip()
     return cut + (text if len(text) <= _SHOWN else text[: _SHOWN - 4] + " ...")
 
 
 def _printable(text: str) -> str:
-    """A log steers no terminal."""
+    """Replace unprintable characters, so that a log cannot control the terminal."""
     return "".join(char if char.isprintable() else " " for char in text)

@@ -1,4 +1,4 @@
-"""What the codes of NVIDIA's drivers in a log speak for, by the table of Xids."""
+"""Map the codes of NVIDIA's drivers in a log to causes, using the table of Xids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.schema import Xid
 from tfgpu_doctor.log.signatures import Hit
 
-# The names by which the rules for logs know what a code speaks for.
+# The names that the log rules use for the causes of codes.
 _NAMES = {
     "hardware_ecc_error": "xid_memory",
     "hardware_power_supply": "xid_off_the_bus",
@@ -17,7 +17,7 @@ _NAMES = {
 
 
 def xid_signatures(hits: Mapping[str, Sequence[Hit]], knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
-    """The derived signature of each line that holds a code, where the code says more than that something went wrong."""
+    """Yield the derived signature of each line that contains a code, if the code indicates a specific cause."""
     for kind in ("xid", "sxid"):
         for hit in hits.get(kind, ()):
             row = knowledge.xids.get((kind, int(hit.groups[kind])))
@@ -27,7 +27,7 @@ def xid_signatures(hits: Mapping[str, Sequence[Hit]], knowledge: Knowledge) -> I
 
 
 def _name(row: Xid) -> str:
-    """Empty for what is no fault, or may be anything; what a program does wrong a faulty GPU may do as well."""
+    """Return the signature name, empty for no fault or an unspecific code; a faulty GPU can also cause application errors."""
     if row.severity != "info" and row.likely[:1] == ("application",):
         return "xid_application"
     return _NAMES.get(row.cause, "")

@@ -1,4 +1,4 @@
-"""What everything speaks of: checks, findings, facts, the report. Pure data."""
+"""The shared data types: checks, findings, facts, the report. Pure data."""
 
 from tfgpu_doctor.model.checks import Check, Stage, check, in_order
 from tfgpu_doctor.model.finding import (

@@ -1,4 +1,4 @@
-"""The zip of a ticket: files of text, the same bytes for the same ticket, and the record that it holds read back."""
+"""The zip of a ticket: text files, the same bytes for the same ticket; and reading the record that it contains."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import zlib
 from collections.abc import Mapping
 
 FACTS = "facts.json"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that the format knows: a ticket does not tell the clock's zone
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date of the format: a ticket does not reveal the time zone
 
 
 class BundleError(ValueError):
-    """A zip that holds no record; the message says why."""
+    """A zip that contains no record; the message says why."""
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
@@ -27,11 +27,11 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def record_in(content: bytes, most_bytes: int) -> bytes:
-    """The record of a ticket's zip, at most so many bytes of it. Raises BundleError."""
+    """The record in a ticket's zip, at most that many bytes of it. Raises BundleError."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as bundle, bundle.open(FACTS) as member:
             return member.read(most_bytes)
     except KeyError:
-        raise BundleError(f"there is no {FACTS} in it: it is no ticket of tfgpu-doctor's") from None
+        raise BundleError(f"it contains no {FACTS}: it is not a ticket of tfgpu-doctor") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise BundleError(f"it is a damaged zip: {error}") from error

@@ -1,4 +1,4 @@
-"""What a check is: a pure function of facts and knowledge that yields findings, and the decorator that makes one."""
+"""The check: a pure function of facts and knowledge that yields findings, and the decorator that makes one."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from tfgpu_doctor.model.finding import Evidence, Finding
+from tfgpu_doctor.model.tags import Goal
 
 _ID = re.compile(r"[A-Z]{3,8}\d{3}")
 
 
 class Stage(enum.IntEnum):
-    """What a check looks at, from the ground up: of two causes that are equally grave, that of the earlier stage is first."""
+    """The layer that a check examines, from the ground up: of two equally severe causes, the earlier stage comes first."""
 
     MACHINE = 0  # is there a GPU, and a system that can use one?
-    CONTAINER = 1  # what a container, a job or a limit lets through
+    CONTAINER = 1  # what a container, a job or a limit allows
     DRIVER = 2  # the kernel driver, its libraries and device nodes
-    GPU = 3  # what the driver says of each GPU
-    PYTHON = 4  # the interpreter, and what lies on its path
-    WHEEL = 5  # the TensorFlow that is installed, and what it was built for
-    LIBRARIES = 6  # CUDA's libraries, and who finds them
-    RUNTIME = 7  # TensorFlow as it runs
+    GPU = 3  # the GPUs as the driver reports them
+    PYTHON = 4  # the interpreter, and the packages on its path
+    WHEEL = 5  # the installed TensorFlow, and what it was built for
+    LIBRARIES = 6  # CUDA's libraries, and what finds them
+    RUNTIME = 7  # TensorFlow at run time
     MEMORY = 8
-    COMPUTE = 9  # are results right?
-    STRESS = 10  # and under load?
-    SPEED = 11  # what only costs time
-    ADVICE = 12  # what may be known
+    COMPUTE = 9  # are results correct?
+    STRESS = 10  # and under stress?
+    SPEED = 11  # only affects speed
+    ADVICE = 12  # recommendations
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check: its stable id, what is true when healthy, its stage, the checks that must not have failed before it."""
+    """A check: its stable id, what is true when healthy, its stage, and the checks that must not have failed before it."""
 
     id: str
     title: str
@@ -46,6 +47,9 @@ class Check:
     sources: tuple[str, ...]
     needs: tuple[str, ...]
     optional: tuple[str, ...]
+    family: str = ""  # what a page groups it under; the letters of its id where it names none
+    tags: tuple[str, ...] = ()  # see tfgpu_doctor.model.tags
+    goal: Goal | None = None
 
     @property
     def explanation(self) -> str:
@@ -53,7 +57,7 @@ class Check:
         return inspect.getdoc(self.function) or ""
 
     def __call__(self, *facts: Any, **named: Any) -> list[Finding | Evidence]:
-        """What the check yields for these facts; for tests of one check."""
+        """The findings of the check for these facts; for tests of one check."""
         return list(self.function(*facts, **named))
 
 
@@ -62,29 +66,45 @@ def check(
     title: str,
     *,
     stage: Stage = Stage.ADVICE,
+    family: str = "",
+    tags: tuple[str, ...] = (),
+    goal: Goal | None = None,
     after: tuple[str, ...] = (),
     causes: tuple[str, ...] = (),
     sources: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Iterable[Finding | Evidence]]], Check]:
-    """Make a check of a generator function whose parameters are named as the facts it needs.
+    """Make a check of a generator function whose parameters are named like the facts that it needs.
 
-    A fact that could not be had makes the check skip, with the reason; a parameter with a default takes the
-    default instead. `knowledge` gives the tables. To pass is to yield no finding of severity warning or error.
+    If a fact is unavailable, the check is skipped, with the reason; a parameter with a default uses the
+    default instead. `knowledge` provides the tables. A check passes if it yields no finding of severity warning or error.
     """
     if not _ID.fullmatch(id):
-        raise ValueError(f"the id of a check is capital letters and three digits, like ACME001; not {id!r}")
+        raise ValueError(f"the id of a check must be capital letters and three digits, like ACME001; not {id!r}")
 
     def make(function: Callable[..., Iterable[Finding | Evidence]]) -> Check:
         parameters = inspect.signature(function).parameters.values()
         needs = tuple(each.name for each in parameters if each.default is each.empty)
         optional = tuple(each.name for each in parameters if each.default is not each.empty)
-        return Check(id, title, stage, function, after, causes, sources, needs, optional)
+        return Check(
+            id,
+            title,
+            stage,
+            function,
+            after,
+            causes,
+            sources,
+            needs,
+            optional,
+            family or id.rstrip("0123456789"),
+            tags,
+            goal,
+        )
 
     return make
 
 
 def in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Checks in the order in which causes lie: by stage, then by how many others come before one, then by id."""
+    """Checks in the order of causes: by stage, then by how many others precede them, then by id."""
     listed = {check.id: check for check in checks}
     depths: dict[str, int] = {}
     for id in TopologicalSorter(

@@ -1,4 +1,4 @@
-"""What a check yields: findings with their evidence and fix, evidence for a pass, or the reason for a skip."""
+"""The results of a check: findings with their evidence and fix, evidence for a pass, or the reason for a skip."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNDETERMINED = "undetermined"  # the label of a cause that the doctor cannot nam
 
 @dataclass(frozen=True)
 class Fix:
-    """What to do. `commands` are safe to paste (no root, nothing destroyed); everything else is said in `text`."""
+    """What to do. `commands` are safe to paste (no root, nothing is destroyed); everything else is in `text`."""
 
     text: str
     commands: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be; `cause` is a label of the knowledge's list of causes."""
+    """A problem that was found; `cause` is a label of the knowledge's list of causes."""
 
     message: str
     cause: str = UNDETERMINED
@@ -36,17 +36,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a check saw that lets it pass."""
+    """What a check found that lets it pass."""
 
     text: str
 
 
 class Skip(Exception):
-    """Raised by a check that does not apply, or cannot tell; the message says why."""
+    """Raised by a check that does not apply or cannot be evaluated; the message says why."""
 
 
 class CannotTell(Skip):
-    """Raised by a check that others build on and that does not know: what comes after it cannot be told either."""
+    """Raised by a check on which others depend and which cannot be evaluated: the dependent checks are undetermined too."""
 
 
 Yielded = Iterator[Finding | Evidence]

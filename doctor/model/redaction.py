@@ -1,7 +1,7 @@
-"""What a ticket does with each value of a fact: the type of a field names the rule.
+"""How a ticket treats each value of a fact: the type of a field names the rule.
 
-A field of facts is of one of these types, and never a plain `str`, `int` or `float`: a ticket refuses what has no rule,
-and a test finds it before that. Words of a `Literal` are kept, and so is what is true or false.
+A field of facts has one of these types, and never a plain `str`, `int` or `float`: a ticket rejects values without a
+rule, and a test finds them earlier. Values of a `Literal` and booleans are kept.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def _redacted(rule: Rule) -> msgspec.Meta:
     return msgspec.Meta(extra={"redaction": rule})
 
 
-Text = Annotated[str, _redacted("text")]  # judged word by word
-Line = Annotated[str, _redacted("lines")]  # a line of one output: a key may stand in many of them
+Text = Annotated[str, _redacted("text")]  # checked word by word
+Line = Annotated[str, _redacted("lines")]  # a line of output: a secret key may span many of them
 ModelName = Annotated[str, _redacted("model")]  # of hardware
 FilePath = Annotated[str, _redacted("path")]
 Version = Annotated[str, _redacted("version")]
@@ -35,17 +35,17 @@ Variable = Annotated[str, _redacted("variable")]  # the value of an environment 
 JobId = Annotated[str, _redacted("job")]
 Digest = Annotated[str, _redacted("digest")]
 PciCode = Annotated[str, _redacted("code")]  # four or six hexadecimal digits
-Count = Annotated[int, _redacted("number")]  # sizes, counts, codes: of nothing that belongs to a person
+Count = Annotated[int, _redacted("number")]  # sizes, counts, codes: nothing personal
 Number = Annotated[float, _redacted("number")]  # measured values
-Account = Annotated[int, _redacted("account")]  # the number of a user or group; those of people are given anew
+Account = Annotated[int, _redacted("account")]  # the id of a user or group; personal ids are replaced
 
 
 class Redaction(typing.NamedTuple):
-    """The rule of a field's values, and that of its keys where it is a dict; None where it needs or has none."""
+    """The rule of a field's values, and that of its keys if it is a dict; None if it needs or has none."""
 
     values: Rule | None
     keys: Rule | None = None
-    plain: bool = False  # it holds text or numbers without a rule
+    plain: bool = False  # it contains text or numbers without a rule
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The report: everything that a diagnosis came to. Each output format is a rendering of it, and of nothing else."""
+"""The report: the complete result of a diagnosis. Each output format is a rendering of it, and of nothing else."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from tfgpu_doctor.model import SEVERITIES, Confidence, Finding, Fix, Severity
 from tfgpu_doctor.model.facts.stress import Level
+from tfgpu_doctor.model.tags import Goal
 
 SCHEMA = 1
 Outcome = Literal["pass", "warn", "fail", "skip", "blocked", "crash"]
@@ -16,7 +17,7 @@ OUTCOMES: tuple[Outcome, ...] = ("pass", "warn", "fail", "blocked", "skip", "cra
 
 
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The Python environment that was diagnosed; empty strings where that could not be read."""
+    """The Python environment that was diagnosed; empty strings if it could not be read."""
 
     python: str = ""
     version: str = ""
@@ -26,7 +27,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine in a few words."""
+    """A summary of the machine."""
 
     system: str = ""
     driver: str = ""
@@ -35,28 +36,28 @@ class MachineSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VersionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A version as it was found, against what is needed, in words; empty where that is not known."""
+    """A version that was found, and the required one, in words; empty if it is unknown."""
 
     component: str  # "NVIDIA driver", "numpy"
     found: str = ""
     needed: str = ""
     needed_by: str = ""  # "CUDA 12.5.1", "TensorFlow 2.20.0"
-    fits: bool | None = None  # whether it is within what the metadata asks for; None where the check alone can tell
-    check: str = ""  # id of the check that judges it; empty where none does
+    fits: bool | None = None  # whether it meets the requirements in the metadata; None if only the check can tell
+    check: str = ""  # id of the check that judges it; empty if there is none
 
 
 class LibraryCopy(msgspec.Struct, frozen=True, kw_only=True):
     """A library that TensorFlow opens, and the copy of it that the loader takes."""
 
     soname: str
-    found: bool | None = None  # None where a copy is there, and whether the loader takes it was not told
+    found: bool | None = None  # None if a copy exists, but whether the loader takes it is unknown
     needed: bool = True  # whether a GPU cannot be used without it
     version: str = ""
-    origin: str = ""  # who brought it: "pip: nvidia-cusolver-cu12 11.7.1.2", "NVIDIA driver"
+    origin: str = ""  # what provides it: "pip: nvidia-cusolver-cu12 11.7.1.2", "NVIDIA driver"
     path: str = ""
     found_by: str = ""  # "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", ...
     error: str = ""  # why it cannot be loaded
-    missing_chain: tuple[str, ...] = ()  # from the library to the file that is really missing
+    missing_chain: tuple[str, ...] = ()  # from the library to the file that is missing
     shadowed: tuple[str, ...] = ()  # copies that the loader would take if the first were gone
     elsewhere: tuple[str, ...] = ()  # copies where the loader does not look
 
@@ -68,11 +69,11 @@ class GpuUser(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     user: str = ""
     memory_bytes: int | None = None
-    computes: bool = True  # else it only draws
+    computes: bool = True  # otherwise it only draws
 
 
 class GpuCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU: its memory, heat, power and links when it was looked at; None where nobody tells."""
+    """A GPU: its memory, temperature, power and links when it was read; None if unknown."""
 
     index: int
     name: str = ""
@@ -81,7 +82,7 @@ class GpuCard(msgspec.Struct, frozen=True, kw_only=True):
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None
     temperature_c: int | None = None
-    slowdown_c: int | None = None  # from where on it slows itself down
+    slowdown_c: int | None = None  # the temperature from which it slows itself down
     power_w: float | None = None
     power_limit_w: float | None = None
     utilization_percent: int | None = None
@@ -91,7 +92,7 @@ class GpuCard(msgspec.Struct, frozen=True, kw_only=True):
     pcie_max_width: int | None = None
     nvlinks: int = 0
     nvlinks_up: int = 0
-    chip_to_chip: bool = False  # NVLink-C2C joins it to the processor
+    chip_to_chip: bool = False  # NVLink-C2C connects it to the CPU
     slowed_by: tuple[str, ...] = ()  # NVML's words for what limits its clocks: "sw_power_cap"
     mig: bool = False
     mig_devices: tuple[str, ...] = ()  # their profiles: "1g.10gb"
@@ -100,20 +101,23 @@ class GpuCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one check."""
+    """The result of one check."""
 
     id: str
     title: str
+    family: str = ""
+    tags: tuple[str, ...] = ()
+    goal: str = ""
     outcome: Outcome
     reason: str = ""  # of a skip or a crash
     blocked_by: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()  # what let it pass
+    evidence: tuple[str, ...] = ()  # why it passed
     findings: tuple[Finding, ...] = ()
     seconds: float = 0.0
 
 
 class RootCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding that explains others. `explains` are the ids of checks that could not be judged because of it."""
+    """A finding that explains others. `explains` are the ids of checks that could not be evaluated because of it."""
 
     label: str
     id: str
@@ -126,7 +130,7 @@ class RootCause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole result. `causes` is ranked, best first; `judged` tells whether the question itself was answered."""
+    """The whole result. `causes` is ranked, best first; `judged` says whether the question itself was answered."""
 
     page_maker: ClassVar[Callable[[Any], str] | None] = None
 
@@ -158,12 +162,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             return 1
         return 3 if self.counts["crash"] or not self.judged else 0
 
+    def shows(self, goal: Goal) -> Result | None:
+        """The result of the check that shows a goal; None if there is none."""
+        return next((result for result in self.results if result.goal == goal), None)
+
+    def tagged(self, tag: str) -> list[Result]:
+        """The results of the checks that have a tag."""
+        return [result for result in self.results if tag in result.tags]
+
     def find(self, id: str) -> Result | None:
         """The result of one check."""
         return next((result for result in self.results if result.id == id), None)
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows of it: the page, once `tfgpu_doctor.check` has said who makes it."""
+        """The HTML page that a notebook shows, after `tfgpu_doctor.check` has registered the renderer."""
         return Report.page_maker(self) if Report.page_maker else None
 
 
@@ -172,15 +184,15 @@ class RehearsalReport(Report, frozen=True, kw_only=True):
 
     registered: int  # GPUs that TensorFlow registered
     expected: int  # GPUs that CUDA gives to a program on such a machine
-    memory_growth_set: bool  # whether memory growth could be switched on for each
+    memory_growth_set: bool  # whether memory growth could be enabled for each
     cuda: str  # the newest CUDA that the driver supports
 
     @property
     def succeeded(self) -> bool:
-        """Whether TensorFlow registered every GPU, and took memory growth for each."""
+        """Whether TensorFlow registered every GPU, and accepted memory growth for each."""
         return 0 < self.expected <= self.registered and self.memory_growth_set
 
     def exit_code(self, fail_level: Severity = "error") -> int:
-        """As of every report, and 1 where a GPU was not registered for a reason that no check names."""
+        """As for every report, and 1 if a GPU was not registered for a reason that no check names."""
         code = Report.exit_code(self, fail_level)
         return 1 if code == 0 and not self.succeeded else code

@@ -1,1 +1,1 @@
-"""A rehearsal: the target's real TensorFlow against a simulated driver, on a machine that has no GPU."""
+"""A rehearsal: run the target's real TensorFlow against a simulated driver, on a machine without a GPU."""

@@ -16,10 +16,10 @@ from tfgpu_doctor.host.cache import cache_folder, make_folder
 from tfgpu_doctor.rehearse.machine import HEADERS, SOURCES
 
 _FOLDER = pathlib.Path(__file__).parent
-# Bsymbolic: a call of a library's own goes to itself, also in a process that has other functions of that name.
+# Bsymbolic: calls within a library stay in it, even if the process has other functions of the same name.
 _OPTIONS = ("-shared", "-fPIC", "-O1", "-std=c11", "-fvisibility=hidden", "-fno-sanitize=undefined", "-Wl,-Bsymbolic")
 _COMPILERS = ("cc", "gcc", "clang")
-_DEADLINE_S = 300.0  # zig builds parts of a C library first
+_DEADLINE_S = 300.0  # zig first builds parts of a C library
 _LONGEST_COMPLAINT = 200
 
 
@@ -28,30 +28,30 @@ class BuildError(Exception):
 
 
 def build_driver(host: Host | None = None) -> str:
-    """The folder that holds libcuda.so.1 and libnvidia-ml.so.1 of the simulated driver. Raises BuildError."""
+    """Return the folder with libcuda.so.1 and libnvidia-ml.so.1 of the simulated driver. Raises BuildError."""
     host = host or Host()
     if not sys.platform.startswith("linux"):
-        raise BuildError("the simulated driver is for Linux: rehearse in a container or in WSL")
+        raise BuildError("the simulated driver requires Linux: rehearse in a container or in WSL")
     cache = cache_folder(host.environment)
-    place = os.path.join(cache, "tfgpu-doctor", f"driver-{_fingerprint()}-{platform.machine()}")
+    place = os.path.join(cache, f"driver-{_fingerprint()}-{platform.machine()}")
     if not os.path.isdir(place):
         try:
             make_folder(place, lambda part: _compile(host, part))
         except OSError as error:
             raise BuildError(
-                f"{cache} cannot be written ({error.strerror or error}): name another folder in XDG_CACHE_HOME"
+                f"{cache} cannot be written ({error.strerror or error}): set XDG_CACHE_HOME to another folder"
             ) from error
     return place
 
 
 def _fingerprint() -> str:
-    """What the libraries are made of, as a short name."""
+    """Return a short hash of the sources and options of the libraries."""
     parts = [(_FOLDER / name).read_bytes() for name in (*SOURCES.values(), *HEADERS)]
     return hashlib.sha256(b"\0".join([*parts, " ".join(_OPTIONS).encode()])).hexdigest()[:16]
 
 
 def _compile(host: Host, folder: str) -> None:
-    """Build both libraries with the first compiler that can."""
+    """Build both libraries with the first compiler that succeeds."""
     complaints = []
     for compiler in _compilers(host):
         complaint = _compile_with(host, compiler, folder)
@@ -60,18 +60,18 @@ def _compile(host: Host, folder: str) -> None:
         complaints.append(f"{os.path.basename(compiler[-1])}: {complaint}")
     if complaints:
         raise BuildError(f"the simulated driver could not be built ({complaints[0][:_LONGEST_COMPLAINT]})")
-    raise BuildError(f"building the simulated driver needs a C compiler: install gcc, or {install('rehearse')}")
+    raise BuildError(f"building the simulated driver requires a C compiler: install gcc, or {install('rehearse')}")
 
 
 def _compilers(host: Host) -> list[list[str]]:
-    """How to call each C compiler that is here, ziglang last: it needs longest."""
+    """Return the command of each available C compiler; ziglang is last because it takes longest."""
     path = host.environment.get("PATH", os.defpath)
     found = [[compiler] for name in _COMPILERS if (compiler := shutil.which(name, path=path))]
     return [*found, [sys.executable, "-m", "ziglang", "cc"]] if importlib.util.find_spec("ziglang") else found
 
 
 def _compile_with(host: Host, compiler: list[str], folder: str) -> str:
-    """What a compiler complains of, nothing where it built both."""
+    """Build both libraries with a compiler; return its error, or an empty string on success."""
     zig = os.path.join(folder, "zig")
     variables = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, "LC_ALL": "C", "TMPDIR": folder}
     for library, source in SOURCES.items():

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor rehearse`: would TensorFlow see a GPU here, if there were one?"""
+"""`tfgpu-doctor rehearse`: test whether TensorFlow would register a GPU here, if there were one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _NOT_JUDGED = 3
 
 @click.command()
 @click.option("--gpu", metavar="NAME", help=f"The GPU to simulate: H100, 'rtx 4090', ...  [default: {DEFAULT_GPU}]")
-@click.option("--count", metavar="N", type=click.IntRange(1, MOST_GPUS), help="How many of them.  [default: 1]")
-@click.option("--driver", metavar="VERSION", help="Its driver, 550.54.15 say.  [default: the newest that is known]")
-@click.option("--machine", metavar="FILE", help="Simulate the machine that a JSON file describes.")
-@click.option("--python", metavar="PATH", help="The Python to rehearse: an interpreter, or a virtual environment.")
+@click.option("--count", metavar="N", type=click.IntRange(1, MOST_GPUS), help="The number of GPUs.  [default: 1]")
+@click.option(
+    "--driver", metavar="VERSION", help="The driver version, for example 550.54.15.  [default: the newest known]"
+)
+@click.option("--machine", metavar="FILE", help="Simulate the machine described by a JSON file.")
+@click.option("--python", metavar="PATH", help="The Python to rehearse: an interpreter or a virtual environment.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
-@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long TensorFlow may take.")
+@click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")
+@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="The time limit for TensorFlow.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check.")
 def rehearse(
     *,
@@ -41,14 +43,14 @@ def rehearse(
     deadline: float | None,
     verbose: bool,
 ) -> int:
-    """Run the target's real TensorFlow against a simulated driver: would it register the GPUs of such a machine?
+    """Run the target's real TensorFlow against a simulated driver, to see if it would register the GPUs of such a machine.
 
-    It needs no GPU and no driver: use it where an image is built, `RUN tfgpu-doctor rehearse --gpu H100 --driver
-    550.54.15`. It shows that libraries load, versions fit, GPUs register and memory growth can be set; kernels do not
-    run. Exit code: 0 every GPU is registered and nothing is wrong, 1 not, 2 wrong usage, 3 nothing could be judged.
+    It requires no GPU and no driver, so you can use it in an image build: `RUN tfgpu-doctor rehearse --gpu H100 --driver
+    550.54.15`. It shows that libraries load, versions fit, GPUs register and memory growth can be set; no kernels run.
+    Exit code: 0 every GPU is registered and no error is found, 1 not, 2 wrong usage, 3 nothing could be judged.
     """
     if machine and (gpu or count or driver):
-        refuse("--machine describes the whole machine: it goes with none of --gpu, --count and --driver")
+        refuse("--machine describes the whole machine: it cannot be combined with --gpu, --count or --driver")
     try:
         configuration = read_configuration().with_options(python=python, deadline=deadline)
         stage = (

@@ -1,4 +1,4 @@
-"""Fill in what a data file leaves out of a GPU: its figures from the table, its UUID and PCI address from its place."""
+"""Fill in the omitted fields of a GPU: its values from the table, its UUID and PCI address from its position."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tfgpu_doctor.rehearse.gpu import MOST_GPUS, MachineError, SimulatedGpu, Wri
 from tfgpu_doctor.rehearse.gpu_names import UnknownGpu, find_gpu
 
 _FIGURES = ("memory_bytes", "compute_capability", "multiprocessors")
-_FOLLOWING = (  # a part, a field of it, and the field whose value it has where it has none of its own
+_FOLLOWING = (  # a part, a field of it, and the field that provides its default
     ("power_w", "enforced_limit", "limit"),
     ("pcie", "gpu_max_generation", "max_generation"),
 )
 
 
 def complete_gpus(written: Sequence[WrittenGpu], knowledge: Knowledge) -> tuple[SimulatedGpu, ...]:
-    """Every GPU by itself, in NVML's order and with all that it needs. Raises MachineError."""
+    """Return each GPU separately and complete, in NVML's order. Raises MachineError."""
     if sum(gpu.count for gpu in written) > MOST_GPUS:
-        raise MachineError(f"gpus: more than {MOST_GPUS} GPUs cannot be simulated")
+        raise MachineError(f"gpus: at most {MOST_GPUS} GPUs can be simulated")
     found = [_complete(row, place, index, knowledge) for place, (row, index) in enumerate(_each(written))]
     for field in ("uuid", "pci_address"):
         values = [str(getattr(gpu, field)).lower() for gpu in found]
@@ -38,7 +38,7 @@ def _each(written: Sequence[WrittenGpu]) -> Iterator[tuple[WrittenGpu, int]]:
 
 
 def _complete(written: WrittenGpu, place: int, index: int, knowledge: Knowledge) -> SimulatedGpu:
-    """The GPU at that place of the machine; `index` is that of its row in the file."""
+    """Return the GPU at that position of the machine; `index`: the index of its row in the file."""
     fields: dict[str, Any] = msgspec.to_builtins(written)
     del fields["count"]
     fields.update(_figures(written, index, knowledge))
@@ -54,14 +54,14 @@ def _complete(written: WrittenGpu, place: int, index: int, knowledge: Knowledge)
 
 
 def _figures(written: WrittenGpu, index: int, knowledge: Knowledge) -> dict[str, Any]:
-    """Name and figures: the file's own, and the table's for those that it does not give."""
+    """Return name and values: those in the file, and those in the table for the omitted ones."""
     own = {name: getattr(written, name) for name in _FIGURES if getattr(written, name) is not None}
     try:
         model = find_gpu(written.name, knowledge.gpus)
     except UnknownGpu as error:
         if len(own) == len(_FIGURES):
             return own
-        raise MachineError(f"gpus[{index}].name: {error}; one of your own needs {', '.join(_FIGURES)}") from error
+        raise MachineError(f"gpus[{index}].name: {error}; an unknown GPU requires {', '.join(_FIGURES)}") from error
     return {"name": model.name, **{name: getattr(model, name) for name in _FIGURES}, **own}
 
 

@@ -1,4 +1,4 @@
-"""The simulated machine as the flat text that the C libraries read: one `key=value` a line."""
+"""The simulated machine as flat text for the C libraries: one `key=value` per line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfgpu_doctor.rehearse.machine import SimulatedMachine
 
 
 def machine_text(machine: SimulatedMachine) -> bytes:
-    """The whole file. A list is its length and its entries under their numbers; what is None has no line."""
+    """Return the whole file. A list has a line with its length and numbered lines for its entries; None has no line."""
     document = msgspec.to_builtins(machine)
     faults = [("fault", document.pop("faults"))]
     faults += [(f"fault.{place}", gpu.pop("faults")) for place, gpu in enumerate(document["gpus"])]

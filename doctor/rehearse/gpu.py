@@ -1,4 +1,4 @@
-"""What a simulated GPU is; each field is what NVML and CUDA answer, and None is a question not supported on it."""
+"""The simulated GPU: each field is a value that NVML and CUDA return; None is a query that is not supported on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-# What CUDA and NVML read from, one line each: no text of theirs may hold a control character.
+# CUDA and NVML read one line per value, so no text may contain a control character.
 Line = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]*\Z", max_length=95)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 Number = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
@@ -22,7 +22,7 @@ Brand = Literal[
     "unknown", "quadro", "tesla", "nvs", "grid", "geforce", "titan", "vapps", "vpc", "vcs", "vws", "cloud_gaming",
     "quadro_rtx", "nvidia_rtx", "nvidia",
 ]  # fmt: skip
-MOST_GPUS = 64  # as machine.h has it
+MOST_GPUS = 64  # the same as in machine.h
 MOST_MIG_DEVICES = 7
 
 
@@ -31,14 +31,14 @@ class MachineError(ValueError):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a simulated machine; an unknown field is refused, so that a misspelt one is noticed."""
+    """A part of a simulated machine; an unknown field is rejected, so that a misspelled name is noticed."""
 
 
 class Ecc(Part, frozen=True):
-    """Errors of the memory, counted since the driver was loaded (volatile) and ever (aggregate)."""
+    """Memory errors, counted since the driver was loaded (volatile) and over the lifetime (aggregate)."""
 
     mode: bool = True
-    pending_mode: bool | None = None  # after the next reboot; as it is now where it is not given
+    pending_mode: bool | None = None  # after the next reboot; default: the current mode
     volatile_corrected: Count = 0
     volatile_uncorrected: Count = 0
     aggregate_corrected: Count = 0
@@ -47,7 +47,7 @@ class Ecc(Part, frozen=True):
 
 
 class RemappedRows(Part, frozen=True):
-    """Rows of the memory that a spare one stands in for, and banks by how many of their spare rows are left."""
+    """Remapped rows of the memory, and the number of banks by their remaining spare rows."""
 
     corrected: Count = 0
     uncorrected: Count = 0
@@ -61,7 +61,7 @@ class RemappedRows(Part, frozen=True):
 
 
 class RetiredPages(Part, frozen=True):
-    """Pages of the memory that are no longer used, on GPUs before Ampere."""
+    """Retired pages of the memory, on GPUs before Ampere."""
 
     corrected: Count = 0
     uncorrected: Count = 0
@@ -77,7 +77,7 @@ class Temperatures(Part, frozen=True):
     shutdown: Count | None = 92
     gpu_max: Count | None = 85
     memory_max: Count | None = None
-    margin: Annotated[int, msgspec.Meta(ge=-200, le=200)] | None = None  # to the point where it slows down
+    margin: Annotated[int, msgspec.Meta(ge=-200, le=200)] | None = None  # to the slowdown threshold
 
 
 class Power(Part, frozen=True):
@@ -85,14 +85,14 @@ class Power(Part, frozen=True):
 
     draw: Number | None = 70.0
     limit: Number | None = 350.0
-    enforced_limit: Number | None = None  # the lowest of all that hold; `limit` where it is not given
+    enforced_limit: Number | None = None  # the lowest limit in effect; default: `limit`
     default_limit: Number | None = 350.0
     min_limit: Number | None = 100.0
     max_limit: Number | None = 350.0
 
 
 class Clocks(Part, frozen=True):
-    """Megahertz, now and at most."""
+    """Clocks in megahertz, current and maximum."""
 
     graphics: Count | None = 1410
     sm: Count | None = 1410
@@ -105,19 +105,19 @@ class Clocks(Part, frozen=True):
 
 
 class Pcie(Part, frozen=True):
-    """The link to the host, now and at most."""
+    """The link to the host, current and maximum."""
 
     generation: Count | None = 4
     width: Count | None = 16
-    max_generation: Count | None = 4  # of GPU and slot together
+    max_generation: Count | None = 4  # of the combination of GPU and slot
     max_width: Count | None = 16
-    gpu_max_generation: Count | None = None  # of the GPU alone; `max_generation` where it is not given
+    gpu_max_generation: Count | None = None  # of the GPU alone; default: `max_generation`
     bus: Literal["pci", "pcie", "fpci", "agp"] | None = "pcie"
     replays: Count | None = 0
 
 
 class NvLink(Part, frozen=True):
-    """One link to another GPU or a switch, and its errors."""
+    """A link to another GPU or a switch, and its error counters."""
 
     active: bool = True
     version: Count = 4
@@ -129,14 +129,14 @@ class NvLink(Part, frozen=True):
 
 
 class Fabric(Part, frozen=True):
-    """Whether the GPU is part of the fabric of its NVSwitches; `status` is a code of NVML, 0 for success."""
+    """Whether the GPU is part of the NVSwitch fabric; `status`: an NVML return code, 0 for success."""
 
     state: Literal["not_supported", "not_started", "in_progress", "completed"] = "completed"
     status: Count = 0
 
 
 class Tenant(Part, frozen=True):
-    """A process that holds memory on a GPU; None where the driver does not tell how much."""
+    """A process that uses memory on a GPU; `memory_bytes` is None if the driver does not report it."""
 
     pid: Annotated[int, msgspec.Meta(ge=1, lt=1 << 22)]
     name: Line = "python"
@@ -145,7 +145,7 @@ class Tenant(Part, frozen=True):
 
 
 class MigDevice(Part, frozen=True):
-    """A slice of a GPU: "1g.10gb"."""
+    """A slice of a GPU, for example "1g.10gb"."""
 
     profile: Line = "1g.10gb"
     uuid: Line = ""
@@ -157,13 +157,13 @@ class MigDevice(Part, frozen=True):
 
 
 class SimulatedGpu(Part, frozen=True):
-    """One GPU. What is None of memory, compute capability and multiprocessors comes from the table of GPUs."""
+    """One GPU. Memory, compute capability and multiprocessors that are None come from the table of GPUs."""
 
     name: Line
     memory_bytes: Count | None = None
     compute_capability: Capability | None = None
     multiprocessors: Count | None = None
-    uuid: Line = ""  # made up from its place where it is empty, as the PCI address is
+    uuid: Line = ""  # if empty, derived from its position, like the PCI address
     pci_address: PciAddress = ""
     pci_device: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{4}\Z")] = "0000"
     brand: Brand | None = None
@@ -198,11 +198,11 @@ class SimulatedGpu(Part, frozen=True):
 
     @property
     def cuda_devices(self) -> int:
-        """How many devices it gives to CUDA: itself, or one of its MIG devices, for a process gets one alone."""
+        """The number of devices that it provides to CUDA: itself, or one MIG device, because a process gets only one."""
         return 1 if not self.mig_mode else min(1, len(self.mig_devices))
 
 
 class WrittenGpu(SimulatedGpu, frozen=True):
-    """GPUs as a data file gives them: so many of the same."""
+    """GPUs as a data file describes them: `count` identical ones."""
 
     count: Annotated[int, msgspec.Meta(ge=1, le=MOST_GPUS)] = 1

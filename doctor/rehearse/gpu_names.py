@@ -1,4 +1,4 @@
-"""Which GPU of the table a person means."""
+"""Find the GPU in the table that a user means."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 from tfgpu_doctor.knowledge.schema import GpuModel
 
-_MAKERS = {"nvidia", "geforce", "tesla"}  # words that people leave out or add
+_MAKERS = {"nvidia", "geforce", "tesla"}  # words that users leave out or add
 _MOST_SUGGESTIONS = 4
 _MOST_NAMED = 12
 
 
 class UnknownGpu(ValueError):
-    """A name that is no GPU's of the table, or that of several; the message names those that are near."""
+    """A name that matches no GPU in the table, or several; the message lists similar names."""
 
 
 def find_gpu(name: str, models: Sequence[GpuModel]) -> GpuModel:
-    """The model of that name: written in any case, with or without the maker's words, or a part that fits one alone.
+    """Return the model of that name: in any case, with or without the brand, or a part that matches only one model.
 
     Raises UnknownGpu.
     """
@@ -30,12 +30,12 @@ def find_gpu(name: str, models: Sequence[GpuModel]) -> GpuModel:
     if len(partial) == 1:
         return partial[0]
     if partial:
-        raise UnknownGpu(f"{name!r} may be any of these: {_names(partial)}")
-    raise UnknownGpu(f"{name!r} is no GPU that the doctor knows; the nearest are {_names(_nearest(name, models))}")
+        raise UnknownGpu(f"{name!r} matches several GPUs: {_names(partial)}")
+    raise UnknownGpu(f"{name!r} is not a GPU that the doctor knows; similar names: {_names(_nearest(name, models))}")
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """Its telling words in small letters: "NVIDIA A100-SXM4-40GB" is a100, sxm4, 40gb, and "GTX1080Ti" gtx, 1080, ti."""
+    """Return the distinctive words in lower case: a100, sxm4, 40gb of "NVIDIA A100-SXM4-40GB"; gtx, 1080, ti of "GTX1080Ti"."""
     apart = re.sub(r"\b([rg]tx)(?=\d)|(?<=\d)(ti)\b", r" \1\2 ", name.lower())
     return tuple(word for word in re.findall(r"[a-z0-9]+", apart) if word not in _MAKERS)
 

@@ -1,8 +1,8 @@
-/* libcuda.so.1 of the simulated driver: the CUDA driver API as far as programs ask which GPUs there are.
+/* libcuda.so.1 of the simulated driver: the part of the CUDA driver API that programs use to list GPUs.
  *
- * No kernel runs: a context, the first step to one, is refused as not supported, and what comes after it is absent.
+ * No kernel runs: a context, the first step to a kernel, is rejected as not supported, and later calls are absent.
  * Numbers and names are those of the CUDA driver API, https://docs.nvidia.com/cuda/cuda-driver-api/ (read 2026-11-21).
- * No function here calls another that is exported: TensorFlow exports functions of the same names.
+ * No function here calls another exported function: TensorFlow exports functions with the same names.
  */
 #include "machine.h"
 
@@ -15,7 +15,7 @@ enum {
 
 typedef struct { int gpu, mig; } Device; /* mig: number of a MIG device, -1 for a whole GPU */
 
-static Device devices[MOST_GPUS]; /* those that are visible, in CUDA's order */
+static Device devices[MOST_GPUS]; /* the visible devices, in CUDA's order */
 static int device_count, initialised;
 
 #define WHOLE_GPU -1
@@ -29,7 +29,7 @@ static int device_count, initialised;
     if ((ordinal) < 0 || (ordinal) >= device_count) return INVALID_DEVICE; \
   } while (0)
 
-/* All GPUs in the order in which CUDA numbers them: the fastest first, unless CUDA_DEVICE_ORDER says PCI_BUS_ID. */
+/* All GPUs in the order in which CUDA numbers them: fastest first, unless CUDA_DEVICE_ORDER is PCI_BUS_ID. */
 static void order_gpus(int *order) {
   const char *wanted = getenv("CUDA_DEVICE_ORDER");
   int by_bus = wanted && !strcmp(wanted, "PCI_BUS_ID");
@@ -43,7 +43,7 @@ static void order_gpus(int *order) {
   }
 }
 
-/* What a GPU gives to CUDA: itself, its first MIG device, or nothing where MIG is on and has no device. */
+/* The device that a GPU provides to CUDA: itself, its first MIG device, or nothing if MIG is on and has no device. */
 static int usable(int gpu, Device *device) {
   device->gpu = gpu;
   device->mig = WHOLE_GPU;
@@ -52,7 +52,7 @@ static int usable(int gpu, Device *device) {
   return mig_device_count(gpu) > 0;
 }
 
-/* The one GPU or MIG device whose UUID begins so ("GPU-1a2b"); 0 where there is none, or more than one. */
+/* The only GPU or MIG device whose UUID begins with that text ("GPU-1a2b"); 0 if there is none, or more than one. */
 static int by_uuid(const char *start, size_t length, Device *device) {
   int found = 0;
   for (int gpu = 0; gpu < gpu_count; gpu++) {
@@ -70,7 +70,7 @@ static int by_uuid(const char *start, size_t length, Device *device) {
 }
 
 /* The device that an entry of CUDA_VISIBLE_DEVICES names: an index, or the beginning of a UUID. Moves past the entry.
- * The first entry settles which of the two all of them are. */
+ * The first entry determines which of the two forms all entries have. */
 static int read_entry(char **entry, const int *order, Device *device) {
   const char *first = getenv("CUDA_VISIBLE_DEVICES");
   char *start = *entry + strspn(*entry, " \t"), *end;
@@ -88,13 +88,13 @@ static int is_listed(Device device) {
   return 0;
 }
 
-/* CUDA gives a process either whole GPUs or one MIG device:
+/* CUDA provides a process with either whole GPUs or one MIG device:
  * https://docs.nvidia.com/datacenter/tesla/mig-user-guide/#cuda-device-enumeration */
 static int joins(Device device) {
   return device_count == 0 || (device.mig == WHOLE_GPU && devices[0].mig == WHOLE_GPU);
 }
 
-/* CUDA_VISIBLE_DEVICES is read up to the first entry that names no device; one named twice hides all of them. */
+/* CUDA_VISIBLE_DEVICES is read up to the first entry that names no device; a device that is named twice hides all. */
 static void list_devices(void) {
   int order[MOST_GPUS];
   char *entry = getenv("CUDA_VISIBLE_DEVICES");
@@ -185,7 +185,7 @@ ENTRY CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id) {
   return INVALID_DEVICE;
 }
 
-/* The sixteen bytes of a UUID; the digits after "GPU-" or "MIG-". */
+/* The sixteen bytes of a UUID, from the digits after "GPU-" or "MIG-". */
 static CUresult uuid_bytes(unsigned char *bytes, CUdevice device, const char *call) {
   NEEDS_DEVICE(device);
   Device known = devices[device];
@@ -217,7 +217,7 @@ static int compute_mode(int gpu) {
   return !mode ? 0 : !strcmp(mode, "prohibited") ? 2 : !strcmp(mode, "exclusive_process") ? 3 : 0;
 }
 
-/* Numbers of CUdevice_attribute. What no key says is that of a middling GPU: no program is known to mind. */
+/* Numbers of CUdevice_attribute. Values without a key are those of an average GPU: no program is known to depend on them. */
 ENTRY CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
   NEEDS_DEVICE(device);
   int gpu = devices[device].gpu, major, minor, row = 0, last = sizeof limits / sizeof *limits - 1;
@@ -281,7 +281,7 @@ static CUresult set_flags(CUdevice device, const char *call) {
 ENTRY CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) { return (void)flags, set_flags(device, __func__); }
 ENTRY CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) { return (void)flags, set_flags(device, __func__); }
 
-/* Here a rehearsal ends: what runs kernels begins with a context. */
+/* A rehearsal ends here: everything that runs kernels begins with a context. */
 ENTRY CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device) {
   NEEDS_DEVICE(device);
   FAULT(devices[device].gpu);
@@ -296,7 +296,7 @@ ENTRY CUresult cuCtxGetCurrent(void **context) {
   return SUCCESS;
 }
 
-/* Names and words as the driver gives them. */
+/* Names and descriptions as the driver returns them. */
 static const struct { int code; const char *name, *words; } results[] = {
     {0, "CUDA_SUCCESS", "no error"},
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},

@@ -1,8 +1,8 @@
-/* libnvidia-ml.so.1 of the simulated driver: NVML as far as programs read the state of GPUs.
+/* libnvidia-ml.so.1 of the simulated driver: the part of NVML that programs use to read the state of GPUs.
  *
  * Numbers, names and structures are those of NVML, https://docs.nvidia.com/deploy/nvml-api/ (read 2026-11-21); a
- * question that the machine's file does not answer is not supported, as on a GPU that lacks what is asked for.
- * No function here calls another that is exported: a program may export functions of the same names.
+ * query without a value in the machine's file is not supported, as on a GPU that lacks the feature.
+ * No function here calls another exported function: a program may export functions with the same names.
  */
 #include "machine.h"
 
@@ -17,9 +17,9 @@ enum {
 enum { WHOLE_GPU = -1 };
 
 static struct { int gpu, mig; } handles[MOST_GPUS][MOST_MIG_DEVICES + 1]; /* the GPU itself comes last */
-static int users; /* calls of nvmlInit that no nvmlShutdown has answered yet */
+static int users; /* calls of nvmlInit without a matching nvmlShutdown so far */
 
-/* At the head of every call about a GPU: is the handle one of ours, and is the call to fail? */
+/* At the start of every call about a GPU: check that the handle is valid, and apply the fault of the call. */
 #define DEVICE(device)                                                                        \
   do {                                                                                        \
     if (!users) return UNINITIALIZED;                                                         \
@@ -62,7 +62,7 @@ static nvmlReturn_t give_wide(int gpu, const char *name, u64 *into) {
   return SUCCESS;
 }
 
-/* A call that is one key's number, times a scale. */
+/* A call that returns the number of one key, times a scale. */
 #define NUMBER(call, key, scale)                                       \
   ENTRY nvmlReturn_t call(nvmlDevice_t device, unsigned *answer) {     \
     DEVICE(device);                                                    \
@@ -76,7 +76,7 @@ static nvmlReturn_t give_wide(int gpu, const char *name, u64 *into) {
 
 static nvmlReturn_t start(const char *call) {
   int code = fault(call, NO_GPU);
-  if (!code && strcmp(call, "nvmlInit")) code = fault("nvmlInit", NO_GPU); /* nvmlInitWithFlags is one of its kind */
+  if (!code && strcmp(call, "nvmlInit")) code = fault("nvmlInit", NO_GPU); /* nvmlInitWithFlags is a variant of it */
   if (!code && !content) code = DRIVER_NOT_LOADED;
   if (!code) users++;
   return code;
@@ -111,7 +111,7 @@ ENTRY nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length) {
   return give_text(text(NO_GPU, "driver"), version, length);
 }
 
-/* "12.550.54.15": the major version of CUDA, and the driver. */
+/* "12.550.54.15": the major version of CUDA and the driver version. */
 ENTRY nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length) {
   MACHINE;
   const char *driver = text(NO_GPU, "driver");
@@ -180,7 +180,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, 
 
 ENTRY nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count) {
   DEVICE(device);
-  *count = text(device->gpu, "mig_mode") ? 7 : 0; /* the most that any GPU has */
+  *count = text(device->gpu, "mig_mode") ? 7 : 0; /* the maximum of any GPU */
   return SUCCESS;
 }
 
@@ -274,7 +274,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *
   return SUCCESS;
 }
 
-/* nvmlDeviceArchitecture_t: the architecture follows from the compute capability. */
+/* nvmlDeviceArchitecture_t: derived from the compute capability. */
 ENTRY nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned *architecture) {
   int major, minor;
   DEVICE(device);
@@ -337,11 +337,11 @@ ENTRY nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, Memory_v2 *me
   return SUCCESS;
 }
 
-/* The structure of the first version ends before the instances. */
+/* The first version of the structure ends before the instances. */
 typedef struct { unsigned pid; u64 memory; } Process_v1;
 typedef struct { unsigned pid; u64 memory; unsigned gpu_instance, compute_instance; } Process;
 
-/* The processes of one kind ("compute" or "graphics"). Memory that is not told is all ones, as on Windows. */
+/* The processes of one kind ("compute" or "graphics"). Unknown memory is all ones, as on Windows. */
 static nvmlReturn_t give_processes(nvmlDevice_t device, const char *kind, unsigned *count, void *rows, size_t size,
                                    const char *call) {
   if (!users) return UNINITIALIZED;

@@ -1,4 +1,4 @@
-"""Look at the target: as it is where a GPU works, and by rehearsal where there is none."""
+"""Examine the target: on this machine if a GPU works here, otherwise by rehearsal."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.rehearse.build import BuildError
 from tfgpu_doctor.rehearse.rehearsing import RehearsalError, rehearse
 
-# What tells whether a GPU works here, and what a plan is made of; no TensorFlow is imported for it.
+# The facts that show whether a GPU works here, and that a plan requires; they do not need an import of TensorFlow.
 _QUICK_FACTS = ("cuda_driver", "target", "resolution")
 
 
 @dataclass(frozen=True)
 class Look:
-    """A way to look at a target, as often as need be, and the facts that a plan is made of."""
+    """A repeatable way to examine a target, and the facts that a plan requires."""
 
     facts: Facts
     rehearses: bool
@@ -32,7 +32,7 @@ class Look:
 
 
 def choose_look(configuration: Configuration) -> Look:
-    """The way that fits this machine; every check counts but those ignored. Raises KeyboardInterrupt."""
+    """Choose the way for this machine; all checks except ignored ones apply. Raises KeyboardInterrupt."""
     configuration = msgspec.structs.replace(configuration, select=())
     facts = _examine(configuration, only=_QUICK_FACTS)
     works = bool(facts.cuda_driver and facts.cuda_driver.works and facts.cuda_driver.gpus)
@@ -46,12 +46,12 @@ def _look_at_machine(configuration: Configuration) -> Report:
 
 
 def _rehearse(configuration: Configuration) -> Report:
-    """The report of a rehearsal. Raises NotPossible where none can be held here."""
+    """Return the report of a rehearsal. Raises NotPossible if a rehearsal cannot run here."""
     try:
         with Waiting() as waiting:
             report = rehearse(configuration, on_wait=waiting.show)
     except (BuildError, RehearsalError) as error:
-        raise NotPossible(f"without a GPU the environment is looked at by rehearsal, which failed: {error}") from error
+        raise NotPossible(f"without a GPU, the environment is examined by rehearsal, which failed: {error}") from error
     if report.interrupted:
         raise KeyboardInterrupt
     return report

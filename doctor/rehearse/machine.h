@@ -1,10 +1,10 @@
-/* The simulated machine: what both libraries of the simulated driver read, and how a fault is carried out.
+/* The simulated machine: the input of both libraries of the simulated driver, and the simulation of faults.
  *
- * The file that TFGPU_DOCTOR_MACHINE names holds one `key=value` a line, as rehearse/flat_text.py writes it:
+ * The file named by TFGPU_DOCTOR_MACHINE contains one `key=value` per line, as rehearse/flat_text.py writes it:
  *   driver=550.54.15            cuda=12.4              gpus=2
  *   gpus.0.name=NVIDIA L4       gpus.0.ecc.volatile_uncorrected=1     gpus.0.processes=0
  *   fault.cuInit=999            fault.1.nvmlDeviceGetTemperature=hang   (or wedge, or crash)
- * A list is its length, and its entries under their numbers. A key that is absent is a question not supported.
+ * A list has a line with its length and numbered lines for its entries. A missing key is an unsupported query.
  */
 #define _POSIX_C_SOURCE 200809L /* not _GNU_SOURCE, which ties the library to the newest glibc */
 #include <signal.h>
@@ -21,14 +21,14 @@ static struct { const char *key, *value; } *lines;
 static size_t line_count;
 static int gpu_count;
 
-/* The value of a key, NULL where there is none; of two lines with one key the later counts. */
+/* The value of a key, NULL if there is none; of two lines with the same key, the later one applies. */
 static const char *value_of(const char *key) {
   for (size_t place = line_count; place-- > 0;)
     if (!strcmp(lines[place].key, key)) return lines[place].value;
   return NULL;
 }
 
-/* A value of one GPU ("gpus.3.pcie.width" is asked for as "pcie.width"), or of the machine with NO_GPU. */
+/* A value of one GPU (the name of "gpus.3.pcie.width" is "pcie.width"), or of the machine with NO_GPU. */
 static const char *text(int gpu, const char *name) {
   char key[LONGEST_KEY];
   if (gpu == NO_GPU) return value_of(name);
@@ -36,7 +36,7 @@ static const char *text(int gpu, const char *name) {
   return value_of(key);
 }
 
-/* A number, and whether there is one: "350.125". (strtod would want the decimal comma of some locales.) */
+/* A number such as "350.125", and whether there is one. (strtod would expect the decimal comma of some locales.) */
 static int has_number(int gpu, const char *name, double *number) {
   const char *value = text(gpu, name);
   char *end = NULL;
@@ -73,7 +73,7 @@ static void capability(int gpu, int *major, int *minor) {
   if (value) sscanf(value, "%d.%d", major, minor);
 }
 
-/* "12.4" as CUDA writes it: 12040. */
+/* The CUDA version as a number: "12.4" is 12040. */
 static int cuda_version(void) {
   const char *value = text(NO_GPU, "cuda");
   int major = 0, minor = 0;
@@ -87,7 +87,7 @@ static void pci_address(int gpu, unsigned *domain, unsigned *bus, unsigned *devi
   if (value) sscanf(value, "%x:%x:%x", domain, bus, device);
 }
 
-/* The GPU at "0000:01:00.0", in any of the ways of writing it; NO_GPU where there is none. */
+/* The GPU at "0000:01:00.0", in any notation; NO_GPU if there is none. */
 static int gpu_at(const char *address) {
   unsigned domain, bus, device, own_domain, own_bus, own_device;
   if (!address || sscanf(address, "%x:%x:%x", &domain, &bus, &device) != 3) return NO_GPU;
@@ -103,13 +103,13 @@ static int mig_device_count(int gpu) {
   return count < 0 ? 0 : count > MOST_MIG_DEVICES ? MOST_MIG_DEVICES : (int)count;
 }
 
-static volatile sig_atomic_t wedged; /* a call holds the library's lock for good: no call of this process comes back */
+static volatile sig_atomic_t wedged; /* a call holds the library's lock forever: no call of this process returns */
 
 static void wait_for_ever(void) {
   for (;;) pause();
 }
 
-/* The code that a call is to return in place of its answer, 0 for none; hang, wedge and crash never come back. */
+/* The code that a call must return instead of its result, 0 for none; hang, wedge and crash never return. */
 static int carry_out(const char *key) {
   const char *value = value_of(key);
   if (!value) return 0;
@@ -123,7 +123,7 @@ static int carry_out(const char *key) {
   return atoi(value);
 }
 
-/* The fault of a call. One that is named without its version, nvmlInit for nvmlInit_v2, is that of every version. */
+/* The fault of a call. A name without version, such as nvmlInit for nvmlInit_v2, applies to every version. */
 static int fault(const char *call, int gpu) {
   char key[LONGEST_KEY];
   const char *version = strstr(call, "_v");
@@ -140,7 +140,7 @@ static int fault(const char *call, int gpu) {
   return 0;
 }
 
-/* At the head of every call: do what its fault says. */
+/* At the start of every call: apply its fault. */
 #define FAULT(gpu)                       \
   do {                                   \
     int fault_ = fault(__func__, (gpu)); \
@@ -163,7 +163,7 @@ static char *read_whole(const char *path) {
   return whole_text;
 }
 
-/* Read once, when the library is opened. Without a machine there is no driver: cuInit and nvmlInit say so. */
+/* Read once, when the library is opened. Without a machine there is no driver: cuInit and nvmlInit report that. */
 __attribute__((constructor)) static void read_machine(void) {
   const char *path = getenv("TFGPU_DOCTOR_MACHINE");
   size_t room = 1;

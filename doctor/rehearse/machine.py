@@ -1,4 +1,4 @@
-"""The machine to simulate: from a data file, or from the name of a GPU."""
+"""The simulated machine, from a data file or from the name of a GPU."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ DriverVersion = Annotated[str, msgspec.Meta(pattern=r"\A\d{3,4}\.\d{1,3}(\.\d{1,
 
 
 class SimulatedMachine(Part, frozen=True):
-    """A machine with GPUs and their driver, whole: every field that was left out is filled in."""
+    """A complete machine with GPUs and their driver: every omitted field is filled in."""
 
     driver: DriverVersion
     cuda: Annotated[str, msgspec.Meta(pattern=r"\A\d{1,2}\.\d\Z")]  # the newest CUDA that the driver supports
     gpus: Annotated[tuple[SimulatedGpu, ...], msgspec.Meta(max_length=MOST_GPUS)]
     missing: tuple[Literal["libcuda.so.1", "libnvidia-ml.so.1"], ...] = ()
-    excluded_gpus: tuple[PciAddress, ...] = ()  # GPUs that the driver was told to leave alone
+    excluded_gpus: tuple[PciAddress, ...] = ()  # GPUs that the driver is configured to exclude
     faults: dict[str, Fault] = {}
 
     @property
     def cuda_devices(self) -> int:
-        """How many devices CUDA gives to a process that hides none: all whole GPUs, or one MIG device."""
+        """The number of devices that CUDA provides to a process that hides none: all whole GPUs, or one MIG device."""
         whole = sum(not gpu.mig_mode for gpu in self.gpus)
         return whole or min(1, sum(gpu.cuda_devices for gpu in self.gpus))
 
@@ -54,7 +54,7 @@ class _WrittenMachine(Part, frozen=True):
 
 
 def read_machine(content: bytes, knowledge: Knowledge) -> SimulatedMachine:
-    """The machine that a JSON document describes. Raises MachineError."""
+    """Return the machine that a JSON document describes. Raises MachineError."""
     if len(content) > _LARGEST_BYTES:
         raise MachineError(f"it is larger than {_LARGEST_BYTES >> 20} MiB")
     try:
@@ -80,7 +80,7 @@ def read_machine(content: bytes, knowledge: Knowledge) -> SimulatedMachine:
 def machine_for(
     gpu: str, knowledge: Knowledge, *, count: int = 1, driver: str | None = None, **changes: object
 ) -> SimulatedMachine:
-    """A healthy machine with so many GPUs of one model; `changes` are fields of SimulatedGpu. Raises MachineError."""
+    """Return a healthy machine with `count` GPUs of a model; `changes`: fields of SimulatedGpu. Raises MachineError."""
     try:
         model = find_gpu(gpu, knowledge.gpus)
     except UnknownGpu as error:
@@ -90,28 +90,30 @@ def machine_for(
 
 
 def without_libraries(machine: SimulatedMachine, names: Sequence[str]) -> SimulatedMachine:
-    """The machine without those libraries of the driver as well."""
+    """Return the machine with those driver libraries missing as well."""
     missing = tuple(name for name in SOURCES if name in (*machine.missing, *names))
     return msgspec.structs.replace(machine, missing=missing)
 
 
 def newest_driver(knowledge: Knowledge) -> str:
-    """The newest driver of the tables: it runs the programs of every CUDA that they know."""
+    """Return the newest driver in the tables: it runs programs of every CUDA version in them."""
     return max((row.linux for row in knowledge.cuda_toolkits), key=version)
 
 
 def cuda_of_driver(driver: str, knowledge: Knowledge) -> str:
-    """The newest CUDA that a driver supports: its branch came out with one toolkit. Raises MachineError."""
+    """Return the newest CUDA that a driver supports: its branch was released with one toolkit. Raises MachineError."""
     branch = version(driver).major
     known = [row for row in knowledge.cuda_toolkits if row.linux and version(row.linux).major <= branch]
     if not known:
-        raise MachineError(f"driver: {driver} is older than the doctor's tables, so `cuda` must say what it supports")
+        raise MachineError(
+            f"driver: {driver} is older than the doctor's tables, so set `cuda` to the version it supports"
+        )
     return max(known, key=lambda row: version(row.linux)).cuda
 
 
 @functools.cache
 def known_calls() -> frozenset[str]:
-    """The calls of CUDA and NVML that the simulated driver has, and so can let fail."""
+    """Return the CUDA and NVML calls that the simulated driver implements, and so can make fail."""
     folder = pathlib.Path(__file__).parent
     return frozenset(
         call for source in (*SOURCES.values(), *HEADERS) for call in _CALL.findall((folder / source).read_text("utf-8"))
@@ -119,19 +121,19 @@ def known_calls() -> frozenset[str]:
 
 
 def _validate_calls(place: str, faults: Iterable[str]) -> None:
-    """Refuse a call that is none; one without its version, nvmlInit for nvmlInit_v2, is every version of it."""
+    """Reject an unknown call; a name without version, such as nvmlInit for nvmlInit_v2, stands for every version."""
     known = known_calls() | {call.partition("_v")[0] for call in known_calls()}
     for call in faults:
         if call not in known:
             near = ", ".join(difflib.get_close_matches(call, sorted(known), n=3, cutoff=0.0))
-            raise MachineError(f"{place}: the simulated driver has no call {call!r}; the nearest are {near}")
+            raise MachineError(f"{place}: the simulated driver has no call {call!r}; similar names: {near}")
 
 
 def _in_words(error: str) -> str:
-    """The complaint of msgspec with the field in front: "Expected `int`, got `str` - at `$.gpus[0].count`"."""
+    """Return msgspec's message, such as "Expected `int`, got `str` - at `$.gpus[0].count`", with the field in front."""
     what, _, where = error.partition(" - at `$")
     field = where.rstrip("`").removeprefix(".")
     if "matching regex" in what:
         example = _EXAMPLES.get(field.rpartition(".")[2])
-        what = f"it must look like {example}" if example else "it must be one line of text"
+        what = f"it must have the form {example}" if example else "it must be one line of text"
     return f"{field}: {what}" if field else what

@@ -58,14 +58,14 @@ ENTRY nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsi
   return code;
 }
 
-/* The structure of each version begins with the number of the version, which ends in its size; the first has none. */
+/* Each version of the structure, except for the first, begins with the version number, whose low bits are its size. */
 typedef struct { unsigned char cluster[16]; nvmlReturn_t status; unsigned clique, state; } Fabric_v1;
 typedef struct { unsigned version; Fabric_v1 fabric; unsigned health; } Fabric_v2;
 
 static nvmlReturn_t give_fabric(nvmlDevice_t device, Fabric_v1 *fabric) {
   static const char *const states[] = {"not_supported", "not_started", "in_progress", "completed"};
   int state = place_in(text(device->gpu, "fabric.state"), states, 4);
-  if (state < 0) return NOT_SUPPORTED; /* TensorFlow asks while it describes a GPU; without an answer it goes on */
+  if (state < 0) return NOT_SUPPORTED; /* TensorFlow queries it for the description of a GPU; without a result it continues */
   memset(fabric, 0, sizeof *fabric);
   fabric->state = (unsigned)state;
   fabric->status = (nvmlReturn_t)whole(device->gpu, "fabric.status", 0);

@@ -1,6 +1,6 @@
-/* NVML's readings of a GPU: modes, errors of the memory, heat, power, clocks. Part of libnvidia_ml.c. */
+/* NVML's readings of a GPU: modes, memory errors, temperatures, power, clocks. Part of libnvidia_ml.c. */
 
-/* The number of a word in a list of words; -1 where it is none of them. */
+/* The index of a word in a list of words; -1 if it is not in the list. */
 static int place_in(const char *word, const char *const *words, int count) {
   for (int place = 0; word && place < count; place++)
     if (words[place] && !strcmp(words[place], word)) return place;
@@ -35,7 +35,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, 
   return code;
 }
 
-/* type: 0 corrected, 1 uncorrected. counter: 0 volatile (since the driver was loaded), 1 aggregate (ever). */
+/* type: 0 corrected, 1 uncorrected. counter: 0 volatile (since the driver was loaded), 1 aggregate (lifetime). */
 static nvmlReturn_t give_ecc(int gpu, unsigned type, unsigned counter, u64 *count) {
   static const char *const keys[] = {"ecc.volatile_corrected", "ecc.volatile_uncorrected", "ecc.aggregate_corrected",
                                      "ecc.aggregate_uncorrected"};
@@ -48,7 +48,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned typ
   return give_ecc(device->gpu, type, counter, count);
 }
 
-/* All errors lie in the device memory (location 2), none in the caches. */
+/* All errors are in the device memory (location 2), none in the caches. */
 ENTRY nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned type, unsigned counter,
                                                    unsigned location, u64 *count) {
   DEVICE(device);
@@ -68,7 +68,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corr
 
 typedef struct { unsigned version; u64 counts[11]; unsigned threshold_exceeded; } SramErrors;
 
-/* Errors of the caches alone; of their counts the machine's file says nothing. */
+/* Errors in the caches only; the machine's file does not contain their counts. */
 ENTRY nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, SramErrors *errors) {
   DEVICE(device);
   if ((errors->version & 0xffffff) != sizeof *errors) return VERSION_MISMATCH;
@@ -76,7 +76,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, SramErro
   return give(device->gpu, "ecc.sram_threshold_exceeded", 1, &errors->threshold_exceeded);
 }
 
-/* Banks of the memory by how many of their spare rows are left: all, most, some, few, none. */
+/* Memory banks by their remaining spare rows: all, most, some, few, none. */
 ENTRY nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, unsigned banks[5]) {
   static const char *const keys[] = {"remapped_rows.banks_all_spare", "remapped_rows.banks_most_spare",
                                      "remapped_rows.banks_some_spare", "remapped_rows.banks_few_spare",
@@ -87,7 +87,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, unsign
   return code;
 }
 
-/* cause: 0 several errors that were corrected, 1 one that was not. The pages have made-up addresses. */
+/* cause: 0 several corrected errors, 1 one uncorrected error. The addresses of the pages are made up. */
 static nvmlReturn_t give_pages(nvmlDevice_t device, unsigned cause, unsigned *count, u64 *addresses, u64 *times,
                                const char *call) {
   if (!users) return UNINITIALIZED;
@@ -169,7 +169,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind,
   return kind < 4 ? give(device->gpu, most_clocks[kind], 1, mhz) : INVALID_ARGUMENT;
 }
 
-/* Bits of nvmlClocksEventReasons, from the lowest. */
+/* Bits of nvmlClocksEventReasons, lowest first. */
 static const char *const reasons[] = {
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
     "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "board_limit", "reliability",
@@ -215,7 +215,7 @@ typedef struct {
   u64 value;
 } Field;
 
-/* Numbers of NVML_FI_DEV_*, those of which the machine's file speaks. */
+/* Numbers of NVML_FI_DEV_*: those that the machine's file contains. */
 static const struct { unsigned id; const char *key; } fields[] = {
     {1, "ecc.mode"}, {3, "ecc.volatile_corrected"}, {4, "ecc.volatile_uncorrected"}, {5, "ecc.aggregate_corrected"},
     {6, "ecc.aggregate_uncorrected"}, {29, "retired_pages.corrected"}, {30, "retired_pages.uncorrected"},

@@ -1,4 +1,4 @@
-/* NVML on what runs a GPU: brand, firmware, virtualisation and its licence, GPUs left out. Part of libnvidia_ml.c. */
+/* NVML's software properties of a GPU: brand, firmware, virtualization, its license, excluded GPUs. Part of libnvidia_ml.c. */
 
 ENTRY nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned *brand) {
   static const char *const brands[] = {"unknown", "quadro", "tesla", "nvs", "grid", "geforce", "titan", "vapps", "vpc", "vcs",
@@ -10,7 +10,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned *brand) {
   return SUCCESS;
 }
 
-/* NVML gives this text no length: the buffer has 64 bytes. */
+/* This NVML call has no length argument: the buffer has 64 bytes. */
 ENTRY nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version) {
   DEVICE(device);
   return give_text(text(device->gpu, "gsp_firmware"), version, 64);

@@ -1,17 +1,18 @@
-"""The report of a rehearsal for a terminal: would TensorFlow register the GPUs, if not why, and what this shows."""
+"""The report of a rehearsal for a terminal: whether TensorFlow would register the GPUs, the causes if not, the limits."""
 
 from __future__ import annotations
 
 from tfgpu_doctor.model.report import RehearsalReport
+from tfgpu_doctor.model.tags import VISIBLE_GPUS
 from tfgpu_doctor.render.text import Page, say_cause, say_result
 from tfgpu_doctor.render.words import counts_line, unjudged
 
 _SHOWS = "that the libraries load, the versions fit, the GPUs register, and memory growth can be set"
-_DOES_NOT_SHOW = "that kernels run and compute rightly: the simulated driver runs none"
+_DOES_NOT_SHOW = "that kernels run and compute correctly: the simulated driver runs no kernels"
 
 
 def render_rehearsal(report: RehearsalReport, *, width: int, colour: bool, verbose: bool) -> str:
-    """The report as lines of at most `width` columns, commands excepted."""
+    """Return the report as lines of at most `width` columns, except for commands."""
     page = Page(width, colour)
     page.say(_subject(report), style="dim")
     page.gap()
@@ -37,7 +38,7 @@ def render_rehearsal(report: RehearsalReport, *, width: int, colour: bool, verbo
 
 
 def _subject(report: RehearsalReport) -> str:
-    """What was rehearsed, on one line."""
+    """Return the target and the simulated machine on one line."""
     target, machine = report.target, report.machine
     gpus = [f"{machine.gpus.count(name)} x {name}" for name in dict.fromkeys(machine.gpus)]
     parts = [
@@ -49,27 +50,26 @@ def _subject(report: RehearsalReport) -> str:
 
 
 def verdict(report: RehearsalReport) -> str:
-    """The answer in one sentence."""
+    """Return the verdict in one sentence."""
     if report.interrupted:
-        return "Interrupted: this is what was known by then."
+        return "Interrupted: these are the results so far."
     gpus, them = ("the GPU", "it") if report.expected == 1 else (f"all {report.expected} GPUs", "them")
     if report.succeeded:
-        useless = f", and could not use {them}" if _is_useless(report) else ""
+        useless = f", but could not use {them}" if _is_useless(report) else ""
         return f"TensorFlow would register {gpus} of such a machine{useless}."
     if report.registered >= report.expected > 0:
-        return f"TensorFlow would register {gpus} of such a machine, and refuse to let its memory grow."
+        return f"TensorFlow would register {gpus} of such a machine, but would reject memory growth."
     if report.expected <= 1:
         return f"TensorFlow would not register {'the' if report.expected else 'any'} GPU of such a machine."
     return f"TensorFlow would register {report.registered or 'none'} of the {report.expected} GPUs of such a machine."
 
 
 def _is_useless(report: RehearsalReport) -> bool:
-    """Whether something is wrong that shows only when a kernel is to run: no code for this GPU, too old a driver."""
+    """Whether there is an error that appears only when a kernel runs: no code for this GPU, a driver that is too old."""
     return any(cause.severity == "error" for cause in report.causes)
 
 
 def _hints(report: RehearsalReport) -> list[str]:
-    """What may tell why, where no check has named a cause."""
-    visible = report.find("VIS001")
-    listed = [f"VIS001: {line}" for line in (visible.evidence if visible else ())]
+    """Return hints to the reason if no check has named a cause."""
+    listed = [f"{each.id}: {line}" for each in report.tagged(VISIBLE_GPUS) for line in each.evidence]
     return [*listed, *unjudged(report)]

@@ -1,4 +1,4 @@
-"""What a program needs to find the simulated driver: two libraries on the loader's path, and the machine's file."""
+"""Set up the simulated driver for a program: two libraries on the loader's path, and the machine's file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tfgpu_doctor.rehearse.machine import SOURCES, SimulatedMachine
 
 
 def lay_out(folder: str, machine: SimulatedMachine, driver: str, library_path: str | None = None) -> dict[str, str]:
-    """Put the machine's file and its libraries into an empty folder; gives the variables that programs need.
+    """Put the machine's file and its libraries into an empty folder; return the variables that programs need.
 
-    `driver` is the folder of the built libraries; those that the machine lacks are left out. `library_path` is the
-    LD_LIBRARY_PATH so far, which the driver's folder precedes. Raises OSError.
+    `driver`: the folder of the built libraries; those that the machine lacks are left out. `library_path`: the current
+    LD_LIBRARY_PATH; the driver's folder is put in front of it. Raises OSError.
     """
     file, libraries = os.path.join(folder, "machine.txt"), os.path.join(folder, "driver")
     write_whole(file, machine_text(machine))

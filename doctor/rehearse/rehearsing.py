@@ -1,4 +1,4 @@
-"""A whole rehearsal: set the stage, examine the target on it, diagnose what was seen."""
+"""A complete rehearsal: set the stage, examine the target on it, diagnose the facts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tfgpu_doctor.rehearse.stage import set_stage
 
 
 class RehearsalError(Exception):
-    """The stage could not be set; the message is one line that says why."""
+    """The stage could not be set; the message gives the reason on one line."""
 
 
 def rehearse(
     configuration: Configuration, machine: SimulatedMachine | None = None, on_wait: OnWait | None = None
 ) -> RehearsalReport:
-    """Rehearse the configured target on a machine, one H100 with the newest driver by default.
+    """Rehearse the configured target on a machine; the default is one H100 with the newest driver.
 
-    Raises BuildError and RehearsalError. When it is interrupted, the report says what was known by then.
+    Raises BuildError and RehearsalError. If it is interrupted, the report contains the results so far.
     """
     machine = machine or machine_for(DEFAULT_GPU, read_knowledge())
     started = time.monotonic()
@@ -59,11 +59,11 @@ def rehearse(
 
 
 def _with_outcome(report: Report, facts: Facts, machine: SimulatedMachine) -> RehearsalReport:
-    """The report with what TensorFlow registered."""
+    """Return the report with the number of GPUs that TensorFlow registered."""
     fields = {name: getattr(report, name) for name in Report.__struct_fields__}
     runtime = facts.runtime
     registered, growth = (len(runtime.gpus), runtime.growth_set) if runtime else (0, False)
-    # The machine as it is simulated; what is read of it may be less, where it is a broken one.
+    # The machine as it is simulated; if it is a broken one, the examination may find less.
     names = tuple(gpu.name for gpu in machine.gpus)
     fields["machine"] = msgspec.structs.replace(report.machine, driver=machine.driver, gpus=names)
     fields["healthy"] = report.healthy and growth and registered >= machine.cuda_devices

@@ -21,16 +21,16 @@ _CAPABILITY_OF = {"libcuda.so.1": "compute", "libnvidia-ml.so.1": "utility"}
 
 
 def set_stage(machine: SimulatedMachine, driver: str, folder: str, environment: Mapping[str, str]) -> Stage:
-    """Lay the simulated driver (built in the folder `driver`) out in an empty folder. Raises OSError.
+    """Set up the simulated driver (built in the folder `driver`) in an empty folder. Raises OSError.
 
-    As the container toolkit does, it leaves out the libraries that NVIDIA_DRIVER_CAPABILITIES does not ask for:
+    Like the container toolkit, it leaves out the libraries that NVIDIA_DRIVER_CAPABILITIES does not request:
     https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
     """
     asked = {word.strip() for word in environment.get(_CAPABILITIES, "").split(",") if word.strip()}
     withheld = [name for name, word in _CAPABILITY_OF.items() if asked and not asked & {word, "all"}]
     machine = without_libraries(machine, withheld)
     variables = lay_out(folder, machine, driver, environment.get("LD_LIBRARY_PATH"))
-    # A stub of the toolkit's on the user's path hides a real driver, which stands in ld.so.cache; so it does here.
+    # A stub of the CUDA toolkit on the user's path hides a real driver, which is in ld.so.cache; simulate that here.
     folders = split_list(environment.get("LD_LIBRARY_PATH") or "")
     stubs = [each for each in folders if "/stubs" in each and Files().exists(f"{each}/libcuda.so.1")]
     variables["LD_LIBRARY_PATH"] = ":".join([*stubs, variables["LD_LIBRARY_PATH"]])
@@ -38,7 +38,7 @@ def set_stage(machine: SimulatedMachine, driver: str, folder: str, environment: 
 
 
 def simulated_facts(machine: SimulatedMachine, *, in_container: bool = False) -> dict[str, Fact]:
-    """What the probes of files would find on such a machine: its GPUs on the bus, the driver loaded, its nodes open."""
+    """Return the facts that the file probes would find on such a machine: GPUs on the bus, loaded driver, device nodes."""
     addresses = tuple(gpu.pci_address.lower() for gpu in machine.gpus)
     names = [*(f"nvidia{place}" for place in range(len(addresses))), "nvidiactl", "nvidia-uvm"]
     devices = (

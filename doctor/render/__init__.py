@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tfgpu_doctor.model import Check
     from tfgpu_doctor.model.report import Report
 
 # The module of `render/` that renders a format, and its function; text alone takes more than the report.
@@ -21,14 +22,18 @@ _RENDERERS = {
     "html": ("html_page", "render_html"),
 }
 FORMATS = ("text", *_RENDERERS)
+_EXPLAINING = ("sarif",)  # formats whose function takes the checks, too
 _WIDEST = 110
 
 
-def render(report: Report, format_: str, *, verbose: bool = False, to_terminal: bool = False) -> str:
-    """The report in one of `FORMATS`, as a whole document with its last newline."""
+def render(
+    report: Report, format_: str, *, checks: Sequence[Check] = (), verbose: bool = False, to_terminal: bool = False
+) -> str:
+    """The report in one of `FORMATS`, as a whole document with its last newline. SARIF explains its rules from `checks`."""
     if format_ in _RENDERERS:
         module, function = _RENDERERS[format_]
-        document = getattr(importlib.import_module(f"tfgpu_doctor.render.{module}"), function)(report)
+        renderer = getattr(importlib.import_module(f"tfgpu_doctor.render.{module}"), function)
+        document = renderer(report, checks) if format_ in _EXPLAINING else renderer(report)
         assert isinstance(document, str)
         return document
     from tfgpu_doctor.render.text import render_text

@@ -10,7 +10,6 @@ from typing import Literal
 
 from tfgpu_doctor.model import UNDETERMINED
 from tfgpu_doctor.model.report import Report, RootCause
-from tfgpu_doctor.render.text import clean
 from tfgpu_doctor.render.words import counts_line, headline, open_question, subject, unjudged
 
 _Kind = Literal["error", "warning", "notice"]
@@ -69,7 +68,7 @@ def _command(annotation: _Annotation) -> str:
 
 def _data(text: str) -> str:
     """Text of a command; what ends a line would begin another command."""
-    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from tfgpu_doctor.model.report import OUTCOMES, Outcome, Report, Result, VersionRow
+from tfgpu_doctor.model.tags import LIBRARIES
 from tfgpu_doctor.render.layout import render_page
 from tfgpu_doctor.render.words import counts_line, headline, subject, unjudged
 
@@ -19,30 +20,15 @@ TONES: dict[Outcome, str] = {
     "skip": "idle",
     "crash": "bad",
 }
-# What the letters of an id stand for; a plug-in's letters stand for themselves.
-SUBJECTS = {
-    "BEN": "Perf suites", "BUS": "PCI bus", "CNT": "Container", "DEV": "Device nodes", "DRV": "Driver",
-    "ENV": "Environment variables", "GPU": "GPU", "HLT": "Health of the GPUs", "JOB": "Batch job",
-    "LIB": "Libraries", "LIM": "Limits of the process", "LNK": "Links", "LOD": "Under load", "MEM": "Memory of the GPU",
-    "NBK": "Notebooks and editors", "NUM": "Processors near the GPU", "PKG": "Python and packages", "PLT": "Platform",
-    "PRF": "Profiler", "SHR": "Who else is on the GPU", "SVC": "Services", "SYS": "Operating system",
-    "TFB": "Build of TensorFlow", "TFW": "TensorFlow at work", "VIS": "Which GPUs are visible", "XID": "Kernel's log",
-    "XLA": "XLA",
-}  # fmt: skip
 _NOTEBOOK_HEIGHT = 640  # pixels: a page in a notebook scrolls inside its frame
 
 
 @dataclass(frozen=True)
 class Group:
-    """The checks of one subject."""
+    """The checks of one family."""
 
-    letters: str
+    title: str
     results: tuple[Result, ...]
-
-    @property
-    def title(self) -> str:
-        """The subject in words."""
-        return SUBJECTS.get(self.letters, self.letters)
 
     @property
     def counts(self) -> list[tuple[int, Outcome, str]]:
@@ -73,7 +59,7 @@ def render_html(report: Report) -> str:
         unjudged=unjudged(report) if not report.healthy and not report.causes else [],
         versions=[(row, *_status(report, row)) for row in report.versions],
         any_copy=any(each.path or each.elsewhere or each.error for each in report.libraries),
-        libraries_judged=any(each.id.startswith("LIB") and each.findings for each in report.results),
+        libraries_judged=any(each.findings for each in report.tagged(LIBRARIES)),
         groups=_groups(report.results),
         outcome_of={result.id: result.outcome for result in report.results},
         tones=TONES,
@@ -100,12 +86,11 @@ def verdict(report: Report) -> tuple[str, str]:
 
 
 def _groups(results: Iterable[Result]) -> list[Group]:
-    """The checks by the letters of their ids, in the order of the first of each; those that want to be seen come first."""
+    """The checks by family, in the order of the first of each; families with findings come first."""
     found: dict[str, list[Result]] = {}
     for result in results:
-        letters = result.id.rstrip("0123456789") if ":" not in result.id else "Plug-ins"
-        found.setdefault(letters, []).append(result)
-    groups = [Group(letters, tuple(members)) for letters, members in found.items()]
+        found.setdefault(result.family, []).append(result)
+    groups = [Group(family, tuple(members)) for family, members in found.items()]
     return sorted(groups, key=lambda group: not group.is_open)
 
 

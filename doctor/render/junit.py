@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
 from tfgpu_doctor.model import Finding
 from tfgpu_doctor.model.report import Report, Result
-from tfgpu_doctor.render.text import clean
 from tfgpu_doctor.render.words import open_question, subject
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -16,31 +17,27 @@ _QUESTION = "the question was answered"  # a test of its own: without it, nothin
 
 
 def render_junit(report: Report) -> str:
-    """One suite. A warning passes, with its text as the test's output; what is blocked is skipped, with the reason."""
-    suite = ET.Element("testsuite", {"name": "tfgpu-doctor", "time": f"{report.seconds:.3f}", **_tally(report)})
+    """One suite. A warning passes, with its text as the output of the test; a blocked check is skipped, with the reason."""
+    suite = TestSuite("tfgpu-doctor")
     if _MOMENT.match(report.recorded):
-        suite.set("timestamp", report.recorded[:19])
-    properties = ET.SubElement(suite, "properties")
+        suite.timestamp = report.recorded[:19]
     for name, value in _properties(report):
-        ET.SubElement(properties, "property", name=name, value=clean(value))
+        suite.add_property(name, value)
     titles = {result.id: result.title for result in report.results}
-    for result in report.results:
-        suite.append(_case(result, titles))
-    suite.append(_question(report))
-    suites = ET.Element("testsuites", {"name": "tfgpu-doctor", **_tally(report)})
-    suites.append(suite)
-    ET.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+    suite.add_testcases([*(_case(result, titles) for result in report.results), _question(report)])
+    return as_document(suite, report.seconds)
 
 
-def _tally(report: Report) -> dict[str, str]:
-    counts = report.counts
-    return {
-        "tests": str(len(report.results) + 1),
-        "failures": str(counts["fail"]),
-        "errors": str(counts["crash"] + bool(open_question(report))),
-        "skipped": str(counts["skip"] + counts["blocked"]),
-    }
+def as_document(suite: TestSuite, seconds: float) -> str:
+    """The XML document of a suite that took so long, with its counts."""
+    document = JUnitXml("tfgpu-doctor")
+    document.add_testsuite(suite)
+    document.update_statistics()
+    for each in (document, *document):
+        each.time = round(seconds, 3)
+    element = ET.fromstring(document.tostring())  # noqa: S314 - ours
+    ET.indent(element)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(element, encoding="unicode") + "\n"
 
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:
@@ -52,37 +49,44 @@ def _properties(report: Report) -> Iterator[tuple[str, str]]:
         yield "cause", f"{cause.id} {cause.label}: {cause.title}"
 
 
-def _question(report: Report) -> ET.Element:
+def _question(report: Report) -> TestCase:
     """Whether it is known that TensorFlow computes on a GPU, or why not."""
-    case = ET.Element("testcase", classname="tfgpu_doctor", name=_QUESTION, time="0.000")
-    if why := open_question(report):
-        ET.SubElement(case, "error", type="not_judged", message=why)
+    why = open_question(report)
+    return made_case("tfgpu_doctor", _QUESTION, Error(why, "not_judged") if why else None)
+
+
+def made_case(
+    classname: str, name: str, result: Error | Failure | Skipped | None, *, text: str = "", seconds: float = 0.0
+) -> TestCase:
+    """A test case; `text` explains its result, or is its output where it passes."""
+    case = TestCase(name, classname, round(seconds, 4))
+    if result is not None:
+        if text:
+            result.text = text
+        case.result = [result]
+    elif text:
+        case.system_out = text
     return case
 
 
-def _case(result: Result, titles: dict[str, str]) -> ET.Element:
+def _case(result: Result, titles: dict[str, str]) -> TestCase:
     group = result.id.rstrip("0123456789").partition(":")[0]
-    case = ET.Element(
-        "testcase",
-        classname=clean(f"tfgpu_doctor.{group}"),
-        name=clean(f"{result.id} {result.title}"),
-        time=f"{result.seconds:.6f}",
-    )
+    outcome, text = _outcome(result, titles)
+    return made_case(f"tfgpu_doctor.{group}", f"{result.id} {result.title}", outcome, text=text, seconds=result.seconds)
+
+
+def _outcome(result: Result, titles: dict[str, str]) -> tuple[Error | Failure | Skipped | None, str]:
     if result.outcome == "fail":
         worst = next(each for each in result.findings if each.severity == "error")
-        failure = ET.SubElement(case, "failure", type=clean(worst.cause), message=clean(worst.message))
-        failure.text = clean("\n".join(_lines(result)))
-    elif result.outcome == "crash":
-        error = ET.SubElement(case, "error", type="crash", message=clean(result.reason))
-        error.text = "the check itself broke; what it looks at was not judged"
-    elif result.outcome == "blocked":
+        return Failure(worst.message, worst.cause), "\n".join(_lines(result))
+    if result.outcome == "crash":
+        return Error(result.reason, "crash"), "the check itself failed; what it examines was not judged"
+    if result.outcome == "blocked":
         why = ", ".join(f"{id} ({titles[id]})" if id in titles else id for id in result.blocked_by)
-        ET.SubElement(case, "skipped", type="blocked", message=clean(f"blocked by {why}"))
-    elif result.outcome == "skip":
-        ET.SubElement(case, "skipped", type="skip", message=clean(result.reason))
-    else:
-        ET.SubElement(case, "system-out").text = clean("\n".join(_lines(result)))
-    return case
+        return Skipped(f"blocked by {why}", "blocked"), ""
+    if result.outcome == "skip":
+        return Skipped(result.reason, "skip"), ""
+    return None, "\n".join(_lines(result))
 
 
 def _lines(result: Result) -> Iterator[str]:

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from tfgpu_doctor.host.files import Files
-from tfgpu_doctor.render.text import clean
+from tfgpu_doctor.model.plain_text import clean
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "html")
 _LONGEST = 5000  # characters of one text, more than any path has; what is longer would bury the rest of the page

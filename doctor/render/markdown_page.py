@@ -6,8 +6,8 @@ import re
 
 from tabulate import tabulate
 
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import Report, Result, RootCause
-from tfgpu_doctor.render.text import clean
 from tfgpu_doctor.render.words import counts_line, headline, subject, unjudged
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~!@&$])")

@@ -8,15 +8,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfgpu_doctor._project import ADDRESS
-from tfgpu_doctor.checks import ALL_CHECKS
-from tfgpu_doctor.model import Finding, Severity
+from tfgpu_doctor.model import Check, Finding, Severity
 from tfgpu_doctor.model.report import Report, Result
 from tfgpu_doctor.render.json_document import as_json
-from tfgpu_doctor.render.text import clean
 from tfgpu_doctor.render.words import open_question, subject, unjudged
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -29,11 +27,11 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _Object = dict[str, Any]
 
 
-def render_sarif(report: Report) -> str:
-    """One run, with a result for each finding."""
+def render_sarif(report: Report, checks: Sequence[Check] = ()) -> str:
+    """One run, with a result for each finding; the rules are explained as far as `checks` has them."""
     rules = {result.id: place for place, result in enumerate(report.results)}
     run: _Object = {
-        "tool": {"driver": _driver(report)},
+        "tool": {"driver": _driver(report, checks)},
         "automationDetails": {"id": f"tfgpu-doctor/{report.level}/"},
         "invocations": [_invocation(report)],
         "results": list(_results(report, rules)),
@@ -42,29 +40,29 @@ def render_sarif(report: Report) -> str:
             "healthy": report.healthy,
             "judged": report.judged,
             "counts": report.counts,
-            "subject": clean(subject(report)),
-            "gpus": [clean(name) for name in report.machine.gpus],
+            "subject": subject(report),
+            "gpus": list(report.machine.gpus),
         },
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return as_json(document)
 
 
-def _driver(report: Report) -> _Object:
-    explained = {check.id: (check.explanation, check.sources) for check in ALL_CHECKS}
+def _driver(report: Report, checks: Sequence[Check]) -> _Object:
+    explained = {check.id: (check.explanation, check.sources) for check in checks}
     rules = [_rule(result, *explained.get(result.id, ("", ()))) for result in report.results]
     driver: _Object = {"name": "tfgpu-doctor", **({"informationUri": ADDRESS} if ADDRESS else {}), "rules": rules}
-    return {**driver, "version": clean(report.doctor)} if report.doctor else driver
+    return {**driver, "version": report.doctor} if report.doctor else driver
 
 
 def _rule(result: Result, explanation: str, sources: tuple[str, ...]) -> _Object:
     """What a check is about; its first source is where to read on."""
-    title = clean(result.title)
+    title = result.title
     rule: _Object = {
-        "id": clean(result.id),
+        "id": result.id,
         "shortDescription": {"text": title},
         "fullDescription": {"text": " ".join(explanation.partition("\n\n")[0].split()) or title},
-        "help": {"text": explanation or f"{title}. `tfgpu-doctor explain {clean(result.id)}` says more."},
+        "help": {"text": explanation or f"{title}. `tfgpu-doctor explain {result.id}` says more."},
     }
     return {**rule, "helpUri": sources[0]} if sources else rule
 
@@ -77,18 +75,18 @@ def _results(report: Report, rules: dict[str, int]) -> Iterator[_Object]:
             key = f"{result.id} {finding.cause}"
             explains = roots.get((result.id, finding.message))
             yield {
-                "ruleId": clean(result.id),
+                "ruleId": result.id,
                 "ruleIndex": rules[result.id],
                 "level": _LEVELS[finding.severity],
-                "message": {"text": clean(_message(finding))},
+                "message": {"text": _message(finding)},
                 "locations": [{"physicalLocation": _PLACE, "logicalLocations": [_location(report)]}],
                 "partialFingerprints": {_FINGERPRINT: _fingerprint(key, seen[key])},
                 "properties": {
-                    "cause": clean(finding.cause),
+                    "cause": finding.cause,
                     "confidence": finding.confidence,
                     "rootCause": explains is not None,
                     "explains": list(explains or ()),
-                    "evidence": [clean(line) for line in finding.evidence],
+                    "evidence": list(finding.evidence),
                 },
             }
             seen[key] += 1
@@ -103,7 +101,7 @@ def _message(finding: Finding) -> str:
 
 def _location(report: Report) -> _Object:
     """The target, the thing that a finding is about as far as a repository is concerned."""
-    name = clean(report.target.python) or "this machine"
+    name = report.target.python or "this machine"
     return {"name": name, "fullyQualifiedName": name, "kind": "resource"}
 
 
@@ -118,12 +116,12 @@ def _invocation(report: Report) -> _Object:
     troubles = [
         {
             "level": "error",
-            "message": {"text": clean(f"{each.id}: {each.reason}")},
-            "descriptor": {"id": clean(each.id)},
+            "message": {"text": f"{each.id}: {each.reason}"},
+            "descriptor": {"id": each.id},
         }
         for each in crashed
     ]
     if why := open_question(report):
-        troubles.append({"level": "error", "message": {"text": clean("\n".join([why, *unjudged(report)]))}})
+        troubles.append({"level": "error", "message": {"text": "\n".join([why, *unjudged(report)])}})
     invocation: _Object = {"executionSuccessful": not troubles, "toolExecutionNotifications": troubles}
     return {**invocation, "endTimeUtc": report.recorded} if _MOMENT.fullmatch(report.recorded) else invocation

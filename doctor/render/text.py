@@ -10,18 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from tfgpu_doctor.model import UNDETERMINED
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import Report, Result, RootCause
 from tfgpu_doctor.render.words import counts_line, headline, measured, subject, unjudged
 
-# Of Unicode: what steers a terminal, ends a line unseen, turns the direction of writing, or is no character at all.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
-# What a CI service takes as a command wherever it stands in a log: GitHub (https://github.com/actions/runner,
-# ActionCommand.cs), Azure Pipelines and TeamCity.
-_COMMAND = re.compile(
-    r":(?=:(?:(?:add|remove|set|save|stop|internal)-[a-z-]+|error|warning|notice|debug|(?:end)?group|echo)(?: |::))"
-    r"|#(?=#[a-z]*\[)",
-    re.IGNORECASE,
-)
 _TRAILING = re.compile(r"[ \t]+((?:\x1b\[0m)*)$", re.MULTILINE)
 _MARKS = {
     "pass": ("✓", "green"),
@@ -61,12 +53,6 @@ def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> s
         page.gap()
     page.say(f"{counts_line(report)}   {report.seconds:.1f} s{'' if verbose else '   -v shows all'}", style="dim")
     return page.text
-
-
-def clean(text: str) -> str:
-    """Text that steers no terminal and no CI service, turns no direction of writing, and that XML can hold."""
-    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-    return _COMMAND.sub(r"\g<0> ", text) if "::" in text or "##" in text else text
 
 
 class Page:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tfgpu_doctor.model.facts.stress import STRESS_LEVELS
 from tfgpu_doctor.model.report import Report, Result
+from tfgpu_doctor.model.tags import STRESS
 
-_UNDER_STRESS = "LOD"  # what the ids of those checks begin with
 _COUNTS = (
     ("pass", "passed"),
     ("warn", "with warnings"),
@@ -88,7 +88,7 @@ def measured(report: Report) -> list[Result]:
     found: list[Result] = []
     for result in report.results:
         told = result.outcome == "skip" and any(each.reason == result.reason for each in found)
-        if result.id.startswith(_UNDER_STRESS) and result.outcome != "blocked" and not told:
+        if STRESS in result.tags and result.outcome != "blocked" and not told:
             found.append(result)
     return found
 

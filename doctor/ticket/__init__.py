@@ -1,1 +1,1 @@
-"""What may leave the machine: facts and logs without what tells who and where they are from."""
+"""Make facts and logs safe to share: remove everything that identifies their owner or origin."""

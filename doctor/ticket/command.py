@@ -1,4 +1,4 @@
-"""`tfgpu-doctor ticket`: a bundle for a support ticket, without what tells who and where it is from."""
+"""`tfgpu-doctor ticket`: make a bundle for a support ticket, without data that identifies its owner or origin."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _LARGEST_LOG_BYTES = 256 << 20
 
 
 @click.command()
-@click.option("-o", "--output", metavar="FILE", help="Write the bundle there, a zip to attach.")
-@click.option("--facts", metavar="FILE", help="Make the ticket of a recorded machine in place of this one.")
-@click.option("--log", "log_", metavar="FILE|-", help="Take the telling part of a log along.")
-@click.option("--quick", is_flag=True, help="Without importing TensorFlow.")
+@click.option("-o", "--output", metavar="FILE", help="Write the bundle, a zip to attach, to this file.")
+@click.option("--facts", metavar="FILE", help="Make the ticket from a recorded machine instead of this one.")
+@click.option("--log", "log_", metavar="FILE|-", help="Include the relevant part of a log.")
+@click.option("--quick", is_flag=True, help="Do not import TensorFlow.")
 @click.option(
     "--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would leave, and write nothing.")
-@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: show every file as it would leave.")
+@click.option("--dry-run", is_flag=True, help="Show what would be shared, and write nothing.")
+@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: show the full content of every file.")
 def ticket(
     *,
     output: str | None,
@@ -44,23 +44,23 @@ def ticket(
     dry_run: bool,
     verbose: bool,
 ) -> int:
-    """Print a page to paste into a support ticket; with -o FILE, write the bundle to attach to it as well.
+    """Print a page to paste into a support ticket; with -o FILE, also write the bundle to attach.
 
-    Names, addresses, keys and all else that is not known to be harmless are replaced by placeholders; nothing is sent
-    anywhere. Exit code as of `check`: 0 nothing wrong, 1 findings, 2 wrong usage or unreadable input, 3 nothing could
-    be judged, 130 interrupted.
+    Names, addresses, keys and everything else that is not known to be harmless are replaced by placeholders; nothing is
+    sent anywhere. Exit codes, as for `check`: 0 nothing wrong, 1 findings, 2 wrong usage or unreadable input, 3 nothing
+    could be judged, 130 interrupted.
     """
     if facts and (quick or python):
-        refuse("--facts takes a recorded machine: it goes with none of --quick and --python")
+        refuse("--facts reads a recorded machine: it cannot be combined with --quick or --python")
     if facts == log_ == "-":
         refuse("standard input cannot be both the recorded machine and the log")
     if verbose and not dry_run:
-        refuse("--verbose goes with --dry-run")
+        refuse("--verbose requires --dry-run")
     try:
         settings = read_configuration().with_options(python=python)
     except ConfigurationError as error:
         refuse(str(error))
-    log = read_input(log_, _LARGEST_LOG_BYTES, "a log that a ticket can take: give its end") if log_ else None
+    log = read_input(log_, _LARGEST_LOG_BYTES, "a log that a ticket can include: pass only its end") if log_ else None
     made = make_ticket(_source(settings, facts, log, quick=quick))
     if dry_run:
         deliver(render_preview(made, whole=verbose), None)
@@ -79,7 +79,7 @@ def _source(settings: Configuration, recorded: str | None, log: bytes | None, *,
 
 
 def _examine(settings: Configuration, quick: bool) -> tuple[Facts, bool]:
-    """The facts of this machine, and whether the user stopped before all were known."""
+    """Return the facts of this machine, and whether the user interrupted the examination."""
     with Waiting() as waiting:
         try:
             return examine(
@@ -90,7 +90,7 @@ def _examine(settings: Configuration, quick: bool) -> tuple[Facts, bool]:
 
 
 def _last_bench(facts: Facts, host: Host) -> Bench | None:
-    """The last run of the perf suites that was kept of this machine."""
+    """Return the last saved run of the perf suites on this machine."""
     from tfgpu_doctor.bench.references import place_of
     from tfgpu_doctor.bench.run import SUITE_VERSION
     from tfgpu_doctor.host.results import Results, ResultsError
@@ -99,15 +99,15 @@ def _last_bench(facts: Facts, host: Host) -> Bench | None:
         runs = Results.of_user(host.environment).of_place(place_of(facts, Bench(suite_version=SUITE_VERSION)))
         return decode_bench(runs[-1].document) if runs else None
     except (ResultsError, msgspec.DecodeError) as error:
-        note(f"without the last benchmark: {error}")
+        note(f"the last benchmark is left out: {error}")
         return None
 
 
 def _hand_out(made: Ticket, output: str | None) -> None:
-    """The page to standard output, the bundle to its file."""
+    """Write the page to standard output, and the bundle to its file."""
     if output is None:
         deliver(made.page, None)
-        note("-o ticket.zip writes the bundle to attach; --dry-run shows what is in it")
+        note("-o ticket.zip writes the bundle to attach; --dry-run shows its contents")
         return
     content = pack(made.files)
     try:
@@ -115,4 +115,4 @@ def _hand_out(made: Ticket, output: str | None) -> None:
     except OSError as error:
         refuse(f"{output} cannot be written: {error.strerror or error}")
     deliver(made.page, None)
-    note(f"{output} is written ({len(content) / 1024:.0f} KiB): attach it, and paste the page above")
+    note(f"wrote {output} ({len(content) / 1024:.0f} KiB): attach it, and paste the page above")

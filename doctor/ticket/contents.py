@@ -1,4 +1,4 @@
-"""A ticket: what it holds, all of it made from scrubbed facts alone."""
+"""The contents of a ticket, made from scrubbed facts only."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PAGE = "ticket.md"
 
 @dataclass(frozen=True)
 class Source:
-    """What a ticket is made from, as it was found; nothing of this leaves as it is."""
+    """The unscrubbed input of a ticket; none of it is shared unchanged."""
 
     facts: Facts
     identity: Identity
-    bench: Bench | None = None  # the last one, where the facts hold none
+    bench: Bench | None = None  # the last one, if the facts contain none
     log: bytes | None = None
     interrupted: bool = False
     seconds: float = 0.0
@@ -40,7 +40,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Ticket:
-    """The files of the bundle by name, the Markdown page first; the verdict, and what was replaced and left out."""
+    """The files of the bundle by name, the Markdown page first; the report; and what was replaced and left out."""
 
     report: Report
     files: dict[str, bytes]
@@ -56,7 +56,7 @@ class Ticket:
 def make_ticket(source: Source) -> Ticket:
     """Scrub first, then diagnose and render: what is not in the scrubbed facts cannot be in the ticket.
 
-    The doctor's own checks judge, and no plugin's: what those say is nobody's to vouch for.
+    Only the doctor's own checks run, because the texts of plug-ins cannot be guaranteed to be safe to share.
     """
     scrub = Scrub(source.facts, source.identity)
     bench = scrub.facts.bench or (scrub.fact(source.bench) if source.bench else None)
@@ -77,7 +77,7 @@ def _files(facts: Facts, report: Report, bench: Bench | None, log: LogPart | Non
 
 
 def _log(log: bytes, scrub: Scrub) -> LogPart:
-    """The scrubbed excerpt, and what it tells: a cause is named from what the ticket shows."""
+    """Return the scrubbed excerpt and its causes: they are derived only from what the ticket shows."""
     found = excerpt_of(log)
     scrubbed = scrub.text(found.text)
     scrub.left_out["lines of the log"] += found.lines - found.kept

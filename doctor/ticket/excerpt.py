@@ -1,4 +1,4 @@
-"""The part of a log that a ticket takes along: the lines that mean something with those around them, beginning and end."""
+"""The part of a log that a ticket includes: the significant lines with their context, the beginning and the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 600  # characters of a line
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The lines that were kept, with a note where some are missing, and how many there were."""
+    """The kept lines, with a note where lines are missing, and the number of lines in the log."""
 
     text: str
     kept: int
@@ -26,7 +26,7 @@ class Excerpt:
 
 
 def excerpt_of(log: bytes) -> Excerpt:
-    """The excerpt of a log in any encoding; the whole of a short one."""
+    """Return the excerpt of a log in any encoding; a short log is returned whole."""
     scanner = Scanner(read_knowledge().log_signatures)
     scanner.scan(io.BytesIO(log))
     lines = b"".join(blocks(io.BytesIO(log))).decode("utf-8", "replace").splitlines()

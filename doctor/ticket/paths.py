@@ -1,4 +1,4 @@
-"""Paths: a part stays if folders of that name are on everybody's machine, or in everybody's package."""
+"""Scrub paths: a part is kept if its name is common to all machines or to a public package."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _PUBLIC_ACCOUNTS = frozenset({"root", "shared", "public", "default"})
 
 
 class PathScrubber:
-    """Judges paths part by part; what stands behind /home is the name of a user, whatever it is."""
+    """Scrub paths part by part; the part after /home is always the name of a user."""
 
     def __init__(self, vocabulary: Vocabulary, placeholders: Placeholders, words: Words) -> None:
         self._vocabulary, self._placeholders, self._words = vocabulary, placeholders, words
 
     def path(self, path: str) -> str:
-        """The path, each part that is not known replaced."""
+        """Return the path with each unknown part replaced."""
         done: list[str] = []
         before, in_package = "", False
         for place, part in enumerate(_SEPARATORS.split(path)):
@@ -48,7 +48,7 @@ class PathScrubber:
         return "".join(done)
 
     def part(self, part: str, *, kind: str = "name", in_package: bool = False) -> str:
-        """One name of a file or folder, or its placeholder with the ending that tells what it is."""
+        """Return a file or folder name unchanged, or its placeholder with the file extension."""
         if PLACEHOLDER.fullmatch(part):
             return part
         if name := self._words.name(part):
@@ -65,7 +65,7 @@ class PathScrubber:
         return stem + (ending[0] if ending else "")
 
     def is_known(self, part: str) -> bool:
-        """Whether the name of a file or folder may stay."""
+        """Whether the name of a file or folder may be kept."""
         if part in self._vocabulary.folders or is_plain(part) or self._vocabulary.has_package(part):
             return True
         numbered = _NUMBERED.fullmatch(part)

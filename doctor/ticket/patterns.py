@@ -1,4 +1,4 @@
-"""Secrets and names that a text betrays by their surroundings: what follows `password=`, a key between its two marks."""
+"""Patterns that find secrets and names by their context: what follows `password=`, a key between its BEGIN and END marks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^\s\"'&;,<][^\s\"'&;,]*)
 
 @dataclass(frozen=True)
 class Pattern:
-    """What to look for, which of its groups is to be replaced, and by what kind of placeholder."""
+    """An expression, the group to replace, and the kind of its placeholder."""
 
     kind: str
     expression: re.Pattern[str]
@@ -28,12 +28,12 @@ def _pattern(kind: str, expression: str, group: int = 0, flags: re.RegexFlag = r
     return Pattern(kind, re.compile(expression, flags), group)
 
 
-# The marks are those of RFC 7468, RFC 4880 and PuTTY; a key that was cut off at the end is one as well.
+# The marks are those of RFC 7468, RFC 4880 and PuTTY; a key that is cut off at the end also matches.
 BLOCKS = (
     _pattern("key", r"-----BEGIN [A-Z0-9 ]{2,60}-----.*?(?:-----END [A-Z0-9 ]{2,60}-----|\Z)", 0, re.DOTALL),
     _pattern("key", r"PuTTY-User-Key-File-.*?(?:Private-MAC: [0-9a-f]+|\Z)", 0, re.DOTALL),
 )
-# In this order: the first that covers a place has it. Those of `SECRETS` are looked for before paths are, the others after.
+# The order matters: the first match claims its span. `SECRETS` are applied before paths, the others after them.
 SECRETS = (
     _pattern("key", r"\b(?:ssh|ecdsa|sk-ssh)-[\w@.-]+ +AAAA[^\n]*"),
     _pattern("key", r"\bAGE-SECRET-KEY-1\w+"),
@@ -45,7 +45,7 @@ SECRETS = (
     _pattern("url", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>`]+"),
     _pattern("secret", rf"(?<![\w.-]){_LABEL}[\"']?\s*[=:]\s*({_VALUE})", 1),
     _pattern("secret", rf"(?:^|(?<=\s))--?{_LABEL}\s+({_VALUE})", 1),
-    _pattern("secret", rf"(?:^|(?<=\s))-p\s*(?=[^\s\d/$~.])({_VALUE})", 1),  # no folder, as of mkdir -p
+    _pattern("secret", rf"(?:^|(?<=\s))-p\s*(?=[^\s\d/$~.])({_VALUE})", 1),  # not a folder, as in mkdir -p
     _pattern("ip", r"(?<![^\W_])(?<![:.])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
              r"(?=[0-9a-f:]*::)(?=(?:[0-9a-f]*:){2})[0-9a-f:]*[0-9a-f][0-9a-f:]*(?:\.\d{1,3}){0,3})(?:%\w+)?(?:/\d{1,3})?(?![^\W_]|:)"),
 )  # fmt: skip
@@ -68,7 +68,7 @@ NAMES = (
     _pattern("host", r"(?<![\w.-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|edu|gov|mil|local|internal|intern|lan|corp|home|cloud|"
              r"dev|ai|co|de|fr|uk|eu|ch|at|nl|se|no|jp|cn|in|ru|br|it|es|pl|us|ca|au|arpa)(?::\d{2,5})?(?![\w.-])"),
 )  # fmt: skip
-# GPU-..., MIG-..., and MIG-GPU-.../1/0 as drivers before 470 wrote it; CUDA takes the first digits alone as well.
+# GPU-..., MIG-..., and MIG-GPU-.../1/0 as drivers before 470 write it; CUDA also accepts only the first digits.
 UUIDS = re.compile(
     r"\b(MIG-GPU-|GPU-|MIG-|)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/\d{1,2}/\d{1,2})?|"
     r"(?<=U-|G-)[0-9a-f][0-9a-f-]{2,40}(?:/\d{1,2}/\d{1,2})?)(?!\w)",
@@ -78,7 +78,7 @@ BLOB = re.compile(r"[A-Za-z0-9+/_=-]{20,}")
 
 
 def find_blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Where keys of many lines begin and end."""
+    """Yield the start and end of multi-line keys."""
     for pattern in BLOCKS:
         for found in pattern.expression.finditer(text):
             yield found.span()

@@ -1,4 +1,4 @@
-"""Placeholders: what is written in place of a value that must not leave. Numbered as they come, so nothing leads back."""
+"""Placeholders for values that must not be shared, numbered in order of occurrence, so that they reveal nothing."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ PLACEHOLDER = re.compile(rf"<(?:{'|'.join(KNOWN)})-\d{{1,5}}>")
 
 
 class Placeholders:
-    """The placeholder of each value: the same for the same value, whatever its kind was first taken for."""
+    """The placeholder of each value: always the same for a value, with the kind that was assigned first."""
 
     def __init__(self) -> None:
         self._by_value: dict[str, str] = {}
         self._last: Counter[str] = Counter()
-        self.uses: Counter[str] = Counter()  # how often something of a kind was replaced
+        self.uses: Counter[str] = Counter()  # the number of replacements of each kind
 
     def reserve(self, text: str) -> None:
-        """Leave out the numbers that a text, itself without secrets since earlier, already uses."""
+        """Reserve the placeholder numbers that a previously scrubbed text already uses."""
         for found in PLACEHOLDER.findall(text):
             kind, _, number = found[1:-1].rpartition("-")
             self._last[kind] = max(self._last[kind], int(number))
 
     def of(self, kind: str, value: str) -> str:
-        """The placeholder for a value."""
+        """Return the placeholder for a value."""
         key = value.casefold()
         if key not in self._by_value:
             self._last[kind] += 1
@@ -38,11 +38,11 @@ class Placeholders:
         return found
 
     def known(self, value: str) -> str:
-        """The placeholder that the name of a user or host already has; empty where it has none."""
+        """Return the placeholder that the name of a user or host already has; empty if it has none."""
         found = self._by_value.get(value.casefold(), "")
         return found if found[1:].rpartition("-")[0] in _NAMES else ""
 
     @property
     def different(self) -> Counter[str]:
-        """How many values of each kind there were."""
+        """The number of distinct values of each kind."""
         return Counter(found[1:].rpartition("-")[0] for found in self._by_value.values())

@@ -1,10 +1,10 @@
-"""What would leave, shown before it does."""
+"""Preview what a ticket would share."""
 
 from __future__ import annotations
 
 from tabulate import tabulate
 
-from tfgpu_doctor.render.text import clean
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.ticket.contents import Ticket
 
 _ABOUT = {
@@ -12,18 +12,18 @@ _ABOUT = {
     "facts.json": "the recorded machine, for --facts",
     "report.json": "the diagnosis",
     "bench.json": "the last benchmark",
-    "log.txt": "of the log that you gave",
+    "log.txt": "the excerpt of your log",
 }
 
 
 def render_preview(ticket: Ticket, *, whole: bool) -> str:
-    """The files with their sizes, what was replaced and left out; with `whole`, every file as it would leave."""
+    """Return the files with their sizes, and what was replaced and left out; with `whole`, also every file's content."""
     files = [(name, f"{len(content):,}", _ABOUT[name]) for name, content in ticket.files.items()]
     replaced = [(f"<{each.kind}-N>", f"{each.values:,}", f"{each.times:,}") for each in ticket.replaced]
     parts = [
-        "Nothing was written. This would leave:",
+        "Nothing was written. These files would be shared:",
         tabulate(files, headers=("file", "bytes", ""), disable_numparse=True, colalign=("left", "right", "left")),
-        "Replaced, the same value always by the same placeholder:" if replaced else "Nothing had to be replaced.",
+        "Replaced (a value always has the same placeholder):" if replaced else "Nothing had to be replaced.",
     ]
     if replaced:
         heads = ("placeholder", "values", "places")
@@ -32,7 +32,7 @@ def render_preview(ticket: Ticket, *, whole: bool) -> str:
     if whole:
         parts += [f"==== {name} ====\n{_shown(content)}" for name, content in ticket.files.items()]
     else:
-        parts.append("--dry-run --verbose shows each file as it would leave; -o FILE writes them.")
+        parts.append("--dry-run --verbose shows the full content of each file; -o FILE writes the bundle.")
     return "\n\n".join(parts) + "\n"
 
 

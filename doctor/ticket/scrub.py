@@ -1,4 +1,4 @@
-"""Facts without what tells of their owner, diagnosed as before."""
+"""Scrub facts: remove what identifies their owner, without changing the diagnosis."""
 
 from __future__ import annotations
 
@@ -24,12 +24,19 @@ from tfgpu_doctor.ticket.vocabulary import read_vocabulary
 FactType = TypeVar("FactType", bound=Fact)
 _CODE = re.compile(r"[0-9a-f]{4}(?:[0-9a-f]{2})?", re.IGNORECASE)
 _NOBODY = 65534
-_FIRST: tuple[Rule, ...] = ("user", "process", "package", "job", "digest", "path")  # they know best what a value is
+_FIRST: tuple[Rule, ...] = (
+    "user",
+    "process",
+    "package",
+    "job",
+    "digest",
+    "path",
+)  # the rules that identify the kind of a value most reliably
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """How many values of one kind were replaced, and how often."""
+    """The number of replaced values of one kind, and of their replacements."""
 
     kind: str
     values: int
@@ -37,10 +44,10 @@ class Replaced:
 
 
 class Scrub:
-    """Makes facts, logs and texts of one machine fit to be shared, with the same placeholders in all of them."""
+    """Make the facts, logs and texts of one machine safe to share, with the same placeholders in all of them."""
 
     def __init__(self, facts: Facts, identity: Identity | None = None) -> None:
-        self.left_out: Counter[str] = Counter()  # what was not replaced but dropped, in words
+        self.left_out: Counter[str] = Counter()  # description to count of what was dropped and not replaced
         facts = shortened(writable(facts), self.left_out)
         uuids = _uuids_of(facts)
         told = told_by_facts(facts).joined_with(identity or Identity())
@@ -49,26 +56,26 @@ class Scrub:
         self._rules = _functions(self._scrubber)
         for text in strings_in(msgspec.to_builtins(facts)):
             self._scrubber.placeholders.reserve(text)
-        self._walk(facts, _FIRST)  # names get their kind before they are met in a text
+        self._walk(facts, _FIRST)  # assign kinds to names before they occur in a text
         self._scrubber.placeholders.uses.clear()
         self.facts = self.fact(facts)
 
     def fact(self, fact: FactType) -> FactType:
-        """The same fact, scrubbed."""
+        """Return the fact, scrubbed."""
         return msgspec.convert(self._walk(writable(fact), None), type(fact))
 
     def text(self, text: str) -> str:
-        """A text of many lines."""
+        """Return a multi-line text, scrubbed."""
         return "\n".join(self._lines(text.split("\n")))
 
     @property
     def replaced(self) -> list[Replaced]:
-        """What was replaced, kind by kind."""
+        """The replaced values, by kind."""
         uses, different = self._scrubber.placeholders.uses, self._scrubber.placeholders.different
         return [Replaced(kind, different[kind], uses[kind]) for kind in KNOWN if uses[kind]]
 
     def _walk(self, fact: Any, only: tuple[Rule, ...] | None) -> dict[str, Any]:
-        """The fact as a document. With `only`, for what it makes the scrubber remember."""
+        """Return the fact as a document. With `only`, apply only these rules, to fill the scrubber's memory."""
         document = {}
         for field, rule in redactions_of(fact.__class__).items():
             value = getattr(fact, field)
@@ -98,7 +105,7 @@ class Scrub:
         return value
 
     def _account(self, number: int) -> int:
-        """The number of an account or group; of people, those from 1000 on, in the order in which they are met."""
+        """Return the number of an account or group; those of people (from 1000 on) are renumbered in order of occurrence."""
         if number < FIRST_UID or number == _NOBODY:
             return number
         return self._accounts.setdefault(number, FIRST_UID + len(self._accounts))
@@ -109,7 +116,7 @@ class Scrub:
         return self._rules[rule](value)
 
     def _lines(self, lines: Any) -> list[str]:
-        """Lines of one output. A key of many of them becomes one."""
+        """Return the lines of one output, scrubbed. A multi-line key becomes one line."""
         joined = "\n".join(lines)
         done, last = "", 0
         for start, end in find_blocks(joined):
@@ -120,7 +127,7 @@ class Scrub:
         return [self._scrubber.text(line) for line in whole]
 
     def _by_name(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """The variables of the list; a record of another origin may hold more."""
+        """Return the variables that are on the list; a record of another origin can contain more."""
         kept = {name: value for name, value in variables.items() if name in read_vocabulary().variables}
         if len(kept) < len(variables):
             self.left_out["environment variables that are on no list"] = len(variables) - len(kept)
@@ -146,7 +153,7 @@ def _functions(scrubber: Scrubber) -> dict[Rule, Callable[[str], str]]:
 
 
 def _uuids_of(facts: Facts) -> set[str]:
-    """Of GPUs and their slices, whole."""
+    """Return the full UUIDs of GPUs and MIG slices."""
     gpus = facts.nvml.gpus if facts.nvml else ()
     found = {gpu.uuid for gpu in gpus} | {uuid for gpu in gpus for uuid in gpu.mig_devices}
     found |= {device.uuid for gpu in gpus for device in gpu.health.mig_devices}

@@ -1,7 +1,7 @@
-"""Takes strings, gives them back without what tells of their owner: only what is known to be harmless stays.
+"""Scrub strings: remove what identifies their owner, and keep only what is known to be harmless.
 
-A text is looked through from the surest to the least sure: keys of many lines, secrets told by what stands before
-them, addresses, paths; what is left is judged word by word, and a word that no list knows is replaced.
+A text is searched from the most to the least certain patterns: multi-line keys, secrets identified by the text before
+them, addresses, paths; the rest is judged word by word, and a word that is on no list is replaced.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tfgpu_doctor.ticket.vocabulary import Vocabulary
 from tfgpu_doctor.ticket.wordlike import SYMBOL, Words
 
 _KEPT = re.compile(
-    r"^[IWEF]\d{4} \d\d:\d\d:\d{10}\.\d{6} +\d{1,7} |"  # what absl puts before its messages, seconds since 1970 in it
-    r"\[ *\d{1,6}\.\d{6}\]|"  # what the kernel puts before its own
+    r"^[IWEF]\d{4} \d\d:\d\d:\d{10}\.\d{6} +\d{1,7} |"  # the prefix of absl's messages, which contains seconds since 1970
+    r"\[ *\d{1,6}\.\d{6}\]|"  # the prefix of the kernel's messages
     r"(?<![\w/])(?:/job:localhost/replica:\d/task:\d)?/(?:physical_)?device:[GCTX]PU:\d{1,2}\b|(?<![\w/])/[GC]PU:\d{1,2}\b|"
     r"\bchunk \d{1,6}, word \d{1,7}: wrote 0x[0-9a-f]{16}, read 0x[0-9a-f]{16}\b|"
     r"(?<![\w.])\d{8,13}(?= (?:bytes|B)\b)|"
@@ -50,7 +50,7 @@ _END = re.compile(r"[.!?]+\Z")
 
 
 class Scrubber:
-    """One ticket's replacements: what was replaced once is replaced by the same from then on."""
+    """The replacements of one ticket: a value always gets the same placeholder."""
 
     def __init__(self, vocabulary: Vocabulary, identity: Identity, uuids: Iterable[str] = ()) -> None:
         self.placeholders = Placeholders()
@@ -59,7 +59,7 @@ class Scrubber:
         self._paths = PathScrubber(vocabulary, self.placeholders, self._words)
 
     def text(self, text: str, *, models: bool = False) -> str:
-        """Free text. With `models`, one word of letters and digits may stay, as names of processors have it."""
+        """Scrub free text. With `models`, one word of letters and digits may be kept, as in names of CPUs."""
         spans = Spans(text)
         for start, end in find_blocks(text):
             spans.claim(start, end, self._of("key", text[start:end]))
@@ -82,18 +82,18 @@ class Scrubber:
         return spans.filled(self._words.scrub(models))
 
     def path(self, path: str) -> str:
-        """A whole path, spaces and all; what is none is a text."""
+        """Scrub a whole path, which can contain spaces; anything else is scrubbed as text."""
         if "\n" in path or not re.match(r"[/~.$]|[A-Za-z]:[\\/]|[\w.+-]+\Z", path):
             return self.text(path)
         return self._paths.path(path)
 
     def paths(self, listed: str) -> str:
-        """Paths with colons between them."""
+        """Scrub colon-separated paths."""
         return ":".join(self.path(each) for each in listed.split(":")) if "://" not in listed else self.text(listed)
 
     def version(self, version: str, of: str = "") -> str:
-        """A version. One that could be an IP address stays if a table holds it, or if it is `of` a file or package of
-        NVIDIA's; of any other, how it begins.
+        """Scrub a version. One that could be an IP address is kept if a table contains it, or if it is `of` a file or
+        package of NVIDIA's; otherwise only its beginning is kept.
         """
         if is_like_an_ip(version):
             known = version in self._vocabulary.versions or self._is_nvidias(of)
@@ -101,28 +101,28 @@ class Scrubber:
         return version if is_version(version) else self.text(version)
 
     def release(self, release: str) -> str:
-        """A release of the kernel: its version, and what stands behind it where that is known."""
+        """Scrub a kernel release: keep its version, and the suffix if it is known."""
         return self._paths.part(release) if re.match(r"\d", release) else self.text(release)
 
     def package(self, name: str) -> str:
-        """A distribution, by its name where everybody can install it."""
+        """Scrub the name of a distribution: keep it if the distribution is public."""
         if self._vocabulary.has_package(name) or PLACEHOLDER.fullmatch(name):
             return name
         return self._of("package", name)
 
     def program(self, name: str) -> str:
-        """A process: its program where that is a known one."""
+        """Scrub the name of a process: keep it if the program is known."""
         folder, slash, last = name.rpartition("/")
         if not self._is_program(last):
             last = last if PLACEHOLDER.fullmatch(last) else self._of("process", last)
         return f"{self.path(folder) if folder else ''}{slash}{last}"
 
     def user(self, name: str) -> str:
-        """The name of an account."""
+        """Scrub the name of an account."""
         return name if name in ("", "root") or PLACEHOLDER.fullmatch(name) else self._of("user", name)
 
     def variable(self, name: str) -> str:
-        """The name of a variable, if it is one of the lists."""
+        """Scrub the name of a variable: keep it if it is on a list."""
         if name in self._vocabulary.variables or PLACEHOLDER.fullmatch(name):
             return name
         known = re.fullmatch(r"(?:TF|TF2|XLA|CUDA|KMP|OMP|NCCL|NVIDIA)(?:_[A-Z0-9]+)+", name)
@@ -131,7 +131,7 @@ class Scrubber:
         return self._of("variable", name)
 
     def always(self, kind: str) -> Callable[[str], str]:
-        """What is replaced in any case, by a placeholder of that kind."""
+        """Return a function that replaces every value by a placeholder of this kind."""
         return lambda value: value if not value or PLACEHOLDER.fullmatch(value) else self._of(kind, value)
 
     def _of(self, kind: str, value: str) -> str:
@@ -141,7 +141,7 @@ class Scrubber:
         return name in self._vocabulary.programs or bool(re.fullmatch(r"python\d(?:\.\d{1,2})?", name))
 
     def _is_nvidias(self, name: str) -> bool:
-        """Whether it is a package of NVIDIA's, or a library: their versions have four numbers."""
+        """Whether the name is a package of NVIDIA's, or a library: their versions have four numbers."""
         return name.startswith(("nvidia-", "lib")) and self._paths.is_known(name)
 
     def _cut(self, version: str) -> str:
@@ -162,7 +162,7 @@ class Scrubber:
                 spans.claim(*found.span(pattern.group), functools.partial(replace, value))
 
     def _is_harmless(self, kind: str, value: str) -> bool:
-        """What looks like a number that someone bears, or like a host, and is a version or a file's name."""
+        """Whether a value that looks like a personal number or a host is harmless, for example a version or a file name."""
         if kind == "number":
             return is_plain(value) or is_like_an_ip(value) or sum(map(str.isdigit, value)) < 9
         if kind == "host":

@@ -1,4 +1,4 @@
-"""Shapes that a word without letters of its own may have and stay: numbers, versions, dates, addresses on the bus."""
+"""Shapes of words that are kept without being on a list: numbers, versions, dates, bus addresses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = re.compile(
     r"v?\d{1,4}(?:\.\d{1,5}){1,3}(?:[.-]?(?:a|b|rc|post|dev)\d{1,8})?(?:\+(?:cu\d{2,3}|cpu|nv\d\d\.\d\d?|b\d{1,4}))?|\d{1,3}(?:a|b|rc)\d{1,2}"
 )
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
-_MOST_DIGITS = 8  # of a version: with nine it could be a number that somebody bears
+_MOST_DIGITS = 8  # of a version: nine could be a personal number
 _SHORTEST_SECRET = 8
 _IP_LIKE = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _OTHERS = re.compile(
@@ -34,12 +34,12 @@ _OTHERS = re.compile(
 
 
 def is_plain(word: str) -> bool:
-    """Whether a word is a number, a date, a place on a bus: told by its shape alone."""
+    """Whether a word is a number, a date or a bus address, judging by its shape only."""
     return bool(_SHORT.fullmatch(word) or _TINY.fullmatch(word) or _OTHERS.fullmatch(word)) or is_version(word)
 
 
 def is_version(word: str) -> bool:
-    """Whether it is a version and no IP address: two or three numbers, or four of which one is too large for that."""
+    """Whether a word is a version and not an IP address: two or three numbers, or four with one too large for that."""
     if not _VERSION.fullmatch(word):
         return False
     dotted = _DOTTED.search(word)
@@ -50,12 +50,12 @@ def is_version(word: str) -> bool:
 
 
 def is_like_an_ip(word: str) -> bool:
-    """Four numbers as of an IPv4 address; versions of NVIDIA's libraries look the same."""
+    """Whether a word has four numbers like an IPv4 address; versions of NVIDIA's libraries look the same."""
     return bool(_IP_LIKE.fullmatch(word)) and all(int(number) < 256 for number in word.split("."))
 
 
 def shortened(version: str) -> str:
-    """The beginning of a version that may be an address, too short to be one."""
+    """Return the beginning of a version that may be an address, too short to be one."""
     numbers = version.split(".")
     begun = ".".join(numbers[:3])
     return begun if len(begun) < _SHORTEST_SECRET else ".".join(numbers[:2])

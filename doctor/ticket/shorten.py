@@ -1,4 +1,4 @@
-"""Facts without what no reader needs all of: the middle of long outputs, the end of endless texts."""
+"""Shorten facts: drop the middle of long outputs and the end of very long texts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.redaction import Redaction, redactions_of
 
 _LONGEST = 8192  # characters of one text; a path has at most 4096
-_MOST_LINES = 400  # of one output: no probe keeps as many
+_MOST_LINES = 400  # of one output: no probe keeps this many
 
 
 def shortened(facts: Facts, left_out: Counter[str]) -> Facts:
-    """The facts, shortened where they are too long; what was left out is counted."""
+    """Return the facts, shortened where they are too long; count what is left out."""
     return msgspec.convert(_shortened(facts, None, left_out), Facts)
 
 

@@ -1,4 +1,4 @@
-"""The page of a ticket: the Markdown block to paste into an issue."""
+"""Render the page of a ticket: the Markdown block to paste into an issue."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tfgpu_doctor.bench.result import make_result
 from tfgpu_doctor.log.classify import LogReport
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import GpuCard, LibraryCopy, Report, VersionRow
 from tfgpu_doctor.render.markdown_page import escape, render_markdown
-from tfgpu_doctor.render.text import clean
 from tfgpu_doctor.ticket.excerpt import Excerpt
 from tfgpu_doctor.ticket.scrub import Replaced
 
-_MOST_CHARACTERS = 60_000  # GitHub takes 65,536 in one comment
-_SHOWN_LINES = 60  # of a log; all are in the bundle
+_MOST_CHARACTERS = 60_000  # GitHub allows 65,536 in one comment
+_SHOWN_LINES = 60  # lines of a log; all are in the bundle
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True)
 class LogPart:
-    """A log that the user gave: the scrubbed part of it, and what that tells."""
+    """A log from the user: its scrubbed excerpt, and the causes found in it."""
 
     excerpt: Excerpt
     told: LogReport
@@ -35,7 +35,7 @@ class LogPart:
 
 @dataclass(frozen=True)
 class Page:
-    """What the page is made of; all of it scrubbed."""
+    """The scrubbed content of the page."""
 
     report: Report
     facts: Facts
@@ -45,7 +45,7 @@ class Page:
 
 
 def render_ticket(page: Page) -> str:
-    """Verdict, cause and evidence first; then the rest, as far as one comment may be long."""
+    """Return the verdict, cause and evidence, then the rest, up to the maximum length of a comment."""
     done = f"{render_markdown(page.report).rstrip()}\n\n"
     if len(done) > _MOST_CHARACTERS:
         done = f"{done[:_MOST_CHARACTERS]}\n\nThe rest is too long for a comment; it is in the bundle.\n\n"
@@ -59,12 +59,12 @@ def render_ticket(page: Page) -> str:
 
 
 def _sections(page: Page) -> Iterator[tuple[str, str]]:
-    """The folded parts that have something in them: title and body."""
+    """Return the title and body of the collapsed sections that are not empty."""
     report, runtime, kernel_log = page.report, page.facts.runtime, page.facts.kernel_log
     sections = (
         ("Versions", _table(("", "found", "needed", "by", "check"), map(_version, report.versions))),
         ("GPUs", _table(("", "name", "memory", "temperature", "link", "processes"), map(_gpu, report.gpus))),
-        ("Libraries", _table(("library", "version", "found", "brought by"), map(_library, report.libraries))),
+        ("Libraries", _table(("library", "version", "found", "installed by"), map(_library, report.libraries))),
         ("TensorFlow's log", _fenced(runtime.log if runtime else ())),
         ("The kernel's messages", _fenced([each.text for each in kernel_log.messages] if kernel_log else ())),
         ("The last benchmark", _bench(page)),
@@ -75,9 +75,9 @@ def _sections(page: Page) -> Iterator[tuple[str, str]]:
 
 def _closing(page: Page) -> Iterator[str]:
     counts = ", ".join(f"`<{each.kind}-N>` ({each.values})" for each in page.replaced)
-    yield f"Placeholders, the same for the same value: {counts or 'none'}."
+    yield f"Placeholders (the same value always has the same one): {counts or 'none'}."
     yield ""
-    yield "To see this diagnosis again, with the bundle `ticket.zip` of `tfgpu-doctor ticket -o ticket.zip`:"
+    yield "To reproduce this diagnosis from the bundle that `tfgpu-doctor ticket -o ticket.zip` writes:"
     yield from ("", "```sh", "tfgpu-doctor --facts ticket.zip", "```", "")
 
 
@@ -100,7 +100,7 @@ def _gpu(card: GpuCard) -> tuple[str, ...]:
 
 def _library(copy: LibraryCopy) -> tuple[str, ...]:
     missing = " needs ".join(copy.missing_chain) if len(copy.missing_chain) > 1 else "not found"
-    found = {True: copy.path, False: copy.error or missing, None: "not told"}
+    found = {True: copy.path, False: copy.error or missing, None: "unknown"}
     return copy.soname, copy.version, found[copy.found], copy.origin
 
 
@@ -115,14 +115,14 @@ def _log(log: LogPart) -> str:
     told = [f"- `{cause.label}`, confidence {cause.confidence}: {escape(cause.title)}" for cause in log.told.causes]
     lines = list(dict.fromkeys(line for cause in log.told.causes for line in cause.evidence))
     kept = f"{log.excerpt.kept:,} of its {log.excerpt.lines:,} lines are in the bundle, as `log.txt`."
-    return "\n".join([*(told or ["It names no cause that is known here."]), "", kept, "", _fenced(lines)]).rstrip()
+    return "\n".join([*(told or ["The log shows no known cause."]), "", kept, "", _fenced(lines)]).rstrip()
 
 
 def _fenced(lines: Sequence[str]) -> str:
-    """Lines as they stand, of too many the first and the last; none of them can end the block."""
+    """Return lines in a code block that none of them can end; of too many lines, only the first and the last."""
     if len(lines) > _SHOWN_LINES:
         half = _SHOWN_LINES // 2
-        lines = [*lines[:half], f"... {len(lines) - 2 * half} lines more ...", *lines[-half:]]
+        lines = [*lines[:half], f"... {len(lines) - 2 * half} more lines ...", *lines[-half:]]
     text = "\n".join(clean(" ".join(line.split())) for line in lines)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}" if text else ""

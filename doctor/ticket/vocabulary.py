@@ -1,4 +1,4 @@
-"""Words that say nothing about who uses a machine: the only ones that leave it."""
+"""Words that do not identify the user of a machine: the only words that a ticket may contain."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _RUNS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NUMBERED = re.compile(r"([a-z]{2,})(\d{1,4})[a-z]?")
 _HEXADECIMAL = re.compile(r"[a-f]+")
 _LAST_TAG = re.compile(r"-cu1\d$")
-_SHORTEST = 3  # letters; the shorter ones of the tables are as good as random, those of the list are not
+_SHORTEST = 3  # letters; shorter words from the tables are practically random, unlike those on the list
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words of texts, names of folders, packages and programs, and `fixed`: words that a diagnosis may hang on."""
+    """Words of texts, names of folders, packages and programs, and `fixed`: words that a diagnosis may depend on."""
 
     words: frozenset[str]
     folders: frozenset[str]
     packages: frozenset[str]
     programs: frozenset[str]
     variables: frozenset[str]
-    versions: frozenset[str]  # that the tables name
-    hosts: frozenset[str]  # of public pages that messages point at
+    versions: frozenset[str]  # that occur in the tables
+    hosts: frozenset[str]  # of public pages that messages refer to
     fixed: frozenset[str]
 
     def has_word(self, word: str) -> bool:
-        """Whether a run of letters and digits is a known word, known words joined (cuInit), or one with a number (cuda12)."""
+        """Whether a run of letters and digits is a known word, joined known words (cuInit), or one with a number (cuda12)."""
         small = word.lower()
         if small in self.words:
             return True
@@ -48,7 +48,7 @@ class Vocabulary:
         )
 
     def has_package(self, name: str) -> bool:
-        """Whether a distribution is one that everybody can install."""
+        """Whether a distribution is public."""
         name = re.sub(r"[-_.]+", "-", name).lower()
         if name in self.packages:
             return True
@@ -58,7 +58,7 @@ class Vocabulary:
 
 @functools.cache
 def read_vocabulary() -> Vocabulary:
-    """The lists beside this module, and the words of the tables."""
+    """Read the lists in this folder, and the words of the tables."""
     words, folders = _list("words"), _list("folders")
     tables = dict(_tables(read_knowledge()))
     phrases = {name: {word for text in texts for word in _words(text, words)} for name, texts in tables.items()}
@@ -88,7 +88,7 @@ def _list(name: str) -> frozenset[str]:
 
 
 def _tables(knowledge: Knowledge) -> Iterator[tuple[str, list[str]]]:
-    """Every table of the knowledge, and all strings in it."""
+    """Yield every knowledge table with all its strings."""
     for name, member in vars(type(knowledge)).items():
         if isinstance(member, functools.cached_property):
             table = getattr(knowledge, name)
@@ -108,7 +108,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _words(text: str, listed: frozenset[str]) -> Iterator[str]:
-    """Words of a text of the tables, as they stand and taken apart; what could as well be a number in base 16 is none."""
+    """Yield the words of a table's text, whole and split into parts; a word that could be hexadecimal does not count."""
     for found in re.findall(r"[A-Za-z][A-Za-z0-9]*", text):
         for word in {found.lower(), *(run.lower() for run in _RUNS.findall(found))}:
             if word in listed or (len(word) >= _SHORTEST and not _HEXADECIMAL.fullmatch(word)):

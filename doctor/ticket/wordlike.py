@@ -1,4 +1,4 @@
-"""Single words: whether one may stay, and its placeholder if not."""
+"""Scrub single words: keep a word, or replace it by its placeholder."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _INSTANCE = re.compile(r"[a-z]{1,3}\d[a-z]{0,2}n?\.(?:\d{0,2}x?large|metal|mediu
 _MARKS = frozenset(
     ".,;:!?()[]{}<>\"'`|/\\=+-*&%$#@^~_\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00d7\u00b7\u00b0\u2713\u2192"
 )
-_MOST_MARKS = 4  # unlike ones in a row
-_MOST_DIGITS = 7  # of a word with letters; more of them could be a number that somebody bears
+_MOST_MARKS = 4  # different ones in a row
+_MOST_DIGITS = 7  # of a word with letters; more digits could be a personal number
 _LONG_PIECE = 12
-_LETTER = re.compile(r"[A-Za-z]|[G-Z]\d{1,2}")  # no two figures of base 16: those may be of an address
-SYMBOL = re.compile(r"\b_{1,2}Z\w{2,500}")  # of C++, as "undefined symbol" names it: lengths and names in turn
+_LETTER = re.compile(r"[A-Za-z]|[G-Z]\d{1,2}")  # not two hexadecimal digits: they may be part of an address
+SYMBOL = re.compile(r"\b_{1,2}Z\w{2,500}")  # a mangled C++ name, as in "undefined symbol": lengths and names alternate
 _LENGTH = re.compile(r"\d{1,3}")
-_MOST_CODES = 10  # letters for types between two names
+_MOST_CODES = 10  # type letters between two names
 
 
 class Words:
-    """Judges words by the lists, and by the names that this machine tells."""
+    """Judge words by the lists and by the names found on this machine."""
 
     def __init__(
         self, vocabulary: Vocabulary, identity: Identity, placeholders: Placeholders, uuids: Iterable[str] = ()
@@ -42,7 +42,7 @@ class Words:
             del self._kinds[name]
 
     def scrub(self, models: bool = False) -> Callable[[str], str]:
-        """What does it for the parts of one text; at most one of its words is let through for looking like a model's."""
+        """Return a function that scrubs the parts of one text; with `models`, it keeps one word that looks like a model."""
         left = [models]
 
         def word(found: re.Match[str]) -> str:
@@ -59,7 +59,7 @@ class Words:
         return lambda text: _WORD.sub(word, text)
 
     def word(self, word: str, kind: str = "text") -> str:
-        """The word, or its placeholder."""
+        """Return the word, or its placeholder."""
         if name := self.name(word):
             return name
         if self.is_known(word) or PLACEHOLDER.fullmatch(word):
@@ -72,7 +72,7 @@ class Words:
         return self._placeholders.of(kind, word)
 
     def name(self, word: str) -> str:
-        """The placeholder of a word that is a name here, of a user, a host, or something met before; empty where it is none."""
+        """Return the placeholder of a word that is the name of a user, a host or a value seen before; empty otherwise."""
         kind = self._kinds.get(word.lower())
         if kind:
             return self._placeholders.of(kind, word)
@@ -81,7 +81,7 @@ class Words:
         return ""
 
     def is_known(self, word: str) -> bool:
-        """Whether a word, or all the pieces of one with joints, are of the lists."""
+        """Whether a word, or every piece of a compound word, is on the lists."""
         if not word.isascii() or word.lower() in self._kinds:
             return False
         if is_plain(word) or _INSTANCE.fullmatch(word) or word in self._vocabulary.variables:
@@ -97,18 +97,18 @@ class Words:
         return any(len(piece) > 1 for piece in letters) and all(self._is_known_piece(piece) for piece in pieces)
 
     def are_known(self, text: str) -> bool:
-        """Whether every word of a text is."""
+        """Whether every word of a text is known."""
         return all(self.is_known(found) for found in re.findall(r"[\w.+#@-]*\w", text))
 
     def is_blob(self, text: str) -> bool:
-        """Whether a long run of characters holds a long piece that no list knows, with figures in it."""
+        """Whether a long run of characters contains a long piece with digits that is on no list."""
         pieces = [piece for piece in re.split(r"[/+_=-]+", text) if len(piece) >= _LONG_PIECE]
         return any(
             re.search(r"\d", each) and re.search("[A-Za-z]", each) and not self.is_known(each) for each in pieces
         )
 
     def is_symbol(self, symbol: str) -> bool:
-        """Whether all names in a symbol of C++ are known words."""
+        """Whether all names in a C++ symbol are known words."""
         place, codes = symbol.index("Z") + 1, 0
         while place < len(symbol) and codes <= _MOST_CODES:
             if not (length := _LENGTH.match(symbol, place)) or symbol[place - 1] == "S":
@@ -121,7 +121,7 @@ class Words:
         return codes <= _MOST_CODES
 
     def uuid(self, found: re.Match[str]) -> str:
-        """The placeholder for a UUID; the first digits of one that is known get that of the whole."""
+        """Return the placeholder for a UUID; the first digits of a known UUID get the placeholder of the whole."""
         prefix, digits = found[1], found[2]
         start = (prefix + digits).lower()
         meant = [uuid for uuid in self._uuids if uuid.startswith(start)] if prefix else []
@@ -129,7 +129,7 @@ class Words:
         return prefix + self._placeholders.of("uuid", whole)
 
     def is_uuid(self, text: str) -> re.Match[str] | None:
-        """Whether the whole of a text is one."""
+        """Match a text that consists of one UUID."""
         return UUIDS.fullmatch(text)
 
     def _is_known_piece(self, piece: str) -> bool:
@@ -139,7 +139,7 @@ class Words:
 
 
 def _marks(text: str) -> str:
-    """Punctuation, without what few keyboards have, and not so much of it that it could be a password."""
+    """Return punctuation without rare characters, and shortened so that it cannot be a password."""
     kept = "".join(mark if mark in _MARKS else "\N{REPLACEMENT CHARACTER}" for mark in text)
     unlike = re.sub(r"(.)\1+", r"\1", kept)
     return kept if len(unlike) <= _MOST_MARKS else unlike[:_MOST_MARKS] + "\N{HORIZONTAL ELLIPSIS}"

@@ -1,1 +1,1 @@
-"""Programs that run in a child of their own: for what TensorFlow takes up once, when it starts."""
+"""Programs that run in a separate child process, for settings that TensorFlow reads only once, at its start."""

@@ -1,4 +1,4 @@
-"""Be one worker of a cluster, and say how its gradients, all-reduces and steps went, or which of the others is gone."""
+"""Run one worker of a cluster and report its gradients, all-reduces and steps, or which other worker is gone."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 
 from tfgpu_doctor.perf_tests.peers import all_gone
 
-FEATURES, BATCH = 64, 64  # both powers of two, and the numbers whole and small: every sum in float32 is exact
+FEATURES, BATCH = 64, 64  # powers of two; with small integers every sum in float32 is exact
 SIZES = (1 << 16, 1 << 20, 1 << 24)  # bytes
 LAYERS, WIDTH, STEPS = 3, 256, 10
 LOOK_EVERY_S = 1.0
-LEAVE_S = 6.0  # within which the others of a job have what they wait for, or are gone
+LEAVE_S = 6.0  # within this time the other workers of a job have finished or are gone
 _TASK = re.compile(r"/job:(?:worker|chief)/(?:replica:\d+/)?task:(\d+)")
 
 
 class Worker:
-    """The part that this process has in the cluster that TF_CONFIG describes."""
+    """The worker of this process in the cluster that TF_CONFIG describes."""
 
     def __init__(self, tf: Any, cluster: list[str], index: int) -> None:
         self._tf, self._peers, self._index = tf, cluster, index
@@ -32,22 +32,22 @@ class Worker:
         )
         self.strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
         self.replicas = self.strategy.num_replicas_in_sync
-        with self.strategy.scope():  # all workers wait for each other here, and not where one measures alone
+        with self.strategy.scope():  # all workers wait for each other here, not where one measures alone
             layers = [tf.random.stateless_normal((WIDTH, WIDTH), (1, place)) / 16 for place in range(LAYERS)]
             self._layers = [tf.Variable(layer) for layer in layers]
         self._inputs = tf.random.stateless_normal((WIDTH, WIDTH), (2, 0))
 
     def _all_reduce(self) -> Any:
-        """A compiled function that adds up what all replicas have."""
+        """Return a compiled function that sums the values of all replicas."""
         tf = self._tf
 
-        def add(each: Any) -> Any:  # the identity has a device, which the sum is made on
+        def add(each: Any) -> Any:  # the identity sets the device of the sum
             return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(each))
 
         return tf.function(lambda values: self.strategy.run(add, args=(values,)))
 
     def check(self) -> dict[str, Any]:
-        """Whether the gradient of all workers' shares is that of the whole batch on one device, to the last bit."""
+        """Compare the gradient of all workers' shares with that of the whole batch on one device, to the last bit."""
         import numpy as np
 
         tf, numbers = self._tf, np.random.default_rng(6)
@@ -77,12 +77,12 @@ class Worker:
         }
 
     def all_reduce(self) -> dict[str, Any]:
-        """The median seconds of adding up what all replicas have, by size in bytes; each sum is looked at."""
+        """Measure the median seconds of an all-reduce, by size in bytes, and check each sum."""
         tf, add_up, found = self._tf, self._all_reduce(), {}
         for size in SIZES:
             values = self.strategy.experimental_distribute_values_from_function(lambda _, n=size // 4: tf.ones(n))
             times = []
-            for _ in range(6):  # the first has to be traced
+            for _ in range(6):  # the first call is traced
                 began = time.perf_counter()
                 for each in self.strategy.experimental_local_results(add_up(values)):
                     assert float(each[0]) == float(each[-1]) == self.replicas, "the sum is wrong"
@@ -100,7 +100,7 @@ class Worker:
         return tape.gradient(loss, self._layers)
 
     def step_s(self, together: bool) -> dict[str, Any]:
-        """The median seconds of a training step, with the others or without adding up."""
+        """Measure the median seconds of a training step, with an all-reduce or without."""
         tf = self._tf
 
         def step() -> Any:
@@ -117,12 +117,12 @@ class Worker:
         return {"seconds": sorted(times[1:])[STEPS // 2]}
 
     def until_trouble(self) -> dict[str, Any]:
-        """Add up with the others until one of them is gone, and name it. TensorFlow may name one that only stopped after it."""
+        """Run all-reduces until a worker is gone, and name it. TensorFlow may name one that only stopped after it."""
         said: list[str] = []
         threading.Thread(target=self._work_until_it_fails, args=(said,), daemon=True).start()
         while not (gone := all_gone(self._peers, self._index)):
             time.sleep(LOOK_EVERY_S / 10 if said else LOOK_EVERY_S)
-        time.sleep(LOOK_EVERY_S)  # for TensorFlow's own words
+        time.sleep(LOOK_EVERY_S)  # for TensorFlow's error message
         return {"gone": gone, "tensorflow": said[0] if said else "", "tensorflow_names": _named_in(said)}
 
     def _work_until_it_fails(self, said: list[str]) -> None:
@@ -135,14 +135,14 @@ class Worker:
             said.append(" ".join(str(error).split()))
 
     def leave_together(self) -> None:
-        """Wait until all others have come so far: one that leaves early takes along what another has not fetched yet."""
+        """Wait until all others are ready to exit: a worker that exits early loses data that another has not fetched yet."""
         last = threading.Thread(target=self._meet, daemon=True)
         last.start()
         last.join(LEAVE_S)
 
     def _meet(self) -> None:
         tf, add_up = self._tf, self._all_reduce()
-        with contextlib.suppress(tf.errors.OpError):  # the others have met, and gone
+        with contextlib.suppress(tf.errors.OpError):  # the others have already exited
             add_up(self.strategy.experimental_distribute_values_from_function(lambda _: tf.ones(1)))
 
 
@@ -151,7 +151,7 @@ def _named_in(said: list[str]) -> list[int]:
 
 
 def main() -> None:
-    """Standard input holds one request a line; the environment says which cluster."""
+    """Process one request per line of standard input; the environment defines the cluster."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     config = json.loads(os.environ["TF_CONFIG"])

@@ -1,4 +1,4 @@
-"""Train one batch on several replicas, and say how their gradients agree with those of one device, and how long it took."""
+"""Train one batch on several replicas, and report how their gradients match one device's, and the time of an all-reduce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH, MILLION = 64, 1 << 20
 
 
 def logical(tf: Any, count: int) -> tuple[list[str], str]:
-    """The devices that the replicas shall have: all GPUs where there are as many, else parts of one, else of the CPU."""
+    """Return the devices of the replicas: one GPU each if there are enough, else parts of one GPU, else parts of the CPU."""
     gpus = tf.config.list_physical_devices("GPU")
     if len(gpus) >= count:
         for gpu in gpus:
@@ -36,7 +36,7 @@ class Replicas:
         import numpy as np
 
         self._tf, self._batch, self._devices = tf, batch, devices
-        # NCCL refuses a GPU that takes part twice, and there is none for CPUs.
+        # NCCL rejects a GPU that participates twice, and does not support CPUs.
         whole = len(tf.config.list_physical_devices("GPU")) >= len(devices)
         across = None if whole else tf.distribute.HierarchicalCopyAllReduce()
         self.strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=across)
@@ -55,7 +55,7 @@ class Replicas:
         self._sum = tf.function(lambda values: self.strategy.run(self._add_up, args=(values,)))
 
     def _loss(self, weights: Any, inputs: Any, due: Any) -> Any:
-        """Divided by the global batch: the replicas' losses add up to that of one device."""
+        """Return the loss divided by the global batch, so that the replicas' losses add up to one device's loss."""
         return self._tf.reduce_sum((self._tf.linalg.matmul(inputs, weights) - due) ** 2) / self._batch
 
     def _slope(self, inputs: Any, due: Any) -> Any:
@@ -69,7 +69,7 @@ class Replicas:
         return self._tf.distribute.get_replica_context().all_reduce("SUM", values)
 
     def check(self) -> dict[str, Any]:
-        """How far the gradient is from that of one device, and from NumPy's in float64; the batch of each replica."""
+        """Return the gradient's distance from one device's and from NumPy's in float64, and the batch of each replica."""
         import numpy as np
 
         tf = self._tf
@@ -91,7 +91,7 @@ class Replicas:
         }
 
     def all_reduce_s(self) -> float:
-        """The median time of adding up 4 MiB of each replica."""
+        """Return the median time of an all-reduce of 4 MiB per replica."""
         times = []
         for _ in range(9):
             started = time.perf_counter()
@@ -102,7 +102,7 @@ class Replicas:
 
 
 def main() -> None:
-    """The first argument is a JSON object: replicas, batch."""
+    """Process requests; the first argument is a JSON object: replicas, batch."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     order = json.loads(sys.argv[1])

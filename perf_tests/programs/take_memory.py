@@ -1,4 +1,4 @@
-"""Start TensorFlow on a GPU with given memory settings, and say what that takes and what still works."""
+"""Start TensorFlow on a GPU with given memory settings, and report the memory in use and which allocations work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SMALL_MIB = 64
 
 
 def set_up(tf: Any, order: dict[str, Any]) -> None:
-    """Growth and limits, as the order says; both must come before the first operation."""
+    """Set growth and limits from the order; both must be set before the first operation."""
     if "parts" in order:
         parts = [tf.config.LogicalDeviceConfiguration()] * order["parts"]
         tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
@@ -27,7 +27,7 @@ def set_up(tf: Any, order: dict[str, Any]) -> None:
 
 
 def used_mib() -> float | None:
-    """What NVML says is taken on all GPUs, by all processes; None where it does not tell."""
+    """Return the memory that NVML reports as used on all GPUs by all processes; None if it does not report it."""
     try:
         import pynvml
     except ImportError:
@@ -41,7 +41,7 @@ def used_mib() -> float | None:
 
 
 def allocate(tf: Any, mebibytes: int) -> str:
-    """Take that much in one piece; empty, or the error's name."""
+    """Allocate the memory in one block; return an empty string, or the name of the error."""
     try:
         with tf.device("GPU:0"):
             block = tf.ones((mebibytes, MIB // 4))
@@ -51,7 +51,7 @@ def allocate(tf: Any, mebibytes: int) -> str:
 
 
 def largest(tf: Any, most_mib: int) -> int:
-    """The largest piece that fits (MiB), to a sixteenth."""
+    """Return the largest block that fits (MiB), to a sixteenth of `most_mib`."""
     fits, fails = 0, most_mib
     while fails - fits > most_mib // 16:
         middle = (fits + fails) // 2
@@ -60,7 +60,7 @@ def largest(tf: Any, most_mib: int) -> int:
 
 
 def late(tf: Any) -> dict[str, str]:
-    """The error of a setting that comes after the first operation; empty where it is taken."""
+    """Return the error of a setting after the first operation; empty if TensorFlow accepts it."""
     tf.ones(4).numpy()
     gpus = tf.config.list_physical_devices("GPU")
     try:
@@ -75,7 +75,7 @@ def late(tf: Any) -> dict[str, str]:
 
 
 def main() -> None:
-    """The first argument is a JSON object: growth, limit_mib, only_first. Then one line for each question."""
+    """Process one request per line of standard input; the first argument is a JSON object: growth, limit_mib, only_first."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     order = json.loads(sys.argv[1])

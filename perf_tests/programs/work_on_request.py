@@ -1,4 +1,4 @@
-"""Do a piece of work each time a line comes in, in a TensorFlow that was started with given threads."""
+"""Do a unit of work for each line of standard input, in a TensorFlow with a given number of threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Work = Callable[[], dict[str, Any]]
 
 
 def product(tf: Any, device: str) -> Work:
-    """One large operation, which its own threads share. Whole numbers, so that the sum is exact."""
+    """One large operation, parallelized by the intra-op threads. It uses integers, so that the sum is exact."""
     import numpy as np
 
     left = (np.arange(SIDE * SIDE).reshape(SIDE, SIDE) % 7).astype(np.float32)
@@ -33,7 +33,7 @@ def product(tf: Any, device: str) -> Work:
 
 
 def waits(tf: Any, device: str) -> Work:
-    """Operations that do not need each other, and wait: they can all wait at once."""
+    """Independent operations that wait, and can all wait at the same time."""
 
     def wait(number: Any) -> Any:
         time.sleep(WAIT_S)
@@ -54,7 +54,7 @@ def waits(tf: Any, device: str) -> Work:
 
 
 def fed_training(tf: Any, device: str) -> Work:
-    """Training steps on a device, while the processors make its input."""
+    """Training steps on a device while the CPU produces the input."""
     import numpy as np
 
     numbers = np.random.default_rng(6)
@@ -87,7 +87,7 @@ def fed_training(tf: Any, device: str) -> Work:
 
 
 def repeats(tf: Any, device: str) -> Work:
-    """A few training steps from the same start, with operations that add up in any order unless told not to."""
+    """A few training steps from the same start, with operations that sum in any order unless determinism is enabled."""
     import numpy as np
 
     numbers = np.random.default_rng(seed=1)
@@ -114,9 +114,9 @@ WORKS = {"product": product, "waits": waits, "fed_training": fed_training, "repe
 
 
 def main() -> None:
-    """The first argument is a JSON object: work, device, intra, inter, deterministic."""
+    """Process requests; the first argument is a JSON object: work, device, intra, inter, deterministic."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints must not spoil the answers
+    os.dup2(2, 1)  # other output must not mix with the responses
     order = json.loads(sys.argv[1])
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     import tensorflow as tf

@@ -43,7 +43,7 @@ def refused(*words: str) -> str:
 
 
 def test_the_shipped_profiles_are_listed() -> None:
-    done = accept("--list")
+    done = accept("profiles")
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["ci", "cluster-node", "server", "workstation"]
 
@@ -67,14 +67,14 @@ def test_the_certificate_is_written_and_verified(tmp_path: pathlib.Path) -> None
     assert written.returncode == 0
     jsonschema.validate(json.loads((tmp_path / "c.json").read_text()), json.loads(SCHEMA.read_text("utf-8")))
     for name in ("c.json", "c.html"):
-        done = accept("--verify", name, "--key", "key", cwd=tmp_path)
+        done = accept("verify", name, "--key", "key", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(
             f"{name}: intact: digest and seal are right\nAccepted by the profile ci, issued 20"
         )
         path = tmp_path / name
         path.write_text(path.read_text("utf-8").replace("node 7", "node 8"), "utf-8")
-        done = accept("--verify", name, "--key", "key", cwd=tmp_path)
+        done = accept("verify", name, "--key", "key", cwd=tmp_path)
         assert done.returncode == 1
         assert done.stdout.startswith(f"{name}: CHANGED: ")
 
@@ -91,26 +91,28 @@ def test_usage_that_cannot_be_meant_is_refused(tmp_path: pathlib.Path) -> None:
     facts = facts_of("workstation-healthy")
     (tmp_path / "short").write_text("secret")
     (tmp_path / "bad.toml").write_text("gpu = 1")
-    assert "--profile NAME|FILE says what is asked" in refused()
+    assert "--profile NAME|FILE is missing" in refused()
     assert "there is no profile 'servr'; did you mean server?" in refused("--profile", "servr")
     assert "bad.toml: there is no key 'gpu'; did you mean gpus?" in refused("--profile", str(tmp_path / "bad.toml"))
-    assert "goes with none of" in refused("--profile", "ci", "--facts", facts, "--record", "x")
-    assert "several --facts go with --learn" in refused("--profile", "ci", "--facts", facts, "--facts", facts)
+    assert "do not combine it with" in refused("--profile", "ci", "--facts", facts, "--record", "x")
+    assert "several records go to `tfgpu-doctor accept learn`" in refused(
+        "--profile", "ci", "--facts", facts, "--facts", facts
+    )
     assert "there is no folder" in refused("--profile", "ci", "--facts", facts, "-o", str(tmp_path / "gone/c.json"))
-    assert "holds 6 bytes, and a key needs 16" in refused("--verify", facts, "--key", str(tmp_path / "short"))
-    assert "cannot be read: No such file" in refused("--verify", str(tmp_path / "gone"))
-    assert "--learn writes a profile" in refused("--learn", "--html", "x")
-    assert "there is no pipeline/nothing to leave out" in refused("--learn", "--leave-out", "pipeline/nothing")
-    assert "what --learn makes no minimum for" in refused("--profile", "ci", "--leave-out", "pipeline/fit")
-    assert "goes with --key alone" in refused("--verify", facts, "--profile", "ci")
+    assert "has 6 bytes, and a key needs 16" in refused("verify", facts, "--key", str(tmp_path / "short"))
+    assert "cannot be read: No such file" in refused("verify", str(tmp_path / "gone"))
+    assert "No such option" in accept("learn", "--html", "x").stderr
+    assert "No such option" in accept("--profile", "ci", "--leave-out", "pipeline/fit").stderr
+    assert "No such option" in accept("verify", facts, "--profile", "ci").stderr
+    assert "there is no pipeline/nothing to leave out" in refused("learn", "--leave-out", "pipeline/nothing")
     assert "/dev/zero is larger than 64 KiB" in refused("--profile", "/dev/zero")
-    assert "is not a certificate of tfgpu-doctor: it is another document" in refused("--verify", facts)
+    assert "is not a certificate of tfgpu-doctor: it is another document" in refused("verify", facts)
     assert "short: " in refused("--profile", "ci", "--facts", str(tmp_path / "short"))
 
 
 def test_several_records_are_learnt_from(tmp_path: pathlib.Path) -> None:
     words = [word for _ in range(3) for word in ("--facts", facts_of("dgx-8-gpus-healthy"))]
-    done = accept("--learn", "--profile", "ci", *words, "-o", "node.toml", cwd=tmp_path)
+    done = accept("learn", "--profile", "ci", *words, "-o", "node.toml", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr == "tfgpu-doctor: 0 bounds from 3 runs, in node.toml\n"
     profile = read_profile(str(tmp_path / "node.toml"), Vocabulary(())).profile
@@ -123,7 +125,7 @@ def test_several_records_are_learnt_from(tmp_path: pathlib.Path) -> None:
 
 def test_nothing_is_learnt_from_a_machine_with_an_error(tmp_path: pathlib.Path) -> None:
     words = [word for _ in range(3) for word in ("--facts", facts_of("ubuntu-without-driver"))]
-    done = accept("--learn", "--profile", "ci", *words, "-o", "node.toml", cwd=tmp_path)
+    done = accept("learn", "--profile", "ci", *words, "-o", "node.toml", cwd=tmp_path)
     assert done.returncode == 1
     assert "nothing is learnt: the profile ci does not accept the machine" in done.stderr
     assert os.listdir(tmp_path) == []
@@ -188,14 +190,14 @@ def test_ctrl_c_leaves_no_half_file_and_ends_with_130(tmp_path: pathlib.Path) ->
     assert "interrupted: the machine is not accepted" in err
     assert sorted(os.listdir(tmp_path)) == ["began", "c.html", "c.json", "tensorflow"]
     assert json.loads((tmp_path / "c.json").read_text())["verdict"] == "interrupted"
-    done = accept("--verify", "c.html", cwd=tmp_path)
+    done = accept("verify", "c.html", cwd=tmp_path)
     assert done.returncode == 1
     assert "c.html: intact" in done.stdout
 
 
 @pytest.mark.slow
 def test_ctrl_c_while_learning_writes_no_profile(tmp_path: pathlib.Path) -> None:
-    code, _, err = interrupted(tmp_path, "--learn", "--profile", "ci", "-o", "learnt.toml")
+    code, _, err = interrupted(tmp_path, "learn", "--profile", "ci", "-o", "learnt.toml")
     assert (code, sorted(os.listdir(tmp_path))) == (130, ["began", "tensorflow"])
     assert err.endswith("tfgpu-doctor: nothing is learnt: interrupted\n")
 
@@ -259,7 +261,7 @@ def test_suites_are_run_for_real_and_the_record_is_judged_alike(tmp_path: pathli
 def test_a_profile_is_learnt_for_real(tmp_path: pathlib.Path) -> None:
     needs_tensorflow()
     (tmp_path / "base.toml").write_text(WITHOUT_GPU)
-    done = accept("--learn", "--runs", "3", "--profile", "base.toml", "-o", "learnt.toml", cwd=tmp_path)
+    done = accept("learn", "--runs", "3", "--profile", "base.toml", "-o", "learnt.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "run " in line] == [
         f"tfgpu-doctor: run {n} of 3" for n in (1, 2, 3)

@@ -77,7 +77,7 @@ def test_the_newest_release_that_works(capability: str, fields: dict[str, str], 
         ("8.0", {"python": "3.9"}, {"Python 3.10 to 3.13": "2.21.0"}),
         ("8.0", {"python": "3.14"}, {"Python 3.10 to 3.13": "2.21.0"}),
         ("8.0", {"glibc": "2.17"}, {"a system (or container) with glibc 2.27 or newer": "2.21.0"}),
-        ("8.0", {"os": "windows", "python": "3.10"}, {"WSL 2 in place of native Windows": "2.21.0"}),
+        ("8.0", {"os": "windows", "python": "3.10"}, {"WSL 2 instead of native Windows": "2.21.0"}),
         # neither alone allows more than what there is
         ("8.0", {"driver": "450.80.02", "python": "3.7"}, {"Python 3.9 to 3.11": "2.14.1"}),
         ("8.0", {"driver": "440.33", "python": "3.14"}, {"driver 525.60.13 or newer and Python 3.10 to 3.13": "2.21.0"}),
@@ -97,10 +97,10 @@ def test_what_would_allow_more(capability: str, fields: dict[str, str], lifts: d
 @pytest.mark.parametrize(
     ("name", "fields", "package"),
     [
-        ("NVIDIA A100-SXM4-80GB", {"driver": "470.57.02"}, "cuda-compat-12-5 beside driver 470.57.02"),
-        ("Tesla T4", {"driver": "470.256.02"}, "cuda-compat-12-5 beside driver 470.256.02"),
-        ("Tesla T4", {"driver": "440.33", "python": "3.14"}, "cuda-compat-11-2 beside driver 440.33"),
-        ("Tesla V100-SXM2-16GB", {"driver": "440.33"}, "cuda-compat-11-2 beside driver 440.33"),
+        ("NVIDIA A100-SXM4-80GB", {"driver": "470.57.02"}, "cuda-compat-12-5 in addition to driver 470.57.02"),
+        ("Tesla T4", {"driver": "470.256.02"}, "cuda-compat-12-5 in addition to driver 470.256.02"),
+        ("Tesla T4", {"driver": "440.33", "python": "3.14"}, "cuda-compat-11-2 in addition to driver 440.33"),
+        ("Tesla V100-SXM2-16GB", {"driver": "440.33"}, "cuda-compat-11-2 in addition to driver 440.33"),
         ("NVIDIA A100-SXM4-80GB", {"driver": "535.54.03", "module": "470.57.02", "python": "3.8"}, ""),
         ("NVIDIA A100-SXM4-80GB", {"driver": "460.27.04"}, ""),  # a branch that no package supports
         ("NVIDIA A100-SXM4-80GB", {"driver": "470.57.02", "os": "wsl"}, ""),

@@ -23,14 +23,14 @@ def test_advise_as_text() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("NVIDIA A100-SXM4-80GB (compute capability 8.0) · driver 470.57.02 · Python 3.10")
     assert "\nTensorFlow 2.14.1: machine code for this GPU, CUDA 11.8" in done.stdout
-    assert "  • 2.15.0 to 2.21.0: needs driver 525.60.13 or newer for CUDA 12, this is 470.57.02\n" in done.stdout
+    assert "  • 2.15.0 to 2.21.0: requires driver 525.60.13 or newer for CUDA 12, this is 470.57.02\n" in done.stdout
     assert "  • driver 525.60.13 or newer: TensorFlow 2.21.0\n" in done.stdout
     assert "    python3.10 -m venv tensorflow-gpu\n" in done.stdout
 
 
 def test_advise_names_each_release_where_that_is_asked() -> None:
     done = run_doctor("advise", *A100, "-v")
-    assert "  • 2.16.1: needs driver 525.60.13" in done.stdout
+    assert "  • 2.16.1: requires driver 525.60.13" in done.stdout
     assert " to 2.21.0:" not in done.stdout
 
 
@@ -41,14 +41,14 @@ def test_advise_as_json() -> None:
     assert found["newer"][0]["reasons"] == [
         {
             "kind": "driver",
-            "text": "needs driver 525.60.13 or newer for CUDA 12, this is 470.57.02",
+            "text": "requires driver 525.60.13 or newer for CUDA 12, this is 470.57.02",
             "needs": "525.60.13",
         }
     ]
     driver, package = found["lifts"]
     assert (driver["change"], driver["release"]) == ("driver 525.60.13 or newer", "2.21.0")
     assert "[and-cuda]==2.21.0" in driver["commands"][1]
-    assert package["change"] == "the package cuda-compat-12-5 beside driver 470.57.02 (forward compatibility)"
+    assert package["change"] == "the package cuda-compat-12-5 in addition to driver 470.57.02 (forward compatibility)"
     assert package["release"] == "2.21.0"
 
 
@@ -65,7 +65,7 @@ def test_advise_says_that_nothing_works() -> None:
     [
         (("--gpu", "voodoo 2"), "voodoo 2"),
         (("--driver", "new"), "550.54.15"),
-        (("--gpu", "a100", "--python", "three"), "write 3.12"),
+        (("--gpu", "a100", "--python", "three"), "use the form 3.12"),
         (("--glibc", "x"), "2.31"),
         (("--os", "beos"), "beos"),
     ],

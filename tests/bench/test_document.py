@@ -75,15 +75,15 @@ def test_what_pytest_writes_is_read(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"{", "no document of pytest-benchmark's"),
-        (b"[]", "no document of pytest-benchmark's"),
-        (b'{"machine_info": {}, "benchmarks": []}', "none of its benchmarks is a comparison"),
-        (b'{"machine_info": 7, "benchmarks": []}', "no document of pytest-benchmark's"),
+        (b"{", "not a pytest-benchmark document"),
+        (b"[]", "not a pytest-benchmark document"),
+        (b'{"machine_info": {}, "benchmarks": []}', "none of its benchmarks is a tfgpu-doctor comparison"),
+        (b'{"machine_info": 7, "benchmarks": []}', "not a pytest-benchmark document"),
         (
             json.dumps(
                 {"machine_info": {}, "benchmarks": [{"fullname": "a::b", "extra_info": {"ratio": "fast"}}]}
             ).encode(),
-            "no document of pytest-benchmark's",
+            "not a pytest-benchmark document",
         ),
     ],
 )

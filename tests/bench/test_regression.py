@@ -86,6 +86,6 @@ def test_within_is_said_where_a_slowdown_is_ruled_out_and_nowhere_else() -> None
 
 def test_other_work_is_told_where_there_was_some() -> None:
     (row,) = compare(Bench(comparisons=(beside(0.6, 1.8),)), Bench(comparisons=(beside(0.05, 2.0),)))
-    assert row.reason.endswith("others took 60% of the processors' time, then 5%")
+    assert row.reason.endswith("; other processes used 60% of the CPU time, and 5% in the reference")
     (row,) = compare(Bench(comparisons=(beside(0.05, 1.8),)), Bench(comparisons=(comparison(2.0),)))
-    assert "others" not in row.reason
+    assert "other processes" not in row.reason

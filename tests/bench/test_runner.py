@@ -58,7 +58,7 @@ def test_an_answer_that_is_wrong_has_no_speed() -> None:
     assert comparison.verdict == "not run"
     assert comparison.ratio is None
     assert trouble and trouble.fault
-    assert "the answer of wrong is wrong" in comparison.reason
+    assert "the result of wrong is wrong" in comparison.reason
 
 
 def test_work_that_did_not_run_on_the_gpu_is_no_gpu_result() -> None:
@@ -67,7 +67,7 @@ def test_work_that_did_not_run_on_the_gpu_is_no_gpu_result() -> None:
     comparison, trouble = hold(product(device="GPU:0"), product())
     assert comparison.verdict == "not run"
     assert trouble and trouble.fault
-    assert "was to run on GPU:0" in comparison.reason
+    assert "was expected to run on GPU:0" in comparison.reason
 
 
 def test_memory_that_does_not_suffice_ends_the_comparison_alone() -> None:

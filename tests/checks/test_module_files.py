@@ -1,4 +1,4 @@
-"""DRV004, DRV005, DRV006: what the module's files and the kernel's log add."""
+"""DRV004, DRV005, DRV006: what the module's files and the kernel log add."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_a_refusal_in_the_log_makes_sure_of_secure_boot(judge: Judge) -> None:
     )  # fmt: skip
     assert finding.confidence == "high"
     assert "most likely" not in finding.message
-    assert "the kernel's log: Loading of module with unavailable key is rejected" in finding.evidence
-    assert "the module is signed by MOK" in finding.evidence
+    assert "kernel log: Loading of module with unavailable key is rejected" in finding.evidence
+    assert "the signer of the module is MOK" in finding.evidence
 
 
 @pytest.mark.parametrize("kernel_log", [None, UNREADABLE, log()])
@@ -55,7 +55,7 @@ def test_without_a_refusal_in_the_log_secure_boot_is_likely(judge: Judge, kernel
         secure_boot_lets_module_in, driver=INSTALLED, kernel_log=kernel_log, module_files=files(version="560.35.03")
     )
     assert finding.confidence == "medium"
-    assert "the module is signed by nobody" in finding.evidence
+    assert "the signer of the module is none" in finding.evidence
 
 
 # DRV005
@@ -64,19 +64,19 @@ def test_without_a_refusal_in_the_log_secure_boot_is_likely(judge: Judge, kernel
 def test_dkms_says_that_it_failed_and_why(judge: Judge) -> None:
     finding = judge.finding(module_is_built_for_kernel, driver=OTHER_KERNEL, module_files=files(FAILED))
     assert f"{FAILED.log}: nv.c:1: error: x" in finding.evidence
-    assert finding.fix and "DKMS tried to build nvidia/550.54.15 and failed" in finding.fix.text
+    assert finding.fix and "DKMS failed to build nvidia/550.54.15" in finding.fix.text
 
 
 def test_headers_that_are_missing_come_before_a_build_that_failed(judge: Judge) -> None:
     finding = judge.finding(module_is_built_for_kernel, driver=OTHER_KERNEL, module_files=files(FAILED, headers=False))
     assert finding.fix and finding.fix.text.startswith(
-        f"As root install the headers (`apt install linux-headers-{KERNEL}`"
+        f"As root, install the headers (`apt install linux-headers-{KERNEL}`"
     )
 
 
 def test_a_module_that_dkms_never_built_is_not_built(judge: Judge) -> None:
     finding = judge.finding(module_is_built_for_kernel, driver=Driver(running_kernel=KERNEL), module_files=files(ADDED))
-    assert finding.evidence == ("no kernel has it", "DKMS has nvidia/550.54.15 for it in the state 'added'")
+    assert finding.evidence == ("no kernel has the module", "DKMS lists nvidia/550.54.15 for it in the state 'added'")
 
 
 @pytest.mark.parametrize("state", ["built", "installed"])
@@ -99,7 +99,7 @@ def test_a_module_of_another_kernel_in_its_place_is_told_by_the_log(judge: Judge
 
 @pytest.mark.parametrize(
     ("on_disk", "words"),
-    [("550.120", "A reboot would not change it"), (DRIVER, "Reboot, so that the module of the new driver is loaded"), ("", "Reboot, so")],
+    [("550.120", "A reboot does not help"), (DRIVER, "Reboot to load the module of the new driver"), ("", "Reboot to load")],
 )  # fmt: skip
 def test_the_module_on_the_disk_tells_whether_a_reboot_helps(judge: Judge, on_disk: str, words: str) -> None:
     mismatch = {

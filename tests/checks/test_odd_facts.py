@@ -110,7 +110,7 @@ NODES = st.builds(
     mode=st.sampled_from(["0666", "0660", "0600", "0000"]),
     uid=st.sampled_from([0, 1000]),
     gid=st.sampled_from([0, 44]),
-    error=st.sampled_from(["", "EACCES", "EPERM", "EIO", "no answer"]),
+    error=st.sampled_from(["", "EACCES", "EPERM", "EIO", "no response"]),
 )
 COPIES = st.builds(
     LibraryFile,

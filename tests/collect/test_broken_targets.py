@@ -40,14 +40,14 @@ def test_tensorflow_that_dies_of_a_signal(tmp_path: pathlib.Path, simulate: Simu
     target = make_target(tmp_path / "venv", DIES.format(name))
     document = diagnose("--python", str(target), environment=simulate())
     assert document["causes"][0]["id"] == "TFW001"
-    assert f"died of {name}" in document["causes"][0]["title"]
+    assert f"was killed by {name}" in document["causes"][0]["title"]
 
 
 def test_tensorflow_that_hangs(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     target = make_target(tmp_path / "venv", HANGS)
     document = diagnose("--python", str(target), "--deadline", "3", environment=simulate())
     assert document["causes"][0]["id"] == "TFW001"
-    assert "gave no answer within" in document["causes"][0]["title"]
+    assert "did not respond within" in document["causes"][0]["title"]
 
 
 def test_tensorflow_that_exits(tmp_path: pathlib.Path, simulate: Simulate) -> None:
@@ -91,7 +91,7 @@ def test_python_that_hangs(tmp_path: pathlib.Path) -> None:
     python.chmod(0o755)
     document = diagnose("--python", str(python), "--deadline", "2")
     assert document["causes"][0]["id"] == "PKG001"
-    assert "no answer within" in document["causes"][0]["title"]
+    assert "did not respond within" in document["causes"][0]["title"]
 
 
 def test_hanging_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
@@ -101,7 +101,7 @@ def test_hanging_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
         "--root", str(root), "--python", str(target), "--quick", "--deadline", "2", environment=variables
     )
     assert document["causes"][-1]["id"] == "DRV008"
-    assert "gave no answer within 2 s while at 'cuInit'" in document["causes"][-1]["title"]
+    assert "did not respond within 2 s during 'cuInit'" in document["causes"][-1]["title"]
 
 
 def test_crashing_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
@@ -109,7 +109,7 @@ def test_crashing_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     variables = simulate(faults={"cuInit": "crash"})
     document = diagnose("--root", str(root), "--python", str(target), "--quick", environment=variables)
     assert document["causes"][-1]["id"] == "DRV008"
-    assert "died of SIGSEGV while at 'cuInit'" in document["causes"][-1]["title"]
+    assert "was killed by SIGSEGV during 'cuInit'" in document["causes"][-1]["title"]
 
 
 def test_unreadable_machine(tmp_path: pathlib.Path) -> None:

@@ -181,7 +181,7 @@ def test_a_probe_that_breaks_costs_its_fact_alone(error: Exception) -> None:
 
     found = facts_of(pci, system)
     assert found.system is not None
-    assert found.unknown["pci"].startswith(f"the probe broke ({type(error).__name__}")
+    assert found.unknown["pci"].startswith(f"the probe failed ({type(error).__name__}")
     assert "report" in found.unknown["pci"]
 
 
@@ -198,7 +198,9 @@ def test_a_probe_that_blocks_for_ever_is_dropped_and_the_others_are_known(gate: 
     started = time.monotonic()
     found = facts_of(pci, driver, system, container)
     assert time.monotonic() - started < 60
-    assert found.unknown == dict.fromkeys(("pci", "driver"), "no answer in time: reading it blocks")
+    assert found.unknown == dict.fromkeys(
+        ("pci", "driver"), "no response before the deadline: the read operation is blocked"
+    )
     assert (found.pci, found.driver) == (None, None)
     assert found.system is not None
     assert found.container is not None

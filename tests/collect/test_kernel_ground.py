@@ -77,7 +77,7 @@ def test_a_build_that_dkms_could_not_do_is_named_with_its_reason(tmp_path: pathl
     first = first_cause(root)
     assert (first["label"], first["id"]) == ("kernel_module_not_built_for_kernel", "DRV005")
     assert f"/{DKMS}/build/make.log: nv.c:1: error: no such member" in first["evidence"]
-    assert "DKMS tried to build nvidia/535.129.03 and failed" in first["fix"]["text"]
+    assert "DKMS failed to build nvidia/535.129.03" in first["fix"]["text"]
 
 
 def test_what_was_read_is_recorded(tmp_path: pathlib.Path) -> None:

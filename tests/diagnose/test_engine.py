@@ -123,7 +123,7 @@ def test_what_builds_on_what_cannot_be_told_cannot_be_told_either() -> None:
 
     report = report_of(function, failing("TST002", "TST001"), failing("TST003", "TST002"))
     assert [result.outcome for result in report.results] == ["skip", "skip", "skip"]
-    assert report.results[1].reason == "TST001 could not be told"
+    assert report.results[1].reason == "TST001 could not be determined"
     assert report.exit_code() == 3
 
 

@@ -113,7 +113,7 @@ def test_links_alone_keep_no_copy_of_the_environment(venv: pathlib.Path, site: p
 def test_link_never_takes_the_place_of_a_file(venv: pathlib.Path, site: pathlib.Path) -> None:
     (site / "colours/libred.so.1").write_text("mine")
     before = tree(venv)
-    with pytest.raises(NotPossible, match="is there already"):
+    with pytest.raises(NotPossible, match="already exists"):
         apply(make_plan(LinkStep(str(site / "colours/libred.so.1"), "red.py")), venv)
     assert tree(venv) == before
 
@@ -208,7 +208,7 @@ def test_all_that_can_change_of_a_file_is_undone(venv: pathlib.Path, site: pathl
 def test_pip_holds_the_lock(venv: pathlib.Path) -> None:
     def pip(step: PipStep, lock: int, beat: object) -> None:
         os.fstat(lock)
-        with pytest.raises(NotPossible, match=r"another fix .* is under way"), open_archive(bounds_of(venv)):
+        with pytest.raises(NotPossible, match=r"another fix .* is in progress"), open_archive(bounds_of(venv)):
             pass
 
     assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).mended

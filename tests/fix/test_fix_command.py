@@ -66,7 +66,7 @@ def test_plan_is_shown_and_nothing_changed(target: pathlib.Path, variables: dict
     before = tree(target)
     done = start_doctor("fix", "--python", str(target), environment=variables)
     assert done.returncode == 1
-    assert done.stdout.startswith("PKG007  protobuf 3.20.0 does not fit TensorFlow 2.20.0")
+    assert done.stdout.startswith("PKG007  protobuf 3.20.0 is not compatible with TensorFlow 2.20.0")
     assert f"1. run {target}/bin/python -m pip install 'protobuf>=5.28'" in done.stdout
     assert "tfgpu-doctor fix --apply" in done.stdout
     assert done.stderr == ""
@@ -77,11 +77,11 @@ def test_applied_and_undone(target: pathlib.Path, variables: dict[str, str]) -> 
     before = tree(target)
     done = start_doctor("fix", "PKG007", "--apply", "--yes", "--python", str(target), environment=variables)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Mended: PKG007 passes now." in done.stdout
+    assert "Fixed: PKG007 now passes." in done.stdout
     assert "Successfully installed protobuf-6.31.0" in done.stderr
     assert "Successfully installed" not in done.stdout
     assert start_doctor("fix", "pkg007", "--python", str(target), environment=variables).stdout.startswith(
-        "Nothing to mend: PKG007"
+        "Nothing to fix: PKG007"
     )
     undone = start_doctor("fix", "--undo", "--python", str(target), environment=variables)
     assert undone.returncode == 0
@@ -101,8 +101,8 @@ def test_fix_that_does_not_help_is_taken_back(
         "fix", "--apply", "--yes", "--python", str(target), environment={**variables, **offline(tmp_path / "shelf")}
     )
     assert done.returncode == 1
-    assert "Not mended: PKG007 is still there (protobuf 6.31.0 does not fit" in done.stdout
-    assert "Everything is undone" in done.stdout
+    assert "Not fixed: PKG007 is still there (protobuf 6.31.0 does not fit" in done.stdout
+    assert "All changes are undone" in done.stdout
     assert tree(target) == before
 
 
@@ -110,7 +110,7 @@ def test_no_terminal_and_no_yes(target: pathlib.Path, variables: dict[str, str])
     before = tree(target)
     done = start_doctor("fix", "--apply", "--python", str(target), stdin="y\n", environment=variables)
     assert done.returncode == 2
-    assert "there is no terminal to ask on: add --yes" in done.stderr
+    assert "there is no terminal to ask for confirmation: add --yes" in done.stderr
     assert tree(target) == before
 
 
@@ -144,8 +144,8 @@ def test_finding_whose_fix_is_left_to_the_user(target: pathlib.Path, variables: 
     words = ("fix", "MEM002", "--apply", "--yes", "--python", str(target))
     done = start_doctor(*words, TF_FORCE_GPU_ALLOW_GROWTH="ture", environment=variables)
     assert done.returncode == 1
-    assert "Left to you:\n     export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in done.stdout
-    assert done.stderr == f"tfgpu-doctor: error: none of this is inside {target}: it is left to you\n"
+    assert "To do by hand:\n     export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in done.stdout
+    assert done.stderr == f"tfgpu-doctor: error: none of these steps is inside {target}: carry them out yourself\n"
 
 
 def test_pip_that_is_configured_to_install_elsewhere(
@@ -199,7 +199,7 @@ def test_read_only_environment_gives_one_line(
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"tfgpu-doctor: error: {target} cannot be written to: the environment is read-only, or somebody else's"
+        f"tfgpu-doctor: error: {target} is not writable: the environment is read-only or belongs to another user"
     ]
 
 
@@ -239,7 +239,7 @@ def test_killed_and_undone(target: pathlib.Path, variables: dict[str, str]) -> N
     process.communicate()
     refused = start_doctor("fix", "--apply", "--yes", "--python", str(target), environment=variables)
     assert refused.returncode == 1
-    assert "was interrupted" in refused.stderr or "Nothing to mend" in refused.stdout
+    assert "was interrupted" in refused.stderr or "Nothing to fix" in refused.stdout
     undone = start_doctor("fix", "--undo", "--python", str(target), environment=variables)
     assert undone.returncode == 0, undone.stderr
     assert tree(target) == before

@@ -91,7 +91,7 @@ def test_env_of_a_library_that_is_nowhere(target: pathlib.Path) -> None:
     (cusolver(target) / "libcusolver.so.11").unlink()
     done = start_doctor("env", "--shell", "fish", "--python", str(target))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "not installed, so that no variable helps: libcusolver.so.11" in done.stderr
+    assert "not installed, so no variable helps: libcusolver.so.11" in done.stderr
 
 
 def test_env_without_tensorflow(tmp_path: pathlib.Path) -> None:

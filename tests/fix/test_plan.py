@@ -153,7 +153,7 @@ def test_environment_without_pip(tmp_path: pathlib.Path) -> None:
         check_bounds(Bounds(str(tmp_path), "virtual", (str(tmp_path),)), make_plan(PIP), make_target())
 
 
-@pytest.mark.parametrize(("kind", "words"), [("virtual", "read-only"), ("base", "is no virtual environment")])
+@pytest.mark.parametrize(("kind", "words"), [("virtual", "read-only"), ("base", "is not a virtual environment")])
 def test_folder_that_cannot_be_written(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: Any, words: str
 ) -> None:

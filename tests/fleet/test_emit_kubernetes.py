@@ -124,7 +124,7 @@ def test_a_profile_that_has_the_nodes_train_together(tmp_path: pathlib.Path) -> 
     assert [each["kind"] for each in emit_all("--nodes", "1", *asked)] == ["Job"]
     done = run_doctor("fleet", "emit", "kubernetes", *USUAL, "--nodes", "4", *asked, "--name", "7night")
     assert done.returncode == 2
-    assert "has to begin with a letter" in done.stderr
+    assert "must begin with a letter" in done.stderr
 
 
 def test_a_base_for_kustomize(tmp_path: pathlib.Path) -> None:

@@ -59,4 +59,4 @@ def test_without_hosts_it_says_what_it_needs(tmp_path: pathlib.Path, bin_: pathl
     assert done.returncode == 2
     assert "HOSTFILE" in done.stderr
     done = run_script(mpi(job), commands=bin_, MPIRUN="no-such-mpirun", PBS_NODEFILE=__file__)
-    assert (done.returncode, "there is no no-such-mpirun" in done.stderr) == (2, True)
+    assert (done.returncode, "no-such-mpirun is not found" in done.stderr) == (2, True)

@@ -44,7 +44,7 @@ def test_by_a_profile_it_tells_what_is_not_met_once(tmp_path: pathlib.Path) -> N
     ("options", "told"),
     [
         (("--suite", "no_such"), "there is no suite 'no_such'"),
-        (("--profile", "ci", "--level", "deep"), "--profile names level and suites itself"),
+        (("--profile", "ci", "--level", "deep"), "--profile sets level and suites: it cannot be combined"),
         (("--profile", "no_such"), "no_such"),
     ],
 )

@@ -104,7 +104,7 @@ def test_too_few_peers_are_told(tmp_path: pathlib.Path) -> None:
     fleet.slow("n00000", 16, by=0.9)
     found = merged(fleet, tmp_path)
     assert found.suspects == ()
-    assert all("it takes 6" in each.note and each.limit is None for each in found.series)
+    assert all("requires 6" in each.note and each.limit is None for each in found.series)
     assert not any(kind.compared for kind in found.kinds)
 
 

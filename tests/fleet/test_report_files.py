@@ -41,26 +41,26 @@ def test_every_length_that_a_file_may_be_cut_at_is_named(folder: pathlib.Path) -
     for length in (0, 1, 20, 100, 2000, whole.index(b'"report"'), len(whole) // 2, len(whole) - 3, len(whole) - 2):
         (folder / "cut.json").write_bytes(whole[:length])
         why = refused(folder, "cut.json")
-        assert why == "empty" if not length else why.startswith("cut off")
+        assert why == "empty" if not length else why.startswith("truncated")
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"[]", "not a node's report"),
-        (b"\x00\x01\x02", "not a node's report"),
-        (b"\xff\xfe{\x00", "not a node's report"),
-        (b"\x1f\x8b\x08", "not a node's report"),
-        (b"{}", "not a node's report of this doctor"),
-        (b'{"schema": 1, "healthy": true, "results": []}', "not a node's report of this doctor"),
+        (b"[]", "not a node report"),
+        (b"\x00\x01\x02", "not a node report"),
+        (b"\xff\xfe{\x00", "not a node report"),
+        (b"\x1f\x8b\x08", "not a node report"),
+        (b"{}", "not a node report of this doctor"),
+        (b'{"schema": 1, "healthy": true, "results": []}', "not a node report of this doctor"),
         (b'{"kind": "tfgpu-doctor node", "schema": 2, "node": "x"}', "its schema is 2"),
-        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": 5}', "not as a node's report should be"),
-        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": "x", "outcome": "fine"}', "not as a node's report should be"),
-        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": "", "outcome": "reported"}', "its node's name has 0"),
-        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": "x", "outcome": "reported", "settings": [1]}', "not as a node's"),
-        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": "x", "outcome": "reported", "checks": {"A": 1}}', "not as a node's"),
-        (b"[" * 100_000, "not a node's report"),
-        (b'{"a":' * 100_000, "cut off, or no JSON"),
+        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": 5}', "not a valid node report"),
+        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": "x", "outcome": "fine"}', "not a valid node report"),
+        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": "", "outcome": "reported"}', "its node name has 0"),
+        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": "x", "outcome": "reported", "settings": [1]}', "not a valid node report"),
+        (b'{"kind": "tfgpu-doctor node", "schema": 1, "node": "x", "outcome": "reported", "checks": {"A": 1}}', "not a valid node report"),
+        (b"[" * 100_000, "not a node report"),
+        (b'{"a":' * 100_000, "truncated, or not JSON"),
     ],
 )  # fmt: skip
 def test_foreign_files_are_named(content: bytes, why: str, folder: pathlib.Path) -> None:
@@ -83,7 +83,7 @@ def test_pipes_links_and_folders_are_named_and_not_opened(folder: pathlib.Path) 
     (folder / "folder.json").mkdir()
     found = merge(str(folder))
     assert {each.file: each.why for each in found.files} == {
-        "pipe.json": "no regular file", "zero.json": "a link, which is not followed", "gone.json": "a link, which is not followed",
+        "pipe.json": "not a regular file", "zero.json": "a link, which is not followed", "gone.json": "a link, which is not followed",
         "folder.json": "a folder",
     }  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_what_lies_beside_the_reports_is_named_without_fault(folder: pathlib.Pat
 
 def test_what_was_left_unfinished_is_a_fault(folder: pathlib.Path) -> None:
     (folder / "n00009.json.4711.140000.part").write_text('{"schema"')
-    assert refused(folder, "n00009.json.4711.140000.part") == "left unfinished by who wrote it"
+    assert refused(folder, "n00009.json.4711.140000.part") == "an unfinished write"
 
 
 def test_names_that_are_no_utf_8_are_named(folder: pathlib.Path) -> None:
@@ -113,7 +113,7 @@ def test_a_second_report_of_a_node_is_named(folder: pathlib.Path) -> None:
         (folder / name).write_bytes((folder / "n00001.json").read_bytes())
     found = merge(str(folder))
     assert {(each.file, each.why) for each in found.files} == {
-        (name, "a second report of the node n00001") for name in ("a-copy.json", "z-copy.json")
+        (name, "a second report for the node n00001") for name in ("a-copy.json", "z-copy.json")
     }
     assert len(found.statuses["good"]) == 8
 

@@ -135,13 +135,15 @@ def test_the_text_is_short_and_begins_with_causes(tmp_path: pathlib.Path) -> Non
         fleet.set(node, {"kernel": "old"})
     fleet.write(tmp_path, whole=False)
     text = render_fleet(merge(str(tmp_path)), "text")
-    assert text.splitlines()[0] == "500 nodes: 12 with findings of their own, 20 set up differently, 468 good."
+    assert (
+        text.splitlines()[0] == "500 nodes: 12 with findings in their own report, 20 configured differently, 468 good."
+    )
     assert (
         "  • 12 nodes: n00000, n00001, n00002, n00003 and 8 more: the driver is too old (DRV002, driver_too_old, error)"
         in text
     )
     assert "  • 20 nodes: n00020, n00021, n00022, n00023 and 16 more: kernel old (others 6.8.0-48-generic)" in text
-    assert text.index("Causes") < text.index("Set up differently")
+    assert text.index("Causes") < text.index("Configured differently")
     assert len(text.splitlines()) < 10
 
 

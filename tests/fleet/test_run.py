@@ -129,7 +129,7 @@ def test_after_an_interrupt_what_has_arrived_is_there_and_nothing_runs_on(cluste
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 130
-    assert "the same command does the rest" in errors
+    assert "rerun to resume" in errors
     (arrived,) = reports(out).values()
     assert arrived["outcome"] == "reported"
     wait_for(lambda: not any(alive(pid) for node in held for pid in node.pids()))
@@ -141,7 +141,7 @@ def test_another_order_needs_another_folder(cluster: Any, tmp_path: pathlib.Path
     second = start(cluster, tmp_path / "out", "--level", "standard")
     _, errors = second.communicate(timeout=300)
     assert second.returncode == 2
-    assert "take another folder" in errors
+    assert "set another folder" in errors
 
 
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: pathlib.Path) -> None:
@@ -197,7 +197,7 @@ def test_the_nodes_of_a_cluster_train_together(cluster: Any, tmp_path: pathlib.P
     out = tmp_path / "out"
     command = [sys.executable, "-m", "tfgpu_doctor", "fleet", "run", "--ray", cluster.address, "--out", str(out)]
     done = subprocess.run(
-        [*command, "--profile", str(profile), "--no-second-look"],
+        [*command, "--profile", str(profile), "--no-retest"],
         capture_output=True,
         text=True,
         check=False,
@@ -219,7 +219,7 @@ def test_a_node_whose_tensorflow_is_broken_is_named(cluster: Any, tmp_path: path
     (hiding / "__init__.py").write_text("raise ImportError('half of an installation')\n")
     out = tmp_path / "out"
     command = [sys.executable, "-m", "tfgpu_doctor", "fleet", "run", "--ray", cluster.address, "--out", str(out)]
-    done = subprocess.run([*command, "--no-second-look"], capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run([*command, "--no-retest"], capture_output=True, text=True, check=False, timeout=600)
     found = {id: report for id, report in reports(out).items() if report["outcome"] == "reported"}
     labels = {node.id: {cause["id"] for cause in found[node.id[:8]]["causes"]} for node in (good, broken)}
     assert labels[broken.id] - labels[good.id] == {"PKG004"}, done.stderr

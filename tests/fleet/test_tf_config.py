@@ -108,7 +108,7 @@ def test_one_that_is_set_comes_first() -> None:
 
 @pytest.mark.parametrize(("text", "what"), [
     ("{'cluster': 1}", "json.dumps"),
-    ("[]", "names no cluster"),
+    ("[]", "has no cluster"),
     ('{"cluster": {"worker": ["a:1"]}}', "which process"),
     ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "which process"),
     ('{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}', "list of host:port"),
@@ -123,10 +123,10 @@ def test_what_cannot_be_read(text: str, what: str) -> None:
 @pytest.mark.parametrize(("wrong", "what"), [
     (config("a:1", "b:1", index=2), "from 0 to 1"),
     (config("a:1", role="chief"), "the cluster has none"),
-    (config("a:1", "a:1"), "a port of its own"),
-    (config("a", "b:1"), "no host:port"),
-    (config("http://a", "b:1"), "no host:port"),
-    (config("a:99999", "b:1"), "no host:port"),
+    (config("a:1", "a:1"), "its own port"),
+    (config("a", "b:1"), "is not host:port"),
+    (config("http://a", "b:1"), "is not host:port"),
+    (config("a:99999", "b:1"), "is not host:port"),
     (config("0.0.0.0:1", "b:1"), "others cannot reach"),
     (config("127.0.0.1:1", "b:1"), "loopback"),
     (config("a:1", "localhost:1"), "loopback"),
@@ -147,11 +147,9 @@ def test_mistakes_between_processes() -> None:
     pair = [config("a:1", "b:1", index=place) for place in range(2)]
     assert list(faults_among(pair)) == []
     twice = said(faults_among([pair[0], pair[0]]))
-    assert "2 processes say that they are worker 0" in twice
+    assert "2 processes are configured as worker 0" in twice
     assert "no process is worker 1" in twice
-    assert "worker 1 is b:1 to the one, and c:1 to the other" in said(
-        faults_among([pair[0], config("a:1", "c:1", index=1)])
-    )
+    assert "worker 1 is b:1 in one and c:1 in the other" in said(faults_among([pair[0], config("a:1", "c:1", index=1)]))
 
 
 def test_a_port_that_is_taken_and_one_that_is_free() -> None:
@@ -165,14 +163,14 @@ def test_a_port_that_is_taken_and_one_that_is_free() -> None:
 
 def test_an_address_of_another_interface() -> None:
     wrong = config(f"{FOREIGN}:5000", free_addresses(1)[0])
-    assert "no address of this machine; it reaches the others by 127.0.0.1" in said(faults_here(wrong, look(wrong)))
+    assert "not an address of this machine; it reaches the others by 127.0.0.1" in said(faults_here(wrong, look(wrong)))
 
 
 def test_a_name_that_nobody_knows() -> None:
     wrong = config(free_addresses(1)[0], "no-such-host.invalid:5000")
     seen = said(faults_here(wrong, look(wrong)))
     assert "worker 1 at no-such-host.invalid:5000 cannot be reached" in seen
-    assert "misspelt" in seen
+    assert "misspelled" in seen
 
 
 def test_who_listens_no_more_is_gone() -> None:
@@ -190,6 +188,6 @@ def test_the_command() -> None:
     }  # fmt: skip
     done = run_doctor("fleet", "tfconfig", TF_CONFIG=config(first, first, index=1).text)
     assert done.returncode == 1
-    assert "worker 0 and worker 1 have one address" in done.stderr
+    assert "worker 0 and worker 1 have the same address" in done.stderr
     done = run_doctor("fleet", "tfconfig")
     assert (done.returncode, done.stdout) == (2, "")

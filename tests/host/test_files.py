@@ -510,5 +510,5 @@ def test_the_end_of_a_file_is_read(root: pathlib.Path, limit: int, content: str)
 def test_the_end_of_what_is_no_file_is_not_waited_for(root: pathlib.Path) -> None:
     os.mkfifo(root / "pipe")
     for path in ("/pipe", "/etc"):
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             Files(str(root)).read_end(path, 10)

@@ -35,7 +35,7 @@ def test_what_must_be_acted_upon_has_a_cause(xid: Xid) -> None:
         assert xid.cause == ""
     else:
         assert xid.cause != ""
-        assert xid.action != "None is needed."
+        assert xid.action != "No action needed."
 
 
 @each_xid

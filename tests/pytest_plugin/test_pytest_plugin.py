@@ -97,7 +97,9 @@ def test_tests_skip_with_the_root_cause(tmp_path: pathlib.Path) -> None:
     done = run_pytest(tmp_path, machine="debian-nouveau")
     assert done.returncode == 0
     assert counts(done) == {"passed": 1, "skipped": 4}
-    assert done.stdout.count("is held by the nouveau driver, which has no CUDA (DRV003, nouveau_loaded)") == 4
+    assert (
+        done.stdout.count("is bound to the nouveau driver, which does not support CUDA (DRV003, nouveau_loaded)") == 4
+    )
 
 
 def test_a_required_gpu_that_is_missing_is_one_failure(tmp_path: pathlib.Path) -> None:

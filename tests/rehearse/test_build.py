@@ -53,16 +53,17 @@ def test_it_is_built_once(tmp_path: pathlib.Path) -> None:
     assert [(each.name, each.stat().st_mtime_ns) for each in folder.iterdir()] == before
 
 
-def test_the_cache_is_where_the_user_has_it(tmp_path: pathlib.Path) -> None:
+def test_the_cache_is_where_the_user_has_it(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert build(tmp_path / "x", HOME=str(tmp_path)).is_relative_to(tmp_path / "x")
     for relative in ("", "relative"):
-        environment = {**os.environ, "XDG_CACHE_HOME": relative, "HOME": str(tmp_path / "home")}
-        assert pathlib.Path(build_driver(Host(environment=environment))).is_relative_to(tmp_path / "home/.cache")
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        monkeypatch.setenv("XDG_CACHE_HOME", relative)
+        assert pathlib.Path(build_driver(Host())).is_relative_to(tmp_path / "home/.cache/tfgpu-doctor")
 
 
 def test_no_compiler_is_said_with_what_to_install(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(BuildError, match=r"needs a C compiler: install gcc, or pip install '\.\[rehearse\]'"):
+    with pytest.raises(BuildError, match=r"requires a C compiler: install gcc, or pip install '\.\[rehearse\]'"):
         build(tmp_path, PATH=str(tmp_path))
     assert names(tmp_path / "tfgpu-doctor") == []
 

@@ -84,7 +84,7 @@ def test_gpus_are_registered(target: pathlib.Path, cache: str) -> None:
     assert (document["cuda"], document["machine"]["driver"]) == ("12.2", "535.54.03")
     assert document["machine"]["gpus"] == ["NVIDIA GeForce RTX 4090"] * 3
     skipped = {each["id"]: each["reason"] for each in document["results"] if each["outcome"] == "skip"}
-    assert skipped["GPU004"] == skipped["GPU005"] == "no kernel runs on a simulated driver"
+    assert skipped["GPU004"] == skipped["GPU005"] == "a simulated driver cannot run kernels"
 
 
 def test_check_computes_nothing_on_a_simulated_driver_either(
@@ -103,7 +103,7 @@ def test_check_computes_nothing_on_a_simulated_driver_either(
     document = json.loads(done.stdout)
     assert (document["healthy"], document["causes"], done.returncode) == (True, [], 0)
     skipped = {each["id"]: each["reason"] for each in document["results"] if each["outcome"] == "skip"}
-    assert skipped["GPU004"] == "no kernel runs on a simulated driver"
+    assert skipped["GPU004"] == "a simulated driver cannot run kernels"
 
 
 def test_the_default_is_said(target: pathlib.Path, cache: str) -> None:
@@ -159,15 +159,15 @@ def test_without_tensorflow_that_is_the_cause(cache: str, tmp_path: pathlib.Path
 def test_a_tensorflow_that_hangs_is_ended(cache: str, tmp_path: pathlib.Path) -> None:
     hanging = make_target(tmp_path / "venv", "import time; time.sleep(3600)")
     document = rehearse(hanging, cache, "--deadline", "2", code=1)
-    assert "gave no answer within 2 s" in document["causes"][0]["title"]
+    assert "did not respond within 2 s" in document["causes"][0]["title"]
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--gpu", "H900"], "'H900' is no GPU that the doctor knows; the nearest are NVIDIA H800"),
-        (["--gpu", "rtx"], "'rtx' may be any of these"),
-        (["--driver", "550"], "driver: it must look like 550.54.15"),
+        (["--gpu", "H900"], "'H900' is not a GPU that the doctor knows; similar names: NVIDIA H800"),
+        (["--gpu", "rtx"], "'rtx' matches several GPUs"),
+        (["--driver", "550"], "driver: it must have the form 550.54.15"),
         (["--count", "0"], "0 is not in the range"),
         (["--count", "65"], "65 is not in the range"),
         (["--machine", "x.json", "--gpu", "H100"], "--machine describes the whole machine"),

@@ -72,11 +72,11 @@ def test_a_gpu_is_found_by_parts_of_its_name(name: str, found: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rtx", "may be any of these: NVIDIA RTX PRO 6000 Blackwell"),
-        ("h300", "the nearest are NVIDIA H800, NVIDIA H200"),
-        ("", "no GPU"),
-        ("nvidia", "no GPU"),
-        ("Радеон", "no GPU"),
+        ("rtx", "matches several GPUs: NVIDIA RTX PRO 6000 Blackwell"),
+        ("h300", "similar names: NVIDIA H800, NVIDIA H200"),
+        ("", "is not a GPU"),
+        ("nvidia", "is not a GPU"),
+        ("Радеон", "is not a GPU"),
         ("H100 PCIe 3000", "H100 PCIe"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_machine_is_completed() -> None:
 def test_a_gpu_of_ones_own_needs_its_figures() -> None:
     own = {"name": "My GPU", "memory_bytes": 1 << 30, "compute_capability": "15.0", "multiprocessors": 1}
     assert read({"gpus": [own]}).gpus[0].name == "My GPU"
-    with pytest.raises(MachineError, match=r"gpus\[1\]\.name: 'My GPU' is no GPU.*needs memory_bytes"):
+    with pytest.raises(MachineError, match=r"gpus\[1\]\.name: 'My GPU' is not a GPU.*requires memory_bytes"):
         read({"gpus": [own, {"name": "My GPU", "memory_bytes": 5}]})
 
 
@@ -139,20 +139,20 @@ def test_a_gpu_of_ones_own_needs_its_figures() -> None:
         ({"gpus": 3}, "gpus: Expected `array`"),
         ({"gpus": [{"name": "T4", "count": 0}]}, "gpus[0].count: Expected `int` >= 1"),
         ({"gpus": [{"name": "T4", "count": 65}]}, "gpus[0].count: Expected `int` <= 64"),
-        ({"gpus": [{"name": "T4", "count": 40}] * 2}, "gpus: more than 64 GPUs"),
+        ({"gpus": [{"name": "T4", "count": 40}] * 2}, "gpus: at most 64 GPUs"),
         ({"gpus": [{"name": "T4", "temprature_c": 3}]}, "gpus[0]: Object contains unknown field `temprature_c`"),
         ({"gpus": [{"name": "T4\nfault.cuInit=1"}]}, "gpus[0].name: it must be one line of text"),
         ({"gpus": [{"name": "T4" * 50}]}, "gpus[0].name: Expected `str` of length <= 95"),
-        ({"gpus": [{"name": "T5"}]}, "gpus[0].name: 'T5' is no GPU"),
-        ({"gpus": [{"name": "T4", "pci_address": "01:00.0"}]}, "gpus[0].pci_address: it must look like 0000:01:00.0"),
+        ({"gpus": [{"name": "T5"}]}, "gpus[0].name: 'T5' is not a GPU"),
+        ({"gpus": [{"name": "T4", "pci_address": "01:00.0"}]}, "gpus[0].pci_address: it must have the form 0000:01:00.0"),
         ({"gpus": [{"name": "T4", "pci_address": "0000:01:00.0"}] * 2}, "gpus: two of them have the same pci_address"),
         ({"gpus": [{"name": "T4", "uuid": "GPU-1", "count": 2}]}, "gpus: two of them have the same uuid"),
-        ({"gpus": [{"name": "T4", "compute_capability": "90"}]}, "gpus[0].compute_capability: it must look like 9.0"),
+        ({"gpus": [{"name": "T4", "compute_capability": "90"}]}, "gpus[0].compute_capability: it must have the form 9.0"),
         ({"gpus": [{"name": "T4", "power_w": {"draw": -1}}]}, "gpus[0].power_w.draw: Expected `float` >= 0"),
         ({"gpus": [{"name": "T4", "throttle_reasons": ["heat"]}]}, "gpus[0].throttle_reasons[0]: Invalid enum value 'heat'"),
-        ({"gpus": [], "driver": "550"}, "driver: it must look like 550.54.15"),
+        ({"gpus": [], "driver": "550"}, "driver: it must have the form 550.54.15"),
         ({"gpus": [], "driver": "304.137"}, "driver: 304.137 is older than the doctor's tables"),
-        ({"gpus": [], "faults": {"cuInitialise": 1}}, "faults: the simulated driver has no call 'cuInitialise'; the nearest are cuInit"),
+        ({"gpus": [], "faults": {"cuInitialise": 1}}, "faults: the simulated driver has no call 'cuInitialise'; similar names: cuInit"),
         ({"gpus": [], "faults": {"cuInit": 0}}, "faults[...]: Expected `int` >= 1"),
         ({"gpus": [], "faults": {"cuInit": "explode"}}, "faults[...]: Invalid enum value 'explode'"),
         ({"gpus": [{"name": "T4", "faults": {"nvml": 1}}]}, "gpus[0].faults: the simulated driver has no call 'nvml'"),
@@ -170,5 +170,5 @@ def test_what_is_wrong_is_said_in_one_line_that_names_the_field(document: Any, w
 def test_a_machine_for_a_gpu() -> None:
     machine = machine_for("L4", KNOWLEDGE, count=3, driver="535.54.03", mig_mode=False)
     assert (machine.cuda, len(machine.gpus), machine.cuda_devices, machine.gpus[2].mig_mode) == ("12.2", 3, 3, False)
-    with pytest.raises(MachineError, match="is no GPU"):
+    with pytest.raises(MachineError, match="is not a GPU"):
         machine_for("L5", KNOWLEDGE)

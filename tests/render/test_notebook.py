@@ -103,5 +103,5 @@ def test_in_a_real_kernel_the_shell_that_differs_is_named(
         words = browser.run("return document.getElementById('NBK005').textContent")
     finally:
         browser.leave()
-    assert f"the notebook's kernel runs {sys.executable}, and its shell finds " in " ".join(words.split())
+    assert f"the notebook's kernel runs {sys.executable}, but its shell finds " in " ".join(words.split())
     assert "/other/bin/python" in words

@@ -17,10 +17,11 @@ from rich.cells import cell_len
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.render import FORMATS, render
 from tfgpu_doctor.render.json_document import as_json, report_schema
 from tfgpu_doctor.render.markdown_page import render_markdown
-from tfgpu_doctor.render.text import clean, render_text
+from tfgpu_doctor.render.text import render_text
 
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(report_schema()))
 HOSTILE = "\x1b[31mred\x1b[0m <b>bold</b> `code` | [link](x) ::set-output name=x::y \u202eturned\u2066 \x07 @everyone"

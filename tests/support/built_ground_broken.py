@@ -132,7 +132,7 @@ def _engines() -> dict[str, Facts]:
         ),
         "docker-host-without-cgroups": broken(engines=msgspec.structs.replace(configured, no_cgroups=True)),
         "nspawn-without-gpu": no_driver(
-            container=Container(kind="systemd-nspawn", evidence=("/run/systemd/container says 'systemd-nspawn'",), shm_bytes=GIB),
+            container=Container(kind="systemd-nspawn", evidence=("/run/systemd/container contains 'systemd-nspawn'",), shm_bytes=GIB),
             driver=Driver(version=DRIVER, flavour="open", modules=("nvidia", "nvidia_uvm"), gpus=("0000:01:00.0",)),
         ),
     }  # fmt: skip

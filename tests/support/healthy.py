@@ -50,7 +50,7 @@ def healthy(*, quick: bool = False) -> Facts:
         doctor="0.1.0",
         recorded="2026-11-20T12:00:00Z",
         quick=quick,
-        unknown={"runtime": "--quick leaves TensorFlow itself out"} if quick else {},
+        unknown={"runtime": "--quick skips TensorFlow itself"} if quick else {},
         system=System(
             os="Linux", release="6.8.0-48-generic", architecture="x86_64", distribution="Ubuntu 24.04.1 LTS",
             glibc="2.39", cpu_model="AMD Ryzen 9 5950X 16-Core Processor", cpu_count=32,

@@ -141,9 +141,9 @@ def test_a_large_log_costs_little(tmp_path: pathlib.Path) -> None:
     ("options", "message"),
     [
         (["--facts", "nowhere.json"], "nowhere.json cannot be read"),
-        (["--facts", HEALTHY, "--quick"], "--facts takes a recorded machine"),
+        (["--facts", HEALTHY, "--quick"], "--facts reads a recorded machine"),
         (["--facts", "-", "--log", "-"], "standard input cannot be both"),
-        (["--facts", HEALTHY, "--verbose"], "--verbose goes with --dry-run"),
+        (["--facts", HEALTHY, "--verbose"], "--verbose requires --dry-run"),
         (["--facts", HEALTHY, "--log", "nowhere.log"], "nowhere.log cannot be read"),
         (["--facts", HEALTHY, "-o", "no/such/folder.zip"], "no/such/folder.zip cannot be written"),
     ],

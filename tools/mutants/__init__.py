@@ -1,6 +1,6 @@
-"""Which fault is switched on; this folder is copied beside the doctor as `tfgpu_mutants`.
+"""Switch on one fault; this folder is copied next to the installed doctor as `tfgpu_mutants`.
 
-TFGPU_MUTANT is the number of the fault. Where TFGPU_MUTANT_REACH names a folder, each process notes in a file of its own
+TFGPU_MUTANT is the number of the fault. If TFGPU_MUTANT_REACH names a folder, each process records in a separate file
 which test reached which fault.
 """
 

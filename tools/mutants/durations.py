@@ -10,7 +10,7 @@ import pytest
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Only in the process that reports; with pytest-xdist the workers report to it."""
+    """Register only in the reporting process; with pytest-xdist, the workers report to it."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         with pathlib.Path(os.environ["TFGPU_MUTANT_TESTS"]).open("a") as file:
             file.write(json.dumps([report.nodeid, report.outcome, report.duration]) + "\n")

@@ -1,4 +1,4 @@
-"""A pytest plugin that collects once, and then runs for each fault, in a fork, the tests that reach it until one fails.
+"""A pytest plugin that collects once and then, for each fault, runs the tests that reach it in a fork until one fails.
 
 TFGPU_MUTANT_JOB names a JSON file: `{"faults": {number: [test, ...]}, "results": FILE, "timeout_s": seconds}`.
 """
@@ -20,7 +20,7 @@ _JOB = "TFGPU_MUTANT_JOB"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    """In place of running all tests."""
+    """Replace the normal run of all tests."""
     job: dict[str, Any] = json.loads(pathlib.Path(os.environ[_JOB]).read_text())
     items = {item.nodeid: item for item in session.items}
     results = pathlib.Path(job["results"])
@@ -72,7 +72,7 @@ def _end_group(child: int) -> None:
 
 
 def _run(session: pytest.Session, number: int, items: list[pytest.Item], writing: int) -> None:
-    """The child: never returns."""
+    """Run in the child process; never returns."""
     os.environ["TFGPU_MUTANT"] = str(number)
     import tfgpu_mutants  # type: ignore[import-not-found]
 
@@ -94,7 +94,7 @@ def _run(session: pytest.Session, number: int, items: list[pytest.Item], writing
 
 
 class _FirstFailure:
-    """Keeps the name of the first test that failed in any phase."""
+    """Record the name of the first test that fails in any phase."""
 
     failed = ""
 
@@ -104,4 +104,4 @@ class _FirstFailure:
 
 
 if __name__ == "__main__":
-    sys.exit("this is a plugin: tools/measure_mutants.py uses it")
+    sys.exit("this is a plugin for tools/measure_mutants.py")

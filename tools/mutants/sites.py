@@ -1,4 +1,4 @@
-"""Where a fault can be planted in a module, and the module with some of them built in, each behind a switch."""
+"""Find the sites in a module for planted faults, and build some faults into the module, each behind a switch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SWITCH = "tfgpu_mutants"
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """One fault: `place` is its position among all sites of the file, `line` and `kind` are for people."""
+    """One fault: `place` is its position among all sites of the file; `line` and `kind` are for display."""
 
     file: str
     place: int
@@ -35,21 +35,21 @@ class Site:
 
 
 def sites_of(root: pathlib.Path, file: str) -> list[Site]:
-    """All sites of a file, in the order of its text."""
+    """Return all sites of a file, in text order."""
     finder = _Planter({})
     finder.visit(ast.parse((root / file).read_text("utf-8")))
     return [Site(file, place, line, kind, text) for place, (line, kind, text) in enumerate(finder.found)]
 
 
 def sample(root: pathlib.Path, files: Sequence[str], count: int, seed: int) -> list[Site]:
-    """`count` sites, drawn without replacement from those of all files; the same for the same seed and text."""
+    """Draw `count` sites without replacement from all files; the same seed and text give the same sites."""
     everything = [site for file in sorted(files) for site in sites_of(root, file)]
     chosen = random.Random(seed).sample(everything, min(count, len(everything)))
     return sorted(chosen, key=lambda site: (site.file, site.place))
 
 
 def planted(source: str, numbers: dict[int, int]) -> str:
-    """A module's text with a switch at each chosen site; `numbers` maps a site's place to the number of its switch."""
+    """Return a module's text with a switch at each chosen site; `numbers` maps a site's place to its switch number."""
     tree = _Planter(numbers).visit(ast.parse(source))
     first = 0
     while first < len(tree.body) and _stays_first(tree.body[first]):
@@ -64,7 +64,7 @@ def _stays_first(statement: ast.stmt) -> bool:
 
 
 class _Planter(ast.NodeTransformer):
-    """Counts the sites inside functions, and builds a switch into those that have a number."""
+    """Count the sites inside functions, and build a switch into those that have a number."""
 
     def __init__(self, numbers: dict[int, int]) -> None:
         self.numbers = numbers
@@ -78,7 +78,7 @@ class _Planter(ast.NodeTransformer):
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        return node  # words of a message are not what is sampled
+        return node  # message texts are not sampled
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if node.value:
@@ -171,9 +171,9 @@ def _condition(node: ast.AST) -> ast.AST | None:
 
 
 def _lost_statement(node: ast.AST) -> ast.AST | None:
-    """A finding that is not given, a call that is not made."""
+    """Omit a finding or a call."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield):
-        return ast.If(ast.Constant(value=False), [node], [])  # it stays a generator
+        return ast.If(ast.Constant(value=False), [node], [])  # the function remains a generator
     return ast.Pass() if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
 
 

@@ -1,1 +1,1 @@
-"""The parts of tools/read_releases.py."""
+"""The modules of tools/read_releases.py."""

@@ -1,4 +1,4 @@
-"""RUNPATH of a shared library that arrives as a stream; it is read as far as the dynamic section, and no further."""
+"""Read the RUNPATH of a shared library from a stream, which is read only up to the dynamic section."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _ELF_64_LITTLE = b"\x7fELF\x02\x01"
 
 
 class NoRunpath(ValueError):
-    """Why there is none to read."""
+    """The reason why there is no RUNPATH to read."""
 
 
 class _Stream:
-    """The beginning of a file, made longer where more of it is asked for."""
+    """The beginning of a file, extended when more of it is requested."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -25,12 +25,12 @@ class _Stream:
         while len(self._known) < start + length:
             piece = next(self._pieces, None)
             if piece is None:
-                raise NoRunpath("it ends before its own header says")
+                raise NoRunpath("it is shorter than its header says")
             self._known += piece
         return bytes(self._known[start : start + length])
 
     def line(self, start: int) -> str:
-        """The text from there to the next zero byte."""
+        """Return the text from an offset to the next zero byte."""
         length = 256
         while b"\0" not in (text := self.read(start, length)):
             length *= 2
@@ -38,14 +38,14 @@ class _Stream:
 
 
 def read_runpath(pieces: Iterator[bytes]) -> list[str]:
-    """The folders of RUNPATH (RPATH where there is none), as the ELF-64 object file format lays them out.
+    """Return the folders of RUNPATH (or of RPATH if there is no RUNPATH), according to the ELF-64 object file format.
 
     Raises NoRunpath.
     """
     stream = _Stream(pieces)
     head = stream.read(0, 64)
     if head[:6] != _ELF_64_LITTLE:
-        raise NoRunpath("it is no 64-bit little-endian ELF file")
+        raise NoRunpath("it is not a 64-bit little-endian ELF file")
     (start,) = struct.unpack_from("<Q", head, 0x20)
     size, count = struct.unpack_from("<HH", head, 0x36)
     rows = [struct.unpack("<IIQQQQ", stream.read(start + size * index, 40)) for index in range(count)]
@@ -59,5 +59,5 @@ def read_runpath(pieces: Iterator[bytes]) -> list[str]:
         return []
     segment = next((row for row in rows if row[0] == _PT_LOAD and row[3] <= tags[_DT_STRTAB] < row[3] + row[5]), None)
     if segment is None:
-        raise NoRunpath("its table of names lies in no segment")
+        raise NoRunpath("its string table is in no segment")
     return stream.line(tags[_DT_STRTAB] - segment[3] + segment[2] + place).split(":")

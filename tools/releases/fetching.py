@@ -1,4 +1,4 @@
-"""HTTP for the maintainer's scripts: whole documents and ranges of bytes, tried again when the network stumbles."""
+"""HTTP for the maintainer's scripts: whole documents and byte ranges, retried after network errors."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _TRIES = 4
 _TIMEOUT_S = 60.0
 _FIRST_PAUSE_S = 1.0
 _AGENT = {"User-Agent": "tfgpu-doctor/tools (reads release metadata)"}
-_PASSING = (408, 425, 429)  # status codes of a server that may answer later; those from 500 on are others
+_PASSING = (408, 425, 429)  # status codes that are worth a retry, in addition to those from 500 on
 
 Answer = TypeVar("Answer")
 
 
 class Unreachable(Exception):
-    """What was asked for could not be had; the message says what and why."""
+    """A document that could not be fetched; the message says which and why."""
 
 
 class NoRanges(Unreachable):
-    """The server sends whole files only."""
+    """The server sends only whole files."""
 
 
 def fetch(url: str, headers: Mapping[str, str] = {}) -> tuple[bytes, str]:
-    """A whole document, and its content type. Raises Unreachable."""
+    """Return a whole document, and its content type. Raises Unreachable."""
 
     def once() -> tuple[bytes, str]:
         with urllib.request.urlopen(_request(url, headers), timeout=_TIMEOUT_S) as answer:
@@ -37,12 +37,12 @@ def fetch(url: str, headers: Mapping[str, str] = {}) -> tuple[bytes, str]:
 
 
 def fetch_range(url: str, start: int, length: int) -> bytes:
-    """`length` bytes from `start` on, fewer at the end of the file. Raises Unreachable."""
+    """Return `length` bytes from `start` on, fewer at the end of the file. Raises Unreachable."""
     return _ranged(url, f"bytes={start}-{start + length - 1}", length)[0]
 
 
 def fetch_tail(url: str, length: int) -> tuple[bytes, int]:
-    """The last bytes of a file, and the size of all of it. Raises Unreachable."""
+    """Return the last bytes of a file, and its total size. Raises Unreachable."""
     content, range_ = _ranged(url, f"bytes=-{length}", length)
     return content, int(range_.rpartition("/")[2])
 
@@ -50,12 +50,12 @@ def fetch_tail(url: str, length: int) -> tuple[bytes, int]:
 def _ranged(url: str, range_: str, length: int) -> tuple[bytes, str]:
     def once() -> tuple[bytes, str]:
         with urllib.request.urlopen(_request(url, {"Range": range_}), timeout=_TIMEOUT_S) as answer:
-            if answer.status != 206:  # the file's whole body is left unread
+            if answer.status != 206:  # the body, which is the whole file, is not read
                 raise NoRanges(f"{url} cannot be read in parts: its server ignores Range")
             content = answer.read(length + 1)
             given = answer.headers.get("Content-Range", "")
         if not given or len(content) > length:
-            raise NoRanges(f"{url} cannot be read in parts: its server answers {range_} wrongly")
+            raise NoRanges(f"{url} cannot be read in parts: its server responds incorrectly to {range_}")
         return content, given
 
     return _with_patience(url, once)

@@ -1,4 +1,4 @@
-"""A package index, read as PEP 503 (HTML) and PEP 691 (JSON) say: which wheels of a project it has, and where."""
+"""Read a package index according to PEP 503 (HTML) and PEP 691 (JSON): the wheels of a project and their URLs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Platform = tuple[str, str]  # os and architecture
 
 @dataclass(frozen=True)
 class IndexedWheel:
-    """One wheel of the index. `has_metadata` says that its METADATA lies beside it (PEP 658)."""
+    """One wheel of the index. `has_metadata` says that the index offers its METADATA as a separate file (PEP 658)."""
 
     name: str
     url: str
@@ -35,7 +35,7 @@ class IndexedWheel:
 
 
 def platform_of(wheel: IndexedWheel) -> Platform:
-    """The system that a wheel is for: ("linux", "x86_64"), ("windows", "x86_64"), ("macos", "arm64")."""
+    """Return the system that a wheel is for: ("linux", "x86_64"), ("windows", "x86_64"), ("macos", "arm64")."""
     tag = next(iter(wheel.tags)).platform
     if found := re.fullmatch(r"(?:many)?linux(?:\d+|_\d+_\d+)?_(\w+)", tag):
         return "linux", found.group(1)
@@ -45,10 +45,10 @@ def platform_of(wheel: IndexedWheel) -> Platform:
 
 
 def index_address(given: str | None) -> str:
-    """The address given, or else that which pip is set to. Raises Unreachable."""
+    """Return the given URL, or else the one that pip is configured with. Raises Unreachable."""
     address = given or os.environ.get("PIP_INDEX_URL") or _ask_pip()
     if not address:
-        raise Unreachable("no package index is known: give --index-url, or set pip's global.index-url")
+        raise Unreachable("no package index is known: pass --index-url, or set pip's global.index-url")
     return address.rstrip("/") + "/"
 
 
@@ -58,7 +58,7 @@ def _ask_pip() -> str:
 
 
 def list_wheels(index: str, project: str) -> list[IndexedWheel]:
-    """Every wheel of a project that was not withdrawn. Raises Unreachable."""
+    """Return every wheel of a project that was not yanked. Raises Unreachable."""
     address = urllib.parse.urljoin(index, f"{project}/")
     content, kind = fetch(address, {"Accept": _ACCEPT})
     files = _from_json(content) if "json" in kind else _from_html(content)
@@ -106,7 +106,7 @@ def _from_html(content: bytes) -> list[dict[str, str]]:
 def _wheel(address: str, file: dict[str, str]) -> IndexedWheel | None:
     url = urllib.parse.urldefrag(urllib.parse.urljoin(address, file["href"])).url
     name = file.get("name") or urllib.parse.unquote(url.rpartition("/")[2])
-    # Old wheels have both tags of PEP 600 in one name, joined by dots; parse_wheel_filename takes them apart.
+    # Old wheels have both tags of PEP 600 in one name, joined by dots; parse_wheel_filename splits them.
     if not re.fullmatch(r"[^/]+\.whl", name):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Single files out of a wheel that lies on a server: the zip's directory and those members alone are transferred."""
+"""Read single files of a wheel on a server: only the zip's directory and those members are transferred."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 from releases.fetching import Unreachable, fetch_range, fetch_tail
 
-_TAIL_BYTES = 1 << 18  # holds the central directory of a TensorFlow wheel in most cases
+_TAIL_BYTES = 1 << 18  # contains the central directory of a TensorFlow wheel in most cases
 _CHUNK_BYTES = 1 << 20
 _LOCAL_HEADER_BYTES = 30
 _LOCAL_MAGIC = b"PK\x03\x04"
 
 
 class _Tail(io.RawIOBase):
-    """A file of which the end is at hand, and the rest is read in ranges where zipfile asks for it."""
+    """A file whose end is already available; the rest is read in ranges when zipfile requests it."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class _Tail(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
         if place < 0:
-            raise OSError("a place before the start of the file")
+            raise OSError("a position before the start of the file")
         self._place = place
         return self._place
 
@@ -54,7 +54,7 @@ class _Tail(io.RawIOBase):
 
 
 class RemoteWheel:
-    """The members of one wheel. Raises Unreachable, of a damaged wheel as well."""
+    """The members of one wheel. Raises Unreachable, also for a damaged wheel."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -62,17 +62,17 @@ class RemoteWheel:
             with zipfile.ZipFile(_Tail(url)) as archive:
                 self._members = {info.filename: info for info in archive.infolist()}
         except zipfile.BadZipFile as error:
-            raise Unreachable(f"{url} is no wheel: {error}") from error
+            raise Unreachable(f"{url} is not a wheel: {error}") from error
 
     def find(self, ending: str) -> str | None:
-        """The name of the member with that ending that lies highest in the archive."""
+        """Return the name of the member with this ending that is highest in the folder tree."""
         return min((name for name in self._members if name.endswith(ending)), key=len, default=None)
 
     def text(self, member: str) -> str:
-        """A small member, whole."""
+        """Return the content of a small member."""
         content = b"".join(self.stream(member))
         if len(content) != self._members[member].file_size:
-            raise Unreachable(f"{member} in {self._url} is cut short")
+            raise Unreachable(f"{member} in {self._url} is truncated")
         return content.decode("utf-8", "replace")
 
     def stream(self, member: str) -> Iterator[bytes]:
@@ -80,7 +80,7 @@ class RemoteWheel:
         info = self._members[member]
         header = fetch_range(self._url, info.header_offset, _LOCAL_HEADER_BYTES)
         if header[:4] != _LOCAL_MAGIC or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise Unreachable(f"{member} in {self._url} is packed in a way that is not known")
+            raise Unreachable(f"{member} in {self._url} uses an unknown compression format")
         lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         place = info.header_offset + _LOCAL_HEADER_BYTES + lengths
         end = place + info.compress_size
@@ -88,6 +88,6 @@ class RemoteWheel:
         while place < end:
             piece = fetch_range(self._url, place, min(_CHUNK_BYTES, end - place))
             if not piece:
-                raise Unreachable(f"{member} in {self._url} is cut short")
+                raise Unreachable(f"{member} in {self._url} is truncated")
             place += len(piece)
             yield inflater.decompress(piece) if inflater else piece

@@ -1,4 +1,4 @@
-"""The rows of checks/data/tensorflow_releases.json: made from wheels, and written whole or not at all."""
+"""The rows of checks/data/tensorflow_releases.json: derived from wheels, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from releases.package_index import IndexedWheel, Platform, platform_of
 from releases.wheel_contents import Contents
 
 ABOUT = (
-    "TensorFlow's final releases from 2.4 on, each as its own wheels say it: tools/read_releases.py writes this table. "
-    "`compute_capabilities` are build_info.py's: sm_XY is machine code alone, compute_XY is machine code and PTX. "
-    "`cuda_extra` is what [and-cuda] asks for; `runpath` are the folders under nvidia/ that libtensorflow_framework.so.2 "
-    "looks in; `stands_for` is the package that has the code of a wheel without any."
+    "TensorFlow's final releases from 2.4 on, as declared by their wheels; tools/read_releases.py writes this table. "
+    "`compute_capabilities` come from build_info.py: sm_XY is machine code only, compute_XY is machine code and PTX. "
+    "`cuda_extra` lists the requirements of [and-cuda]; `runpath` lists the folders under nvidia/ that "
+    "libtensorflow_framework.so.2 searches; `stands_for` is the package that contains the code of a wheel without code."
 )
 _LINUX_GPU = ("linux", "x86_64")
 _ORDER = ("linux", "windows", "macos")
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def make_row(version: Version, read: Sequence[tuple[IndexedWheel, Contents]], runpath: Sequence[str], day: str) -> Row:
-    """One release from all its wheels. Raises Unreachable where those of one platform disagree, or none is for Linux."""
+    """Make the row of a release from all its wheels. Raises Unreachable if wheels of one platform differ, or none is Linux's."""
     platforms: dict[Platform, list[tuple[IndexedWheel, Contents]]] = {}
     for wheel, contents in read:
         platforms.setdefault(platform_of(wheel), []).append((wheel, contents))
@@ -73,12 +73,12 @@ def _wheels(platform: Platform, read: Sequence[tuple[IndexedWheel, Contents]]) -
 
 
 def _python(tag: Tag) -> str:
-    """The version of Python: 3.10 for "cp310"."""
+    """Return the version of Python: 3.10 for "cp310"."""
     return f"3.{tag.interpreter.removeprefix('cp3')}"
 
 
 def _glibc(wheel: IndexedWheel) -> str:
-    """The oldest glibc that a wheel runs on, of which each of its tags names one."""
+    """Return the oldest glibc that a wheel runs on; each of its tags names one."""
     return min((_glibc_of(tag.platform) for tag in wheel.tags), key=Version)
 
 
@@ -89,13 +89,13 @@ def _glibc_of(platform: str) -> str:
 
 
 def read_table(path: pathlib.Path) -> list[Row]:
-    """The rows that are there; none where there is no such file."""
+    """Return the existing rows; no rows if the file does not exist."""
     rows: list[Row] = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
     return rows
 
 
 def write_table(path: pathlib.Path, rows: Iterable[Row]) -> None:
-    """Put the rows in order in the place of the old file, at once."""
+    """Sort the rows, and replace the old file atomically."""
     ordered = sorted(rows, key=lambda row: Version(row["version"]))
     lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in ordered)
     content = f'{{\n "about": {json.dumps(ABOUT)},\n "rows": [\n{lines}\n ]\n}}\n'

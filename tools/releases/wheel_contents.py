@@ -1,4 +1,4 @@
-"""What one TensorFlow wheel says of itself: build_info.py, METADATA, and RUNPATH of its framework library."""
+"""Read what one TensorFlow wheel declares: build_info.py, METADATA, and the RUNPATH of its framework library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WINDOWS = re.compile(r"64_(\d+?)(\d)?")  # build_info.py names Windows' DLLs: c
 
 @dataclass(frozen=True)
 class Contents:
-    """Of one wheel. `stands_for` is the package that has the code, where this wheel has none."""
+    """The contents of one wheel. `stands_for` is the package that contains the code, if this wheel contains none."""
 
     cuda: str = ""
     cudnn: str = ""
@@ -39,7 +39,7 @@ class Contents:
 
 
 def read_contents(wheel: IndexedWheel) -> Contents:
-    """Read build_info.py and METADATA, the latter from beside the wheel where the index offers that.
+    """Read build_info.py and METADATA; METADATA comes from its own file on the index if the index offers it.
 
     Raises Unreachable.
     """
@@ -62,9 +62,9 @@ def read_contents(wheel: IndexedWheel) -> Contents:
 
 
 def read_runpath_folders(wheel: IndexedWheel) -> tuple[str, ...]:
-    """The folders of pip's nvidia packages that libtensorflow_framework.so.2 looks in: "cublas" for nvidia/cublas/lib.
+    """Return the folders of pip's nvidia packages that libtensorflow_framework.so.2 searches: "cublas" for nvidia/cublas/lib.
 
-    The library is packed, so that it comes from its start as far as the dynamic section. Raises Unreachable.
+    The library is compressed, so it is read from its start up to the dynamic section. Raises Unreachable.
     """
     archive = RemoteWheel(wheel.url)
     if archive.find(_FRAMEWORK) is None:
@@ -77,11 +77,11 @@ def read_runpath_folders(wheel: IndexedWheel) -> tuple[str, ...]:
 
 
 def parse_build_info(source: str) -> dict[str, object]:
-    """The dictionary that build_info.py assigns; a `null` of its is None."""
+    """Return the dictionary that build_info.py assigns; its `null` becomes None."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args:
             return dict(ast.literal_eval(node.value.args[0]))
-    raise Unreachable("build_info.py is written in a way that is not known")
+    raise Unreachable("build_info.py has an unknown format")
 
 
 def _metadata(wheel: IndexedWheel, archive: RemoteWheel) -> email.message.Message:
@@ -94,7 +94,7 @@ def _metadata(wheel: IndexedWheel, archive: RemoteWheel) -> email.message.Messag
 
 
 def _dotted(value: object) -> str:
-    """A version as Linux writes it: 11.2 for "64_112", 8 for "64_8"."""
+    """Return a version in the form used on Linux: 11.2 for "64_112", 8 for "64_8"."""
     text = str(value or "")
     found = _WINDOWS.fullmatch(text)
     return ".".join(filter(None, found.groups())) if found else text
@@ -109,7 +109,7 @@ def _asks_extra(requirement: Requirement) -> bool:
 
 
 def _stand_in(needed: Iterable[Requirement], system: str, machine: str) -> str:
-    """The package that a wheel without code needs on its own system."""
+    """Return the package that a wheel without code requires on its own system."""
     here = {"platform_system": system, "platform_machine": machine, "extra": ""}
     possible = [each for each in needed if canonicalize_name(each.name) in _STANDS_FOR]
     meant = [each.name for each in possible if not each.marker or each.marker.evaluate(here)]
@@ -117,7 +117,7 @@ def _stand_in(needed: Iterable[Requirement], system: str, machine: str) -> str:
 
 
 def _written(needed: Iterable[Requirement]) -> tuple[str, ...]:
-    """Requirements in one spelling, sorted; the marker of the extra itself is left out."""
+    """Return the requirements in canonical form, sorted; the marker of the extra itself is left out."""
     lines = []
     for each in needed:
         bounds = ",".join(sorted(str(bound) for bound in each.specifier))

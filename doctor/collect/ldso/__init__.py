@@ -1,1 +1,1 @@
-"""What the dynamic loader would do, told from files alone: nothing is opened with dlopen."""
+"""A model of the dynamic loader that only reads files: nothing is opened with dlopen."""

@@ -12,10 +12,10 @@ _FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03, "ppc64le": 0x0503}
 
 
 def parse_loader_cache(content: bytes, architecture: str) -> dict[str, list[str]]:
-    """Name of each library to its paths, the loader's first choice first; empty for content that is no such cache.
+    """Map the name of each library to its paths, the loader's first choice first; empty if the content is not a cache.
 
     The format is that of glibc 2.2 and later (`struct cache_file_new` in sysdeps/generic/dl-cache.h); an older
-    cache may stand before it. Libraries of other architectures are left out.
+    cache may precede it. Libraries of other architectures are omitted.
     """
     start = content.find(_MAGIC)
     if start < 0 or len(content) < start + _HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""Who brought a library: pip's wheel, conda, a CUDA toolkit, or the system."""
+"""The origin of a library: a pip wheel, conda, a CUDA toolkit, or the system."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
 
 class Owners:
-    """The owners of libraries in one target and on the machine around it."""
+    """The owners of libraries in one target and on the machine."""
 
     def __init__(self, host: Host, target: Target) -> None:
         self._host, self._target = host, target
 
     def of(self, path: str) -> tuple[str, str]:
-        """Who brought the library of that path, in words, and its version; both empty where nobody is known to."""
+        """The owner of the library at that path, in words, and its version; both empty if the owner is unknown."""
         path = os.path.normpath(path)
         if path in self._wheels:
             name, version = self._wheels[path]
@@ -34,13 +34,13 @@ class Owners:
         return ("system" if path.startswith(_SYSTEM) else ""), _version(path)
 
     def wheel_with(self, name: str) -> str:
-        """The wheel that lists a file of that name, as a requirement; empty where none does. The file may be gone."""
+        """The wheel that lists a file of that name, as a requirement; empty if there is none. The file may be missing."""
         owners = (owner for path, owner in self._wheels.items() if os.path.basename(path) == name)
         return "==".join(next(owners, ()))
 
     @cached_property
     def _wheels(self) -> dict[str, tuple[str, str]]:
-        """Path of each library that a wheel of NVIDIA's lists in its RECORD, to the wheel's name and version."""
+        """Map the path of each library that an NVIDIA wheel lists in its RECORD to the name and version of the wheel."""
         found: dict[str, tuple[str, str]] = {}
         files = self._host.target_files
         for each in self._target.distributions:
@@ -60,7 +60,7 @@ class Owners:
 
 
 def header_version(files: Files, library: str) -> str:
-    """The version of cuDNN that its header beside a library's folder names ("9.3.0"); empty where there is none."""
+    """The version of cuDNN from the header next to a library's folder ("9.3.0"); empty if there is no header."""
     header = os.path.join(os.path.dirname(os.path.dirname(library)), "include/cudnn_version.h")
     numbers = dict(
         re.findall(r"^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) (\d+)", files.text_if_any(header), re.MULTILINE)
@@ -69,6 +69,6 @@ def header_version(files: Files, library: str) -> str:
 
 
 def _version(path: str) -> str:
-    """What the file's name adds to its soname: libcublas.so.12.4.5.8 is 12.4.5.8; of a bare soname nothing."""
+    """The part of the file name after the soname: libcublas.so.12.4.5.8 gives 12.4.5.8; a bare soname gives nothing."""
     found = re.search(r"\.so\.(\d+(?:\.\d+)+)$", path)
     return found.group(1) if found else ""

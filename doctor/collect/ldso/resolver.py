@@ -1,4 +1,4 @@
-"""Resolve libraries with everything that they need, as one process would that opens them one after the other."""
+"""Resolve libraries with all their dependencies, as one process does that opens them one after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfgpu_doctor.collect.ldso.shared_object import OtherArchitecture, SharedObj
 
 @dataclass(frozen=True)
 class Loaded:
-    """A library that the loader took, and the object that needs it; None where it was opened with dlopen."""
+    """A loaded library, and the object that needs it; None if it was opened with dlopen."""
 
     place: Place
     real_path: str
@@ -21,19 +21,19 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one name: the library, or the chain of names down to what is missing or cannot be loaded."""
+    """The result for one name: the library, or the chain of names down to what is missing or cannot be loaded."""
 
     loaded: Loaded | None
     chain: tuple[str, ...] = ()
     error: str = ""
-    refused: str = ""  # the file that is there and cannot be loaded
+    refused: str = ""  # the file that exists but cannot be loaded
 
 
 @dataclass
 class Resolver:
-    """A process in thought: the libraries loaded so far, by the names that they answer to.
+    """A simulated process: the libraries loaded so far, by the names under which they are known.
 
-    `program` is the main program's own RPATH, which counts where an object has no RUNPATH.
+    `program` is the main program's own RPATH, which applies if an object has no RUNPATH.
     """
 
     search: SearchPath
@@ -42,16 +42,16 @@ class Resolver:
     _read: dict[str, SharedObject | Unloadable] = field(default_factory=dict)
 
     def preload(self, names: Iterable[str]) -> None:
-        """Load what LD_PRELOAD names; the loader passes by what it cannot load."""
+        """Load the libraries that LD_PRELOAD names; the loader skips those that it cannot load."""
         for name in names:
             self.open(name, None)
 
     def load_file(self, path: str) -> Loaded | None:
-        """An object that is there already, by its path; None where it cannot be read."""
+        """An object that is already loaded, by its path; None if it cannot be read."""
         return self._take(Place(self.search.target_files, path, "its path"), None)
 
     def open(self, name: str, asker: Loaded | None) -> Outcome:
-        """dlopen(name), called by an object: all that the library needs is loaded with it, or none of it."""
+        """dlopen(name), called by an object: the library is loaded with all its dependencies, or nothing is loaded."""
         batch: dict[str, Loaded] = {}
         outcome = self._open(name, asker, batch)
         if outcome.loaded:
@@ -59,12 +59,12 @@ class Resolver:
         return outcome
 
     def candidates(self, name: str, asker: Loaded | None) -> list[Place]:
-        """Every place in the loader's path for a name that holds a file, the loader's choice first."""
+        """Every file in the loader's path that matches a name, the loader's choice first."""
         rpath, runpath = self._paths_of(asker)
         return [place for place in self.search.places(name, rpath, runpath) if place.files.exists(place.path)]
 
     def _open(self, name: str, asker: Loaded | None, batch: dict[str, Loaded], heir: Loaded | None = None) -> Outcome:
-        """`heir` is the asker where its RPATH is inherited: by what it needs, and not by what it opens with dlopen."""
+        """`heir` is the asker if its RPATH is inherited: it applies to dependencies, but not to libraries opened with dlopen."""
         known = self._loaded.get(name) or batch.get(name)
         if known:
             return Outcome(known)
@@ -76,7 +76,7 @@ class Resolver:
                 continue
             except Unloadable as error:
                 refused = Outcome(None, (name,), str(error), place.path)
-                break  # the loader gives up at the first file of the name that is damaged
+                break  # the loader stops at the first damaged file of that name
             if loaded:
                 return self._with_needs(name, loaded, batch)
         return refused or Outcome(None, (name,))
@@ -92,7 +92,7 @@ class Resolver:
         return Outcome(loaded)
 
     def _take(self, place: Place, needed_by: Loaded | None) -> Loaded | None:
-        """The object in a place, None where it cannot be opened. Raises Unloadable."""
+        """The object in a place, None if it cannot be opened. Raises Unloadable."""
         try:
             real = place.files.real_path(place.path)
             if real not in self._read:
@@ -113,9 +113,9 @@ class Resolver:
                 return error
 
     def _paths_of(self, asker: Loaded | None) -> tuple[list[str], list[str]]:
-        """RPATH folders (of the asker and of those that need it, and the program's), and RUNPATH folders.
+        """RPATH folders (of the asker, of the objects that need it, and of the program), and RUNPATH folders.
 
-        Where the asker has a RUNPATH, no RPATH counts at all.
+        If the asker has a RUNPATH, no RPATH applies.
         """
         if asker and asker.words.runpath:
             return [], self.search.expand(asker.words.runpath, folder_of(asker.place.path))

@@ -1,4 +1,4 @@
-"""Where the loader looks for a library that is asked for by name, in its order (man 8 ld.so, "Dynamic linking")."""
+"""Where the loader looks for a library that is requested by name, in its order (man 8 ld.so, "Dynamic linking")."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tfgpu_doctor.collect.ldso.cache import parse_loader_cache
 from tfgpu_doctor.host import Files, Host
 
 VARIABLE, CACHE, DEFAULT = "LD_LIBRARY_PATH", "ld.so.cache", "default folder"
-BY_NAME_ALONE = (VARIABLE, CACHE, DEFAULT)  # these hold for every program, whoever asks
+BY_NAME_ALONE = (VARIABLE, CACHE, DEFAULT)  # these apply to every program, whichever object requests the library
 
 
 @dataclass(frozen=True)
 class Place:
-    """A path to try, whose files hold it, and what led there."""
+    """A path to try, the files that contain it, and the rule that led there."""
 
     files: Files
     path: str
@@ -25,8 +25,8 @@ class Place:
 class SearchPath:
     """The loader's path for libraries of one architecture ("x86_64").
 
-    `machine_files` hold the cache and the default folders: the host's under --root, or, for what happens in a process
-    of the target, those of the system that this runs in.
+    `machine_files` contain the cache and the default folders: the host's under --root, or, for a process
+    of the target, those of the system that this runs on.
     """
 
     def __init__(self, host: Host, architecture: str, machine_files: Files | None = None) -> None:
@@ -40,9 +40,9 @@ class SearchPath:
         self.default = [f"/{self._multiarch}", f"/usr/{self._multiarch}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
 
     def places(self, name: str, rpath: Sequence[str] = (), runpath: Sequence[str] = ()) -> Iterator[Place]:
-        """The paths to try for a name, in order; one that holds a slash is a path itself.
+        """The paths to try for a name, in order; a name that contains a slash is itself a path.
 
-        `rpath` and `runpath` are those of the object that asks, `$ORIGIN` replaced.
+        `rpath` and `runpath` are those of the requesting object, with `$ORIGIN` replaced.
         """
         if "/" in name:
             yield Place(self.target_files, name, "its path")
@@ -56,9 +56,9 @@ class SearchPath:
             yield Place(self.machine_files, f"{folder}/{name}", DEFAULT)
 
     def expand(self, folders: Sequence[str], origin: str) -> list[str]:
-        """The folders of an RPATH or RUNPATH with `$ORIGIN` and `$LIB` replaced, each once; those with others go."""
+        """The folders of an RPATH or RUNPATH, each once, `$ORIGIN` and `$LIB` replaced; those with other tokens are omitted."""
         key = (tuple(folders), origin)
-        if key not in self._expanded:  # TensorFlow's have hundreds of folders, and are asked for with every library
+        if key not in self._expanded:  # TensorFlow's paths have hundreds of folders and are used for every library
             self._expanded[key] = self._expand(folders, origin)
         return list(self._expanded[key])
 
@@ -73,7 +73,7 @@ class SearchPath:
 
 
 def split_list(text: str) -> list[str]:
-    """The folders of a variable like LD_LIBRARY_PATH: an empty entry means the working folder, an empty text nothing."""
+    """The folders of a variable like LD_LIBRARY_PATH: an empty entry means the working folder, an empty text means none."""
     return [folder or "." for folder in text.replace(";", ":").split(":")] if text else []
 
 
@@ -85,5 +85,5 @@ def _content(files: Files, path: str) -> bytes:
 
 
 def folder_of(path: str) -> str:
-    """What `$ORIGIN` stands for in a library that was loaded by this path: links are not followed."""
+    """The value of `$ORIGIN` in a library that was loaded by this path: links are not followed."""
     return os.path.dirname(path) or "."

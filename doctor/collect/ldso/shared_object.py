@@ -1,4 +1,4 @@
-"""A shared library's own words: its name, what it needs, and where it wants that looked for."""
+"""The dynamic section of a shared library: its name, its dependencies, and their search paths."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_PPC64": "ppc64l
 
 
 _ELF_64_LITTLE = b"\x7fELF\x02\x01"
-_HEAD_BYTES = 4096  # the header, and the program headers behind it
+_HEAD_BYTES = 4096  # the ELF header and the program headers that follow it
 
 
 class Unloadable(Exception):
-    """A file that the loader refuses; the message says why."""
+    """A file that the loader rejects; the message says why."""
 
 
 class OtherArchitecture(Unloadable):
-    """A library of another architecture: the loader passes it by and looks further."""
+    """A library of another architecture: the loader skips it and continues the search."""
 
 
 @dataclass(frozen=True)
 class SharedObject:
-    """The dynamic section of one library. `rpath` counts only where there is no `runpath` (man 8 ld.so)."""
+    """The dynamic section of one library. `rpath` applies only if there is no `runpath` (man 8 ld.so)."""
 
     soname: str
     needed: tuple[str, ...]
@@ -36,7 +36,7 @@ class SharedObject:
 
 
 def read_shared_object(file: BinaryIO, size_bytes: int, architecture: str) -> SharedObject:
-    """Read one library. Raises Unloadable for what the loader would refuse, OSError where it cannot be read."""
+    """Read one library. Raises Unloadable if the loader would reject it, OSError if it cannot be read."""
     from elftools.common.exceptions import ELFError
 
     if size_bytes == 0:
@@ -53,14 +53,14 @@ def read_shared_object(file: BinaryIO, size_bytes: int, architecture: str) -> Sh
         return _dynamic(elf)
     except (ELFError, ValueError, LookupError, TypeError, OverflowError, AssertionError, struct.error) as error:
         # pyelftools raises any of these for a damaged file
-        raise Unloadable("it is no ELF file, or a damaged one") from error
+        raise Unloadable("it is not an ELF file, or it is damaged") from error
 
 
 @functools.cache
 def _reader() -> type[ELFFile]:
-    """pyelftools' reader, made to find things as the loader does: by the program headers alone.
+    """pyelftools' reader, changed to read as the loader does: by the program headers alone.
 
-    Its own class for the dynamic segment goes through all sections first and reads their hash tables, which takes
+    Its own class for the dynamic segment first reads all sections and their hash tables, which takes
     a tenth of a second for TensorFlow's libraries.
     """
     from elftools.elf.elffile import ELFFile
@@ -74,17 +74,17 @@ def _reader() -> type[ELFFile]:
 
 
 def _see_that_it_is_whole(head: bytes, size_bytes: int) -> None:
-    """A download or a disk that ended early leaves segments that lie beyond the end of the file.
+    """Check for segments beyond the end of the file, which an incomplete download or a full disk leaves.
 
-    Told from the program headers alone (ELF-64 object file format, figure 6): the section headers, which stand last and
-    would be missed first, are nothing to the loader.
+    Only the program headers are read (ELF-64 object file format, figure 6): the section headers, which come last and
+    would be lost first, are irrelevant to the loader.
     """
     (start,) = struct.unpack_from("<Q", head, 0x20)
     each_bytes, count = struct.unpack_from("<HH", head, 0x36)
     rows = [struct.unpack_from("<QQQQ", head, start + index * each_bytes + 8) for index in range(count)]
     end = max((offset + in_file for offset, _, _, in_file in rows), default=0)
     if end > size_bytes:
-        raise Unloadable(f"it is truncated: {size_bytes:,} of at least {end:,} bytes are there")
+        raise Unloadable(f"it is truncated: {size_bytes:,} of at least {end:,} bytes are present")
 
 
 def _dynamic(elf: ELFFile) -> SharedObject:
@@ -92,7 +92,7 @@ def _dynamic(elf: ELFFile) -> SharedObject:
 
     segment = next((each for each in elf.iter_segments() if each["p_type"] == "PT_DYNAMIC"), None)
     if segment is None:
-        raise Unloadable("it is no shared library: it has no dynamic section")
+        raise Unloadable("it is not a shared library: it has no dynamic section")
     dynamic = Dynamic(elf.stream, elf, None, segment["p_offset"], segment["p_filesz"] == 0)
     soname, needed, paths = "", [], {"DT_RPATH": "", "DT_RUNPATH": ""}
     tag: Any  # its attributes depend on its kind

@@ -1,59 +1,20 @@
-"""The probes: each answers "what is so?" with one fact, and never "is it good?"."""
+"""The probes: each returns one fact about the current state, and never a judgment."""
 
 from __future__ import annotations
 
-from tfgpu_doctor.collect.probe import Probe
-from tfgpu_doctor.collect.probes.container import container
-from tfgpu_doctor.collect.probes.cuda_driver import cuda_driver
-from tfgpu_doctor.collect.probes.cuda_libraries import cuda_libraries
-from tfgpu_doctor.collect.probes.device_nodes import device_nodes
-from tfgpu_doctor.collect.probes.driver import driver
-from tfgpu_doctor.collect.probes.driver_libraries import driver_libraries
-from tfgpu_doctor.collect.probes.engines import engines
-from tfgpu_doctor.collect.probes.environment import environment
-from tfgpu_doctor.collect.probes.hosting import hosting
-from tfgpu_doctor.collect.probes.kernel_log import kernel_log
-from tfgpu_doctor.collect.probes.limits import limits
-from tfgpu_doctor.collect.probes.module_files import module_files
-from tfgpu_doctor.collect.probes.notebooks import notebooks
-from tfgpu_doctor.collect.probes.nvml import nvml
-from tfgpu_doctor.collect.probes.pci import pci
-from tfgpu_doctor.collect.probes.project import project
-from tfgpu_doctor.collect.probes.resolution import resolution
-from tfgpu_doctor.collect.probes.runtime import runtime
-from tfgpu_doctor.collect.probes.scheduler import scheduler
-from tfgpu_doctor.collect.probes.services import services
-from tfgpu_doctor.collect.probes.stress import stress
-from tfgpu_doctor.collect.probes.system import system
-from tfgpu_doctor.collect.probes.target import target
-from tfgpu_doctor.collect.probes.tensorflow_wheel import tensorflow
-from tfgpu_doctor.collect.probes.xla_tools import xla_tools
+import importlib
+import pkgutil
+from collections.abc import Iterator
 
-# The slow ones first: they run in children of their own while the rest reads files.
-ALL_PROBES: tuple[Probe, ...] = (
-    runtime,
-    target,
-    cuda_driver,
-    nvml,
-    kernel_log,
-    system,
-    environment,
-    pci,
-    container,
-    scheduler,
-    limits,
-    hosting,
-    engines,
-    driver,
-    module_files,
-    services,
-    device_nodes,
-    driver_libraries,
-    tensorflow,
-    cuda_libraries,
-    resolution,
-    xla_tools,
-    notebooks,
-    project,
-    stress,
-)
+from tfgpu_doctor.collect.probe import Probe
+
+
+def _found() -> Iterator[Probe]:
+    """Those of all modules of this package: a new module needs no entry anywhere."""
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        defined = vars(importlib.import_module(module.name)).values()
+        yield from (each for each in defined if isinstance(each, Probe))
+
+
+# The slow ones come first: they run in separate child processes while the others read files.
+ALL_PROBES: tuple[Probe, ...] = tuple(sorted(_found(), key=lambda each: (not each.starts_first, each.name)))

@@ -1,4 +1,4 @@
-"""Ask a program of `workers/` something in a child process, and understand its answer."""
+"""Run a program of `workers/` in a child process, and parse its answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfgpu_doctor.model.facts.attempt import Attempt, Fact
 _FOLDER = os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__))
 _KEPT_LINES = 40
 _LONGEST_LINE = 500
-# msgspec 0.22 crashes where two threads convert to one type for the first time; the probes do, each on its own thread.
+# msgspec 0.22 crashes if two threads convert to one type for the first time; each probe converts on its own thread.
 _CONVERTING = threading.Lock()
 FactType = TypeVar("FactType", bound=Fact)
 
@@ -33,14 +33,14 @@ def ask(
     variables: Mapping[str, str] | None = None,
     until: threading.Event | None = None,
 ) -> tuple[Attempt, dict[str, Any], list[str]]:
-    """Run one program of `workers/`: how it went, the merged answer, and all lines of its standard error.
+    """Run one program of `workers/`: return the attempt, the merged answer, and all lines of its standard error.
 
-    One that watches its standard input ends when `until` is set, or the doctor is gone.
+    A program that watches its standard input ends when `until` is set, or when the doctor has exited.
     """
     done = host.run(
         [python, *options, os.path.join(_FOLDER, program + ".py"), *arguments],
         deadline_s=deadline_s,
-        # The doctor writes nothing: no .pyc files either.
+        # The doctor writes nothing, not even .pyc files.
         variables={"PYTHONDONTWRITEBYTECODE": "1", **(variables or {})},
         until=until,
     )
@@ -61,9 +61,9 @@ def ask(
 
 
 def understand(kind: type[FactType], attempt: Attempt, answer: Mapping[str, Any], **known: Any) -> FactType:
-    """The fact of that kind which an answer gives; an answer of another shape makes the attempt unparsable.
+    """The fact of that kind from an answer; an answer of another shape makes the attempt unparsable.
 
-    `known` are fields that the caller knows itself, as JSON would give them; they win over the answer's.
+    `known` are fields that the caller supplies, as JSON would give them; they override those of the answer.
     """
     known["attempt"] = msgspec.to_builtins(attempt)
     with _CONVERTING:
@@ -75,9 +75,9 @@ def understand(kind: type[FactType], attempt: Attempt, answer: Mapping[str, Any]
 
 
 def _merge(output: bytes) -> tuple[dict[str, Any], bool]:
-    """The objects of all lines as one, and whether there is any and each could be read.
+    """The objects of all lines as one, and whether there is at least one and each could be read.
 
-    A line that is no object at all was printed by something else in that interpreter, a .pth file say.
+    A line that is not an object was printed by something else in that interpreter, for example a .pth file.
     """
     merged: dict[str, Any] = {}
     rows = [line for line in output.splitlines() if line.lstrip().startswith(b"{")]

@@ -19,10 +19,10 @@ _VARIABLES = (
     ("apptainer", "APPTAINER_CONTAINER"),
     ("apptainer", "SINGULARITY_CONTAINER"),
 )
-# Where systemd leaves the name of what it runs in: https://systemd.io/CONTAINER_INTERFACE/ (read 2026-11-21)
+# Files in which systemd names the container manager: https://systemd.io/CONTAINER_INTERFACE/ (read 2026-11-21)
 _SAID_BY_SYSTEMD = ("/run/systemd/container", "/run/host/container-manager")
-_NO_CONTAINER = ("", "wsl")  # systemd calls WSL a container as well
-# Where the layers of the root file system lie on the host, in /proc/self/mountinfo.
+_NO_CONTAINER = ("", "wsl")  # systemd also calls WSL a container
+# Host paths of the layers of the root file system, in /proc/self/mountinfo.
 _LAYERS = (
     ("docker", "/docker/overlay2/"), ("containerd", "/io.containerd."), ("podman or cri-o", "/containers/storage/overlay"),
 )  # fmt: skip
@@ -32,20 +32,20 @@ _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _DEVICE_MOUNTS = "/var/run/nvidia-container-devices"  # of the device plugin's strategy volume-mounts
 
 
-@probe(waits_for="the container's marks")
+@probe(waits_for="the container's indicators")
 def container(host: Host) -> Container:
-    """Look for the marks that container engines leave: files, control groups, variables, mounts."""
+    """Look for the indicators that container engines leave: files, control groups, variables, mounts."""
     found = [(kind, f"{path} exists") for kind, path in _MARKS if host.files.exists(path)]
     found += [(kind, f"${name} is set") for kind, name in _VARIABLES if host.environment.get(name)]
     groups = host.files.text_if_any("/proc/1/cgroup") + host.files.text_if_any("/proc/self/cgroup")
-    found += [(kind, f"a control group is named {name!r}") for kind, name in _GROUPS if name in groups]
+    found += [(kind, f"the name of a control group contains {name!r}") for kind, name in _GROUPS if name in groups]
     said = [(host.environment.get("container", ""), "$container")]
     said += [(host.files.text_if_any(path).strip(), path) for path in _SAID_BY_SYSTEMD]
-    found += [(name, f"{place} says {name!r}") for name, place in said if name not in _NO_CONTAINER]
+    found += [(name, f"{place} contains {name!r}") for name, place in said if name not in _NO_CONTAINER]
     kinds = [kind for kind, _ in found]
     engine = _engine(host)
     if engine and not kinds:
-        found.append((engine.partition(" ")[0], f"the root file system is of {engine}"))
+        found.append((engine.partition(" ")[0], f"the root file system belongs to {engine}"))
     return Container(
         kind="kubernetes" if "kubernetes" in kinds else next((kind for kind, _ in found), ""),
         evidence=tuple(why for _, why in found),
@@ -59,7 +59,7 @@ def container(host: Host) -> Container:
 
 
 def _engine(host: Host) -> str:
-    """Whose layers the root file system is made of; empty where it is none of an image."""
+    """The engine whose layers make up the root file system; empty if it does not come from an image."""
     for line in host.files.text_if_any("/proc/self/mountinfo").splitlines():
         fields, _, source = line.partition(" - ")
         if fields.split()[4:5] == ["/"] and source.startswith("overlay "):

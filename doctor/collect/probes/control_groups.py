@@ -1,4 +1,4 @@
-"""Where the control groups of this process lie, version 1 and version 2."""
+"""The control groups of this process, version 1 and version 2."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 from tfgpu_doctor.host import Host
 
 _MOUNTS = "/sys/fs/cgroup"
-_SECOND = "cgroup2"  # what mountinfo calls version 2
+_SECOND = "cgroup2"  # the name of version 2 in mountinfo
 
 
 class ControlGroups:
-    """The control groups of this process, as /proc/self/cgroup and /proc/self/mountinfo tell them."""
+    """The control groups of this process, from /proc/self/cgroup and /proc/self/mountinfo."""
 
     def __init__(self, host: Host) -> None:
         self._files = host.files
@@ -19,13 +19,13 @@ class ControlGroups:
         self._mounts = _mounts(host.files.text_if_any("/proc/self/mountinfo"))
 
     def version(self, controller: str) -> int:
-        """Which version has a controller; 0 where neither says so."""
+        """The version that has a controller; 0 if neither lists it."""
         if controller in self._paths:
             return 1
         return 2 if "" in self._paths else 0
 
     def folders(self, controller: str) -> list[str]:
-        """The group's folder and those above it, the innermost first. A limit of any of them holds."""
+        """The group's folder and its parents, innermost first. The limits of all of them apply."""
         version = self.version(controller)
         if not version:
             return []
@@ -37,17 +37,17 @@ class ControlGroups:
         return [os.path.join(place, *names[:count]) for count in range(len(names), -1, -1)]
 
     def readings(self, controller: str, file: str) -> list[tuple[str, str]]:
-        """Folder and text of a file of each of these folders that has it."""
+        """Folder and content of a file, for each of these folders that has it."""
         found = ((folder, self._files.text_if_any(f"{folder}/{file}").strip()) for folder in self.folders(controller))
         return [(folder, text) for folder, text in found if text]
 
     def read(self, folder: str, file: str) -> str:
-        """Text of a file of one folder, empty where it cannot be read."""
+        """The content of a file in one folder, empty if it cannot be read."""
         return self._files.text_if_any(f"{folder}/{file}").strip()
 
 
 def _paths(text: str) -> dict[str, str]:
-    """Controller to path of the group, from lines like `4:memory:/a` and, for version 2 under the name "", `0::/a`."""
+    """Map controller to path of the group, from lines like `4:memory:/a` and, for version 2 under the name "", `0::/a`."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         number, _, rest = line.partition(":")
@@ -58,7 +58,7 @@ def _paths(text: str) -> dict[str, str]:
 
 
 def _mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
-    """Controller (or "cgroup2") to the root of the mount and the folder that it is mounted at; proc(5) has the fields."""
+    """Map controller (or "cgroup2") to the root of the mount and its mount point; proc(5) documents the fields."""
     found: dict[str, tuple[str, str]] = {}
     for line in mountinfo.splitlines():
         before, dash, after = line.partition(" - ")
@@ -74,9 +74,9 @@ def _mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
 
 
 def _below(path: str, root: str) -> str:
-    """The path as seen from the root of the mount; empty where it lies outside of what is mounted."""
+    """The path relative to the root of the mount; empty if it is outside of what is mounted."""
     if ".." in path.split("/"):
-        return ""  # of a process that was moved out of the namespace's root
+        return ""  # for a process that was moved out of the namespace's root
     if root == "/":
         return path
     return path[len(root) :] if path == root or path.startswith(root + "/") else ""

@@ -1,4 +1,4 @@
-"""What the CUDA driver library says: which copy the loader takes, cuInit, and the GPUs."""
+"""The CUDA driver library: which copy the loader takes, the result of cuInit, and the GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
 
 
-@probe(waits_for="cuInit")
+@probe(waits_for="cuInit", starts_first=True)
 def cuda_driver(host: Host, request: Request) -> CudaDriver:
     """Open libcuda in a child process of the target's interpreter, whose own RPATH may change which copy is found."""
     attempt, answer, _ = ask(

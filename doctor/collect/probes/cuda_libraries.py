@@ -1,4 +1,4 @@
-"""The copies of CUDA's libraries: brought by pip or conda, on the loader's path, or in a toolkit beside it."""
+"""The copies of CUDA's libraries: from pip or conda, on the loader's path, or in a separate toolkit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS = re.compile(
 
 @probe(waits_for="the CUDA libraries")
 def cuda_libraries(host: Host, system: System, target: Target) -> Libraries:
-    """List what is there; whether TensorFlow finds it is said by TensorFlow itself (see `runtime`)."""
+    """List the copies that exist; TensorFlow itself reports whether it finds them (see `runtime`)."""
     brought = [path for path in target.nvidia_libraries if _OURS.fullmatch(os.path.basename(path))]
     copies = [describe(host.target_files, os.path.basename(path), path, "pip") for path in brought]
     conda = (

@@ -17,7 +17,7 @@ _OURS = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|dxg|nvhost-gp
 
 @probe(waits_for="the device nodes")
 def device_nodes(host: Host, request: Request) -> DeviceNodes:
-    """List the nodes, and open each in a child process: on a wedged GPU that call may never return."""
+    """List the nodes, and open each in a child process: on a hung GPU that call may never return."""
     try:
         names = host.files.list_folder("/dev")
     except OSError as error:
@@ -36,12 +36,12 @@ def device_nodes(host: Host, request: Request) -> DeviceNodes:
         options=("-I", "-S"),
     )
     opened = answer.get("opened", {})
-    nodes = (_describe(host, path, opened.get(place, "no answer")) for path, place in places.items())
+    nodes = (_describe(host, path, opened.get(place, "no response")) for path, place in places.items())
     return DeviceNodes(nodes=tuple(node for node in nodes if node), opening=attempt, uid=uid, groups=groups)
 
 
 def _place(host: Host, path: str) -> str:
-    """Where a node really lies; empty where links lead in a ring."""
+    """The real path of a node; empty if links form a loop."""
     try:
         return host.files.place(path)
     except OSError:

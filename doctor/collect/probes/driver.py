@@ -1,4 +1,4 @@
-"""The NVIDIA kernel driver: what is loaded, what is installed for which kernel, what could keep it out."""
+"""The NVIDIA kernel driver: what is loaded, what is installed for which kernel, and what may prevent loading."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PARAMETERS = ("RmProfilingAdminOnly", "PreserveVideoMemoryAllocations", "Modify
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"  # UEFI's global variables
 
 
-_SECURE_BOOT_BYTES = 5  # four of attributes, then the value
+_SECURE_BOOT_BYTES = 5  # four bytes of attributes, then the value
 
 
 @probe(waits_for="the kernel driver")
 def driver(host: Host) -> Driver:
-    """Read /proc/driver/nvidia, /sys/module and /lib/modules, and what may have switched a laptop's GPU off."""
+    """Read /proc/driver/nvidia, /sys/module and /lib/modules, and settings that may have switched a laptop's GPU off."""
     try:
         text = host.files.read_text("/proc/driver/nvidia/version")
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import Libraries
 
 _NAMES = ("libcuda.so.1", "libnvidia-ml.so.1")
-# Where a driver's libraries lie that the loader was not told of: WSL, NixOS, Kubernetes and GKE mounts, CUDA's
+# Locations of a driver's libraries outside of the loader's path: WSL, NixOS, Kubernetes and GKE mounts, CUDA's
 # forward-compatibility packages and the toolkit's stubs.
 _KNOWN_PLACES = (
     "/usr/lib/wsl/lib",
@@ -23,6 +23,6 @@ _KNOWN_PLACES = (
 
 @probe(waits_for="the driver's libraries")
 def driver_libraries(host: Host, system: System) -> Libraries:
-    """Search the files; what the loader really took is said by the child that opened it (see `cuda_driver`)."""
+    """Search the files; the child that opens the library reports what the loader really takes (see `cuda_driver`)."""
     search = Search(host, system.architecture)
     return Libraries(copies=tuple(copy for name in _NAMES for copy in search.copies(name, _KNOWN_PLACES)))

@@ -1,4 +1,4 @@
-"""What runs containers on this machine, and NVIDIA's toolkit for them."""
+"""The container engines on this machine, and NVIDIA's toolkit for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.engines import Engines
 
-# /run/current-system is NixOS's; the last is where NVIDIA's GPU operator puts the toolkit on a Kubernetes node.
+# /run/current-system belongs to NixOS; NVIDIA's GPU operator puts the toolkit in the last one on a Kubernetes node.
 _PROGRAMS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/run/current-system/sw/bin")
 _OPERATOR = "/usr/local/nvidia/toolkit"
 _TOOLKIT = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-container-toolkit")
@@ -19,7 +19,7 @@ _SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 
 @probe(waits_for="the container engines")
 def engines(host: Host) -> Engines:
-    """Look for Docker, the toolkit and their settings; no daemon is asked."""
+    """Look for Docker, the toolkit and their settings; no daemon is queried."""
     own = host.environment.get("XDG_RUNTIME_DIR", "")
     return Engines(
         docker=_first(host, "dockerd"),
@@ -35,7 +35,7 @@ def engines(host: Host) -> Engines:
 
 
 def _first(host: Host, name: str) -> str:
-    """Where a program lies; empty where it is not installed."""
+    """The path of a program; empty if it is not installed."""
     paths = (f"{folder}/{name}" for folder in (*_PROGRAMS, _OPERATOR))
     return next((path for path in paths if host.files.exists(path)), "")
 

@@ -12,7 +12,7 @@ _LONGEST = 4096
 
 @probe(waits_for="the environment")
 def environment(host: Host) -> Environment:
-    """Take only variables that the knowledge names: anything else may be a secret."""
+    """Read only variables that the knowledge names: any other variable may be a secret."""
     allowed = read_knowledge().variables
     return Environment(
         variables={name: value[:_LONGEST] for name, value in sorted(host.environment.items()) if name in allowed}

@@ -1,4 +1,4 @@
-"""Whose machine this is: the marks of services, clouds and boards."""
+"""The operator of this machine: indicators of services, clouds and boards."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FIRMWARE = "/sys/class/dmi/id"
 _LONGEST = 100
 
 
-@probe(waits_for="the marks of services and clouds")
+@probe(waits_for="the indicators of services and clouds")
 def hosting(host: Host) -> Hosting:
-    """Look for variables and files that hosted notebooks have, and read what firmware and Jetson Linux say."""
+    """Look for variables and files of hosted notebooks, and read what the firmware and Jetson Linux report."""
     service, evidence = _service(host)
     l4t = parse_l4t(host.files.text_if_any("/etc/nv_tegra_release"))
     return Hosting(

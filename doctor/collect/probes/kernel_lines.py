@@ -1,4 +1,4 @@
-"""Lines of the kernel's log as dmesg, journalctl and syslog write them: how old each is, and what it says."""
+"""Lines of the kernel log as dmesg, journalctl and syslog write them: the age and the text of each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _LONGEST_LINE = 2000
-SLACK_S = 60.0  # by which the time of the boot and the first lines of its log may disagree
+SLACK_S = 60.0  # the tolerated difference between the time of the boot and the first lines of its log
 _DAY_S = 86400.0
 _FIRST_LINE = "Linux version "
-# What comes before the message: seconds since 1970 (journalctl -o short-unix), a date (rsyslog, new form and old),
-# or seconds since the boot (dmesg, with the task that spoke where the kernel tells; /var/log/dmesg).
+# The prefix of a message: seconds since 1970 (journalctl -o short-unix), a date (rsyslog, new format and old),
+# or seconds since the boot (dmesg, with the calling task if the kernel prints it; /var/log/dmesg).
 _STARTS = re.compile(
     r"(?P<epoch>\d{9,11}\.\d+) \S+ [^:]{1,60}: "
     r"|(?:(?P<iso>\d{4}-\d\d-\d\dT\S+)|(?P<day>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)) (?:\S+ )?kernel: (?:\[ *\d+\.\d+\] ?)?"
@@ -24,7 +24,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 @dataclass(frozen=True)
 class Clock:
-    """What makes ages of stamps: the time now (s since 1970), and how long the machine has been awake, and up (s)."""
+    """The reference for ages: the time now (s since 1970), and how long the machine has been awake and up (s)."""
 
     now: float
     awake_s: float | None = None
@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Line:
-    """One message; its age in seconds, None where it has no date; how many boots ago it was written."""
+    """One message; its age in seconds, None if it has no date; how many boots ago it was written."""
 
     text: str
     age_s: float | None = None
@@ -42,26 +42,26 @@ class Line:
 
 @dataclass(frozen=True)
 class Log:
-    """The telling messages of a log, and from when to when all of it reaches (ages in seconds)."""
+    """The relevant messages of a log, and the time span that it covers completely (ages in seconds)."""
 
     lines: tuple[Line, ...]
     oldest_age_s: float | None = None
     newest_age_s: float | None = None
     from_boot: bool = False
-    has_lines: bool = False  # whether there was any message of the kernel's, telling or not
+    has_lines: bool = False  # whether there was any kernel message, relevant or not
 
 
 def read_log(text: str, telling: re.Pattern[str], clock: Clock, *, boots_ago: int | None = None) -> Log:
-    """The messages that match a pattern; those that go over several lines are put together.
+    """The messages that match a pattern; those that span several lines are joined.
 
-    `boots_ago` is of all lines, where it is known: a journal may give the newest first. Else they are in their order.
+    `boots_ago` applies to all lines, if it is known: a journal may list the newest first. Otherwise lines are in order.
     """
-    # rsyslog writes a line's end inside a message as #012.
+    # rsyslog writes a line break inside a message as #012.
     rows = [row[:_LONGEST_LINE] for row in text.replace("\0", "").replace("#012", "\n ").split("\n")]
     boots = [place for place, row in enumerate(rows) if _FIRST_LINE in row and _STARTS.match(row)]
     ends = [age for order in (rows, reversed(rows)) for age in [_first_age(order, clock)] if age is not None]
     has_lines = any(_STARTS.match(row) for row in rows)
-    # A syslog that nobody writes any more ends before the last boot.
+    # A syslog that is no longer written ends before the last boot.
     stale = int(bool(ends) and clock.uptime_s is not None and min(ends) > clock.uptime_s + SLACK_S)
     lines = []
     for place, start, message in _messages(rows, telling):
@@ -79,7 +79,7 @@ def read_log(text: str, telling: re.Pattern[str], clock: Clock, *, boots_ago: in
 
 
 def _messages(rows: list[str], telling: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str], str]]:
-    """Place, start and text of each telling message, with the lines that go on with it."""
+    """Index, prefix and text of each relevant message, with its continuation lines."""
     place = 0
     while place < len(rows):
         row, here = rows[place], place
@@ -94,10 +94,10 @@ def _messages(rows: list[str], telling: re.Pattern[str]) -> Iterator[tuple[int, 
 
 
 def _continuation(start: str, message: str, row: str) -> str:
-    """What a line adds to the message before it; empty where it is a message of its own.
+    """The text that a line adds to the message before it; empty if it is a separate message.
 
-    dmesg and journalctl indent such lines. A kernel that is read line by line repeats the start of each: those of the
-    driver's long messages alone are joined, as they are told by their first words, and end with a full stop.
+    dmesg and journalctl indent such lines. A kernel that is read line by line repeats the prefix of each: only the
+    driver's long messages are joined, because their first words are known and they end with a full stop.
     """
     if row[:1].isspace():
         return row.strip().removeprefix("NVRM:").strip()
@@ -113,7 +113,7 @@ def _first_age(rows: Iterator[str] | list[str], clock: Clock) -> float | None:
 
 
 def _age(start: re.Match[str], clock: Clock) -> float | None:
-    """Seconds between a line's stamp and now; the future counts as now."""
+    """Seconds between a line's timestamp and now; the future counts as now."""
     if start["awake"]:
         return round(max(0.0, clock.awake_s - float(start["awake"])), 1) if clock.awake_s is not None else None
     written = float(start["epoch"]) if start["epoch"] else _since_1970(start, clock.now)
@@ -126,11 +126,11 @@ def _since_1970(start: re.Match[str], now: float) -> float | None:
             return dt.datetime.fromisoformat(start["iso"].replace("Z", "+00:00")).timestamp()  # Z: from Python 3.11 on
         return _without_year(start["day"], now)
     except (ValueError, OverflowError, OSError):
-        return None  # no such date
+        return None  # not a valid date
 
 
 def _without_year(day: str, now: float) -> float:
-    """`Nov  9 04:05:06` in the machine's own zone: the last one that is not to come. Raises ValueError."""
+    """`Nov  9 04:05:06` in the machine's time zone: the most recent such time in the past. Raises ValueError."""
     month, number, clock = day.split()
     hours, minutes, seconds = (int(part) for part in clock.split(":"))
     year = time.localtime(now).tm_year

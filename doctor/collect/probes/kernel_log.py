@@ -1,4 +1,4 @@
-"""What the kernel's log says that matters to a GPU."""
+"""The messages in the kernel log that matter to a GPU."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _JOURNALS = ("/var/log/journal", "/run/log/journal")
 _MOST_BYTES, _QUICK_BYTES = 2 << 20, 512 << 10
 _MOST_LINES = 5000
 _DEADLINE_S = 3.0  # for each of at most five commands
-_WHOLE_BOOT = f"{RELEVANT.pattern}|^Linux version "  # the second tells how far back a journal reaches
+_WHOLE_BOOT = f"{RELEVANT.pattern}|^Linux version "  # the second shows how far back a journal reaches
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """A source that was asked: the log it gave, or why it gave none."""
+    """The result of reading one source: its log, or the reason why there is none."""
 
     name: str
     log: Log | None = None
@@ -41,20 +41,20 @@ class _Reading:
 
 
 def _may_have_more(fact: object) -> bool:
-    """Whether what was done for another fact may have left a message: TensorFlow failed on a GPU."""
+    """Whether work for another fact may have left a message: TensorFlow failed on a GPU."""
     return isinstance(fact, Runtime) and bool(fact.gpus) and not fact.computes
 
 
-@probe(waits_for="the kernel's log", again_if=_may_have_more)
+@probe(waits_for="the kernel log", starts_first=True, again_if=_may_have_more)
 def kernel_log(host: Host, request: Request) -> KernelLog:
-    """Ask dmesg, the journal and the files of syslog, one after the other, until one reaches back to the boot.
+    """Read dmesg, the journal and the files of syslog, one after the other, until one reaches back to the boot.
 
-    Where none does, the one that reaches farthest counts. `--quick` and `--root` keep to files.
+    If none does, the one that reaches farthest counts. `--quick` and `--root` read files only.
     """
     if not host.files.exists("/proc/sys/kernel"):
-        raise Unavailable("there is no Linux kernel here whose log could be read")
+        raise Unavailable("there is no Linux kernel log to read on this system")
     if not request.computes:
-        raise Unavailable("the GPUs are simulated, the kernel's log is this machine's own")
+        raise Unavailable("the GPUs are simulated, but the kernel log is that of this machine")
     clock = _clock(host)
     readings: list[_Reading] = []
     for ask in _ways(host, request, clock):
@@ -77,7 +77,7 @@ def kernel_log(host: Host, request: Request) -> KernelLog:
 
 
 def _ways(host: Host, request: Request, clock: Clock) -> Iterator[Callable[[], _Reading]]:
-    """The sources, in the order in which they are asked."""
+    """The sources, in the order in which they are tried."""
     here = host.files.root == "/"
     if here and not request.quick:
         yield lambda: _ask_dmesg(host, clock)
@@ -93,7 +93,7 @@ def _ways(host: Host, request: Request, clock: Clock) -> Iterator[Callable[[], _
 
 
 def _clock(host: Host) -> Clock:
-    """Now, and since when: dmesg counts the seconds that the machine was awake, as does CLOCK_MONOTONIC."""
+    """The reference times: dmesg counts the seconds that the machine was awake, as does CLOCK_MONOTONIC."""
     text = host.files.text_if_any("/proc/uptime").partition(" ")[0]
     uptime = float(text) if re.fullmatch(r"\d+(?:\.\d+)?", text) else None
     return Clock(now=time.time(), awake_s=time.monotonic() if host.files.root == "/" else uptime, uptime_s=uptime)
@@ -106,7 +106,7 @@ def _ask_dmesg(host: Host, clock: Clock) -> _Reading:
 
 
 def _ask_journal(host: Host, clock: Clock, *which: str) -> _Reading:
-    """Ask journalctl for the lines that tell something; one without --grep for all, the last of them."""
+    """Query journalctl for the relevant lines; a journalctl without --grep for the most recent of all lines."""
     command = ["journalctl", "-k", *which, "-o", "short-unix", "--no-pager"]
     newest = host.run([*command, "-n", "1"], deadline_s=_DEADLINE_S, variables={"LC_ALL": "C"})
     last = read_log(newest.stdout.decode("utf-8", "replace"), RELEVANT, clock)
@@ -125,7 +125,7 @@ def _ask_journal(host: Host, clock: Clock, *which: str) -> _Reading:
 
 
 def _before(host: Host, clock: Clock) -> tuple[KernelMessage, ...]:
-    """The last of what the kernel said before this boot, where the journal kept it."""
+    """The last relevant kernel messages from before this boot, if the journal kept them."""
     done = host.run(
         ["journalctl", "-k", "-b", "-1", "-n", "300", "-o", "short-unix", "--no-pager"],
         deadline_s=_DEADLINE_S,
@@ -142,7 +142,7 @@ def _before(host: Host, clock: Clock) -> tuple[KernelMessage, ...]:
 
 
 def _read_file(host: Host, clock: Clock, path: str, limit: int) -> _Reading:
-    from tfgpu_doctor.host.entries import modified_ns  # its module takes longer to import than most logs to read
+    from tfgpu_doctor.host.entries import modified_ns  # its module takes longer to import than most logs take to read
 
     try:
         content = host.files.read_end(path, limit)
@@ -150,7 +150,7 @@ def _read_file(host: Host, clock: Clock, path: str, limit: int) -> _Reading:
         return _Reading(path, error=error.strerror or str(error))
     log = read_log(content.decode("utf-8", "replace"), RELEVANT, clock)
     if not log.has_lines:
-        return _Reading(path, error="it holds no message of the kernel")
+        return _Reading(path, error="it contains no kernel message")
     written_age_s = clock.now - modified_ns(host.files.place(path)) / 1e9
     if clock.uptime_s is not None and max(log.newest_age_s or 0.0, written_age_s) > clock.uptime_s + SLACK_S:
         return _Reading(path, error="its last message is older than the boot")
@@ -164,11 +164,11 @@ def _reach(reading: _Reading) -> tuple[bool, float]:
 
 
 def _why(done: Completed) -> str:
-    """Why a command gave no message of the kernel."""
+    """Why a command returned no kernel message."""
     if done.not_started:
         return done.not_started
     if done.timed_out:
-        return f"no answer within {_DEADLINE_S:.0f} s"
+        return f"no response within {_DEADLINE_S:.0f} s"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     telling = [line for line in lines if "permission" in line or "not permitted" in line]
-    return next(iter(telling or lines), "it gave no message").removeprefix("dmesg: ")[:200]
+    return next(iter(telling or lines), "it returned no message").removeprefix("dmesg: ")[:200]

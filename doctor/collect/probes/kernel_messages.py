@@ -1,4 +1,4 @@
-"""The messages of the kernel that matter to a GPU: what each is about, counted by kind, code and device."""
+"""The kernel messages that matter to a GPU: the kind of each, counted by kind, code and device."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tfgpu_doctor.model.facts.kernel import KernelMessage
 _MOST = 60
 _LONGEST_TEXT = 400
 _DEVICE = r"(?P<device>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
-# Kind to form. The driver's own are those of github.com/NVIDIA/open-gpu-kernel-modules, tag 595.45.04: kernel_rc.c,
-# common_nvswitch.h, osapi.c, osinit.c, nv.c; the kernel's those of its module/signing.c, drivers/pci/pcie/aer.c,
+# Map kind to pattern. The driver's messages are those of github.com/NVIDIA/open-gpu-kernel-modules, tag 595.45.04:
+# kernel_rc.c, common_nvswitch.h, osapi.c, osinit.c, nv.c; the kernel's those of its module/signing.c, drivers/pci/pcie/aer.c,
 # mm/oom_kill.c, kernel/power/suspend.c, drivers/iommu, fs/ext4, fs/xfs, and of systemd's journal-file.c.
 _FORMS = {
     "xid": r"NVRM: Xid \((?:PCI:)?(?P<device>[0-9a-f:.]+)[^)]*\): (?P<code>\d+)(?:.*?pid='?[^,']+'?, name=(?P<process>[^,]+))?",
@@ -47,18 +47,18 @@ RELEVANT = re.compile(
     "NVRM:|nvidia|PCIe Bus Error|is rejected|unsigned module|DMAR:|AMD-Vi: Event|PM: |ut of memory|uncleanly shut|"
     "EXT4-fs .*recovery|XFS .*recovery|tree-log replay"
 )
-# Kinds that may come by the hundred, each of another device; they make way for the rest.
+# Kinds that may occur hundreds of times, each for another device; they are dropped first.
 _MANY = ("pci_corrected", "pci_nonfatal", "iommu_fault", "out_of_memory")
 
 
 @functools.cache
 def _patterns() -> dict[str, re.Pattern[str]]:
-    """Compiled when the first message is read: a quick look often finds no log."""
+    """Compiled when the first message is read: a quick examination often finds no log."""
     return {kind: re.compile(form, re.IGNORECASE) for kind, form in _FORMS.items()}
 
 
 def understand(line: Line) -> KernelMessage | None:
-    """What a message is about; None where it is nothing that matters."""
+    """Parse a message; None if it is not relevant."""
     for kind, pattern in _patterns().items():
         if found := pattern.search(line.text):
             named = found.groupdict()
@@ -76,7 +76,7 @@ def understand(line: Line) -> KernelMessage | None:
 
 
 def gather(lines: Iterable[Line]) -> tuple[tuple[KernelMessage, ...], int]:
-    """One message for each kind, code, device and boot, the newest first; and how many more there were than are kept."""
+    """One message for each kind, code, device and boot, newest first; and the number of further ones that are dropped."""
     found: dict[tuple[object, ...], KernelMessage] = {}
     for line in lines:
         if message := understand(line):
@@ -88,7 +88,7 @@ def gather(lines: Iterable[Line]) -> tuple[tuple[KernelMessage, ...], int]:
 
 
 def _together(one: KernelMessage, other: KernelMessage) -> KernelMessage:
-    """Two of a kind: the words of the later, the ages of both."""
+    """Merge two of a kind: the text of the later one, the ages of both."""
     later = other if _age(other.last_age_s) <= _age(one.last_age_s) else one
     firsts = [each.first_age_s for each in (one, other) if each.first_age_s is not None]
     return msgspec.structs.replace(

@@ -38,7 +38,7 @@ class Search:
 
 
 def describe(files: Files, soname: str, path: str, found_in: str) -> LibraryFile | None:
-    """One copy, None where there is nothing."""
+    """One copy, None if there is none."""
     try:
         size, real = files.status(path).size_bytes, files.real_path(path)
     except OSError:
@@ -55,7 +55,7 @@ def describe(files: Files, soname: str, path: str, found_in: str) -> LibraryFile
 
 
 def unique(copies: Iterable[LibraryFile | None]) -> list[LibraryFile]:
-    """Each real file once, in the order given."""
+    """Each real file once, in the given order."""
     first: dict[str, LibraryFile] = {}
     for copy in copies:
         if copy:
@@ -64,18 +64,18 @@ def unique(copies: Iterable[LibraryFile | None]) -> list[LibraryFile]:
 
 
 def _is_for(architecture: str, files: Files, path: str) -> bool:
-    """Whether a library is of this architecture; the loader passes by one of another, a 32-bit one in /usr/lib say."""
+    """Whether a library is of this architecture; the loader skips others, for example a 32-bit one in /usr/lib."""
     try:
         head = files.read_bytes(path, limit=20)
     except OSError:
         return False
     if not head.startswith(b"\x7fELF") or len(head) < 20 or architecture not in _MACHINES:
-        return True  # for the loader to judge
+        return True  # left to the loader to decide
     return head[4] == _CLASS_64 and int.from_bytes(head[18:20], "little") == _MACHINES[architecture]
 
 
 def _version(soname: str, real_path: str) -> str:
-    """What the real file's name adds: libcuda.so.550.54.15 is 550.54.15, libcudart.so.12.4.127 is 12.4.127."""
+    """The part of the real file name after the soname: libcuda.so.550.54.15 gives 550.54.15."""
     stem = soname.partition(".so")[0] + ".so."
     found = re.fullmatch(re.escape(stem) + r"(\d+\.\d+(?:\.\d+)*)", os.path.basename(real_path))
     return found.group(1) if found else ""

@@ -1,4 +1,4 @@
-"""What the kernel lets this process have: processors, memory, threads, files."""
+"""The limits that the kernel sets for this process: CPUs, memory, threads, files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RESOURCES = {
     "Max address space": "as", "Max locked memory": "memlock", "Max open files": "nofile", "Max processes": "nproc",
 }  # fmt: skip
 _RESOURCE = re.compile(r"^(Max [a-z ]+?) {2,}(\d+|unlimited) ", re.MULTILINE)
-_NO_LIMIT_BYTES = 1 << 62  # version 1 writes the largest number of pages there is, which depends on their size
+_NO_LIMIT_BYTES = 1 << 62  # version 1 writes the largest possible number of pages, which depends on their size
 
 
 @probe(waits_for="the limits of this process")
@@ -22,7 +22,7 @@ def limits(host: Host) -> Limits:
     status = host.files.text_if_any("/proc/self/status")
     resources = host.files.text_if_any("/proc/self/limits")
     if not status and not resources:
-        raise Unavailable("/proc/self cannot be read: limits are known on Linux alone")
+        raise Unavailable("/proc/self cannot be read: limits can only be read on Linux")
     groups = ControlGroups(host)
     quota, group = _cpu_quota(groups)
     periods = _counters(groups.read(group, "cpu.stat")) if group else {}
@@ -48,13 +48,13 @@ def _resources(text: str) -> dict[str, int]:
 
 
 def _device_rules(groups: ControlGroups) -> tuple[str, ...]:
-    """Of version 1 alone: version 2 has programs in their place, which nobody can read."""
+    """The rules of version 1 only: version 2 uses programs instead, which cannot be read."""
     found = groups.readings("devices", "devices.list") if groups.version("devices") == 1 else []
     return tuple(found[0][1].splitlines()) if found else ()
 
 
 def _cpu_quota(groups: ControlGroups) -> tuple[float | None, str]:
-    """Processors' worth of time, and the folder that says so."""
+    """The CPU time quota in CPUs, and the folder that sets it."""
     found: list[tuple[float, str]] = []
     if groups.version("cpu") == 1:
         for folder, quota in groups.readings("cpu", "cpu.cfs_quota_us"):
@@ -84,7 +84,7 @@ def _memory(groups: ControlGroups) -> dict[str, int | None]:
     if limit is None or limit >= _NO_LIMIT_BYTES:
         return {}
     used = groups.read(folder, current)
-    idle = _counters(groups.read(folder, "memory.stat")).get(inactive, 0)  # files that nobody uses: dropped when needed
+    idle = _counters(groups.read(folder, "memory.stat")).get(inactive, 0)  # files not in use: dropped when needed
     kills = _counters(groups.read(folder, "memory.events" if second else "memory.oom_control"))
     return {
         "memory_limit_bytes": limit,
@@ -102,11 +102,11 @@ def _tasks(groups: ControlGroups) -> dict[str, int | None]:
 
 
 def _smallest(readings: list[tuple[str, str]]) -> tuple[int | None, str]:
-    """The smallest number, and its folder; "max" is none."""
+    """The smallest number, and its folder; "max" means no limit."""
     return min(((int(text), folder) for folder, text in readings if text.isdecimal()), default=(None, ""))
 
 
 def _counters(text: str) -> dict[str, int]:
-    """Lines `name number`."""
+    """Parse lines `name number`."""
     rows = (line.partition(" ") for line in text.splitlines())
     return {name: int(value) for name, _, value in rows if value.strip().isdecimal()}

@@ -1,4 +1,4 @@
-"""NVIDIA's kernel module on the disk: of which version it is, and what DKMS made of it."""
+"""NVIDIA's kernel module on disk: its version, and the state of its DKMS builds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.kernel import DkmsModule, ModuleFile, ModuleFiles
 
 _MODULE = re.compile(r"^(\S*/nvidia(?:-current|-tesla-\d+)?(?:-open)?\.ko(?:\.\w+)?):", re.MULTILINE)
-_MODINFO = ("modinfo", "/sbin/modinfo", "/usr/sbin/modinfo")  # it is not on every user's path
+_MODINFO = ("modinfo", "/sbin/modinfo", "/usr/sbin/modinfo")  # not on every user's path
 _DKMS = "/var/lib/dkms"
 _LOG_BYTES = 512 << 10
 _LOG_KERNEL = re.compile(r"make\.log for .{1,80}? for kernel (\S+)")
@@ -18,9 +18,9 @@ _ERROR = re.compile(r"^.*(?:\berror:|\bError!|\bERROR:|fatal error:|No such file
 _DEADLINE_S = 3.0
 
 
-@probe(waits_for="the driver's module on the disk")
+@probe(waits_for="the driver's module on disk")
 def module_files(host: Host, request: Request) -> ModuleFiles:
-    """Read /var/lib/dkms, and ask modinfo of the module for the kernel that runs."""
+    """Read /var/lib/dkms, and query modinfo for the module of the running kernel."""
     kernel = (host.files.text_if_any("/proc/sys/kernel/osrelease") or platform.release()).strip()
     folder = f"/lib/modules/{kernel}"
     return ModuleFiles(
@@ -43,7 +43,7 @@ def _module_file(host: Host, folder: str) -> ModuleFile | None:
 
 
 def understand(path: str, answer: str) -> ModuleFile:
-    """What modinfo says of a module: lines `name: value`."""
+    """Parse modinfo's output about a module: lines `name: value`."""
     rows = dict(reversed(re.findall(r"^(version|license|signer|vermagic):\s+(.*)$", answer, re.MULTILINE)))
     licence = rows.get("license", "")
     return ModuleFile(
@@ -62,7 +62,7 @@ def _dkms_modules(host: Host, kernel: str) -> list[DkmsModule]:
         _dkms_module(host, name, version, kernel)
         for name in names
         for version in host.files.names_if_any(f"{_DKMS}/{name}")
-        if version[:1].isdecimal()  # the rest are links: kernel-6.8.0-48-generic-x86_64
+        if version[:1].isdecimal()  # the others are links: kernel-6.8.0-48-generic-x86_64
     ]
 
 
@@ -74,7 +74,7 @@ def _dkms_module(host: Host, name: str, version: str, kernel: str) -> DkmsModule
         if host.files.exists(f"{base}/{kernel}/{arch}/module")
     ]
     installed = any(_points_at(host, f"{_DKMS}/{name}/kernel-{kernel}-{arch}", version) for arch in built)
-    log = f"{base}/build/make.log"  # it stays there only where the build did not come to its end
+    log = f"{base}/build/make.log"  # it remains there only if the build did not complete
     text = _log_text(host, log)
     failed = _LOG_KERNEL.search(text)
     error = _ERROR.search(text)

@@ -1,4 +1,4 @@
-"""Which Python notebooks and editors run: Jupyter's kernels, settings, and the notebook that this process runs in."""
+"""The Python that notebooks and editors run: Jupyter's kernels, settings, and the notebook that runs this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model.facts.notebooks import EditorSetting, Interpreter, Kernel, Notebooks
 from tfgpu_doctor.model.facts.python import Target
 
-# Where Jupyter looks for kernels: https://docs.jupyter.org/en/latest/use/jupyter-directories.html (read 2026-11-21)
+# Jupyter's search path for kernels: https://docs.jupyter.org/en/latest/use/jupyter-directories.html (read 2026-11-21)
 _SHARED = ("/usr/local/share/jupyter", "/usr/share/jupyter")
 _KERNEL_PROGRAM = re.compile(r"(?:^|/)(?:\w*ipykernel(?:_launcher)?|colab_kernel_launcher)(?:\.py)?$")
 _INSIDE = (
@@ -24,13 +24,13 @@ _INSIDE = (
 )  # fmt: skip
 _SETTING = re.compile(r'^\s*"(?:python\.defaultInterpreterPath|python\.pythonPath)"\s*:\s*"([^"]+)"', re.MULTILINE)
 _EDITOR_FILES = (".vscode/settings.json",)
-_NAMES_ONLY = re.compile(r"python(?:\d(?:\.\d+)?)?")  # the server's own Python takes the place of such a name
+_NAMES_ONLY = re.compile(r"python(?:\d(?:\.\d+)?)?")  # Jupyter's server replaces such a name with its own Python
 _MOST_KERNELS, _MOST_PARENTS = 50, 16
 
 
 @probe(waits_for="the notebooks' kernels")
 def notebooks(host: Host, request: Request, target: Target) -> Notebooks:
-    """Read kernel.json of each kernel and the editor's settings, and look whether a kernel started this process."""
+    """Read kernel.json of each kernel and the editor's settings, and check whether a kernel started this process."""
     running = _running(host, target)
     shell = _shell(host, target) if _is_kernel(host, "self") else None
     inside = next((name for name, variable, value in _INSIDE if _is_set(host.environment, variable, value)), "")
@@ -50,7 +50,7 @@ def _is_set(environment: Mapping[str, str], name: str, value: str) -> bool:
 
 
 def _kernels(host: Host, target: Target) -> Iterator[Kernel]:
-    """Those for Python; of two with one name the first counts, as in Jupyter."""
+    """The kernels for Python; of two with one name the first counts, as in Jupyter."""
     seen: set[str] = set()
     for folder in _data_folders(host, target):
         for name in host.target_files.names_if_any(f"{folder}/kernels"):
@@ -81,7 +81,7 @@ def _data_folders(host: Host, target: Target) -> list[str]:
 
 
 def _known_variables(env: Any) -> dict[str, str]:
-    """Those that the knowledge names, as everywhere: any other may be a secret."""
+    """Only the variables that the knowledge names, as everywhere: any other may be a secret."""
     allowed = read_knowledge().variables
     return {name: str(value) for name, value in env.items() if name in allowed} if isinstance(env, dict) else {}
 
@@ -97,7 +97,7 @@ def _settings(host: Host, target: Target) -> Iterator[EditorSetting]:
 
 
 def _running(host: Host, target: Target) -> Interpreter | None:
-    """The Python of the notebook's kernel that this process is, or that is above it; only Linux shows who started whom."""
+    """The Python of the notebook kernel that is this process or its ancestor; only Linux shows parent processes."""
     if _is_kernel(host, "self"):
         return _interpreter(host, target, sys.executable, "")
     parent = _parent(host, "self")
@@ -119,7 +119,7 @@ def _argv(host: Host, pid: str) -> list[str]:
 
 
 def _shell(host: Host, target: Target) -> Interpreter | None:
-    """The Python that a command in the kernel's shell runs: `!pip install` puts packages there."""
+    """The Python that a command in the kernel's shell runs: `!pip install` installs packages there."""
     folders = [folder for folder in host.environment.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
     found = (os.path.join(folder, name) for name in ("python", "python3") for folder in folders)
     path = next((path for path in found if host.target_files.exists(path)), "")
@@ -141,13 +141,13 @@ def _parent(host: Host, pid: str) -> str:
 
 
 def _interpreter(host: Host, target: Target, path: str, jupyter: str) -> Interpreter:
-    """The Python that a file names; `jupyter` is the data folder of a kernel, which tells what a bare name stands for."""
+    """The Python that a file names; `jupyter` is the data folder of a kernel, which determines what a bare name means."""
     if _NAMES_ONLY.fullmatch(path):
         own = jupyter == os.path.normpath(f"{target.prefix}/share/jupyter")
         return Interpreter(path=path, is_target=True if own else None)
     if not os.path.isabs(path) or "${" in path:
         return Interpreter(path=path)
-    if host.target_files.names_if_any(path):  # VS Code takes the folder of an environment as well
+    if host.target_files.names_if_any(path):  # VS Code also accepts the folder of an environment
         path = os.path.join(path, "bin", "python")
     prefix = _prefix(host, path)
     plain = target.base_prefix in ("", target.prefix)  # a virtual environment's Python is a link to a plain one
@@ -160,7 +160,7 @@ def _interpreter(host: Host, target: Target, path: str, jupyter: str) -> Interpr
 
 
 def _prefix(host: Host, path: str) -> str:
-    """The environment that an interpreter belongs to: virtual ones have a pyvenv.cfg, conda's a folder conda-meta."""
+    """The environment of an interpreter: virtual environments have a pyvenv.cfg, conda's have a folder conda-meta."""
     here = os.path.dirname(path)
     for folder in (os.path.dirname(here), here):
         if any(host.target_files.exists(os.path.join(folder, mark)) for mark in ("pyvenv.cfg", "conda-meta")):

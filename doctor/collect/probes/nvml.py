@@ -1,4 +1,4 @@
-"""What NVML says of the GPUs."""
+"""The GPUs as NVML reports them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.nvidia import Nvml
 
 _DEADLINE_S = 20.0
-_QUIET_S = 8.0  # no GPU answers for so long: a GPU that is not kept initialised takes seconds to answer first
-_LEAST_S = 3.0  # below this a second look is not worth its while
-_OWN_SHARE = 0.8  # of the deadline: then the child ends itself, and still says what it waits for
-_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, the numbers that NVML gives: linux/proc_ns.h
+_QUIET_S = 8.0  # without a response from any GPU: one without persistence mode takes seconds for its first response
+_LEAST_S = 3.0  # with less time, a retry is not worthwhile
+_OWN_SHARE = 0.8  # of the deadline: then the child ends itself, and still reports what it waits for
+_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, the namespace of the process ids in NVML: linux/proc_ns.h
 
 
-@probe(waits_for="NVML, the library behind nvidia-smi", deadline_s=_DEADLINE_S)
+@probe(waits_for="NVML, the library behind nvidia-smi", starts_first=True, deadline_s=_DEADLINE_S)
 def nvml(host: Host, request: Request) -> Nvml:
-    """Ask nvidia-ml-py, in a child process with the doctor's own interpreter and search path."""
+    """Query nvidia-ml-py, in a child process with the doctor's own interpreter and search path."""
     started = time.monotonic()
     deadline_s = min(_DEADLINE_S, request.deadline_s)
     attempt, answer = _read(host, deadline_s)
@@ -34,7 +34,7 @@ def nvml(host: Host, request: Request) -> Nvml:
     if len(silent) > 1 and left_s >= _LEAST_S:
         _look_again(host, answer, silent, left_s)
     finished = answer.pop("finished", False)
-    if finished and attempt.outcome == "timed_out":  # it had said all, and a GPU keeps it from its end
+    if finished and attempt.outcome == "timed_out":  # it has reported everything, but a GPU prevents its exit
         attempt = msgspec.structs.replace(attempt, outcome="answered", phase="")
     for name in ("gpus", "troubles"):
         answer[name] = [row for _, row in _rows(answer, name)]
@@ -43,7 +43,7 @@ def nvml(host: Host, request: Request) -> Nvml:
 
 
 def _read(host: Host, deadline_s: float, *indices: int) -> tuple[Attempt, dict[str, Any]]:
-    """What a child says of those GPUs, of all where none is named."""
+    """A child's readings of those GPUs, of all if none is named."""
     own_s = deadline_s * _OWN_SHARE
     arguments = [json.dumps(sys.path), f"{min(_QUIET_S, own_s / 2):g}", f"{own_s:g}", *map(str, indices)]
     attempt, answer, _ = ask(
@@ -53,7 +53,7 @@ def _read(host: Host, deadline_s: float, *indices: int) -> tuple[Attempt, dict[s
 
 
 def _rows(answer: Mapping[str, Any], name: str) -> list[tuple[int, Any]]:
-    """The rows of an answer by the number of their GPU, in order; none where it is of another shape."""
+    """The rows of an answer by GPU index, in order; empty if the answer has another shape."""
     rows = answer.get(name)
     if not isinstance(rows, dict) or not all(key.isdecimal() and isinstance(row, dict) for key, row in rows.items()):
         return []
@@ -61,8 +61,8 @@ def _rows(answer: Mapping[str, Any], name: str) -> list[tuple[int, Any]]:
 
 
 def _look_again(host: Host, answer: dict[str, Any], silent: Sequence[int], deadline_s: float) -> None:
-    """Ask each of several GPUs that gave no answer by itself: one that hangs may hold a lock for which the others wait."""
-    from concurrent.futures import ThreadPoolExecutor  # seldom needed, and slow to import
+    """Query each GPU that did not respond separately: a hung GPU may hold a lock for which the others wait."""
+    from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import
 
     with ThreadPoolExecutor(len(silent)) as pool:
         told = list(pool.map(lambda index: _read(host, deadline_s, index)[1], silent))
@@ -76,7 +76,7 @@ def _look_again(host: Host, answer: dict[str, Any], silent: Sequence[int], deadl
 
 
 def _name_users(host: Host, gpus: Sequence[dict[str, Any]]) -> None:
-    """Add to each process whose it is, where its number means the same to NVML and to /proc."""
+    """Add the owner to each process, if its id means the same to NVML and to /proc."""
     rows = [row for gpu in gpus for row in gpu.get("processes") or ()]
     if not rows or not _counts_as_the_kernel_does(host):
         return

@@ -40,14 +40,14 @@ def _read(host: Host, address: str) -> PciDevice | None:
             for name in ("vendor", "device", "class")
         )
     except OSError:
-        return None  # taken out between listing and reading
+        return None  # removed between listing and reading
     return PciDevice(
         address=address, vendor=vendor, device=device, class_code=class_code, driver=_linked(host, f"{folder}/driver")
     )
 
 
 def _connected(host: Host, device: PciDevice) -> PciDevice:
-    """The device with its place on the bus. Its link is left alone while it sleeps: reading that wakes it up."""
+    """The device with its place on the bus. Its link is not read while it sleeps: reading would wake it up."""
     folder = f"{_FOLDER}/{device.address}"
     power = host.files.text_if_any(f"{folder}/power/runtime_status").strip()
     port = _port(host, device.address)
@@ -69,7 +69,7 @@ def _connected(host: Host, device: PciDevice) -> PciDevice:
 
 
 def _port(host: Host, address: str) -> str:
-    """The bridge above a device: in /sys/devices the folder of each lies in that of the bridge that leads to it."""
+    """The bridge above a device: /sys/devices nests the folder of each device in that of the bridge that leads to it."""
     try:
         above = os.path.basename(os.path.dirname(host.files.real_path(f"{_FOLDER}/{address}")))
     except OSError:
@@ -78,7 +78,7 @@ def _port(host: Host, address: str) -> str:
 
 
 def _link(host: Host, address: str) -> PciLink | None:
-    """The link below a bridge or above a device; None where it has none, or does not answer."""
+    """The link below a bridge or above a device; None if it has none, or does not respond."""
     texts = {
         name: host.files.text_if_any(f"{_FOLDER}/{address}/{name}")
         for name in ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
@@ -93,7 +93,7 @@ def _link(host: Host, address: str) -> PciLink | None:
 
 
 def _errors(host: Host, address: str) -> dict[str, int]:
-    """Totals of Advanced Error Reporting, which the kernel counts itself; empty where it does not."""
+    """Totals of Advanced Error Reporting, which the kernel counts; empty if it does not."""
     found = {}
     for kind, total in _ERRORS.items():
         text = host.files.text_if_any(f"{_FOLDER}/{address}/aer_dev_{kind}")
@@ -104,7 +104,7 @@ def _errors(host: Host, address: str) -> dict[str, int]:
 
 
 def _linked(host: Host, path: str) -> str:
-    """The last name of what a link points at; empty where there is none."""
+    """The last name in a link's target; empty if there is no link."""
     try:
         return os.path.basename(host.files.link_target(path))
     except OSError:
@@ -118,11 +118,11 @@ def _speed(text: str) -> float | None:
 
 
 def _width(text: str) -> int | None:
-    """The number of lanes; 0 and 63, all bits of the field, are what a device gives that does not answer."""
+    """The number of lanes; 0 and 63, all bits of the field, are the values of a device that does not respond."""
     lanes = _natural(text)
     return lanes if lanes and lanes <= 32 else None
 
 
 def _natural(text: str) -> int | None:
-    """A number from 0 on; None for others: a NUMA node of -1 is none."""
+    """A number from 0 on; None for others: a NUMA node of -1 means no node."""
     return int(text) if text.strip().isdecimal() else None

@@ -1,4 +1,4 @@
-"""What the files of the working folder ask for: packages of TensorFlow, containers with a GPU."""
+"""The requirements in the files of the working folder: packages of TensorFlow, containers with a GPU."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _REQUIREMENTS = re.compile(
     r"requirements[\w.-]*\.(?:txt|in)|pyproject\.toml|setup\.(?:cfg|py)|environment\.ya?ml|Pipfile"
 )
 _CONTAINERS = re.compile(r"(?:.*\.)?Dockerfile(?:\..*)?|(?:docker-)?compose[\w.-]*\.ya?ml|devcontainer\.json")
-# Name, extras and version; what else stands on the line may be an address with a password in it.
+# Name, extras and version; the rest of the line may be an address that contains a password.
 _PACKAGE = re.compile(
     r"""(?:^|["'\s-])((?:tensorflow(?:[-_](?:gpu|cpu|macos|metal|intel))?|tf[-_]nightly(?:[-_](?:gpu|cpu))?|tf[-_]keras|keras)"""
     r"""(?:\[[\w,\s-]*\])?)"""
-    r"""(\s*(?:[=<>~!]=|[<>])\s*[\w.*+]+(?:\s*,\s*(?:[=<>~!]=|[<>])\s*[\w.*+]+)*"""  # pip's, of requirements.txt
-    r"""|\s*=\s*(?:["'][\w.*+^~<>=!, ]{0,40}|\{\w*|\w[\w.*]*))?"""  # of a Pipfile, of poetry, of conda
+    r"""(\s*(?:[=<>~!]=|[<>])\s*[\w.*+]+(?:\s*,\s*(?:[=<>~!]=|[<>])\s*[\w.*+]+)*"""  # pip's, in requirements.txt
+    r"""|\s*=\s*(?:["'][\w.*+^~<>=!, ]{0,40}|\{\w*|\w[\w.*]*))?"""  # in a Pipfile, of poetry, of conda
     r"""(?=["'\s,;#\]}]|$)""",
     re.IGNORECASE,
 )
@@ -34,7 +34,7 @@ _MOST, _MOST_BYTES = 20, 1 << 18
 
 @probe(waits_for="the files of the working folder")
 def project(host: Host, target: Target) -> Project:
-    """Read the files that name packages or start containers, and keep the few words of them that matter."""
+    """Read the files that name packages or start containers, and keep only the words that matter."""
     if not target.working_folder:
         raise Unavailable("the working folder is not known")
     requirements: list[ProjectRequirement] = []
@@ -52,7 +52,7 @@ def project(host: Host, target: Target) -> Project:
 
 
 def _read(host: Host, path: str) -> list[str]:
-    """Lines of a file without comments, none where it is no regular file that can be read."""
+    """The lines of a file without comments, empty if it is not a regular file that can be read."""
     try:
         if host.target_files.status(path).kind != "file":
             return []
@@ -63,7 +63,7 @@ def _read(host: Host, path: str) -> list[str]:
 
 
 def _after_pip(lines: list[str]) -> list[str]:
-    """What an environment.yml has pip install; conda's own packages bear the same names."""
+    """The packages that an environment.yml installs with pip; conda's own packages have the same names."""
     start = next((place for place, line in enumerate(lines) if re.match(r"\s*-\s*pip\s*:", line)), len(lines))
     return lines[start:]
 

@@ -1,4 +1,4 @@
-"""What the loader would do with each library that TensorFlow opens, told from the files."""
+"""How the loader would resolve each library that TensorFlow opens, determined from files alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfgpu_doctor.model.facts.nvidia import Libraries
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
-# All releases since 1.15 open libraries from here (tsl::internal::LoadDynamicLibrary), whichever object asks for them.
+# All releases since 1.15 open libraries from here (tsl::internal::LoadDynamicLibrary), for every caller.
 _OPENER = "libtensorflow_framework.so.2"
 
 
@@ -32,10 +32,10 @@ def resolution(
 ) -> Resolution:
     """Resolve each library as the loader would in a process that has imported TensorFlow."""
     if system.os != "Linux":
-        raise Unavailable(f"libraries are resolved for Linux, not for {system.os}")
+        raise Unavailable(f"libraries can only be resolved on Linux, not on {system.os}")
     rows = read_knowledge().opened_libraries(tensorflow.version, tensorflow.cuda_version, tensorflow.cudnn_version)
     if tensorflow.built_with_cuda is False:
-        raise Unavailable(f"this {tensorflow.distribution} is built without CUDA: it opens none of its libraries")
+        raise Unavailable(f"this {tensorflow.distribution} is built without CUDA: it opens no CUDA libraries")
     search = SearchPath(host, system.architecture, host.target_files)
     resolver = Resolver(search, _program_rpath(search, target))
     resolver.preload(split_list((host.environment.get("LD_PRELOAD") or "").replace(" ", ":")))
@@ -61,7 +61,7 @@ def _opener(resolver: Resolver, path: str) -> Loaded:
     except Unloadable as error:
         raise Unavailable(f"{path} cannot be loaded: {error}") from error
     if opener is None:
-        raise Unavailable(f"{path}, which opens the libraries, is not there")
+        raise Unavailable(f"{path}, which opens the libraries, does not exist")
     return opener
 
 

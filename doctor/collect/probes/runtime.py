@@ -1,4 +1,4 @@
-"""TensorFlow itself: imported, asked for its GPUs, and used, in a child process of the target."""
+"""TensorFlow itself: import it, list its GPUs, and use them, in a child process of the target."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.python import LibraryLoad, Runtime
 
 _VARIABLES = {
-    "TF_CPP_MAX_VLOG_LEVEL": "1",  # names each library that is opened or fails to open; 2.12 and later hide it
+    "TF_CPP_MAX_VLOG_LEVEL": "1",  # logs each library that is opened or fails to open; 2.12 and later hide it
     "TF_CPP_MIN_LOG_LEVEL": "0",
-    "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # stronger than set_memory_growth: a value of "false" would take the card
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # overrides set_memory_growth: a value of "false" would take all memory of the GPU
 }
 _MOST_LINES, _LONGEST_LINE = 100, 600
-# Of the verbose lines only those of the files that speak of GPUs and their libraries are worth keeping.
+# Of the verbose lines, only those from files about GPUs and their libraries are kept.
 _RELEVANT = re.compile(
     r"\b(?:dso_loader|cudart_stub|cuda_\w+|gpu_device|gpu_bfc_allocator|gpu_process_state|gpu_cudamallocasync_allocator"
     r"|bfc_allocator|gpu_backend_lib|nvptx\w*|asm_compiler|ptx\w*|cpu_feature_guard|redzone_allocator)\.cc:\d+\]"
@@ -32,11 +32,11 @@ _NOT_OPENED = re.compile(
 )
 
 
-@probe(waits_for="TensorFlow to import and list its GPUs", deadline_s=None)
+@probe(waits_for="TensorFlow to import and list its GPUs", starts_first=True, deadline_s=None)
 def runtime(host: Host, request: Request) -> Runtime:
-    """Run `workers/run_tensorflow.py` with the log levels turned up, and read its log."""
+    """Run `workers/run_tensorflow.py` with the log levels raised, and read its log."""
     if request.quick:
-        raise Unavailable("--quick leaves TensorFlow itself out")
+        raise Unavailable("--quick skips TensorFlow itself")
     task = ["GPU"] if request.computes else ["GPU", "list"]
     attempt, answer, lines = ask(
         host, request.python, "run_tensorflow", task, deadline_s=request.deadline_s, variables=_VARIABLES
@@ -47,10 +47,10 @@ def runtime(host: Host, request: Request) -> Runtime:
 
 
 def relevant_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """The lines of a TensorFlow log that speak of GPUs, libraries or trouble, each once.
+    """The lines of a TensorFlow log about GPUs, libraries or problems, each once.
 
-    Of what stands before `file.cc:line]` only the level is kept: I, W, E or F. Of too many the first and the last are
-    kept, of trouble more than of the rest.
+    Of the prefix before `file.cc:line]` only the level is kept: I, W, E or F. If there are too many lines, the first
+    and the last are kept, and more of the lines about problems than of the others.
     """
     rest: dict[str, int] = {}
     trouble: dict[str, int] = {}
@@ -63,7 +63,7 @@ def relevant_lines(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def _ends(rows: dict[str, int], most: int) -> dict[str, int]:
-    """The first and the last rows, where there are more than wanted."""
+    """The first and the last rows, if there are more than the limit."""
     items = list(rows.items())
     return dict(items if len(items) <= most else [*items[: most // 2], *items[-most // 2 :]])
 
@@ -73,7 +73,7 @@ def _level(start: re.Match[str]) -> str:
 
 
 def library_loads(lines: Iterable[str]) -> tuple[LibraryLoad, ...]:
-    """What became of each library that TensorFlow tried to open; the last attempt counts."""
+    """The result for each library that TensorFlow tried to open; the last attempt counts."""
     found: dict[str, LibraryLoad] = {}
     for line in lines:
         if match := _OPENED.search(line):

@@ -1,4 +1,4 @@
-"""The batch job that this process belongs to, and the GPUs and processors that it was granted."""
+"""The batch job that this process belongs to, and the GPUs and CPUs that it was granted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _describe(row: BatchSystem, job: str, environment: Mapping[str, str]) -> Sch
 
 
 def _named(names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of those names that are set, and not empty; a * stands for the rest of a name."""
+    """The variables of those names that are set and not empty; a * matches the rest of a name."""
     found: dict[str, str] = {}
     for name in names:
         if name.endswith("*"):
@@ -48,6 +48,6 @@ def _named(names: Iterable[str], environment: Mapping[str, str]) -> dict[str, st
 
 
 def _cpus(row: BatchSystem, environment: Mapping[str, str]) -> tuple[int | None, str]:
-    """How many processors were granted, and by which variable."""
+    """The number of granted CPUs, and the variable that states it."""
     told = ((environment.get(name, ""), name) for name in row.cpus)
     return next(((int(value), name) for value, name in told if value.isdecimal() and int(value) > 0), (None, ""))

@@ -1,4 +1,4 @@
-"""Which of NVIDIA's services run."""
+"""The NVIDIA services that are running."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.kernel import Services
 
 _NAMES = ("nv-fabricmanager", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
-_LONGEST_COMM = 15  # of a process's name, the kernel keeps no more
+_LONGEST_COMM = 15  # the kernel truncates process names to this length
 _FABRIC_MANAGER = "/usr/bin/nv-fabricmanager"
 _DEADLINE_S = 3.0
 
 
 @probe(waits_for="the list of processes")
 def services(host: Host, request: Request) -> Services:
-    """Look at the names of all processes in /proc, and ask the fabric manager's program for its version."""
+    """Read the names of all processes in /proc, and query the fabric manager's program for its version."""
     processes = [name for name in host.files.names_if_any("/proc") if name.isdecimal()]
     if not processes:
-        raise Unavailable("no process can be seen in /proc")
+        raise Unavailable("no process is visible in /proc")
     return Services(
-        visible="1" in processes,  # with the option hidepid a user sees none but his own
+        visible="1" in processes,  # with the option hidepid a user sees only their own processes
         running=_running(host, processes),
         fabric_manager_version="" if request.quick else _fabric_manager_version(host),
     )
@@ -40,7 +40,7 @@ def _running(host: Host, processes: list[str]) -> tuple[str, ...]:
 
 
 def _fabric_manager_version(host: Host) -> str:
-    """What the installed program says, on the machine that this is; empty where there is none."""
+    """The version that the installed program reports, on this machine only; empty if there is none."""
     if host.files.root != "/" or not host.files.exists(_FABRIC_MANAGER):
         return ""
     done = host.run([_FABRIC_MANAGER, "--version"], deadline_s=_DEADLINE_S)

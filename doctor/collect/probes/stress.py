@@ -1,8 +1,8 @@
-"""A load on the GPUs: is what they compute right, what they keep intact, and how fast and hot are they meanwhile?
+"""A stress test of the GPUs: correctness of results, integrity of memory, speed and temperature.
 
-Each GPU has a process of its own, so that one that dies or hangs costs no other its figures. All compute at the same
-time: only then do the limits of the machine's power and cooling show. Copies come after it, from one process and one
-after the other, for they share the machine's links.
+Each GPU has its own process, so that one that crashes or hangs does not lose the measurements of others. All compute
+at the same time: only then do the machine's power and cooling limits show. Copies follow, in one process and one
+after the other, because they share the machine's links.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.facts.stress import StressedGpu, StressRound, StressTest, Transfer
 
-_RAMP_S = 0.5  # until the clocks are those of the load
+_RAMP_S = 0.5  # until the clocks have settled under load
 Answer = tuple[Attempt, dict[str, Any]]
 
 
 class _Work(Fact, frozen=True):
-    """What a process said of one GPU; its times are those of the machine's monotonic clock."""
+    """A process's report about one GPU; its times are those of the machine's monotonic clock."""
 
     attempt: Attempt
     error: str = ""
@@ -48,15 +48,15 @@ class _Copies(Transfer, frozen=True):
 
 
 class _Links(Fact, frozen=True):
-    """What the process that copies said."""
+    """The report of the process that copies."""
 
     attempt: Attempt
     transfers: dict[str, _Copies] = {}
 
 
-@probe(waits_for="the load on the GPUs", deadline_s=lambda request: request.stress_deadline_s, keeps_part=True)
+@probe(waits_for="the stress test of the GPUs", deadline_s=lambda request: request.stress_deadline_s, keeps_part=True)
 def stress(host: Host, request: Request, runtime: Runtime, nvml: Nvml, cuda_driver: CudaDriver) -> StressTest:
-    """Put a load on each GPU that TensorFlow lists and nobody else uses."""
+    """Stress-test each GPU that TensorFlow lists and no other process uses."""
     _refuse(request, runtime)
     began = time.monotonic()
     plan = make_plan(request, runtime)
@@ -81,15 +81,15 @@ def stress(host: Host, request: Request, runtime: Runtime, nvml: Nvml, cuda_driv
 
 def _refuse(request: Request, runtime: Runtime) -> None:
     if not request.stresses:
-        raise Unavailable("only --level deep and --level soak put a load on the GPUs")
+        raise Unavailable("only --level deep and --level soak stress-test the GPUs")
     if runtime.only_listed:
-        raise Unavailable("no kernel runs on a simulated driver")
+        raise Unavailable("a simulated driver runs no kernels")
     if not runtime.gpus:
-        raise Unavailable("TensorFlow lists no GPU to put a load on")
+        raise Unavailable("TensorFlow lists no GPU to stress-test")
 
 
 class _Run:
-    """The processes of a load: one for each GPU, one that looks at all of them, and then one that copies."""
+    """The processes of a stress test: one for each GPU, one that samples all of them, and then one that copies."""
 
     def __init__(
         self, host: Host, request: Request, plan: Plan, listed: list[Candidate], chosen: list[Candidate]
@@ -98,8 +98,8 @@ class _Run:
         self._count, self._chosen = len(listed), chosen
 
     def go(self, began: float) -> tuple[dict[int, Answer], Answer | None, Sampling]:
-        """Run them all, and give the answer of each."""
-        from concurrent.futures import ThreadPoolExecutor  # other levels need none
+        """Run them all, and return the answer of each."""
+        from concurrent.futures import ThreadPoolExecutor  # not needed at other levels
 
         over = threading.Event()
         with ThreadPoolExecutor(len(self._chosen) + 1) as pool:
@@ -173,7 +173,7 @@ def _stressed(
 
 
 def _with_readings(row: StressRound, candidate: Candidate, sampling: Sampling, began: float) -> StressRound:
-    """A round, its times since the load began, with what NVML said while matrices were multiplied."""
+    """A round, its times relative to the start of the stress test, with NVML's readings during matrix multiplication."""
     spans = [(each.began_s + _RAMP_S, each.began_s + each.seconds) for each in row.speeds if each.iterations]
     looks = sampling.looks(candidate.number, spans) if candidate.number is not None else []
     return msgspec.structs.replace(
@@ -185,7 +185,7 @@ def _with_readings(row: StressRound, candidate: Candidate, sampling: Sampling, b
 
 
 def _transfer(row: _Copies, chosen: list[Candidate], sampling: Sampling) -> Transfer:
-    """Copies, their GPUs called as TensorFlow calls them in all, with the link that the GPU had meanwhile."""
+    """Copies, with GPUs under the names that TensorFlow uses when it lists all, and the GPU's link during the copy."""
     seen = {f"GPU:{place}": each for place, each in enumerate(chosen)}
     ends = {end: seen[name] for end in ("source", "destination") if (name := getattr(row, end)) in seen}
     found = msgspec.to_builtins(row)

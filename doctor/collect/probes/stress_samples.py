@@ -1,4 +1,4 @@
-"""What NVML says of all GPUs several times a second: before a load, who uses them; under it, clocks, heat and power."""
+"""NVML readings of all GPUs several times a second: users before a stress test; clocks, temperature and power during it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.attempt import Attempt, Fact
 from tfgpu_doctor.model.facts.stress import Readings
 
-_START_S = 20.0  # that an interpreter and NVML may take to come up, and a GPU to answer
+_START_S = 20.0  # for an interpreter and NVML to start, and for a GPU to respond
 _LIMITS_NOTHING = ("gpu_idle",)
 
 
@@ -25,7 +25,7 @@ class Tenant(Fact, frozen=True):
 
 
 class Look(Fact, frozen=True):
-    """One GPU at one moment; None where NVML does not tell."""
+    """One GPU at one moment; None if NVML does not report the value."""
 
     sm_mhz: float | None = None
     temperature_c: float | None = None
@@ -36,11 +36,11 @@ class Look(Fact, frozen=True):
     pcie_width: int | None = None
     tenants: tuple[Tenant, ...] = ()
     used_bytes: int | None = None
-    drawing_bytes: int = 0  # held by processes that only draw
+    drawing_bytes: int = 0  # used by processes that only draw
 
 
 class Described(Fact, frozen=True):
-    """What does not change of a GPU."""
+    """The constant properties of a GPU."""
 
     uuid: str = ""
     pci_address: str = ""
@@ -51,15 +51,15 @@ class Described(Fact, frozen=True):
 
 
 class Sampling(Fact, frozen=True):
-    """All looks at all GPUs, by NVML's number of each."""
+    """All samples of all GPUs, by NVML's index of each."""
 
     attempt: Attempt
     library_error: str = ""
     gpus: dict[str, Described] = {}
-    samples: dict[str, dict[str, Look]] = {}  # by the moment, in seconds of the machine's monotonic clock
+    samples: dict[str, dict[str, Look]] = {}  # by the time, in seconds of the machine's monotonic clock
 
     def looks(self, gpu: str, spans: Sequence[tuple[float, float]]) -> list[Look]:
-        """Those at one GPU within any of the spans."""
+        """The samples of one GPU within any of the spans."""
         return [
             looks[gpu]
             for moment, looks in self.samples.items()
@@ -68,10 +68,10 @@ class Sampling(Fact, frozen=True):
 
     @property
     def trouble(self) -> str:
-        """Why there is nothing to tell; empty where there is."""
+        """Why there are no samples; empty if there are."""
         if self.samples:
             return ""
-        return self.library_error or f"asking NVML {self.attempt.ending}"
+        return self.library_error or f"the NVML query {self.attempt.ending}"
 
 
 def sample(
@@ -82,7 +82,7 @@ def sample(
     with_tenants: bool = False,
     until: threading.Event | None = None,
 ) -> Sampling:
-    """Look for so long, or until the event is set, in a child process with the doctor's own interpreter."""
+    """Sample for that long, or until the event is set, in a child process with the doctor's own interpreter."""
     plan = {"seconds": seconds, "every_s": every_s, "with_tenants": with_tenants}
     attempt, answer, _ = ask(
         host,
@@ -97,7 +97,7 @@ def sample(
 
 
 def readings(looks: Sequence[Look]) -> Readings:
-    """The looks in a few figures."""
+    """The samples, summarized."""
     clocks = [look.sm_mhz for look in looks if look.sm_mhz is not None]
     told = [look.reasons for look in looks if look.reasons is not None]
     words = {word for reasons in told for word in reasons if word not in _LIMITS_NOTHING}

@@ -1,4 +1,4 @@
-"""Operating system, C library, processor and memory."""
+"""Operating system, C library, CPU and memory."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _chosen(text: str) -> str:
 
 
 def _nodes(host: Host) -> Iterator[NumaNode]:
-    """The memory nodes that sysfs shows; those without processors are another device's memory."""
+    """The memory nodes that sysfs shows; those without CPUs are another device's memory."""
     for name in host.files.names_if_any(_NODES):
         if re.fullmatch(r"node\d+", name):
             yield NumaNode(
@@ -113,7 +113,7 @@ def _apples_chip(host: Host) -> str:
 
 
 def _wsl(version: str) -> int:
-    """WSL 2's kernel calls itself microsoft-standard-WSL2, WSL 1's only Microsoft."""
+    """WSL 2's kernel is named microsoft-standard-WSL2, WSL 1's only Microsoft."""
     if "microsoft" not in version.lower():
         return 0
     return 2 if "wsl2" in version.lower() or "microsoft-standard" in version.lower() else 1

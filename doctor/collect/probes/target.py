@@ -10,9 +10,9 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.python import Target
 
 
-@probe(waits_for="the target's Python")
+@probe(waits_for="the target's Python", starts_first=True)
 def target(host: Host, request: Request) -> Target:
-    """Ask the target's own interpreter, which needs nothing of the doctor installed."""
+    """Query the target's own interpreter, in which no part of the doctor needs to be installed."""
     attempt, answer, _ = ask(host, request.python, "describe_target", deadline_s=min(20, request.deadline_s))
     fact = understand(Target, attempt, answer)
     return fact if fact.executable else msgspec.structs.replace(fact, executable=request.python)

@@ -44,7 +44,7 @@ def tensorflow(host: Host, request: Request, system: System, target: Target) -> 
 
 
 def _owner(target: Target, site: str) -> Distribution | None:
-    """The distribution in that folder that lists the package's files, or, where none keeps such a list, is named so."""
+    """The distribution in that folder that lists the package's files, or, if none has such a list, matches by name."""
     here = [found for found in target.distributions if found.folder == site]
     owners = [found for found in here if found.name in target.tensorflow_owners]
     named = [found for found in here if found.name.startswith(("tensorflow", "tf-nightly")) and found.requires]
@@ -52,7 +52,7 @@ def _owner(target: Target, site: str) -> Distribution | None:
 
 
 def parse_build_info(source: str) -> dict[str, Any]:
-    """The dictionary that build_info.py assigns, from its syntax tree; empty where there is none to read."""
+    """The dictionary that build_info.py assigns, from its syntax tree; empty if there is none to read."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -75,7 +75,7 @@ def _wheel_tag(host: Host, owner: Distribution) -> str:
 
 
 def _runpath(host: Host, path: str, architecture: str) -> tuple[str, ...]:
-    """RUNPATH (or RPATH) of a shared library; empty where there is none, or where it cannot be loaded anyway."""
+    """RUNPATH (or RPATH) of a shared library; empty if there is none, or if the library cannot be loaded anyway."""
     try:
         size = host.target_files.status(path).size_bytes
         with host.target_files.open_binary(path) as file:

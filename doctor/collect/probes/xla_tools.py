@@ -1,4 +1,4 @@
-"""What XLA compiles kernels with: libdevice and ptxas, from the few places that it knows."""
+"""The tools with which XLA compiles kernels, libdevice and ptxas, from the few places that it searches."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Place = tuple[Files, str]
 
 @probe(waits_for="ptxas")
 def xla_tools(host: Host, target: Target) -> XlaTools:
-    """Look where XLA looks (xla/tsl/platform/default/cuda_root_path.cc), for ptxas on $PATH first, and ask its version."""
+    """Search as XLA does (xla/tsl/platform/default/cuda_root_path.cc), for ptxas on $PATH first, and query its version."""
     if not target.tensorflow_file:
-        raise Unavailable("there is no TensorFlow whose XLA it could be")
+        raise Unavailable("no TensorFlow was found, so there is no XLA to examine")
     roots = list(_roots(host, target))
     path = [(host.target_files, folder) for folder in host.environment.get("PATH", "").split(os.pathsep) if folder]
     _, libdevice = _first((files, f"{root}/{_LIBDEVICE}") for files, root in roots)
     files, ptxas = _first(
         [(files, f"{folder}/ptxas") for files, folder in path] + [(files, f"{root}/{_PTXAS}") for files, root in roots]
     )
-    runs = files is not None and files.root == "/"  # what lies in another machine's files is not run on this one
+    runs = files is not None and files.root == "/"  # a file of another machine's root is not run on this one
     return XlaTools(
         libdevice=libdevice,
         ptxas=ptxas,
@@ -41,9 +41,9 @@ def xla_tools(host: Host, target: Target) -> XlaTools:
 
 
 def _roots(host: Host, target: Target) -> Iterable[Place]:
-    """The folders that may hold a toolkit, the user's own choice first.
+    """The folders that may contain a toolkit, the user's own choice first.
 
-    Which /usr/local/cuda-X.Y was compiled into TensorFlow is not known: any of them counts.
+    The /usr/local/cuda-X.Y that was compiled into TensorFlow is not known: any of them counts.
     """
     site = os.path.dirname(os.path.dirname(target.tensorflow_file))
     names = host.target_files.names_if_any(f"{site}/nvidia")
@@ -58,12 +58,12 @@ def _roots(host: Host, target: Target) -> Iterable[Place]:
 
 
 def _first(places: Iterable[Place]) -> tuple[Files | None, str]:
-    """The first of the files that is there, and whose it is."""
+    """The first of the files that exists, and the file system that it belongs to."""
     return next(((files, path) for files, path in places if files.exists(path)), (None, ""))
 
 
 def _version(host: Host, ptxas: str) -> str:
-    """The CUDA release that it names itself after; empty where it does not answer."""
+    """The CUDA release that ptxas reports; empty if it does not respond."""
     done = host.run([ptxas, "--version"], deadline_s=_DEADLINE_S)
     found = _RELEASE.search(done.stdout.decode("utf-8", "replace")) if done.exit_code == 0 else None
     return found.group(1) if found else ""

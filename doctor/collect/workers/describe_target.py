@@ -10,7 +10,7 @@ import sys
 
 SAFE_PATH = getattr(sys.flags, "safe_path", False)
 if not SAFE_PATH:
-    # The folder of this file; a program of the user's would have its own folder, or the working folder, there.
+    # The folder of this file; a user's program would have its own folder, or the working folder, in this place.
     del sys.path[0]
 OWNED = b"tensorflow/__init__.py,"
 WITH_REQUIREMENTS = ("tensorflow", "tf-nightly", "torch")
@@ -20,12 +20,12 @@ HIDING = ("tensorflow", "keras", "numpy", "google", "six", "wrapt", "absl", "h5p
 
 
 def canonical(name: str) -> str:
-    """The name as the packaging specification normalises it: lower case, runs of -_. as one dash."""
+    """The name as the packaging specification normalizes it: lower case, runs of -_. as one dash."""
     return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file, empty where it cannot be read."""
+    """The content of a file, empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -34,7 +34,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read(path: str) -> str:
-    """The text of a file, empty where it cannot be read."""
+    """The text of a file, empty if it cannot be read."""
     return read_bytes(path).decode("utf-8", "replace")
 
 
@@ -45,7 +45,7 @@ def header(text: str, name: str) -> list[str]:
 
 
 def name_and_version(folder: str, entry: str) -> tuple[str, str]:
-    """What the name of a .dist-info or .egg-info tells; from the metadata inside where it tells nothing."""
+    """Name and version from the name of a .dist-info or .egg-info, or from the metadata inside if the name has none."""
     stem = entry.rsplit(".", 1)[0]
     parts = stem.split("-")
     if len(parts) >= 2 and parts[1][:1].isdigit():
@@ -63,7 +63,7 @@ def distributions(search_path: list[str]) -> tuple[list[dict[str, object]], list
     owners: list[str] = []
     for folder in search_path:
         for entry in names(folder):
-            # What begins with ~ is pip's: the leftover of an upgrade that was interrupted.
+            # A name that begins with ~ is a leftover of an interrupted pip upgrade.
             if entry.startswith("~") or not entry.endswith((".dist-info", ".egg-info")):
                 continue
             name, version = name_and_version(folder, entry)
@@ -81,7 +81,7 @@ def distributions(search_path: list[str]) -> tuple[list[dict[str, object]], list
 
 
 def names(folder: str) -> list[str]:
-    """The names in a folder, sorted; none where it cannot be read."""
+    """The names in a folder, sorted; empty if it cannot be read."""
     try:
         return sorted(os.listdir(folder or "."))
     except OSError:
@@ -89,7 +89,7 @@ def names(folder: str) -> list[str]:
 
 
 def is_module(folder: str, name: str) -> str:
-    """The file that `import name` would run, were this folder the first of the search path."""
+    """The file that `import name` would run if this folder were the first on the search path."""
     for candidate in (os.path.join(folder, name, "__init__.py"), os.path.join(folder, name + ".py")):
         if os.path.isfile(candidate):
             return candidate
@@ -102,9 +102,9 @@ def first_module(search_path: list[str], name: str) -> str:
 
 
 def local_modules(folder: str) -> list[str]:
-    """Modules in the working folder that bear the name of one that TensorFlow imports."""
+    """Modules in the working folder that have the name of one that TensorFlow imports."""
     library = os.path.dirname(os.__file__)
-    # sys.stdlib_module_names came with Python 3.10
+    # sys.stdlib_module_names exists since Python 3.10
     standard = getattr(sys, "stdlib_module_names", None) or {name.partition(".")[0] for name in names(library)}
     found = [entry[:-3] if entry.endswith(".py") else entry for entry in names(folder)]
     hiding = [name for name in found if "." not in name and (name in standard or name in HIDING)]
@@ -112,7 +112,7 @@ def local_modules(folder: str) -> list[str]:
 
 
 def nvidia_libraries(search_path: list[str]) -> list[str]:
-    """Shared libraries under nvidia/*/lib (nvidia/*/bin on Windows) that pip's wheels brought."""
+    """Shared libraries under nvidia/*/lib (nvidia/*/bin on Windows) from pip wheels."""
     found: list[str] = []
     for folder in search_path:
         base = os.path.join(folder, "nvidia")
@@ -127,7 +127,7 @@ def nvidia_libraries(search_path: list[str]) -> list[str]:
 
 
 def conda_packages() -> dict[str, str]:
-    """Name to version and build of the conda packages that matter here."""
+    """Map the name to version and build of the conda packages that matter here."""
     found: dict[str, str] = {}
     folder = os.path.join(sys.prefix, "conda-meta")
     if not os.path.isdir(folder):
@@ -140,7 +140,7 @@ def conda_packages() -> dict[str, str]:
 
 
 def exports() -> dict[str, str]:
-    """What activating this environment sets of the variables that matter, as its scripts write it."""
+    """The relevant variables that activating this environment sets, as its scripts write them."""
     found: dict[str, str] = {}
     folder = os.path.join(sys.prefix, "etc", "conda", "activate.d")
     scripts = [os.path.join(folder, name) for name in names(folder) if name.endswith(".sh")]
@@ -183,7 +183,7 @@ def main() -> None:
 
 
 def is_file(folder: str, name: str) -> bool:
-    """Whether a folder holds a file of that name."""
+    """Whether a folder contains a file of that name."""
     return os.path.isfile(os.path.join(folder, name))
 
 

@@ -1,6 +1,6 @@
-"""What NVML says of one GPU's health, question by question; part of open_nvml.py.
+"""The health of one GPU as NVML reports it, one query at a time; part of open_nvml.py.
 
-`ask` asks nvidia-ml-py by the name of a call, and gives None where NVML does not support it on this GPU.
+`ask` queries nvidia-ml-py by the name of a call, and returns None if NVML does not support it on this GPU.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import time
 
-TYPE_CHECKING = False  # importing typing would cost a child more than its work
+TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from typing import Any
 
@@ -36,12 +36,12 @@ VGPU = 2
 INTEGERS = {1: "uiVal", 2: "ulVal", 3: "ullVal"}  # of the types of a field value
 MOST_LINKS = 36
 
-SLOWING = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7  # heat, power brake, and what sums them up
+SLOWING = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7  # heat, power brake, and their combination
 LOOKS, BETWEEN_LOOKS_S = 3, 0.02
 
 
 def named(number: Any, names: tuple[str, ...]) -> str:
-    """The word for a number; the number itself where it is newer than the list."""
+    """The word for a number; the number itself if it is newer than the list."""
     if number is None:
         return ""
     return names[number] if 0 <= number < len(names) else str(number)
@@ -56,7 +56,7 @@ def watts(milliwatts: Any) -> float | None:
 
 
 def filled(ask: Any, call: str, kind: str, handle: Any) -> Any:
-    """A structure of nvidia-ml-py that a call has filled in, None where either does not know the other's version."""
+    """A structure of nvidia-ml-py that a call has filled in, None if either does not know the other's version."""
     structure = getattr(ask.nvml, kind, None)
     if structure is None:
         return None
@@ -65,7 +65,7 @@ def filled(ask: Any, call: str, kind: str, handle: Any) -> Any:
 
 
 def fields(ask: Any, handle: Any, *numbers: int) -> list[int | None]:
-    """The field values of those numbers, which are whole."""
+    """The field values of those numbers; all are integers."""
     values = ask("nvmlDeviceGetFieldValues", handle, list(numbers)) or ()
     found = [
         getattr(each.value, INTEGERS.get(each.valueType, ""), None) if not each.nvmlReturn else None for each in values
@@ -147,7 +147,7 @@ def throttle_bits(ask: Any, handle: Any) -> int | None:
 
 
 def throttle_reasons(ask: Any, handle: Any) -> list[str] | None:
-    """What limits the clocks, and stays: a change of the clocks itself may show as a slowdown for a moment."""
+    """The persistent reasons for lower clocks: a clock change itself may show as a slowdown for a moment."""
     bits = throttle_bits(ask, handle)
     if bits is None:
         return None
@@ -173,13 +173,13 @@ def pcie(ask: Any, handle: Any) -> dict[str, object]:
 
 
 def nvlinks(ask: Any, handle: Any) -> list[dict[str, object]]:
-    """Every link that the GPU has; of those that are up also what is at the other end, and their errors."""
+    """Every link that the GPU has; for those that are up also the remote end and the errors."""
     rows = []
     for link in range(MOST_LINKS):
         state = ask("nvmlDeviceGetNvLinkState", handle, link)
         if state is None:
             break
-        row = {"index": link, "active": bool(state)}  # type: dict[str, object]  # 2 is a link that sleeps, and wakes up
+        row = {"index": link, "active": bool(state)}  # type: dict[str, object]  # 2 is a sleeping link that wakes up when needed
         if state:
             remote = ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
             counts = {
@@ -201,7 +201,7 @@ def fabric(ask: Any, handle: Any) -> dict[str, object] | None:
 
 
 def mig_devices(ask: Any, handle: Any) -> list[dict[str, object]]:
-    """The slices of a GPU that is divided by MIG: those that this process may know of."""
+    """The slices of a GPU that is partitioned by MIG: those that are visible to this process."""
     rows = []
     for index in range(ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
         device = ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
@@ -224,7 +224,7 @@ def mig_devices(ask: Any, handle: Any) -> list[dict[str, object]]:
 
 
 def licensed(ask: Any, handle: Any) -> bool | None:
-    """Whether a vGPU has its licence, None where NVML does not tell."""
+    """Whether a vGPU has its license, None if NVML does not report it."""
     answer = ask("nvmlDeviceGetGridLicensableFeatures", handle)
     if not answer or not answer.isGridLicenseSupported:
         return None
@@ -234,7 +234,7 @@ def licensed(ask: Any, handle: Any) -> bool | None:
 
 
 def read_health(ask: Any, handle: Any, mig: Any) -> dict[str, Any]:
-    """All of it; `mig` is the answer to nvmlDeviceGetMigMode."""
+    """All health values; `mig` is the answer to nvmlDeviceGetMigMode."""
     memory_c, action = fields(ask, handle, MEMORY_TEMPERATURE, RECOVERY_ACTION)
     utilization = ask("nvmlDeviceGetUtilizationRates", handle)
     virtualization = ask("nvmlDeviceGetVirtualizationMode", handle)

@@ -1,4 +1,4 @@
-"""Where this interpreter's environment lies, and the folders that pip installs into."""
+"""The folder of this interpreter's environment, and the folders that pip installs into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open each path given for reading and writing, and say for each how that went. Opening may block: hence a child."""
+"""Open each given path for reading and writing, and report the result of each. Opening may block: hence a child."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-TYPE_CHECKING = False  # importing typing would cost a child more than its work
+TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from typing import Any
 
@@ -21,7 +21,7 @@ def say(**answer: object) -> None:
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the doctor is gone, however it went (Linux)."""
+    """Tell the kernel to kill this process when the doctor exits for any reason (Linux)."""
     try:
         ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
     except (OSError, AttributeError, TypeError):
@@ -29,7 +29,7 @@ def die_with_parent() -> None:
 
 
 def loaded_file(name: str) -> str:
-    """The file that the loader took for a library, from the map of this process."""
+    """The file that the loader took for a library, from the memory map of this process."""
     try:
         with open("/proc/self/maps", errors="replace") as maps:
             paths = [
@@ -41,7 +41,7 @@ def loaded_file(name: str) -> str:
 
 
 def text(call: Any, code: int) -> str:
-    """What cuGetErrorName says of a code; empty for codes that it does not know."""
+    """The name of a code from cuGetErrorName; empty for codes that it does not know."""
     answer = ctypes.c_char_p()
     try:
         return answer.value.decode() if call(code, ctypes.byref(answer)) == 0 and answer.value else ""

@@ -1,7 +1,7 @@
 """Read the GPUs through NVML. Runs in the doctor's own interpreter.
 
-Its arguments: that interpreter's search path; for how long no GPU may answer before those that are still being read
-are given up, and by when all must be done (seconds); then the numbers of the GPUs, all where there are none.
+Its arguments: that interpreter's search path; the time without a response from any GPU after which those still being
+read are given up, and the time at which all must be done (seconds); then the GPU indices, all GPUs if there are none.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import sys
 import threading
 import time
 
-from gpu_health import read_health  # beside this file, which Python puts first on the path
+from gpu_health import read_health  # next to this file, in the folder that Python puts first on the path
 
-TYPE_CHECKING = False  # importing typing would cost a child more than its work
+TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from typing import Any
 
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
-LOST, RESET_REQUIRED = 15, 16  # nvmlReturn_t of a GPU that answers no more
+LOST, RESET_REQUIRED = 15, 16  # nvmlReturn_t of a GPU that stopped responding
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SAYING = threading.Lock()
 
@@ -33,7 +33,7 @@ def say(**answer: object) -> None:
 
 
 class Reader:
-    """Reads one GPU on a thread of its own, and knows what it is waiting for when no answer comes."""
+    """Reads one GPU on a separate thread, and knows what it is waiting for if no response comes."""
 
     def __init__(self, nvml: Any, index: int, done: Any) -> None:
         self.nvml, self.index = nvml, index
@@ -41,12 +41,12 @@ class Reader:
         self.call, self.asked_at, self.answered_at = "", 0.0, time.monotonic()
         self.row = {"index": index}  # type: dict[str, object]
         self.trouble = {}  # type: dict[str, object]
-        self.broken = True  # until it has come to its end
+        self.broken = True  # until the reading is complete
         self._done = done
         threading.Thread(target=self._run, daemon=True).start()
 
     def __call__(self, call: str, *arguments: Any) -> Any:
-        """What NVML answers, None where it does not support the question on this GPU or may not tell."""
+        """NVML's answer, None if it does not support the query on this GPU or denies permission."""
         function = getattr(self.nvml, call, None)
         if function is None:  # an older nvidia-ml-py
             return None
@@ -58,7 +58,7 @@ class Reader:
                 self.note(error)
             answer = None
         except (UnicodeDecodeError, TypeError, ctypes.ArgumentError):
-            answer = None  # nvidia-ml-py decodes names itself, and an older one may want other arguments
+            answer = None  # nvidia-ml-py decodes names itself, and an older version may require other arguments
         self.answered_at = time.monotonic()
         return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
@@ -68,7 +68,7 @@ class Reader:
             self.trouble = {"call": self.call, "error_code": error.value, "error_text": str(error)}
 
     def known(self) -> dict[str, object]:
-        """Which GPU it is, as far as it has told."""
+        """The identity of the GPU, as far as it is known."""
         return {name: self.row[name] for name in ("index", "name", "uuid", "pci_address") if name in self.row}
 
     def _run(self) -> None:
@@ -93,7 +93,7 @@ class Reader:
 
 
 def is_the_doctors_own(pid: int) -> bool:
-    """Whether a process is one of the doctor's own programs, which may be running meanwhile."""
+    """Whether a process is one of the doctor's own programs, which may run at the same time."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             return os.fsencode(_HERE + os.sep) in file.read(4096)
@@ -102,7 +102,7 @@ def is_the_doctors_own(pid: int) -> bool:
 
 
 def processes(ask: Any, handle: Any) -> list[dict[str, object]]:
-    """Processes that compute or draw on a GPU, with the memory that each holds (bytes)."""
+    """Processes that compute or draw on a GPU, with the memory that each uses (bytes)."""
     found = {}
     calls = (("nvmlDeviceGetGraphicsRunningProcesses", False), ("nvmlDeviceGetComputeRunningProcesses", True))
     for call, computes in calls:
@@ -116,7 +116,7 @@ def processes(ask: Any, handle: Any) -> list[dict[str, object]]:
 
 
 def describe(ask: Any, handle: Any, row: dict[str, object]) -> None:
-    """One GPU: identity first, then memory (bytes), mode, tenants, health."""
+    """One GPU: identity first, then memory (bytes), mode, processes, health."""
     row["name"] = ask("nvmlDeviceGetName", handle) or ""
     row["uuid"] = ask("nvmlDeviceGetUUID", handle) or ""
     address = getattr(ask("nvmlDeviceGetPciInfo", handle), "busId", "")
@@ -136,9 +136,9 @@ def describe(ask: Any, handle: Any, row: dict[str, object]) -> None:
 
 
 def read(nvml: Any, indices: Any, quiet_s: float, ends_at: float) -> bool:
-    """Read those GPUs all at once; give up those that do not answer while no other does any more either.
+    """Read those GPUs concurrently; give up those that do not respond once no other responds any longer.
 
-    Gives whether all went as it should in here, whatever NVML answered.
+    Returns whether this program itself ran without an error, whatever NVML answered.
     """
     done = queue.Queue()  # type: Any
     waiting = {index: Reader(nvml, index, done) for index in indices}
@@ -158,17 +158,17 @@ def read(nvml: Any, indices: Any, quiet_s: float, ends_at: float) -> bool:
 
 
 def excluded(nvml: Any) -> list[str]:
-    """PCI addresses of the GPUs that the driver was told to leave alone."""
+    """PCI addresses of the GPUs that the driver was configured to exclude."""
     try:
         rows = [nvml.nvmlGetExcludedDeviceInfoByIndex(place) for place in range(nvml.nvmlGetExcludedDeviceCount())]
         addresses = [row.pci.busId for row in rows]
-    except (nvml.NVMLError, AttributeError):  # an older driver, or nvidia-ml-py
+    except (nvml.NVMLError, AttributeError):  # an older driver or nvidia-ml-py
         return []
     return [(each.decode("ascii", "replace") if isinstance(each, bytes) else each).lower() for each in addresses]
 
 
 def library_opens(name: str) -> bool:
-    """Whether the library is there; that is cheaper to know than to import pynvml for nothing."""
+    """Whether the library can be opened; this is cheaper than an import of pynvml that would fail."""
     try:
         ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL: die with the doctor
     except (OSError, AttributeError):
@@ -213,7 +213,7 @@ def main() -> None:
     say(phase="reading the GPUs")
     went_well = read(pynvml, [int(each) for each in sys.argv[4:]] or range(count), quiet_s, started + within_s)
     say(finished=went_well)
-    os._exit(0 if went_well else 1)  # a thread that waits for NVML would keep the process from its end
+    os._exit(0 if went_well else 1)  # a thread that waits for NVML would prevent a normal exit
 
 
 if __name__ == "__main__":

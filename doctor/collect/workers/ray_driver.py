@@ -1,8 +1,8 @@
-"""Run one task on every node of a Ray cluster, and write down what each gave the moment it arrives.
+"""Run one task on every node of a Ray cluster, and record each result as soon as it arrives.
 
-Runs in a child process: Ray ends the process that it is imported in where a cluster does not answer, and writes to
+Runs in a child process: Ray ends the process that imports it if a cluster does not respond, and writes to
 standard output. argv: a file with the order as JSON, a file for the journal (JSON lines), a folder for the documents.
-It ends when its standard input does.
+It ends when its standard input closes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LONGEST_REASON = 300  # characters
 
 
 class Journal:
-    """One JSON object a line, each written whole."""
+    """One JSON object per line, each written as a whole."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def note(self, kind: str, **known: Any) -> None:
-        """Write one down."""
+        """Write one entry."""
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, **known}) + "\n")
 
@@ -55,13 +55,13 @@ def main() -> None:
 
 
 def leave_with_the_doctor() -> None:
-    """End when the doctor closes standard input, or is gone: the workers of this driver end with it."""
+    """End when the doctor closes standard input, or has exited: the workers of this driver end with it."""
     os.read(0, 1)
     os._exit(0)
 
 
 def join(ray: Any, address: str, journal: Journal) -> bool:
-    """Whether the cluster is one of this machine alone, because no other runs."""
+    """Whether the cluster was started on this machine alone, because no other is running."""
     known = {"logging_level": "ERROR", "log_to_driver": False}
     try:
         ray.init(address=address, **known)
@@ -78,7 +78,7 @@ def join(ray: Any, address: str, journal: Journal) -> bool:
 
 
 def living(ray: Any) -> list[dict[str, Any]]:
-    """The nodes that live, by name. Those that share a host name are told apart by Ray's own number."""
+    """The nodes that are alive, by name. Nodes that share a host name are distinguished by Ray's own id."""
     alive = [node for node in ray.nodes() if node["Alive"]]
     counts = Counter(node["NodeManagerHostname"] for node in alive)
     found = []
@@ -91,7 +91,7 @@ def living(ray: Any) -> list[dict[str, Any]]:
 
 
 def examine(ray: Any, nodes: list[dict[str, Any]], order: Any, journal: Journal, folder: str) -> None:
-    """One task a node; who does not answer within the deadline is given up."""
+    """One task per node; a node that does not respond within the deadline is given up."""
     started = time.monotonic()
     out = {submit(ray, node, order, variables_of(nodes, place, order)): node for place, node in enumerate(nodes)}
     while out:
@@ -103,15 +103,15 @@ def examine(ray: Any, nodes: list[dict[str, Any]], order: Any, journal: Journal,
         if passed > order.deadline_s + order.grace_s:
             for each, node in out.items():
                 more = ", or its %g GPUs were not free" % node["gpus"] if order.takes_gpus and node["gpus"] else ""
-                why = "no answer within %.0f s: it hangs%s" % (passed, more)
+                why = "no response within %.0f s: the node hangs%s" % (passed, more)
                 journal.note("node", name=node["name"], seconds=passed, outcome="hung", why=why)
                 ray.cancel(each, force=True)
             return
 
 
 def variables_of(nodes: list[dict[str, Any]], place: int, order: Any) -> dict[str, str]:
-    """What a node's task is told by its environment: a suite that spans nodes has to know all of them."""
-    # A task that asks for no GPU is to see all of them nevertheless.
+    """The environment variables for a node's task: a suite that spans nodes needs the addresses of all of them."""
+    # A task that requests no GPU must still see all of them.
     found = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
     if order.together and len(nodes) > 1:
         found["TFGPU_DOCTOR_HOSTS"] = ",".join(node["address"] for node in nodes)
@@ -120,7 +120,7 @@ def variables_of(nodes: list[dict[str, Any]], place: int, order: Any) -> dict[st
 
 
 def submit(ray: Any, node: dict[str, Any], order: Any, variables: dict[str, str]) -> Any:
-    """Start a node's task, which takes none of its GPUs or all of them."""
+    """Start a node's task, which takes either no GPU or all GPUs of the node."""
     from ray import cloudpickle
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -142,7 +142,7 @@ def submit(ray: Any, node: dict[str, Any], order: Any, variables: dict[str, str]
 
 
 def answer(ray: Any, reference: Any, folder: str) -> dict[str, Any]:
-    """What a task that has ended gave: its document's path, or why there is none."""
+    """The result of a task that has ended: its document's path, or why there is none."""
     from ray import exceptions
 
     outcomes = {
@@ -163,7 +163,7 @@ def answer(ray: Any, reference: Any, folder: str) -> dict[str, Any]:
 
 
 def short(error: BaseException) -> str:
-    """The first words of an error, whose pages Ray brings along: of a traceback what was raised, of pip's own what it says."""
+    """The first words of an error without Ray's long text: the exception of a traceback, or pip's own message."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     said = [line.strip() for line in lines if line.lstrip().startswith("ERROR: ")]
     raised = [line for line in lines if not line.startswith(" ") and "Traceback (most recent call last)" not in line]

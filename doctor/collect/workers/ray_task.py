@@ -1,6 +1,6 @@
-"""What Ray runs on each node: the doctor as a program of its own, whatever becomes of it.
+"""The task that Ray runs on each node: the doctor as a separate program, independent of how it ends.
 
-Ray carries this over as it stands, to nodes on which the doctor may be missing: nothing but the standard library.
+Ray sends this file as it is to nodes that may not have the doctor: it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import tempfile
 
 
 def examine(options: list[str], files: dict[str, bytes], deadline_s: float) -> dict[str, object]:
-    """Run `fleet node` with these options in a folder that holds these files; what it left, or why it left nothing.
+    """Run `fleet node` with these options in a folder that contains these files; return its result, or why there is none.
 
-    `document` is the node's report; `outcome` and `why` stand where there is none.
+    `document` is the node's report; `outcome` and `why` are set if there is no report.
     """
     try:
         watcher = importlib.util.find_spec("tfgpu_doctor.host.run_watched")
@@ -34,11 +34,11 @@ def examine(options: list[str], files: dict[str, bytes], deadline_s: float) -> d
 
 
 def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, object]:
-    """To its end, or to the deadline; Ray's own variables, which hide GPUs from who asked for none, are left out."""
+    """Run to the end or to the deadline; without Ray's own variables, which hide GPUs from tasks that requested none."""
     log = os.path.join(folder, "log")
     with open(log, "wb") as file:
-        # Its standard input closes when this process ends, however it ends: the watcher sees it, and ends the doctor.
-        # A session of its own: Ray kills its workers by process group, and the watcher lives to end the doctor.
+        # Its standard input closes when this process ends for any reason: the watcher sees it, and ends the doctor.
+        # A separate session: Ray kills its workers by process group, and the watcher survives to end the doctor.
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=file, stderr=file, cwd=folder, start_new_session=True
         )
@@ -55,7 +55,7 @@ def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, 
         with open(os.path.join(out, names[0]), "rb") as file:
             return {"document": file.read()}
     if code is None:
-        return {"outcome": "hung", "why": "the doctor did not end within %g s there" % deadline_s}
+        return {"outcome": "hung", "why": "the doctor did not finish within %g s on the node" % deadline_s}
     return {"outcome": "died" if code > 128 else "not started", "why": last_words(log, code)}
 
 

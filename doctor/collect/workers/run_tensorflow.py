@@ -1,7 +1,7 @@
-"""Import TensorFlow, list its GPUs, and compute on each; memory growth is on, so that no GPU's memory is taken.
+"""Import TensorFlow, list its GPUs, and compute on each; memory growth is on, so that no GPU's memory is all reserved.
 
-The first argument is the kind of device to compute on: "GPU", or "CPU" where only this program is to be tried. A second
-one, "list", leaves the computing out.
+The first argument is the kind of device to compute on: "GPU", or "CPU" to test only this program. With a second
+one, "list", nothing is computed.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import sys
 import time
 import traceback
 
-TYPE_CHECKING = False  # importing typing would cost a child more than its work
+TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
-# A user's program has its own folder first on the search path; this one stands in the user's working folder.
+# A user's program has its own folder first on the search path; this one acts as if it were in the user's working folder.
 sys.path[0] = "" if not getattr(sys.flags, "safe_path", False) else sys.path[0]
 
 SIDE = 256  # of the square matrices; integers up to 4 keep every product and sum exact in TF32 and float32
 
 
 def open_answer() -> TextIO:
-    """The standard output that this process found, for the answer alone; whatever else prints goes to standard error."""
+    """The process's original standard output, reserved for the answer; all other output goes to standard error."""
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answer
@@ -38,7 +38,7 @@ def say(**answer: object) -> None:
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the doctor is gone, however it went (Linux)."""
+    """Tell the kernel to kill this process when the doctor exits for any reason (Linux)."""
     try:
         import ctypes
 
@@ -71,7 +71,7 @@ def matmul(tf: Any) -> Any:
 
 
 def convolution(tf: Any) -> Any:
-    """A convolution of small integers, as an image network begins with."""
+    """A convolution of small integers, like the first layer of an image network."""
     image = tf.reshape(tf.math.floormod(tf.range(2 * 32 * 32 * 8, dtype=tf.float32), 5.0) - 2.0, (2, 32, 32, 8))
     kernel = tf.reshape(tf.math.floormod(tf.range(3 * 3 * 8 * 16, dtype=tf.float32), 3.0) - 1.0, (3, 3, 8, 16))
     return tf.nn.conv2d(image, kernel, strides=1, padding="SAME")
@@ -81,7 +81,7 @@ OPERATIONS = {"matmul": matmul, "convolution": convolution}
 
 
 def compute(tf: Any, operation: str, device: str) -> dict[str, object]:
-    """Compute on one device, compare with the CPU, and say where the result lay."""
+    """Compute on one device, compare with the CPU, and report the device of the result."""
     row: dict[str, object] = {"operation": operation, "device": device}
     started = time.monotonic()
     try:
@@ -95,7 +95,7 @@ def compute(tf: Any, operation: str, device: str) -> dict[str, object]:
             scale = tf.reduce_max(tf.abs(expected))
             error = float(tf.reduce_max(tf.abs(found - expected)) / scale)
         if error != error:
-            raise ArithmeticError("the result holds NaN")
+            raise ArithmeticError("the result contains NaN")
         row["largest_error"] = error
     except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises is the answer
         row["error"] = last_line(error)
@@ -148,7 +148,7 @@ def main() -> None:
         import tensorflow as tf
 
         say(import_seconds=time.monotonic() - started)
-    except BaseException as error:  # noqa: BLE001 - SystemExit and the like included: the import is what is examined
+    except BaseException as error:  # noqa: BLE001 - including SystemExit and the like: the import is under examination
         lines = traceback.format_exc().splitlines()
         say(import_error=last_line(error), import_traceback=[line[:300] for line in lines[-40:]])
         return
@@ -164,4 +164,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
     ANSWER.flush()
-    os._exit(0)  # taking TensorFlow apart takes a tenth of a second and tells nothing
+    os._exit(0)  # TensorFlow's teardown takes a tenth of a second and gives no information

@@ -1,7 +1,7 @@
-"""Read clocks, heat, power and the use of all GPUs several times a second, until standard input ends.
+"""Read clocks, temperature, power and the use of all GPUs several times a second, until standard input ends.
 
-Runs in the doctor's own interpreter. The first argument is its search path, the second a plan in JSON: `seconds` at
-most, `every_s` between two looks, `with_tenants` to say who uses the GPUs.
+Runs in the doctor's own interpreter. The first argument is its search path, the second a plan in JSON: at most
+`seconds`, `every_s` between two samples, `with_tenants` to include the processes that use the GPUs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import select
 import sys
 import time
 
-TYPE_CHECKING = False  # importing typing would cost a child more than its work
+TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from typing import Any
 
@@ -31,7 +31,7 @@ def say(**answer: object) -> None:
 
 
 def asked(nvml: Any, call: str, *arguments: Any) -> Any:
-    """What NVML answers, None where it does not support the question on this GPU, or this nvidia-ml-py not the call."""
+    """NVML's answer, None if the query is not supported on this GPU, or the call by this nvidia-ml-py."""
     errors = (nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError))
     try:
         answer = getattr(nvml, call)(*arguments)
@@ -45,7 +45,7 @@ def watts(milliwatts: Any) -> Any:
 
 
 def describe(nvml: Any, handle: Any) -> dict[str, object]:
-    """What does not change: who it is, and its limits."""
+    """The constant properties: identity and limits."""
     pci = asked(nvml, "nvmlDeviceGetPciInfo", handle)
     address = getattr(pci, "busId", "")
     return {
@@ -59,7 +59,7 @@ def describe(nvml: Any, handle: Any) -> dict[str, object]:
 
 
 def tenants(nvml: Any, handle: Any) -> list[dict[str, object]]:
-    """Who computes on a GPU, and what each holds (bytes)."""
+    """The processes that compute on a GPU, and the memory that each uses (bytes)."""
     found = asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle) or ()
     return [
         {
@@ -73,13 +73,13 @@ def tenants(nvml: Any, handle: Any) -> list[dict[str, object]]:
 
 
 def drawing_bytes(nvml: Any, handle: Any) -> int:
-    """What processes hold that only draw."""
+    """The memory of processes that only draw."""
     found = asked(nvml, "nvmlDeviceGetGraphicsRunningProcesses", handle) or ()
     return sum(each.usedGpuMemory or 0 for each in found)
 
 
 def is_the_doctors_own(pid: int) -> bool:
-    """Whether a process is a program of the doctor's, which may just be ending."""
+    """Whether a process is a program of the doctor's, which may be about to end."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             words = file.read(4096).split(b"\0")
@@ -90,7 +90,7 @@ def is_the_doctors_own(pid: int) -> bool:
 
 
 def look(nvml: Any, handle: Any, with_tenants: bool) -> dict[str, object]:
-    """One look at one GPU, and who uses it where that is asked for."""
+    """One sample of one GPU, with the processes that use it if requested."""
     memory = asked(nvml, "nvmlDeviceGetMemoryInfo", handle)
     rates = asked(nvml, "nvmlDeviceGetUtilizationRates", handle)
     bits = asked(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
@@ -113,7 +113,7 @@ def look(nvml: Any, handle: Any, with_tenants: bool) -> dict[str, object]:
 
 
 def is_over(every_s: float) -> bool:
-    """Wait for the next look, or for the end of standard input: nobody reads any more."""
+    """Wait for the next sample, or for the end of standard input, when the output is no longer read."""
     if os.name == "nt":
         time.sleep(every_s)  # pipes cannot be waited for there; the deadline ends this
         return False
@@ -122,7 +122,7 @@ def is_over(every_s: float) -> bool:
 
 
 def watch(nvml: Any, handles: dict[int, Any], *, seconds: float, every_s: float, with_tenants: bool) -> None:
-    """Look at all GPUs again and again."""
+    """Sample all GPUs repeatedly."""
     ends = time.monotonic() + seconds
     while True:
         now, rows = time.monotonic(), {}
@@ -142,7 +142,7 @@ def main() -> None:
         except (OSError, AttributeError):
             pass
     try:
-        ctypes.CDLL(name)  # cheaper to know than to import pynvml for nothing
+        ctypes.CDLL(name)  # cheaper than an import of pynvml that would fail
     except OSError as error:
         say(library_error=str(error))
         return

@@ -1,4 +1,4 @@
-"""What the CUDA driver tells of memory, beside TensorFlow: how much is free, and whether the host's is pinned."""
+"""Memory information from the CUDA driver, outside of TensorFlow: free memory, and whether host memory is pinned."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 INTEGRATED = 18  # CU_DEVICE_ATTRIBUTE_INTEGRATED
 MEMORY_TYPE, ON_HOST = 2, 1  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_HOST
-INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE: of a pointer that the driver never heard of
+INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE: for a pointer that the driver does not know
 
 
 def open_driver() -> Any:
-    """Libcuda, initialised; None where there is none."""
+    """Libcuda, initialized; None if there is none."""
     try:
         cuda = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
         return cuda if cuda.cuInit(0) == 0 else None
@@ -27,7 +27,7 @@ def open_driver() -> Any:
 
 @contextlib.contextmanager
 def context_of(cuda: Any, device: int) -> Iterator[bool]:
-    """The context that all users of a device share, current for a moment; whether it could be had."""
+    """The primary context that all users of a device share, made current temporarily; yields whether that succeeded."""
     handle, context = ctypes.c_int(), ctypes.c_void_p()
     if cuda is None or cuda.cuDeviceGet(ctypes.byref(handle), device) != 0:
         yield False
@@ -45,7 +45,7 @@ def context_of(cuda: Any, device: int) -> Iterator[bool]:
 
 
 def free_memory(cuda: Any, device: int = 0) -> int | None:
-    """How many bytes a device has left; None where nobody can tell."""
+    """The free bytes of a device; None if unknown."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     with context_of(cuda, device) as known:
         if known and cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0:
@@ -54,7 +54,7 @@ def free_memory(cuda: Any, device: int = 0) -> int | None:
 
 
 def is_integrated(cuda: Any, device: int = 0) -> bool:
-    """Whether a device has no memory of its own, and takes the host's."""
+    """Whether a device has no memory of its own, and uses the host's."""
     handle, flag = ctypes.c_int(), ctypes.c_int()
     if cuda is None or cuda.cuDeviceGet(ctypes.byref(handle), device) != 0:
         return False
@@ -62,7 +62,7 @@ def is_integrated(cuda: Any, device: int = 0) -> bool:
 
 
 def is_pinned(cuda: Any, address: int) -> bool | None:
-    """Whether host memory at an address is pinned, so that a GPU reads it directly; None where nobody can tell."""
+    """Whether host memory at an address is pinned, so that a GPU reads it directly; None if unknown."""
     kind = ctypes.c_uint()
     with context_of(cuda, 0) as known:
         if not known:

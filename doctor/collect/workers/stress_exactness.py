@@ -1,4 +1,4 @@
-"""Operations whose results must be equal to the last bit whenever they are repeated, and near a reference in float64."""
+"""Operations whose results must be bitwise equal on every repetition, and close to a reference in float64."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 SEED = 20211
 LEAST_REPEATS = 3
-PARTS = 16  # of a result, each with a digest: GPUs that disagree say where
+PARTS = 16  # of a result, each with a digest: they show where GPUs disagree
 SAMPLED = 256  # elements of a result that are computed in float64
-# What rounding allows an element of sum(a * b) to be off by, as a share of sum(|a| * |b|): the sums are taken in
+# The error that rounding allows in an element of sum(a * b), as a share of sum(|a| * |b|): the sums are taken in
 # float32 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), after TF32 has rounded each factor to
 # 10 bits (https://blogs.nvidia.com/blog/tensorfloat-32-precision-format), or float16 the result to as many.
 ROUNDED_FACTORS, SUMMED = 2.0**-10 + 2.0**-11, 2.0**-24
-TRANSFORMED = 8  # times as much where cuDNN takes a convolution apart (Winograd, FFT) and sums intermediate values
+TRANSFORMED = 8  # the factor if cuDNN transforms a convolution (Winograd, FFT) and sums intermediate values
 
 
 def matmul(np: Any, side: int, precision: str) -> tuple[list[Any], Any]:
-    """Two matrices, and what computes sampled elements of their product: places, values, what rounding allows."""
+    """Two matrices, and the reference for sampled elements of their product: indices, values, allowed rounding errors."""
     random = np.random.RandomState(SEED)
     left, right = (random.uniform(-1, 1, (side, side)).astype(precision) for _ in range(2))
 
@@ -34,7 +34,7 @@ def matmul(np: Any, side: int, precision: str) -> tuple[list[Any], Any]:
 
 
 def convolution(np: Any, side: int, precision: str) -> tuple[list[Any], Any]:
-    """Images and kernels of 3 by 3, of about as many operations as matrices of that side, and their reference."""
+    """Images and kernels of 3 by 3, with about as many operations as matrices of that side, and their reference."""
     random = np.random.RandomState(SEED)
     count, edge, channels = max(1, side // 128), max(4, side // 64), max(2, side // 32)
     images = random.uniform(-1, 1, (count, edge, edge, channels)).astype(precision)
@@ -63,18 +63,18 @@ def compute(tf: Any, operation: str, inputs: list[Any]) -> Any:
 
 
 def words(tf: Any, tensor: Any) -> Any:
-    """The bits of a tensor as numbers of 8 bytes: comparing those is done on the GPU, and knows no NaN."""
+    """The bits of a tensor as integers of 8 bytes: those are compared on the GPU, and without NaN semantics."""
     return tf.bitcast(tf.reshape(tensor, (-1, 8 // tensor.dtype.size)), tf.int64)
 
 
 def differing(np: Any, found: Any, expected: Any) -> int:
-    """How many elements of two arrays differ in any bit."""
+    """The number of elements of two arrays that differ in any bit."""
     kind = "uint%d" % (8 * found.dtype.itemsize)
     return int(np.count_nonzero(np.ascontiguousarray(found).view(kind) != np.ascontiguousarray(expected).view(kind)))
 
 
 def deviation(np: Any, result: Any, reference: tuple[Any, Any, Any]) -> float:
-    """How far the sampled elements are from their reference, as a share of what rounding allows; infinite for NaN."""
+    """The distance of the sampled elements from their reference, as a share of the rounding limit; infinite for NaN."""
     places, values, bounds = reference
     off = abs(result[places].astype("float64") - values) / bounds
     return float("inf") if np.isnan(off).any() else float(off.max())
@@ -88,7 +88,7 @@ def digests(result: Any) -> list[str]:
 
 
 class Repeated:
-    """An operation, and the first result that it ever had; every later one is compared with that."""
+    """An operation and its first result; every later result is compared with that."""
 
     def __init__(self, np: Any, side: int, operation: str, precision: str, make: Any) -> None:
         self.operation, self.precision = operation, precision
@@ -96,7 +96,7 @@ class Repeated:
         self._first: Any = None
 
     def repeat(self, tf: Any, np: Any, device: str, seconds: float) -> dict[str, object]:
-        """Compute again and again for so long, and say how many elements ever differed."""
+        """Compute repeatedly for that long, and return how many elements ever differed."""
         started = time.monotonic()
         with tf.device(device):
             inputs = [tf.constant(each) for each in self._inputs]
@@ -114,6 +114,6 @@ class Repeated:
         last = result.numpy()
         off = deviation(np, last, self._reference())
         row.update(iterations=iterations, mismatches=mismatches, elements=int(last.size), digests=digests(last))
-        # JSON knows no infinity.
+        # JSON has no infinity.
         row.update(deviation=min(off, 1e9), seconds=time.monotonic() - started)
         return row

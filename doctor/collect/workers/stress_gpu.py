@@ -1,6 +1,6 @@
-"""Load one GPU: results that must repeat, products as fast as it can, patterns in its memory; once, or for a while.
+"""Stress-test one GPU: results that must repeat, products at full speed, patterns in its memory; once or repeatedly.
 
-The argument is a plan in JSON: `device` ("/GPU:0"), `seconds` to work in all, `round_s` for each time over, `side` and
+The argument is a plan in JSON: `device` ("/GPU:0"), `seconds` to work in total, `round_s` for each round, `side` and
 `sustained_side` of the matrices, `precisions`, `most_memory_bytes` of the memory to test (none: all that is free).
 """
 
@@ -13,7 +13,7 @@ import sys
 import time
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, FOLDER)  # it is not there where Python's path is a safe one
+sys.path.insert(0, FOLDER)  # it is missing if Python runs with a safe path
 
 from stress_driver import free_memory, is_integrated, open_driver  # noqa: E402
 from stress_exactness import OPERATIONS, Repeated  # noqa: E402
@@ -21,7 +21,7 @@ from stress_memory import PATTERNS, try_pattern  # noqa: E402
 from stress_process import ANSWER, end_with_the_doctor, forget_folder, import_tensorflow, last_line, limit_memory, say  # noqa: E402
 from stress_sustained import choose_tf32, sustain  # noqa: E402
 
-TYPE_CHECKING = False  # importing typing would cost a child more than its work
+TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -32,12 +32,12 @@ BYTES_OF_FACTORS = 16  # for each element of a sustained product: two factors, t
 
 
 def usable(free: int, integrated: bool) -> int:
-    """How much of the free memory may be taken; of the host's own, where there is no other, a quarter."""
+    """How much of the free memory may be used; a quarter if the GPU shares the host's memory."""
     return free // 4 if integrated else free - min(max(LEAST_MARGIN_BYTES, free // MARGIN), free // 2)
 
 
 class StressTest:
-    """The load on one GPU, and the journal of it."""
+    """The stress test of one GPU, and its journal."""
 
     def __init__(self, tf: Any, np: Any, plan: dict[str, Any], room_bytes: int | None) -> None:
         self._tf, self._np, self._plan, self._room = tf, np, plan, room_bytes
@@ -45,16 +45,16 @@ class StressTest:
         self._repeated = [Repeated(np, plan["side"], *each) for each in OPERATIONS]
         self._ends = time.monotonic() + plan["seconds"]
         self._number, self._round_s = -1, 0.0
-        self._fits: int | None = None  # of the memory, where that turned out to be less than expected
+        self._fits: int | None = None  # of the memory, if that turned out to be less than expected
         self._round: dict[str, Any] = {}
         errors = tf.errors
-        self._harmless = (  # what TensorFlow cannot do here says nothing of the GPU
+        self._harmless = (  # a failure of TensorFlow here does not indicate a fault of the GPU
             errors.InvalidArgumentError, errors.NotFoundError, errors.UnimplementedError, errors.ResourceExhaustedError,
             AttributeError, NotImplementedError, TypeError, ValueError,
         )  # fmt: skip
 
     def run(self) -> None:
-        """Round after round, until another one would not fit into the time."""
+        """Repeat rounds until another one would not fit into the time."""
         while self._number < 0 or time.monotonic() + self._plan["round_s"] / 2 < self._ends:
             self._number += 1
             self._round_s = min(self._plan["round_s"], max(0.0, self._ends - time.monotonic()))
@@ -64,7 +64,7 @@ class StressTest:
             self._memory()
 
     def _take(self, step: str, phase: str, what: dict[str, object], measure: Callable[[], dict[str, object]]) -> None:
-        """One measurement into the journal; what it raised too, before that goes on its way."""
+        """Write one measurement to the journal, or its exception before raising that again."""
         say(phase="%s, round %d" % (phase, self._number + 1))
         try:
             self._round[step].append(measure())
@@ -81,7 +81,7 @@ class StressTest:
         return self._round_s * SHARES[step] / parts
 
     def _exactness(self) -> None:
-        choose_tf32(self._tf, True)  # as it is by default
+        choose_tf32(self._tf, True)  # the default
         for each in self._repeated:
             seconds = self._share("exactness", len(self._repeated))
             phase = "%s in %s" % (each.operation, each.precision)
@@ -104,7 +104,7 @@ class StressTest:
             room = self._room if self._fits is None else self._fits
             measure = functools.partial(try_pattern, self._tf, self._np, self._device, pattern, room, seconds)
             self._take("memory", "memory with pattern %s" % pattern, {"pattern": pattern}, measure)
-            # Asking once more for what is not there would cost ten seconds: the allocator waits so long for it.
+            # Another allocation that fails would cost ten seconds: the allocator waits that long.
             self._fits = self._round["memory"][-1].pop("fits", None) or self._fits
 
 
@@ -131,4 +131,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
     ANSWER.flush()
-    os._exit(0)  # the driver takes the memory back at once, and taking TensorFlow apart tells nothing
+    os._exit(0)  # the driver frees the memory at once, and TensorFlow's teardown gives no information

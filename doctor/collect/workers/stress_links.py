@@ -1,6 +1,6 @@
-"""Copy to and from each GPU, and between any two, as fast as TensorFlow does it; what arrives is compared.
+"""Copy to and from each GPU, and between any two, as fast as TensorFlow can; the copied data is compared.
 
-The argument is a plan in JSON: `devices` ("/GPU:0", ...), `seconds` in all, `copied_bytes` at a time.
+The argument is a plan in JSON: `devices` ("/GPU:0", ...), `seconds` in total, `copied_bytes` per copy.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import sys
 import time
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, FOLDER)  # it is not there where Python's path is a safe one
+sys.path.insert(0, FOLDER)  # it is missing if Python runs with a safe path
 
 from stress_driver import is_pinned, open_driver  # noqa: E402
 from stress_process import ANSWER, end_with_the_doctor, forget_folder, import_tensorflow, last_line, limit_memory, say  # noqa: E402
 
-TYPE_CHECKING = False  # importing typing would cost a child more than its work
+TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Tuple
 
-    Copy = Tuple[Callable[[], Any], str]  # how to copy once, and what kind of memory of the host it touches
+    Copy = Tuple[Callable[[], Any], str]  # how to copy once, and which kind of host memory it uses
 
 SEED = 5
 HOST = "/CPU:0"
@@ -36,12 +36,12 @@ class Links:
         self._devices = plan["devices"]
         self._sent = np.random.RandomState(SEED).randint(0, 1 << 62, plan["copied_bytes"] // 8, dtype="int64")
         self._ends = time.monotonic() + plan["seconds"]
-        self._left = len(self._devices) * (len(self._devices) + 2)  # kinds of copies that are still to come
+        self._left = len(self._devices) * (len(self._devices) + 2)  # kinds of copies that remain
         self._driver = open_driver() if any(each.startswith("/GPU") for each in self._devices) else None
         self._bring = fetching(tf)
 
     def run(self) -> None:
-        """All of them, in the journal one by one."""
+        """Run all of them, each with its own journal entry."""
         for device in self._devices:
             self._measure(HOST, device, self._up_from_numpy)
             self._measure(device, HOST, self._down)
@@ -52,7 +52,7 @@ class Links:
                     self._measure(source, destination, self._across)
 
     def _measure(self, source: str, destination: str, prepare: Callable[[str, str], Copy]) -> None:
-        """Copy until the share of the time is over; the fastest counts: what disturbs a copy only slows it."""
+        """Copy until the share of the time is over; the fastest counts: interference only slows a copy down."""
         row: dict[str, Any] = {"source": name(source), "destination": name(destination)}
         say(phase="copying from %s to %s" % (row["source"], row["destination"]))
         until = time.monotonic() + max(0.0, self._ends - time.monotonic()) / self._left
@@ -64,7 +64,7 @@ class Links:
                 started = time.monotonic()
                 arrived = copy()
                 with self._tf.device(destination):
-                    int(arrived[-1])  # there when its last word can be read
+                    int(arrived[-1])  # complete when its last word can be read
                 fastest = min(fastest, time.monotonic() - started)
                 copies += 1
             row.update(copies=copies, copied_bytes=self._sent.nbytes, gb_per_s=self._sent.nbytes / fastest / 1e9)
@@ -76,19 +76,19 @@ class Links:
         self._left -= 1
 
     def _up_from_numpy(self, source: str, destination: str) -> Copy:
-        """From memory as NumPy has it."""
+        """From NumPy's memory."""
         with self._tf.device(source):
             sent = self._tf.constant(self._sent)
         return lambda: moved(self._tf, sent, source, destination), self._kind_of_memory(sent)
 
     def _down(self, source: str, _: str) -> Copy:
-        """To where TensorFlow keeps what comes from a GPU."""
+        """To the host memory in which TensorFlow keeps data from a GPU."""
         with self._tf.device(source):
             sent = self._tf.identity(self._tf.constant(self._sent))
         return lambda: self._bring(sent), self._kind_of_memory(self._bring(sent))
 
     def _up(self, source: str, destination: str) -> Copy:
-        """From where TensorFlow keeps what came from a GPU."""
+        """From the host memory in which TensorFlow keeps data from a GPU."""
         with self._tf.device(destination):
             sent = self._bring(self._tf.identity(self._tf.constant(self._sent)))
         return lambda: moved(self._tf, sent, source, destination), self._kind_of_memory(sent)
@@ -100,7 +100,7 @@ class Links:
         return lambda: moved(self._tf, sent, source, destination), ""
 
     def _kind_of_memory(self, tensor: Any) -> str:
-        """Whether a tensor on the host lies in memory that a GPU reads directly."""
+        """Whether a tensor on the host is in memory that a GPU reads directly."""
         pinned = is_pinned(self._driver, self._np.asarray(memoryview(tensor)).ctypes.data)
         return "" if pinned is None else "pinned" if pinned else "pageable"
 
@@ -108,7 +108,7 @@ class Links:
 def moved(tf: Any, tensor: Any, source: str, destination: str) -> Any:
     """A copy of a tensor on another device.
 
-    TensorFlow keeps the copy of a tensor that it once made for a device: only another handle of it is copied again.
+    TensorFlow caches the copy of a tensor for each device: only another handle of it is copied again.
     """
     with tf.device(source):
         again = tf.identity(tensor)
@@ -117,7 +117,7 @@ def moved(tf: Any, tensor: Any, source: str, destination: str) -> Any:
 
 
 def fetching(tf: Any) -> Any:
-    """A function that brings a tensor to the host: within a graph TensorFlow receives it in pinned memory."""
+    """A function that copies a tensor to the host: within a graph, TensorFlow receives it in pinned memory."""
 
     @tf.function  # type: ignore[untyped-decorator]
     def bring(tensor: Any) -> Any:
@@ -149,4 +149,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
     ANSWER.flush()
-    os._exit(0)  # the driver takes the memory back at once, and taking TensorFlow apart tells nothing
+    os._exit(0)  # the driver frees the memory at once, and TensorFlow's teardown gives no information

@@ -1,4 +1,4 @@
-"""Patterns written to the memory that a GPU has left, read back and compared there."""
+"""Patterns written to the free memory of a GPU, read back and compared there."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 PATTERNS = ("0x55", "0xAA", "address", "random")
 WORD_BYTES = 8  # TensorFlow keeps numbers of 4 bytes in the host's memory
 ROW_WORDS = 1 << 13
-KEPT_CHUNKS = 5  # for what is expected, for comparing, and for what the allocator cannot use
+KEPT_CHUNKS = 5  # for the expected values, for comparing, and for what the allocator cannot use
 MOST_CHUNK_BYTES = 128 << 20
 WRITING = 0.5  # of the time; reading back takes as long
 
 
 def chunk_words(room_bytes: int) -> int:
-    """How many words are written at a time: whole rows, a sixteenth of a small memory."""
+    """The number of words to write at a time: whole rows, a sixteenth of a small memory."""
     return max(1, min(MOST_CHUNK_BYTES, room_bytes // 16) // WORD_BYTES // ROW_WORDS) * ROW_WORDS
 
 
 class Writer:
-    """Makes the content of a chunk, the same whenever it is asked."""
+    """Makes the content of a chunk, the same on every call."""
 
     def __init__(self, tf: Any, np: Any, size: int) -> None:
         self._tf, self._size = tf, size
@@ -31,7 +31,7 @@ class Writer:
         self._places = tf.reshape(rows + row, (size,))
 
     def content(self, pattern: str, place: int) -> Any:
-        """What the chunk of that place holds: one word throughout, the number of each word, or random bits."""
+        """The content of the chunk at that place: one word throughout, the number of each word, or random bits."""
         if pattern == "address":
             return self._places + self._tf.constant(place * self._size, dtype="int64")
         if pattern == "random":
@@ -45,22 +45,22 @@ def count_differing(tf: Any, found: Any, expected: Any) -> int:
 
 
 def example(np: Any, found: Any, expected: Any) -> str:
-    """The first word that differs, in two arrays on the host; empty where they are equal there."""
+    """The first word that differs, in two arrays on the host; empty if they are equal there."""
     places = np.flatnonzero(found != expected)
     if not len(places):
-        return "equal when it was read again"
+        return "equal when read again"
     at = int(places[0])
     mask = (1 << 64) - 1
     return "word %d: wrote 0x%016x, read 0x%016x" % (at, int(expected[at]) & mask, int(found[at]) & mask)
 
 
 def write(tf: Any, writer: Writer, pattern: str, most: int, until: float) -> tuple[list[Any], bool]:
-    """Chunks of the pattern: as many as wanted, as fit, and as there is time for; and whether no more fit."""
+    """Chunks of the pattern: as many as requested, as fit, and as time allows; and whether no more fit."""
     chunks: list[Any] = []
     while len(chunks) < most and (not chunks or time.monotonic() < until):
         try:
             chunk = writer.content(pattern, len(chunks))
-            int(chunk[-1])  # it has been written when its last word can be read
+            int(chunk[-1])  # the write is complete when its last word can be read
         except tf.errors.ResourceExhaustedError:
             return chunks, True
         chunks.append(chunk)
@@ -68,7 +68,7 @@ def write(tf: Any, writer: Writer, pattern: str, most: int, until: float) -> tup
 
 
 def try_pattern(tf: Any, np: Any, device: str, pattern: str, room_bytes: int, seconds: float) -> dict[str, object]:
-    """Write a pattern to that much memory, read it back, and say how much was compared and how many words differed."""
+    """Write a pattern to that much memory, read it back, and return how much was compared and how many words differed."""
     started = time.monotonic()
     size = chunk_words(room_bytes)
     row: dict[str, object] = {"pattern": pattern, "tested_bytes": 0, "mismatches": 0}

@@ -1,6 +1,6 @@
-"""What the programs that load a GPU have in common: their answer, their end with the doctor's, TensorFlow made ready.
+"""The shared parts of the programs that stress a GPU: their answer, their exit with the doctor, the TensorFlow setup.
 
-A load begins where this is imported: before TensorFlow is.
+Import this before TensorFlow: the import marks the start of a stress test.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import threading
 import time
 import traceback
 
-TYPE_CHECKING = False  # importing typing would cost a child more than its work
+TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
 
 def open_answer() -> TextIO:
-    """The standard output that this process found, for the answer alone; whatever else prints goes to standard error."""
+    """The process's original standard output, reserved for the answer; all other output goes to standard error."""
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answer
@@ -29,15 +29,15 @@ ANSWER = open_answer()
 
 
 def say(**answer: object) -> None:
-    """One line of the journal: what is known is known, should this process die in the next moment."""
+    """Write one line of the journal: known results survive even if this process crashes in the next moment."""
     ANSWER.write(json.dumps(answer) + "\n")
     ANSWER.flush()
 
 
 def end_with_the_doctor() -> None:
-    """End at once when the doctor is gone, however it went: the driver then takes the GPU's memory back.
+    """End at once when the doctor exits for any reason: the driver then frees the GPU's memory.
 
-    The kernel sees to it on Linux, and wherever the doctor holds the other end of standard input its closing tells.
+    The kernel ensures this on Linux; where the doctor has the other end of standard input, its closing is the signal.
     """
     try:
         import ctypes
@@ -61,15 +61,15 @@ def last_line(error: BaseException) -> str:
 
 
 def forget_folder(folder: str) -> None:
-    """Search modules as a user's program does: its own folder first, never the one of these programs."""
+    """Search modules as a user's program does: its own folder first, never the folder of these programs."""
     sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != folder]
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, "")
 
 
 def import_tensorflow() -> Any:
-    """TensorFlow with results that repeat where it can promise that. Raises whatever its import raises."""
-    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)  # it would forbid what is to be measured
+    """TensorFlow with reproducible results if it supports that. Raises whatever its import raises."""
+    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)  # it would disable what is measured
     say(phase="importing TensorFlow")
     started = time.monotonic()
     import tensorflow as tf
@@ -79,16 +79,16 @@ def import_tensorflow() -> Any:
     promise = getattr(tf.config.experimental, "enable_op_determinism", None)  # from 2.8 on
     if promise:
         promise()
-    # Before that a variable did it: https://github.com/NVIDIA/framework-reproducibility
+    # Before 2.8, a variable enabled it: https://github.com/NVIDIA/framework-reproducibility
     say(deterministic=bool(promise) or os.environ.get("TF_DETERMINISTIC_OPS") == "1")
     return tf
 
 
 def limit_memory(tf: Any, most_bytes: int | None) -> None:
-    """Let memory grow as it is needed, up to a limit: what is left belongs to others, to cuDNN and to cuBLAS."""
+    """Let memory grow as needed, up to a limit: the rest belongs to others, to cuDNN and to cuBLAS."""
     for device in tf.config.list_physical_devices("GPU"):
         if most_bytes and hasattr(tf.config, "set_logical_device_configuration"):
-            # Growth is switched on by a variable: with a limit, set_memory_growth would be refused.
+            # Growth is enabled by a variable: with a limit, set_memory_growth would be rejected.
             limit = tf.config.LogicalDeviceConfiguration(memory_limit=max(1, most_bytes >> 20))
             tf.config.set_logical_device_configuration(device, [limit])
         else:

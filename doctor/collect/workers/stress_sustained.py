@@ -1,4 +1,4 @@
-"""Matrix products one after another, in each precision: how fast, and hot."""
+"""Matrix products one after another, in each precision: speed and temperature."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 SEED = (7, 11)
-AT_A_TIME_S = 0.05  # products that are sent off before the program waits for them
+AT_A_TIME_S = 0.05  # the products that are submitted before the program waits for them
 MOST_AT_A_TIME = 32
 
 
 def choose_tf32(tf: Any, on: bool) -> bool:
-    """Let float32 be multiplied as TF32, or not; whether this TensorFlow leaves one the choice."""
+    """Enable or disable TF32 for float32 products; return whether this TensorFlow supports the choice."""
     switch = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)  # from 2.4 on
     if switch:
         switch(on)
@@ -22,7 +22,7 @@ def choose_tf32(tf: Any, on: bool) -> bool:
 
 
 def chain(tf: Any, device: str, steps: int) -> Any:
-    """A function of so many products, each of the one before; a single element of the last is its value."""
+    """A function of that many products, each of the previous one; its value is a single element of the last."""
 
     @tf.function  # type: ignore[untyped-decorator]
     def products(left: Any, right: Any) -> Any:
@@ -35,7 +35,7 @@ def chain(tf: Any, device: str, steps: int) -> Any:
 
 
 def factors(tf: Any, device: str, side: int, precision: str) -> tuple[Any, Any]:
-    """Two random matrices whose repeated product neither grows nor fades; zeros would cost less power."""
+    """Two random matrices whose repeated product neither grows nor fades; zeros would use less power."""
     kind = tf.as_dtype("float32" if precision == "tf32" else precision)
     with tf.device(device):
         left, right = (tf.random.stateless_normal((side, side), (seed, side)) for seed in SEED)
@@ -43,7 +43,7 @@ def factors(tf: Any, device: str, side: int, precision: str) -> tuple[Any, Any]:
 
 
 def sustain(tf: Any, device: str, precision: str, side: int, seconds: float) -> dict[str, object]:
-    """Multiply for so long, and say how many operations a second that was."""
+    """Multiply for that long, and return the number of operations per second."""
     if not choose_tf32(tf, precision == "tf32") and precision == "tf32":
         raise NotImplementedError("this TensorFlow has no switch for TF32")
     left, right = factors(tf, device, side, precision)

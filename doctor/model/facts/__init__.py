@@ -1,4 +1,4 @@
-"""Everything that the probes found out about one machine, and its JSON document."""
+"""Everything that the probes collected about one machine, and its JSON document."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SCHEMA = 2  # readers accept 1
 
 
 class FactsError(ValueError):
-    """A document that is no record of a machine; the message says why."""
+    """A document that is not a record of a machine; the message says why."""
 
 
 class Facts(Fact, frozen=True):
-    """The snapshot of a machine. A fact that could not be had is None, and `unknown` says why."""
+    """The snapshot of a machine. An unavailable fact is None, and `unknown` says why."""
 
     schema: Count = SCHEMA
     doctor: Version = ""  # the version that recorded it
     recorded: Text = ""  # UTC, ISO 8601
     quick: bool = False
-    level: Level | None = None  # None in a record of a doctor that had but two: quick, and the rest
+    level: Level | None = None  # None in a record of a doctor that had only two: quick, and the full one
     simulated: bool = False  # a rehearsal: the GPUs and their driver are simulated
     unknown: dict[Text, Text] = {}
     system: System | None = None
@@ -76,9 +76,9 @@ FactType = TypeVar("FactType", bound=Fact)
 
 
 def writable(fact: FactType) -> FactType:
-    """The fact as JSON can hold it: bytes of names and variables that are no UTF-8 become question marks.
+    """The fact in a form that fits into JSON: bytes of names and variables that are not UTF-8 become question marks.
 
-    Python keeps such bytes as lone surrogates (PEP 383), which no UTF-8 document may hold.
+    Python represents such bytes as lone surrogates (PEP 383), which a UTF-8 document must not contain.
     """
     try:
         msgspec.json.encode(fact)
@@ -99,13 +99,13 @@ def _without_surrogates(value: Any) -> Any:
 
 def encode_facts(facts: Facts) -> bytes:
     """The snapshot as an indented JSON document."""
-    # The schema is written even though it is the default: a reader must be able to tell.
+    # The schema is written even though it is the default: a reader must be able to see it.
     document = {"schema": facts.schema, **msgspec.to_builtins(writable(facts))}
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
 def decode_facts(document: bytes) -> Facts:
-    """The snapshot that a JSON document holds. Raises FactsError."""
+    """The snapshot in a JSON document. Raises FactsError."""
     try:
         header = msgspec.json.decode(document, type=_Header)
         if header.schema > SCHEMA:

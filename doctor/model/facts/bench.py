@@ -1,4 +1,4 @@
-"""Facts of the perf suites: comparisons and metrics, as they were measured."""
+"""Facts of the perf suites: comparisons and metrics, as measured."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Verdict = Literal["faster", "not shown", "slower", "too noisy", "not run"]
 
 
 class Side(Fact, frozen=True):
-    """One side of a comparison, and its times (seconds a call), one a round."""
+    """One side of a comparison, and its times (seconds per call), one per round."""
 
     name: Text
-    device: Text = ""  # where its work was seen to run: "GPU:0", "CPU:0"
-    first_call_s: Number = 0.0  # tracing, compilation, filling of caches: outside the clock
+    device: Text = ""  # the device that ran its work: "GPU:0", "CPU:0"
+    first_call_s: Number = 0.0  # tracing, compilation, filling of caches: not part of the measured times
     calls_a_round: Count = 1
     seconds: tuple[Number, ...] = ()
 
     @property
     def median_s(self) -> float:
-        """The median of its times; 0 where there are none."""
+        """The median of its times; 0 if there are none."""
         ordered = sorted(self.seconds)
         half = len(ordered) // 2
         if not ordered:
@@ -34,7 +34,7 @@ class Side(Fact, frozen=True):
 
 
 class Comparison(Fact, frozen=True):
-    """Two ways to do one thing, measured against each other. `ratio`: how many times as fast the candidate is."""
+    """Two variants of one task, measured against each other. `ratio`: how many times as fast the candidate is."""
 
     suite: Text
     name: Text
@@ -42,7 +42,7 @@ class Comparison(Fact, frozen=True):
     reason: Text = ""  # why it is not `faster`
     ratio: Number | None = None
     interval: tuple[Number, Number] | None = None  # of the ratio, 95 %
-    at_least: Number = 1.0  # what the ratio must be above
+    at_least: Number = 1.0  # the ratio must be above this
     rounds: Count = 0
     device: Text = ""  # of the candidate
     on_gpu: bool = False  # whether it needs a GPU
@@ -50,27 +50,27 @@ class Comparison(Fact, frozen=True):
     baseline: Side | None = None
     started: Number = 0.0  # seconds since 1970
     took_s: Number = 0.0
-    other_work: Number | None = None  # the share of all processors' time that others took meanwhile, 0 to 1
-    readings: dict[Text, Readings] = {}  # clocks, heat and power meanwhile, by NVML's number of each GPU
+    other_work: Number | None = None  # the share of all CPU time that other processes used during the run, 0 to 1
+    readings: dict[Text, Readings] = {}  # clocks, temperature and power during the run, by NVML's index of each GPU
 
     @property
     def key(self) -> str:
-        """What it is known by from run to run."""
+        """Its identifier from run to run."""
         return f"{self.suite}::{self.name}"
 
 
 class Metric(Fact, frozen=True):
-    """Something measured that is no comparison: a bandwidth, a crossover size, a latency."""
+    """A measurement that is not a comparison: a bandwidth, a crossover size, a latency."""
 
     suite: Text
     name: Text
     value: Number
     unit: Text
     device: Text = ""
-    limit: Number | None = None  # what the hardware could do at most, in the same unit
+    limit: Number | None = None  # the most that the hardware can do, in the same unit
     limit_source: Text = ""
-    measured_limit: Number | None = None  # the most that this machine was seen to do, in the same unit
-    bounded_by: Text = ""  # the metric of the same run that shows it
+    measured_limit: Number | None = None  # the most that was measured on this machine, in the same unit
+    bounded_by: Text = ""  # the metric of the same run that measured this limit
     about: Text = ""
 
 
@@ -83,13 +83,13 @@ class Bench(Fact, frozen=True):
     comparisons: tuple[Comparison, ...] = ()
     metrics: tuple[Metric, ...] = ()
     skipped: dict[Text, Text] = {}  # tests that measured nothing, with the reason
-    failed: dict[Text, Text] = {}  # tests that found something wrong which no comparison tells
-    interrupted: bool = False  # what is here was measured until then
-    gpu_lost: Text = ""  # why no GPU answered any more, though all was well before the run
+    failed: dict[Text, Text] = {}  # tests that found a problem outside of the comparisons
+    interrupted: bool = False  # only the measurements until then are included
+    gpu_lost: Text = ""  # why no GPU responded any longer, although all was well before the run
     problems: tuple[Text, ...] = ()  # what kept suites from running: a crash, a hang, a missing package
 
 
 def decode_bench(document: bytes) -> Bench:
-    """A run that was kept as JSON, also by an earlier doctor. Raises msgspec.DecodeError."""
+    """A run that was saved as JSON, also by an earlier doctor. Raises msgspec.DecodeError."""
     found = msgspec.json.decode(document, type=dict[str, Any])
     return msgspec.convert(bench_renamed(found), Bench)

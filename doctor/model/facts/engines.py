@@ -1,4 +1,4 @@
-"""The fact of what runs containers on this machine, and of NVIDIA's toolkit for them."""
+"""The fact of the container engines on this machine, and of NVIDIA's toolkit for them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tfgpu_doctor.model.redaction import FilePath
 
 
 class Engines(Fact, frozen=True):
-    """Container engines that are installed here, and how they were set up for GPUs."""
+    """Container engines that are installed here, and their configuration for GPUs."""
 
     docker: FilePath = ""  # the daemon of a package, "/usr/bin/dockerd"
     docker_of_snap: FilePath = ""  # "/snap/bin/docker"
-    docker_runs_as_root: bool = False  # its socket is there
+    docker_runs_as_root: bool = False  # its socket exists
     docker_runs_rootless: bool = False
     toolkit: tuple[FilePath, ...] = ()  # programs of the NVIDIA Container Toolkit
-    no_cgroups: bool | None = None  # as its config.toml says; None where there is no such file
+    no_cgroups: bool | None = None  # from its config.toml; None if there is no such file
     runtime_named_in: tuple[FilePath, ...] = ()  # settings of engines that name NVIDIA's runtime

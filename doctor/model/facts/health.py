@@ -1,4 +1,4 @@
-"""Facts of a GPU's health, as NVML tells it; None and empty are questions that NVML does not answer on that GPU."""
+"""Facts of a GPU's health, from NVML; None and empty mean that NVML does not report the value on that GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tfgpu_doctor.model.redaction import Count, ModelName, Number, Text, Version
 
 
 class Ecc(Fact, frozen=True):
-    """Errors of the memory, counted since the driver was loaded (volatile) and ever (aggregate)."""
+    """Memory errors, counted since the driver was loaded (volatile) and over the lifetime (aggregate)."""
 
     enabled: bool
     pending: bool | None = None  # whether it will be on after the next reboot
@@ -15,11 +15,11 @@ class Ecc(Fact, frozen=True):
     volatile_uncorrected: Count | None = None
     aggregate_corrected: Count | None = None
     aggregate_uncorrected: Count | None = None
-    sram_threshold_exceeded: bool | None = None  # NVIDIA's own mark of a GPU to be replaced
+    sram_threshold_exceeded: bool | None = None  # NVIDIA's own indicator that the GPU should be replaced
 
 
 class RemappedRows(Fact, frozen=True):
-    """Rows of the memory that a spare one stands in for, on Ampere and newer."""
+    """Rows of the memory that were replaced by spare rows, on Ampere and newer."""
 
     corrected: Count = 0
     uncorrected: Count = 0
@@ -37,11 +37,11 @@ class RetiredPages(Fact, frozen=True):
 
 
 class Temperature(Fact, frozen=True):
-    """Degrees Celsius, and the thresholds; newer GPUs tell the margin to the highest that they are meant to bear."""
+    """Degrees Celsius, and the thresholds; newer GPUs report the margin to their maximum operating temperature."""
 
     gpu_c: Count | None = None
     memory_c: Count | None = None
-    max_c: Count | None = None  # up to which it is meant to work
+    max_c: Count | None = None  # the maximum operating temperature
     slowdown_c: Count | None = None
     shutdown_c: Count | None = None
     memory_max_c: Count | None = None
@@ -49,7 +49,7 @@ class Temperature(Fact, frozen=True):
 
 
 class Power(Fact, frozen=True):
-    """Watts. The enforced limit is the lowest of all that hold; the limit is the one that an administrator sets."""
+    """Watts. The enforced limit is the lowest of all that apply; the limit is the one that an administrator sets."""
 
     draw_w: Number | None = None
     limit_w: Number | None = None
@@ -60,7 +60,7 @@ class Power(Fact, frozen=True):
 
 
 class Clocks(Fact, frozen=True):
-    """Megahertz, now and at most."""
+    """Megahertz, current and maximum."""
 
     sm_mhz: Count | None = None
     memory_mhz: Count | None = None
@@ -69,7 +69,7 @@ class Clocks(Fact, frozen=True):
 
 
 class Pcie(Fact, frozen=True):
-    """The link to the host, now and at most; the most is that of GPU and slot together."""
+    """The link to the host, current and maximum; the maximum is that of GPU and slot together."""
 
     generation: Count | None = None
     width: Count | None = None
@@ -77,7 +77,7 @@ class Pcie(Fact, frozen=True):
     max_width: Count | None = None
     gpu_max_generation: Count | None = None  # of the GPU alone
     replays: Count | None = None
-    bus: Text = ""  # "pcie"; the GPU of a chip that it shares with the processor stands on another, "fpci"
+    bus: Text = ""  # "pcie"; "fpci" for a GPU on the same chip as the CPU
 
 
 class NvLink(Fact, frozen=True):
@@ -98,7 +98,7 @@ class Fabric(Fact, frozen=True):
 
 
 class MigDevice(Fact, frozen=True):
-    """A slice of a GPU that is divided by MIG."""
+    """A slice of a GPU that is partitioned by MIG."""
 
     uuid: Text = ""
     profile: Text = ""  # "1g.10gb"
@@ -110,21 +110,21 @@ class MigDevice(Fact, frozen=True):
 
 
 class GpuHealth(Fact, frozen=True):
-    """How a GPU is: errors, heat, power, clocks, links, and what runs it."""
+    """The state of a GPU: errors, temperature, power, clocks, links, and the software that drives it."""
 
     ecc: Ecc | None = None
     remapped_rows: RemappedRows | None = None
     retired_pages: RetiredPages | None = None
-    recovery_action: Text = ""  # that the driver asks for: "none", "gpu_reset", "node_reboot", "drain_p2p", ...
+    recovery_action: Text = ""  # that the driver requests: "none", "gpu_reset", "node_reboot", "drain_p2p", ...
     temperature: Temperature = Temperature()
     power: Power = Power()
     clocks: Clocks = Clocks()
-    throttle_reasons: tuple[Text, ...] | None = None  # what limits the clocks, and stayed while it was looked at
+    throttle_reasons: tuple[Text, ...] | None = None  # what limits the clocks, constantly while it was sampled
     performance_state: Count | None = None  # 0 is the fastest, 8 and more are idle
     utilization_percent: Count | None = None
     memory_utilization_percent: Count | None = None
     pcie: Pcie = Pcie()
-    chip_to_chip: bool | None = None  # whether NVLink-C2C joins it to the processor, PCI Express or not
+    chip_to_chip: bool | None = None  # whether NVLink-C2C connects it to the CPU, in addition to PCI Express or not
     nvlinks: tuple[NvLink, ...] = ()
     fabric: Fabric | None = None
     mig_devices: tuple[MigDevice, ...] = ()
@@ -137,20 +137,20 @@ class GpuHealth(Fact, frozen=True):
 
 
 class GpuTrouble(Fact, frozen=True):
-    """A GPU that NVML could not read: it gave no answer, or the answer is that it is lost."""
+    """A GPU that NVML could not read: it did not respond, or NVML reports that it is lost."""
 
     index: Count
-    name: ModelName = ""  # this and the next two are what it had told before
+    name: ModelName = ""  # this and the next two are what was known before
     uuid: Text = ""
     pci_address: Text = ""
-    call: Text = ""  # what NVML was asked
-    seconds: Number = 0.0  # how long an answer was waited for
-    error_code: Count = 0  # 0 where there was no answer at all
+    call: Text = ""  # the call to NVML
+    seconds: Number = 0.0  # how long it was waited for
+    error_code: Count = 0  # 0 if there was no response at all
     error_text: Text = ""
 
     @property
     def is_silent(self) -> bool:
-        """Whether it gave no answer at all."""
+        """Whether it did not respond at all."""
         return self.error_code == 0
 
     @property

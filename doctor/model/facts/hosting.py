@@ -1,4 +1,4 @@
-"""The fact of whose machine this is: a hosted notebook, a cloud's virtual machine, a Jetson."""
+"""The fact of the operator of this machine: a hosted notebook, a cloud's virtual machine, a Jetson."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from tfgpu_doctor.model.redaction import ModelName, Text, Version
 
 
 class Hosting(Fact, frozen=True):
-    """Marks of who runs the machine; empty where there is none."""
+    """Indicators of the machine's operator; empty if there are none."""
 
-    service: Text = ""  # "Google Colab", as the table of services names it
+    service: Text = ""  # "Google Colab", the name in the table of services
     evidence: tuple[Text, ...] = ()
-    vendor: Text = ""  # as the firmware says: "Amazon EC2", "Google", "Microsoft Corporation", "Dell Inc."
+    vendor: Text = ""  # from the firmware: "Amazon EC2", "Google", "Microsoft Corporation", "Dell Inc."
     product: ModelName = ""  # "g4dn.xlarge", "Google Compute Engine", "PowerEdge R750xa"
     l4t: Version = ""  # Jetson Linux, "36.4.0"
-    jetpack: Version = ""  # "6.1+b123", where it was installed as a package
+    jetpack: Version = ""  # "6.1+b123", if it was installed as a package

@@ -1,4 +1,4 @@
-"""Facts of the kernel: what its log says of the GPUs, the driver's module on disk, the services that should run."""
+"""Facts of the kernel: its log messages about the GPUs, the driver's module on disk, the services that should run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from tfgpu_doctor.model.redaction import Count, FilePath, Number, ProcessName, R
 
 
 class KernelMessage(Fact, frozen=True):
-    """Messages of one kind in the kernel's log, of one GPU where they name one.
+    """Messages of one kind in the kernel log, of one GPU if they name one.
 
-    Ages are seconds before the recording; None where the log does not date its lines.
+    Ages are seconds before the recording; None if the log does not date its lines.
     """
 
     kind: Text  # "xid", "sxid", "off_the_bus", ...: see probes/kernel_messages.py
-    text: Text  # the last of them, without what the log puts before it
+    text: Text  # the last of them, without the prefix of the log
     code: Count | None = None  # of an Xid or SXid
     pci_address: Text = ""  # as the message writes it, "0000:01:00"
-    process: ProcessName = ""  # that the last of them names
+    process: ProcessName = ""  # named in the last of them
     count: Count = 1
     first_age_s: Number | None = None
     last_age_s: Number | None = None
@@ -29,7 +29,7 @@ class KernelMessage(Fact, frozen=True):
 
 
 class LogSource(Fact, frozen=True):
-    """A place where the kernel's messages are to be had, and how far back it reaches; `error` where it gave none."""
+    """A source of kernel messages, and how far back it reaches; `error` if it could not be read."""
 
     name: Text  # "dmesg", "journalctl", "/var/log/kern.log"
     error: Text = ""
@@ -39,10 +39,10 @@ class LogSource(Fact, frozen=True):
 
 
 class KernelLog(Fact, frozen=True):
-    """The messages of the kernel that matter to a GPU, out of the first source that could be read."""
+    """The kernel messages that matter to a GPU, from the first source that could be read."""
 
-    source: Text = ""  # empty where none could be read
-    tried: tuple[LogSource, ...] = ()  # in the order in which they were asked
+    source: Text = ""  # empty if none could be read
+    tried: tuple[LogSource, ...] = ()  # in the order in which they were tried
     uptime_s: Number | None = None
     messages: tuple[KernelMessage, ...] = ()
     left_out: Count = 0  # kinds of messages beyond those kept
@@ -58,41 +58,41 @@ class KernelLog(Fact, frozen=True):
 
     @property
     def why_unread(self) -> str:
-        """What kept each source from being read."""
+        """Why each source could not be read."""
         return "; ".join(f"{each.name}: {each.error}" for each in self.tried if each.error)
 
 
 class ModuleFile(Fact, frozen=True):
-    """NVIDIA's kernel module as it lies on the disk for the kernel that runs; what modinfo does not say is empty."""
+    """NVIDIA's kernel module on disk for the running kernel; fields that modinfo does not report are empty."""
 
     path: FilePath = ""
     version: Version = ""  # "550.54.15"
-    flavour: Text = ""  # "open" or "proprietary", from its licence
+    flavour: Text = ""  # "open" or "proprietary", from its license
     signer: Text = ""
     kernel: Release = ""  # that it was built for
 
 
 class DkmsModule(Fact, frozen=True):
-    """A version of NVIDIA's module that DKMS looks after."""
+    """A version of NVIDIA's module that DKMS manages."""
 
     name: Text  # "nvidia", "nvidia-current"
     version: Version
-    state: Text = "added"  # for the kernel that runs: "added", "built", "installed"
-    failed_for: Release = ""  # the kernel of the last build, where that did not come to its end
+    state: Text = "added"  # for the running kernel: "added", "built", "installed"
+    failed_for: Release = ""  # the kernel of the last build, if that did not complete
     log: FilePath = ""  # of that build
-    error: Text = ""  # its first line that tells of an error
+    error: Text = ""  # its first line that reports an error
 
 
 class ModuleFiles(Fact, frozen=True):
-    """What is installed of NVIDIA's kernel module, and how it is built."""
+    """The installed files of NVIDIA's kernel module, and its DKMS builds."""
 
     file: ModuleFile | None = None
     dkms: tuple[DkmsModule, ...] = ()
-    headers: bool | None = None  # of the kernel that runs; None where there are no modules of it either
+    headers: bool | None = None  # of the running kernel; None if it has no modules either
 
 
 class Services(Fact, frozen=True):
-    """NVIDIA's services, among the processes that run; `visible` where those of other users could be seen."""
+    """NVIDIA's services, among the running processes; `visible` if those of other users could be seen."""
 
     visible: bool = False
     running: tuple[ProcessName, ...] = ()  # "nv-fabricmanager", "nvidia-persistenced", "nvidia-cuda-mps-control", ...

@@ -1,4 +1,4 @@
-"""How long a piece of text in the facts may be before it is read on: no check takes for ever over one, or breaks on it."""
+"""The longest text in the facts that is processed: longer texts are cut so that no check is slow or fails on them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfgpu_doctor.model.facts.machine import Environment
 
 # PATH_MAX of Linux; Python itself refuses numbers of more than 4300 digits. No known machine has a text of 300.
 _LONGEST = 4096
-_LONGEST_VARIABLE = 128 << 10  # MAX_ARG_STRLEN of Linux: lists of folders do get long
+_LONGEST_VARIABLE = 128 << 10  # MAX_ARG_STRLEN of Linux: lists of folders can be long
 
 FactType = TypeVar("FactType", bound=Fact)
 
 
 def shorten(facts: FactType) -> FactType:
-    """The facts with every text cut to its bound; the same object where nothing is too long."""
+    """The facts with every text cut to its limit; the same object if nothing is too long."""
     shortened: FactType = _short(facts, _LONGEST)
     return shortened
 

@@ -20,15 +20,15 @@ from tfgpu_doctor.model.redaction import (
 class Driver(Fact, frozen=True):
     """The kernel driver, from /proc, /sys and /lib/modules."""
 
-    version: Version = ""  # of the loaded module, "550.54.15"; empty where none is loaded
+    version: Version = ""  # of the loaded module, "550.54.15"; empty if none is loaded
     flavour: Text = ""  # "open" or "proprietary"
-    modules: tuple[Text, ...] = ()  # loaded ones of nvidia, nvidia_uvm, nvidia_modeset, nvidia_drm, nouveau
+    modules: tuple[Text, ...] = ()  # the loaded ones of nvidia, nvidia_uvm, nvidia_modeset, nvidia_drm, nouveau
     gpus: tuple[Text, ...] = ()  # PCI addresses under /proc/driver/nvidia/gpus
     parameters: dict[Text, Text] = {}  # /proc/driver/nvidia/params, those that a check reads
     built_for: tuple[Release, ...] = ()  # kernels under /lib/modules that have an nvidia module
     running_kernel: Release = ""
     secure_boot: bool | None = None
-    suspends: Count | None = None  # how often this machine woke up since it booted
+    suspends: Count | None = None  # how often this machine resumed since it booted
     prime: Text = (
         ""  # /etc/prime-discrete, what prime-select chose for the NVIDIA GPU of a laptop: "on", "off", "on-demand"
     )
@@ -36,7 +36,7 @@ class Driver(Fact, frozen=True):
 
 
 class DeviceNode(Fact, frozen=True):
-    """One file under /dev, and what happened when this user opened it for reading and writing."""
+    """One file under /dev, and the result of opening it for reading and writing as this user."""
 
     path: FilePath
     mode: Text  # "0666"
@@ -44,14 +44,14 @@ class DeviceNode(Fact, frozen=True):
     gid: Account
     major: Count = 0
     minor: Count = 0
-    error: Text = ""  # "EACCES"; empty where it opened
+    error: Text = ""  # "EACCES"; empty if it opened
 
 
 class DeviceNodes(Fact, frozen=True):
     """The nodes of NVIDIA's driver under /dev (/dev/dxg in WSL)."""
 
     nodes: tuple[DeviceNode, ...] = ()
-    opening: Attempt | None = None  # None where there was nothing to open
+    opening: Attempt | None = None  # None if there was nothing to open
     uid: Account = 0
     groups: tuple[Account, ...] = ()
 
@@ -93,17 +93,17 @@ class Libraries(Fact, frozen=True):
 
 
 class GpuProcess(Fact, frozen=True):
-    """A process that holds memory on a GPU."""
+    """A process that uses memory on a GPU."""
 
     pid: Count
     name: ProcessName = ""
-    computes: bool = True  # else it only draws
+    computes: bool = True  # otherwise it only draws
     memory_bytes: Count | None = None
-    user: UserName = ""  # whose it is, where that is certain
+    user: UserName = ""  # its owner, if that is certain
 
 
 class NvmlGpu(Fact, frozen=True):
-    """A GPU as NVML describes it; None and empty where NVML does not say."""
+    """A GPU as NVML describes it; None and empty if NVML does not report the value."""
 
     index: Count
     name: ModelName = ""
@@ -120,26 +120,26 @@ class NvmlGpu(Fact, frozen=True):
 
 
 class Nvml(Fact, frozen=True):
-    """What NVML, the library behind nvidia-smi, says."""
+    """The report of NVML, the library behind nvidia-smi."""
 
     attempt: Attempt
     library_error: Text = ""  # why libnvidia-ml.so.1 could not be opened
     error_code: Count = 0  # of nvmlInit; 0 is success
     error_text: Text = ""
     driver_version: Version = ""
-    count: Count | None = None  # how many GPUs it has, those that it cannot read among them
+    count: Count | None = None  # the number of GPUs, including those that it cannot read
     gpus: tuple[NvmlGpu, ...] = ()  # those that could be read
-    troubles: tuple[GpuTrouble, ...] = ()  # those that gave no answer, or are lost
-    excluded: tuple[Text, ...] = ()  # PCI addresses of those that the driver was told to leave alone
+    troubles: tuple[GpuTrouble, ...] = ()  # those that did not respond, or are lost
+    excluded: tuple[Text, ...] = ()  # PCI addresses of those that the driver was configured to exclude
 
     @property
     def works(self) -> bool:
-        """Whether NVML could be initialised and read to the end; single GPUs may still be in trouble."""
+        """Whether NVML could be initialized and read to the end; single GPUs may still have problems."""
         return self.attempt.answered and not self.library_error and self.error_code == 0
 
     @property
     def gpu_count(self) -> int:
-        """How many GPUs this process may use, those in trouble among them."""
+        """The number of GPUs that this process may use, including those with problems."""
         refused = {each.index for each in self.troubles if each.is_refused}
         known = {gpu.index for gpu in self.gpus} | {each.index for each in self.troubles}
         return len(known - refused)
@@ -157,12 +157,12 @@ class CudaGpu(Fact, frozen=True):
 
 
 class CudaDriver(Fact, frozen=True):
-    """What libcuda says to the target's interpreter: cuInit, its version, its devices."""
+    """The report of libcuda to the target's interpreter: cuInit, its version, its devices."""
 
     attempt: Attempt
     library: FilePath = ""  # the file that the loader took
     library_error: Text = ""
-    init_code: Count | None = None  # CUresult of cuInit; None where it never returned
+    init_code: Count | None = None  # CUresult of cuInit; None if it never returned
     init_name: Text = ""
     cuda_version: Version = ""  # the newest CUDA that this driver supports, "12.4"
     gpus: tuple[CudaGpu, ...] = ()

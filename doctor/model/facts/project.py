@@ -1,4 +1,4 @@
-"""The fact of what the files of the working folder ask for."""
+"""The fact of the requirements in the files of the working folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ProjectRequirement(Fact, frozen=True):
 
 
 class Project(Fact, frozen=True):
-    """What the files of the working folder say of TensorFlow and of GPUs, in their own words; nothing else of them."""
+    """The statements about TensorFlow and GPUs in the files of the working folder, verbatim; nothing else of them."""
 
     requirements: tuple[ProjectRequirement, ...] = ()  # TensorFlow's and Keras's packages
-    gpu_containers: tuple[ProjectRequirement, ...] = ()  # files for containers that ask for a GPU
+    gpu_containers: tuple[ProjectRequirement, ...] = ()  # files for containers that request a GPU

@@ -7,17 +7,17 @@ from tfgpu_doctor.model.redaction import Count, FilePath, Line, ModelName, Numbe
 
 
 class Distribution(Fact, frozen=True):
-    """An installed distribution: canonical name, version, the folder it lies in, who installed it."""
+    """An installed distribution: canonical name, version, its folder, and its installer."""
 
     name: PackageName
     version: Version
     folder: FilePath = ""
     installer: PackageName = ""
-    requires: tuple[Text, ...] = ()  # read for TensorFlow and torch alone
+    requires: tuple[Text, ...] = ()  # read for TensorFlow and torch only
 
 
 class Target(Fact, frozen=True):
-    """The Python environment being diagnosed, asked through its own interpreter."""
+    """The Python environment being diagnosed, queried through its own interpreter."""
 
     attempt: Attempt
     executable: FilePath = ""
@@ -34,7 +34,7 @@ class Target(Fact, frozen=True):
     tensorflow_file: FilePath = ""  # what `import tensorflow` would run
     tensorflow_owners: tuple[PackageName, ...] = ()  # distributions whose RECORD lists tensorflow/__init__.py
     local_modules: tuple[FilePath, ...] = ()  # modules in the working folder that hide others of the same name
-    nvidia_libraries: tuple[FilePath, ...] = ()  # shared libraries that pip's nvidia-* wheels brought
+    nvidia_libraries: tuple[FilePath, ...] = ()  # shared libraries from pip's nvidia-* wheels
     exports: dict[
         Variable, Text
     ] = {}  # library path and XLA's flags that activating it sets, as its scripts write them
@@ -59,7 +59,7 @@ class TensorFlow(Fact, frozen=True):
 
 
 class LibraryLoad(Fact, frozen=True):
-    """A library that TensorFlow opened, or failed to open, as its log says."""
+    """A library that TensorFlow opened, or failed to open, according to its log."""
 
     soname: FilePath
     opened: bool
@@ -67,24 +67,24 @@ class LibraryLoad(Fact, frozen=True):
 
 
 class Computation(Fact, frozen=True):
-    """One operation, placed on a device with soft placement off, its result compared with the CPU's."""
+    """One operation, placed on a device with soft placement off, and its result compared with the CPU's."""
 
     operation: Text  # "matmul", "convolution"
-    device: Text  # asked for
-    placed_on: Text = ""  # where TensorFlow says that the result lies
+    device: Text  # requested
+    placed_on: Text = ""  # the device of the result, according to TensorFlow
     seconds: Number = 0.0
-    largest_error: Number | None = None  # against the CPU, relative to the largest magnitude
+    largest_error: Number | None = None  # compared with the CPU, relative to the largest magnitude
     error: Text = ""
 
     @property
     def is_right(self) -> bool:
-        """Placed where it was asked for, and equal to the CPU's result within 1 part in 1000 (TF32 keeps 10 bits)."""
+        """Placed as requested, and equal to the CPU's result within 1 part in 1000 (TF32 keeps 10 bits)."""
         close = self.largest_error is not None and self.largest_error <= 1e-3
         return close and not self.error and self.is_in_place
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the result lies on the device that was asked for: "/GPU:0" is ".../device:GPU:0" to TensorFlow."""
+        """Whether the result is on the requested device: "/GPU:0" is ".../device:GPU:0" to TensorFlow."""
         return self.placed_on.endswith(self.device.removeprefix("/"))
 
 
@@ -94,7 +94,7 @@ class TensorFlowGpu(Fact, frozen=True):
     name: Text
     description: ModelName = ""
     compute_capability: Version = ""
-    memory_growth: bool | None = None  # as it was found
+    memory_growth: bool | None = None  # as found
 
 
 class Runtime(Fact, frozen=True):
@@ -107,19 +107,19 @@ class Runtime(Fact, frozen=True):
     import_seconds: Number = 0.0
     gpus: tuple[TensorFlowGpu, ...] = ()
     only_listed: bool = False  # nothing was to be computed: the driver is a simulated one
-    growth_set: bool = False  # whether memory growth was switched on for every GPU
-    gpus_listed: bool = False  # whether the listing was reached: without it, no GPU means nothing
-    use_error: Text = ""  # what listing or describing the GPUs raised
+    growth_set: bool = False  # whether memory growth was enabled for every GPU
+    gpus_listed: bool = False  # whether the listing was reached: otherwise, an empty list has no meaning
+    use_error: Text = ""  # the exception from listing or describing the GPUs
     libraries: tuple[LibraryLoad, ...] = ()
     computations: tuple[Computation, ...] = ()
     log: tuple[Line, ...] = ()
-    changed_variables: dict[Variable, Text] = {}  # what importing TensorFlow changed in the environment
+    changed_variables: dict[Variable, Text] = {}  # the environment variables that importing TensorFlow changed
 
     @property
     def computes(self) -> bool:
-        """Whether at least one operation was tried, and all were right."""
+        """Whether at least one operation was tried, and all were correct."""
         return bool(self.computations) and all(each.is_right for each in self.computations)
 
     def log_lines(self, *fragments: str) -> tuple[str, ...]:
-        """Lines of the log that hold any of the fragments."""
+        """Lines of the log that contain any of the fragments."""
         return tuple(line for line in self.log if any(fragment in line for fragment in fragments))

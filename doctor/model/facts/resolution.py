@@ -1,4 +1,4 @@
-"""The fact of what the loader would do with each library that TensorFlow opens."""
+"""The fact of how the loader would resolve each library that TensorFlow opens."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from tfgpu_doctor.model.redaction import FilePath, Text, Version
 
 
 class ResolvedLibrary(Fact, frozen=True):
-    """One library, looked for as the loader would: the copy that it takes, or why it takes none.
+    """One library, resolved as the loader would: the copy that it takes, or why it takes none.
 
-    `found` means that the library and all that it needs in turn are there. `missing_chain` leads from the library to
-    the file that is really missing, both included; it has one entry where the library itself is not found.
+    `found` means that the library and all its dependencies exist. `missing_chain` leads from the library to
+    the file that is missing, both included; it has one entry if the library itself is not found.
     """
 
     soname: FilePath
@@ -21,14 +21,14 @@ class ResolvedLibrary(Fact, frozen=True):
     real_path: FilePath = ""
     version: Version = ""
     origin: Text = (
-        ""  # who brought it: "pip: nvidia-cusolver-cu12 11.7.1.2", "conda", "system", "toolkit: /usr/local/cuda"
+        ""  # what provides it: "pip: nvidia-cusolver-cu12 11.7.1.2", "conda", "system", "toolkit: /usr/local/cuda"
     )
     wheel: Text = ""  # "nvidia-cudnn-cu12==9.3.0.75", whose RECORD lists the file that is missing or damaged
     found_by: Text = ""  # "LD_LIBRARY_PATH", "RUNPATH", "RPATH", "LD_PRELOAD", "ld.so.cache", "default folder"
-    error: Text = ""  # what keeps a file that is there from being loaded: "it is truncated: 12 of 340 MiB"
+    error: Text = ""  # why an existing file cannot be loaded: "it is truncated: 12 of 340 MiB"
     missing_chain: tuple[FilePath, ...] = ()
     shadowed: tuple[FilePath, ...] = ()  # copies that the loader would take if the first were gone
-    elsewhere: tuple[FilePath, ...] = ()  # copies where the loader does not look, of the file that is missing
+    elsewhere: tuple[FilePath, ...] = ()  # copies outside of the loader's path, of the file that is missing
 
     @property
     def chain(self) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class ResolvedLibrary(Fact, frozen=True):
 class Resolution(Fact, frozen=True):
     """Every library that this TensorFlow opens at run time, resolved without opening any."""
 
-    opener: FilePath = ""  # the object of TensorFlow's that calls dlopen, and whose RUNPATH counts
+    opener: FilePath = ""  # the TensorFlow library that calls dlopen, and whose RUNPATH counts
     search_folders: tuple[FilePath, ...] = ()  # that RUNPATH's folders, `$ORIGIN` replaced
     libraries: tuple[ResolvedLibrary, ...] = ()
 
@@ -49,5 +49,5 @@ class Resolution(Fact, frozen=True):
 
     @property
     def missing(self) -> tuple[ResolvedLibrary, ...]:
-        """The libraries that TensorFlow needs and that the loader cannot give it."""
+        """The libraries that TensorFlow needs and that the loader cannot find."""
         return tuple(each for each in self.libraries if each.needed_by_tensorflow and not each.found)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def facts_renamed(document: dict[str, Any]) -> dict[str, Any]:
-    """The document of a record; values that are none of a record's stay, for the reader to refuse."""
+    """The document of a record; values that do not belong in a record stay, and the reader rejects them."""
     found = _renamed(document, {"load": "stress"})
     if isinstance(found.get("unknown"), dict):
         found["unknown"] = _renamed(found["unknown"], {"load": "stress"})

@@ -1,4 +1,4 @@
-"""The fact of what XLA compiles kernels with."""
+"""The fact of the tools with which XLA compiles kernels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tfgpu_doctor.model.redaction import FilePath, Version
 
 
 class XlaTools(Fact, frozen=True):
-    """The files that XLA needs to compile a kernel for a GPU; a path is empty where it would find none."""
+    """The files that XLA needs to compile a kernel for a GPU; a path is empty if XLA would find none."""
 
     libdevice: FilePath = ""  # libdevice.10.bc, CUDA's mathematical functions
     ptxas: FilePath = ""  # the assembler
-    ptxas_version: Version = ""  # the CUDA that it came with, "12.5"; empty where it does not say
-    searched: tuple[FilePath, ...] = ()  # the folders that XLA looks into
+    ptxas_version: Version = ""  # the CUDA release that it came with, "12.5"; empty if it does not report it
+    searched: tuple[FilePath, ...] = ()  # the folders that XLA searches

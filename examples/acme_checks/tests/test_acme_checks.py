@@ -1,4 +1,4 @@
-"""Facts built by hand, and the check called: no GPU, nothing patched."""
+"""Build facts by hand and call the checks: no GPU, nothing patched."""
 
 from __future__ import annotations
 

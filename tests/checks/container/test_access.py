@@ -44,7 +44,7 @@ def nodes(*paths: str) -> DeviceNodes:
 
 
 def test_a_machine_that_is_no_container_is_not_judged_as_one(judge: Judge) -> None:
-    assert judge.skips(container_has_gpu) == "this is no container"
+    assert judge.skips(container_has_gpu) == "this is not a container"
 
 
 @pytest.mark.parametrize("path", ["/dev/nvidia0", "/dev/nvidia3", "/dev/nvidia15", "/dev/dxg", "/dev/nvmap"])
@@ -70,14 +70,14 @@ def test_a_driver_that_lists_a_gpu_needs_no_node(judge: Judge, known: str) -> No
         ("lxc", "lxc config device add"),
         ("containerd", "nerdctl run --gpus all"),
         ("systemd-nspawn", "--bind=/dev/nvidia0"),
-        ("garden", "as its engine documents it"),
+        ("garden", "as described in the engine's documentation"),
     ],
 )
 def test_a_container_without_nodes_was_started_without_the_gpu(judge: Judge, kind: str, words: str) -> None:
     finding = judge.finding(container_has_gpu, without_gpu_in(Container(kind=kind, evidence=("a mark",))))
     assert (finding.cause, finding.severity) == ("container_started_without_gpu", "error")
     assert kind in finding.message
-    assert "a container, because a mark" in finding.evidence
+    assert "container detected: a mark" in finding.evidence
     assert "NVIDIA_VISIBLE_DEVICES is not set" in finding.evidence
     assert finding.fix and words in finding.fix.text
     assert finding.fix.commands == ()
@@ -91,7 +91,7 @@ def test_what_the_container_asked_for_is_evidence(judge: Judge, asked: str) -> N
 
 def test_a_container_without_a_mark_is_named_by_its_kind(judge: Judge) -> None:
     finding = judge.finding(container_has_gpu, without_gpu_in(Container(kind="docker")))
-    assert "a container, because docker" in finding.evidence
+    assert "container detected: docker" in finding.evidence
 
 
 def test_the_control_node_alone_is_no_gpu(judge: Judge) -> None:
@@ -111,14 +111,14 @@ def test_a_container_in_wsl_has_its_gpu(judge: Judge) -> None:
 
 
 def test_the_libraries_of_a_machine_that_is_no_container_are_judged_elsewhere(judge: Judge) -> None:
-    assert judge.skips(container_has_compute_libraries) == "this is no container"
+    assert judge.skips(container_has_compute_libraries) == "this is not a container"
 
 
 @pytest.mark.parametrize("asked", [None, "", "all", "compute,utility", "compute, utility,video", "graphics"])
 def test_a_container_whose_libraries_open_passes(judge: Judge, asked: str | None) -> None:
     environment = Environment(variables={} if asked is None else {"NVIDIA_DRIVER_CAPABILITIES": asked})
     evidence = judge.passes(container_has_compute_libraries, container=DOCKER, environment=environment)
-    assert evidence == f"libcuda and libnvidia-ml open; NVIDIA_DRIVER_CAPABILITIES is {asked or 'not set'}"
+    assert evidence == f"libcuda and libnvidia-ml can be opened; NVIDIA_DRIVER_CAPABILITIES is {asked or 'not set'}"
 
 
 @pytest.mark.parametrize("asked", ["utility", "utility,graphics", " video , utility "])
@@ -174,7 +174,7 @@ def test_a_library_that_is_missing_for_another_reason_is_judged_elsewhere(judge:
         cuda_driver=cuda_without_library(),
         nvml=WITHOUT_NVML,
     )
-    assert "not because of NVIDIA_DRIVER_CAPABILITIES" in reason
+    assert "NVIDIA_DRIVER_CAPABILITIES is not the reason" in reason
 
 
 @pytest.mark.parametrize("lost", [{"cuda_driver": cuda_without_library()}, {"nvml": WITHOUT_NVML}])
@@ -191,7 +191,7 @@ def test_a_missing_library_is_not_followed_by_its_contrary(judge: Judge) -> None
         cuda_driver=cuda_without_library(),
         runtime=None,
     )
-    assert "libcuda and libnvidia-ml open" not in str(yielded)
+    assert "libcuda and libnvidia-ml can be opened" not in str(yielded)
 
 
 def test_a_tensorflow_that_does_without_nvml_is_left_in_peace(judge: Judge) -> None:
@@ -222,17 +222,17 @@ def test_several_gpus_need_more_shared_memory_than_docker_gives(judge: Judge, si
     finding = judge.finding(shared_memory_suffices, container=container, cuda_driver=TWO)
     assert (finding.cause, finding.severity) == ("docker_shm_too_small", "warning")
     assert finding.message == f"/dev/shm has {size >> 20} MiB, too little for NCCL between 2 GPUs"
-    assert finding.evidence == (f"{size} bytes; 1 GiB is what NCCL's guide asks for",)
+    assert finding.evidence == (f"{size} bytes; NCCL's guide recommends 1 GiB",)
     assert finding.fix and "--shm-size=1g" in finding.fix.text
 
 
 @pytest.mark.parametrize(
     ("sections", "reason"),
     [
-        ({}, "this is no container"),
-        ({"container": Container(kind="docker")}, "/dev/shm cannot be read"),
-        ({"container": DOCKER}, "it matters to several GPUs alone"),
-        ({"container": DOCKER, "cuda_driver": NOTHING}, "it matters to several GPUs alone"),
+        ({}, "this is not a container"),
+        ({"container": Container(kind="docker")}, "the size of /dev/shm could not be read"),
+        ({"container": DOCKER}, "relevant only with several GPUs"),
+        ({"container": DOCKER, "cuda_driver": NOTHING}, "relevant only with several GPUs"),
     ],
 )
 def test_shared_memory_matters_to_several_gpus_in_a_container(
@@ -249,7 +249,7 @@ NO_DEVICES = Environment(variables={"CUDA_VISIBLE_DEVICES": "NoDevFiles"})
 
 
 def test_a_process_outside_of_a_job_is_not_judged(judge: Judge) -> None:
-    assert judge.skips(job_was_granted_gpu) == "this is no batch job"
+    assert judge.skips(job_was_granted_gpu) == "this is not a batch job"
 
 
 @pytest.mark.parametrize("scheduler", [SLURM, GRANTED, Scheduler(kind="pbs", job="7.head")])
@@ -278,9 +278,9 @@ def test_a_job_without_a_grant_was_given_none(judge: Judge, kind: str, words: st
         runtime=None,
     )
     assert (finding.cause, finding.severity) == ("scheduler_did_not_grant_gpu", "error")
-    assert finding.message == f"{kind} gave job 81234 no GPU, though the node has one"
+    assert finding.message == f"{kind} gave job 81234 no GPU, although the node has one"
     assert "CUDA_VISIBLE_DEVICES is 'NoDevFiles'" in finding.evidence
-    assert f"the node's driver is {DRIVER}" in finding.evidence
+    assert f"the node's driver version is {DRIVER}" in finding.evidence
     assert finding.fix and words in finding.fix.text
 
 
@@ -312,7 +312,7 @@ def test_the_evidence_does_not_deny_the_jobs_grant(judge: Judge) -> None:
     finding = judge.finding(
         job_was_granted_gpu, scheduler=GRANTED, environment=NO_DEVICES, cuda_driver=NOTHING, runtime=None
     )
-    assert "none of the variables that name granted GPUs is set" not in finding.evidence
+    assert "no variable that names granted GPUs is set" not in finding.evidence
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ def test_the_toolkit_is_named(judge: Judge) -> None:
     ("engines", "words"),
     [
         (Engines(**DOCKERD, toolkit=TOOLKIT, no_cgroups=False), "false"),
-        (Engines(docker="/usr/bin/dockerd", docker_runs_rootless=True, no_cgroups=True), "without root"),
-        (Engines(**DOCKERD, docker_runs_rootless=True, no_cgroups=True), "without root"),
+        (Engines(docker="/usr/bin/dockerd", docker_runs_rootless=True, no_cgroups=True), "rootless Docker"),
+        (Engines(**DOCKERD, docker_runs_rootless=True, no_cgroups=True), "rootless Docker"),
     ],
 )
 def test_device_rules(judge: Judge, engines: Engines, words: str) -> None:

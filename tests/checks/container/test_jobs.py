@@ -24,13 +24,13 @@ NOTHING = cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")
 
 @pytest.mark.parametrize("scheduler", [Scheduler(), Scheduler(kind="slurm", job="7", granted=JOB)])
 def test_what_is_no_step_is_not_judged(judge: Judge, scheduler: Scheduler) -> None:
-    assert judge.skips(step_has_gpus, scheduler=scheduler) == "this is no step of a batch job"
+    assert judge.skips(step_has_gpus, scheduler=scheduler) == "this is not a step of a batch job"
 
 
 def test_a_step_without_the_jobs_gpus(judge: Judge) -> None:
     finding = judge.finding(step_has_gpus, scheduler=STEP, cuda_driver=NOTHING)
     assert (finding.cause, finding.severity) == ("scheduler_did_not_grant_gpu", "error")
-    assert finding.message == "the job has GPUs, and step 1 of slurm job 7 has none"
+    assert finding.message == "the job has GPUs, but step 1 of slurm job 7 has none"
     assert "SLURM_JOB_GPUS=0,1,2,3" in finding.evidence
     assert finding.fix and "srun --gres=gpu:1" in finding.fix.text
 
@@ -55,7 +55,7 @@ def test_cuda_that_was_not_reached_tells_nothing(judge: Judge, cuda: CudaDriver)
 
 def test_a_job_without_gpus_is_judged_elsewhere(judge: Judge) -> None:
     step = Scheduler(kind="slurm", job="7", step="1")
-    assert judge.skips(step_has_gpus, scheduler=step, cuda_driver=NOTHING) == "the job itself names no GPUs"
+    assert judge.skips(step_has_gpus, scheduler=step, cuda_driver=NOTHING) == "no variable names GPUs of the job"
 
 
 # CNT004 with the schedulers that came later
@@ -66,13 +66,13 @@ def test_a_job_of_htcondor_without_gpu(judge: Judge) -> None:
     environment = variables(CUDA_VISIBLE_DEVICES="10000")
     finding = judge.finding(job_was_granted_gpu, scheduler=scheduler, environment=environment, cuda_driver=NOTHING)
     assert finding.cause == "scheduler_did_not_grant_gpu"
-    assert "_CONDOR_AssignedGPUs=10000, which means none" in finding.evidence
+    assert "_CONDOR_AssignedGPUs=10000, which means no GPU" in finding.evidence
     assert finding.fix and "request_gpus = 1" in finding.fix.text
 
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("slurm", "--gres=gpu:1"), ("lsf", "bsub -gpu"), ("pbs", "ngpus=1"), ("sge", "-l gpu=1"), ("flux", "flux run -g 1"), ("oar", "documents it")],
+    [("slurm", "--gres=gpu:1"), ("lsf", "bsub -gpu"), ("pbs", "ngpus=1"), ("sge", "-l gpu=1"), ("flux", "flux run -g 1"), ("oar", "see the batch system documentation")],
 )  # fmt: skip
 def test_each_scheduler_is_asked_in_its_own_words(judge: Judge, kind: str, words: str) -> None:
     finding = judge.finding(

@@ -21,7 +21,7 @@ MIG = "MIG-1f2e3d4c-0000-0000-0000-000000000000"
 
 
 def test_other_containers_are_not_judged(judge: Judge) -> None:
-    assert judge.skips(pod_has_its_own_gpus, container=DOCKER) == "this is no pod of Kubernetes"
+    assert judge.skips(pod_has_its_own_gpus, container=DOCKER) == "this is not a Kubernetes pod"
 
 
 @pytest.mark.parametrize("visible", [UUID, MIG, f"{UUID},{MIG}", "nvidia.com/gpu=0"])
@@ -61,4 +61,4 @@ def test_a_pod_that_asked_for_no_gpu(judge: Judge) -> None:
     machine = without_gpu_in(POD, environment=variables(NVIDIA_VISIBLE_DEVICES="void"))
     finding = judge.finding(container_has_gpu, machine)
     assert finding.cause == "container_started_without_gpu"
-    assert "which asks for no GPU: the container requested none" in finding.evidence
+    assert "this value requests no GPU" in finding.evidence

@@ -52,8 +52,8 @@ def test_trouble_of_the_doctors_own_is_no_fault_of_nvml(judge: Judge, attempt: A
 @pytest.mark.parametrize(
     ("nvml", "words"),
     [
-        (Nvml(attempt=TIMED_OUT), "gave no answer within 15 s while at 'nvmlInit'"),
-        (Nvml(attempt=CRASHED), "died of SIGSEGV"),
+        (Nvml(attempt=TIMED_OUT), "did not respond within 15 s during 'nvmlInit'"),
+        (Nvml(attempt=CRASHED), "was killed by SIGSEGV"),
         (
             Nvml(attempt=ANSWERED, error_code=999, error_text="Unknown Error"),
             "failed with NVML_ERROR_UNKNOWN (999): Unknown Error",
@@ -69,7 +69,7 @@ def test_an_nvml_that_does_not_answer_is_an_error(judge: Judge, run: Runtime | N
     finding = judge.finding(nvml_answers, nvml=nvml, runtime=run)
     assert (finding.cause, finding.severity) == ("undetermined", "error")
     assert words in finding.message
-    assert finding.evidence[0] == f"GPUs read before that: {len(nvml.gpus)}"
+    assert finding.evidence[0] == f"GPUs read before the failure: {len(nvml.gpus)}"
     assert finding.fix and "dmesg" in finding.fix.text
 
 
@@ -117,9 +117,12 @@ def test_trouble_of_the_doctors_own_is_no_fault_of_cuda(judge: Judge, attempt: A
 @pytest.mark.parametrize(
     ("attempt", "words"),
     [
-        (Attempt(outcome="timed_out", seconds=15.0, phase="cuInit"), "gave no answer within 15 s while at 'cuInit'"),
-        (Attempt(outcome="timed_out", seconds=15.0, phase="cuInit", stuck=True), "could not even be killed"),
-        (Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="cuInit"), "died of SIGSEGV while at 'cuInit'"),
+        (Attempt(outcome="timed_out", seconds=15.0, phase="cuInit"), "did not respond within 15 s during 'cuInit'"),
+        (Attempt(outcome="timed_out", seconds=15.0, phase="cuInit", stuck=True), "could not be killed"),
+        (
+            Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="cuInit"),
+            "was killed by SIGSEGV during 'cuInit'",
+        ),
     ],
 )
 @pytest.mark.parametrize("library", [LIBCUDA, ""])
@@ -127,14 +130,14 @@ def test_a_cuda_that_hangs_or_dies_is_an_error(judge: Judge, attempt: Attempt, w
     finding = judge.finding(cuda_driver_initialises, cuda_driver=CudaDriver(attempt=attempt, library=library))
     assert (finding.cause, finding.severity) == ("undetermined", "error")
     assert words in finding.message
-    assert finding.evidence == (f"libcuda is {library or 'not told'}",)
+    assert finding.evidence == (f"libcuda is {library or 'unknown'}",)
     assert finding.fix and "dmesg" in finding.fix.text
 
 
 def test_a_cuda_that_dies_after_cuinit_is_an_error_too(judge: Judge) -> None:
     attempt = Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="listing the GPUs")
     finding = judge.finding(cuda_driver_initialises, cuda_driver={"attempt": attempt, "gpus": ()})
-    assert "while at 'listing the GPUs'" in finding.message
+    assert "during 'listing the GPUs'" in finding.message
 
 
 def test_of_standard_error_the_last_lines_are_evidence(judge: Judge) -> None:
@@ -168,7 +171,7 @@ def test_an_unknown_error_after_a_suspend_is_the_suspends_fault(judge: Judge) ->
         cuda_driver_initialises, driver={"suspends": 3}, cuda_driver=cuda_that_fails(999, "CUDA_ERROR_UNKNOWN")
     )
     assert (finding.cause, finding.severity, finding.confidence) == ("uvm_broken_after_suspend", "error", "medium")
-    assert "woke up 3 times" in finding.evidence[1]
+    assert "resumed from suspend 3 times" in finding.evidence[1]
     assert "PreserveVideoMemoryAllocations is 0" in finding.evidence[2]
     assert finding.fix and "modprobe nvidia_uvm" in finding.fix.text
     assert finding.fix.commands == ()
@@ -214,7 +217,7 @@ def test_mig_without_an_instance_gives_no_device(judge: Judge) -> None:
         cuda_driver=cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE"),
     )
     assert (finding.cause, finding.severity) == ("mig_single_instance_per_process", "error")
-    assert "MIG is on, and no MIG instance exists" in finding.evidence
+    assert "MIG is on, but no MIG instance exists" in finding.evidence
     assert finding.fix and "nvidia-smi mig -cgi" in finding.fix.text
     assert finding.fix.commands == ()
 
@@ -229,7 +232,7 @@ def test_mig_is_not_blamed_where_a_device_should_be_there(judge: Judge, gpus: tu
         cuda_driver_initialises, nvml={"gpus": gpus}, cuda_driver=cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")
     )
     assert finding.cause == "undetermined"
-    assert f"NVML lists {len(gpus)} GPUs all the same" in finding.evidence
+    assert f"NVML still lists {len(gpus)} GPUs" in finding.evidence
 
 
 def test_mig_is_not_blamed_for_other_errors(judge: Judge) -> None:
@@ -265,7 +268,7 @@ def test_the_table_names_a_code_that_the_driver_does_not(judge: Judge) -> None:
 def test_a_code_that_nobody_knows_is_told_as_such(judge: Judge, code: int) -> None:
     finding = judge.finding(cuda_driver_initialises, cuda_driver=cuda_that_fails(code, ""))
     assert finding.cause == "undetermined"
-    assert f"a code that the doctor's table does not hold ({code})" in finding.message
+    assert f"a code that is not in the doctor's table ({code})" in finding.message
 
 
 def test_a_code_newer_than_the_table_keeps_the_drivers_name_for_it(judge: Judge) -> None:

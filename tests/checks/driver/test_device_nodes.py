@@ -51,10 +51,10 @@ def test_a_gpu_of_any_number_has_its_node(judge: Judge, first: str) -> None:
 @pytest.mark.parametrize(
     ("there", "missing"),
     [
-        ((), "/dev/nvidiactl and /dev/nvidia0"),
+        ((), "/dev/nvidiactl or /dev/nvidia0"),
         (("/dev/nvidiactl",), "/dev/nvidia0"),
         (("/dev/nvidia0",), "/dev/nvidiactl"),
-        (("/dev/nvidia-uvm", "/dev/nvidia-modeset"), "/dev/nvidiactl and /dev/nvidia0"),
+        (("/dev/nvidia-uvm", "/dev/nvidia-modeset"), "/dev/nvidiactl or /dev/nvidia0"),
     ],
 )
 @pytest.mark.parametrize("cuda", [None, NOTHING, HUNG])
@@ -63,7 +63,7 @@ def test_a_loaded_driver_without_nodes_cannot_be_reached(
 ) -> None:
     finding = judge.finding(device_nodes_exist, device_nodes=nodes(*there), cuda_driver=cuda)
     assert (finding.cause, finding.severity, finding.confidence) == ("no_nvidia_driver", "error", "medium")
-    assert finding.message == f"the driver is loaded, but {missing} does not exist"
+    assert finding.message == f"the driver is loaded, but there is no {missing}"
     assert finding.evidence == (f"nodes that exist: {', '.join(there) or 'none'}",)
     assert finding.fix and "nvidia-modprobe" in finding.fix.text
 
@@ -146,7 +146,7 @@ def test_without_nodes_there_is_nothing_to_open(judge: Judge) -> None:
 
 def test_a_cuda_that_works_may_have_been_refused_a_node(judge: Judge) -> None:
     evidence = judge.passes(user_may_open_nodes, device_nodes=nodes(refused("/dev/nvidia-modeset"), "/dev/nvidia0"))
-    assert evidence == "cuInit succeeds, though /dev/nvidia-modeset gives EACCES"
+    assert evidence == "cuInit succeeds, although opening /dev/nvidia-modeset fails with EACCES"
 
 
 @pytest.mark.parametrize("cuda", [None, NOTHING, HUNG])
@@ -264,16 +264,16 @@ def test_another_error_has_no_known_cause(judge: Judge, error: str, container: C
 @pytest.mark.parametrize(
     ("opening", "words"),
     [
-        (Attempt(outcome="timed_out", seconds=10.0, phase="opening /dev/nvidia0"), "gave no answer within 10 s"),
-        (Attempt(outcome="killed_by_signal", signal="SIGBUS"), "died of SIGBUS"),
+        (Attempt(outcome="timed_out", seconds=10.0, phase="opening /dev/nvidia0"), "did not respond within 10 s"),
+        (Attempt(outcome="killed_by_signal", signal="SIGBUS"), "was killed by SIGBUS"),
     ],
 )
 def test_a_node_that_never_opens_is_told_as_such(judge: Judge, opening: Attempt, words: str) -> None:
-    hanging = nodes(refused("/dev/nvidia0", "no answer"), opening=opening)
+    hanging = nodes(refused("/dev/nvidia0", "no response"), opening=opening)
     finding = judge.finding(user_may_open_nodes, device_nodes=hanging, cuda_driver=HUNG)
     assert finding.cause == "undetermined"
     assert words in finding.message
-    assert finding.evidence == ("/dev/nvidia0: no answer",)
+    assert finding.evidence == ("/dev/nvidia0: no response",)
 
 
 def test_the_node_of_wsl_is_judged_alike(judge: Judge) -> None:

@@ -58,7 +58,7 @@ def test_a_folder_is_quoted(folder: str) -> None:
 
 
 def test_a_libcuda_that_the_loader_takes_is_found(judge: Judge) -> None:
-    assert judge.passes(libcuda_is_found) == f"the loader took {LIBCUDA}"
+    assert judge.passes(libcuda_is_found) == f"the loader opened {LIBCUDA}"
 
 
 def test_a_libcuda_that_the_loader_takes_need_not_be_found_on_disk(judge: Judge) -> None:
@@ -73,7 +73,7 @@ def test_libcuda_is_looked_for_on_linux_alone(judge: Judge, os: str) -> None:
 
 
 def test_an_opening_without_end_is_judged_elsewhere(judge: Judge) -> None:
-    assert judge.skips(libcuda_is_found, cuda_driver=HUNG) == f"opening libcuda {HUNG.attempt.ending}"
+    assert judge.skips(libcuda_is_found, cuda_driver=HUNG) == f"the process that opens libcuda {HUNG.attempt.ending}"
 
 
 def test_a_libcuda_that_is_nowhere_is_not_installed(judge: Judge) -> None:
@@ -90,7 +90,7 @@ def test_a_stub_or_compatibility_copy_beside_the_path_is_no_driver(judge: Judge,
     beside = copy_in(f"/usr/local/cuda/{kind}", kind=kind)
     finding = judge.finding(libcuda_is_found, driver_libraries=copies(beside), cuda_driver=cuda_without_library())
     assert finding.cause == "no_nvidia_driver"
-    assert f"a copy lies at {beside.path} (known place)" in finding.evidence
+    assert f"a copy is at {beside.path} (known place)" in finding.evidence
 
 
 @pytest.mark.parametrize("found_in", ["LD_LIBRARY_PATH", "ld.so.cache", "default folder"])
@@ -102,7 +102,7 @@ def test_a_libcuda_on_the_path_that_does_not_open_is_broken(judge: Judge, found_
         cuda_driver=CudaDriver(attempt=ANSWERED, library_error=error),
     )
     assert finding.cause == "no_nvidia_driver"
-    assert finding.message == "libcuda.so.1 is there and cannot be opened"
+    assert finding.message == "libcuda.so.1 exists but cannot be opened"
     assert finding.evidence[0] == error
 
 
@@ -112,8 +112,8 @@ def test_a_libcuda_beside_the_path_is_put_on_it(judge: Judge, folder: str) -> No
         libcuda_is_found, driver_libraries=copies(copy_in(folder)), cuda_driver=cuda_without_library()
     )
     assert (finding.cause, finding.severity) == ("gpu_libs_not_found", "error")
-    assert finding.message == f"libcuda.so.1 lies in {folder}, where the loader does not look"
-    assert finding.evidence == (NO_LIBCUDA, f"a copy lies at {folder}/libcuda.so.1 (known place)")
+    assert finding.message == f"libcuda.so.1 is in {folder}, where the loader does not search"
+    assert finding.evidence == (NO_LIBCUDA, f"a copy is at {folder}/libcuda.so.1 (known place)")
     assert finding.fix and finding.fix.commands == (f"export LD_LIBRARY_PATH={folder}{REST}",)
 
 
@@ -153,7 +153,7 @@ STRAYED = cuda_that_fails(-1, "", library=STRAY.real_path)
 
 
 def test_the_drivers_own_libcuda_passes(judge: Judge) -> None:
-    assert judge.passes(libcuda_is_the_drivers_own) == f"the loader took {LIBCUDA}"
+    assert judge.passes(libcuda_is_the_drivers_own) == f"the loader opened {LIBCUDA}"
 
 
 def test_a_libcuda_that_was_not_opened_is_not_judged(judge: Judge) -> None:
@@ -169,9 +169,9 @@ def test_a_stub_is_no_driver(judge: Judge) -> None:
         cuda_driver=STUBBED,
     )
     assert (finding.cause, finding.severity) == ("libcuda_stub_loaded", "error")
-    assert finding.message == f"the loader takes the CUDA toolkit's stub of libcuda in {STUBS}"
+    assert finding.message == f"the loader opens the CUDA toolkit's stub of libcuda in {STUBS}"
     assert finding.evidence == (
-        f"the loader took {STUBS}/libcuda.so.1",
+        f"the loader opened {STUBS}/libcuda.so.1",
         f"the driver's own copy is {FOLDER}/libcuda.so.1",
         "cuInit returned 34, CUDA_ERROR_STUB_LIBRARY",
     )
@@ -203,7 +203,7 @@ def test_a_stray_copy_is_not_the_drivers(judge: Judge) -> None:
     assert (finding.cause, finding.severity) == ("foreign_libcuda_bundled", "error")
     assert "/opt/conda/lib" in finding.message
     assert finding.evidence == (
-        "the loader took /opt/conda/lib/libcuda.so.1",
+        "the loader opened /opt/conda/lib/libcuda.so.1",
         f"the driver's own copy is {FOLDER}/libcuda.so.1",
         "with that copy cuInit returned -1",
     )
@@ -226,7 +226,7 @@ def test_a_stray_copy_that_crashes_is_not_the_drivers(judge: Judge) -> None:
     )
     finding = judge.finding(libcuda_is_the_drivers_own, driver_libraries=copies(STRAY, OWN), cuda_driver=crashed)
     assert finding.cause == "foreign_libcuda_bundled"
-    assert "that copy died of SIGSEGV while at 'cuInit'" in finding.evidence
+    assert "that copy was killed by SIGSEGV during 'cuInit'" in finding.evidence
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_an_nvml_that_is_nowhere_keeps_tensorflow_from_the_gpu(judge: Judge, run
 
 def test_an_nvml_beside_the_path_is_put_on_it(judge: Judge) -> None:
     finding = judge.finding(libnvidia_ml_is_found, off_the_path(), runtime=None)
-    assert finding.evidence == (NO_NVML, "a copy lies at /usr/lib/wsl/lib/libnvidia-ml.so.1")
+    assert finding.evidence == (NO_NVML, "a copy is at /usr/lib/wsl/lib/libnvidia-ml.so.1")
     assert finding.fix and finding.fix.commands == (f"export LD_LIBRARY_PATH=/usr/lib/wsl/lib{REST}",)
 
 
@@ -338,7 +338,7 @@ def test_a_stub_of_nvml_beside_the_path_is_not_put_on_it(judge: Judge) -> None:
 def test_an_nvml_on_the_path_that_does_not_open_needs_no_other_path(judge: Judge) -> None:
     there = copies(driver_library("libnvidia-ml"))
     finding = judge.finding(libnvidia_ml_is_found, driver_libraries=there, nvml=WITHOUT_NVML, runtime=None)
-    assert f"a copy lies at {FOLDER}/libnvidia-ml.so.1" in finding.evidence
+    assert f"a copy is at {FOLDER}/libnvidia-ml.so.1" in finding.evidence
     assert finding.fix and finding.fix.commands == ()
 
 

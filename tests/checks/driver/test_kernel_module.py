@@ -1,4 +1,4 @@
-"""DRV: is the right kernel driver there, and loaded?"""
+"""DRV: is the right kernel driver installed and loaded?"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_loaded_module_passes(judge: Judge) -> None:
 
 
 def test_a_loaded_module_of_unknown_flavour_passes(judge: Judge) -> None:
-    assert "flavour not told" in judge.passes(driver_is_loaded, driver={"flavour": ""})
+    assert "unknown flavour" in judge.passes(driver_is_loaded, driver={"flavour": ""})
 
 
 @pytest.mark.parametrize("cuda", [cuda_without_library(), HUNG, None])
@@ -129,7 +129,7 @@ def test_a_gpu_held_by_an_open_source_driver_has_no_cuda(judge: Judge, name: str
         no_driver(pci={"devices": (rtx(name),)}, driver=Driver(modules=("nouveau",))),
     )
     assert (finding.cause, finding.severity) == ("nouveau_loaded", "error")
-    assert finding.message == f"the GPU at 0000:01:00.0 is held by the {name} driver, which has no CUDA"
+    assert finding.message == f"the GPU at 0000:01:00.0 is bound to the {name} driver, which does not support CUDA"
     assert finding.evidence == (
         f"/sys/bus/pci/devices/0000:01:00.0/driver is {name}",
         "NVIDIA's own module is not loaded",
@@ -188,7 +188,7 @@ def test_a_module_that_is_loaded_was_let_in(judge: Judge, loaded: dict[str, Any]
 
 def test_firmware_that_does_not_tell_is_no_fault(judge: Judge) -> None:
     driver = Driver(running_kernel=KERNEL, built_for=(KERNEL,), secure_boot=None)
-    assert "does not tell" in judge.skips(secure_boot_lets_module_in, driver=driver)
+    assert "does not report" in judge.skips(secure_boot_lets_module_in, driver=driver)
 
 
 @pytest.mark.parametrize("built_for", [(), ("6.8.0-45-generic",)])
@@ -216,7 +216,7 @@ def test_a_module_for_other_kernels_alone_is_not_built_for_this_one(judge: Judge
     finding = judge.finding(module_is_built_for_kernel, driver=driver)
     assert (finding.cause, finding.severity) == ("kernel_module_not_built_for_kernel", "error")
     assert KERNEL in finding.message
-    assert finding.evidence == ("under /lib/modules only 6.8.0-44-generic, 6.8.0-45-generic has it",)
+    assert finding.evidence == ("under /lib/modules, only 6.8.0-44-generic, 6.8.0-45-generic has the module",)
     assert finding.fix and f"linux-headers-{KERNEL}" in finding.fix.text
     assert finding.fix.commands == ()
 

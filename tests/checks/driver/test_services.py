@@ -26,7 +26,7 @@ REFUSED: dict[str, Any] = {"cuda_driver": SYSTEM_NOT_READY, "runtime": NOT_READY
 
 def test_a_fabric_manager_that_runs_passes(judge: Judge) -> None:
     evidence = judge.passes(fabric_manager_runs, with_switches())
-    assert evidence == "nv-fabricmanager runs; its program is of version 560.35.03, the driver of 560.35.03"
+    assert evidence == "nv-fabricmanager runs; its version is 560.35.03, the driver's version is 560.35.03"
 
 
 def test_machines_without_switches_need_none(judge: Judge) -> None:
@@ -50,7 +50,7 @@ def test_without_it_cuda_does_not_start(judge: Judge) -> None:
 def test_one_of_another_version_is_refused(judge: Judge) -> None:
     other = Services(visible=True, running=("nv-fabricmanager",), fabric_manager_version="550.54.15")
     finding = judge.finding(fabric_manager_runs, with_switches(services=other, **REFUSED))
-    assert finding.message == "the fabric manager is of version 550.54.15, the driver of 560.35.03"
+    assert finding.message == "the fabric manager has version 550.54.15, but the driver has version 560.35.03"
     assert judge.passes(fabric_manager_runs, with_switches(services=other))
 
 
@@ -61,9 +61,9 @@ def test_where_cuda_works_it_is_not_missed(judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"container": DOCKER, **REFUSED}, "cannot be seen from within a container"),
-        ({"services": Services(visible=False), **REFUSED}, "the processes of other users cannot be seen"),
-        ({"services": NONE, "cuda_driver": None}, "cuInit does not say that it is missed"),
+        ({"container": DOCKER, **REFUSED}, "not visible from inside a container"),
+        ({"services": Services(visible=False), **REFUSED}, "the processes of other users are not visible"),
+        ({"services": NONE, "cuda_driver": None}, "cuInit does not report that it is missing"),
     ],
 )
 def test_what_cannot_be_told_is_no_fault(judge: Judge, changes: dict[str, Any], reason: str) -> None:
@@ -90,7 +90,9 @@ def test_root_may_profile(judge: Judge) -> None:
 
 
 def test_where_everybody_may_profile_it_passes(judge: Judge) -> None:
-    assert "everybody may" in judge.passes(profiler_may_count, driver={"parameters": {"RmProfilingAdminOnly": "0"}})
+    assert "all users may profile" in judge.passes(
+        profiler_may_count, driver={"parameters": {"RmProfilingAdminOnly": "0"}}
+    )
 
 
 def test_root_in_a_container_may_not_be_root(judge: Judge) -> None:
@@ -98,4 +100,4 @@ def test_root_in_a_container_may_not_be_root(judge: Judge) -> None:
 
 
 def test_a_driver_that_does_not_tell_is_not_judged(judge: Judge) -> None:
-    assert judge.skips(profiler_may_count, driver={"parameters": {}}) == "the driver does not say whom it lets profile"
+    assert judge.skips(profiler_may_count, driver={"parameters": {}}) == "the driver does not report who may profile"

@@ -35,7 +35,7 @@ def test_where_there_is_no_gpu_nothing_is_judged(judge: Judge) -> None:
 
 def test_where_there_is_no_driver_nothing_is_judged(judge: Judge) -> None:
     machine = broken(driver=Driver(), driver_libraries=Libraries(), **NOTHING)
-    assert judge.skips(driver_supports_gpu, machine) == "no driver of NVIDIA's is installed"
+    assert judge.skips(driver_supports_gpu, machine) == "no NVIDIA driver is installed"
 
 
 @pytest.mark.parametrize("device", ["2b85", "2C58", "2901", "2342", "3182"])
@@ -50,7 +50,7 @@ def test_blackwell_and_grace_hopper_need_the_open_modules(judge: Judge, device: 
 @pytest.mark.parametrize("device", ["1b80", "1db5", "17c8", "1180"])
 def test_what_is_older_than_turing_needs_the_proprietary_modules(judge: Judge, device: str) -> None:
     finding = judge.finding(driver_supports_gpu, refused(device, "", loaded="open"))
-    assert "open kernel modules do not know" in finding.message
+    assert "open kernel modules do not support" in finding.message
 
 
 @pytest.mark.parametrize("device", ["1e04", "2204", "2330", "2684"])
@@ -64,7 +64,7 @@ def test_a_gpu_newer_than_the_table_is_not_judged_without_the_log(judge: Judge) 
         driver_supports_gpu, refused("4f00", "", loaded="proprietary")
     )
     readable = refused("4f00", "", loaded="proprietary", kernel_log=log())
-    assert judge.passes(driver_supports_gpu, readable) == "nothing says that the driver refuses the GPU"
+    assert judge.passes(driver_supports_gpu, readable) == "nothing indicates that the driver rejects the GPU"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,9 @@ def test_a_branch_that_left_the_gpu_behind_is_told_by_its_libcuda(judge: Judge, 
     machine = refused("1c03", "", loaded="", driver_libraries=Libraries(copies=(copy,)))
     if refuses:
         finding = judge.finding(driver_supports_gpu, machine)
-        assert finding.message.startswith(f"driver {installed} has left Pascal GPUs behind, branch 580 is their last")
+        assert finding.message.startswith(
+            f"driver {installed} no longer supports Pascal GPUs; branch 580 is the last one that does"
+        )
     else:
         assert judge.does_not_object(driver_supports_gpu, machine)
 
@@ -90,8 +92,8 @@ def test_the_module_on_the_disk_tells_where_none_is_loaded(judge: Judge) -> None
     ("text", "message_of"),
     [
         ("NVRM: The NVIDIA GeForce GTX 870M GPU installed in this system is supported through the NVIDIA 470.xx Legacy drivers.",
-         "branch 470 is its last"),
-        ("NVRM: The NVIDIA GeForce 210 GPU installed in this system is supported through the NVIDIA Legacy drivers.", "does not know the GPU"),
+         "branch 470 is the last one that does"),
+        ("NVRM: The NVIDIA GeForce 210 GPU installed in this system is supported through the NVIDIA Legacy drivers.", "does not support the GPU"),
     ],
 )  # fmt: skip
 def test_what_the_log_says_counts_most(judge: Judge, text: str, message_of: str) -> None:

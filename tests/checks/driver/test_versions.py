@@ -129,7 +129,7 @@ def test_windows_has_minimum_drivers_of_its_own(judge: Judge, driver: str, old: 
 
 
 def test_a_build_that_names_no_cuda_is_not_judged(judge: Judge) -> None:
-    assert "does not say" in judge.skips(driver_is_new_enough, tensorflow={"cuda_version": ""})
+    assert "does not report" in judge.skips(driver_is_new_enough, tensorflow={"cuda_version": ""})
 
 
 @pytest.mark.parametrize("cuda", ["14.0", "15.1.2", "64_112"])
@@ -147,7 +147,7 @@ def test_a_cuda_of_a_later_major_version_that_the_driver_knows_passes(judge: Jud
 def test_a_driver_of_unknown_version_is_no_fault(judge: Judge, nvml: Nvml | None) -> None:
     for driver in (None, Driver()):
         reason = judge.skips(driver_is_new_enough, driver=driver, nvml=nvml, cuda_driver=HUNG)
-        assert reason == "the driver's version is not known"
+        assert reason == "the driver's version is unknown"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_libraries_of_another_version_do_not_match_the_module(judge: Judge) -> N
         nvml=Nvml(attempt=ANSWERED, error_code=18, error_text="Driver/library version mismatch"),
     )
     assert (finding.cause, finding.severity, finding.confidence) == ("driver_library_version_mismatch", "error", "high")
-    assert finding.message == f"libcuda is of version {DRIVER}, the loaded kernel module of 550.120"
+    assert finding.message == f"libcuda has version {DRIVER}, but the loaded kernel module has version 550.120"
     assert finding.evidence == (
         f"libcuda is /usr/lib/x86_64-linux-gnu/libcuda.so.{DRIVER}",
         "/proc/driver/nvidia/version says 550.120",
@@ -230,7 +230,7 @@ def test_nvmls_word_is_enough(judge: Judge) -> None:
         nvml=Nvml(attempt=ANSWERED, error_code=18, error_text="Driver/library version mismatch"),
     )
     assert (finding.cause, finding.confidence) == ("driver_library_version_mismatch", "high")
-    assert finding.message == "the driver's libraries do not fit the loaded kernel module of unknown version"
+    assert finding.message == "the driver's libraries do not match the loaded kernel module of unknown version"
 
 
 @pytest.mark.parametrize(

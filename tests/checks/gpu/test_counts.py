@@ -37,10 +37,10 @@ def test_all_that_agree_pass(judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("machine", "reason"),
     [
-        (two_on_the_bus({"driver": "vfio-pci"}), "vfio-pci holds it"),
-        (two_on_the_bus({"driver": "nouveau"}), "nouveau holds it"),
-        (two_on_the_bus({"driver": ""}), "no driver holds it"),
-        (two_on_the_bus({"physical_function": "0000:01:00.0"}), "a part of another one"),
+        (two_on_the_bus({"driver": "vfio-pci"}), "bound to vfio-pci"),
+        (two_on_the_bus({"driver": "nouveau"}), "bound to nouveau"),
+        (two_on_the_bus({"driver": ""}), "bound to no driver"),
+        (two_on_the_bus({"physical_function": "0000:01:00.0"}), "a virtual function of another GPU"),
         (two_on_the_bus({}, container=DOCKER), "this docker container was not given it"),
         (two_on_the_bus({}, scheduler=Scheduler(kind="slurm", job="1")), "slurm did not give it to this job"),
         (two_on_the_bus({}, nvml={**ONE["nvml"], "excluded": ("00000000:02:00.0",)}), "NVreg_ExcludedGpus"),
@@ -58,11 +58,11 @@ def test_a_gpu_that_nvml_does_not_list_for_a_reason_is_no_fault(judge: Judge, ma
 def test_a_gpu_that_failed_to_start_is_named(judge: Judge) -> None:
     finding = judge.finding(all_know_the_same_gpus, two_on_the_bus({}))
     assert (finding.cause, finding.severity) == ("undetermined", "warning")
-    assert finding.message.startswith("the GPU at 0000:02:00.0 is bound to the driver, and NVML does not list it")
+    assert finding.message.startswith("the GPU at 0000:02:00.0 is bound to the driver, but NVML does not list it")
 
 
 def test_a_gpu_in_trouble_is_named_elsewhere(judge: Judge) -> None:
-    assert "GPU 3 is in trouble: see HLT001" in judge.passes(all_know_the_same_gpus, without(3, hung()))
+    assert "GPU 3 has a problem: see HLT001" in judge.passes(all_know_the_same_gpus, without(3, hung()))
     nameless = hung(name="", uuid="", pci_address="")
     assert judge.passes(all_know_the_same_gpus, without(3, nameless))
 
@@ -92,7 +92,7 @@ def test_a_gpu_that_cuda_leaves_out_is_named(judge: Judge) -> None:
 
 def test_one_mig_device_beside_whole_gpus_is_cudas_choice(judge: Judge) -> None:
     machine = {**several(2), **ONE, "nvml": {"gpus": (nvml_gpu(0, mig=True, mig_devices=("MIG-1",)), nvml_gpu(1))}}
-    assert "either whole GPUs or one device of MIG" in judge.passes(all_know_the_same_gpus, broken(**machine))
+    assert "either whole GPUs or one MIG device" in judge.passes(all_know_the_same_gpus, broken(**machine))
 
 
 def test_addresses_that_cannot_be_compared_tell_nothing(judge: Judge) -> None:

@@ -1,4 +1,4 @@
-"""GPU: is there one, is it free to use, does TensorFlow take it?"""
+"""GPU: is there an NVIDIA GPU, is it available, and does TensorFlow use it?"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_sign_of_a_gpu_is_evidence(judge: Judge) -> None:
         "PCI device 10de:2204 at 0000:01:00.0: NVIDIA GeForce RTX 3090",
         "NVML lists NVIDIA GeForce RTX 3090",
         "CUDA lists NVIDIA GeForce RTX 3090",
-        "/proc/driver/nvidia/gpus holds 0000:01:00.0",
+        "/proc/driver/nvidia/gpus lists 0000:01:00.0",
         "/dev/nvidia0 exists",
     ]
 
@@ -163,7 +163,7 @@ def gpus(*given: Any) -> dict[str, Any]:
 )
 def test_a_mode_that_lets_in_passes(judge: Judge, mode: str, tenants: tuple[GpuProcess, ...]) -> None:
     nvml = gpus(nvml_gpu(compute_mode=mode, processes=tenants))
-    assert judge.passes(compute_mode_lets_in, nvml=nvml, runtime=UNUSED) == f"GPU 0: compute mode {mode or 'not told'}"
+    assert judge.passes(compute_mode_lets_in, nvml=nvml, runtime=UNUSED) == f"GPU 0: compute mode {mode or 'unknown'}"
 
 
 @pytest.mark.parametrize("mode", ["exclusive_process", "exclusive_thread"])
@@ -171,16 +171,16 @@ def test_an_exclusive_gpu_that_is_held_lets_nobody_in(judge: Judge, mode: str) -
     nvml = gpus(nvml_gpu(compute_mode=mode, processes=(DESKTOP, JOB)))
     finding = judge.finding(compute_mode_lets_in, nvml=nvml, cuda_driver=None, runtime=None)
     assert (finding.cause, finding.severity, finding.confidence) == ("exclusive_compute_mode", "error", "high")
-    assert f"in compute mode {mode} and held by /usr/bin/python3 (4711)" in finding.message
+    assert f"in compute mode {mode} and in use by /usr/bin/python3 (4711)" in finding.message
     assert "Xorg" not in finding.message
-    assert finding.evidence == (f"NVML gives compute mode {mode}",)
+    assert finding.evidence == (f"NVML reports the compute mode {mode}",)
     assert finding.fix and "nvidia-smi -c DEFAULT" in finding.fix.text
     assert finding.fix.commands == ()
 
 
 def test_a_tenant_without_a_name_is_named_by_its_number(judge: Judge) -> None:
     nvml = gpus(nvml_gpu(compute_mode="exclusive_process", processes=(GpuProcess(pid=4711),)))
-    assert "held by process (4711)" in judge.finding(compute_mode_lets_in, nvml=nvml, runtime=None).message
+    assert "in use by process (4711)" in judge.finding(compute_mode_lets_in, nvml=nvml, runtime=None).message
 
 
 @pytest.mark.parametrize("tenants", [(), (DESKTOP,)])

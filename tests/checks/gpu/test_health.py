@@ -38,7 +38,7 @@ def test_gpus_that_answer_pass(judge: Judge) -> None:
     ],
 )
 def test_an_nvml_that_does_not_work_is_judged_elsewhere(judge: Judge, nvml: Nvml) -> None:
-    assert judge.skips(every_gpu_answers, nvml=nvml) == "NVML itself does not answer"
+    assert judge.skips(every_gpu_answers, nvml=nvml) == "NVML itself does not respond"
 
 
 def test_without_gpus_there_is_nothing_to_answer(judge: Judge) -> None:
@@ -48,8 +48,8 @@ def test_without_gpus_there_is_nothing_to_answer(judge: Judge) -> None:
 def test_a_gpu_that_hangs_is_named_once(judge: Judge) -> None:
     finding = judge.finding(every_gpu_answers, without(3, hung()))
     assert (finding.cause, finding.severity) == ("undetermined", "warning")
-    assert finding.message == f"GPU 3 ({H100}) at 0000:04:00.0 gives NVML no answer"
-    assert "nvmlDeviceGetPowerUsage was waited for 8 s in vain" in finding.evidence
+    assert finding.message == f"GPU 3 ({H100}) at 0000:04:00.0 does not respond to NVML"
+    assert "nvmlDeviceGetPowerUsage did not return within 8 s" in finding.evidence
     assert finding.fix and "--gpu-reset -i 3" in finding.fix.text
     (command,) = finding.fix.commands
     assert command.startswith("export CUDA_VISIBLE_DEVICES=GPU-")
@@ -84,19 +84,19 @@ def test_a_code_is_told_with_its_meaning(judge: Judge, code: int, text: str, cau
     finding = judge.finding(every_gpu_answers, without(5, lost))
     assert (finding.cause, finding.severity) == (cause, "warning")
     assert f"NVML says {text!r}" in finding.message
-    assert f"nvmlDeviceGetHandleByIndex gave {words}" in finding.evidence
+    assert f"nvmlDeviceGetHandleByIndex returned {words}" in finding.evidence
 
 
 def test_a_gpu_that_told_no_address_is_the_one_left_on_the_bus(judge: Judge) -> None:
     lost = GpuTrouble(index=5, call="nvmlDeviceGetHandleByIndex", error_code=15, error_text="GPU is lost")
     assert "GPU 5 at 0000:06:00.0" in judge.finding(every_gpu_answers, without(5, lost)).message
-    assert "GPU 5 is" in judge.finding(every_gpu_answers, without(5, lost, pci=None)).message
+    assert "GPU 5 has a problem" in judge.finding(every_gpu_answers, without(5, lost, pci=None)).message
 
 
 @pytest.mark.parametrize("code", [4, 17])
 def test_a_gpu_that_is_not_for_this_process_is_no_fault(judge: Judge, code: int) -> None:
     refused = GpuTrouble(index=5, error_code=code, error_text="Insufficient Permissions")
-    assert "GPU 5 is not for this process" in judge.passes(every_gpu_answers, without(5, refused))
+    assert "GPU 5 is not available to this process" in judge.passes(every_gpu_answers, without(5, refused))
 
 
 def test_what_follows_from_the_only_gpu_that_hangs_is_explained_by_it() -> None:
@@ -117,7 +117,7 @@ def test_memory_without_errors_passes_with_its_figures(judge: Judge) -> None:
 
 
 def test_a_gpu_without_ecc_is_not_judged(judge: Judge) -> None:
-    assert judge.skips(memory_is_sound) == "NVML tells nothing of errors of the memory"
+    assert judge.skips(memory_is_sound) == "NVML reports nothing about memory errors"
 
 
 def test_ecc_that_is_off_is_no_fault(judge: Judge) -> None:
@@ -148,7 +148,7 @@ def test_uncorrected_errors_are_an_error_unless_the_driver_contained_them(
     health = changed(SERVER, ecc={"volatile_uncorrected": 2}, recovery_action=action)
     finding = judge.finding(memory_is_sound, server(SERVER, health))
     assert (finding.cause, finding.severity) == ("hardware_ecc_error", severity)
-    assert finding.message.startswith(f"GPU 1 ({H100}) has met 2 memory errors")
+    assert finding.message.startswith(f"GPU 1 ({H100}) has had 2 uncorrectable memory errors")
     assert "ECC 2 uncorrected" in finding.evidence[0]
 
 
@@ -156,8 +156,8 @@ def test_uncorrected_errors_are_an_error_unless_the_driver_contained_them(
     ("parts", "severity", "words"),
     [
         ({"remapped_rows": {"failed": True}}, "error", "no spare row left"),
-        ({"remapped_rows": {"pending": True}}, "warning", "rows of its memory wait"),
-        ({"retired_pages": RetiredPages(uncorrected=1, pending=True)}, "warning", "pages of its memory wait"),
+        ({"remapped_rows": {"pending": True}}, "warning", "rows of its memory are pending"),
+        ({"retired_pages": RetiredPages(uncorrected=1, pending=True)}, "warning", "pages of its memory are pending"),
         ({"ecc": {"sram_threshold_exceeded": True}}, "warning", "errors in its caches"),
     ],
     ids=["failed", "pending rows", "pending pages", "caches"],
@@ -179,11 +179,11 @@ def test_a_sick_gpu_that_is_hidden_from_this_process_is_none_of_its_business(jud
 
 
 def test_no_action_passes(judge: Judge) -> None:
-    assert judge.passes(no_reset_is_asked_for, server(SERVER)) == "GPU 0: the driver asks for no action"
+    assert judge.passes(no_reset_is_asked_for, server(SERVER)) == "GPU 0: the driver requests no action"
 
 
 def test_a_driver_that_does_not_say_is_not_judged(judge: Judge) -> None:
-    assert "does not say" in judge.skips(no_reset_is_asked_for, workstation(GEFORCE))
+    assert "does not report" in judge.skips(no_reset_is_asked_for, workstation(GEFORCE))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_driver_that_does_not_say_is_not_judged(judge: Judge) -> None:
         ("node_reboot", "error", "a reboot"),
         ("drain_p2p", "warning", "peer-to-peer"),
         ("drain_and_reset", "warning", "once the programs that use it have ended"),
-        ("9", "warning", "asks for 9"),
+        ("9", "warning", "requests 9"),
     ],
 )
 def test_an_action_is_told(judge: Judge, action: str, severity: str, words: str) -> None:

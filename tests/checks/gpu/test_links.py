@@ -64,22 +64,22 @@ def test_links_as_they_are_made_pass(judge: Judge, machine: Facts) -> None:
 @pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4050 Laptop GPU", "NVIDIA GeForce MX450"])
 def test_laptops_have_few_lanes_by_design(judge: Judge, name: str) -> None:
     gpu = nvml_gpu(name=name, health=linked(width=4))
-    assert "of a laptop" in judge.passes(pcie_link_is_full, nvml={"gpus": (gpu,)})
+    assert "in a laptop" in judge.passes(pcie_link_is_full, nvml={"gpus": (gpu,)})
 
 
 @pytest.mark.parametrize(
     ("machine", "confidence", "words", "remedy"),
     [
-        (in_slot_of(4, 4), "high", "its slot has x4", "into the slot"),
-        (in_slot_of(16, 1), "medium", "its slot could give x16", "Seat the card anew"),
-        (in_slot_of(16, 1, performance_state=2), "high", "its slot could give x16", "Seat the card anew"),
-        (workstation(linked(width=4)), "medium", "x4 carries 25 % of what x16 would", "Seat the card anew"),
+        (in_slot_of(4, 4), "high", "its slot has x4", "to the slot"),
+        (in_slot_of(16, 1), "medium", "its slot could give x16", "Reseat the card"),
+        (in_slot_of(16, 1, performance_state=2), "high", "its slot could give x16", "Reseat the card"),
+        (workstation(linked(width=4)), "medium", "x4 carries 25 % of what x16 would", "Reseat the card"),
     ],
 )
 def test_a_link_of_few_lanes_is_told(judge: Judge, machine: Facts, confidence: str, words: str, remedy: str) -> None:
     finding = judge.finding(pcie_link_is_full, machine)
     assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "warning", confidence)
-    assert "and could use x16" in finding.message
+    assert "but could use x16" in finding.message
     assert words in finding.evidence
     assert finding.fix and remedy in finding.fix.text
 
@@ -99,11 +99,11 @@ def test_boards_that_share_lanes_are_no_fault(judge: Judge, widths: tuple[int, .
 def test_a_busy_gpu_at_a_low_generation_is_told(judge: Judge) -> None:
     finding = judge.finding(pcie_link_is_full, server(linked(SERVER, generation=1)))
     assert (finding.cause, finding.severity) == ("undetermined", "warning")
-    assert finding.message.endswith("is busy, and its PCI Express link runs at generation 1 of 5")
+    assert finding.message.endswith("is busy, but its PCI Express link runs at generation 1 of 5")
 
 
 def test_a_gpu_that_tells_no_link_is_not_judged(judge: Judge) -> None:
-    assert judge.skips(pcie_link_is_full) == "NVML tells no PCI Express link"
+    assert judge.skips(pcie_link_is_full) == "NVML reports no PCI Express link"
 
 
 # LNK002
@@ -137,7 +137,7 @@ def test_links_that_are_down_by_design_pass(judge: Judge, machine: Facts) -> Non
 def test_a_gpu_with_fewer_links_to_the_switches_than_its_like(judge: Judge, up: int) -> None:
     finding = judge.finding(nvlinks_are_up, server(SERVER, links(up, 18), SERVER))
     assert (finding.cause, finding.severity) == ("undetermined", "warning")
-    assert finding.message == f"GPU 1 ({H100}) has {up} NVLinks up, and others of its model have 18"
+    assert finding.message == f"GPU 1 ({H100}) has {up} NVLinks up, but others of its model have 18"
     assert f"down: {', '.join(map(str, range(up, 18)))}" in finding.evidence
 
 

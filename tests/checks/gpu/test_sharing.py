@@ -49,7 +49,7 @@ def test_several_devices_of_which_none_is_named_are_no_fault(judge: Judge) -> No
 
 
 def test_mig_without_an_instance_is_told(judge: Judge) -> None:
-    assert "MIG is on, with no instance" in judge.passes(one_mig_device_is_asked_for, divided())
+    assert "MIG is on, but there is no instance" in judge.passes(one_mig_device_is_asked_for, divided())
 
 
 def test_a_change_of_mig_that_waits_is_told(judge: Judge) -> None:
@@ -60,7 +60,7 @@ def test_several_devices_that_are_named_are_more_than_a_process_gets(judge: Judg
     environment = variables(CUDA_VISIBLE_DEVICES="MIG-1, MIG-2")
     finding = judge.finding(one_mig_device_is_asked_for, divided(*TWO), environment=environment)
     assert (finding.cause, finding.severity) == ("mig_single_instance_per_process", "warning")
-    assert finding.message == "CUDA_VISIBLE_DEVICES names 2 MIG devices, and a process gets one"
+    assert finding.message == "CUDA_VISIBLE_DEVICES names 2 MIG devices, but a process gets only one"
     assert finding.fix and finding.fix.commands == ("export CUDA_VISIBLE_DEVICES=MIG-1",)
 
 
@@ -76,7 +76,7 @@ def held(*processes: GpuProcess, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_gpu_of_ones_own_passes(judge: Judge) -> None:
-    assert judge.passes(memory_is_not_shared) == "GPU 0: nobody else computes"
+    assert judge.passes(memory_is_not_shared) == "GPU 0: no other process computes"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_others_that_leave_enough_are_no_fault(judge: Judge, process: GpuProcess
 def test_a_forgotten_notebook_is_named_with_its_owner_and_how_to_see_it(judge: Judge) -> None:
     finding = judge.finding(memory_is_not_shared, **held(NOTEBOOK))
     assert (finding.cause, finding.severity) == ("gpu_memory_held_by_other_process", "warning")
-    assert finding.message == "others hold 14.0 GiB of the 24.0 GiB of GPU 0 (NVIDIA GeForce RTX 3090)"
+    assert finding.message == "other processes hold 14.0 GiB of the 24.0 GiB of GPU 0 (NVIDIA GeForce RTX 3090)"
     assert finding.evidence == (
         "GPU 0: /home/anna/venv/bin/python (2214, of anna) holds 14.0 GiB",
         "GPU 0 is 0 % busy",
@@ -125,12 +125,12 @@ def test_the_memory_of_a_gpu_that_is_divided_is_not_judged(judge: Judge) -> None
 
 def test_a_licensed_vgpu_passes(judge: Judge) -> None:
     licensed = workstation(GpuHealth(virtualization="vgpu", licensed=True))
-    assert judge.passes(vgpu_is_licensed, licensed) == "GPU 0: a vGPU with its licence"
+    assert judge.passes(vgpu_is_licensed, licensed) == "GPU 0: a licensed vGPU"
 
 
 @pytest.mark.parametrize("health", [GEFORCE, SERVER, GpuHealth(virtualization="vgpu")])
 def test_a_gpu_that_needs_no_licence_is_not_judged(judge: Judge, health: GpuHealth) -> None:
-    assert judge.skips(vgpu_is_licensed, workstation(health)) == "no GPU is one that needs a licence"
+    assert judge.skips(vgpu_is_licensed, workstation(health)) == "no GPU needs a licence"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def test_an_idle_gpu_passes_with_its_figures(judge: Judge) -> None:
     evidence = judge.passes(nothing_slows_gpu_down, workstation(GEFORCE))
-    assert evidence.startswith("GPU 0: 38 °C of 95 °C, where it slows down, SM clock 210 of 2100 MHz (10 %), 21 W")
+    assert evidence.startswith("GPU 0: 38 °C of 95 °C, its slowdown threshold, SM clock 210 of 2100 MHz (10 %), 21 W")
     assert "limited by gpu_idle" in evidence
 
 
@@ -39,7 +39,7 @@ def test_what_limits_the_clocks_of_a_sound_gpu_is_no_fault(judge: Judge, reasons
     [
         (("hw_slowdown", "hw_thermal_slowdown"), "by heat, in hardware", "high"),
         (("sw_thermal_slowdown",), "by heat, by the driver", "high"),
-        (("hw_slowdown", "hw_power_brake_slowdown"), "by a signal of the power supply", "high"),
+        (("hw_slowdown", "hw_power_brake_slowdown"), "by a signal from the power supply", "high"),
         (("hw_slowdown",), "by its own protection", "medium"),
         (("sw_power_cap", "sw_thermal_slowdown"), "by heat", "high"),
     ],
@@ -72,7 +72,7 @@ def test_a_gpu_that_is_slowed_down_is_told_with_what_it_costs(
 def test_the_temperature_is_held_against_the_threshold(judge: Judge, heat: Temperature, hot: bool) -> None:
     machine = workstation(changed(GEFORCE, temperature=heat))
     if hot:
-        assert "hotter than it is meant to be" in judge.finding(nothing_slows_gpu_down, machine).message
+        assert "hotter than its limit" in judge.finding(nothing_slows_gpu_down, machine).message
     else:
         assert judge.passes(nothing_slows_gpu_down, machine)
 
@@ -108,14 +108,14 @@ def test_a_limit_near_the_default_passes(judge: Judge, changes: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("changes", "evidence"),
     [
-        ({"limit_w": 220.0, "enforced_limit_w": 220.0}, "`nvidia-smi -pl` set it"),
-        ({"enforced_limit_w": 220.0}, "the machine itself holds it down"),
+        ({"limit_w": 220.0, "enforced_limit_w": 220.0}, "set by `nvidia-smi -pl`"),
+        ({"enforced_limit_w": 220.0}, "enforced by the machine itself"),
     ],
 )
 def test_a_lowered_limit_is_told_with_both_figures(judge: Judge, changes: dict[str, Any], evidence: str) -> None:
     finding = judge.finding(power_is_not_limited, workstation(power(**changes)))
     assert (finding.cause, finding.severity) == ("gpu_thermal_or_power_throttling", "warning")
-    assert finding.message.endswith("may draw 220 W, and is made for 350 W")
+    assert finding.message.endswith("may draw 220 W, but its default limit is 350 W")
     assert any(evidence in line for line in finding.evidence)
 
 
@@ -125,7 +125,7 @@ def test_the_power_of_a_laptop_is_its_makers_choice(judge: Judge) -> None:
 
 
 def test_a_gpu_without_a_limit_is_not_judged(judge: Judge) -> None:
-    assert judge.skips(power_is_not_limited, workstation(power(default_limit_w=None))) == "NVML tells no power limit"
+    assert judge.skips(power_is_not_limited, workstation(power(default_limit_w=None))) == "NVML reports no power limit"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ OFF = {"prime": "off"}
 
 
 def test_a_machine_without_a_switch_is_not_judged(judge: Judge) -> None:
-    assert judge.skips(gpu_is_switched_on) == "nothing here switches GPUs off"
+    assert judge.skips(gpu_is_switched_on) == "nothing on this system switches GPUs off"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_driver_that_takes_no_gpu(judge: Judge) -> None:
     finding = judge.finding(driver_takes_gpu, **NO_GPUS)
     assert (finding.cause, finding.severity) == ("driver_does_not_support_gpu", "error")
     assert "Tesla K80, 10de:102d at 0000:01:00.0, is bound to no driver" in finding.evidence
-    assert "it is the open kernel module, which needs Turing or newer" in finding.evidence
+    assert "the loaded module is the open kernel module, which needs Turing or newer" in finding.evidence
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_last_branch_for_an_old_gpu_is_named(judge: Judge, device: str, vers
     driver = {"gpus": (), "version": version, "modules": ("nvidia",)}
     finding = judge.finding(driver_takes_gpu, **{**NO_GPUS, "pci": Pci(devices=(gpu,)), "driver": driver})
     assert finding.fix and named in finding.fix.text
-    assert bool(named) == ("the last for this GPU" in finding.fix.text)
+    assert bool(named) == ("the last one for this GPU" in finding.fix.text)
 
 
 def test_its_missing_nodes_are_explained_by_it() -> None:

@@ -31,7 +31,7 @@ def failed(address: str = "0000:01:00.0", age_s: float = 7000.0, **changes: Any)
 
 
 def test_a_driver_that_starts_its_gpus_passes(judge: Judge) -> None:
-    assert "does not say of any GPU" in judge.passes(driver_starts_gpus, kernel_log=log())
+    assert "reports no GPU that failed to start" in judge.passes(driver_starts_gpus, kernel_log=log())
 
 
 def test_a_gpu_that_does_not_start(judge: Judge) -> None:
@@ -73,7 +73,7 @@ def test_what_was_long_ago_is_no_news(judge: Judge, age_s: float | None) -> None
     [
         ({"kernel_log": UNREADABLE}, "cannot be read"),
         ({"kernel_log": log(failed()), "pci": Pci()}, "no NVIDIA GPU"),
-        ({"kernel_log": log(failed()), "nvml": None, "cuda_driver": None}, "neither NVML nor CUDA was asked"),
+        ({"kernel_log": log(failed()), "nvml": None, "cuda_driver": None}, "neither NVML nor CUDA was queried"),
     ],
 )
 def test_what_cannot_be_told_is_no_fault(judge: Judge, changes: dict[str, Any], reason: str) -> None:

@@ -98,7 +98,7 @@ def test_the_build_tells_the_name_of_its_runtime(judge: Judge, cuda: str, soname
     evidence = judge.passes(cuda_libraries_are_installed, cuda_libraries=toolkit(soname, "libcudnn.so.8"), **sections)
     assert evidence == f"found on disk: {soname}, libcudnn.so.8"
     finding = judge.finding(cuda_libraries_are_installed, cuda_libraries=NOWHERE, **sections)
-    assert f"found nowhere: {soname}, libcudnn.so.8" in finding.evidence
+    assert f"not found: {soname}, libcudnn.so.8" in finding.evidence
 
 
 @pytest.mark.parametrize("run", [None, NO_LIST])
@@ -107,8 +107,8 @@ def test_a_tensorflow_without_its_extra_lacks_them(judge: Judge, run: Runtime | 
     assert (finding.cause, finding.severity) == ("pip_without_and_cuda_extra", "error")
     assert finding.message == "TensorFlow was installed without the CUDA 12.5.1 libraries that it opens"
     assert finding.evidence == (
-        "TensorFlow 2.20.0 is built with CUDA 12.5.1, cuDNN 9",
-        "found nowhere: libcudart.so.12, libcudnn.so.9",
+        "TensorFlow 2.20.0 was built with CUDA 12.5.1, cuDNN 9",
+        "not found: libcudart.so.12, libcudnn.so.9",
     )
     assert finding.fix and finding.fix.commands == (INSTALL,)
 
@@ -116,7 +116,7 @@ def test_a_tensorflow_without_its_extra_lacks_them(judge: Judge, run: Runtime | 
 def test_what_tensorflow_says_of_them_is_evidence(judge: Judge) -> None:
     finding = judge.finding(cuda_libraries_are_installed, cuda_libraries=NOWHERE, runtime=without_gpus(*LOST))
     assert finding.cause == "pip_without_and_cuda_extra"
-    assert f"found nowhere: {', '.join(name for name in CUDA_WHEELS)}" in finding.evidence
+    assert f"not found: {', '.join(name for name in CUDA_WHEELS)}" in finding.evidence
     assert "TensorFlow could not load 'libcublas.so.12': libcublas.so.12: cannot open" in str(finding.evidence)
     assert len(finding.evidence) == 4
 
@@ -127,7 +127,7 @@ def test_a_toolkit_of_another_major_version_is_named(judge: Judge, run: Runtime 
         cuda_libraries_are_installed, cuda_libraries=toolkit("libcudart.so.11.0", "libcublas.so.11"), runtime=run
     )
     assert (finding.cause, finding.severity) == ("cuda_toolkit_wrong_major", "error")
-    assert finding.message == "libcudart.so.12 is not installed; only libcudart.so.11.0 is"
+    assert finding.message == "libcudart.so.12 is not installed; only libcudart.so.11.0 is installed"
     assert finding.fix and finding.fix.commands == (INSTALL,)
 
 
@@ -147,7 +147,7 @@ def test_a_runtime_that_is_no_toolkit_on_the_path_is_not_named(judge: Judge, lib
 @pytest.mark.parametrize("cuda", ["", None])
 def test_a_build_that_names_no_cuda_is_not_judged(judge: Judge, cuda: str | None) -> None:
     reason = judge.skips(cuda_libraries_are_installed, tensorflow={"cuda_version": cuda or ""}, cuda_libraries=NOWHERE)
-    assert reason == "this TensorFlow does not say which CUDA it was built with"
+    assert reason == "this TensorFlow does not report which CUDA it was built with"
 
 
 def test_a_build_that_names_no_cudnn_is_judged_by_its_runtime(judge: Judge) -> None:
@@ -211,7 +211,7 @@ def test_libraries_that_tensorflow_opened_are_found(judge: Judge) -> None:
 @pytest.mark.parametrize("libraries", [(), (LibraryLoad(soname="libcuda.so.1", opened=True),)])
 def test_a_tensorflow_that_opened_nothing_is_not_judged(judge: Judge, libraries: tuple[LibraryLoad, ...]) -> None:
     run = runtime(gpus=(), computations=(), libraries=libraries)
-    assert judge.skips(pip_libraries_are_found, runtime=run) == "TensorFlow opened none of CUDA's libraries"
+    assert judge.skips(pip_libraries_are_found, runtime=run) == "TensorFlow opened no CUDA library"
 
 
 @pytest.mark.parametrize("error", ["", "libcusolver.so.11: cannot open shared object file: No such file or directory"])
@@ -270,7 +270,7 @@ def test_libraries_that_all_open_pass(judge: Judge) -> None:
 
 
 def test_a_tensorflow_that_opened_none_is_not_judged(judge: Judge) -> None:
-    assert judge.skips(every_library_opens, runtime=NO_LIST) == "TensorFlow opened none of CUDA's libraries"
+    assert judge.skips(every_library_opens, runtime=NO_LIST) == "TensorFlow opened no CUDA library"
 
 
 def test_a_library_that_needs_another_one_is_named_with_it(judge: Judge) -> None:
@@ -291,8 +291,8 @@ def test_a_library_beside_the_path_is_put_on_it(judge: Judge, found_in: str) -> 
         runtime=without_gpus(lost_library("libcudnn.so.9")),
     )
     assert (finding.cause, finding.severity) == ("gpu_libs_not_found", "error")
-    assert finding.message == f"libcudnn.so.9 lies in {folder}, where TensorFlow does not find it"
-    assert f"a copy lies at {folder}/libcudnn.so.9" in finding.evidence
+    assert finding.message == f"libcudnn.so.9 is in {folder}, where TensorFlow does not find it"
+    assert f"a copy is at {folder}/libcudnn.so.9" in finding.evidence
     assert finding.fix and finding.fix.commands == (f"export LD_LIBRARY_PATH={folder}{REST}",)
 
 

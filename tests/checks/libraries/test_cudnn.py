@@ -42,7 +42,7 @@ def asking(specifier: str, installed: str, name: str = "nvidia-cudnn-cu12") -> T
 
 
 def test_a_convolution_that_is_right_passes(judge: Judge) -> None:
-    assert judge.passes(cudnn_fits) == "a convolution on /GPU:0 gave the CPU's result"
+    assert judge.passes(cudnn_fits) == "a convolution on /GPU:0 gave the same result as the CPU"
 
 
 def test_a_convolution_that_is_right_outweighs_any_version(judge: Judge) -> None:
@@ -52,7 +52,7 @@ def test_a_convolution_that_is_right_outweighs_any_version(judge: Judge) -> None
 @pytest.mark.parametrize("installed", ["9.3.0.75", "9.3.0.76", "9.10.2.21", "9.99"])
 def test_a_wheel_that_tensorflow_asks_for_passes(judge: Judge, installed: str) -> None:
     evidence = judge.passes(cudnn_fits, target=asking("<10.0,>=9.3.0.75", installed), runtime=None)
-    assert evidence.startswith(f"nvidia-cudnn-cu12 {installed} is what TensorFlow asks for")
+    assert evidence.startswith(f"nvidia-cudnn-cu12 {installed} meets TensorFlow's requirement")
 
 
 @pytest.mark.parametrize("installed", ["9.3.0.74", "9.1.0.70", "8.9.7.29", "10.0"])
@@ -60,7 +60,7 @@ def test_a_wheel_that_tensorflow_does_not_ask_for_does_not_fit(judge: Judge, ins
     there = asking("<10.0,>=9.3.0.75", installed)
     finding = judge.finding(cudnn_fits, target=there, runtime=None, cuda_libraries=None)
     assert (finding.cause, finding.severity) == ("cudnn_version_mismatch", "error")
-    assert f"cuDNN {installed} is installed, and TensorFlow 2.20.0 asks for" in finding.message
+    assert f"cuDNN {installed} is installed, but TensorFlow 2.20.0 requires" in finding.message
     assert ">=9.3.0.75" in finding.message
     assert finding.evidence == (f"nvidia-cudnn-cu12 {installed} in {SITE}",)
     assert finding.fix and finding.fix.commands == (INSTALL,)
@@ -81,7 +81,7 @@ def test_a_wheel_that_tensorflow_does_not_ask_for_does_not_fit(judge: Judge, ins
 def test_tensorflows_own_complaint_counts(judge: Judge, line: str, loaded: str, built: str) -> None:
     finding = judge.finding(cudnn_fits, runtime=convolved(line))
     assert (finding.cause, finding.severity) == ("cudnn_version_mismatch", "error")
-    assert finding.message == f"cuDNN {loaded} is loaded, and TensorFlow was built with {built}"
+    assert finding.message == f"cuDNN {loaded} is loaded, but TensorFlow was built with {built}"
     assert finding.evidence == (line, f"{PIPS.path} (found in pip)")
     assert finding.fix and finding.fix.commands == (INSTALL,)
 
@@ -100,7 +100,7 @@ def test_an_older_copy_on_the_library_path_shadows_pips(judge: Judge) -> None:
         "/opt/cudnn-9.0/lib/libcudnn.so.9 (found in LD_LIBRARY_PATH)",
         f"{PIPS.path} (found in pip)",
     )
-    assert finding.fix and "without that folder on LD_LIBRARY_PATH" in finding.fix.text
+    assert finding.fix and "Remove that folder from LD_LIBRARY_PATH" in finding.fix.text
 
 
 @pytest.mark.parametrize("copies", [(on_library_path(),), (PIPS,), ()])
@@ -118,7 +118,7 @@ def test_other_lines_are_no_complaint(judge: Judge, line: str) -> None:
 
 def test_a_build_that_names_no_cudnn_is_not_judged(judge: Judge) -> None:
     reason = judge.skips(cudnn_fits, tensorflow={"cudnn_version": ""}, runtime=None)
-    assert reason == "this TensorFlow does not say which cuDNN it was built with"
+    assert reason == "this TensorFlow does not report which cuDNN it was built with"
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,14 @@ def test_a_build_that_names_no_cudnn_is_not_judged(judge: Judge) -> None:
 )
 @pytest.mark.parametrize("run", [None, runtime(computations=(), log=())])
 def test_which_cudnn_will_be_loaded_cannot_be_told_beforehand(judge: Judge, there: Target, run: Runtime | None) -> None:
-    assert "shows only when TensorFlow runs" in judge.skips(cudnn_fits, target=there, runtime=run)
+    assert "only a convolution on a GPU shows" in judge.skips(cudnn_fits, target=there, runtime=run)
 
 
 @pytest.mark.parametrize("run", [runtime(computations=(computation("matmul"),), log=()), convolved()])
 def test_a_convolution_that_is_not_right_proves_nothing(judge: Judge, run: Runtime) -> None:
-    assert "shows only when" in judge.skips(cudnn_fits, target=packages(without=("nvidia-cudnn-cu12",)), runtime=run)
+    assert "only a convolution on a GPU shows" in judge.skips(
+        cudnn_fits, target=packages(without=("nvidia-cudnn-cu12",)), runtime=run
+    )
 
 
 @pytest.mark.parametrize("installed", ["", "nine"])

@@ -46,7 +46,7 @@ def test_without_running_tensorflow_the_lost_library_is_named(judge: Judge) -> N
     assert finding.cause == "pip_cuda_libs_not_found"
     assert finding.message == "pip installed libcusolver.so.11, but TensorFlow 2.20.0 does not find it"
     assert finding.evidence == (
-        "TensorFlow opens libcusolver.so.11; the loader finds no libcusolver.so.11",
+        "TensorFlow opens libcusolver.so.11; the loader does not find libcusolver.so.11",
         f"pip's copy is {CUSOLVER.path}",
     )
     assert finding.fix is not None
@@ -82,7 +82,7 @@ def test_without_running_tensorflow_what_is_found_is_the_evidence(judge: Judge) 
 
 @pytest.mark.parametrize("check", [pip_libraries_are_found, every_library_opens], ids=lambda check: check.id)
 def test_where_neither_is_known_nothing_is_claimed(judge: Judge, check: Any) -> None:
-    assert judge.skips(check, resolution=None, runtime=None) == "it shows only when TensorFlow runs"
+    assert judge.skips(check, resolution=None, runtime=None) == "only a run of TensorFlow can show this"
 
 
 GONE_PART = resolved("libcudnn_ops.so.9", asked_by="libcudnn.so.9", wheel=CUDNN_WHEEL)
@@ -94,8 +94,8 @@ def test_a_part_of_cudnn_that_is_gone(judge: Judge, run: Runtime | None) -> None
     told = search(found("libcudnn.so.9"), GONE_PART)
     finding = judge.finding(every_library_opens, resolution=told, runtime=run)
     assert finding.cause == "gpu_libs_not_found"
-    assert finding.message == f"libcudnn_ops.so.9, which {CUDNN_WHEEL} brought, is gone"
-    assert finding.evidence == ("libcudnn.so.9 opens libcudnn_ops.so.9; the loader finds no libcudnn_ops.so.9",)
+    assert finding.message == f"libcudnn_ops.so.9, which {CUDNN_WHEEL} installed, is missing"
+    assert finding.evidence == ("libcudnn.so.9 opens libcudnn_ops.so.9; the loader does not find libcudnn_ops.so.9",)
     assert finding.fix is not None
     assert finding.fix.commands == (f"{target().executable} -m pip install --force-reinstall --no-deps {CUDNN_WHEEL}",)
 
@@ -108,11 +108,11 @@ def test_a_part_that_this_cudnn_may_not_have_is_no_fault(judge: Judge) -> None:
 def test_parts_of_a_cudnn_that_is_lost_itself_are_not_named_too(judge: Judge) -> None:
     told = search(resolved("libcudnn.so.9", wheel=CUDNN_WHEEL), GONE_PART)
     finding = judge.finding(every_library_opens, cuda_libraries=Libraries(), resolution=told, runtime=None)
-    assert finding.message == f"libcudnn.so.9, which {CUDNN_WHEEL} brought, is gone"
+    assert finding.message == f"libcudnn.so.9, which {CUDNN_WHEEL} installed, is missing"
 
 
 def test_a_truncated_library(judge: Judge) -> None:
-    error = f"{CUSOLVER.path}: it is truncated: 5,000 of at least 158,000,000 bytes are there"
+    error = f"{CUSOLVER.path}: it is truncated: 5,000 of at least 158,000,000 bytes are present"
     told = search(resolved("libcusolver.so.11", error=error, wheel="nvidia-cusolver-cu12==11.6.3.83"))
     for run in (None, without_gpus(LibraryLoad(soname="libcusolver.so.11", opened=False, error="file too short"))):
         assert judge.does_not_object(pip_libraries_are_found, cuda_libraries=COPIES, resolution=told, runtime=run)
@@ -172,7 +172,7 @@ ON_PATH = Environment(variables={"LD_LIBRARY_PATH": "/opt/old/lib:/opt/other"})
 def test_an_older_cudnn_before_that_of_pip(judge: Judge, run: Runtime | None) -> None:
     finding = judge.finding(cudnn_fits, resolution=older_cudnn(), environment=ON_PATH, runtime=run)
     assert finding.cause == "ld_library_path_shadows_pip_libs"
-    assert "the loader takes cuDNN 9.1.0 from /opt/old/lib/libcudnn.so.9" in finding.message
+    assert "the loader selects cuDNN 9.1.0 from /opt/old/lib/libcudnn.so.9" in finding.message
     assert finding.fix is not None
     assert finding.fix.commands == ("export LD_LIBRARY_PATH=/opt/other",)
 

@@ -28,20 +28,20 @@ def quota(share: float, cpus: int = 64, **changes: Any) -> Limits:
 
 @pytest.mark.parametrize("found", [limits(32), limits(2), quota(2, 2), quota(8, 4), quota(64, 64)])
 def test_a_share_as_large_as_what_is_counted_is_no_fault(judge: Judge, found: Limits) -> None:
-    assert "nothing gives it a smaller share" in judge.passes(threads_fit_processors, limits=found)
+    assert "nothing limits it to fewer" in judge.passes(threads_fit_processors, limits=found)
 
 
 def test_a_cpuset_is_what_tensorflow_counts(judge: Judge) -> None:
     """Of a job that is bound to its processors TensorFlow sees no others: 4 of 64."""
     found = limits(64, cpu_list="8-11")
-    assert "4 processors" in judge.passes(threads_fit_processors, limits=found, scheduler=JOB)
+    assert "4 CPUs" in judge.passes(threads_fit_processors, limits=found, scheduler=JOB)
 
 
 @pytest.mark.parametrize("share", [1, 1.5, 2, 4, 16])
 def test_a_quota_below_what_is_counted_is_mentioned_and_no_more(judge: Judge, share: float) -> None:
     finding = judge.finding(threads_fit_processors, limits=quota(share))
     assert (finding.severity, finding.cause) == ("info", "input_pipeline_bound")
-    assert f"the time of {share:g} processors" in finding.message
+    assert f"limits this process to {share:g} CPUs" in finding.message
     assert "64 threads" in finding.message
     assert finding.fix
     threads = max(1, int(share))
@@ -60,7 +60,7 @@ def test_a_job_that_is_not_bound_starts_threads_for_the_whole_node(judge: Judge)
 def test_less_than_one_processor_stops_the_thread_that_starts_kernels(judge: Judge) -> None:
     finding = judge.finding(threads_fit_processors, limits=quota(0.5))
     assert finding.severity == "warning"
-    assert "one busy thread is stopped for 50% of the time" in finding.evidence
+    assert "one busy thread is throttled for 50% of the time" in finding.evidence
     assert finding.fix and "--cpus=4" in finding.fix.text
 
 
@@ -70,7 +70,7 @@ STOPPED = quota(4, cpu_periods=86_412, cpu_throttled_periods=78_630)
 def test_a_quota_that_runs_out_while_the_gpu_is_at_work_does_harm(judge: Judge) -> None:
     finding = judge.finding(threads_fit_processors, limits=STOPPED, nvml=AT_WORK)
     assert finding.severity == "warning"
-    assert "in 78630 of the 86412 periods in which it ran (91%) the quota ran out" in finding.evidence
+    assert "the quota ran out in 78630 of the 86412 periods in which the process ran (91%)" in finding.evidence
 
 
 @pytest.mark.parametrize(

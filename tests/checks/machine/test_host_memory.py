@@ -29,7 +29,7 @@ def test_memory_of_the_machine(judge: Judge) -> None:
 def test_what_is_left_is_told(judge: Judge) -> None:
     found = limits(memory_limit_bytes=32 * GIB, memory_used_bytes=2 * GIB)
     said = judge.passes(memory_suffices, limits=found, container=DOCKER, system={"memory_available_bytes": 50 * GIB})
-    assert said == "this docker may use 32.0 GiB, 30.0 GiB are left"
+    assert said == "this docker may use 32.0 GiB, 30.0 GiB are available"
 
 
 def test_a_limit_larger_than_the_machine_is_none(judge: Judge) -> None:
@@ -46,21 +46,21 @@ def test_less_than_the_gpus_is_mentioned_and_no_more(judge: Judge, gpu_memory: i
 def test_tensorflow_killed_in_a_small_container(judge: Judge) -> None:
     finding = judge.finding(memory_suffices, limits=SMALL, container=DOCKER, runtime=KILLED)
     assert finding.severity == "error"
-    assert "SIGKILL while at 'importing TensorFlow'" in finding.message
-    assert "this docker may use 150 MiB, of which 133 MiB were left" in finding.evidence[0]
+    assert "SIGKILL during 'importing TensorFlow'" in finding.message
+    assert "this docker may use 150 MiB, of which 133 MiB were available" in finding.evidence[0]
     assert finding.fix and "--memory" in finding.fix.text
 
 
 def test_those_killed_before_are_evidence(judge: Judge) -> None:
     found = limits(memory_limit_bytes=157_286_400, memory_used_bytes=0, oom_kills=3)
     finding = judge.finding(memory_suffices, limits=found, runtime=KILLED)
-    assert "killed in this control group before: 3" in finding.evidence
+    assert "processes killed in this control group before: 3" in finding.evidence
 
 
 def test_tensorflow_killed_on_a_machine_that_was_full(judge: Judge) -> None:
     system = {"memory_available_bytes": 200 << 20}
     finding = judge.finding(memory_suffices, limits=limits(), system=system, runtime=KILLED)
-    assert "the machine has 64.0 GiB, of which 200 MiB were left" in finding.evidence[0]
+    assert "the machine has 64.0 GiB, of which 200 MiB were available" in finding.evidence[0]
 
 
 def test_a_kill_with_memory_to_spare_had_another_reason(judge: Judge) -> None:
@@ -105,7 +105,7 @@ def test_buffers_against_what_is_left(judge: Judge, limit: int, used: int, free:
 def test_without_a_limit_there_is_nothing_to_compare(judge: Judge) -> None:
     assert judge.skips(data_buffers_fit, limits=limits()) == "no control group limits memory"
     assert (
-        judge.skips(data_buffers_fit, limits=limits(memory_limit_bytes=GIB)) == "how much memory is free is not known"
+        judge.skips(data_buffers_fit, limits=limits(memory_limit_bytes=GIB)) == "the amount of free memory is unknown"
     )
 
 

@@ -101,7 +101,7 @@ def test_too_little_room_is_foretold(judge: Judge) -> None:
     found = limits(256, tasks_limit=512, tasks_used=40)
     finding = judge.finding(threads_may_be_started, limits=found, runtime=None)
     assert finding.severity == "warning"
-    assert "about 768 threads on 256 processors" in finding.message
+    assert "about 768 threads on 256 CPUs" in finding.message
     assert finding.fix and "--pids-limit" in finding.fix.text
 
 
@@ -150,7 +150,7 @@ def test_macos_has_fewer_by_itself(judge: Judge) -> None:
 def test_locked_memory_matters_to_infiniband_alone(judge: Judge, devices: tuple[str, ...], limit: int) -> None:
     sections = {"limits": limits(resources={**OPEN, "memlock": limit}), "system": {"rdma_devices": devices}}
     if not devices:
-        assert judge.skips(memory_may_be_locked, **sections) == "there is no InfiniBand here"
+        assert judge.skips(memory_may_be_locked, **sections) == "there is no InfiniBand on this machine"
     elif limit < 0:
         assert "unlimited" in judge.passes(memory_may_be_locked, **sections)
     else:

@@ -32,7 +32,7 @@ def sockets(*gpu_nodes: int | None, cpus: str = "0-63", nodes: tuple[NumaNode, .
 
 @pytest.mark.parametrize("cpus", ["0-63", "16-31", "31,48", "15-16"])
 def test_a_program_that_may_run_near_its_gpu(judge: Judge, cpus: str) -> None:
-    assert "GPU 0 hangs on node 1" in judge.passes(program_is_near_its_gpu, sockets(1, cpus=cpus))
+    assert "GPU 0 is on NUMA node 1" in judge.passes(program_is_near_its_gpu, sockets(1, cpus=cpus))
 
 
 def test_of_two_gpus_one_that_is_near_is_enough(judge: Judge) -> None:
@@ -43,7 +43,7 @@ def test_of_two_gpus_one_that_is_near_is_enough(judge: Judge) -> None:
 def test_a_program_that_is_bound_to_the_other_side(judge: Judge, cpus: str) -> None:
     finding = judge.findings(program_is_near_its_gpu, sockets(1, 1, cpus=cpus))[0]
     assert finding.severity == "info"
-    assert f"bound to processors {cpus}" in finding.message
+    assert f"bound to CPUs {cpus}" in finding.message
     assert finding.fix and "numactl --cpunodebind=1 --membind=1" in finding.fix.text
     assert "taskset -c 16-31,48-63" in finding.fix.text
 
@@ -55,7 +55,7 @@ def test_the_gpus_that_are_hidden_do_not_count(judge: Judge) -> None:
 
 @pytest.mark.parametrize("node", [None, -1, 7])
 def test_a_firmware_that_does_not_say_is_not_believed(judge: Judge, node: int | None) -> None:
-    assert judge.skips(program_is_near_its_gpu, sockets(node, cpus="0-15")) == "where the GPUs hang is not known"
+    assert judge.skips(program_is_near_its_gpu, sockets(node, cpus="0-15")) == "GPU NUMA affinity is unknown"
 
 
 def test_one_socket_has_no_sides(judge: Judge) -> None:

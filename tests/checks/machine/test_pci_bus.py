@@ -33,7 +33,7 @@ def fatal(address: str = "0000:00:01.0", age_s: float = 60.0) -> KernelMessage:
 
 
 def test_a_bus_without_errors_passes(judge: Judge) -> None:
-    assert judge.passes(bus_reports_no_errors, **plugged()) == "0000:01:00.0: none since the boot"
+    assert judge.passes(bus_reports_no_errors, **plugged()) == "0000:01:00.0: none since boot"
 
 
 def test_a_few_corrected_errors_are_what_every_bus_has(judge: Judge) -> None:
@@ -42,7 +42,7 @@ def test_a_few_corrected_errors_are_what_every_bus_has(judge: Judge) -> None:
 
 
 def test_where_nobody_counts_nothing_is_told(judge: Judge) -> None:
-    assert judge.skips(bus_reports_no_errors) == "the kernel counts no errors of this bus"
+    assert judge.skips(bus_reports_no_errors) == "the kernel provides no error counters for this bus"
     assert judge.skips(bus_reports_no_errors, pci=Pci()) == "no NVIDIA GPU on the PCI bus"
 
 
@@ -81,12 +81,12 @@ TOLD = nvml_gpu(health=GpuHealth(pcie=Pcie(width=4, max_width=16)))
 
 def test_where_nvml_tells_of_the_link_it_is_judged_there(judge: Judge) -> None:
     machine = broken(pci={"devices": (_connected(4, 16),)}, nvml={"gpus": (TOLD,)})
-    assert judge.skips(link_uses_all_lanes, machine) == "NVML tells of the link"
+    assert judge.skips(link_uses_all_lanes, machine) == "NVML reports the link"
 
 
 def test_where_sysfs_does_not_tell_nothing_is_judged(judge: Judge) -> None:
-    assert judge.skips(link_uses_all_lanes) == "sysfs does not tell of the link"
-    assert judge.skips(link_uses_all_lanes, **plugged(link=None)) == "sysfs does not tell of the link"
+    assert judge.skips(link_uses_all_lanes) == "sysfs does not report the link"
+    assert judge.skips(link_uses_all_lanes, **plugged(link=None)) == "sysfs does not report the link"
 
 
 @pytest.mark.parametrize(("width", "slot"), [(16, 16), (4, 4), (8, 8), (1, 1)])
@@ -120,12 +120,12 @@ def apart(iommu: str = "DMA-FQ") -> dict[str, Any]:
 
 
 def test_one_gpu_needs_no_way_to_another(judge: Judge) -> None:
-    assert judge.skips(iommu_lets_gpus_talk) == "it matters to several GPUs alone"
+    assert judge.skips(iommu_lets_gpus_talk) == "this applies only to several GPUs"
 
 
 @pytest.mark.parametrize("kind", ["identity", ""])
 def test_an_iommu_that_lets_through_passes(judge: Judge, kind: str) -> None:
-    assert "no fault of the IOMMU" in judge.passes(iommu_lets_gpus_talk, broken(**apart(kind)))
+    assert "no IOMMU fault" in judge.passes(iommu_lets_gpus_talk, broken(**apart(kind)))
 
 
 def test_an_iommu_that_translates_is_a_note(judge: Judge) -> None:

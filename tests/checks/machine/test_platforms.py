@@ -41,7 +41,7 @@ def test_each_service_is_told_how_to_get_a_gpu(judge: Judge, row: object) -> Non
     assert finding.cause == "no_gpu_in_machine"
     assert f"this is {service.name}: a mark" in finding.evidence
     assert finding.fix
-    assert (service.gpu or f"{service.name} has none to give") in finding.fix.text
+    assert (service.gpu or f"{service.name} offers no GPUs") in finding.fix.text
 
 
 def test_colab_is_told_to_change_the_runtime(judge: Judge) -> None:
@@ -51,11 +51,11 @@ def test_colab_is_told_to_change_the_runtime(judge: Judge) -> None:
 
 def test_the_type_of_a_clouds_machine_is_evidence(judge: Judge) -> None:
     finding = judge.finding(gpu_is_in_machine, WITHOUT_GPU)
-    assert "the firmware calls the machine Amazon EC2, t3.large" in finding.evidence
+    assert "the firmware names the machine Amazon EC2, t3.large" in finding.evidence
     assert finding.fix and "instance type" in finding.fix.text
 
 
 @pytest.mark.parametrize("hosting", [None, Hosting(), Hosting(service="a service of later days")])
 def test_a_machine_of_nobody_known_gets_the_general_advice(judge: Judge, hosting: Hosting | None) -> None:
     finding = judge.finding(gpu_is_in_machine, WITHOUT_GPU, hosting=hosting)
-    assert finding.fix and "passed through" in finding.fix.text
+    assert finding.fix and "GPU passthrough" in finding.fix.text

@@ -42,14 +42,14 @@ def saying(value: str) -> dict[str, Any]:
 def test_a_path_that_did_not_come_along(judge: Judge, value: str) -> None:
     finding = judge.finding(library_path_is_inherited, **{**LOST, **saying(value)})
     assert (finding.cause, finding.severity) == ("env_vars_not_inherited_by_ide_or_notebook", "error")
-    assert f"its activation scripts say: export LD_LIBRARY_PATH={value}" in finding.evidence
-    assert "LD_LIBRARY_PATH here is not set" in finding.evidence
+    assert f"the activation scripts contain: export LD_LIBRARY_PATH={value}" in finding.evidence
+    assert "LD_LIBRARY_PATH in this process is not set" in finding.evidence
     assert finding.fix and finding.fix.commands[0].startswith(f"export LD_LIBRARY_PATH={FOLDER}$")
 
 
 def test_a_path_of_this_process_may_lack_it_too(judge: Judge) -> None:
     machine = {**LOST, **saying(FOLDER), "environment": variables(LD_LIBRARY_PATH="/opt/lib")}
-    assert "LD_LIBRARY_PATH here is /opt/lib" in judge.finding(library_path_is_inherited, **machine).evidence
+    assert "LD_LIBRARY_PATH in this process is /opt/lib" in judge.finding(library_path_is_inherited, **machine).evidence
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_path_that_explains_nothing_is_not_blamed(judge: Judge, changes: dict[
 
 
 def test_a_machine_that_works_is_left_in_peace(judge: Judge) -> None:
-    assert "no library is missing" in judge.passes(library_path_is_inherited, **saying(FOLDER))
+    assert "no missing library" in judge.passes(library_path_is_inherited, **saying(FOLDER))
 
 
 def test_without_such_a_line_there_is_nothing_to_judge(judge: Judge) -> None:

@@ -22,7 +22,7 @@ WITH_VALUES = [(row.name, value) for row in read_knowledge().variables.values() 
 
 
 def test_no_variable_is_well(judge: Judge) -> None:
-    assert judge.passes(values_are_understood, environment=Environment()) == "0 variables that matter are set"
+    assert judge.passes(values_are_understood, environment=Environment()) == "0 relevant variables are set"
 
 
 @every("name, value", WITH_VALUES)
@@ -45,7 +45,7 @@ def test_a_value_of_the_table_is_understood(judge: Judge, name: str, value: str)
 def test_a_value_that_does_not_count_is_mentioned(judge: Judge, name: str, value: str) -> None:
     finding = judge.finding(values_are_understood, environment=variables(**{name: value}))
     assert finding.severity == "info"
-    assert f"{name}={value!r} is not understood" in finding.message
+    assert f"{name}={value!r} is not a valid value" in finding.message
     values = ", ".join(read_knowledge().variables[name].values)
     assert values in finding.evidence[0]
     assert finding.fix and finding.fix.commands == (f"unset {name}",)

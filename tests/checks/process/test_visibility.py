@@ -86,7 +86,7 @@ def test_a_first_entry_that_names_no_gpu_hides_all(judge: Judge, value: str) -> 
     assert finding.message == f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU"
     first = value.split(",", maxsplit=1)[0].strip()
     assert finding.evidence == (
-        f"its first entry {first!r} names no GPU" if first else "it is set, and empty",
+        f"its first entry {first!r} names no GPU" if first else "it is set to an empty value",
         "this machine has 4 GPUs, numbered from 0",
     )
     assert finding.fix and finding.fix.commands == ("unset CUDA_VISIBLE_DEVICES",)
@@ -94,7 +94,7 @@ def test_a_first_entry_that_names_no_gpu_hides_all(judge: Judge, value: str) -> 
 
 def test_an_empty_value_hides_all(judge: Judge) -> None:
     finding = judge.finding(visible_devices_hides_nothing, four_gpus(""))
-    assert finding.evidence[0] == "it is set, and empty"
+    assert finding.evidence[0] == "it is set to an empty value"
 
 
 def test_an_empty_value_hides_all_whatever_is_known(judge: Judge) -> None:
@@ -102,7 +102,7 @@ def test_an_empty_value_hides_all_whatever_is_known(judge: Judge) -> None:
     finding = judge.finding(
         visible_devices_hides_nothing, environment=environment, nvml=None, driver=None, pci=None, cuda_driver=None
     )
-    assert finding.evidence == ("it is set, and empty", "the number of GPUs is not known")
+    assert finding.evidence == ("it is set to an empty value", "the number of GPUs is unknown")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def changed(**values: str) -> Runtime:
 
 def test_an_import_that_changes_nothing_passes(judge: Judge) -> None:
     for run in (runtime(), UNUSED):
-        assert judge.passes(import_changes_no_variable, runtime=run) == "none was changed"
+        assert judge.passes(import_changes_no_variable, runtime=run) == "no variable was changed"
 
 
 def test_an_import_that_fails_is_not_judged(judge: Judge) -> None:

@@ -41,8 +41,8 @@ def test_a_python_that_answers_passes(judge: Judge) -> None:
     ("attempt", "words"),
     [
         (Attempt(outcome="failed", exit_code=1, error="ImportError: no json", stderr=("ImportError",)), "exit code 1"),
-        (Attempt(outcome="killed_by_signal", signal="SIGSEGV", stderr=("Fatal",)), "died of SIGSEGV"),
-        (Attempt(outcome="timed_out", seconds=20.0, stderr=("...",)), "gave no answer within 20 s"),
+        (Attempt(outcome="killed_by_signal", signal="SIGSEGV", stderr=("Fatal",)), "was killed by SIGSEGV"),
+        (Attempt(outcome="timed_out", seconds=20.0, stderr=("...",)), "did not respond within 20 s"),
     ],
 )
 def test_a_python_that_does_not_answer_is_the_wrong_one(judge: Judge, attempt: Attempt, words: str) -> None:
@@ -229,7 +229,7 @@ def test_a_tensorflow_in_site_packages_is_hidden_by_nothing(judge: Judge, here: 
 @pytest.mark.parametrize("here", [PROJECT, "", "/", "/home/user"])
 def test_a_tensorflow_that_is_not_there_is_hidden_by_nothing(judge: Judge, here: str) -> None:
     there = target(tensorflow_file="", working_folder=here)
-    assert judge.passes(no_local_file_hides_modules, target=there, runtime=None) == "none found"
+    assert judge.passes(no_local_file_hides_modules, target=there, runtime=None) == "no such file found"
 
 
 @pytest.mark.parametrize("file", [f"{PROJECT}/tensorflow.py", f"{PROJECT}/tensorflow/__init__.py"])
@@ -240,7 +240,7 @@ def test_a_file_of_ones_own_hides_tensorflow(judge: Judge, file: str, run: Runti
     there = target(tensorflow_file=file, local_modules=(file,))
     finding = judge.finding(no_local_file_hides_modules, target=there, runtime=run)
     assert (finding.cause, finding.severity) == ("local_module_shadows_tensorflow", "error")
-    assert finding.message == f"{file} is imported in place of the library of that name"
+    assert finding.message == f"{file} is imported instead of the library of that name"
     assert PROJECT in finding.evidence[0]
     assert bool(run and run.import_error) == ("AttributeError" in str(finding.evidence))
     assert finding.fix and f"Rename {file}" in finding.fix.text
@@ -271,9 +271,9 @@ def test_a_file_earlier_on_the_search_path_hides_tensorflow(judge: Judge, file: 
         no_local_file_hides_modules, target=there, runtime=failed_import("ImportError: half of an installation")
     )
     assert finding.cause == "local_module_shadows_tensorflow"
-    assert finding.message == f"{file} is imported in place of the TensorFlow in {SITE}"
+    assert finding.message == f"{file} is imported instead of the TensorFlow in {SITE}"
     assert "half of an installation" in str(finding.evidence)
-    assert finding.fix and "take /opt/mine off" in finding.fix.text
+    assert finding.fix and "remove /opt/mine from" in finding.fix.text
 
 
 def test_a_tensorflow_that_is_broken_itself_is_hidden_by_nothing(judge: Judge) -> None:
@@ -310,7 +310,7 @@ def with_user_site(*mine: tuple[str, str], **changes: Any) -> Target:
 
 
 def test_a_user_site_that_is_switched_off_hides_nothing(judge: Judge) -> None:
-    assert judge.skips(user_site_hides_nothing) == "the user site is switched off here"
+    assert judge.skips(user_site_hides_nothing) == "the user site is disabled"
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_packages_that_tensorflow_does_not_need_may_be_hidden(judge: Judge) -> N
     there = with_user_site(("black", "1.0"))
     there = msgspec.structs.replace(there, distributions=(*there.distributions, distribution("black", "2.0")))
     evidence = judge.passes(user_site_hides_nothing, target=there, runtime=UNUSED)
-    assert evidence.startswith("1 packages of the user site differ")
+    assert evidence.startswith("1 packages in the user site differ")
 
 
 def test_what_an_older_version_left_in_the_user_site_is_not_hidden_by_it(judge: Judge) -> None:
@@ -374,7 +374,7 @@ def test_a_tensorflow_of_the_user_site_may_have_its_numpy_there(judge: Judge, ru
 
 
 def test_a_machine_without_conda_is_not_judged(judge: Judge) -> None:
-    assert "no conda environment" in judge.skips(one_installer)
+    assert "not a conda environment" in judge.skips(one_installer)
 
 
 def test_a_tensorflow_of_pip_beside_condas_cuda_passes(judge: Judge) -> None:
@@ -394,7 +394,7 @@ def test_a_tensorflow_of_conda_passes(judge: Judge, installer: str) -> None:
 def test_a_tensorflow_of_pip_over_condas_is_mixed(judge: Judge, run: Runtime | None, severity: str) -> None:
     finding = judge.finding(one_installer, target=conda("cuda120py312_0"), runtime=run)
     assert (finding.cause, finding.severity, finding.confidence) == ("mixed_conda_pip_install", severity, "medium")
-    assert "TensorFlow 2.20.0 was installed by pip over conda's tensorflow, tensorflow-base" in finding.message
+    assert "pip installed TensorFlow 2.20.0 over conda's tensorflow, tensorflow-base" in finding.message
     assert finding.evidence == (
         "conda-meta lists tensorflow 2.17.0 cuda120py312_0",
         "conda-meta lists tensorflow-base 2.17.0 cuda120py312_0",

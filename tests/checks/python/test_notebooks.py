@@ -43,7 +43,10 @@ def kernels(*interpreters: Interpreter, **changes: Any) -> Notebooks:
 
 
 def test_outside_of_a_notebook_there_is_nothing_to_compare(judge: Judge) -> None:
-    assert judge.skips(notebook_runs_target, notebooks=kernels(OTHER)) == "no notebook's kernel started this process"
+    assert (
+        judge.skips(notebook_runs_target, notebooks=kernels(OTHER))
+        == "this process was not started by a notebook kernel"
+    )
 
 
 @pytest.mark.parametrize("running", [SAME, UNKNOWN])
@@ -92,7 +95,7 @@ def test_a_python_that_refuses_pip_is_given_no_kernel(judge: Judge) -> None:
 
 def test_a_kernel_whose_python_is_gone(judge: Judge) -> None:
     [finding] = judge.findings(kernel_runs_target, notebooks=kernels(SAME, GONE))
-    assert finding.message == "the kernel 'k1' starts /home/user/old/bin/python, which is not there"
+    assert finding.message == "the kernel 'k1' starts /home/user/old/bin/python, which does not exist"
     assert finding.severity == "info"
     assert finding.fix and "jupyter kernelspec remove k1" in finding.fix.text
 

@@ -57,8 +57,10 @@ def test_numpy_2_does_not_fit_a_build_for_numpy_1(
     there = packages(("numpy", numpy))
     finding = judge.finding(numpy_fits, target=there, tensorflow={"version": tensorflow}, runtime=run)
     assert (finding.cause, finding.severity) == ("numpy_abi_mismatch", "error")
-    assert finding.message == f"NumPy {numpy} does not fit TensorFlow {tensorflow}, which was built for NumPy 1"
-    assert finding.evidence[-1] == "TensorFlow is built for NumPy 2 from 2.18 on"
+    assert (
+        finding.message == f"NumPy {numpy} is not compatible with TensorFlow {tensorflow}, which was built for NumPy 1"
+    )
+    assert finding.evidence[-1] == "TensorFlow 2.18 and newer is built for NumPy 2"
     assert (ABI in finding.evidence) == (run is not None and run.import_error == ABI)
     assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'numpy<2'",)
 
@@ -82,7 +84,10 @@ def test_the_imports_own_complaint_counts(judge: Judge, complaint: str, where: s
         run = msgspec.structs.replace(run, log=(complaint,))
     finding = judge.finding(numpy_fits, runtime=run)
     assert finding.cause == "numpy_abi_mismatch"
-    assert finding.message == "NumPy 2.1.3 does not fit TensorFlow 2.20.0, which was built for another one"
+    assert (
+        finding.message
+        == "NumPy 2.1.3 is not compatible with TensorFlow 2.20.0, which was built for a different version"
+    )
     assert finding.evidence[0] == complaint
     assert finding.fix
     assert finding.fix.commands == (f"{PYTHON} -m pip install --force-reinstall --no-deps numpy==2.1.3",)
@@ -98,7 +103,7 @@ def test_a_complaint_in_the_log_of_an_import_that_succeeds_is_no_fault(judge: Ju
 
 @pytest.mark.parametrize("run", [None, failed_import(ABI)])
 def test_without_numpy_nothing_is_judged(judge: Judge, run: Runtime | None) -> None:
-    assert judge.skips(numpy_fits, target=packages(without=("numpy",)), runtime=run) == "numpy's version is not known"
+    assert judge.skips(numpy_fits, target=packages(without=("numpy",)), runtime=run) == "the NumPy version is unknown"
 
 
 @pytest.mark.parametrize("numpy", ["", "unknown"])
@@ -116,7 +121,7 @@ def test_a_tensorflow_of_unknown_version_is_no_fault(judge: Judge, version: str)
 
 
 def test_a_protobuf_within_the_range_passes(judge: Judge) -> None:
-    assert judge.passes(protobuf_fits) == "protobuf 5.28.3, and TensorFlow asks for >=5.28.0"
+    assert judge.passes(protobuf_fits) == "protobuf 5.28.3; TensorFlow requires >=5.28.0"
 
 
 @pytest.mark.parametrize("version", ["5.28.0", "6.33.1", "99.0"])
@@ -134,7 +139,7 @@ def test_a_protobuf_out_of_the_range_does_not_fit(
 ) -> None:
     finding = judge.finding(protobuf_fits, target=packages(("protobuf", version)), runtime=run)
     assert (finding.cause, finding.severity) == ("protobuf_incompatible", severity)
-    assert finding.message == f"protobuf {version} does not fit TensorFlow 2.20.0, which asks for >=5.28.0"
+    assert finding.message == f"protobuf {version} is not compatible with TensorFlow 2.20.0, which requires >=5.28.0"
     assert finding.evidence[-1] == "Requires-Dist: protobuf>=5.28.0"
     assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'protobuf>=5.28.0'",)
 
@@ -180,7 +185,7 @@ def test_a_tensorflow_that_was_imported_has_a_protobuf_that_fits(judge: Judge) -
     ids=["no protobuf", "no requirement", "nothing"],
 )
 def test_a_protobuf_that_nobody_asks_for_is_not_judged(judge: Judge, there: Target) -> None:
-    assert "is not known" in judge.skips(protobuf_fits, target=there, runtime=None)
+    assert "is unknown" in judge.skips(protobuf_fits, target=there, runtime=None)
 
 
 @pytest.mark.parametrize("version", ["", "unknown"])
@@ -224,7 +229,7 @@ def test_newer_wheels_within_the_range_pass(judge: Judge) -> None:
     ids=["no wheels", "no requirement", "nothing"],
 )
 def test_without_such_wheels_nothing_is_judged(judge: Judge, there: Target) -> None:
-    assert "none of the nvidia-* wheels" in judge.skips(nvidia_wheels_fit, target=there, runtime=None)
+    assert "no nvidia-* wheel" in judge.skips(nvidia_wheels_fit, target=there, runtime=None)
 
 
 @pytest.mark.parametrize("run", [None, UNUSED, failed_import("ImportError: odd")])
@@ -236,9 +241,9 @@ def test_wheels_that_tensorflow_does_not_ask_for_are_a_mix(
 ) -> None:
     finding = judge.finding(nvidia_wheels_fit, target=packages((CUBLAS, installed)), runtime=run)
     assert (finding.cause, finding.severity) == ("cuda_minor_library_mix", severity)
-    assert finding.message == "1 CUDA libraries are of versions that TensorFlow does not accept"
+    assert finding.message == "1 CUDA libraries have versions that TensorFlow does not accept"
     assert len(finding.evidence) == 1
-    assert finding.evidence[0].startswith(f"{CUBLAS} {installed} is installed, TensorFlow asks for ")
+    assert finding.evidence[0].startswith(f"{CUBLAS} {installed} is installed, but TensorFlow requires ")
     assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]==2.20.0'",)
 
 
@@ -255,9 +260,9 @@ def test_torch_is_blamed_for_what_it_pins(judge: Judge, pin: str) -> None:
     there = with_torch(pin, changed=((CUBLAS, "12.1.3.1"),))
     finding = judge.finding(nvidia_wheels_fit, target=there, runtime=None)
     assert (finding.cause, finding.severity) == ("torch_tf_nvidia_wheel_conflict", "error")
-    assert finding.message == "torch replaced 1 CUDA libraries by versions that TensorFlow does not accept"
+    assert finding.message == "torch replaced 1 CUDA libraries with versions that TensorFlow does not accept"
     assert f"torch pins {CUBLAS}==12.1.3.1" in finding.evidence
-    assert finding.fix and "environment of its own" in finding.fix.text
+    assert finding.fix and "separate environment" in finding.fix.text
 
 
 def test_torch_is_blamed_for_a_cudnn_that_it_pins(judge: Judge) -> None:

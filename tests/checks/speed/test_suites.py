@@ -34,12 +34,12 @@ def test_what_is_not_won_is_said(verdict: Verdict) -> None:
     ratio = None if verdict == "not run" else 0.9
     found = gpu_beats_cpu(Bench(comparisons=(comparison("faster"), comparison(verdict, ratio))), read_knowledge())
     (finding,) = [each for each in found if isinstance(each, Finding)]
-    assert finding.message.startswith("1 of 2 comparisons on the GPU are not won")
+    assert finding.message.startswith("1 of 2 comparisons on the GPU do not show a faster candidate")
     assert f"{verdict}, because" in finding.evidence[0]
 
 
 def test_comparisons_on_the_cpu_say_nothing_of_the_gpu() -> None:
-    with pytest.raises(Skip, match="no comparison on a GPU"):
+    with pytest.raises(Skip, match="no comparison ran on a GPU"):
         gpu_beats_cpu(Bench(comparisons=(comparison("slower", on_gpu=False),)), read_knowledge())
 
 
@@ -49,7 +49,7 @@ def test_heat_during_the_comparison_is_the_cause() -> None:
     (finding,) = gpu_beats_cpu(Bench(comparisons=(lost,)), read_knowledge())
     assert isinstance(finding, Finding)
     assert finding.cause == "gpu_thermal_or_power_throttling"
-    assert "limited by sw_thermal_slowdown in 60% of 20 looks" in finding.evidence[1]
+    assert "limited by sw_thermal_slowdown in 60% of 20 samples" in finding.evidence[1]
     assert not any("sw_power_cap" in line for line in finding.evidence)
 
 
@@ -62,7 +62,7 @@ def metric(value: float, limit: float | None = 100.0) -> Metric:
 def test_a_gpu_near_its_peak_passes() -> None:
     (told,) = gpu_comes_near_its_limits(Bench(metrics=(metric(75.0),)), read_knowledge())
     assert isinstance(told, Evidence)
-    assert "75% of what is possible" in told.text
+    assert "75% of the limit" in told.text
 
 
 def test_a_gpu_far_below_its_peak_is_said() -> None:
@@ -72,7 +72,7 @@ def test_a_gpu_far_below_its_peak_is_said() -> None:
 
 
 def test_without_a_limit_nothing_can_be_said() -> None:
-    with pytest.raises(Skip, match="limit is known"):
+    with pytest.raises(Skip, match="no metric with a known limit"):
         gpu_comes_near_its_limits(Bench(metrics=(metric(50.0, limit=None),)), read_knowledge())
 
 
@@ -80,7 +80,7 @@ def test_a_gpu_that_answered_to_the_end_passes() -> None:
     (told,) = gpu_answers_to_the_end(
         Bench(comparisons=(comparison("faster"), comparison("slower"), comparison("not run", None)))
     )
-    assert told == Evidence("comparisons on the GPU that came to their end: 2")
+    assert told == Evidence("completed comparisons on the GPU: 2")
 
 
 def test_a_gpu_lost_during_the_suites_is_said_with_what_it_said_last() -> None:
@@ -92,7 +92,7 @@ def test_a_gpu_lost_during_the_suites_is_said_with_what_it_said_last() -> None:
 
 
 def test_a_gpu_on_which_nothing_came_to_its_end_is_not_passed() -> None:
-    with pytest.raises(Skip, match="came to its end"):
+    with pytest.raises(Skip, match="was completed"):
         list(gpu_answers_to_the_end(Bench(comparisons=(comparison("not run", None),))))
 
 
@@ -103,7 +103,7 @@ def test_suites_without_a_gpu_say_nothing_of_its_loss() -> None:
 
 def test_suites_that_found_nothing_wrong_pass_with_what_they_measured() -> None:
     (told,) = suites_find_nothing_wrong(Bench(comparisons=(comparison("slower"),), metrics=(metric(50.0),)))
-    assert told == Evidence("no answer wrong; comparisons: 1, metrics: 1")
+    assert told == Evidence("no wrong result; comparisons: 1, metrics: 1")
 
 
 def test_what_the_suites_found_wrong_is_said_with_the_command_that_runs_it_again() -> None:

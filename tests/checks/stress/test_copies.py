@@ -22,8 +22,8 @@ def machine(*rows: Transfer, **changes: object) -> Facts:
 
 def test_copies_that_arrive(judge: Judge) -> None:
     told = judge.passes(copies_arrive, machine(*transfers(0, 1)))
-    assert "6 ways between host and GPU, 72 copies of 256 MiB" in told
-    assert "2 ways between GPUs, 24 copies of 256 MiB" in told
+    assert "6 routes between host and GPU, 72 copies of 256 MiB" in told
+    assert "2 routes between GPUs, 24 copies of 256 MiB" in told
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_copy_that_arrives_changed(judge: Judge, row: Transfer, label: str) ->
 
 def test_no_copy_is_no_pass(judge: Judge) -> None:
     hung = Attempt(outcome="timed_out", seconds=20.0, phase="copying from GPU:0 to GPU:1")
-    assert "gave no answer within 20 s" in judge.skips(copies_arrive, machine(transfers_attempt=hung))
+    assert "did not respond within 20 s" in judge.skips(copies_arrive, machine(transfers_attempt=hung))
     failed = transfer("host", "GPU:0", copies=0, gb_per_s=None, error="InternalError: no peer")
     for check in (copies_arrive, copies_use_the_link):
         assert "no peer" in judge.skips(check, machine(failed))

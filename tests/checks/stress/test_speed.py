@@ -30,8 +30,8 @@ def with_speeds(share: float, **changes: Any) -> StressedGpu:
 
 def test_a_power_limit_that_holds_the_clocks_a_little_down_is_normal(judge: Judge) -> None:
     told = judge.passes(clocks_hold, machine())
-    assert "SM clock 1740 of 2100 MHz (83%) in 90 looks" in told
-    assert "at most 71 °C of 95 °C" in told
+    assert "SM clock 1740 of 2100 MHz (83%) in 90 samples" in told
+    assert "at most 71 °C (slowdown at 95 °C)" in told
     assert "348 W of 350 W" in told
     assert "sw_power_cap in 97%" in told
 
@@ -86,7 +86,7 @@ def test_a_quarter_of_the_clock_is_too_little_whatever_the_reason(judge: Judge) 
     ids=["no looks", "no clock", "looked between the products", "at rest", "no highest clock"],
 )
 def test_clocks_that_are_not_known_are_not_judged(judge: Judge, gpu: StressedGpu) -> None:
-    assert "not known" in judge.skips(clocks_hold, machine(gpu))
+    assert "the clocks under load are unknown" in judge.skips(clocks_hold, machine(gpu))
 
 
 def test_the_reason_why_nvml_told_nothing_is_given(judge: Judge) -> None:
@@ -129,7 +129,7 @@ def test_a_slice_is_measured_against_its_part_of_the_peak(judge: Judge) -> None:
 def test_a_model_that_the_table_does_not_know_gives_its_figures(judge: Judge) -> None:
     told = judge.passes(as_fast_as_its_model, machine(with_speeds(0.01, name="NVIDIA Tomorrow 1")))
     assert "0.241" in told
-    assert "the peaks of this model are not known" in told
+    assert "the peak values of this model are unknown" in told
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_build_with_cuda_passes(judge: Judge) -> None:
 
 
 def test_a_build_that_does_not_say_is_not_judged(judge: Judge) -> None:
-    assert "does not say" in judge.skips(built_with_cuda, tensorflow={"built_with_cuda": None})
+    assert "does not report" in judge.skips(built_with_cuda, tensorflow={"built_with_cuda": None})
 
 
 def test_on_a_mac_no_cuda_is_missed(judge: Judge) -> None:
@@ -234,13 +234,13 @@ def test_kernels_that_failed_on_a_gpu_older_than_the_newest_code_do_not_run(judg
     ],
 )
 def test_capabilities_that_are_not_known_are_no_fault(judge: Judge, sections: dict[str, Any]) -> None:
-    assert "are not known" in judge.skips(kernels_fit_gpu, **sections)
+    assert "is unknown" in judge.skips(kernels_fit_gpu, **sections)
 
 
 @pytest.mark.parametrize("built", [("8.6",), ("native",), ("sm86",), ("gfx90a",)])
 def test_targets_of_another_form_are_no_fault(judge: Judge, built: tuple[str, ...]) -> None:
     reason = judge.skips(kernels_fit_gpu, tensorflow={"compute_capabilities": built})
-    assert reason == f"the build names its targets in a way that the doctor does not know: {built[0]}"
+    assert reason == f"the doctor does not recognize the build's target names: {built[0]}"
 
 
 def test_nvml_tells_the_capability_where_cuda_does_not(judge: Judge) -> None:
@@ -295,7 +295,7 @@ def hopper(cuda_version: str, **sections: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("supported", ["12.5", "12.6", "12.10", "13.0", "20.1"])
 def test_a_driver_as_new_as_the_ptx_passes(judge: Judge, supported: str) -> None:
     evidence = judge.passes(driver_compiles_ptx, **hopper(supported))
-    assert evidence == f"the driver supports CUDA {supported}, the PTX is of CUDA 12.5.1"
+    assert evidence == f"the driver supports CUDA {supported}; the PTX is from CUDA 12.5.1"
 
 
 @pytest.mark.parametrize("supported", ["12.4", "12.0", "11.8"])
@@ -303,9 +303,11 @@ def test_a_driver_as_new_as_the_ptx_passes(judge: Judge, supported: str) -> None
 def test_a_driver_older_than_the_ptx_cannot_compile_it(judge: Judge, supported: str, done: Runtime | None) -> None:
     finding = judge.finding(driver_compiles_ptx, **hopper(supported, runtime=done))
     assert (finding.cause, finding.severity) == ("driver_too_old", "error")
-    assert finding.message == f"this driver compiles PTX up to CUDA {supported}, TensorFlow has that of 12.5.1"
-    assert finding.evidence[0] == "GPU 0 (NVIDIA H100), compute capability 9.0, needs PTX compiled"
-    assert "CUDA 12.5 came with driver 555.42.02" in finding.evidence[1]
+    assert (
+        finding.message == f"this driver compiles PTX up to CUDA {supported}, but TensorFlow's PTX is from CUDA 12.5.1"
+    )
+    assert finding.evidence[0] == "GPU 0 (NVIDIA H100), compute capability 9.0, needs kernels compiled from PTX"
+    assert "CUDA 12.5 was released with driver 555.42.02" in finding.evidence[1]
     assert finding.fix and finding.fix.text == "Upgrade the driver to 555.42.02 or newer."
 
 
@@ -318,7 +320,7 @@ def test_a_cuda_that_the_table_does_not_hold_names_no_driver(judge: Judge) -> No
 
 def test_kernels_that_were_compiled_and_ran_outweigh_the_versions(judge: Judge) -> None:
     evidence = judge.passes(driver_compiles_ptx, **hopper("12.2", runtime=run(computed())))
-    assert evidence.splitlines()[0] == "the kernels were compiled and ran"
+    assert evidence.splitlines()[0] == "the kernels were compiled and executed"
 
 
 @pytest.mark.parametrize(
@@ -333,7 +335,7 @@ def test_kernels_that_were_compiled_and_ran_outweigh_the_versions(judge: Judge) 
     ],
 )
 def test_without_need_of_ptx_nothing_is_judged(judge: Judge, sections: dict[str, Any]) -> None:
-    assert judge.skips(driver_compiles_ptx, **sections) == "no GPU here needs kernels compiled from PTX"
+    assert judge.skips(driver_compiles_ptx, **sections) == "no GPU needs kernels compiled from PTX"
 
 
 def test_a_build_that_names_no_cuda_is_no_fault(judge: Judge) -> None:
@@ -368,7 +370,7 @@ def test_a_cache_that_is_not_disabled_passes(judge: Judge, value: str | None) ->
 def test_a_variable_that_compiles_again_and_again_is_a_warning(judge: Judge, name: str) -> None:
     finding = judge.finding(compiled_kernels_are_kept, environment=variables(**{name: "1"}))
     assert (finding.cause, finding.severity) == ("ptx_jit_startup_delay", "warning")
-    assert finding.message == f"{name}=1 makes every start compile kernels again"
+    assert finding.message == f"{name}=1 makes every program start compile kernels again"
     assert finding.evidence == (f"{name} is '1'",)
     assert finding.fix and finding.fix.commands == (f"unset {name}",)
 

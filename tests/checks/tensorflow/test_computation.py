@@ -40,7 +40,10 @@ def failed(error: str, operation: str = "matmul", index: int = 0) -> Computation
 @BOTH
 def test_a_right_result_passes(judge: Judge, check: Check, operation: str) -> None:
     evidence = judge.passes(check)
-    assert evidence == "/job:localhost/replica:0/task:0/device:GPU:0: as on the CPU, in 0.30 s with compilation"
+    assert (
+        evidence
+        == "/job:localhost/replica:0/task:0/device:GPU:0: same result as on the CPU, in 0.30 s including compilation"
+    )
 
 
 @BOTH
@@ -66,7 +69,7 @@ def test_a_wrong_result_is_an_error_of_unknown_cause(
 ) -> None:
     finding = judge.finding(check, runtime=run(computation(operation, largest_error=largest_error)))
     assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "error", "low")
-    words = f"differs from the CPU's by {largest_error:g} of its largest value"
+    words = f"differs from the CPU's result by {largest_error:g} of its largest value"
     assert finding.message == f"the {operation} on /GPU:0 {words}"
     assert finding.evidence[0].endswith(words)
     assert "device:GPU:0" in finding.evidence[0]
@@ -148,7 +151,7 @@ def test_a_run_that_dies_is_an_error(judge: Judge, check: Check, operation: str)
     )
     finding = judge.finding(check, runtime=run(attempt=attempt, log=("F cuda_dnn.cc:9] Check failed",)))
     assert (finding.cause, finding.severity) == ("undetermined", "error")
-    assert finding.message == f"TensorFlow died of SIGABRT while at '{operation} on GPU:0'"
+    assert finding.message == f"TensorFlow was killed by SIGABRT during '{operation} on GPU:0'"
     assert finding.evidence == ("F ptx.cc:1] no", "F cuda_dnn.cc:9] Check failed")
     assert finding.fix and "dmesg" in finding.fix.text
 
@@ -186,7 +189,7 @@ def test_a_wrong_result_and_a_death_are_two_findings(judge: Judge) -> None:
     died = run(computation("matmul", largest_error=0.5), gpus=2, attempt=attempt)
     messages = [finding.message for finding in judge.findings(matrix_product_is_right, runtime=died)]
     assert messages[0].startswith("the matmul on /GPU:0 differs")
-    assert messages[1] == "TensorFlow died of SIGSEGV while at 'matmul on GPU:1'"
+    assert messages[1] == "TensorFlow was killed by SIGSEGV during 'matmul on GPU:1'"
 
 
 def test_a_device_of_metal_computes_like_any_other(judge: Judge) -> None:

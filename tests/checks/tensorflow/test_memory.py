@@ -63,7 +63,7 @@ def test_memory_that_others_hold_is_an_error(judge: Judge, free: int, total: int
     held = card(free, total, processes=(SMALL, DESKTOP, NOTEBOOK, UNTOLD))
     finding = judge.finding(memory_is_left, nvml=cards(held), runtime=None)
     assert (finding.cause, finding.severity) == ("gpu_memory_held_by_other_process", "error")
-    assert f"has {free / GIB:.1f} GiB of {total / GIB:.1f} GiB left" in finding.message
+    assert f"has {free / GIB:.1f} GiB of {total / GIB:.1f} GiB free" in finding.message
     assert finding.evidence == (
         "GPU 0: /home/user/jupyter/bin/python (2214) holds 23.0 GiB",
         "GPU 0: python (77) holds 0.5 GiB",
@@ -87,11 +87,11 @@ def test_memory_is_judged_gpu_by_gpu(judge: Judge) -> None:
 @pytest.mark.parametrize("unknown", [(None, 24 * GIB), (GIB, None), (None, None), (0, 0)])
 def test_memory_that_nvml_does_not_tell_is_no_fault(judge: Judge, unknown: tuple[int | None, int | None]) -> None:
     # a Jetson, a GH200 with one memory for all, a GPU in MIG mode seen by an ordinary user
-    assert judge.skips(memory_is_left, nvml=cards(card(*unknown))) == "NVML tells the memory of no GPU"
+    assert judge.skips(memory_is_left, nvml=cards(card(*unknown))) == "NVML reports no GPU memory"
 
 
 def test_without_gpus_no_memory_is_missed(judge: Judge) -> None:
-    assert judge.skips(memory_is_left, nvml=cards()) == "NVML tells the memory of no GPU"
+    assert judge.skips(memory_is_left, nvml=cards()) == "NVML reports no GPU memory"
 
 
 @pytest.mark.parametrize("run", [None, runtime()])
@@ -132,7 +132,7 @@ def test_growth_that_is_misspelt_is_ignored(judge: Judge, value: str) -> None:
     finding = judge.finding(growth_variable_is_understood, environment=variables(TF_FORCE_GPU_ALLOW_GROWTH=value))
     assert (finding.cause, finding.severity, finding.confidence) == ("cudnn_init_failed_memory", "warning", "medium")
     assert finding.message == (
-        f"TF_FORCE_GPU_ALLOW_GROWTH={value!r} is ignored: TensorFlow understands true and false alone"
+        f"TF_FORCE_GPU_ALLOW_GROWTH={value!r} is ignored: TensorFlow accepts only true and false"
     )
     assert finding.fix and finding.fix.commands == ("export TF_FORCE_GPU_ALLOW_GROWTH=true",)
 
@@ -229,14 +229,14 @@ def test_an_allocator_that_grows_against_the_variable_is_mentioned(judge: Judge)
 @pytest.mark.parametrize("tenants", [(), (DESKTOP,)])
 def test_a_gpu_of_ones_own_needs_no_growth(judge: Judge, tenants: tuple[GpuProcess, ...]) -> None:
     evidence = judge.passes(growth_is_on_where_shared, nvml=cards(card(23 * GIB, processes=tenants)))
-    assert evidence == "0 other processes compute; memory growth is off, unless the program sets it"
+    assert evidence == "0 other processes compute on the GPU; memory growth is off, unless the program sets it"
 
 
 @pytest.mark.parametrize("values", [{"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, {"TF_GPU_ALLOCATOR": "cuda_malloc_async"}])
 def test_a_shared_gpu_with_growth_passes(judge: Judge, values: dict[str, str]) -> None:
     nvml = cards(card(12 * GIB, processes=(SMALL,)))
     evidence = judge.passes(growth_is_on_where_shared, nvml=nvml, environment=variables(**values))
-    assert evidence == "1 other processes compute; memory growth is on"
+    assert evidence == "1 other processes compute on the GPU; memory growth is on"
 
 
 @pytest.mark.parametrize("value", [None, "false", "True", "1"])

@@ -55,9 +55,12 @@ def test_an_import_that_raises_is_an_error(judge: Judge, error: str) -> None:
 @pytest.mark.parametrize(
     ("attempt", "words"),
     [
-        (Attempt(outcome="killed_by_signal", signal="SIGILL", phase="importing TensorFlow"), "died of SIGILL while at"),
-        (Attempt(outcome="killed_by_signal", signal="SIGKILL"), "died of SIGKILL"),
-        (Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow"), "gave no answer within 120 s"),
+        (
+            Attempt(outcome="killed_by_signal", signal="SIGILL", phase="importing TensorFlow"),
+            "was killed by SIGILL during",
+        ),
+        (Attempt(outcome="killed_by_signal", signal="SIGKILL"), "was killed by SIGKILL"),
+        (Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow"), "did not respond within 120 s"),
         (Attempt(outcome="failed", exit_code=3, error="boom", stderr=("boom",)), "ended with exit code 3: boom"),
         (Attempt(outcome="not_started", error="Permission denied"), "could not be started: Permission denied"),
     ],
@@ -66,7 +69,7 @@ def test_an_import_that_never_ends_or_dies_is_an_error(judge: Judge, attempt: At
     finding = judge.finding(tensorflow_imports, runtime=Runtime(attempt=attempt))
     assert (finding.cause, finding.severity) == ("undetermined", "error")
     assert f"importing TensorFlow {words}" in finding.message
-    assert finding.evidence == (*attempt.stderr, "processor: AMD Ryzen 9 5950X 16-Core Processor")
+    assert finding.evidence == (*attempt.stderr, "CPU: AMD Ryzen 9 5950X 16-Core Processor")
     assert finding.fix and finding.fix.commands == FRESH
 
 
@@ -78,7 +81,7 @@ def test_an_import_that_never_ends_or_dies_is_an_error(judge: Judge, attempt: At
 def test_a_metal_plugin_of_another_release_has_a_name(judge: Judge, there: Any, version: str) -> None:
     finding = judge.finding(tensorflow_imports, runtime=failed_import(METAL), target=there)
     assert (finding.cause, finding.severity) == ("macos_metal_plugin_mismatch", "error")
-    assert f"tensorflow-metal {version} was built for another TensorFlow" in finding.message
+    assert f"tensorflow-metal {version} was built for a different TensorFlow" in finding.message
     assert finding.evidence == (METAL,)
     assert finding.fix and "developer.apple.com" in finding.fix.text
 
@@ -154,7 +157,7 @@ def test_no_gpu_of_those_that_the_driver_has_is_an_error(judge: Judge, expected:
     cuda = {"gpus": tuple(cuda_gpu(index) for index in range(expected))}
     finding = judge.finding(tensorflow_lists_gpus, runtime=listing(0, *UNKNOWN), cuda_driver=cuda)
     assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "error", "high")
-    assert finding.message == f"TensorFlow lists 0 GPUs, and the driver has {expected}"
+    assert finding.message == f"TensorFlow lists 0 GPUs, but the driver has {expected}"
     assert finding.evidence == (UNKNOWN[0], UNKNOWN[2])
     assert finding.fix and "--record machine.json" in finding.fix.text
 
@@ -184,7 +187,7 @@ def test_fewer_gpus_than_the_driver_has_are_a_warning(judge: Judge) -> None:
     cuda = {"gpus": (cuda_gpu(0), cuda_gpu(1))}
     finding = judge.finding(tensorflow_lists_gpus, runtime=listing(1, *UNKNOWN), cuda_driver=cuda)
     assert (finding.cause, finding.severity) == ("undetermined", "warning")
-    assert finding.message == "TensorFlow lists 1 GPUs, and the driver has 2"
+    assert finding.message == "TensorFlow lists 1 GPUs, but the driver has 2"
 
 
 @pytest.mark.parametrize(
@@ -206,9 +209,9 @@ def test_the_log_tells_why_a_gpu_is_left_out(judge: Judge, line: str, cause: str
         ({"use_error": "InternalError: cudaGetDevice() failed"}, "raises InternalError: cudaGetDevice() failed"),
         (
             {"attempt": Attempt(outcome="timed_out", seconds=120.0, phase="listing the GPUs")},
-            "gave no answer within 120 s while at 'listing the GPUs'",
+            "did not respond within 120 s during 'listing the GPUs'",
         ),
-        ({"attempt": Attempt(outcome="killed_by_signal", signal="SIGSEGV")}, "died of SIGSEGV"),
+        ({"attempt": Attempt(outcome="killed_by_signal", signal="SIGSEGV")}, "was killed by SIGSEGV"),
     ],
 )
 @pytest.mark.parametrize("cuda", [None, cuda_that_fails(999, "")])
@@ -225,7 +228,7 @@ def test_a_listing_that_was_not_reached_is_an_error(
 @pytest.mark.parametrize("cuda", [None, cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")])
 def test_how_many_gpus_there_should_be_may_not_be_known(judge: Judge, cuda: CudaDriver | None) -> None:
     reason = judge.skips(tensorflow_lists_gpus, runtime=listing(0, *LINES), cuda_driver=cuda)
-    assert reason == "how many GPUs the driver has is not known"
+    assert reason == "the number of the driver's GPUs is unknown"
 
 
 @pytest.mark.parametrize("os", ["Darwin", "Windows"])
@@ -233,7 +236,7 @@ def test_elsewhere_a_tensorflow_without_gpus_is_an_error_all_the_same(judge: Jud
     finding = judge.finding(
         tensorflow_lists_gpus, runtime=listing(0, *LINES), cuda_driver=None, system={"os": os, "architecture": "arm64"}
     )
-    assert finding.message == "TensorFlow lists 0 GPUs, and the driver has not told how many"
+    assert finding.message == "TensorFlow lists 0 GPUs, but the driver has an unknown number"
 
 
 @pytest.mark.parametrize("changes", [{}, {"gpus_listed": False, "use_error": "InternalError: odd"}])

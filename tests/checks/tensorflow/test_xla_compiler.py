@@ -33,7 +33,7 @@ def test_a_libdevice_that_is_there_passes(judge: Judge) -> None:
 def test_a_libdevice_that_is_not_there(judge: Judge) -> None:
     finding = judge.finding(xla_finds_libdevice, xla_tools=NOTHING)
     assert (finding.cause, finding.severity) == ("libdevice_or_ptxas_missing", "warning")
-    assert finding.evidence == (f"there is none in nvvm/libdevice below {NVCC}, /usr/local/cuda",)
+    assert finding.evidence == (f"not found in nvvm/libdevice below {NVCC}, /usr/local/cuda",)
     assert finding.fix
     assert finding.fix.commands == ()  # this TensorFlow asks for no wheel that would bring it
 
@@ -49,7 +49,7 @@ def test_the_wheel_that_brings_it_is_named(judge: Judge) -> None:
 
 @pytest.mark.parametrize("changes", [{"tensorflow": {"built_with_cuda": False}}, {"system": {"os": "Windows"}}])
 def test_a_tensorflow_without_cuda_needs_none(judge: Judge, changes: dict[str, Any]) -> None:
-    assert "compiles nothing" in judge.skips(xla_finds_libdevice, xla_tools=NOTHING, **changes)
+    assert "does not compile" in judge.skips(xla_finds_libdevice, xla_tools=NOTHING, **changes)
 
 
 # XLA002
@@ -74,7 +74,7 @@ def test_a_ptxas_that_is_older_than_the_gpu(judge: Judge, version: str, capabili
     gpu = cuda_gpu(compute_capability=capability)
     finding = judge.finding(ptxas_knows_gpu, xla_tools=ptxas(version), cuda_driver={"gpus": (gpu,)})
     assert (finding.cause, finding.severity) == ("ptxas_too_old_for_gpu", "warning")
-    assert f"/usr/bin/ptxas is of CUDA {version}" in finding.message
+    assert f"/usr/bin/ptxas is from CUDA {version}" in finding.message
     assert f"needs {first}" in finding.message
 
 
@@ -92,4 +92,4 @@ def test_a_gpu_newer_than_the_table_is_no_fault(judge: Judge) -> None:
 
 @pytest.mark.parametrize("tools", [NOTHING, XlaTools(ptxas="/usr/bin/ptxas")], ids=["no ptxas", "it does not answer"])
 def test_an_unknown_ptxas_is_not_judged(judge: Judge, tools: XlaTools) -> None:
-    assert "not known" in judge.skips(ptxas_knows_gpu, xla_tools=tools)
+    assert "is unknown" in judge.skips(ptxas_knows_gpu, xla_tools=tools)

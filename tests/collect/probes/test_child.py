@@ -53,14 +53,14 @@ def test_a_missed_deadline_says_at_what(machine: Machine) -> None:
     attempt, answer, _ = recorded(machine, Completed(output, "", 15.02, timed_out=True))
     assert (attempt.outcome, attempt.phase, attempt.exit_code) == ("timed_out", "cuInit", None)
     assert answer == {"library": "/usr/lib/libcuda.so.550"}
-    assert attempt.ending == "gave no answer within 15 s while at 'cuInit'"
+    assert attempt.ending == "did not respond within 15 s during 'cuInit'"
 
 
 def test_a_child_that_could_not_be_killed_is_said_to_be_stuck(machine: Machine) -> None:
     done = Completed(b'{"phase": "cuInit"}\n', "", 16.0, timed_out=True, stuck=True)
     attempt, _, _ = recorded(machine, done)
     assert attempt.stuck
-    assert attempt.ending.endswith("and could not even be killed")
+    assert attempt.ending.endswith("and could not be killed")
 
 
 def test_a_death_says_of_what_and_at_what(machine: Machine) -> None:
@@ -69,7 +69,7 @@ def test_a_death_says_of_what_and_at_what(machine: Machine) -> None:
     assert (attempt.outcome, attempt.signal, attempt.phase) == ("killed_by_signal", "SIGSEGV", "cuInit")
     assert attempt.stderr == ("Fatal Python error",)
     assert answer == {}
-    assert attempt.ending == "died of SIGSEGV while at 'cuInit'"
+    assert attempt.ending == "was killed by SIGSEGV during 'cuInit'"
 
 
 def test_a_failure_says_the_last_line_of_its_traceback(machine: Machine) -> None:

@@ -147,7 +147,7 @@ def test_systemd_says_what_it_runs_in(machine: Machine, path: str, said: str, ki
     machine.file(path, said + "\n")
     found = machine.ask(container)
     assert found.kind == kind
-    assert found.evidence == ((f"{path} says {kind!r}",) if kind else ())
+    assert found.evidence == ((f"{path} contains {kind!r}",) if kind else ())
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_driver_that_refuses(machine: Machine, code: int, name: str) -> None:
 def test_a_driver_that_is_too_slow(machine: Machine) -> None:
     found = machine.ask(cuda_driver, done=Completed(lines(OPENING, OPENED), "", 15.0, timed_out=True))
     assert not found.works
-    assert found.attempt.ending == "gave no answer within 15 s while at 'cuInit'"
+    assert found.attempt.ending == "did not respond within 15 s during 'cuInit'"
     assert (found.library, found.init_code) == (LIBRARY, None)
 
 
@@ -79,7 +79,7 @@ def test_a_driver_that_crashes(machine: Machine) -> None:
     done = Completed(lines(OPENING, OPENED), "", 0.1, exit_code=-11, signal="SIGSEGV")
     found = machine.ask(cuda_driver, done=done)
     assert not found.works
-    assert found.attempt.ending == "died of SIGSEGV while at 'cuInit'"
+    assert found.attempt.ending == "was killed by SIGSEGV during 'cuInit'"
 
 
 def test_a_driver_that_hangs_after_cuinit_does_not_work(machine: Machine) -> None:

@@ -146,7 +146,7 @@ def test_an_opening_that_never_returns_is_known_up_to_there(machine: Machine) ->
     found = machine.ask(device_nodes, done=Completed(output.encode(), "", 10.0, timed_out=True))
     assert found.opening.outcome == "timed_out"
     assert found.opening.phase == f"opening {second}"
-    assert [node.error for node in found.nodes] == ["", "no answer", "no answer"]
+    assert [node.error for node in found.nodes] == ["", "no response", "no response"]
 
 
 @pytest.mark.parametrize(
@@ -163,5 +163,5 @@ def test_an_opening_without_an_answer_is_no_success(machine: Machine, done: Comp
     assert not found.opening.answered
     status = (machine.root / "dev/nvidia0").stat()
     assert found.nodes == (
-        DeviceNode(path="/dev/nvidia0", mode="0600", uid=status.st_uid, gid=status.st_gid, error="no answer"),
+        DeviceNode(path="/dev/nvidia0", mode="0600", uid=status.st_uid, gid=status.st_gid, error="no response"),
     )

@@ -142,7 +142,7 @@ esac""",
         (("No journal files were opened due to insufficient permissions.",), "No journal files were opened due to insufficient permissions."),
         (("Hint: You are currently not seeing messages from other users and the system.", "      Users in groups 'adm', 'systemd-journal' can see all messages.", "      Pass -q to turn off this notice."),
          "Hint: You are currently not seeing messages from other users and the system."),
-        ((), "it gave no message"),
+        ((), "it returned no message"),
     ],
 )  # fmt: skip
 def test_a_journal_without_entries_is_not_an_empty_log(
@@ -160,7 +160,7 @@ def test_a_journal_without_entries_is_not_an_empty_log(
 def test_a_program_that_hangs_is_left_behind(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["tfgpu_doctor.collect.probes.kernel_log"], "_DEADLINE_S", 0.2)
     programs.add("dmesg", "sleep 600")
-    assert source(programs.read(), "dmesg").error == "no answer within 0 s"
+    assert source(programs.read(), "dmesg").error == "no response within 0 s"
 
 
 @needs_proc
@@ -258,12 +258,12 @@ def test_a_file_that_may_not_be_read_says_so(running: Machine) -> None:
 
 def test_a_pipe_in_place_of_a_log_is_not_waited_for(running: Machine) -> None:
     os.mkfifo(running.folder("/var/log") / "kern.log")
-    assert running.ask(kernel_log).why_unread == "/var/log/kern.log: no regular file"
+    assert running.ask(kernel_log).why_unread == "/var/log/kern.log: not a regular file"
 
 
 def test_a_log_without_the_kernels_messages_is_told_as_such(running: Machine) -> None:
     running.file("/var/log/messages", "Nov 20 12:00:00 node17 systemd[1]: Started.\n")
-    assert running.ask(kernel_log).why_unread == "/var/log/messages: it holds no message of the kernel"
+    assert running.ask(kernel_log).why_unread == "/var/log/messages: it contains no kernel message"
 
 
 @pytest.mark.skipif(not shutil.which("journalctl"), reason="there is no journalctl here")

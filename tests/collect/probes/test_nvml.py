@@ -111,7 +111,7 @@ def test_a_child_that_is_killed_before_its_end_has_told_of_some(machine: Machine
     output = lines(INIT, VERSION, {"phase": "reading the GPUs"}, {"gpus": {"0": gpu(0)}})
     found = machine.ask(nvml, done=Completed(output, "", 20.0, timed_out=True))
     assert not found.works
-    assert found.attempt.ending == "gave no answer within 20 s while at 'reading the GPUs'"
+    assert found.attempt.ending == "did not respond within 20 s during 'reading the GPUs'"
     assert (found.count, [each.index for each in found.gpus]) == (2, [0])
 
 
@@ -151,7 +151,7 @@ def test_health_is_read(machine: Machine) -> None:
 def test_a_library_that_crashes(machine: Machine) -> None:
     done = Completed(lines(OPENING, INIT), "", 0.1, exit_code=-11, signal="SIGSEGV")
     found = machine.ask(nvml, done=done)
-    assert found.attempt.ending == "died of SIGSEGV while at 'nvmlInit'"
+    assert found.attempt.ending == "was killed by SIGSEGV during 'nvmlInit'"
     assert not found.works
 
 

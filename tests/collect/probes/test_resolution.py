@@ -153,7 +153,7 @@ def test_a_preloaded_library_counts(machine: Machine, site: Site, tmp_path: path
     ("build", "why"),
     [
         ({"built_with_cuda": False, "distribution": "tensorflow-cpu"}, "tensorflow-cpu is built without CUDA"),
-        ({"folder": "/nowhere"}, "/nowhere/libtensorflow_framework.so.2, which opens the libraries, is not there"),
+        ({"folder": "/nowhere"}, "/nowhere/libtensorflow_framework.so.2, which opens the libraries, does not exist"),
     ],
 )
 def test_where_there_is_nothing_to_resolve_it_says_why(machine: Machine, build: dict[str, object], why: str) -> None:
@@ -173,7 +173,7 @@ def test_a_framework_library_that_is_damaged_is_told(machine: Machine, site: Sit
 
 
 def test_other_systems_have_other_loaders(machine: Machine, site: Site) -> None:
-    with pytest.raises(Unavailable, match="not for Windows"):
+    with pytest.raises(Unavailable, match="not on Windows"):
         machine.ask(
             resolution, system=System(os="Windows", release="11", architecture="AMD64"), tensorflow=healthy().tensorflow, target=target(),
             driver_libraries=NONE, cuda_libraries=NONE,

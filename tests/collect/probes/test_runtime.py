@@ -206,7 +206,7 @@ def test_a_tensorflow_that_is_too_slow(machine: Machine) -> None:
     )
     done = Completed(output, f"E{ABSL}cuda_platform.cc:52] failed call to cuInit\n", 120.0, timed_out=True)
     found = machine.ask(runtime, done=done)
-    assert found.attempt.ending == "gave no answer within 120 s while at 'listing the GPUs'"
+    assert found.attempt.ending == "did not respond within 120 s during 'listing the GPUs'"
     assert (found.version, found.gpus_listed) == ("2.20.0", False)
     assert found.log == ("E cuda_platform.cc:52] failed call to cuInit",)
 
@@ -221,14 +221,14 @@ def test_a_tensorflow_that_dies_has_said_what_it_had_done(machine: Machine) -> N
         signal="SIGABRT",
     )
     found = machine.ask(runtime, done=done)
-    assert found.attempt.ending == "died of SIGABRT while at 'matmul on GPU:0'"
+    assert found.attempt.ending == "was killed by SIGABRT during 'matmul on GPU:0'"
     assert found.log == ("F cuda_dnn.cc:1] Check failed",)
     assert (len(found.gpus), found.computations, found.computes) == (1, (), False)
 
 
 def test_a_death_by_an_unknown_instruction_is_named(machine: Machine) -> None:
     done = Completed(answer({"phase": "importing TensorFlow"}), "", 0.5, exit_code=-4, signal="SIGILL")
-    assert machine.ask(runtime, done=done).attempt.ending == "died of SIGILL while at 'importing TensorFlow'"
+    assert machine.ask(runtime, done=done).attempt.ending == "was killed by SIGILL during 'importing TensorFlow'"
 
 
 @pytest.mark.parametrize(

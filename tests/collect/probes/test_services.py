@@ -67,7 +67,7 @@ def test_where_the_first_process_is_hidden_others_may_be_too(machine: Machine) -
 
 
 def test_without_processes_there_is_no_answer(machine: Machine) -> None:
-    with pytest.raises(Unavailable, match="no process can be seen"):
+    with pytest.raises(Unavailable, match="no process is visible"):
         machine.ask(services)
 
 

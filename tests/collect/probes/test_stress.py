@@ -196,8 +196,8 @@ def busy(**changes: Any) -> bytes:
     ("changes", "sign"),
     [
         ({"tenants": [{"pid": 4711, "name": "python"}]}, "python (4711) computes on it"),
-        ({"utilization_percent": 60}, "it computes 60 % of the time for somebody else"),
-        ({"used_bytes": 9 << 30}, "9.0 GiB of its memory are held by somebody"),
+        ({"utilization_percent": 60}, "another process uses it 60 % of the time"),
+        ({"used_bytes": 9 << 30}, "9.0 GiB of its memory are in use by others"),
     ],
     ids=["a process", "use", "memory"],
 )
@@ -241,7 +241,7 @@ def test_what_the_doctor_itself_computed_a_moment_ago_is_nobody_elses() -> None:
 def test_where_nvml_tells_nothing_no_gpu_is_touched() -> None:
     host = Scripted(1, idle=lines({"library_error": "libnvidia-ml.so.1: no such file"}))
     found = put(host)
-    assert "cannot be told: libnvidia-ml.so.1: no such file" in found.gpus[0].untouched
+    assert "could not be determined: libnvidia-ml.so.1: no such file" in found.gpus[0].untouched
     assert host.plans("stress_gpu") == []
     assert put(Scripted(1, idle=lines({"library_error": "none"})), even_if_busy=True).gpus[0].rounds
 
@@ -264,7 +264,7 @@ def test_a_process_that_dies_keeps_what_it_knew_and_costs_no_other() -> None:
     well, dead = put(Scripted(2, stress_gpu=die), 2).gpus
     assert well.speeds
     assert dead.attempt is not None
-    assert dead.attempt.ending == "died of SIGABRT while at 'products in tf32, round 1'"
+    assert dead.attempt.ending == "was killed by SIGABRT during 'products in tf32, round 1'"
     assert dead.exactness
     assert not dead.speeds
 

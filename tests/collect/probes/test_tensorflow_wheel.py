@@ -129,7 +129,7 @@ def test_a_companion_is_not_the_owner(machine: Machine, wheel: Wheel) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"attempt": Attempt(outcome="timed_out", seconds=20.0)}, "the target's Python gave no answer within 20 s"),
+        ({"attempt": Attempt(outcome="timed_out", seconds=20.0)}, "the target's Python did not respond within 20 s"),
         ({"tensorflow_file": ""}, "TensorFlow is not installed in /home/user/venv/bin/python"),
         (
             {"tensorflow_file": "/home/user/tensorflow.py"},

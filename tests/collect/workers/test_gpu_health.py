@@ -202,5 +202,5 @@ def test_a_code_of_another_kind_is_a_question_without_an_answer(simulate: Simula
 
 def test_a_crash_while_gpus_are_read_is_one_of_nvml(simulate: Simulate) -> None:
     found = ask(simulate({"faults": {"nvmlDeviceGetPowerUsage": "crash"}}))
-    assert found.attempt.ending == "died of SIGSEGV while at 'reading the GPUs'"
+    assert found.attempt.ending == "was killed by SIGSEGV during 'reading the GPUs'"
     assert not found.works

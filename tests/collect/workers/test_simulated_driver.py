@@ -144,7 +144,7 @@ def test_a_cuinit_that_hangs_is_killed_and_placed(simulate: Simulate, driver_fol
 
 def test_a_cuinit_that_crashes_is_placed(simulate: Simulate, driver_folder: pathlib.Path) -> None:
     found = ask_cuda(simulate(faults={"cuInit": "crash"}))
-    assert found.attempt.ending == "died of SIGSEGV while at 'cuInit'"
+    assert found.attempt.ending == "was killed by SIGSEGV during 'cuInit'"
     assert found.library == str(driver_folder / "libcuda.so.1")
     assert not found.works
 
@@ -220,7 +220,7 @@ def test_a_library_that_ends_the_process_while_it_is_opened_is_placed(tmp_path: 
         "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { abort(); }\n",
     )
     found = ask_cuda(within(tmp_path))
-    assert found.attempt.ending == "died of SIGABRT while at 'opening libcuda.so.1'"
+    assert found.attempt.ending == "was killed by SIGABRT during 'opening libcuda.so.1'"
 
 
 def test_what_a_library_prints_does_not_end_in_success_by_mistake(tmp_path: pathlib.Path) -> None:
@@ -290,7 +290,7 @@ def test_an_nvml_that_hangs_is_killed_and_placed(simulate: Simulate) -> None:
 
 def test_an_nvml_that_crashes_is_placed(simulate: Simulate) -> None:
     found = ask_nvml(simulate(faults={"nvmlInit": "crash"}))
-    assert found.attempt.ending == "died of SIGSEGV while at 'nvmlInit'"
+    assert found.attempt.ending == "was killed by SIGSEGV during 'nvmlInit'"
     assert not found.works
 
 

@@ -1,17 +1,69 @@
-"""The target and the machine in a few words, for the head of a report, and each of its GPUs."""
+"""Build the report: the verdict, the causes, and what the machine has, from facts and the results of the checks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from tfgpu_doctor.diagnose.libraries import list_libraries
+from tfgpu_doctor.diagnose.root_cause import rank_causes
+from tfgpu_doctor.diagnose.selection import IGNORED
+from tfgpu_doctor.diagnose.truncate import bound
+from tfgpu_doctor.diagnose.versions import list_versions
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.machine import PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaGpu, Nvml, NvmlGpu
-from tfgpu_doctor.model.report import GpuCard, GpuUser, MachineSummary, TargetSummary
+from tfgpu_doctor.model.report import OUTCOMES, GpuCard, GpuUser, MachineSummary, Report, Result, TargetSummary
+from tfgpu_doctor.model.tags import Goal
 
 _NO_LIMITS = ("gpu_idle", "none")  # reasons of NVML's that slow nothing down
 
 
-def summarise_target(facts: Facts) -> TargetSummary:
+# The question itself: does TensorFlow compute on a GPU? Without TensorFlow, does the driver give one?
+# No machine is called healthy unless one of these passed.
+_GOALS: tuple[Goal, ...] = ("computes",)
+_QUICK_GOALS: tuple[Goal, ...] = ("driver", "platform")
+_REHEARSAL_GOALS: tuple[Goal, ...] = ("registers",)
+
+
+def build_report(
+    facts: Facts, results: Sequence[Result], checks: Iterable[Check], *, interrupted: bool, seconds: float
+) -> Report:
+    """The report on a machine with these results of some of the checks, its text made safe."""
+    counts: dict[str, int] = {outcome: sum(result.outcome == outcome for result in results) for outcome in OUTCOMES}
+    wanted = _QUICK_GOALS if facts.quick else _REHEARSAL_GOALS if facts.simulated else _GOALS
+    goals = [result for result in results if result.goal in wanted] or results
+    passed = any(result.outcome in ("pass", "warn") for result in goals)
+    return bound(
+        Report(
+            healthy=passed and not (counts["fail"] or counts["crash"] or interrupted),
+            judged=passed or any(result.outcome == "fail" or _is_waived(result, results) for result in goals),
+            doctor=facts.doctor,
+            recorded=facts.recorded,
+            quick=facts.quick,
+            level=facts.level or ("quick" if facts.quick else "standard"),
+            interrupted=interrupted,
+            seconds=round(seconds, 3),
+            target=_target(facts),
+            machine=_machine(facts),
+            causes=rank_causes(results),
+            results=tuple(results),
+            counts=counts,
+            versions=list_versions(facts, checks),
+            libraries=list_libraries(facts),
+            gpus=_cards(facts),
+        )
+    )
+
+
+def _is_waived(result: Result, results: Sequence[Result]) -> bool:
+    """Whether only checks that the user ignores keep this one from being judged."""
+    waived = {each.id for each in results if each.reason == IGNORED}
+    return result.outcome == "blocked" and set(result.blocked_by) <= waived
+
+
+def _target(facts: Facts) -> TargetSummary:
     """Interpreter and TensorFlow."""
     target, wheel, runtime = facts.target, facts.tensorflow, facts.runtime
     return TargetSummary(
@@ -23,7 +75,7 @@ def summarise_target(facts: Facts) -> TargetSummary:
     )
 
 
-def summarise_machine(facts: Facts) -> MachineSummary:
+def _machine(facts: Facts) -> MachineSummary:
     """System, driver, GPUs, container."""
     system = facts.system
     words = (
@@ -52,7 +104,7 @@ def _name_on_bus(gpu: PciDevice) -> str:
     return read_knowledge().name_for_id(gpu.device) or f"NVIDIA device {gpu.device}"
 
 
-def list_gpus(facts: Facts) -> tuple[GpuCard, ...]:
+def _cards(facts: Facts) -> tuple[GpuCard, ...]:
     """Each GPU as whoever knows most of it tells: NVML, CUDA, or the PCI bus."""
     if facts.nvml and (facts.nvml.gpus or facts.nvml.troubles):
         return tuple(sorted([*map(_card, facts.nvml.gpus), *_in_trouble(facts.nvml)], key=lambda card: card.index))

@@ -1,0 +1,110 @@
+"""`tfgpu-doctor accept run`: judge a machine by a profile, and issue the certificate."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgpu_doctor.accept import options
+from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.host.files import Files
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.accept.certificate import Certificate
+    from tfgpu_doctor.accept.examine import Examined
+
+_FORMATS = ("text", "json", "markdown", "html", "junit")
+_INTERRUPTED = 130
+
+
+@click.command()
+@click.option(
+    "--profile", metavar="NAME|FILE", help="The requirements; `accept profiles` lists those that are shipped."
+)
+@click.option(
+    "--facts", metavar="FILE", multiple=True, help="Judge a recorded machine, or the one in the zip of a ticket."
+)
+@click.option("--record", metavar="FILE", help="Save facts and measurements, to judge them anywhere with --facts.")
+@click.option("--name", metavar="TEXT", default="", help="Your name for the machine; the certificate shows it.")
+@click.option("--key", metavar="FILE", help="Seal the certificate with a secret key.")
+@options.python
+@options.even_if_busy
+@options.deadline
+@click.option("--format", "format_", type=click.Choice(_FORMATS), help="The output format.  [default: text]")
+@click.option("-o", "--output", metavar="FILE", help="Write the certificate to FILE, as JSON unless --format is given.")
+@click.option("--html", metavar="FILE", help="Write the certificate to FILE as an HTML page, too.")
+def run(
+    *,
+    profile: str | None,
+    facts: tuple[str, ...],
+    record: str | None,
+    name: str,
+    key: str | None,
+    python: str | None,
+    even_if_busy: bool,
+    deadline: float | None,
+    format_: str | None,
+    output: str | None,
+    html: str | None,
+) -> int:
+    """Accept a machine, or list what it lacks: each requirement of a profile with the measured value.
+
+    A requirement that could not be measured is not met. Exit code: 0 accepted, 1 not accepted, 2 wrong usage or
+    unreadable input, 3 the doctor itself failed, 130 interrupted.
+    """
+    if profile is None:
+        refuse("--profile NAME|FILE is missing; `tfgpu-doctor accept profiles` lists the profiles that are shipped")
+    if facts and (record or python or even_if_busy):
+        refuse("--facts judges a recorded machine: do not combine it with --record, --python or --even-if-busy")
+    if len(facts) > 1:
+        refuse("--facts judges one machine at a time; several records go to `tfgpu-doctor accept learn`")
+    secret = options.secret(key)
+    _refuse_without_folder(output, html, record)
+    resolved, examiner, recorded = options.ready(profile, facts, even_if_busy, python, deadline)
+    examined = recorded[0] if recorded else examiner.examine()
+    if record and not examined.interrupted:
+        _record(examined, record)
+    from tfgpu_doctor.accept.certifying import certify
+
+    certificate = certify(examined, resolved, name, secret)
+    _deliver(certificate, _Wanted(format_, output, html), secret)
+    return certificate.exit_code
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What to print and write."""
+
+    format_: str | None
+    output: str | None
+    html: str | None
+
+
+def _refuse_without_folder(*paths: str | None) -> None:
+    for path in filter(None, paths):
+        folder = os.path.dirname(os.path.abspath(path))
+        if not Files().exists(folder):
+            refuse(f"{path} cannot be written: there is no folder {folder}")
+
+
+def _record(examined: Examined, path: str) -> None:
+    from tfgpu_doctor.model.facts import encode_facts
+
+    deliver(encode_facts(examined.facts).decode(), path)
+
+
+def _deliver(certificate: Certificate, wanted: _Wanted, key: bytes | None) -> None:
+    """The files first; then the text, unless a format was chosen and has gone to a file."""
+    from tfgpu_doctor.accept.page import render_certificate
+
+    if wanted.html:
+        deliver(render_certificate(certificate, "html", key=key), wanted.html)
+    if wanted.output:
+        deliver(render_certificate(certificate, wanted.format_ or "json", key=key), wanted.output)
+    if wanted.format_ is None or not wanted.output:
+        deliver(render_certificate(certificate, wanted.format_ or "text", key=key, to_terminal=True), None)
+    if certificate.exit_code == _INTERRUPTED:
+        note("interrupted: the machine is not accepted")

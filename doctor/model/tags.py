@@ -1,0 +1,26 @@
+"""Tags of checks: how the rest of the program refers to a check without knowing its id. A plugin may use them, too."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+# What an examination is to show. `computes`: TensorFlow computes on a GPU. `driver` and `platform`: without TensorFlow, a
+# GPU is available to it. `registers`: TensorFlow registers the simulated GPUs. `imports`: TensorFlow works on the CPU.
+Goal = Literal["computes", "driver", "platform", "registers", "imports"]
+
+STRESS: Final = "stress"  # judges what the stress test measured
+LIBRARIES: Final = "libraries"  # judges the libraries that TensorFlow opens
+VISIBLE_GPUS: Final = "visible-gpus"  # which GPUs the environment lets the process see
+GPU_LOST: Final = "gpu-lost"  # finds one GPU of several that TensorFlow cannot use
+SUITES_STOPPED: Final = "suites-stopped"  # finds what ends the perf suites early
+NO_DRIVER: Final = "no-driver"  # judges whether there is a driver at all
+
+
+def requirement(kind: str) -> str:
+    """The tag of a check that judges the same as the requirements `kind` of a profile: "speed-ups", "driver"."""
+    return f"requirement:{kind}"
+
+
+def version_of(component: str) -> str:
+    """The tag of the check that judges the version of a component: "python", "driver", "numpy"."""
+    return f"version-of:{component}"

@@ -1,0 +1,44 @@
+"""The options of every command are the parameters of its function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import click
+
+from tfgpu_doctor.cli.main import cli
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for each in group.list_commands(context):
+        command = group.get_command(context, each)
+        assert command is not None
+        yield f"{name} {each}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {each}")
+
+
+def test_every_option_is_a_parameter_of_its_command() -> None:
+    found = dict(commands(cli, "tfgpu-doctor"))
+    assert {"tfgpu-doctor check", "tfgpu-doctor accept learn", "tfgpu-doctor fleet run"} <= found.keys()
+    unlike = {}
+    for name, command in found.items():
+        assert command.callback is not None
+        taken = {each.name for each in command.params if each.expose_value}
+        parameters = {
+            each.name
+            for each in inspect.signature(inspect.unwrap(command.callback)).parameters.values()
+            if each.kind is not each.VAR_KEYWORD
+        }
+        if parameters - taken or (taken - parameters and not takes_any(command)):
+            unlike[name] = parameters ^ taken
+    assert unlike == {}
+
+
+def takes_any(command: click.Command) -> bool:
+    """Whether its function takes further options by name."""
+    assert command.callback is not None
+    parameters = inspect.signature(inspect.unwrap(command.callback)).parameters.values()
+    return any(each.kind is each.VAR_KEYWORD for each in parameters)
