@@ -1,4 +1,4 @@
-"""The checks: every one that a module of a subject's folder defines, in the order in which causes lie."""
+"""All checks that the modules in the folders of this package define, in the order of diagnosis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfgpu_doctor.model import Check, in_order
 
 
 def _found() -> Iterator[Check]:
-    """Those of all modules of all folders: a new module needs no entry anywhere."""
+    """Yield the checks of all modules of all folders: a new module needs no registration."""
     for folder in pkgutil.iter_modules(__path__, f"{__name__}."):
         package = importlib.import_module(folder.name)
         for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{folder.name}."):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # nothing may be imported before __main__ has taken the working folder off the search path
+TYPE_CHECKING = False  # nothing may be imported before __main__ removes the working folder from the search path
 if TYPE_CHECKING:
     from tfgpu_doctor.model.facts.stress import Level
     from tfgpu_doctor.model.report import Report
 
 if __name__ != "tfgpu_doctor":
-    # Under its folder name every class would exist twice; CONTRIBUTING.md says which folder is which package.
+    # Under the folder's name, every class would exist twice; CONTRIBUTING.md maps folders to packages.
     raise ImportError(
         f"this folder is the package tfgpu_doctor, not {__name__!r}: run `pip install -e .` and `import tfgpu_doctor`"
     )
@@ -19,10 +19,10 @@ __all__ = ["__version__", "check"]
 
 
 def check(*, python: str | None = None, quick: bool = False, level: Level = "standard", root: str = "/") -> Report:
-    """Diagnose this machine and give the report; the same as the command `tfgpu-doctor check`.
+    """Diagnose this machine and return the report, as the command `tfgpu-doctor check` does.
 
-    `python` is the interpreter to diagnose (this one by default), `quick` leaves TensorFlow itself out, as the level of
-    that name does, `root` is a folder to read the machine's files under.
+    `python` is the interpreter to diagnose (this one by default). `quick` does not run TensorFlow, like the level of
+    that name. `root` is a folder to read the machine's files under.
     """
     from tfgpu_doctor.collect.examination import examine
     from tfgpu_doctor.diagnose.engine import diagnose

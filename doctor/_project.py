@@ -1,4 +1,4 @@
-"""The project's version, its address, and how its extras are installed: what changes on the day it is published."""
+"""The project's version, its address, and how to install its extras; publishing the project changes them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _INSTALL = "pip install '.[{extras}]' in a checkout of tfgpu-doctor"
 
 
 def install(extras: str) -> str:
-    """The command that brings extras, and where it is given: `install("bench,gpu")`."""
+    """Return the command that installs extras, and where to run it: `install("bench,gpu")`."""
     return _INSTALL.format(extras=extras)
 
 
 def report_it(what: str) -> str:
-    """Where to report an error of the doctor's own, and what to send along."""
-    place = f" at {ADDRESS}/issues" if ADDRESS else " to the project that you have the doctor from"
-    return f"report it{place}, with {what}"
+    """Return where to report an error of the doctor, and what to include."""
+    place = f" at {ADDRESS}/issues" if ADDRESS else " to the project that provides the doctor"
+    return f"report it{place}, and include {what}"

@@ -1,4 +1,4 @@
-"""What a test demands of the GPUs, and whether TensorFlow has such GPUs on a machine."""
+"""The GPUs that a test requires, and whether TensorFlow has such GPUs on a machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfgpu_doctor.accept.terms import bytes_of
+from tfgpu_doctor.accept import bytes_of
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.nvidia import CudaGpu, NvmlGpu
 from tfgpu_doctor.model.report import Report
@@ -17,19 +17,19 @@ _ARGUMENTS = ("memory", "count", "compute_capability")
 
 
 class DemandError(ValueError):
-    """A demand that cannot be meant; the message says what is wrong with it."""
+    """A demand is invalid; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """So many GPUs, each with so much memory to be had and at least this compute capability."""
+    """A number of GPUs, each with this much free memory and at least this compute capability."""
 
     count: int = 1
     memory: str = ""  # "10GiB"
     compute_capability: str = ""  # "8.0"
 
     def __str__(self) -> str:
-        """`2 GPUs with 10GiB, compute capability 8.0`."""
+        """Return `2 GPUs with 10GiB, compute capability 8.0`."""
         capability = f"compute capability {self.compute_capability}" if self.compute_capability else ""
         features = ", ".join(each for each in (self.memory, capability) if each)
         gpus = "1 GPU" if self.count == 1 else f"{self.count} GPUs"
@@ -38,44 +38,44 @@ class Demand:
 
 @dataclass(frozen=True)
 class UsableGpu:
-    """A GPU that TensorFlow lists; None and empty where nobody tells. Of its memory what is free, where that is told."""
+    """A GPU that TensorFlow lists. None or empty: unknown. `memory_bytes` is the free memory if it is known, else the total."""
 
     name: str
     memory_bytes: int | None
     compute_capability: str
 
     def __str__(self) -> str:
-        """`GPU:0 (24.0 GiB, 8.6)`."""
-        memory = "memory not known" if self.memory_bytes is None else f"{self.memory_bytes / (1 << 30):.1f} GiB free"
-        return f"{self.name} ({memory}, {self.compute_capability or 'compute capability not known'})"
+        """Return `GPU:0 (24.0 GiB free, 8.6)`."""
+        memory = "memory unknown" if self.memory_bytes is None else f"{self.memory_bytes / (1 << 30):.1f} GiB free"
+        return f"{self.name} ({memory}, {self.compute_capability or 'compute capability unknown'})"
 
     def has(self, demand: Demand) -> bool:
-        """Whether it is known to be as demanded."""
+        """Whether it is known to meet the demand."""
         wanted = bytes_of(demand.memory) or 0
         enough = not wanted or (self.memory_bytes or 0) >= wanted
         return enough and _pair(self.compute_capability) >= _pair(demand.compute_capability)
 
 
 def read_demand(arguments: Sequence[Any], named: Mapping[str, Any]) -> Demand:
-    """The demand that a marker's arguments make. Raises DemandError."""
+    """Return the demand in a marker's arguments. Raises DemandError."""
     if arguments:
-        raise DemandError(f"it takes named arguments ({', '.join(_ARGUMENTS)}), and got {arguments[0]!r}")
+        raise DemandError(f"it takes named arguments ({', '.join(_ARGUMENTS)}) only, not {arguments[0]!r}")
     for name in named:
         if name not in _ARGUMENTS:
-            raise DemandError(f"it takes {', '.join(_ARGUMENTS)}, and no {name!r}")
+            raise DemandError(f"it takes {', '.join(_ARGUMENTS)}, not {name!r}")
     demand = Demand(**named)
     if type(demand.count) is not int or demand.count < 1:
-        raise DemandError(f"count is a number of GPUs from 1 on, and not {demand.count!r}")
+        raise DemandError(f"count is a number of GPUs of at least 1, not {demand.count!r}")
     if "memory" in named and not (isinstance(demand.memory, str) and bytes_of(demand.memory)):
-        raise DemandError(f"memory is a size like '10GiB', and not {demand.memory!r}")
+        raise DemandError(f"memory is a size such as '10GiB', not {demand.memory!r}")
     capability = demand.compute_capability
     if "compute_capability" in named and not (isinstance(capability, str) and _CAPABILITY.fullmatch(capability)):
-        raise DemandError(f"compute_capability is like '8.0', and not {capability!r}")
+        raise DemandError(f"compute_capability is a version such as '8.0', not {capability!r}")
     return demand
 
 
 def why_no_gpu(report: Report) -> str:
-    """The root cause of TensorFlow not computing on a GPU, in a line; empty where it does."""
+    """Return the root cause why TensorFlow does not compute on a GPU, in one line; empty if it does."""
     computes = report.shows("computes")
     if computes and computes.outcome in ("pass", "warn"):
         return ""
@@ -87,10 +87,10 @@ def why_no_gpu(report: Report) -> str:
 
 
 def usable_gpus(facts: Facts) -> tuple[UsableGpu, ...]:
-    """The GPUs that TensorFlow lists, in its order."""
+    """Return the GPUs that TensorFlow lists, in its order."""
     listed = facts.runtime.gpus if facts.runtime else ()
     cuda = facts.cuda_driver.gpus if facts.cuda_driver else ()
-    same = len(cuda) == len(listed)  # else nobody tells which is which
+    same = len(cuda) == len(listed)  # otherwise, the GPUs cannot be matched
     return tuple(
         UsableGpu(
             name=gpu.name.removeprefix("/physical_device:"),
@@ -102,7 +102,7 @@ def usable_gpus(facts: Facts) -> tuple[UsableGpu, ...]:
 
 
 def missing(demand: Demand, gpus: Sequence[UsableGpu]) -> str:
-    """What is missing of a demand; empty where it is met."""
+    """Return what is missing of a demand; empty if it is met."""
     fitting = sum(gpu.has(demand) for gpu in gpus)
     if fitting >= demand.count:
         return ""
@@ -110,7 +110,7 @@ def missing(demand: Demand, gpus: Sequence[UsableGpu]) -> str:
 
 
 def _memory_bytes(gpu: CudaGpu, facts: Facts) -> int | None:
-    """What CUDA says that it has, and no more than NVML says is free; a slice of a GPU has no reading of its own."""
+    """Return the memory that CUDA reports, at most the free memory that NVML reports; a MIG slice has no separate value."""
     board = next((each for each in (facts.nvml.gpus if facts.nvml else ()) if _is_board_of(each, gpu)), None)
     told = [each for each in (gpu.memory_bytes, board.memory_free_bytes if board else None) if each]
     return min(told, default=None)

@@ -1,4 +1,4 @@
-"""A pytest plugin, off until asked for (`-p tfgpu_doctor.pytest_plugin`): tests marked `gpu` skip with the root cause."""
+"""An opt-in pytest plugin (`-p tfgpu_doctor.pytest_plugin`): it skips tests marked `gpu`, with the root cause."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from tfgpu_doctor.model.facts import Facts
 
 _LARGEST_RECORD_BYTES = 64 << 20
-_PATIENCE_S = 1800.0  # for another worker's examination; its own deadlines end it much earlier
+_PATIENCE_S = 1800.0  # limit for another worker's examination, whose own deadlines end it much earlier
 _MARKER = (
-    "gpu(memory='10GiB', count=1, compute_capability='8.0'): needs so many GPUs that TensorFlow computes on, each with so "
-    "much free memory and at least that compute capability; skipped with the root cause where there are none"
+    "gpu(memory='10GiB', count=1, compute_capability='8.0'): requires this number of GPUs that TensorFlow computes on, "
+    "each with this much free memory and at least this compute capability; otherwise, the test is skipped with the root cause"
 )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the doctor found: why there is no GPU and the page that says so (empty where there is one), the facts."""
+    """The result of the diagnosis: why there is no GPU, the report on it (both empty if there is one), and the facts."""
 
     why: str
     page: str
@@ -36,7 +36,7 @@ _RECORD: pytest.StashKey[Facts] = pytest.StashKey()
 
 
 class GpuMissing(Exception):
-    """--require-gpu was given, and the GPUs that tests need are not there."""
+    """--require-gpu was given, and the GPUs that tests need are missing."""
 
 
 class RequiredGpu(pytest.Item):
@@ -49,11 +49,11 @@ class RequiredGpu(pytest.Item):
         raise GpuMissing(self.text)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:  # noqa: ARG002
-        """The text alone: no code of a test is to blame."""
+        """Return the text alone: the failure is not in a test's code."""
         return str(excinfo.value)
 
     def reportinfo(self) -> tuple[str, None, str]:
-        """Its name in the list of failures."""
+        """Return its name in the list of failures."""
         return "tfgpu-doctor", None, "--require-gpu"
 
 
@@ -61,13 +61,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --require-gpu and --gpu-facts."""
     group = parser.getgroup("tfgpu-doctor")
     group.addoption(
-        "--require-gpu", action="store_true", help="fail, once, where tests marked gpu would skip, or none is selected"
+        "--require-gpu", action="store_true", help="fail, once, if tests marked gpu would skip, or if none is selected"
     )
-    group.addoption("--gpu-facts", metavar="FILE", help="a recorded machine in place of this one (check --record)")
+    group.addoption("--gpu-facts", metavar="FILE", help="a recorded machine instead of this one (check --record)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, and refuse a record that cannot be read before anything is collected."""
+    """Register the marker, and reject an unreadable record before the collection."""
     config.addinivalue_line("markers", _MARKER)
     if path := config.option.gpu_facts:
         config.stash[_RECORD] = _read(os.path.join(config.invocation_params.dir, path))
@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A typo in a marker is an error of its file, as --strict-markers makes one of a marker's name."""
+    """Report a typo in a marker as an error of its file, as --strict-markers does for a marker's name."""
     report = yield
     wrong = [why for item in report.result or () if isinstance(item, pytest.Item) and (why := _typo(item))]
     if wrong:
@@ -83,9 +83,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
-@pytest.hookimpl(trylast=True)  # what -k and -m leave out asks for nothing
+@pytest.hookimpl(trylast=True)  # tests that -k and -m deselect require nothing
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests whose GPUs are not there; all of them are known before any test can take a GPU's memory."""
+    """Skip the tests whose GPUs are missing; this is decided before any test can use the memory of a GPU."""
     demands = [(item, demand) for item in items if (demand := _demand(item))]
     if config.option.collectonly:
         return
@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 def _demand(item: pytest.Item) -> Demand | None:
-    """What the nearest marker of a test demands. Raises DemandError."""
+    """Return the demand of a test's nearest marker. Raises DemandError."""
     marker = item.get_closest_marker("gpu")
     if marker is None:
         return None
@@ -107,7 +107,7 @@ def _demand(item: pytest.Item) -> Demand | None:
 
 
 def _typo(item: pytest.Item) -> str:
-    """What is wrong with a test's marker; empty where it can be meant."""
+    """Return what is wrong with a test's marker; empty if it is valid."""
     if item.get_closest_marker("gpu") is None:
         return ""
     from tfgpu_doctor.gpu_demand import DemandError
@@ -120,7 +120,7 @@ def _typo(item: pytest.Item) -> str:
 
 
 def _skip(demands: list[tuple[pytest.Item, Demand]], verdict: Verdict) -> list[str]:
-    """Mark those that are not met; the reasons, one for each."""
+    """Mark the tests whose demands are not met, and return the reasons, one for each."""
     from tfgpu_doctor.gpu_demand import missing, usable_gpus
 
     gpus = usable_gpus(verdict.facts)
@@ -133,16 +133,16 @@ def _skip(demands: list[tuple[pytest.Item, Demand]], verdict: Verdict) -> list[s
 
 
 def _complaint(reasons: list[str], page: str) -> str:
-    """What --require-gpu says."""
+    """Return the text of the failure of --require-gpu."""
     if not reasons:
-        return "--require-gpu was given, and no test marked gpu was selected: this run says nothing about a GPU"
+        return "--require-gpu was given, but no test marked gpu was selected: this run did not test a GPU"
     tests = "a test marked gpu" if len(reasons) == 1 else f"{len(reasons)} tests marked gpu"
     each = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
-    return f"--require-gpu was given, and {tests} cannot run here:\n{each}\n\n{page}".rstrip()
+    return f"--require-gpu was given, but {tests} cannot run here:\n{each}\n\n{page}".rstrip()
 
 
 def _diagnosed(config: pytest.Config) -> Verdict:
-    """The verdict on this machine, or on the recorded one; made once in a session, whatever number of workers it has."""
+    """Return the verdict on this machine, or on the recorded one; the diagnosis runs once per session."""
     if _VERDICT not in config.stash:
         from tfgpu_doctor.diagnose.engine import diagnose
         from tfgpu_doctor.diagnose.plugins import load_checks
@@ -161,14 +161,14 @@ def _diagnosed(config: pytest.Config) -> Verdict:
 def _facts(config: pytest.Config) -> Facts:
     if _RECORD in config.stash:
         return config.stash[_RECORD]
-    folders = getattr(config, "_tmp_path_factory", None)  # as pytest-xdist's documentation lets workers share a file
+    folders = getattr(config, "_tmp_path_factory", None)  # how workers share a file, according to pytest-xdist's documentation
     if folders is None or not hasattr(config, "workerinput"):
         return _examine(config)
     return _examine_once(config, str(folders.getbasetemp().parent))
 
 
 def _examine(config: pytest.Config) -> Facts:
-    """The facts of this machine, seen from this interpreter, which itself touches neither TensorFlow nor a driver."""
+    """Return the facts of this machine for this interpreter, which itself uses neither TensorFlow nor a driver."""
     from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
     from tfgpu_doctor.collect.examination import Interrupted, examine
 
@@ -181,7 +181,7 @@ def _examine(config: pytest.Config) -> Facts:
 
 
 def _examine_once(config: pytest.Config, folder: str) -> Facts:
-    """The same, by the first worker that comes; `folder` is one that all workers of this run have."""
+    """Let the first worker examine the machine; all workers of this run share `folder`."""
     from tfgpu_doctor.host.files import write_whole
     from tfgpu_doctor.host.lock import Unsupported, acquire
     from tfgpu_doctor.model.facts import encode_facts

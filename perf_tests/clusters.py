@@ -10,8 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tfgpu_doctor.fleet.launched import HOSTS, INDEX, SERVICE, WORKERS
-from tfgpu_doctor.fleet.tf_config import Fault, TfConfig, TfConfigError, derive, faults, faults_among, faults_here
+from tfgpu_doctor.fleet import (
+    HOSTS,
+    INDEX,
+    SERVICE,
+    WORKERS,
+    Fault,
+    TfConfig,
+    TfConfigError,
+    derive,
+    faults,
+    faults_among,
+    faults_here,
+)
 from tfgpu_doctor.perf_tests.children import Child, children
 from tfgpu_doctor.perf_tests.peers import free_addresses, look
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tfgpu_doctor.fleet.tf_config import Seen, TfConfig
+from tfgpu_doctor.fleet import Seen, TfConfig
 
 _CONNECT_S = 5.0
 _ASK_AGAIN_S = 2.0

@@ -213,7 +213,7 @@ def compare(
     machine with a GPU. On a machine without one it is skipped, with the verdict: a result on two busy cores does not
     prove the contrary.
     """
-    from tfgpu_doctor.bench.pytest_document import extra_info
+    from tfgpu_doctor.bench import extra_info
 
     def hold(
         candidate: Variant,
@@ -267,7 +267,6 @@ def metric(request: pytest.FixtureRequest) -> Callable[..., None]:
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add the GPU, the driver and TensorFlow to the document of pytest-benchmark, which does not record them."""
     import tfgpu_doctor
-    from tfgpu_doctor.bench.pytest_document import machine_part
-    from tfgpu_doctor.bench.run import SUITE_VERSION
+    from tfgpu_doctor.bench import SUITE_VERSION, machine_part
 
     machine_info["tfgpu_doctor"] = machine_part(tfgpu_doctor.check(quick=True), SUITE_VERSION)

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.bench.measure import Measured, Plan, measure
-from tfgpu_doctor.bench.verdict import judge
+from tfgpu_doctor.bench import Measured, Plan, judge, measure
 from tfgpu_doctor.model.facts.bench import Comparison, Side
 from tfgpu_doctor.perf_tests.journal import note
 from tfgpu_doctor.perf_tests.other_work import Reading

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfgpu_doctor.bench.measure import Measured, Plan, measure
+from tfgpu_doctor.bench import Measured, Plan, measure
 from tfgpu_doctor.perf_tests.networks import Training
 from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.runner import Variant

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfgpu_doctor.bench.measure import Plan, measure
+from tfgpu_doctor.bench import Plan, measure
 from tfgpu_doctor.perf_tests.work import Product
 
 SIDE, CALLS = 512, 5

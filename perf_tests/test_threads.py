@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfgpu_doctor.bench.measure import Measured, Plan, measure
+from tfgpu_doctor.bench import Measured, Plan, measure
 from tfgpu_doctor.collect.probe import Unavailable
 from tfgpu_doctor.collect.probes.limits import limits
 from tfgpu_doctor.host import Host

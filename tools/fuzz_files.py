@@ -47,7 +47,7 @@ def library(content: bytes) -> None:
 
 
 def _machines() -> list[bytes]:
-    return [path.read_bytes() for path in sorted(MACHINES.glob("*/facts.json"))[::5]]
+    return [path.read_bytes() for path in sorted(MACHINES.glob("*/*/facts.json"))[::5]]
 
 
 def _libraries() -> list[bytes]:

@@ -20,7 +20,7 @@ with atheris.instrument_imports(include=["tfgpu_doctor"]):
     import msgspec
 
     from tfgpu_doctor.knowledge import read_knowledge
-    from tfgpu_doctor.log.classify import classify
+    from tfgpu_doctor.log.classification import classify
     from tfgpu_doctor.log.context import Context
     from tfgpu_doctor.log.page import render_log
     from tfgpu_doctor.log.signatures import Scanner

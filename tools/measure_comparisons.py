@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from tabulate import tabulate
 
-from tfgpu_doctor.bench.measure import Plan, measure
+from tfgpu_doctor.bench.measurement import Plan, measure
 from tfgpu_doctor.bench.regression import compare
 from tfgpu_doctor.bench.verdict import judge
 from tfgpu_doctor.model.facts.bench import Bench, Comparison

@@ -38,7 +38,8 @@ def generated() -> dict[pathlib.Path, str]:
     from tfgpu_doctor.render.json_document import report_schema
 
     machines = {
-        ROOT / "tests/machines" / name / "facts.json": encode_facts(facts).decode() for name, facts in built().items()
+        ROOT / "tests/machines/synthetic" / name / "facts.json": encode_facts(facts).decode()
+        for name, facts in built().items()
     }
     return {
         ROOT / "docs/checks.md": checks_page(ALL_CHECKS, read_knowledge()),
@@ -66,21 +67,26 @@ def profiles_page() -> str:
     return filled_page((ROOT / "docs/profiles.md").read_text("utf-8"), profiles)
 
 
-def stale() -> list[pathlib.Path]:
-    """Return the generated files that differ from what would be written."""
-    return [path for path, content in generated().items() if not path.exists() or path.read_text("utf-8") != content]
+def written(files: dict[pathlib.Path, str], *, only_check: bool) -> list[pathlib.Path]:
+    """Write those of the files whose content differs, or with `only_check` only find them; return their paths."""
+    stale = [path for path, content in files.items() if not path.exists() or path.read_text("utf-8") != content]
+    for path in () if only_check else stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[path], "utf-8")
+    return stale
 
 
 def main() -> int:
     """Write the files, or with --check only compare them."""
-    paths = stale()
-    if "--check" not in sys.argv:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(generated()[path], "utf-8")
+    import collected_comparisons
+
+    only_check = "--check" in sys.argv
+    # The table comes first: docs/profiles.md is made from the table as it is on the disk.
+    table = written({collected_comparisons.TABLE: collected_comparisons.table()}, only_check=only_check)
+    paths = dict.fromkeys([*table, *written(generated(), only_check=only_check)])
     for path in paths:
         print(path.relative_to(ROOT))
-    return 1 if paths and "--check" in sys.argv else 0
+    return 1 if paths and only_check else 0
 
 
 if __name__ == "__main__":

@@ -59,6 +59,8 @@ def container_has_gpu(
         for node in (*device_nodes.gpus, device_nodes.find("/dev/dxg"), device_nodes.find("/dev/nvmap"))
         if node
     ]
+    for line in confinement(container):
+        yield Evidence(line)
     if nodes:
         yield Evidence(f"{', '.join(nodes)} in a {container.kind} container")
     elif (cuda_driver and cuda_driver.gpus) or (nvml and nvml.gpus):
@@ -73,6 +75,7 @@ def container_has_gpu(
                 f"container detected: {container.evidence[0] if container.evidence else container.kind}",
                 f"NVIDIA_VISIBLE_DEVICES is {'not set' if asked is None else repr(asked)}",
                 *(["this value requests no GPU"] if asked in _NOTHING else ()),
+                *confinement(container),
             ),
             fix=Fix(
                 _HOW.get(
@@ -80,6 +83,14 @@ def container_has_gpu(
                 )
             ),
         )
+
+
+def confinement(container: Container) -> list[str]:
+    """Return the engine and the restrictions of the container, in one line."""
+    known = [f"engine {container.engine}"] if container.engine not in ("", container.kind) else []
+    known += ["in its own user namespace"] if container.user_namespace else []
+    known += [f"seccomp mode {container.seccomp}"] if container.seccomp else []
+    return [f"container: {', '.join(known)}"] if container.kind and known else []
 
 
 @check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.container.access import confinement
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, Scheduler, System
@@ -140,7 +141,11 @@ def user_may_open_nodes(
             f"this user may not open {needed[0].path}: {why}",
             cause=cause,
             confidence="high" if cause == "device_node_permission_denied" or proof else "medium",
-            evidence=(*(f"{each.path} (mode {each.mode}, group {each.gid}): {each.error}" for each in needed), *proof),
+            evidence=(
+                *(f"{each.path} (mode {each.mode}, group {each.gid}): {each.error}" for each in needed),
+                *proof,
+                *confinement(container),
+            ),
             fix=Fix(fix),
         )
 

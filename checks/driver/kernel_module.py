@@ -184,6 +184,7 @@ def module_is_built_for_kernel(
         yield Evidence("the module is loaded")
         return
     kernel, dkms = driver.running_kernel, module_files.dkms if module_files else ()
+    file = module_files.file if module_files else None
     misfits = kernel_log.of_kind("module_mismatch") if kernel_log else ()
     waiting = [each for each in dkms if each.state == "added"]
     if not driver.built_for and not waiting:
@@ -202,6 +203,7 @@ def module_is_built_for_kernel(
         evidence=(
             *(misfits[0].text for _ in misfits[:1]),
             *([has_it] if kernel not in driver.built_for else ()),
+            *([f"the module file {file.path} is built for kernel {file.kernel}"] if file and file.kernel else ()),
             *(f"DKMS lists {each.name}/{each.version} for it in the state {each.state!r}" for each in dkms),
             *(f"{each.log}: {each.error}" for each in dkms if each.failed_for == kernel and each.error),
         ),

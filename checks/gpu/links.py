@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, place, title
 from tfgpu_doctor.checks.gpu.throttling import is_of_laptop
+from tfgpu_doctor.checks.machine.pci_bus import lane_speeds
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
@@ -80,6 +81,7 @@ def _narrow(gpu: NvmlGpu, device: PciDevice | None, nvml: Nvml, knowledge: Knowl
     idle = (gpu.health.performance_state or 0) >= _IDLE_STATE
     evidence = [_figures(gpu, device), f"x{width} carries {100 * width / most:.0f} % of what x{most} would"]
     evidence += [f"its slot has x{slot}" if by_slot else f"its slot could give x{slot}"] if slot else []
+    evidence += lane_speeds(device) if device else []
     evidence += [f"the {len(alike)} other GPUs of the model have more"] if stands_out else []
     evidence += (
         ["the GPU is idle; a few GPUs reduce their lanes when idle, so check again under load"]
@@ -116,6 +118,7 @@ def _slow(gpu: NvmlGpu, device: PciDevice | None, knowledge: Knowledge) -> Findi
         evidence=(
             _figures(gpu, device),
             f"{health.utilization_percent} % busy, performance state P{health.performance_state}",
+            *(lane_speeds(device) if device else ()),
         ),
         fix=Fix(
             "Set the slot's generation to automatic in the firmware, reseat the card, and remove any riser: a bad "
@@ -132,6 +135,8 @@ def _figures(gpu: NvmlGpu, device: PciDevice | None) -> str:
     if pcie.generation and pcie.max_generation:
         idle = f" (idle, P{state})" if state is not None and state >= _IDLE_STATE else ""
         words.append(f"generation {pcie.generation} of {pcie.max_generation}{idle}")
+        if pcie.gpu_max_generation and pcie.gpu_max_generation > pcie.max_generation:
+            words.append(f"the GPU itself supports generation {pcie.gpu_max_generation}")
     if pcie.replays is not None:
         words.append(f"{pcie.replays} replays")
     return ", ".join(words)

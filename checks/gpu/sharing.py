@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, tenants, title, who
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.health import MigDevice
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 
@@ -55,17 +56,21 @@ def _layout(gpus: list[NvmlGpu]) -> list[str]:
     """Return the partitioning of each GPU."""
     lines = []
     for gpu in gpus:
-        parts = [
-            " ".join(filter(None, (each.profile, size(each.memory_total_bytes) if each.memory_total_bytes else "")))
-            for each in gpu.health.mig_devices
-        ]
-        told = ", ".join(part for part in parts if part) or f"{len(gpu.mig_devices)} devices"
+        told = ", ".join(filter(None, map(_part, gpu.health.mig_devices))) or f"{len(gpu.mig_devices)} devices"
         lines.append(
             f"GPU {gpu.index} is divided by MIG: {told}"
             if gpu.mig_devices
             else f"GPU {gpu.index}: MIG is on, but there is no instance"
         )
     return lines
+
+
+def _part(device: MigDevice) -> str:
+    """Return profile, memory, and the IDs of GPU instance and compute instance as nvidia-smi shows them; empty if unknown."""
+    ids = (("GI", device.gpu_instance), ("CI", device.compute_instance))
+    known = ", ".join(f"{name} {number}" for name, number in ids if number is not None)
+    memory = size(device.memory_total_bytes) if device.memory_total_bytes else ""
+    return " ".join(filter(None, (device.profile, memory, known and f"({known})")))
 
 
 @check(

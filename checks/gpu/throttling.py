@@ -61,7 +61,7 @@ def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) ->
             cause="gpu_thermal_or_power_throttling",
             severity="warning",
             confidence="high" if hot or reasons != ["hw_slowdown"] else "medium",
-            evidence=tuple(_figures(gpu)),
+            evidence=(*_figures(gpu), *_thresholds(gpu)),
             fix=Fix(
                 f"{_COOL if heat else _CONNECT}; then monitor it under load."
                 + (" A laptop also does this on battery." if is_of_laptop(gpu) and not heat else ""),
@@ -89,9 +89,13 @@ def _figures(gpu: NvmlGpu) -> list[str]:
         limit = f" of {heat.slowdown_c} °C, its slowdown threshold" if heat.slowdown_c else ""
         margin = f", {heat.margin_c} °C below its maximum" if heat.margin_c is not None else ""
         found.append(f"{heat.gpu_c} °C{margin or limit}")
+    if heat.memory_c is not None:
+        found.append(f"memory {heat.memory_c} °C")
     if clocks.sm_mhz and clocks.max_sm_mhz:
         share = f" ({100 * clocks.sm_mhz / clocks.max_sm_mhz:.0f} %)"
         found.append(f"SM clock {clocks.sm_mhz} of {clocks.max_sm_mhz} MHz{share}")
+    if clocks.memory_mhz and clocks.max_memory_mhz:
+        found.append(f"memory clock {clocks.memory_mhz} of {clocks.max_memory_mhz} MHz")
     if power.draw_w is not None:
         found.append(f"{power.draw_w:.0f} W")
     if gpu.health.performance_state is not None:
@@ -99,6 +103,19 @@ def _figures(gpu: NvmlGpu) -> list[str]:
     if gpu.health.throttle_reasons:
         found.append(f"clocks limited by {', '.join(gpu.health.throttle_reasons)}")
     return found or ["nothing limits the clocks"]
+
+
+def _thresholds(gpu: NvmlGpu) -> list[str]:
+    """Return the temperatures that the GPU must not reach, in one line."""
+    heat = gpu.health.temperature
+    rows = (
+        ("maximum", heat.max_c),
+        ("slowdown", heat.slowdown_c),
+        ("shutdown", heat.shutdown_c),
+        ("memory maximum", heat.memory_max_c),
+    )
+    known = [f"{name} {degrees} °C" for name, degrees in rows if degrees]
+    return [f"temperature thresholds: {', '.join(known)}"] if known else []
 
 
 @check(
@@ -141,6 +158,8 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
                         ("limit", power.limit_w),
                         ("enforced", power.enforced_limit_w),
                         ("default", default),
+                        ("minimum", power.min_limit_w),
+                        ("maximum", power.max_limit_w),
                     )
                     if watts is not None
                 ),

@@ -15,6 +15,7 @@ from tfgpu_doctor.checks.kernel_log.xids import (
     reach,
     read_log,
     reported,
+    same_place,
     severity_of,
     signs_of_trouble,
 )
@@ -69,7 +70,7 @@ def gpus_report_no_fault(
     news = False
     for address, rows in by_device(found).items():
         ours = is_ours(address, cuda_driver, nvml, container, scheduler)
-        finding = _about(address, rows, signs, computes, ours, kernel_log)
+        finding = _about(address, rows, signs, computes, ours, kernel_log, nvml)
         news = news or finding.severity != "info"
         yield finding
     if not news:
@@ -77,7 +78,13 @@ def gpus_report_no_fault(
 
 
 def _about(
-    address: str, rows: list[Reported], signs: list[str], computes: bool, ours: bool, kernel_log: KernelLog
+    address: str,
+    rows: list[Reported],
+    signs: list[str],
+    computes: bool,
+    ours: bool,
+    kernel_log: KernelLog,
+    nvml: Nvml | None,
 ) -> Finding:
     """Return the finding for one GPU: its most severe code, and the others as evidence."""
     chief, row = rows[0], rows[0].row
@@ -97,12 +104,19 @@ def _about(
             *(signs[:2] if severity == "error" else ()),
             *(["TensorFlow nevertheless computes on the GPUs"] if computes else ()),
             *([] if ours else ["this process may not use this GPU"]),
+            *(_firmware(address, nvml) if severity != "info" else ()),
             f"source: {reach(kernel_log)}",
         ),
         fix=Fix(
             (f"The driver itself requests: {each.group(1)}. " if each else "") + (row.action if row else _UNKNOWN_CODE)
         ),
     )
+
+
+def _firmware(address: str, nvml: Nvml | None) -> list[str]:
+    """Return the version of the firmware of the GPU's own processor (GSP), which runs a part of the driver."""
+    gpus = [gpu for gpu in (nvml.gpus if nvml else ()) if same_place(gpu.pci_address, address)]
+    return [f"the GPU runs GSP firmware {gpu.health.gsp_firmware}" for gpu in gpus if gpu.health.gsp_firmware]
 
 
 @check(

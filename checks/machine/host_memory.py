@@ -48,7 +48,8 @@ def memory_suffices(
     if runtime and runtime.attempt.outcome == "killed_by_signal" and runtime.attempt.signal == "SIGKILL":
         if limits.memory_limit_bytes is None and (left is None or left >= _LITTLE_BYTES):
             raise Skip(f"TensorFlow {runtime.attempt.ending}, and memory was not short when the doctor started")
-        yield _killed(runtime, limits, f"{who} {_size(total)}, of which {_size(left or 0)} were available", kernel_log)
+        memory = f"{who} {_size(total)}, of which {_size(left or 0)} were available when the doctor started"
+        yield _killed(runtime, limits, (memory, *_of_machine(limits, system)), kernel_log)
         return
     largest = max((gpu.memory_bytes for gpu in (cuda_driver.gpus if cuda_driver else ())), default=0)
     if total < largest:
@@ -58,6 +59,7 @@ def memory_suffices(
             evidence=(
                 "data and checkpoints pass through host memory: larger ones cannot be loaded whole",
                 *([f"{limits.oom_kills} processes killed for lack of memory"] if limits.oom_kills else ()),
+                *_of_machine(limits, system),
             ),
             fix=Fix(
                 f"Read data in parts with tf.data. {_MORE}" if limits.memory_limit_bytes else "Read data in parts."
@@ -66,17 +68,26 @@ def memory_suffices(
     yield Evidence(f"{who} {_size(total)}" + (f", {_size(left)} are available" if left is not None else ""))
 
 
-def _killed(runtime: Runtime, limits: Limits, memory: str, kernel_log: KernelLog | None) -> Finding:
+def _killed(runtime: Runtime, limits: Limits, memory: tuple[str, ...], kernel_log: KernelLog | None) -> Finding:
     return Finding(
         f"TensorFlow {runtime.attempt.ending}, which is how the kernel ends programs when memory runs out",
         confidence="medium",
         evidence=(
-            f"{memory} when the doctor started",
+            *memory,
             *([f"processes killed in this control group before: {limits.oom_kills}"] if limits.oom_kills else ()),
             *(f"kernel log: {line}" for line in _said_by_kernel(kernel_log)),
         ),
         fix=Fix(_MORE if limits.memory_limit_bytes else "End other programs, or add memory or swap."),
     )
+
+
+def _of_machine(limits: Limits, system: System | None) -> list[str]:
+    """Return the machine's swap and reserved huge pages; neither matters inside a control group with a memory limit."""
+    if system is None or limits.memory_limit_bytes is not None:
+        return []
+    swap, pages = system.swap_bytes, system.huge_pages
+    found = [] if swap is None else [f"the machine has {_size(swap)} of swap" if swap else "the machine has no swap"]
+    return [*found, *([f"{pages} huge pages are reserved; other memory requests cannot use them"] if pages else ())]
 
 
 def _total(limits: Limits, system: System | None, container: Container | None) -> tuple[int | None, str]:

@@ -114,6 +114,7 @@ def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None
                 evidence=(
                     f"current_link_width is {used}; max_link_width is {gpu.link.max_width if gpu.link else '?'} at the GPU, "
                     f"{gpu.port_link.max_width if gpu.port_link else '?'} at the port {gpu.port}",
+                    *lane_speeds(gpu),
                 ),
                 fix=Fix(_SEAT),
             )
@@ -125,6 +126,16 @@ def _lanes(gpu: PciDevice) -> tuple[int, int] | None:
     if not gpu.link or not gpu.port_link or not (gpu.link.width and gpu.link.max_width and gpu.port_link.max_width):
         return None
     return gpu.link.width, min(gpu.link.max_width, gpu.port_link.max_width)
+
+
+def lane_speeds(gpu: PciDevice) -> list[str]:
+    """Return the current and the maximum speed of a lane at both ends of the link, in one line."""
+    known = [
+        f"{link.speed_gt_per_s:g} of {link.max_speed_gt_per_s:g} GT/s at the {end}"
+        for end, link in (("GPU", gpu.link), ("port", gpu.port_link))
+        if link and link.speed_gt_per_s and link.max_speed_gt_per_s
+    ]
+    return [f"lane speed in sysfs: {', '.join(known)}"] if known else []
 
 
 @check(

@@ -1,1 +1,1 @@
-"""Checks for the process's environment and the GPUs that are visible to it."""
+"""Checks for the environment of the process and the GPUs that are visible to it."""

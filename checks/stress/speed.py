@@ -63,8 +63,17 @@ def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
                 ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",),
             ),
         )
+    cut = _cut_short(stress)
     if not judged:
-        raise Skip(f"the clocks under load are unknown: {stress.sampling_error or 'NVML does not report them'}")
+        raise Skip(f"the clocks under load are unknown: {stress.sampling_error or cut or 'NVML does not report them'}")
+    if cut:
+        yield Evidence(f"there are samples only until then: {cut}")
+
+
+def _cut_short(stress: StressTest) -> str:
+    """Return how the sampling of NVML ended early; empty if it did not, or if the user interrupted the test."""
+    ended = stress.sampling
+    return f"the NVML query {ended.ending}" if ended and not (ended.answered or stress.interrupted) else ""
 
 
 def _at_work(each: Readings) -> bool:
@@ -88,8 +97,10 @@ def _shares(reasons: dict[str, float]) -> str:
 def _figures(gpu: StressedGpu, known: list[Readings], fraction: float) -> list[str]:
     """Return clocks, temperature and power under load."""
     clock = _mean([each.sm_mhz or 0.0 for each in known])
+    lowest = [each.lowest_sm_mhz for each in known if each.lowest_sm_mhz is not None]
     found = [
         f"SM clock {clock:.0f} of {gpu.max_sm_mhz:.0f} MHz ({fraction:.0%}) in {sum(e.samples for e in known)} samples"
+        + (f", lowest {min(lowest):.0f} MHz" if lowest else "")
     ]
     heat = [each.temperature_c for each in known if each.temperature_c is not None]
     if heat:
@@ -137,7 +148,8 @@ def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
             continue
         told = ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items())
         yield Evidence(
-            f"GPU {gpu.index}: {told} TFLOP/s" + ("" if peaks else "; the peak values of this model are unknown")
+            f"GPU {gpu.index}: {told} TFLOP/s{_of_matrices(gpu)}"
+            + ("" if peaks else "; the peak values of this model are unknown")
         )
     if not judged:
         raise Skip(why_nothing(stress))
@@ -150,6 +162,12 @@ def _fastest(gpu: StressedGpu) -> dict[str, float]:
         if each.teraflops and each.iterations and each.finite and not each.error:
             found[each.precision] = max(each.teraflops, found.get(each.precision, 0.0))
     return found
+
+
+def _of_matrices(gpu: StressedGpu) -> str:
+    """Return the size of the matrices: in little free memory they are small, and small ones are multiplied more slowly."""
+    sides = sorted({each.side for each in gpu.speeds if each.side and each.teraflops})
+    return f", matrices of {' and '.join(f'{side} x {side}' for side in sides)}" if sides else ""
 
 
 def _model(gpu: StressedGpu, knowledge: Knowledge) -> GpuModel | None:
@@ -182,7 +200,8 @@ def _slow(gpu: StressedGpu, best: dict[str, float], peaks: dict[str, float], kno
         severity="info" if shared else "warning",
         confidence="medium" if reasons else "low",
         evidence=(
-            ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items()) + " TFLOP/s",
+            ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items())
+            + f" TFLOP/s{_of_matrices(gpu)}",
             *shared, *clocks,
         ),
         fix=Fix(

@@ -58,7 +58,7 @@ def _without_cuda(tensorflow: TensorFlow, system: System, target: Target, hostin
             evidence=(
                 said,
                 *([f"board: {system.board}"] if system.board else ()),
-                *([f"Jetson Linux {hosting.l4t}; NVIDIA's wheel must match it"] if hosting and hosting.l4t else ()),
+                *([f"{_jetson(hosting)}; NVIDIA's wheel must match it"] if hosting and hosting.l4t else ()),
             ),
             fix=Fix(
                 "On a Jetson, install NVIDIA's wheel: "
@@ -86,3 +86,8 @@ def _without_cuda(tensorflow: TensorFlow, system: System, target: Target, hostin
         evidence=(said,),
         fix=Fix("Replace it with the build with CUDA.", commands),
     )
+
+
+def _jetson(hosting: Hosting) -> str:
+    """Return the versions of Jetson Linux and JetPack; NVIDIA names its wheels after the latter."""
+    return f"Jetson Linux {hosting.l4t}" + (f", JetPack {hosting.jetpack}" if hosting.jetpack else "")

@@ -7,9 +7,7 @@ import re
 from collections.abc import Collection
 
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.log.classify import LogCause, classify
-from tfgpu_doctor.log.context import Context
-from tfgpu_doctor.log.signatures import Scanner
+from tfgpu_doctor.log import Context, LogCause, Scanner, classify
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Runtime
 

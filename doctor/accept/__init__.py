@@ -1,1 +1,32 @@
-"""Acceptance: a profile says what a machine must be and do before it goes to work, and a certificate says what it was and did."""
+"""Acceptance: a profile states what a machine must have and do before it goes into service; a certificate states the result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfgpu_doctor._exports import exported
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.accept.certifying import certify as certify
+    from tfgpu_doctor.accept.examine import Examiner as Examiner
+    from tfgpu_doctor.accept.examine import profile_named as profile_named
+    from tfgpu_doctor.accept.examine import settings_of as settings_of
+    from tfgpu_doctor.accept.reading import file_of as file_of
+    from tfgpu_doctor.accept.reading import shipped_profiles as shipped_profiles
+    from tfgpu_doctor.accept.terms import Profile as Profile
+    from tfgpu_doctor.accept.terms import bytes_of as bytes_of
+
+# The names that other features may use.
+__getattr__ = exported(
+    __name__,
+    {
+        "certify": "certifying",
+        "Examiner": "examine",
+        "profile_named": "examine",
+        "settings_of": "examine",
+        "file_of": "reading",
+        "shipped_profiles": "reading",
+        "Profile": "terms",
+        "bytes_of": "terms",
+    },
+)

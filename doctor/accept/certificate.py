@@ -1,4 +1,4 @@
-"""The certificate: what was asked of a machine, what was measured, and the verdict, in a form that tells when it is changed."""
+"""The certificate: requirements, measured values and the verdict, in a form that reveals changes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ EXIT_CODES: dict[Verdict, int] = {"accepted": 0, "not accepted": 1, "not judged"
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole result. `seal` is made of all else but `digest`, with a key; `digest` of all else."""
+    """The complete result. `seal` covers everything else except `digest`, with a key; `digest` covers everything else."""
 
     schema: int = SCHEMA
     kind: Kind = KIND
     verdict: Verdict
-    subject: str  # what the user calls the machine
+    subject: str  # the user's name for the machine
     doctor: str
     issued: str  # UTC, ISO 8601
     recorded: str  # when the machine was examined
@@ -34,7 +34,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     level: Level
     machine: MachineSummary
     versions: dict[str, str]
-    facts: str  # the digest of the record that the verdict was made of
+    facts: str  # the digest of the record that was judged
     profile: Resolved
     requirements: tuple[Requirement, ...]
     causes: tuple[RootCause, ...]
@@ -44,11 +44,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def exit_code(self) -> int:
-        """0 accepted · 1 not accepted · 3 a check of the doctor's own broke, and nothing else is amiss · 130 interrupted."""
+        """0 accepted · 1 not accepted · 3 a check itself crashed, and nothing else is missing · 130 interrupted."""
         return EXIT_CODES[self.verdict]
 
     def proved(self, key: bytes | None = None) -> Certificate:
-        """The same with its digest, and with a seal where there is a key."""
+        """Return the certificate with its digest, and with a seal if there is a key."""
         sealed = {**msgspec.to_builtins(self), "seal": ""}
         seal = seal_of(without_proofs(sealed), key) if key else ""
         digest = digest_of(without_digest({**sealed, "seal": seal}))
@@ -56,17 +56,17 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def without_digest(document: dict[str, Any]) -> dict[str, Any]:
-    """What the digest of a certificate's document is of."""
+    """Return the part of a certificate's document that the digest covers."""
     return {key: value for key, value in document.items() if key != "digest"}
 
 
 def without_proofs(document: dict[str, Any]) -> dict[str, Any]:
-    """What its seal is of."""
+    """Return the part of a certificate's document that the seal covers."""
     return {key: value for key, value in document.items() if key not in ("digest", "seal")}
 
 
 def verdict_of(requirements: tuple[Requirement, ...], interrupted: bool) -> Verdict:
-    """What the requirements come to; an interrupted run is never accepted, whatever was measured by then."""
+    """Return the verdict on the requirements; an interrupted run is never accepted, whatever was measured so far."""
     if interrupted:
         return "interrupted"
     missing = [each for each in requirements if not each.holds]

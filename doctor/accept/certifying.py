@@ -1,4 +1,4 @@
-"""Certify a machine that was examined: judged as of now, with the digest and, with a key, the seal."""
+"""Certify an examined machine: judge it as of now, and add the digest and, with a key, the seal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfgpu_doctor.diagnose.plugins import load_checks
 
 
 def certify(examined: Examined, resolved: Resolved, name: str = "", key: bytes | None = None) -> Certificate:
-    """The certificate of a machine, issued now; `name` is the user's name for it."""
+    """Return the certificate of a machine, issued now; `name` is the user's name for the machine."""
     checks, broken = load_checks()
     now = dt.datetime.now(dt.timezone.utc)
     found = judge(

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor accept`: pass or fail a machine before it goes to work, with a certificate."""
+"""`tfgpu-doctor accept`: pass or fail a machine before it goes into service, with a certificate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMANDS = {
 
 @click.group(cls=LazyGroup, commands=_COMMANDS, default="run")
 def accept() -> None:
-    """Pass or fail a machine before it goes to work, with a certificate.
+    """Pass or fail a machine before it goes into service, with a certificate.
 
     `tfgpu-doctor accept --profile NAME` is short for `tfgpu-doctor accept run --profile NAME`.
     """

@@ -1,4 +1,4 @@
-"""The keys of a profile as tables of Markdown: what docs/profiles.md holds between its marks."""
+"""The keys of a profile as Markdown tables, for docs/profiles.md."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
 
 
 def filled_page(page: str, profiles: dict[str, Resolved]) -> str:
-    """The page with what stands between its marks made anew; `profiles` are those that are shipped, by name."""
+    """Return the page with the text between its markers generated again; `profiles` are the shipped profiles by name."""
     made = {"keys": keys_table(), "shipped": _shipped_table(profiles), "comparisons": _comparisons_table()}
     return _MARKED.sub(lambda found: f"{found[1]}{made[found[2]]}{found[3]}", page)
 
 
 def keys_table() -> str:
-    """Every key with its meaning, its default and an example."""
+    """Return a table of every key with its meaning, its default and an example."""
     rows = [row for field in msgspec.structs.fields(Profile) for row in _rows(field)]
     return _table(("key", "meaning", "default", "example"), rows)
 
@@ -45,7 +45,7 @@ def _rows(field: Any) -> Iterator[tuple[str, ...]]:
 def _row(field: Any, place: str) -> tuple[str, ...]:
     meta = field.type.__metadata__[0]
     example = (meta.examples or [""])[0]
-    default = "needed" if field.required else _toml(msgspec.to_builtins(_default(field)))
+    default = "required" if field.required else _toml(msgspec.to_builtins(_default(field)))
     return f"`{place}{field.encode_name}`", meta.description, default, f"`{_toml(example)}`"
 
 
@@ -54,7 +54,7 @@ def _default(field: Any) -> Any:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML has it; nothing for an empty one."""
+    """Format a value as TOML; an empty value gives an empty text."""
     if isinstance(value, dict):
         return ", ".join(f'"{key}" = {json.dumps(each)}' for key, each in value.items())
     return json.dumps(value) if value or value == 0 else ""
@@ -62,7 +62,7 @@ def _toml(value: Any) -> str:
 
 def _shipped_table(profiles: dict[str, Resolved]) -> str:
     rows = [(f"`{name}`", resolved.profile.about) for name, resolved in profiles.items()]
-    return _table(("profile", "for"), rows)
+    return _table(("profile", "purpose"), rows)
 
 
 def _comparisons_table() -> str:
@@ -76,7 +76,7 @@ def _comparisons_table() -> str:
         for suite, names in comparisons.items()
         if names
     ]
-    return _table(("suite", "comparisons, for `[speed-ups]`", "metrics, for `[metric-fractions]`"), rows)
+    return _table(("suite", "comparisons for `[speed-ups]`", "metrics for `[metric-fractions]`"), rows)
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

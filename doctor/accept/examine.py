@@ -1,4 +1,4 @@
-"""Examine and measure a machine as far as a profile asks."""
+"""Examine and measure a machine as a profile requires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfgpu_doctor._project import install
 from tfgpu_doctor.accept.reading import read_profile
 from tfgpu_doctor.accept.terms import Profile, Resolved
 from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary
-from tfgpu_doctor.bench.measuring import lacking_packages, measure_suites
+from tfgpu_doctor.bench import lacking_packages, measure_suites
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.cli.waiting import Waiting
@@ -25,7 +25,7 @@ from tfgpu_doctor.perf_tests.budget import parse_budget
 
 @dataclass(frozen=True)
 class Examined:
-    """What is known of a machine, and whether the user stopped before all was."""
+    """The facts of a machine, and whether the user stopped the examination early."""
 
     facts: Facts
     interrupted: bool = False
@@ -34,30 +34,30 @@ class Examined:
 
 @dataclass(frozen=True)
 class Examiner:
-    """How a machine is to be examined."""
+    """The settings for the examination of a machine."""
 
     profile: Profile
     even_if_busy: bool = False
     settings: Configuration = field(default_factory=Configuration)
 
     def check_usage(self) -> None:
-        """Refuse what cannot work before anything is measured."""
+        """Reject settings that cannot work before anything is measured."""
         if not self.profile.suites:
             return
         python = self.settings.python
         if python and os.path.dirname(find_python(python)) != os.path.dirname(sys.executable):
             refuse(
-                f"the profile asks for the suites {', '.join(self.profile.suites)}, which run in the doctor's own Python, "
-                f"and {python} is another: install the doctor beside that TensorFlow, and start it there"
+                f"the profile requires the suites {', '.join(self.profile.suites)}, which run in the doctor's own Python, "
+                f"but {python} is a different one: install the doctor in the environment of that TensorFlow, and run it there"
             )
         if lacking := lacking_packages():
             refuse(
-                f"the profile asks for the suites {', '.join(self.profile.suites)}, and {', '.join(lacking)} cannot be "
+                f"the profile requires the suites {', '.join(self.profile.suites)}, but {', '.join(lacking)} cannot be "
                 f"imported here: {install('bench')}"
             )
 
     def examine(self) -> Examined:
-        """Look at this machine: checks and load first, and the suites where it does what it is for."""
+        """Examine this machine: first checks and stress test, then the suites if the machine reaches its goal."""
         started = time.monotonic()
         with Waiting() as waiting:
             try:
@@ -90,7 +90,7 @@ def _reaches_goal(facts: Facts, profile: Profile) -> bool:
 
 
 def settings_of(python: str | None, deadline: float | None) -> Configuration:
-    """The project's settings; of those that choose checks none counts, for that is the profile's part."""
+    """Return the project's settings; those that select checks have no effect, because the profile selects them."""
     try:
         return read_configuration().with_options(python=python, deadline=deadline)
     except ConfigurationError as error:
@@ -98,7 +98,7 @@ def settings_of(python: str | None, deadline: float | None) -> Configuration:
 
 
 def profile_named(name: str) -> Resolved:
-    """The profile; refuses one that cannot be used."""
+    """Return the profile; reject one that cannot be used."""
     checks, broken = load_checks()
     try:
         return read_profile(name, Vocabulary([check.id for check in checks], complete=not broken))

@@ -1,4 +1,4 @@
-"""One root cause, one red line: rows that do not hold because of another say so, and only that."""
+"""One root cause, one missed requirement: rows that fail because of another row refer to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEASURED_BY_SUITES = ("suites", "speed-ups", "metric-fractions")
 
 
 def explained(rows: Sequence[Requirement], case: Case) -> Iterator[Requirement]:
-    """The rows; those that do not hold because of others point to them."""
+    """Yield the rows; those that fail because of others refer to them."""
     amiss = {row.key: row for row in rows if not row.holds}
     for row in rows:
         roots = tuple(dict.fromkeys(_roots(row, amiss, case))) if row.key in amiss else ()
@@ -27,7 +27,7 @@ def explained(rows: Sequence[Requirement], case: Case) -> Iterator[Requirement]:
 
 
 def _roots(row: Requirement, amiss: Mapping[str, Requirement], case: Case) -> Iterator[str]:
-    """The keys of the rows at the end of all that explains a row: its own where nothing does."""
+    """Yield the keys of the rows at the end of the chain that explains a row: its own key if nothing does."""
     rows_of = {each.check: each.key for each in amiss.values() if each.outcome == "missed" and each.check}
     keys = [*(rows_of.get(id, "") for id in _checks_behind(row, case)), *_rows_behind(row, case)]
     nearest = [amiss[key] for key in keys if key in amiss and key != row.key]
@@ -38,7 +38,7 @@ def _roots(row: Requirement, amiss: Mapping[str, Requirement], case: Case) -> It
 
 
 def _rows_behind(row: Requirement, case: Case) -> list[str]:
-    """Keys of the rows that what was not measured builds on: a comparison on its suite, and that on any suites at all."""
+    """Return the keys of the rows that an unmeasured row depends on: a comparison on its suite, a suite on all suites."""
     kind, _, name = row.key.partition(".")
     if row.outcome != "not measured":
         return []
@@ -50,13 +50,13 @@ def _rows_behind(row: Requirement, case: Case) -> list[str]:
 
 
 def _waits_for_load(row: Requirement, case: Case) -> bool:
-    """Whether a check could not be judged because no load, or too short a one, was put on the GPUs."""
+    """Return whether a check was skipped because the stress test was not run or was too short."""
     result = case.report.find(row.check)
     return result is not None and STRESS in result.tags and result.outcome == "skip"
 
 
 def _checks_behind(row: Requirement, case: Case) -> Iterable[str]:
-    """Ids of the checks whose findings a row follows from."""
+    """Return the ids of the checks whose findings explain a row."""
     kind, _, name = row.key.partition(".")
     if row.check:
         return _before(row.check, case)
@@ -75,14 +75,14 @@ def _ids(case: Case, tag: str) -> list[str]:
 
 
 def _before(id: str, case: Case) -> list[str]:
-    """What blocks a check; and what stands for the cause of its finding, unless the check stands for one itself."""
+    """Return the checks that block a check, and those that report the cause of its finding unless it reports one itself."""
     result, causes = case.report.find(id), case.report.causes
     heads = [] if any(cause.id == id for cause in causes) else [cause.id for cause in causes if id in cause.explains]
     return [*(result.blocked_by if result else ()), *heads]
 
 
 def _before_measuring(row: Requirement, case: Case) -> list[str]:
-    """What keeps a machine from being measured: what the goal needs, and the goal; for a version, whoever tells it."""
+    """Return what prevents the measurement: the checks that block the goal, and the goal; for a version, its check."""
     if row.key == "level" and LEVELS.index(case.report.level) < LEVELS.index(case.profile.level):
         return []
     judging = case.report.tagged(requirement(row.key)) if row.key in ("driver", "tensorflow") else []
@@ -91,13 +91,13 @@ def _before_measuring(row: Requirement, case: Case) -> list[str]:
 
 
 def _names(id: str, words: str, case: Case) -> bool:
-    """Whether a finding of that check tells of a comparison or a metric."""
+    """Return whether a finding of that check mentions a comparison or a metric."""
     result = case.report.find(id)
     findings = result.findings if result else ()
     return any(words in text for finding in findings for text in (finding.message, *finding.evidence))
 
 
 def _bus_has_enough(case: Case) -> bool:
-    """Whether the PCI bus has as many GPUs as are asked for: then one was lost between the bus and TensorFlow."""
+    """Return whether the PCI bus has the required number of GPUs: then one was lost between the bus and TensorFlow."""
     pci = case.facts.pci
     return pci is not None and SpecifierSet(gpu_range(case.profile.gpus)).contains(str(len(pci.nvidia_gpus)))

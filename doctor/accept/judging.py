@@ -23,7 +23,7 @@ from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.report import Report
 
-_LONGEST_NAME = 200  # characters of a version, or of what a machine is called
+_LONGEST_NAME = 200  # characters of a version, or of the name of a machine
 
 
 def judge(
@@ -38,7 +38,7 @@ def judge(
     issued: str = "",
     subject: str = "",
 ) -> Certificate:
-    """The certificate of a machine, without digest and seal. `today` decides which allowances still hold."""
+    """Return the certificate of a machine, without digest and seal. `today` decides which allowances are still valid."""
     report = diagnose(facts, checks=checks, broken=broken, interrupted=interrupted, seconds=seconds)
     wanted = resolved.profile.checks
     selection = Selection(select=wanted.select, ignore=wanted.ignore)
@@ -70,7 +70,7 @@ def judge(
 
 
 def _in_utf8(value: Any) -> Any:
-    """The same document; what no UTF-8 document may hold (half of a character in a file's name) is a question mark."""
+    """Return the document with a question mark for each character that UTF-8 cannot encode (from the name of a file)."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -79,7 +79,7 @@ def _in_utf8(value: Any) -> Any:
 
 
 def _requirements(case: Case) -> list[Requirement]:
-    """What is wrong with the machine first, then what it must be, then what it must do."""
+    """Return findings first, then requirements of the machine, then requirements of its performance."""
     parts = (check_requirements, machine_requirements, stress_requirements, required_checks, suite_requirements)
     return [row for part in parts for row in part(case)]
 

@@ -1,4 +1,4 @@
-"""The certificate as JUnit XML: each requirement is a test. What could not be measured fails, as it does everywhere."""
+"""The certificate as JUnit XML: each requirement is a test. What could not be measured fails, as in all formats."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfgpu_doctor.accept.words import headline, measured, proofs, subject
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.render.junit import as_document, made_case
 
-_NOT_XML = re.compile("[\ud800-\udfff]")  # of what `clean` leaves: https://www.w3.org/TR/xml/#charsets
+_NOT_XML = re.compile("[\ud800-\udfff]")  # characters that `clean` keeps: https://www.w3.org/TR/xml/#charsets
 _CLASS = "tfgpu_doctor.accept"
 _VERDICT = "the machine is accepted"
 
 
 def render_junit(certificate: Certificate) -> str:
-    """One suite, with the verdict as its last test: an interrupted run may have no other failure."""
+    """Return one suite, with the verdict as its last test: an interrupted run may have no other failure."""
     suite = TestSuite(_text(f"tfgpu-doctor accept {certificate.profile.name}"))
     for number, value in enumerate((certificate.verdict, subject(certificate), *proofs(certificate))):
         suite.add_property("verdict" if number == 0 else "about", _text(value))
@@ -40,5 +40,5 @@ def _case(row: Requirement) -> TestCase:
 
 
 def _text(text: str) -> str:
-    """Text that XML 1.0 can hold, and that steers no terminal."""
+    """Return text that XML 1.0 can contain, and that does not control a terminal."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", clean(text))

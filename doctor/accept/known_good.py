@@ -1,4 +1,4 @@
-"""`accept learn`: a profile from a machine that is known to be good."""
+"""`accept learn`: a profile from a known-good machine."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def learn_profile(
     resolved: Resolved, named: str, examiner: Examiner, given: Sequence[Examined], runs: int, leave_out: Sequence[str],
     output: str | None,
 ) -> int:  # fmt: skip
-    """Examine as often as asked, or take the runs that are given; write the profile, or say why there is none."""
+    """Examine the machine `runs` times, or use the given runs; write the profile, or report why there is none."""
     found: list[Examined] = []
     for examined in given or _examinations(examiner, runs):
         certificate = certify(examined, resolved)
         if certificate.verdict != "accepted":
             deliver(render_certificate(certificate, "text", to_terminal=True), None)
             why = "interrupted" if examined.interrupted else f"the profile {resolved.name} does not accept the machine"
-            note(f"nothing is learnt: {why}")
+            note(f"no profile was learned: {why}")
             return certificate.exit_code
         found.append(examined)
     try:
         learnt = learn([examined.facts for examined in found], leave_out)
     except NotLearnt as error:
-        note(f"nothing is learnt: {error}")
+        note(f"no profile was learned: {error}")
         return _REFUSED
     deliver(profile_text(learnt, _base(named, output), _about(learnt, len(found))), output)
     bounds = sum(map(len, (learnt.speed_ups, learnt.peak_fractions, learnt.metric_fractions)))
@@ -50,7 +50,7 @@ def _examinations(examiner: Examiner, runs: int) -> Iterator[Examined]:
 
 
 def _base(named: str, output: str | None) -> str:
-    """The profile that the new one extends, as its file has to name it."""
+    """Return the profile that the new one extends, as the new file must name it."""
     file = file_of(named)
     if file is None:
         return named
@@ -59,4 +59,4 @@ def _base(named: str, output: str | None) -> str:
 
 def _about(learnt: Learnt, runs: int) -> str:
     machine = f"{learnt.gpus} x {learnt.models[0]}" if learnt.gpus else "a machine without a GPU"
-    return f"learnt on {time.strftime('%Y-%m-%d', time.gmtime())} from {runs} runs on {machine}"
+    return f"learned on {time.strftime('%Y-%m-%d', time.gmtime())} from {runs} runs on {machine}"

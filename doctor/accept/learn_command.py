@@ -11,7 +11,7 @@ from tfgpu_doctor.cli.output import refuse
 @click.command()
 @click.option("--profile", metavar="NAME|FILE", default="server", show_default=True, help="The profile to extend.")
 @click.option("--runs", type=click.IntRange(3, 20), default=5, show_default=True, help="How often to measure.")
-@click.option("--leave-out", metavar="NAME", multiple=True, help="Make no minimum for this: pipeline/fit.")
+@click.option("--leave-out", metavar="NAME", multiple=True, help="Set no minimum for this: pipeline/fit.")
 @click.option("--facts", metavar="FILE", multiple=True, help="Learn from records of one machine instead; repeatable.")
 @options.python
 @options.even_if_busy
@@ -40,7 +40,7 @@ def learn(
         refuse("--facts learns from records: do not combine it with --python or --even-if-busy")
     if unknown := [name for name in leave_out if not can_be_left_out(name)]:
         refuse(
-            f"there is no {unknown[0]} to leave out; name a comparison or a metric, as in pipeline/fit, or a precision"
+            f"there is no {unknown[0]} to leave out; name a comparison or a metric such as pipeline/fit, or a precision"
         )
     resolved, examiner, recorded = options.ready(profile, facts, even_if_busy, python, deadline)
     return learn_profile(resolved, profile, examiner, recorded, runs, leave_out, output)

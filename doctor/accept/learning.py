@@ -1,9 +1,9 @@
-"""Make a profile from repeated measurements of a machine that is known to be good.
+"""Make a profile from repeated measurements of a known-good machine.
 
-The rule: what a later run is compared with is taken from each run (the lower end of a comparison's interval, a share of a peak).
-The bound is the lower one-sided 99 % prediction bound for one further run, from the logarithms of the runs at hand: mean
-minus t(0.99, n-1) times s times the square root of 1 + 1/n (Hahn, Meeker: Statistical Intervals, 1991, chapter 4.8; one
-new value). It lies at least 5 % below the mean: runs that follow each other vary less than runs of different days.
+The rule: each run provides the value that a later run is compared with (the lower end of a comparison's interval, a share
+of a peak). The bound is the lower one-sided 99 % prediction bound for one further run, from the logarithms of the runs:
+mean minus t(0.99, n-1) times s times the square root of 1 + 1/n (Hahn, Meeker: Statistical Intervals, 1991, chapter 4.8;
+one new value). It is at least 5 % below the mean: consecutive runs vary less than runs on different days.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tfgpu_doctor.model.facts import Facts
 
 Value = TypeVar("Value")
 LEAST_RUNS, MOST_RUNS = 3, 20
-LEAST_MARGIN = 0.05  # how far below the mean a bound lies at least
-MOST_MARGIN = 0.30  # a bound further below tells nothing: the runs vary too much
-_CALMER = "measure while nothing else runs, with more --runs or a longer `budget`; or do without a minimum for it:"
+LEAST_MARGIN = 0.05  # minimum distance of a bound below the mean
+MOST_MARGIN = 0.30  # a bound further below is useless: the runs vary too much
+_CALMER = "measure while nothing else runs, with more --runs or a longer `budget`; or set no minimum for it:"
 _DIGITS = 3
 # Quantiles of Student's t for 0.99 and 2 to 19 degrees of freedom:
 # https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
@@ -39,7 +39,7 @@ T99 = (
 
 
 class NotLearnt(ValueError):
-    """Runs that no profile can be made of; the message says what varied, and by how much."""
+    """No profile can be made from these runs; the message says what varied, and by how much."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Bound:
 
     value: float
     runs: tuple[float, ...]
-    margin: float  # by which share it lies below the mean of the runs
+    margin: float  # its distance below the mean of the runs, as a share
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """What the runs have in common, and the bounds for what varies."""
+    """The values that all runs share, and the bounds for those that vary."""
 
     gpus: int
     models: tuple[str, ...]
@@ -66,7 +66,7 @@ class Learnt:
 
 
 def bound_of(runs: Sequence[float]) -> Bound:
-    """The bound for one further run; `runs` are at least three numbers above 0."""
+    """Return the bound for one further run; `runs` are at least three numbers above 0."""
     logs = [math.log(each) for each in runs]
     spread = statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs)) * T99[len(logs) - LEAST_RUNS]
     mean = statistics.fmean(logs)
@@ -80,12 +80,12 @@ def _rounded_down(value: float) -> float:
 
 
 def learn(runs: Sequence[Facts], leave_out: Collection[str] = ()) -> Learnt:
-    """What may be asked of a machine, from several examinations of it. Raises NotLearnt.
+    """Return what a profile can require of a machine, from several examinations of it. Raises NotLearnt.
 
-    `leave_out`: names of what gets no bound, as `can_be_left_out` knows them.
+    `leave_out`: names that get no bound, as accepted by `can_be_left_out`.
     """
     if not LEAST_RUNS <= len(runs) <= MOST_RUNS:
-        raise NotLearnt(f"{LEAST_RUNS} to {MOST_RUNS} runs are needed; there are {len(runs)}")
+        raise NotLearnt(f"{LEAST_RUNS} to {MOST_RUNS} runs are required; there are {len(runs)}")
     names = _the_same("the GPUs", [tuple(listed_gpus(facts)) for facts in runs])
     memory = min(_the_same("the memory of the GPUs", [tuple(gpu_memory_of(facts)) for facts in runs]), default=0)
     driver = _version("the driver", [driver_of(facts) for facts in runs])
@@ -102,7 +102,7 @@ def learn(runs: Sequence[Facts], leave_out: Collection[str] = ()) -> Learnt:
 
 
 def can_be_left_out(name: str) -> bool:
-    """Whether there is such a thing as gets a bound: "suite/comparison", "suite/figure", or a precision."""
+    """Return whether the name can get a bound: "suite/comparison", "suite/metric", or a precision."""
     return name in PRECISIONS or ("/" in name and bool(comparisons_named(name) or metrics_named(name)))
 
 
@@ -126,27 +126,27 @@ def _version(what: str, seen: Sequence[str]) -> str:
         if found:
             Version(found)
     except InvalidVersion as error:
-        raise NotLearnt(f"{what} calls itself {found[:80]!r}, and that is no version that can be compared") from error
+        raise NotLearnt(f"{what} reports the version {found[:80]!r}, which cannot be compared") from error
     return found
 
 
 def _too_wide(name: str, bound: Bound) -> str:
     told = ", ".join(f"{each:.3g}" for each in bound.runs)
-    return f"{name} ({told}): a bound would lie {bound.margin:.0%} below the mean, {MOST_MARGIN:.0%} is the most"
+    return f"{name} ({told}): a bound would be {bound.margin:.0%} below the mean, the maximum is {MOST_MARGIN:.0%}"
 
 
 def _bounds(runs: Sequence[Mapping[str, float]]) -> dict[str, Bound]:
-    """A bound for each thing that every run shows; what only some of them do has no business in a profile."""
+    """Return a bound for each value that every run has; a value that only some runs have is an error."""
     seen = {
         name: sum(run.get(name, 0.0) > 0 for run in runs) for name in dict.fromkeys(key for run in runs for key in run)
     }
     if some := {name: f"{name} (in {count} of {len(runs)})" for name, count in seen.items() if count < len(runs)}:
-        raise NotLearnt(f"not every run shows {', '.join(some.values())}; {_CALMER} {_leaving_out(some)}")
+        raise NotLearnt(f"not every run has {', '.join(some.values())}; {_CALMER} {_leaving_out(some)}")
     return {name: bound_of([run[name] for run in runs]) for name in seen}
 
 
 def _speed_ups(facts: Facts) -> dict[str, float]:
-    """What each comparison showed that is won: what does not pay on this machine is no minimum for others."""
+    """Return the proven ratio of each comparison whose candidate is faster; the others set no minimum."""
     comparisons = [
         comparison for comparison in (facts.bench.comparisons if facts.bench else ()) if comparison.verdict == "faster"
     ]
@@ -159,7 +159,7 @@ def _speed_ups(facts: Facts) -> dict[str, float]:
 
 
 def _peak_fractions(facts: Facts) -> dict[str, float]:
-    """The share of the slowest GPU in each precision, where all are known."""
+    """Return the share of the slowest GPU in each precision, if all shares are known."""
     found: dict[str, float] = {}
     for precision in PRECISIONS if facts.stress else ():
         shares = peak_shares(facts.stress, precision).values() if facts.stress else ()
@@ -170,7 +170,7 @@ def _peak_fractions(facts: Facts) -> dict[str, float]:
 
 
 def _metric_fractions(facts: Facts) -> dict[str, float]:
-    """The smallest share of each metric that has a limit of the hardware's."""
+    """Return the smallest share of each metric that has a hardware limit."""
     found: dict[str, float] = {}
     for metric in facts.bench.metrics if facts.bench else ():
         key, share = f"{metric.suite}/{metric.name}", share_of(metric)

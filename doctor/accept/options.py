@@ -1,4 +1,4 @@
-"""Options that several commands of `accept` share, and what they come to."""
+"""Options that several commands of `accept` share, and the objects made from them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SHORTEST_KEY_BYTES, _LARGEST_KEY_BYTES = 16, 1 << 20
 python = click.option(
     "--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder."
 )
-even_if_busy = click.option("--even-if-busy", is_flag=True, help="Stress-test a GPU that other processes use, too.")
+even_if_busy = click.option("--even-if-busy", is_flag=True, help="Also stress-test a GPU that other processes use.")
 deadline = click.option(
-    "--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="How long TensorFlow may take."
+    "--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="Time limit for TensorFlow."
 )
 
 
 def ready(
     profile: str, records: Sequence[str], even_if_busy: bool, python: str | None, deadline_s: float | None
 ) -> tuple[Resolved, Examiner, list[Examined]]:
-    """The profile, the examiner that follows it, and the machines of the records; refuses what cannot be used."""
+    """Return the profile, its examiner, and the machines of the records; reject invalid input."""
     from tfgpu_doctor.accept.examine import Examined, Examiner, profile_named, settings_of
     from tfgpu_doctor.cli.recorded import read_recorded
 
@@ -40,7 +40,7 @@ def ready(
 
 
 def secret(path: str | None) -> bytes | None:
-    """The bytes of the key's file; refuses one that is too short to be secret."""
+    """Return the bytes of the key's file; reject one that is too short to be secret."""
     if path is None:
         return None
     from tfgpu_doctor.cli.recorded import read_input
@@ -48,6 +48,6 @@ def secret(path: str | None) -> bytes | None:
     found = read_input(path, _LARGEST_KEY_BYTES, "a key")
     if len(found) < _SHORTEST_KEY_BYTES:
         refuse(
-            f"{path} has {len(found)} bytes, and a key needs {_SHORTEST_KEY_BYTES}: head -c 32 /dev/urandom > {path}"
+            f"{path} has {len(found)} bytes, but a key needs at least {_SHORTEST_KEY_BYTES}: head -c 32 /dev/urandom > {path}"
         )
     return found

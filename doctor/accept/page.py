@@ -1,4 +1,4 @@
-"""The certificate of acceptance in each form: text, JSON, Markdown, a page."""
+"""The certificate of acceptance in each format: text, JSON, Markdown, HTML, JUnit."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ from tfgpu_doctor.accept.words import (
 )
 from tfgpu_doctor.render.json_document import as_json
 
-FORMATS = ("text", "json", "markdown", "html", "junit")
 _MARKS: dict[Outcome, str] = {"met": "✓", "missed": "✗", "not measured": "✗", "explained": "·", "allowed": "!"}
 _TONES: dict[Outcome, str] = {
     "met": "good", "missed": "bad", "not measured": "bad", "explained": "idle", "allowed": "poor",
 }  # fmt: skip
 _HEADS = ("", "requirement", "required", "measured", "from")
 _LEAST_WIDTH, _WIDEST = 60, 110
-_LONGEST_CELL = 200  # characters in text and Markdown; JSON and the page hold more
+_LONGEST_CELL = 200  # characters in text and Markdown; JSON and HTML contain more
 
 
 def render_certificate(
     certificate: Certificate, format_: str, *, key: bytes | None = None, to_terminal: bool = False
 ) -> str:
-    """The certificate in one of `FORMATS`, as a whole document with its last newline."""
+    """Return the certificate in one of `FORMATS`, as a complete document that ends with a newline."""
     if format_ == "json":
         return as_json(certificate)
     if format_ == "markdown":
@@ -52,7 +51,7 @@ def render_certificate(
 
 
 def _text(certificate: Certificate, to_terminal: bool) -> str:
-    """Verdict and causes, the table, and what else is to be known."""
+    """Return the verdict and causes, the table, and further notes."""
     from tfgpu_doctor.render import look_of_text
     from tfgpu_doctor.render.text import Page, say_cause
 
@@ -115,7 +114,7 @@ def _markdown(certificate: Certificate) -> str:
 
 
 def _asked(resolved: Resolved) -> Iterator[tuple[str, str, str]]:
-    """Each key that the profile sets, with its value as TOML and JSON alike have it, and the file that it is from."""
+    """Yield each key that the profile sets, with its value in JSON, and the file that sets it."""
     for key, value in msgspec.to_builtins(resolved.profile).items():
         if key not in resolved.sources:
             continue
@@ -130,7 +129,7 @@ def _html(certificate: Certificate, key: bytes | None) -> str:
 
     from tfgpu_doctor.render.layout import render_page
 
-    # In ASCII and without "<": nothing in the document can then end the element that holds it, or turn the page around.
+    # ASCII without "<": the document can then neither end its element nor change the page's writing direction.
     block = json.dumps(msgspec.to_builtins(certificate)).replace("<", "\\u003c")
     against = deciding(certificate)
     page = render_page(
@@ -145,6 +144,6 @@ def _html(certificate: Certificate, key: bytes | None) -> str:
         remedies=remedies(certificate),
         proofs=proofs(certificate),
         profile=list(_asked(certificate.profile)),
-        document=Markup(block),  # noqa: S704 - it holds no "<"
+        document=Markup(block),  # noqa: S704 - it contains no "<"
     )
     return page_with_tail(page, certificate, key)

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor accept profiles`: the profiles that come with the doctor."""
+"""`tfgpu-doctor accept profiles`: the shipped profiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfgpu_doctor.cli.output import deliver
 
 @click.command()
 def profiles() -> int:
-    """List the shipped profiles, each with a line about it."""
+    """List the shipped profiles with their descriptions."""
     from tabulate import tabulate
 
     from tfgpu_doctor.accept.examine import profile_named

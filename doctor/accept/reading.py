@@ -1,4 +1,4 @@
-"""Read a profile, with all that it extends."""
+"""Read a profile, and the profiles that it extends."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TOML = ".toml"
 _MERGED = ("checks", "speed-ups", "peak-fractions", "metric-fractions")  # key by key along `extends`
 _MOST_BYTES = 64 << 10
 _EARLIER = {"figure-fractions": "metric-fractions"}
-_OWN = ("about", "extends")  # of one file alone
+_OWN = ("about", "extends")  # not inherited
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """What one file says."""
+    """The content of one file."""
 
     name: str
     place: str  # its path
@@ -34,12 +34,12 @@ class _Layer:
 
 
 def shipped_profiles() -> list[str]:
-    """The names of the profiles that come with the doctor."""
+    """Return the names of the shipped profiles."""
     return sorted(name.removesuffix(_TOML) for name in Files().list_folder(_SHIPPED) if name.endswith(_TOML))
 
 
 def read_profile(name: str, vocabulary: Vocabulary) -> Resolved:
-    """The shipped profile of that name, or that of a file. Raises ProfileError."""
+    """Return the shipped profile of that name, or the profile in that file. Raises ProfileError."""
     layers: list[_Layer] = []
     wanted, folder = name, "."
     while wanted:
@@ -59,7 +59,7 @@ def read_profile(name: str, vocabulary: Vocabulary) -> Resolved:
 
 
 def _find(name: str, folder: str) -> str:
-    """The path of a profile; a name without an ending is one of those shipped, unless a file bears it."""
+    """Return the path of a profile; a name without an extension is a shipped profile, or else an existing file."""
     if not name.endswith(_TOML) and os.sep not in name:
         if name in shipped_profiles():
             return os.path.join(_SHIPPED, name + _TOML)
@@ -70,7 +70,7 @@ def _find(name: str, folder: str) -> str:
 
 
 def file_of(name: str) -> str | None:
-    """The path of a profile that is a file of the user's; None for one that is shipped. Raises ProfileError."""
+    """Return the path of a user's profile; None for a shipped one. Raises ProfileError."""
     place = _find(name, ".")
     return None if os.path.dirname(place) == _SHIPPED else place
 
@@ -80,7 +80,7 @@ def _read(place: str, name: str) -> _Layer:
     try:
         content = Files().read_bytes(place, _MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise ProfileError(f"{name} is larger than {_MOST_BYTES >> 10} KiB: that is no profile")
+            raise ProfileError(f"{name} is larger than {_MOST_BYTES >> 10} KiB: it is not a profile")
         return _Layer(title, place, _renamed(_parse(content.decode())))
     except OSError as error:
         raise ProfileError(f"{name} cannot be read: {error.strerror or error}") from error
@@ -91,7 +91,7 @@ def _read(place: str, name: str) -> _Layer:
 
 
 def _renamed(raw: dict[str, Any]) -> dict[str, Any]:
-    """The keys of earlier releases under their names of today."""
+    """Replace the names of keys from earlier releases by the current names."""
     return {_EARLIER.get(key, key): value for key, value in raw.items()}
 
 
@@ -104,7 +104,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _resolve(layers: list[_Layer]) -> Resolved:
-    """All layers as one: what stands nearer to the first wins."""
+    """Merge all layers: earlier layers override later ones."""
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for layer in reversed(layers):

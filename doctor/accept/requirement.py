@@ -1,4 +1,4 @@
-"""One thing that is asked of a machine, what was measured, and what became of it."""
+"""A requirement of a machine, the measured value, and the outcome."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Outcome = Literal["met", "missed", "not measured", "explained", "allowed"]
 OUTCOMES: tuple[Outcome, ...] = ("met", "missed", "not measured", "explained", "allowed")
 HOLDING: tuple[Outcome, ...] = ("met", "allowed")
 OF_A_CHECK = ("checks", "goal", "require", "allowed")
-_LOCAL = "/job:localhost/replica:0/task:0/device:"  # what TensorFlow puts before the name of each device
-_LONGEST = 500  # characters of what was measured: names of GPUs and errors may be of any length
+_LOCAL = "/job:localhost/replica:0/task:0/device:"  # TensorFlow's prefix of the name of each device
+_LONGEST = 500  # characters of a measured value: names of GPUs and errors may have any length
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the certificate. `profile` is where it is from; `reason` says why it was not met, or is allowed.
+    """A row of the certificate. `profile` is the profile that sets it; `reason` says why it was not met, or is allowed.
 
-    A row is `explained` where it does not hold because of others, which stand for it: `explained_by` are their keys.
+    A row is `explained` if it fails because of other rows: `explained_by` contains their keys.
     """
 
     key: str  # "gpus", "speed-ups.training/step[cnn]"; no two rows have the same
@@ -33,25 +33,25 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     measured: str = ""
     outcome: Outcome
     reason: str = ""
-    remedy: str = ""  # of what was not measured: what makes it measurable
+    remedy: str = ""  # if not measured: how to measure it
     explained_by: tuple[str, ...] = ()
     profile: str
 
     @property
     def check(self) -> str:
-        """The id of the check that it is about; empty where it is about something else."""
+        """The id of the check that it refers to; empty if it refers to something else."""
         kind, _, id = self.key.partition(".")
         return id if kind in OF_A_CHECK else ""
 
     @property
     def holds(self) -> bool:
-        """Whether it stands in nobody's way."""
+        """Whether it does not prevent acceptance."""
         return self.outcome in HOLDING
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked, before it is known what was measured."""
+    """A requirement before its measured value is known."""
 
     key: str
     title: str
@@ -65,53 +65,55 @@ class Asked:
         )  # fmt: skip
 
     def met(self, measured: str) -> Requirement:
-        """It was measured, and is as asked for."""
+        """Return the row of a requirement that was measured and is met."""
         return self._row("met", measured, "")
 
     def missed(self, measured: str, reason: str = "") -> Requirement:
-        """It was measured, and is not as asked for."""
+        """Return the row of a requirement that was measured and is not met."""
         return self._row("missed", measured, reason)
 
     def judged(self, fits: bool, measured: str, reason: str = "") -> Requirement:
-        """One or the other."""
+        """Return the row of a requirement that was measured."""
         return self.met(measured) if fits else self.missed(measured, reason)
 
     def unmeasured(self, why: str, remedy: str) -> Requirement:
-        """It could not be measured, and what would make it measurable."""
+        """Return the row of a requirement that could not be measured, with the way to measure it."""
         return self._row("not measured", "", why, remedy)
 
     def allowed(self, measured: str, reason: str) -> Requirement:
-        """It is not as it should be, and the profile allows that."""
+        """Return the row of a finding that the profile allows."""
         return self._row("allowed", measured, reason)
 
 
 @dataclass(frozen=True)
 class Case:
-    """All that a verdict is made of. `report` holds every check, `counted` the results that the profile selects."""
+    """The basis of a verdict. `report` contains every check, `counted` the results that the profile selects."""
 
     facts: Facts
     report: Report
     counted: tuple[Result, ...]
     resolved: Resolved
-    goal: str  # the id of the check that tells whether the machine does what it is for
+    goal: str  # the id of the check that judges whether the machine serves its purpose
     today: dt.date
 
     @property
     def profile(self) -> Profile:
-        """What is asked."""
+        """The requirements."""
         return self.resolved.profile
 
     @property
     def anew(self) -> str:
-        """What to do where a record does not hold what the profile asks for."""
-        return f"run `tfgpu-doctor accept --profile {self.resolved.name}` on the machine itself, to its end"
+        """What to do if a record does not contain what the profile requires."""
+        return (
+            f"run `tfgpu-doctor accept --profile {self.resolved.name}` on the machine itself, without interrupting it"
+        )
 
     def ask(self, key: str, title: str, required: str, by: str = "") -> Asked:
-        """A requirement, with the profile that it is from: the one that sets the key, or the key `by`."""
+        """Return a requirement with its profile: the one that sets the key, or the key `by`."""
         return Asked(key, title, required, self.resolved.source(by or key))
 
     def why_unknown(self, fact: str, otherwise: str) -> str:
-        """Why a fact is not there."""
+        """Return why a fact is missing."""
         unknown: Mapping[str, str] = self.facts.unknown
         return unknown.get(fact) or otherwise
 

@@ -1,4 +1,4 @@
-"""What is asked of the checks: that none finds anything but what is allowed, and that those required pass."""
+"""Requirements of the checks: no findings except allowed ones, and the required checks pass."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tfgpu_doctor.accept.terms import Allowed, Profile
 from tfgpu_doctor.model import SEVERITIES, Finding
 from tfgpu_doctor.model.report import Result
 
-CRASH = "crash"  # what the keys of rows begin with that are the doctor's own fault
+CRASH = "crash"  # the first part of the key of a row about a check that crashed
 _PASSING = ("pass", "warn")
-_NO_GPU = "no_gpu_in_machine"  # no fault where no GPU is asked for
+_NO_GPU = "no_gpu_in_machine"  # not a fault if the profile requires no GPU
 
 
 def check_requirements(case: Case) -> Iterator[Requirement]:
-    """A row for each check that found something, or one for all of them; and one for each that broke."""
+    """Yield a row for each check with findings, or one for all checks; and one for each check that crashed."""
     counting = [(result, found) for result in case.counted if (found := _counting(result, case))]
     rows = [row for result, found in counting for row in _found(result, found, case)]
     yield from rows
@@ -24,15 +24,15 @@ def check_requirements(case: Case) -> Iterator[Requirement]:
         yield _nothing_found(case)
     for result in case.counted:
         if result.outcome == "crash":
-            asked = case.ask(f"{CRASH}.{result.id}", f"{result.id} runs", "it comes to its end")
+            asked = case.ask(f"{CRASH}.{result.id}", f"{result.id} runs", "it completes")
             yield asked.unmeasured(
-                f"the doctor's own check broke: {result.reason}",
-                report_it("the machine that --record saves"),
+                f"the check itself crashed: {result.reason}",
+                report_it("the record that --record saves"),
             )
 
 
 def required_checks(case: Case) -> Iterator[Requirement]:
-    """A row for each check that must pass, but for those that have one because of what they found."""
+    """Yield a row for each check that must pass, except those that already have one for their findings."""
     found = {row.check for row in check_requirements(case)}
     for id in case.profile.checks.require:
         if id not in found:
@@ -40,7 +40,7 @@ def required_checks(case: Case) -> Iterator[Requirement]:
 
 
 def _counting(result: Result, case: Case) -> list[Finding]:
-    """Findings at or above the level; what the goal finds has a row of its own."""
+    """Return the findings at or above the level; those of the goal have a separate row."""
     least = SEVERITIES.index(case.profile.fail_level)
     if result.id == case.goal and result.outcome == "fail":
         return []
@@ -49,7 +49,7 @@ def _counting(result: Result, case: Case) -> list[Finding]:
 
 
 def is_as_asked(label: str, profile: Profile) -> bool:
-    """Whether a cause is no fault, for it is what the profile asks for."""
+    """Return whether a cause is not a fault because the profile requires that state."""
     return profile.without_gpu and label == _NO_GPU
 
 
@@ -77,10 +77,10 @@ def _nothing(case: Case) -> str:
 
 
 def _nothing_found(case: Case) -> Requirement:
-    asked = case.ask("checks", "all checks that count", _nothing(case), by="fail-level")
+    asked = case.ask("checks", "all counted checks", _nothing(case), by="fail-level")
     passed = sum(result.outcome in _PASSING for result in case.counted)
     if not passed:
-        return asked.unmeasured("no check could judge", "select checks that apply to such a machine, under `checks`")
+        return asked.unmeasured("no check could be judged", "under `checks`, select checks that apply to this machine")
     return asked.met(f"{passed} passed, {sum(result.outcome == 'skip' for result in case.counted)} did not apply")
 
 
@@ -89,17 +89,17 @@ def _required(id: str, case: Case) -> Requirement:
     title = f"{id} {result.title}" if result else id
     asked = case.ask(f"require.{id}", title, "passes", by="checks.require")
     if result is None:
-        return asked.unmeasured("there is no such check here", "install the plugin that it comes with")
+        return asked.unmeasured("there is no such check", "install the plugin that provides it")
     if result.outcome in _PASSING:
-        return asked.met("; ".join(result.evidence) or f"it came out as {result.outcome!r}")
+        return asked.met("; ".join(result.evidence) or f"its outcome is {result.outcome!r}")
     if result.outcome == "fail":
         return asked.missed("; ".join(finding.message for finding in result.findings))
     why = result.reason or f"blocked by {', '.join(result.blocked_by)}"
-    return asked.unmeasured(why, f"`tfgpu-doctor explain {id}` says what the check needs")
+    return asked.unmeasured(why, f"`tfgpu-doctor explain {id}` lists what the check needs")
 
 
 def allowance_notes(case: Case) -> list[str]:
-    """Allowances that nothing needed, and those that are past."""
+    """Return notes on allowances that are not needed, and on those that have expired."""
     found = {(result.id, finding.cause) for result in case.report.results for finding in result.findings}
     notes = []
     for each in case.profile.allowed:
@@ -107,8 +107,8 @@ def allowance_notes(case: Case) -> list[str]:
         what = f"{each.check} ({each.reason})"
         if each.expires < case.today:
             notes.append(
-                f"the allowance of {what} expired on {each.expires}" + ("" if needed else ", and is not needed")
+                f"the allowance of {what} expired on {each.expires}" + ("" if needed else ", and it is not needed")
             )
         elif not needed:
-            notes.append(f"the allowance of {what} is not needed: nothing was found")
+            notes.append(f"the allowance of {what} is not needed: the check has no such finding")
     return notes

@@ -1,4 +1,4 @@
-"""What is asked of the machine itself: that it does what it is for, its GPUs, their memory, the versions on it."""
+"""Requirements of the machine itself: its goal, its GPUs, their memory, and the versions of driver and TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GIB = 1 << 30
 
 
 def machine_requirements(case: Case) -> Iterator[Requirement]:
-    """Those of every profile first: the goal, and the number of GPUs."""
+    """Yield first the requirements of every profile: the goal, and the number of GPUs."""
     yield _goal(case)
     yield _gpus(case)
     profile = case.profile
@@ -27,7 +27,7 @@ def machine_requirements(case: Case) -> Iterator[Requirement]:
         yield _memory(case)
     if profile.driver:
         asked = case.ask("driver", "driver version", profile.driver)
-        yield _version(asked, driver_of(case.facts), "no driver answers", case)
+        yield _version(asked, driver_of(case.facts), "no driver responds", case)
     if profile.tensorflow:
         asked = case.ask("tensorflow", "TensorFlow version", profile.tensorflow)
         why = case.why_unknown("runtime", "TensorFlow was not imported")
@@ -35,7 +35,7 @@ def machine_requirements(case: Case) -> Iterator[Requirement]:
 
 
 def goal_of(profile: Profile, facts: Facts) -> Goal:
-    """What the machine has to be shown to do."""
+    """Return what the examination must show."""
     if profile.without_gpu:
         return "imports"
     return "driver" if facts.quick else "computes"
@@ -50,7 +50,9 @@ def _goal(case: Case) -> Requirement:
     title = _GOALS[goal_of(case.profile, case.facts)]
     asked = case.ask(f"goal.{case.goal}", title, f"{case.goal} passes")
     if case.facts.simulated:
-        return asked.unmeasured("the GPUs and their driver are simulated", "accept a machine that has them")
+        return asked.unmeasured(
+            "the GPUs and their driver are simulated", "run the acceptance on a machine with real GPUs"
+        )
     result = case.report.find(case.goal)
     if result is None or result.outcome in ("skip", "crash", "blocked"):
         why = (result.reason if result else "") or "it could not be judged"
@@ -60,7 +62,7 @@ def _goal(case: Case) -> Requirement:
 
 
 def listed_gpus(facts: Facts) -> list[str]:
-    """The names of the GPUs that TensorFlow lists; of those that CUDA lists where TensorFlow was left out."""
+    """Return the names of the GPUs that TensorFlow lists, or at level quick those that CUDA lists."""
     cuda = facts.cuda_driver.gpus if facts.cuda_driver and facts.cuda_driver.works else ()
     if facts.quick:
         return [gpu.name for gpu in cuda]
@@ -88,7 +90,7 @@ def _gpus(case: Case) -> Requirement:
 
 
 def counted(names: Sequence[str]) -> str:
-    """`8 x NVIDIA H100 80GB HBM3`; without the number where there is but one."""
+    """Return `8 x NVIDIA H100 80GB HBM3`; without the number if there is only one."""
     return ", ".join(
         f"{names.count(each)} x {each}" if names.count(each) > 1 else each for each in dict.fromkeys(names)
     )
@@ -109,7 +111,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def gpu_memory_of(facts: Facts) -> list[int]:
-    """Bytes of each GPU that is listed; fewer where not all are known. Of a MIG slice, its own."""
+    """Return the bytes of each listed GPU; fewer values if not all are known. For a MIG slice, the memory of the slice."""
     count = len(listed_gpus(facts))
     nvml = facts.nvml.gpus if facts.nvml and facts.nvml.works else ()
     whole = [gpu.memory_total_bytes for gpu in nvml if gpu.memory_total_bytes and not gpu.mig]
@@ -125,20 +127,22 @@ def _memory(case: Case) -> Requirement:
     if not count:
         return asked.unmeasured(_no_gpu(case), case.anew)
     if len(found) != count:
-        return asked.unmeasured(f"the memory of {len(found)} of {count} GPUs is known", "leave it out of the profile")
+        return asked.unmeasured(
+            f"the memory of {len(found)} of {count} GPUs is known", "remove the requirement from the profile"
+        )
     least = min(found)
     told = f"{least / _GIB:.1f} GiB" + (" on the smallest" if least < max(found) else "")
     return asked.judged(least >= (bytes_of(case.profile.gpu_memory) or 0), told)
 
 
 def driver_of(facts: Facts) -> str:
-    """The version of the driver that answers; empty where none does."""
+    """Return the version of the driver; empty if it is unknown."""
     answers = facts.nvml.driver_version if facts.nvml and facts.nvml.works else ""
     return answers or (facts.driver.version if facts.driver else "")
 
 
 def tensorflow_of(facts: Facts) -> str:
-    """The version that was imported; at level quick the installed one."""
+    """Return the version that was imported; at level quick, the installed one."""
     if facts.quick:
         return facts.tensorflow.version if facts.tensorflow else ""
     return facts.runtime.version if facts.runtime else ""
@@ -150,5 +154,5 @@ def _version(asked: Asked, found: str, why: str, case: Case) -> Requirement:
     try:
         version = Version(found)
     except InvalidVersion:
-        return asked.unmeasured(f"{found!r} is no version that can be compared", "leave it out of the profile")
+        return asked.unmeasured(f"the version {found!r} cannot be compared", "remove the requirement from the profile")
     return asked.judged(SpecifierSet(asked.required).contains(version, prereleases=True), found)

@@ -1,4 +1,4 @@
-"""Requirements of the perf suites: that they measure something, speed-ups, and how near metrics come to a limit."""
+"""Requirements of the perf suites: that they measure something, speed-ups, and the shares of limits that metrics reach."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.vocabulary import comparisons_named, metrics_named
-from tfgpu_doctor.bench.run import SUITE_VERSION
-from tfgpu_doctor.bench.verdict import NOISE_LIMIT
+from tfgpu_doctor.bench import NOISE_LIMIT, SUITE_VERSION
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
-_BUDGET = "time budget"  # a test that the budget cut off is no fault of the machine's
-_LONGER = "see why with `tfgpu-doctor bench`, or give the suites more time: `budget`"
+_BUDGET = "time budget"  # a test that the budget ended is not a fault of the machine
+_LONGER = "find out why with `tfgpu-doctor bench`, or give the suites more time with `budget`"
 
 
 def suite_requirements(case: Case) -> Iterator[Requirement]:
-    """That the suites ran at all, then each suite, the comparisons, the metrics."""
+    """Yield whether the suites ran at all, then each suite, the comparisons, the metrics."""
     profile, bench = case.profile, case.facts.bench
     why = _why_none(case) if profile.suites else ""
     if why:
-        yield case.ask("suites", "perf suites", "run to their end").unmeasured(why, case.anew)
+        yield case.ask("suites", "perf suites", "they complete").unmeasured(why, case.anew)
     bench = Bench() if bench is None or why else bench
     for suite in profile.suites:
-        asked = case.ask(f"suites.{suite}", f"suite {suite}", "measures, and comes to its end", by="suites")
+        asked = case.ask(f"suites.{suite}", f"suite {suite}", "measures something, and completes", by="suites")
         yield _suite(asked, suite, bench)
     for (suite, name), (key, least) in _asked_for(profile.speed_ups, comparisons_named).items():
         row, by = f"speed-ups.{suite}/{name}", f"speed-ups.{key}"
@@ -31,26 +30,26 @@ def suite_requirements(case: Case) -> Iterator[Requirement]:
         yield _speed_up(asked, bench, (suite, name), least)
     for (suite, name), (key, least) in _asked_for(profile.metric_fractions, metrics_named).items():
         row, by = f"metric-fractions.{suite}/{name}", f"metric-fractions.{key}"
-        asked = case.ask(row, f"{suite}/{name}", f"{least:.0%} of what is possible", by=by)
+        asked = case.ask(row, f"{suite}/{name}", f"{least:.0%} of the hardware limit", by=by)
         yield _fraction(asked, bench, (suite, name), least)
 
 
 def _why_none(case: Case) -> str:
-    """Why nothing of the suites counts; empty where it does."""
+    """Return why the results of the suites do not count; empty if they do."""
     bench = case.facts.bench
     if bench is None:
         return case.why_unknown("bench", "the suites were not run")
     if bench.interrupted:
         return "the suites were interrupted"
     if bench.suite_version != SUITE_VERSION:
-        return f"it was measured by version {bench.suite_version or '?'} of the suites, this is {SUITE_VERSION}"
+        return f"version {bench.suite_version or '?'} of the suites measured it, the current version is {SUITE_VERSION}"
     return ""
 
 
 def _asked_for(
     table: Mapping[str, float], find: Callable[[str], tuple[tuple[str, str], ...]]
 ) -> dict[tuple[str, str], tuple[str, float]]:
-    """Each comparison or metric, with the key that asks for it and the bound: "suite/name" counts more than "suite"."""
+    """Return the key and the bound for each comparison or metric: "suite/name" overrides "suite"."""
     ordered = sorted(table.items(), key=lambda row: "/" in row[0])
     return {each: (key, least) for key, least in ordered for each in find(key)}
 
@@ -72,21 +71,21 @@ def _so_many(number: int, word: str) -> str:
 
 
 def _is_of(problem: str, suite: str) -> bool:
-    """Whether a problem is that of a suite; one that names no test is that of all."""
+    """Return whether a problem belongs to a suite; one that names no test belongs to all suites."""
     return f"test_{suite}.py::" in problem or ".py::" not in problem
 
 
 def _why_skipped(bench: Bench, suite: str, name: str) -> str:
-    """Why a test of the suite measured nothing: that of one comparison, or the first of any."""
+    """Return why a test of the suite measured nothing: the test of one comparison, or the first of all tests."""
     end = f"test_{suite}.py::test_{name}" if name else f"test_{suite}.py::"
     told = {**bench.skipped, **dict(each.split(": ", 1) for each in bench.problems if ".py::" in each and ": " in each)}
     return next((why for test, why in told.items() if (test.endswith(end) if name else end in test)), "")
 
 
 def shown(comparison: Comparison) -> float | None:
-    """What a comparison shows: the lower end of the 95 % interval, a wide one taken wider; None where it was not measured.
+    """Return the ratio that a comparison proves: the lower end of the 95 % interval, widened if noisy; None if not measured.
 
-    The same margin as for the verdict of a comparison: what makes an interval wide may fall on one side by chance.
+    The margin is the same as for the verdict of a comparison: noise that widens an interval may be on one side by chance.
     """
     if not (comparison.ratio and comparison.interval and min(comparison.interval) > 0):
         return None
@@ -102,10 +101,12 @@ def _speed_up(asked: Asked, bench: Bench, key: tuple[str, str], least: float) ->
     least_shown = shown(comparison) if comparison else None
     if comparison is None or comparison.ratio is None or comparison.interval is None or least_shown is None:
         told = comparison.reason if comparison else _why_skipped(bench, *key)
-        return asked.unmeasured(told or "the comparison was not held", _LONGER)
+        return asked.unmeasured(told or "the comparison was not run", _LONGER)
     told = f"{comparison.ratio:.3g} (95 %: {comparison.interval[0]:.3g} to {comparison.interval[1]:.3g})"
     return asked.judged(
-        least_shown >= least, told, "" if comparison.interval[1] < least else "it is not shown to be as fast"
+        least_shown >= least,
+        told,
+        "" if comparison.interval[1] < least else "the measurement does not prove this speed-up",
     )
 
 
@@ -115,12 +116,12 @@ def _fraction(asked: Asked, bench: Bench, key: tuple[str, str], least: float) ->
         return asked.unmeasured(_why_skipped(bench, key[0], "") or "it was not measured", _LONGER)
     shares = [share for each in found if (share := share_of(each)) is not None]
     if len(shares) != len(found):
-        why = f"what the hardware can do is not known for {found[0].device or 'this device'}"
-        return asked.unmeasured(why, "leave it out of the profile, and ask for speed-ups in its place")
+        why = f"the hardware limit is unknown for {found[0].device or 'this device'}"
+        return asked.unmeasured(why, "remove the requirement from the profile, and require speed-ups instead")
     told = ", ".join(f"{each.value:,.4g} {each.unit} on {each.device}, {share_of(each):.0%}" for each in found)
     return asked.judged(min(shares) >= least, told)
 
 
 def share_of(metric: Metric) -> float | None:
-    """A metric's share of its limit; None where that is not known."""
+    """Return a metric's share of its limit; None if the limit is unknown."""
     return metric.value / metric.limit if metric.limit else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgpu_doctor.accept import options
+from tfgpu_doctor.accept.formats import FORMATS
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.host.files import Files
 
@@ -16,14 +17,11 @@ if TYPE_CHECKING:
     from tfgpu_doctor.accept.certificate import Certificate
     from tfgpu_doctor.accept.examine import Examined
 
-_FORMATS = ("text", "json", "markdown", "html", "junit")
 _INTERRUPTED = 130
 
 
 @click.command()
-@click.option(
-    "--profile", metavar="NAME|FILE", help="The requirements; `accept profiles` lists those that are shipped."
-)
+@click.option("--profile", metavar="NAME|FILE", help="The requirements; `accept profiles` lists the shipped profiles.")
 @click.option(
     "--facts", metavar="FILE", multiple=True, help="Judge a recorded machine, or the one in the zip of a ticket."
 )
@@ -33,9 +31,9 @@ _INTERRUPTED = 130
 @options.python
 @options.even_if_busy
 @options.deadline
-@click.option("--format", "format_", type=click.Choice(_FORMATS), help="The output format.  [default: text]")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="The output format.  [default: text]")
 @click.option("-o", "--output", metavar="FILE", help="Write the certificate to FILE, as JSON unless --format is given.")
-@click.option("--html", metavar="FILE", help="Write the certificate to FILE as an HTML page, too.")
+@click.option("--html", metavar="FILE", help="Also write the certificate to FILE as an HTML page.")
 def run(
     *,
     profile: str | None,
@@ -56,11 +54,11 @@ def run(
     unreadable input, 3 the doctor itself failed, 130 interrupted.
     """
     if profile is None:
-        refuse("--profile NAME|FILE is missing; `tfgpu-doctor accept profiles` lists the profiles that are shipped")
+        refuse("--profile NAME|FILE is missing; `tfgpu-doctor accept profiles` lists the shipped profiles")
     if facts and (record or python or even_if_busy):
         refuse("--facts judges a recorded machine: do not combine it with --record, --python or --even-if-busy")
     if len(facts) > 1:
-        refuse("--facts judges one machine at a time; several records go to `tfgpu-doctor accept learn`")
+        refuse("--facts judges one machine at a time; `tfgpu-doctor accept learn` takes several records")
     secret = options.secret(key)
     _refuse_without_folder(output, html, record)
     resolved, examiner, recorded = options.ready(profile, facts, even_if_busy, python, deadline)
@@ -76,7 +74,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What to print and write."""
+    """The outputs to print and write."""
 
     format_: str | None
     output: str | None
@@ -97,7 +95,7 @@ def _record(examined: Examined, path: str) -> None:
 
 
 def _deliver(certificate: Certificate, wanted: _Wanted, key: bytes | None) -> None:
-    """The files first; then the text, unless a format was chosen and has gone to a file."""
+    """Write the files first; then print the text, unless a format was chosen and written to a file."""
     from tfgpu_doctor.accept.page import render_certificate
 
     if wanted.html:

@@ -1,4 +1,4 @@
-"""Is what stands in one profile's file well said? Each complaint names the place, and what may have been meant."""
+"""Validate the file of one profile. Each error names the place and suggests a correction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RANGES = {"gpus": ">=2, or >=2,<4", "driver": ">=550, or >=550,<600", "tensorfl
 
 
 def validate(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Refuse unknown keys, wrong types and names that mean nothing, in what one file says. Raises ProfileError."""
+    """Reject unknown keys, wrong types and unknown names in one file. Raises ProfileError."""
     kinds = {field.encode_name: field.type for field in msgspec.structs.fields(Profile)}
     for key, value in raw.items():
         if key not in kinds:
@@ -49,7 +49,7 @@ def _validate_values(key: str, value: Any) -> None:
 
 
 def _validate_table(place: str, value: Any, kind: type[msgspec.Struct]) -> None:
-    """Each key of a table by itself, so that the complaint can name it."""
+    """Validate each key of a table separately, so that the error can name it."""
     kinds = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for key, each in _as_table(value, place).items():
         if key not in kinds:
@@ -62,13 +62,13 @@ def _validate_table(place: str, value: Any, kind: type[msgspec.Struct]) -> None:
 
 def _as_table(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ProfileError(f"{place}: a table is needed here, not {type(value).__name__}")
+        raise ProfileError(f"{place}: a table is required here, not {type(value).__name__}")
     return value
 
 
 def _validate_allowed(value: Any, vocabulary: Vocabulary) -> None:
     if not isinstance(value, list):
-        raise ProfileError("allowed: this is a list of tables, each written as [[allowed]]")
+        raise ProfileError("allowed: must be a list of tables, each written as [[allowed]]")
     for number, each in enumerate(value, 1):
         place = f"allowed, number {number}"
         _validate_table(place, each, Allowed)
@@ -81,7 +81,7 @@ def _validate_allowed(value: Any, vocabulary: Vocabulary) -> None:
 
 def _convert(value: Any, kind: Any, place: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ProfileError(f"{place}: {value} is no number that can be asked for")
+        raise ProfileError(f"{place}: {value} is not a finite number")
     try:
         msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
@@ -89,7 +89,7 @@ def _convert(value: Any, kind: Any, place: str) -> None:
 
 
 def _example(kind: Any) -> str:
-    """What to write in place of a value, as TOML."""
+    """Return an example of a value, as TOML."""
     examples = [example for meta in getattr(kind, "__metadata__", ()) for example in meta.examples or ()]
     return f"write {' or '.join(map(json.dumps, examples))}"
 
@@ -99,7 +99,7 @@ def _validate_ranges(raw: Mapping[str, Any]) -> None:
         if key in raw:
             _validate_range(key, raw[key])
     if raw.get("gpu-memory") and bytes_of(raw["gpu-memory"]) is None:
-        raise ProfileError(f"gpu-memory: {raw['gpu-memory']!r} is no size; write 16 GiB, or 80 GB")
+        raise ProfileError(f"gpu-memory: {raw['gpu-memory']!r} is not a size; write 16 GiB, or 80 GB")
     if "budget" in raw:
         try:
             parse_budget(raw["budget"])
@@ -112,9 +112,9 @@ def _validate_range(key: str, value: int | str) -> None:
     try:
         found = SpecifierSet(text)
     except InvalidSpecifier as error:
-        raise ProfileError(f"{key}: {value!r} is no range; write {_RANGES[key]}") from error
+        raise ProfileError(f"{key}: {value!r} is not a range; write {_RANGES[key]}") from error
     if key == "gpus" and text != "==0" and (not text or found.contains("0")):
-        raise ProfileError("gpus: ask for at least one GPU, or for 0 where the processor is to compute")
+        raise ProfileError("gpus: require at least one GPU, or 0 for a machine that computes on its CPU")
 
 
 def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
@@ -134,19 +134,19 @@ def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
 
 
 def validate_whole(profile: Profile) -> None:
-    """Refuse what each key may say by itself, but they cannot mean together. Raises ProfileError."""
+    """Reject combinations of keys that contradict each other. Raises ProfileError."""
     if profile.peak_fractions and profile.level not in STRESS_LEVELS:
         raise ProfileError(
-            f"peak-fractions: they are measured under load, and level is {profile.level!r}: deep or soak is needed"
+            f"peak-fractions: the stress test measures them, but level is {profile.level!r}: deep or soak is required"
         )
     if profile.without_gpu and profile.level != "standard":
-        raise ProfileError(f"level: {profile.level!r} is for machines with GPUs, and gpus is 0: standard is needed")
+        raise ProfileError(f"level: {profile.level!r} is for machines with GPUs, but gpus is 0: standard is required")
     if profile.suites and profile.level == "quick":
-        raise ProfileError("suites: level quick leaves TensorFlow out; standard is the least for them")
+        raise ProfileError("suites: level quick does not run TensorFlow; at least standard is required")
     for place, keys in (("speed-ups", profile.speed_ups), ("metric-fractions", profile.metric_fractions)):
         for key in keys:
             if (suite := key.partition("/")[0]) not in profile.suites:
-                raise ProfileError(f"{place}: {key!r} is measured by the suite {suite!r}: name it under `suites`")
+                raise ProfileError(f"{place}: {key!r} is measured by the suite {suite!r}: add it to `suites`")
     for id in profile.checks.require:
         if id in profile.checks.ignore or id.rstrip("0123456789") in profile.checks.ignore:
-            raise ProfileError(f"checks: {id} is required and ignored; leave out one of them")
+            raise ProfileError(f"checks: {id} is both required and ignored; remove one of them")

@@ -1,4 +1,4 @@
-"""`tfgpu-doctor accept verify`: is a certificate as it was issued, and does it accept its machine?"""
+"""`tfgpu-doctor accept verify`: check that a certificate is unchanged, and that it accepts its machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a certificate as it was issued, and does it say that the machine is accepted?"""
+"""Verify that a certificate is unchanged since it was issued, and that it accepts the machine."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tfgpu_doctor.accept.canonical import NotCanonical, digest_of, digest_of_byt
 from tfgpu_doctor.accept.certificate import KIND, SCHEMA, Certificate, verdict_of, without_digest, without_proofs
 
 _EARLIER = {"figure-fractions": "metric-fractions"}
-BLOCK = "certificate"  # the id of the element of a page that holds the document
+BLOCK = "certificate"  # the id of the page's element that contains the document
 _TAIL = re.compile(rb"(?:<!-- (hmac-sha256:[0-9a-f]{64}) -->\n)?<!-- (sha256:[0-9a-f]{64}) -->\n\Z")
 Status = Literal["intact", "changed", "no certificate"]
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a look at a file. `why` is a sentence; `certificate` is there where it could be read."""
+    """The result of verifying a file. `why` is a sentence; `certificate` is set if it could be read."""
 
     status: Status
     why: str
@@ -36,7 +36,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(content: bytes, key: bytes | None = None) -> Verified:
-    """Look at a certificate, in JSON or on a page; with a key, at its seal as well."""
+    """Verify a certificate, in JSON or HTML; with a key, also its seal."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -44,13 +44,13 @@ def verify(content: bytes, key: bytes | None = None) -> Verified:
     on_page = text.lstrip("\ufeff \t\r\n")[:1] == "<"
     block = _block_of(text) if on_page else text
     if block is None:
-        return _none("the page holds no certificate of tfgpu-doctor")
+        return _none("the page contains no certificate of tfgpu-doctor")
     try:
         document = read_strictly(block)
     except NotCanonical as error:
         return _changed(str(error)) if KIND in text else _none(str(error))
     if not isinstance(document, dict) or not {"digest", "requirements"} <= set(document):
-        return _changed("parts of it are missing") if KIND in text else _none("it is another document")
+        return _changed("parts of it are missing") if KIND in text else _none("it is a different document")
     found = _check(document, key)
     if on_page and found.status == "intact" and (why := _page_is_changed(content, key)):
         return _changed(why)
@@ -58,35 +58,35 @@ def verify(content: bytes, key: bytes | None = None) -> Verified:
 
 
 def _check(document: dict[str, Any], key: bytes | None) -> Verified:
-    """Digest, seal, and whether it agrees with itself: the verdict with the rows, the profile with its digest."""
+    """Check digest and seal, and that the verdict matches the rows and the profile its digest."""
     try:
         if not _equal(document["digest"], digest_of(without_digest(document))):
-            return _changed("its digest is that of another content")
+            return _changed("its digest does not match its content")
         if key is not None and not document.get("seal"):
-            return _changed("it bears no seal, so that nobody can tell who made it")
+            return _changed("it has no seal, so its origin cannot be verified")
         if key is not None and not _equal(document["seal"], seal_of(without_proofs(document), key)):
             return _changed("its seal was not made with this key")
     except ValueError as error:
         return _changed(str(error))
     if document.get("kind") != KIND:
-        return _none("it is another document")
+        return _none("it is a different document")
     if document.get("schema") not in (1, SCHEMA):
         return _none(
-            f"it has schema {document.get('schema')}, and this tfgpu-doctor reads 1 to {SCHEMA}: upgrade tfgpu-doctor"
+            f"it has schema {document.get('schema')}, but this tfgpu-doctor reads 1 to {SCHEMA}: upgrade tfgpu-doctor"
         )
     try:
         certificate = msgspec.convert(_renamed(document), Certificate, strict=True)
     except msgspec.ValidationError as error:
         return _none(f"it is from another version of tfgpu-doctor: {error}")
     if certificate.verdict != verdict_of(certificate.requirements, certificate.verdict == "interrupted"):
-        return _changed("its verdict is not that of its requirements")
+        return _changed("its verdict does not match its requirements")
     if certificate.profile.digest != digest_of(document["profile"]["profile"]):
-        return _changed("its profile is not the one that it names the digest of")
+        return _changed("its profile does not match the profile's digest")
     return Verified(status="intact", why=_said(certificate, key), certificate=certificate)
 
 
 def _renamed(document: dict[str, Any]) -> dict[str, Any]:
-    """A certificate of schema 1 under the names of schema 2: the `figures` of a suite are `metrics` since."""
+    """Return a certificate of schema 1 with the names of schema 2, which renamed the `figures` of a suite to `metrics`."""
     profile = document.get("profile")
     if document["schema"] != 1 or not isinstance(profile, dict) or not isinstance(profile.get("profile"), dict):
         return document
@@ -107,13 +107,13 @@ def _equal(claimed: object, computed: str) -> bool:
 
 
 def _said(certificate: Certificate, key: bytes | None) -> str:
-    unasked = "; its seal was not looked at: that takes --key" if certificate.seal and key is None else ""
-    proof = "digest and seal are right" if key is not None else "its digest is right"
+    unasked = "; its seal was not checked: that requires --key" if certificate.seal and key is None else ""
+    proof = "digest and seal are correct" if key is not None else "its digest is correct"
     return f"{proof}{unasked}"
 
 
 def page_with_tail(page: str, certificate: Certificate, key: bytes | None = None) -> str:
-    """The page, its seal where the certificate bears one, and a last line that tells of any change before it."""
+    """Return the page, its seal if the certificate has one, and a last line that reveals any change before it."""
     if certificate.seal and key:
         page = f"{page}<!-- {_page_seal(page.encode(), key)} -->\n"
     return f"{page}<!-- {digest_of_bytes(page.encode())} -->\n"
@@ -124,10 +124,10 @@ def _page_seal(content: bytes, key: bytes) -> str:
 
 
 def _page_is_changed(content: bytes, key: bytes | None) -> str:
-    """Why the page around an intact document is not as it was made; empty where it is."""
+    """Return how the page around an intact document was changed; empty if it was not."""
     tail = _TAIL.search(content)
     if tail is None:
-        return "the page does not end as it did"
+        return "the end of the page was changed"
     if not same(tail.group(2).decode(), digest_of_bytes(content[: tail.start(2) - len("<!-- ")])):
         return "the page around the certificate was changed"
     if key is not None and not same((tail.group(1) or b"").decode(), _page_seal(content[: tail.start()], key)):
@@ -144,7 +144,7 @@ def _none(why: str) -> Verified:
 
 
 class _Block(HTMLParser):
-    """Takes the data block out of a page."""
+    """Extracts the data block from a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class _Block(HTMLParser):
 
 
 def _block_of(page: str) -> str | None:
-    """The certificate's document in a page; None where there is none, or more than one."""
+    """Return the certificate's document in a page; None if there is none, or more than one."""
     parser = _Block()
     parser.feed(page)
     parser.close()

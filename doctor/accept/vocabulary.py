@@ -18,11 +18,11 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class ProfileError(ValueError):
-    """A profile that cannot be used; the message names the place and what to write there."""
+    """A profile is invalid; the message names the place and what to write there."""
 
 
 class _Measured(msgspec.Struct, frozen=True):
-    """Suite to what it measures, by name."""
+    """The names of what each suite measures."""
 
     about: str
     metrics: dict[str, tuple[str, ...]]
@@ -35,17 +35,17 @@ def _measured() -> _Measured:
 
 
 def measured_names() -> tuple[Mapping[str, Sequence[str]], Mapping[str, Sequence[str]]]:
-    """The names of comparisons and of metrics with a limit, by suite."""
+    """Return the names of comparisons and of metrics with a limit, by suite."""
     return _measured().comparisons, _measured().metrics
 
 
 def comparisons_named(key: str) -> tuple[tuple[str, str], ...]:
-    """Suite and name of each comparison that "suite" or "suite/comparison" stands for."""
+    """Return suite and name of each comparison that "suite" or "suite/comparison" refers to."""
     return _named(key, _measured().comparisons)
 
 
 def metrics_named(key: str) -> tuple[tuple[str, str], ...]:
-    """Suite and name of each metric that "suite" or "suite/figure" stands for."""
+    """Return suite and name of each metric that "suite" or "suite/metric" refers to."""
     return _named(key, _measured().metrics)
 
 
@@ -56,41 +56,41 @@ def _named(key: str, table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What there is. `complete`: no plugin's checks are missing from `checks`."""
+    """The known names. `complete`: no plugin's checks are missing from `checks`."""
 
     checks: Sequence[str]
     complete: bool = True
     suites: Sequence[str] = field(default_factory=lambda: tuple(_measured().comparisons))
 
     def refuse_unknown_checks(self, words: Iterable[str], place: str) -> None:
-        """Ids and the letters that they begin with. Raises ProfileError."""
+        """Validate ids, or the letters that they begin with. Raises ProfileError."""
         try:
             Selection(select=tuple(words)).validate(self.checks, complete=self.complete)
         except UnknownId as error:
             raise ProfileError(f"{place}: {error}") from error
 
     def refuse_unknown_check(self, id: str, place: str) -> None:
-        """One id, whole. Raises ProfileError."""
+        """Validate one complete id. Raises ProfileError."""
         if self.complete:
             refuse_unknown(id, self.checks, place, "check")
 
     def refuse_unknown_cause(self, label: str, place: str) -> None:
-        """A label of the list of causes. Raises ProfileError."""
+        """Validate the label of a cause. Raises ProfileError."""
         refuse_unknown(label, tuple(read_knowledge().causes), place, "cause")
 
     def refuse_unknown_suite(self, name: str, place: str) -> None:
-        """A suite. Raises ProfileError."""
+        """Validate a suite. Raises ProfileError."""
         refuse_unknown(name, self.suites, place, "suite")
 
     def refuse_unknown_comparison(self, key: str, place: str) -> None:
-        """A suite that holds comparisons, or one of them. Raises ProfileError."""
+        """Validate a suite with comparisons, or one comparison. Raises ProfileError."""
         if not comparisons_named(key):
             refuse_unknown(key, _keys(_measured().comparisons), place, "comparison")
 
     def refuse_unknown_metric(self, key: str, place: str) -> None:
-        """A suite that has metrics with a limit, or one of them. Raises ProfileError."""
+        """Validate a suite with metrics that have a limit, or one such metric. Raises ProfileError."""
         if not metrics_named(key):
-            refuse_unknown(key, _keys(_measured().metrics), place, "metric with a limit of the hardware's")
+            refuse_unknown(key, _keys(_measured().metrics), place, "metric with a hardware limit")
 
 
 def _keys(table: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -99,13 +99,13 @@ def _keys(table: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 
 def refuse_unknown(word: str, known: Sequence[str], place: str, kind: str) -> None:
-    """Raise ProfileError where a word is none of those known, with the one that is nearest to it."""
+    """Raise ProfileError with the most similar known word if a word is unknown."""
     if word not in known:
         raise ProfileError(f"{place}: there is no {kind} {word!r}; {nearest(word, known)}")
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """The known word that may have been meant, or a few of those that there are."""
+    """Suggest the most similar known word, or list the first known words."""
     by_lower = {each.lower(): each for each in known}
     begun = [each for each in by_lower if word and each.startswith(word.lower())]
     near = begun or difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)

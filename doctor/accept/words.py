@@ -1,4 +1,4 @@
-"""Words that all forms of a certificate have in common."""
+"""Wording that all formats of a certificate share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERDICTS: dict[Verdict, str] = {
 
 
 def headline(certificate: Certificate) -> str:
-    """The verdict, and what stands first against it, on one line."""
+    """Return the verdict and the first reason against acceptance, on one line."""
     return on_one_line(_headline(certificate))
 
 
@@ -25,7 +25,7 @@ def _headline(certificate: Certificate) -> str:
         return f"Interrupted: not judged by the profile {certificate.profile.name}"
     if certificate.verdict == "accepted":
         beside = len(certificate.causes)
-        return f"{said}, with {beside} thing{'s' if beside > 1 else ''} to mend" if beside else said
+        return f"{said}, with {beside} issue{'s' if beside > 1 else ''} to fix" if beside else said
     return f"{said}: {_first(certificate)}"
 
 
@@ -33,12 +33,12 @@ def _first(certificate: Certificate) -> str:
     missing = [row for row in certificate.requirements if not row.holds]
     row = next((row for row in missing if row.outcome == "missed"), missing[0] if missing else None)
     if row is None:
-        return "nothing was asked"
+        return "there are no requirements"
     return row.measured if row.check and row.measured else f"{row.title}, {measured(row)}"
 
 
 def subject(certificate: Certificate) -> str:
-    """What was examined, on one line."""
+    """Return what was examined, on one line."""
     machine = certificate.machine
     versions = [f"{name} {version}" for name, version in certificate.versions.items()]
     words = [
@@ -52,12 +52,12 @@ def subject(certificate: Certificate) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """The text with a space in place of every break."""
+    """Return the text with line breaks replaced by spaces."""
     return " ".join(text.split())
 
 
 def measured(row: Requirement) -> str:
-    """What was measured, or why nothing was."""
+    """Return what was measured, or why nothing was."""
     if row.outcome == "explained":
         because = f"because of {', '.join(map(short_name, row.explained_by))}"
         return f"{row.measured}; {because}" if row.measured else because
@@ -69,13 +69,13 @@ def measured(row: Requirement) -> str:
 
 
 def short_name(key: str) -> str:
-    """A row as others name it: by the check that it is about, or by its key."""
+    """Return the name of a row for other rows: the check that it refers to, or its key."""
     kind, _, id = key.partition(".")
     return id if kind in OF_A_CHECK else key
 
 
 def remedies(certificate: Certificate) -> list[str]:
-    """What would make measurable what was not measured, each once, with the rows that wait for it."""
+    """Return how to measure what was not measured, each remedy once, with the rows that it concerns."""
     waiting: dict[str, list[str]] = {}
     for row in certificate.requirements:
         if row.outcome == "not measured":
@@ -84,19 +84,19 @@ def remedies(certificate: Certificate) -> list[str]:
 
 
 def counts_line(certificate: Certificate) -> str:
-    """`12 met · 1 missed`, what is zero left out."""
+    """Return `12 met · 1 missed`; zeros are omitted."""
     outcomes = [row.outcome for row in certificate.requirements]
     return " · ".join(f"{outcomes.count(each)} {each}" for each in OUTCOMES if each in outcomes)
 
 
 def deciding(certificate: Certificate) -> list[RootCause]:
-    """The causes that stand against the machine; all others are mentioned alone."""
+    """Return the causes that prevent acceptance; all others are only mentioned."""
     against = {row.check for row in certificate.requirements if row.outcome == "missed"}
     return [cause for cause in certificate.causes if cause.id in against]
 
 
 def proofs(certificate: Certificate) -> list[str]:
-    """When, by what, and the digests."""
+    """Return times, the program's version, and the digests."""
     made = f"tfgpu-doctor {certificate.doctor}, examined {certificate.recorded}, issued {certificate.issued}"
     profile = f"profile {' < '.join(certificate.profile.chain)}, {certificate.profile.digest}"
     seal = f"seal {certificate.seal}" if certificate.seal else ""
@@ -104,7 +104,7 @@ def proofs(certificate: Certificate) -> list[str]:
 
 
 def said_of(found: Verified, path: str) -> str:
-    """What a look at a certificate came to, with the verdict that it bears."""
+    """Return the result of verifying a certificate, with its verdict."""
     if found.certificate is None:
         return f"{clean(path)}: CHANGED: {clean(found.why)}\n"
     said = [f"{path}: intact: {found.why}", f"{headline(found.certificate)}, issued {found.certificate.issued}"]

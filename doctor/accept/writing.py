@@ -1,4 +1,4 @@
-"""Write a learnt profile down as TOML, each bound with the runs that it comes from."""
+"""Write a learned profile as TOML, each bound with the runs that it comes from."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tfgpu_doctor.knowledge import version
 _MIB = 1 << 20
 _RULE = (
     "# A bound is the lower 99 % prediction bound for one further run, from the spread of these runs, and at least",
-    f"# {LEAST_MARGIN:.0%} below their mean. docs/profiles.md says more.",
+    f"# {LEAST_MARGIN:.0%} below their mean. See docs/profiles.md for details.",
 )
 
 
 def profile_text(learnt: Learnt, base: str, about: str) -> str:
-    """The file. `base` is what it extends."""
+    """Return the content of the file. `base` is the profile that it extends."""
     lines = [
         f"about = {_quoted(about)}",
         f"extends = {_quoted(base)}",
@@ -47,6 +47,6 @@ def _table(name: str, bounds: Mapping[str, Bound]) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML: as JSON's, and without the one control character that JSON lets pass."""
-    text = text.encode("utf-8", "replace").decode()  # half of a character in a name is a question mark
+    """Return a TOML basic string: a JSON string without the control character that JSON does not escape."""
+    text = text.encode("utf-8", "replace").decode()  # invalid characters become question marks
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

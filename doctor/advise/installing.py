@@ -45,11 +45,11 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
     else:
         pins = [each for each in release.cuda_extra if Requirement(each).name not in _NOT_ON_INDEX]
         wanted = [f"tensorflow=={release.version}", *pins]
-    mended = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if folders_not_looked_in(release) else []
+    repair = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if folders_not_looked_in(release) else []
     return [
         *made,
         shlex.join([interpreter, "-m", "pip", "install", *wanted, *caps]),
-        *mended,
+        *repair,
         f"tfgpu-doctor --python {shlex.quote(target)}",
     ]
 

@@ -54,7 +54,7 @@ def described(
 def find(name: str, knowledge: Knowledge) -> tuple[Gpu, str]:
     """Return the GPU of that name or compute capability ("8.6"), and the board that it is part of, for example a Jetson;
     reject an unknown name."""
-    from tfgpu_doctor.rehearse.gpu_names import UnknownGpu, find_gpu
+    from tfgpu_doctor.rehearse import UnknownGpu, find_gpu
 
     if _CAPABILITY.fullmatch(name):
         return Gpu(f"a GPU of compute capability {name}", name), ""

@@ -10,12 +10,12 @@ import msgspec
 
 from tfgpu_doctor._project import install
 from tfgpu_doctor.bench.history_page import render_history
-from tfgpu_doctor.bench.measuring import NEEDED, lacking_packages, measure_suites
 from tfgpu_doctor.bench.page import render_bench
 from tfgpu_doctor.bench.pytest_document import write_document
 from tfgpu_doctor.bench.references import compare_with, history_here, keep_run, place_of
 from tfgpu_doctor.bench.result import make_result
 from tfgpu_doctor.bench.run import SUITE_VERSION, suite_names
+from tfgpu_doctor.bench.suites import NEEDED, lacking_packages, measure_suites
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import tfgpu_doctor.collect.workers
 import tfgpu_doctor.perf_tests
-from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.limits import with_measured_limits
 from tfgpu_doctor.host import Completed, Files, Host
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.perf_tests.journal import Account
 from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE, START_AGAIN
 
 SUITES = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.__file__))
@@ -186,6 +186,6 @@ def _why_ended(done: Completed) -> str:
     if done.not_started:
         return f"pytest could not be started: {done.not_started}"
     if done.signal:
-        return f"the process died of {done.signal}"
+        return f"the process was killed by {done.signal}"
     lines = [line for line in (done.stdout.decode("utf-8", "replace") + done.stderr).splitlines() if line.strip()]
     return f"pytest ended with exit code {done.exit_code}" + (f": {lines[-1][:300]}" if lines else "")

@@ -1,1 +1,1 @@
-"""The command line: finds the command, its options, where its document goes, its exit code."""
+"""The command line: commands, options, output and exit codes."""

@@ -32,34 +32,34 @@ _SOAK_MINUTES = 10.0
 @click.option(
     "--level",
     type=click.Choice(LEVELS),
-    help="quick: files alone; standard (the default): TensorFlow too; deep: two minutes of load on every GPU that "
-    "nobody uses; soak: the same for --minutes.",
+    help="quick: files only; standard (the default): TensorFlow too; deep: a stress test of two minutes on every GPU that "
+    "no other process uses; soak: the same for --minutes.",
 )
 @click.option(
     "--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts.  [default: 10]"
 )
-@click.option("--even-if-busy", is_flag=True, help="With --level deep or soak: load a GPU that others use, too.")
+@click.option("--even-if-busy", is_flag=True, help="With --level deep or soak: also stress-test a GPU that other processes use.")
 @click.option(
     "--python", metavar="PATH", help="The Python to diagnose: an interpreter, or a virtual environment's folder."
 )
 @click.option(
     "--root", metavar="DIR", default="/", help="Read the machine's files (/proc, /sys, /dev, /etc) under DIR."
 )
-@click.option("--facts", metavar="FILE", help="Diagnose a recorded machine, or a ticket's zip, in place of this one.")
-@click.option("--record", metavar="FILE", help="Save this machine's facts, to be diagnosed anywhere with --facts.")
+@click.option("--facts", metavar="FILE", help="Diagnose a recorded machine, or a ticket's zip, instead of this one.")
+@click.option("--record", metavar="FILE", help="Save this machine's facts, to diagnose them anywhere with --facts.")
 @click.option("--select", metavar="IDS", multiple=True, help="Show only these checks (DRV002, or DRV for all of them).")
-@click.option("--ignore", metavar="IDS", multiple=True, help="Leave these checks out of the verdict.")
-@click.option("--fail-level", type=click.Choice(["info", "warning", "error"]), help="Exit with 1 from here on.")
+@click.option("--ignore", metavar="IDS", multiple=True, help="Exclude these checks from the verdict.")
+@click.option("--fail-level", type=click.Choice(["info", "warning", "error"]), help="Exit with 1 from this severity on.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the report there.")
+@click.option("-o", "--output", metavar="FILE", help="Write the report to FILE.")
 @click.option(
     "--deadline",
     type=click.FloatRange(min=1),
     metavar="SECONDS",
-    help="How long TensorFlow may take, and no other part longer.  [default: 120]",
+    help="Time limit for TensorFlow, and maximum for every other part.  [default: 120]",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show every check, with the evidence that let it pass.")
-@click.option("--list", "list_", is_flag=True, help="List the checks, and examine nothing.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every check, with the evidence of those that pass.")
+@click.option("--list", "list_", is_flag=True, help="List the checks without examining anything.")
 def check(
     *,
     quick: bool,
@@ -85,7 +85,7 @@ def check(
     3 nothing could be judged or the doctor itself failed, 130 interrupted.
     """
     if facts and (record or quick or level or python or root != "/"):
-        refuse("--facts diagnoses a recorded machine: it goes with none of --record, --level, --python and --root")
+        refuse("--facts diagnoses a recorded machine: it cannot be combined with --record, --level, --python or --root")
     depth = _depth(quick, level, minutes, even_if_busy)
     try:
         configuration = read_configuration().with_options(
@@ -119,7 +119,7 @@ def _list() -> int:
 
 
 def _validate(configuration: Configuration) -> None:
-    """Refuse a misspelt id before the examination, not after it."""
+    """Reject a misspelled id before the examination, not after it."""
     from tfgpu_doctor.diagnose.plugins import load_checks
     from tfgpu_doctor.diagnose.selection import UnknownId
 
@@ -132,7 +132,7 @@ def _validate(configuration: Configuration) -> None:
 
 @dataclass(frozen=True)
 class _Depth:
-    """How far the examination goes."""
+    """The depth of the examination."""
 
     level: Level
     soak_s: float
@@ -140,20 +140,20 @@ class _Depth:
 
 
 def _depth(quick: bool, level: Level | None, minutes: float | None, even_if_busy: bool) -> _Depth:
-    """What the options say together; what they cannot mean is refused."""
+    """Return the depth that the options specify; reject options that contradict each other."""
     if quick and level not in (None, "quick"):
-        refuse(f"--quick is --level quick, and --level {level} was asked for as well")
+        refuse(f"--quick means --level quick: it cannot be combined with --level {level}")
     chosen: Level = "quick" if quick else level or "standard"
     if minutes is not None and chosen != "soak":
-        refuse("--minutes says how long --level soak lasts")
+        refuse("--minutes can be combined with --level soak only")
     if even_if_busy and chosen not in STRESS_LEVELS:
-        refuse("--even-if-busy goes with --level deep and --level soak: no other puts a load on a GPU")
+        refuse("--even-if-busy can be combined with --level deep and soak only: other levels run no stress test")
     return _Depth(chosen, 60 * (minutes or _SOAK_MINUTES), even_if_busy)
 
 
 def _examine(configuration: Configuration, depth: _Depth, root: str) -> tuple[Facts, bool]:
-    """The facts of this machine, and whether the user stopped before all were known."""
-    # What the report needs is imported while the examination waits for its children.
+    """Return the facts of this machine, and whether the user stopped the examination early."""
+    # The modules for the report are imported while the examination waits for its child processes.
     threading.Thread(target=_import_ahead, daemon=True).start()
     with Waiting() as waiting:
         try:
@@ -172,7 +172,7 @@ def _examine(configuration: Configuration, depth: _Depth, root: str) -> tuple[Fa
 
 
 def _import_ahead() -> None:
-    importlib.import_module("elftools.elf.dynamic")  # the probe that comes last needs it
+    importlib.import_module("elftools.elf.dynamic")  # the last probe needs it
     for module in ("diagnose.engine", "checks", "diagnose.plugins", "render.text", "knowledge.requirements"):
         importlib.import_module(f"tfgpu_doctor.{module}")
 

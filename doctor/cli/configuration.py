@@ -1,4 +1,4 @@
-"""The project's settings: tfgpu-doctor.toml, or [tool.tfgpu-doctor] in pyproject.toml, and the command line over them."""
+"""The project's settings: tfgpu-doctor.toml, or [tool.tfgpu-doctor] in pyproject.toml; command-line options override them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DEADLINE_S = 120.0
 
 
 class ConfigurationError(ValueError):
-    """A settings file that cannot be used; the message names the file and what is wrong."""
+    """A settings file is invalid; the message names the file and the error."""
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """Settings. The command line's --select takes the place of the file's; --ignore adds to it."""
+    """Settings. --select on the command line replaces the file's setting; --ignore adds to it."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -32,12 +32,12 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
     @property
     def selects(self) -> bool:
-        """Whether any check is named."""
+        """Whether the settings name any check."""
         return bool(self.select or self.ignore)
 
     @property
     def selection(self) -> Selection:
-        """The checks to show and to leave out."""
+        """The checks to show and to ignore."""
         from tfgpu_doctor.diagnose.selection import Selection
 
         return Selection(select=self.select, ignore=self.ignore)
@@ -51,7 +51,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
         python: str | None = None,
         deadline: float | None = None,
     ) -> Configuration:
-        """The same, with what the command line says; lists there may be separated by commas."""
+        """Return the settings with the command line's options applied; commas may separate the words of a list."""
         options: dict[str, Any] = {"fail_level": fail_level, "python": python, "deadline": deadline}
         options = {name: value for name, value in options.items() if value is not None}
         options["select"] = _words(select) or self.select
@@ -64,7 +64,7 @@ def _words(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_configuration(folder: str | None = None) -> Configuration:
-    """The settings of the nearest folder upwards that has any, beginning with this one. Raises ConfigurationError."""
+    """Return the settings of the nearest folder that has any, from this one upwards. Raises ConfigurationError."""
     files = Files()
     try:
         here = os.path.abspath(folder or os.getcwd())
@@ -82,7 +82,7 @@ def read_configuration(folder: str | None = None) -> Configuration:
 
 
 def _read(files: Files, path: str, table: Sequence[str]) -> Configuration | None:
-    """The settings in one file, None where it has none."""
+    """Return the settings in one file; None if it has none."""
     text = files.text_if_any(path)
     if not text or (table and table[-1] not in text):
         return None

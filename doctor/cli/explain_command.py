@@ -1,4 +1,4 @@
-"""`tfgpu-doctor explain`: why a check exists, its sources, its fix; or what a root cause's label or a code means."""
+"""`tfgpu-doctor explain`: why a check exists, its sources and its fix; or the meaning of a root cause's label or a code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tfgpu_doctor.cli.output import deliver, refuse
 @click.command()
 @click.argument("id_", metavar="ID")
 def explain(*, id_: str) -> int:
-    """Say why a check exists, its sources and its fix; or what a cause or a code means.
+    """Explain why a check exists, with its sources and its fix; or what a cause or a code means.
 
-    ID is a check's (DRV002), a cause's (driver_too_old), or a code's: XID79, SXID12028, CUDA_ERROR_NO_DEVICE,
+    ID is a check (DRV002), a cause (driver_too_old), or a code: XID79, SXID12028, CUDA_ERROR_NO_DEVICE,
     NVML_ERROR_GPU_IS_LOST.
     """
     from tfgpu_doctor.diagnose.explanation import explain_cause, explain_check, explain_code, find_code

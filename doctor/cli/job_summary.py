@@ -1,4 +1,4 @@
-"""The summary of a job of GitHub Actions: Markdown, added to the file that $GITHUB_STEP_SUMMARY names."""
+"""The job summary of GitHub Actions: Markdown, appended to the file that $GITHUB_STEP_SUMMARY names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfgpu_doctor.host.files import append_whole
 if TYPE_CHECKING:
     from tfgpu_doctor.model.report import Report
 
-# What GitHub takes for a step; above it, it shows none:
+# The maximum for a step; GitHub shows no larger summary:
 # https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#step-isolation-and-limits
 _LARGEST_BYTES = 1 << 20
 
 
 def add_job_summary(report: Report) -> None:
-    """Add the report where GitHub asks for one; that it cannot be written changes nothing about the verdict."""
+    """Add the report if GitHub provides a file for it; a failure to write it does not change the verdict."""
     path = Host().environment.get("GITHUB_STEP_SUMMARY", "")
     if not path:
         return
@@ -27,5 +27,5 @@ def add_job_summary(report: Report) -> None:
         append_whole(path, f"{render_markdown(report)}\n".encode(), _LARGEST_BYTES)
     except OSError as error:
         note(f"no job summary: $GITHUB_STEP_SUMMARY ({path}) cannot be written: {error.strerror or error}")
-    except ValueError as error:  # a path that no file can have
-        note(f"no job summary: $GITHUB_STEP_SUMMARY names no file: {error}")
+    except ValueError as error:  # an invalid path
+        note(f"no job summary: $GITHUB_STEP_SUMMARY is not a valid path: {error}")

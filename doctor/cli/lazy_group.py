@@ -1,4 +1,4 @@
-"""A group of commands of which only the one that is called gets imported."""
+"""A group of commands that imports only the command that is called."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group whose `commands` are, by name, a module below tfgpu_doctor and a line of help.
+    """A group whose `commands` map a name to a module below tfgpu_doctor and a line of help.
 
-    `default` is the command that arguments belong to which begin with none.
+    `default` is the command for arguments that do not begin with a command.
     """
 
     def __init__(self, *rest: Any, commands: Mapping[str, tuple[str, str]], default: str = "", **named: Any) -> None:
@@ -20,17 +20,17 @@ class LazyGroup(click.Group):
         self._lazy, self._default = commands, default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default command first where none is named."""
+        """Insert the default command if the arguments name none."""
         if self._default and (not args or (args[0] not in self._lazy and args[0] not in ctx.help_option_names)):
             args = [self._default, *args]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        """Their names, in the order of the help."""
+        """Return the names, in the order of the help."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        """The command, imported now; None where there is none of that name."""
+        """Import and return the command; None if there is none of that name."""
         if cmd_name not in self._lazy:
             return None
         found = getattr(importlib.import_module(f"tfgpu_doctor.{self._lazy[cmd_name][0]}"), cmd_name)
@@ -38,6 +38,6 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """The list in --help, without importing any command."""
+        """Write the list for --help, without importing any command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self._lazy.items()])

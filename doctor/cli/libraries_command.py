@@ -1,4 +1,4 @@
-"""`tfgpu-doctor libraries`: each library that TensorFlow opens, found where and brought by whom, or why not."""
+"""`tfgpu-doctor libraries`: the location and the provider of each library that TensorFlow opens, or why it is not found."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _FINDINGS, _NOT_JUDGED, _INTERRUPTED = 1, 3, 130
 
 
 @click.command()
-@click.option("--python", metavar="PATH", help="The Python to look at: an interpreter, or a virtual environment.")
+@click.option("--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder.")
 @click.option("--root", metavar="DIR", default="/", help="Read the machine's files (/etc, /usr) under DIR.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the table there.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the path of each library, and the folders looked in.")
+@click.option("-o", "--output", metavar="FILE", help="Write the table to FILE.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the path of each library, and the folders searched.")
 def libraries(*, python: str | None, root: str, format_: str, output: str | None, verbose: bool) -> int:
-    """Each library that TensorFlow opens at run time: which copy the loader takes and who brought it, or why none.
+    """List the libraries that TensorFlow opens at run time: the copy that the loader uses and its provider, or why none.
 
-    Read from the files alone; nothing is imported or opened. Exit code: 0 all that TensorFlow needs are found, 1 not
-    all, 2 wrong usage, 3 there is no TensorFlow to look at.
+    The command only reads files; it imports and opens nothing. Exit code: 0 all libraries that TensorFlow needs were
+    found, 1 not all, 2 wrong usage, 3 there is no TensorFlow to examine.
     """
     try:
         configuration = read_configuration().with_options(python=python)
@@ -35,7 +35,7 @@ def libraries(*, python: str | None, root: str, format_: str, output: str | None
         return _INTERRUPTED
     found = facts.resolution
     if found is None:
-        note(f"nothing to look at: {facts.unknown['resolution']}")
+        note(f"nothing to examine: {facts.unknown['resolution']}")
         return _NOT_JUDGED
     if format_ == "json":
         document = as_json(libraries_document(found))

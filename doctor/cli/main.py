@@ -1,4 +1,4 @@
-"""The command line: finds the command, and sees that nothing ends in a traceback."""
+"""The command line: runs the command, and ensures that no error ends in a traceback."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tfgpu_doctor.cli.lazy_group import LazyGroup
 
 _COMMANDS = {
     "check": ("cli.check_command", "name the one reason why TensorFlow does not use the GPU (the default)"),
-    "rehearse": ("rehearse.command", "would TensorFlow see a GPU here, if there were one?"),
+    "rehearse": ("rehearse.command", "test whether TensorFlow would find a GPU here, if there were one"),
     "libraries": (
         "cli.libraries_command",
-        "each library that TensorFlow opens: found where, brought by whom, or why not",
+        "list the libraries that TensorFlow opens: location and provider, or why not found",
     ),
-    "env": ("fix.env_command", "the variables that the target needs, for a shell or a Dockerfile"),
-    "fix": ("fix.command", "the repair: planned, applied, undone"),
-    "log": ("log.command", "the cause that a log tells of"),
-    "matrix": ("advise.matrix_command", "which TensorFlow releases fit which Python, driver and GPU"),
-    "advise": ("advise.command", "the newest release that works here, and the commands that install it"),
-    "bench": ("bench.command", "the perf suites: the GPU against the CPU, each technique against its absence"),
-    "accept": ("accept.command", "pass or fail a machine before it goes to work, with a certificate"),
-    "ticket": ("ticket.command", "a page and a bundle for a support ticket, with names, addresses and keys replaced"),
-    "fleet": ("fleet.command", "the same on every node of a cluster, and the comparison"),
-    "explain": ("cli.explain_command", "why a check exists, its sources, its fix"),
+    "env": ("fix.env_command", "print the variables that the target needs, for a shell or a Dockerfile"),
+    "fix": ("fix.command", "plan, apply or undo a repair"),
+    "log": ("log.command", "find the cause in a log"),
+    "matrix": ("advise.matrix_command", "show which TensorFlow releases fit which Python, driver and GPU"),
+    "advise": ("advise.command", "find the newest release that works here, and the commands that install it"),
+    "bench": ("bench.command", "run the perf suites: GPU and CPU, with and without each technique"),
+    "accept": ("accept.command", "pass or fail a machine before it goes into service, with a certificate"),
+    "ticket": ("ticket.command", "write a page and a bundle for a support ticket, with names, addresses and keys replaced"),
+    "fleet": ("fleet.command", "run the doctor on every node of a cluster, and compare the nodes"),
+    "explain": ("cli.explain_command", "explain a check, a cause or a code"),
 }
 _INTERNAL_ERROR = 3
 _INTERRUPTED = 130
@@ -43,9 +43,9 @@ _INTERRUPTED = 130
 )  # fmt: skip
 @click.version_option(__version__, prog_name="tfgpu-doctor")
 def cli() -> None:
-    """Why does TensorFlow not use this machine's NVIDIA GPU, or use it badly?
+    """Find out why TensorFlow does not use this machine's NVIDIA GPU, or uses it badly.
 
-    Without a command it runs `check`. See `tfgpu-doctor check --help` for the options.
+    Without a command, it runs `check`. See `tfgpu-doctor check --help` for the options.
     """
 
 
@@ -53,15 +53,15 @@ def main() -> NoReturn:
     """Run the command line, and exit with its code."""
     gc.set_threshold(
         50_000, 20, 20
-    )  # nearly all that a short run makes it keeps: looking for garbage costs a twentieth
+    )  # a short run keeps nearly all its objects: searching for garbage costs a twentieth
     sys.excepthook = _report_internal_error
-    threading.excepthook = lambda _: None  # what fails on a thread shows as a fact that is not known
+    threading.excepthook = lambda _: None  # a failure on a thread appears as an unknown fact
     signal.signal(signal.SIGTERM, _interrupt)
     _leave(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command that the arguments name, `check` where they name none, and give its exit code."""
+    """Run the command that the arguments name, or `check` if they name none, and return its exit code."""
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")):
         arguments = ["check", *arguments]
     try:
@@ -77,13 +77,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit at once: what is still blocked in some thread must not hold the process up."""
+    """Exit at once: a blocked thread must not delay the exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            pass  # the reader is gone; the verdict stands
+            pass  # the reader is gone; the verdict does not change
     os._exit(code)
 
 
@@ -92,12 +92,12 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
-    """One line in place of a traceback, unless $TFGPU_DOCTOR_TRACEBACK asks for it."""
+    """Print one line instead of a traceback, unless $TFGPU_DOCTOR_TRACEBACK requests it."""
     if os.environ.get("TFGPU_DOCTOR_TRACEBACK"):
         sys.__excepthook__(kind, error, trace)
     elif sys.stderr is not None:
         sys.stderr.write(
             f"tfgpu-doctor: the doctor itself failed ({kind.__name__}: {error}); please "
-            f"{report_it('what TFGPU_DOCTOR_TRACEBACK=1 adds')}\n"
+            f"{report_it('the traceback that TFGPU_DOCTOR_TRACEBACK=1 prints')}\n"
         )
     _leave(_INTERNAL_ERROR)

@@ -1,4 +1,4 @@
-"""Where a command's document goes, and how a command refuses."""
+"""Output of a command's document, and rejection of wrong usage."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ WRONG_USAGE = 2
 
 
 def note(text: str) -> None:
-    """One line for the person, on standard error."""
+    """Print one line for the user on standard error."""
     if sys.stderr is not None:
         try:
             print(f"tfgpu-doctor: {text}", file=sys.stderr, flush=True)
         except OSError:
-            pass  # nobody listens
+            pass  # there is no reader
 
 
 def refuse(why: str) -> NoReturn:
-    """End with one line that says what is wrong with the usage or the input."""
+    """Exit with one line that states what is wrong with the usage or the input."""
     note(f"error: {why}")
     raise SystemExit(WRONG_USAGE)
 
 
 def deliver(document: str, output: str | None) -> None:
-    """Write the document to a file, whole or not at all, or to standard output.
+    """Write the document to a file, completely or not at all, or to standard output.
 
-    A reader that went away (a closed pipe) changes nothing about the verdict; a full disk is refused.
+    A closed pipe does not change the verdict; a full disk is an error.
     """
     if output is not None:
         try:
@@ -38,13 +38,13 @@ def deliver(document: str, output: str | None) -> None:
             refuse(f"{output} cannot be written: {error.strerror or error}")
         return
     if sys.stdout is None:
-        note("standard output is closed; the report is lost, the exit code tells the verdict")
+        note("standard output is closed; the report is lost, the exit code gives the verdict")
         return
     try:
         sys.stdout.buffer.write(document.encode(sys.stdout.encoding or "utf-8", "replace"))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # Python flushes once more at exit, and would complain.
+        # Python flushes again at exit, and would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         refuse(f"standard output cannot be written: {error.strerror or error}")

@@ -1,4 +1,4 @@
-"""A recorded machine, as `--facts` names it: a record, or the zip of a ticket."""
+"""The recorded machine that `--facts` names: a record, or the zip of a ticket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LARGEST_RECORD_BYTES = 64 << 20
 
 
 def read_recorded(path: str) -> Facts:
-    """The machine from a file, `-` for standard input; refuses what is none."""
+    """Read the machine from a file, `-` for standard input; reject any other content."""
     content = read_input(path, _LARGEST_RECORD_BYTES, "a recorded machine")
     try:
         return decode_facts(_record_of(content, path))
@@ -21,13 +21,13 @@ def read_recorded(path: str) -> Facts:
 
 
 def read_input(path: str, most_bytes: int, kind: str) -> bytes:
-    """The whole of a file, `-` for standard input; refuses what cannot be read, or is larger than its kind may be."""
+    """Read a whole file, `-` for standard input; reject one that cannot be read or is too large for its kind."""
     try:
         if path == "-":
             content = sys.stdin.buffer.read(most_bytes + 1)
         else:
             content = Files().read_bytes(path, most_bytes + 1)
-    except (OSError, AttributeError) as error:  # standard input that is closed is None
+    except (OSError, AttributeError) as error:  # closed standard input is None
         refuse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
     if len(content) > most_bytes:
         refuse(f"{path} is larger than {most_bytes >> 20} MiB: it is not {kind}")
@@ -44,5 +44,5 @@ def _record_of(content: bytes, path: str) -> bytes:
     except BundleError as error:
         refuse(f"{path}: {error}")
     if len(record) > _LARGEST_RECORD_BYTES:
-        refuse(f"{path} holds a record larger than {_LARGEST_RECORD_BYTES >> 20} MiB")
+        refuse(f"{path} contains a record larger than {_LARGEST_RECORD_BYTES >> 20} MiB")
     return record

@@ -1,4 +1,4 @@
-"""The line on a terminal that says what the doctor waits for."""
+"""The line on a terminal that states what the doctor is waiting for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from types import TracebackType
 
-_PATIENCE_S = 0.5  # nobody needs to be told of a shorter wait
+_PATIENCE_S = 0.5  # shorter waits are not shown
 
 
 class Waiting:
-    """Shows one line on standard error while something is slow, and takes it away at the end. Nothing in a pipe."""
+    """Shows one line on standard error during a slow operation, and removes it at the end. Shows nothing in a pipe."""
 
     def __init__(self) -> None:
         self._stream = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
@@ -25,7 +25,7 @@ class Waiting:
         self._write("")
 
     def show(self, waiting_for: Sequence[str], seconds: float) -> None:
-        """What is waited for, and for how long already (seconds)."""
+        """Show what the doctor is waiting for, and for how many seconds so far."""
         if seconds >= _PATIENCE_S:
             self._write(f"waiting for {' and '.join(waiting_for[:2])} ({seconds:.0f} s)")
 

@@ -1,1 +1,1 @@
-"""From the facts of a machine to the report on it."""
+"""The diagnosis: from the facts of a machine to the report."""

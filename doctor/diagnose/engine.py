@@ -1,4 +1,4 @@
-"""Run the checks over the facts of a machine, and make the report."""
+"""Run the checks on the facts of a machine, and build the report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def diagnose(
     interrupted: bool = False,
     seconds: float = 0.0,
 ) -> Report:
-    """The report on a machine. Every check runs; the selection decides which are shown and count."""
+    """Return the report on a machine. Every check runs; the selection decides which are shown and counted."""
     from tfgpu_doctor.checks import ALL_CHECKS
 
     facts = shorten(facts)
@@ -46,7 +46,7 @@ def diagnose(
 
 
 def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
-    """The result of every check. One that comes after a check that failed is blocked by it, and does not run."""
+    """Return the result of every check. A failed check blocks those that come after it: they do not run."""
     by_id = {check.id: check for check in checks}
     given = {name: getattr(facts, name) for name in Facts.__struct_fields__}
     given["knowledge"] = read_knowledge()
@@ -67,12 +67,12 @@ def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
 
 
 def _known(ids: Iterable[str], by_id: Mapping[str, Check]) -> list[str]:
-    """Those of the ids that are checks here; a plugin may come after a check that a later release took away."""
+    """Return the ids that exist as checks; a plugin may name a check that a later release removed."""
     return [id for id in ids if id in by_id]
 
 
 def _blockers(check: Check, results: Mapping[str, Result]) -> tuple[str, ...]:
-    """The failed checks that keep one from running, directly or through others that they block."""
+    """Return the failed checks that block a check, directly or through other blocked checks."""
     found: dict[str, None] = {}
     for id in check.after:
         result = results.get(id)
@@ -84,7 +84,7 @@ def _blockers(check: Check, results: Mapping[str, Result]) -> tuple[str, ...]:
 
 
 def _run(check: Check, given: Mapping[str, Any], unknown: Mapping[str, str]) -> tuple[Result, bool]:
-    """The result of one check, and whether those that come after it may be judged."""
+    """Return the result of one check, and whether the checks after it may be judged."""
     lost = next((name for name in check.needs if given.get(name) is None), None)
     if lost:
         reason = unknown.get(lost) or f"there is no fact {lost!r}"
@@ -96,7 +96,7 @@ def _run(check: Check, given: Mapping[str, Any], unknown: Mapping[str, str]) -> 
         yielded.extend(check.function(**{name: given[name] for name in names}))
     except Skip as skip:
         return _result(check, "skip", reason=str(skip)), not isinstance(skip, CannotTell)
-    except Exception as error:  # noqa: BLE001 - a check that breaks is shown as such; the others go on
+    except Exception as error:  # noqa: BLE001 - a check that crashes is reported as such; the others continue
         reason = f"{type(error).__name__}: {error}"
         return _result(check, "crash", reason=reason), True
     findings = tuple(each for each in yielded if isinstance(each, Finding))
@@ -118,7 +118,7 @@ def _result(check: Check, outcome: Outcome, **more: Any) -> Result:
 
 
 def _prerequisites(checks: Sequence[Check]) -> dict[str, frozenset[str]]:
-    """Id to the ids of all checks that come before it, directly or not."""
+    """Return for each id the ids of all checks that come before it, directly or indirectly."""
     after = {check.id: check.after for check in checks}
     found: dict[str, frozenset[str]] = {}
     for id in TopologicalSorter(

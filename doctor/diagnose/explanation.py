@@ -1,4 +1,4 @@
-"""What there is to say about a check or a cause, for `explain` and for docs/checks.md."""
+"""The text about a check, a cause or a code, for `explain` and for docs/checks.md."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tfgpu_doctor.knowledge.schema import Cause, ErrorCode, Xid
 from tfgpu_doctor.model import UNDETERMINED, Check
 
 _UNNAMED = {
-    "check": "No check names it.",
-    "log": "No check of a machine can see it: `tfgpu-doctor log` finds it in the log of a program.",
-    "advice": "Neither a check nor a log shows it: it is for people to find.",
+    "check": "No check reports it.",
+    "log": "No check of a machine can detect it: `tfgpu-doctor log` finds it in the log of a program.",
+    "advice": "Neither a check nor a log shows it: a person must find it.",
 }
 
 
 def explain_check(check: Check, knowledge: Knowledge) -> str:
-    """Title, reason, fix, causes, prerequisites and sources of a check, as plain text."""
+    """Return title, reason, fix, causes, prerequisites and sources of a check, as plain text."""
     causes = [f"  {label}: {knowledge.causes[label].title}" for label in check.causes if label in knowledge.causes]
     parts = [
         f"{check.id}: {check.title}",
         check.explanation,
-        "\n".join(["Causes that it names:", *causes]) if causes else "",
+        "\n".join(["Causes that it reports:", *causes]) if causes else "",
         f"Judged after: {', '.join(check.after)}" if check.after else "",
         f"Facts: {', '.join((*check.needs, *check.optional))}",
         "\n".join(["Sources:", *(f"  {source}" for source in check.sources)]) if check.sources else "",
@@ -31,20 +31,20 @@ def explain_check(check: Check, knowledge: Knowledge) -> str:
 
 
 def explain_cause(cause: Cause, checks: Sequence[Check]) -> str:
-    """Headline, meaning, fix and severity of a root cause, and the checks that name it, as plain text."""
+    """Return title, meaning, fix and severity of a root cause, and the checks that report it, as plain text."""
     named_by = [f"  {check.id}: {check.title}" for check in checks if cause.label in check.causes]
     parts = [
         f"{cause.label}: {cause.title}",
         cause.definition,
         f"Fix: {cause.fix}",
         f"Severity: {cause.severity}",
-        "\n".join(["Named by:", *named_by]) if named_by else _UNNAMED[cause.shown_by],
+        "\n".join(["Reported by:", *named_by]) if named_by else _UNNAMED[cause.shown_by],
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def find_code(word: str, knowledge: Knowledge) -> Xid | ErrorCode | None:
-    """The row for "XID79", "SXid 12028", "CUDA_ERROR_NO_DEVICE", "NVML_ERROR_GPU_IS_LOST"; None where there is none."""
+    """Return the row for "XID79", "SXid 12028", "CUDA_ERROR_NO_DEVICE", "NVML_ERROR_GPU_IS_LOST"; None if there is none."""
     numbered = re.fullmatch(r"(s?xid)[ _-]?(\d{1,6})", word.strip(), re.IGNORECASE)
     if numbered:
         return knowledge.xids.get((numbered[1].lower(), int(numbered[2])))
@@ -53,14 +53,14 @@ def find_code(word: str, knowledge: Knowledge) -> Xid | ErrorCode | None:
 
 
 def explain_code(row: Xid | ErrorCode, knowledge: Knowledge) -> str:
-    """Name, meaning, likely cause, what to do and source of a code of the driver, CUDA or NVML, as plain text."""
+    """Return name, meaning, likely cause, action and source of a code of the driver, CUDA or NVML, as plain text."""
     cause = knowledge.causes.get(row.cause) if row.cause != UNDETERMINED else None
     parts = [
         f"{_called(row)}: {row.meaning}",
         _status(row) if isinstance(row, Xid) else "",
-        f"First suspect: {cause.label} ({cause.title})" if cause else "",
-        f"Do next: {row.action}" if row.action else "",
-        f"Source: {row.source} (looked at on {row.checked})",
+        f"Likely cause: {cause.label} ({cause.title})" if cause else "",
+        f"Next step: {row.action}" if row.action else "",
+        f"Source: {row.source} (checked on {row.checked})",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -72,23 +72,23 @@ def _called(row: Xid | ErrorCode) -> str:
 
 
 def _status(row: Xid) -> str:
-    """How bad it is, whose fault it may be, and which drivers know it."""
+    """Return its severity, its possible origins, and the drivers that report it."""
     lines = [
-        f"Severity: {row.severity}; the program that uses the GPU {'ends' if row.fatal else 'goes on'}.",
-        f"Whose fault it may be, the likeliest first: {', '.join(row.likely)}." if row.likely else "",
-        f"No driver older than {row.drivers.since} gives it." if row.drivers.since else "",
-        f"No driver newer than {row.drivers.until} gives it." if row.drivers.until else "",
+        f"Severity: {row.severity}; the program that uses the GPU {'ends' if row.fatal else 'continues'}.",
+        f"Possible origins, most likely first: {', '.join(row.likely)}." if row.likely else "",
+        f"No driver older than {row.drivers.since} reports it." if row.drivers.since else "",
+        f"No driver newer than {row.drivers.until} reports it." if row.drivers.until else "",
     ]
     return "\n".join(line for line in lines if line)
 
 
 def checks_page(checks: Sequence[Check], knowledge: Knowledge) -> str:
-    """docs/checks.md: every check, in the order in which causes lie."""
+    """Return docs/checks.md: every check, in the order of diagnosis."""
     lines = [
         "# The checks",
         "",
         "Generated by `python tools/write_generated.py`; the text comes from the checks themselves.",
-        "An id keeps its meaning for good. `tfgpu-doctor explain ID` prints the same.",
+        "The meaning of an id never changes. `tfgpu-doctor explain ID` prints the same text.",
         "",
     ]
     for check in checks:

@@ -1,4 +1,4 @@
-"""The copies of the libraries that TensorFlow opens, as the loader would take them."""
+"""The copies of the libraries that TensorFlow opens, as the loader would choose them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KINDS = {"driver": "NVIDIA driver", "stub": "stub of a toolkit", "compat": "cud
 
 
 def list_libraries(facts: Facts) -> tuple[LibraryCopy, ...]:
-    """The libraries of CUDA and of the driver: as the loader would take them, or at least which copies there are."""
+    """List the libraries of CUDA and the driver: the copy that the loader would choose, or at least the copies that exist."""
     resolved = _resolved(facts.resolution) if facts.resolution else _looked_up(facts)
     names = {each.soname for each in resolved}
     driver = dict.fromkeys(copy.soname for copy in _copies(facts.driver_libraries) if copy.soname not in names)
@@ -32,7 +32,7 @@ def _resolved(resolution: Resolution) -> list[LibraryCopy]:
 
 
 def _looked_up(facts: Facts) -> list[LibraryCopy]:
-    """What this release opens, where nobody followed the loader: as far as anybody saw a copy, or opened it."""
+    """List the libraries that this release opens and that have a copy or were opened; used if there is no resolution."""
     wheel = facts.tensorflow
     if wheel is None or not wheel.built_with_cuda or facts.cuda_libraries is None:
         return []
@@ -45,7 +45,7 @@ def _looked_up(facts: Facts) -> list[LibraryCopy]:
 
 
 def _on_disk(soname: str, facts: Facts, *, needed: bool = True) -> LibraryCopy:
-    """A library whose copies are known; which of them is taken is what libcuda or TensorFlow itself said."""
+    """Return a library with its known copies; libcuda or TensorFlow itself reported which of them is used."""
     copies = [
         each
         for fact in (facts.driver_libraries, facts.cuda_libraries)
@@ -82,6 +82,6 @@ def _copies(fact: Libraries | None) -> tuple[LibraryFile, ...]:
 
 
 def _opened(runtime: Runtime | None, soname: str) -> tuple[bool | None, str]:
-    """Whether TensorFlow's log says that it opened the library, and its error."""
+    """Return whether TensorFlow's log reports that it opened the library, and its error."""
     load = next((each for each in (runtime.libraries if runtime else ()) if each.soname == soname), None)
     return (load.opened, load.error) if load else (None, "")

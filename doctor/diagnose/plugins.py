@@ -1,4 +1,4 @@
-"""All checks: the doctor's own, and those of other distributions (entry points of the group tfgpu_doctor.checks)."""
+"""All checks: built-in checks, and those of other distributions (entry points of the group tfgpu_doctor.checks)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = "tfgpu_doctor.checks"
 
 @functools.cache
 def load_checks() -> tuple[tuple[Check, ...], tuple[BrokenPlugin, ...]]:
-    """Every check, and the plugins whose checks could not be loaded: those are shown, never dropped."""
+    """Return every check, and the plugins whose checks could not be loaded: they are reported, never ignored."""
     if not _may_be_named():
         return merge(ALL_CHECKS, ())
     from importlib.metadata import entry_points
@@ -31,11 +31,11 @@ def load_checks() -> tuple[tuple[Check, ...], tuple[BrokenPlugin, ...]]:
 
 
 def _may_be_named() -> bool:
-    """Whether any distribution may name the group: importing importlib.metadata takes longer than looking for that."""
+    """Return whether any distribution may use the group: importing importlib.metadata takes longer than this search."""
     files = Files()
     for folder in dict.fromkeys(sys.path):
         if os.path.isfile(folder):
-            return True  # a zip file, say
+            return True  # for example, a zip file
         for name in files.names_if_any(folder or "."):
             if name.endswith(_METADATA) and GROUP in files.text_if_any(f"{folder or '.'}/{name}/entry_points.txt"):
                 return True
@@ -43,7 +43,7 @@ def _may_be_named() -> bool:
 
 
 def merge(own: Iterable[Check], points: Iterable[EntryPoint]) -> tuple[tuple[Check, ...], tuple[BrokenPlugin, ...]]:
-    """The own checks and those that the entry points name, in the order of stages: each a Check, or a sequence of them."""
+    """Return `own` and the checks that the entry points name (each a Check or a sequence of them), in the order of stages."""
     checks, broken = in_order(own), []
     for point in points:
         try:
@@ -51,7 +51,7 @@ def merge(own: Iterable[Check], points: Iterable[EntryPoint]) -> tuple[tuple[Che
             found = [loaded] if isinstance(loaded, Check) else list(loaded)
             _refuse_strangers(found, {check.id for check in checks})
             together = in_order([*checks, *found])
-        except Exception as error:  # noqa: BLE001 - a plugin that breaks is shown as such; the others go on
+        except Exception as error:  # noqa: BLE001 - a plugin that fails is reported as such; the others continue
             broken.append(BrokenPlugin(point.name, f"{type(error).__name__}: {error}"))
         else:
             checks = together
@@ -61,6 +61,6 @@ def merge(own: Iterable[Check], points: Iterable[EntryPoint]) -> tuple[tuple[Che
 def _refuse_strangers(found: list[Check], taken: set[str]) -> None:
     for each in found:
         if not isinstance(each, Check):
-            raise TypeError(f"{each!r} is no check: make it with the decorator tfgpu_doctor.model.check")
+            raise TypeError(f"{each!r} is not a check: create it with the decorator tfgpu_doctor.model.check")
         if each.id in taken:
-            raise ValueError(f"the id {each.id} is taken: choose letters of your own")
+            raise ValueError(f"the id {each.id} is already in use: choose other letters")

@@ -1,4 +1,4 @@
-"""Build the report: the verdict, the causes, and what the machine has, from facts and the results of the checks."""
+"""Build the report from facts and the results of the checks: the verdict, the causes, and the components of the machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tfgpu_doctor.model.facts.nvidia import CudaGpu, Nvml, NvmlGpu
 from tfgpu_doctor.model.report import OUTCOMES, GpuCard, GpuUser, MachineSummary, Report, Result, TargetSummary
 from tfgpu_doctor.model.tags import Goal
 
-_NO_LIMITS = ("gpu_idle", "none")  # reasons of NVML's that slow nothing down
+_NO_LIMITS = ("gpu_idle", "none")  # reasons of NVML that do not reduce the clocks
 
 
-# The question itself: does TensorFlow compute on a GPU? Without TensorFlow, does the driver give one?
-# No machine is called healthy unless one of these passed.
+# The main question: does TensorFlow compute on a GPU? Without TensorFlow, does the driver provide one?
+# A machine is healthy only if one of these passed.
 _GOALS: tuple[Goal, ...] = ("computes",)
 _QUICK_GOALS: tuple[Goal, ...] = ("driver", "platform")
 _REHEARSAL_GOALS: tuple[Goal, ...] = ("registers",)
@@ -30,7 +30,7 @@ _REHEARSAL_GOALS: tuple[Goal, ...] = ("registers",)
 def build_report(
     facts: Facts, results: Sequence[Result], checks: Iterable[Check], *, interrupted: bool, seconds: float
 ) -> Report:
-    """The report on a machine with these results of some of the checks, its text made safe."""
+    """Return the report on a machine with these results, which may omit checks; its text is cleaned and bounded."""
     counts: dict[str, int] = {outcome: sum(result.outcome == outcome for result in results) for outcome in OUTCOMES}
     wanted = _QUICK_GOALS if facts.quick else _REHEARSAL_GOALS if facts.simulated else _GOALS
     goals = [result for result in results if result.goal in wanted] or results
@@ -58,13 +58,13 @@ def build_report(
 
 
 def _is_waived(result: Result, results: Sequence[Result]) -> bool:
-    """Whether only checks that the user ignores keep this one from being judged."""
+    """Return whether only checks that the user ignores block this one."""
     waived = {each.id for each in results if each.reason == IGNORED}
     return result.outcome == "blocked" and set(result.blocked_by) <= waived
 
 
 def _target(facts: Facts) -> TargetSummary:
-    """Interpreter and TensorFlow."""
+    """Return the interpreter and TensorFlow."""
     target, wheel, runtime = facts.target, facts.tensorflow, facts.runtime
     return TargetSummary(
         python=target.executable if target else "",
@@ -76,7 +76,7 @@ def _target(facts: Facts) -> TargetSummary:
 
 
 def _machine(facts: Facts) -> MachineSummary:
-    """System, driver, GPUs, container."""
+    """Return system, driver, GPUs and container."""
     system = facts.system
     words = (
         [system.distribution or system.os, system.architecture, f"WSL {system.wsl}" if system.wsl else ""]
@@ -92,7 +92,7 @@ def _machine(facts: Facts) -> MachineSummary:
 
 
 def _gpus(facts: Facts) -> tuple[str, ...]:
-    """Names of the GPUs, from whoever knows them: NVML, CUDA, or the PCI bus by its numbers."""
+    """Return the names of the GPUs from NVML, CUDA, or the device ids on the PCI bus."""
     if facts.nvml and facts.nvml.gpus:
         return tuple(gpu.name for gpu in facts.nvml.gpus)
     if facts.cuda_driver and facts.cuda_driver.gpus:
@@ -105,7 +105,7 @@ def _name_on_bus(gpu: PciDevice) -> str:
 
 
 def _cards(facts: Facts) -> tuple[GpuCard, ...]:
-    """Each GPU as whoever knows most of it tells: NVML, CUDA, or the PCI bus."""
+    """Return each GPU with the most detailed data: from NVML, CUDA, or the PCI bus."""
     if facts.nvml and (facts.nvml.gpus or facts.nvml.troubles):
         return tuple(sorted([*map(_card, facts.nvml.gpus), *_in_trouble(facts.nvml)], key=lambda card: card.index))
     if facts.cuda_driver and facts.cuda_driver.gpus:
@@ -161,14 +161,14 @@ def _in_trouble(nvml: Nvml) -> list[GpuCard]:
             index=each.index,
             name=each.name,
             pci_address=_short(each.pci_address),
-            trouble=f"gave no answer within {each.seconds:.0f} s" if each.is_silent else each.error_text,
+            trouble=f"did not respond within {each.seconds:.0f} s" if each.is_silent else each.error_text,
         )
         for each in nvml.troubles
     ]
 
 
 def _short(pci_address: str) -> str:
-    """NVML writes eight digits of domain, the kernel and CUDA four."""
+    """Shorten the domain: NVML writes eight digits, the kernel and CUDA four."""
     domain, mark, rest = pci_address.lower().partition(":")
     return f"{domain[-4:]}{mark}{rest}"
 

@@ -1,4 +1,4 @@
-"""Which finding explains the others: ranks the findings that stand on their own, and lists what each explains."""
+"""The root causes: findings in order of importance, each with the checks that it explains."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tfgpu_doctor.model.report import Result, RootCause
 
 
 def rank_causes(results: Sequence[Result]) -> tuple[RootCause, ...]:
-    """Causes, best first: graver before lighter, known before unknown, surer before less sure, deeper before shallower.
+    """Rank causes by higher severity, known before unknown, higher confidence, and earlier place in the order of checks.
 
-    What lies deeper has an earlier stage, or comes before. A check blocked by a cause is explained by it; findings of
-    several checks with one label are one cause, named by the first.
+    A check has an earlier place if its stage is earlier, or if others come after it. A cause explains the checks that it
+    blocks; findings of several checks with the same label are one cause, reported by the first.
     """
     order = {result.id: place for place, result in enumerate(results)}
     found = [(result, finding) for result in results for finding in result.findings if finding.severity != "info"]
@@ -34,7 +34,7 @@ def _key(finding: Finding, place: int) -> tuple[int, bool, int, int]:
 
 
 def _label(result: Result, finding: Finding) -> tuple[str, str]:
-    """What makes two findings one cause; two things that nobody knows the cause of are not one."""
+    """Return the key that findings of one cause share; findings with undetermined causes of two checks are separate."""
     return finding.cause, result.id if finding.cause == UNDETERMINED else ""
 
 
@@ -50,6 +50,6 @@ def _cause(same: Sequence[tuple[Result, Finding]], results: Iterable[Result]) ->
         severity=finding.severity,
         confidence=finding.confidence,
         evidence=tuple(dict.fromkeys([*finding.evidence, *more])),
-        fix=finding.fix or Fix(f"`tfgpu-doctor explain {first.id}` says what the check is about."),
+        fix=finding.fix or Fix(f"`tfgpu-doctor explain {first.id}` describes the check."),
         explains=tuple(id for id in dict.fromkeys([*ids, *blocked]) if id != first.id),
     )

@@ -1,4 +1,4 @@
-"""Which checks are shown and count: --select and --ignore, by id or by the letters that ids begin with."""
+"""The checks that are shown and counted: --select and --ignore, by id or by the letters that ids begin with."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import msgspec
 
 from tfgpu_doctor.model.report import Result
 
-IGNORED = "ignored by the configuration"  # the reason of a check that the user leaves out
+IGNORED = "ignored by the configuration"  # the reason of a check that the user ignores
 
 
 class UnknownId(ValueError):
-    """An id or prefix that no check bears; the message proposes what may have been meant."""
+    """No check has this id or prefix; the message suggests a similar one."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Ids ("DRV002") or prefixes ("DRV"); an empty `select` means all. `ignore` wins."""
+    """Ids ("DRV002") or prefixes ("DRV"); an empty `select` means all. `ignore` has priority."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
     def validate(self, ids: Sequence[str], *, complete: bool = True) -> None:
-        """Raise UnknownId where a word of the selection fits no check; not when some checks could not be loaded."""
+        """Raise UnknownId if a word of the selection matches no check, unless some checks could not be loaded."""
         for word in (*self.select, *self.ignore):
             if complete and not any(_fits(word, id) for id in ids):
                 import difflib
 
                 near = difflib.get_close_matches(word.upper(), ids, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                raise UnknownId(f"no check is called {word!r}{hint} (`tfgpu-doctor check --list` names them all)")
+                raise UnknownId(f"no check is called {word!r}{hint} (`tfgpu-doctor check --list` lists all checks)")
 
     def apply(self, results: Sequence[Result], prerequisites: Mapping[str, frozenset[str]]) -> list[Result]:
-        """The results to show: those selected, and a failed one that keeps any of them from being judged."""
+        """Return the results to show: the selected ones, and failed ones that block any of them."""
         wanted = {result.id for result in results if self._wants(result.id)}
         needed = {id for each in wanted for id in prerequisites.get(each, ())}
         shown: list[Result] = []

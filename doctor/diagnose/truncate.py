@@ -1,4 +1,4 @@
-"""The text of a report, made safe once: cleaned, cut to a length, and commands that could hide something left out."""
+"""Make the text of a report safe: clean it, limit its length, and omit commands that could hide something."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfgpu_doctor.model.report import (
     VersionRow,
 )
 
-# Far above what any known machine needs, and small enough for every reader of a report.
+# More than any known machine needs, and small enough for every reader of a report.
 _LONGEST_LINE = 2000  # characters of a message, a reason, a piece of evidence
 _LONGEST_NAME = 200  # of a GPU, a driver, a system, a version
 _LONGEST_PATH = 4096  # PATH_MAX of Linux; a command is as long as the paths in it
@@ -36,7 +36,7 @@ _Row = TypeVar("_Row", VersionRow, LibraryCopy, GpuCard, GpuUser)
 
 
 def bound(report: Report) -> Report:
-    """The report with every text in it cut to its bound; the same object's fields where nothing is too long."""
+    """Return the report with every text cut to its limit."""
     return msgspec.structs.replace(
         report,
         doctor=_name(report.doctor),
@@ -91,7 +91,7 @@ def _bound_result(result: Result) -> Result:
 
 
 def _gravest(findings: tuple[Finding, ...]) -> Sequence[Finding]:
-    """All findings where they are not too many, else the gravest: the exit code follows from them."""
+    """Return all findings, or the most severe if there are too many: the exit code depends on them."""
     if len(findings) <= _MOST_LINES:
         return findings
     return sorted(findings, key=lambda each: -SEVERITIES.index(each.severity))[:_MOST_LINES]
@@ -118,26 +118,26 @@ def _bound_cause(cause: RootCause) -> RootCause:
 
 
 def _bound_fix(fix: Fix) -> Fix:
-    """A command is whole or not there: half of one, or one with characters that do not show, must not be pasted."""
+    """Omit commands that are too long or have unprintable characters: nobody must paste half of one, or one that hides text."""
     safe = tuple(each for each in fix.commands if len(each) <= _LONGEST_PATH and each.isprintable())
     left_out = len(fix.commands) - len(safe)
-    more = " A command is left out here: a name in it is too long or does not show as it is." if left_out else ""
+    more = " A command is omitted here: a name in it is too long or has unprintable characters." if left_out else ""
     return Fix(_cut(fix.text) + more, safe[:_MOST_LINES])
 
 
 def _bound_lines(lines: Sequence[str]) -> tuple[str, ...]:
     shown = tuple(_cut(each) for each in lines[:_MOST_LINES])
     left_out = len(lines) - len(shown)
-    return (*shown, f"... and {left_out} lines more") if left_out else shown
+    return (*shown, f"... and {left_out} more lines") if left_out else shown
 
 
 def _name(text: str) -> str:
-    """A name, on one line."""
+    """Return a name on one line."""
     return _cut(text if text.isprintable() else " ".join(text.split()), _LONGEST_NAME)
 
 
 def _cut(text: str, longest: int = _LONGEST_LINE) -> str:
-    """The text, ended where it gets too long; what no UTF-8 document may hold becomes a question mark."""
+    """Return the text, cut to a length; characters that UTF-8 cannot encode become question marks."""
     if len(text) > longest:
-        text = f"{text[:longest]} ... (cut here)"
+        text = f"{text[:longest]} ... (truncated)"
     return clean(text if text.isascii() else text.encode("utf-8", "replace").decode())

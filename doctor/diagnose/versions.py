@@ -1,4 +1,4 @@
-"""The versions that were found, next to those that TensorFlow needs. Checks judge them."""
+"""The versions that were found, and those that TensorFlow needs. Checks judge them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfgpu_doctor.model.tags import NO_DRIVER, version_of
 _JUDGED_BY_NAME = ("numpy", "protobuf")
 
 
-Judges = Callable[[str], str]  # from a tag to the id of the check that has it; empty where none does
+Judges = Callable[[str], str]  # from a tag to the id of the check that has it; empty if none does
 
 
 def list_versions(facts: Facts, checks: Iterable[Check]) -> tuple[VersionRow, ...]:
-    """Python, TensorFlow, driver, CUDA, the C library, and the packages that TensorFlow builds on."""
+    """List Python, TensorFlow, driver, CUDA, the C library, and the packages that TensorFlow depends on."""
     if facts.target is None:
         return ()
     by_tag = {tag: check.id for check in checks for tag in check.tags}
@@ -55,7 +55,7 @@ def _system(facts: Facts, judges: Judges) -> Iterator[VersionRow]:
 
 
 def _driver(facts: Facts, judges: Judges) -> Iterator[VersionRow]:
-    """The driver, what CUDA it supports, and what code the GPUs need."""
+    """Yield the driver, the CUDA version that it supports, and the compute capability of the GPUs."""
     wheel, system = facts.tensorflow, facts.system
     built_with = wheel.cuda_version if wheel else ""
     os = "Windows" if system and (system.wsl or system.os == "Windows") else "Linux"
@@ -83,7 +83,7 @@ def _driver(facts: Facts, judges: Judges) -> Iterator[VersionRow]:
 
 
 def _packages(facts: Facts, judges: Judges) -> Iterator[VersionRow]:
-    """What TensorFlow's metadata asks for, beside what the environment has."""
+    """Yield the packages that TensorFlow's metadata requires, with the installed versions."""
     target, wheel = facts.target, facts.tensorflow
     if target is None or wheel is None:
         return

@@ -33,7 +33,7 @@ class Applied:
     `kept_bytes` is the size of the fix's record.
     """
 
-    mended: bool
+    repaired: bool
     report: Report | None = None
     why: str = ""
     kept_bytes: int = 0
@@ -59,7 +59,7 @@ def apply_plan(
             report = look_again()
             kept = is_gone(plan, report)
             if kept:
-                record.write(msgspec.structs.replace(journal, mended=True))
+                record.write(msgspec.structs.replace(journal, repaired=True))
                 return Applied(True, report, kept_bytes=journal.kept_bytes)
             return Applied(False, report, _why_not(plan, report))
         except StepFailed as error:
@@ -151,7 +151,7 @@ def _journal(plan: Plan) -> Journal:
 def _refuse_unfinished(archive: Archive) -> None:
     for record in archive.records():
         journal = record.read()
-        if journal and not journal.mended:
+        if journal and not journal.repaired:
             raise NotPossible(
                 f"the fix of {journal.started} was interrupted ({journal.id}): undo it first with `tfgpu-doctor fix --undo`"
             )

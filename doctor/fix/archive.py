@@ -79,7 +79,7 @@ def is_unfinished(bounds: Bounds) -> bool:
     """Whether the newest fix was interrupted and not yet undone; does not take the lock."""
     names = _numbered(bounds)
     journal = Record(os.path.join(bounds.record, names[-1]), Changes([])).read() if names else None
-    return bool(journal and not journal.mended and journal.phase != "preparing")
+    return bool(journal and not journal.repaired and journal.phase != "preparing")
 
 
 def _numbered(bounds: Bounds) -> list[str]:

@@ -13,7 +13,7 @@ from tfgpu_doctor.collect.examination import find_python
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fix.plan import Plan
-    from tfgpu_doctor.rehearse.looking import Look
+    from tfgpu_doctor.rehearse import Look
 
 _NOT_DONE, _NOT_JUDGED = 1, 3
 
@@ -61,7 +61,7 @@ def _mend(configuration: Configuration, id_: str | None, apply_: bool, yes: bool
     from tfgpu_doctor.fix.choice import UnknownFinding, choose
     from tfgpu_doctor.fix.page import describe_nothing, describe_plan
     from tfgpu_doctor.fix.plan import plan_repair
-    from tfgpu_doctor.rehearse.looking import choose_look
+    from tfgpu_doctor.rehearse import choose_look
 
     look = choose_look(configuration)
     if look.rehearses:
@@ -108,7 +108,7 @@ def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool) -> i
         note(f"interrupted: {left}")
         raise
     deliver(describe_applied(plan, applied), None)
-    return 0 if applied.mended else _NOT_DONE
+    return 0 if applied.repaired else _NOT_DONE
 
 
 def _undo(configuration: Configuration, yes: bool) -> int:

@@ -58,7 +58,7 @@ def describe_applied(plan: Plan, applied: Applied) -> str:
 
 
 def _applied_lines(plan: Plan, applied: Applied) -> Iterator[str]:
-    if not applied.mended:
+    if not applied.repaired:
         yield f"Not fixed: {applied.why}. All changes are undone: the environment is as it was before."
         return
     yield f"Fixed: {plan.cause.id} now passes. {_UNDO}."

@@ -61,7 +61,7 @@ class Journal(msgspec.Struct, frozen=True):
     places: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
-    mended: bool = False
+    repaired: bool = msgspec.field(default=False, name="mended")
     schema: int = SCHEMA
 
     @property

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfgpu_doctor.fleet.fleet import STATUSES, Fleet, Pattern, Series, Suspect
-from tfgpu_doctor.fleet.words import TONES, WORDS, few, headline, number, sections, short
+from tfgpu_doctor.fleet.words import TONES, WORDS, few, headline, sections, short
 from tfgpu_doctor.render.html_page import TONES as TONES_OF_OUTCOMES
 from tfgpu_doctor.render.layout import render_page
+from tfgpu_doctor.render.words import number
 
 # These limits keep the page fast in a browser for any number of nodes.
 _MOST_CELLS = 1600  # of the map of nodes; with more nodes, a cell represents several

@@ -49,9 +49,7 @@ def node(
 
 def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: float | None) -> NodeReport:
     """Return the report of this machine; reject an order that this machine cannot run."""
-    from tfgpu_doctor.accept.certifying import certify
-    from tfgpu_doctor.accept.examine import Examiner, profile_named, settings_of
-    from tfgpu_doctor.accept.terms import Profile
+    from tfgpu_doctor.accept import Examiner, Profile, certify, profile_named, settings_of
     from tfgpu_doctor.diagnose.engine import diagnose
     from tfgpu_doctor.diagnose.plugins import load_checks
 

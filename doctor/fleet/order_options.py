@@ -35,7 +35,7 @@ def order_of(
     usual: Level = "standard",
 ) -> NodeOrder:  # fmt: skip
     """Return the order that the options describe; reject invalid combinations before any node is examined."""
-    from tfgpu_doctor.bench.run import suite_names
+    from tfgpu_doctor.bench import suite_names
 
     if profile and (level or minutes or suites or budget):
         refuse("--profile sets level and suites: it cannot be combined with --level, --minutes, --suite or --budget")
@@ -56,7 +56,7 @@ def reach_of(order: NodeOrder) -> NodeOrder:
     """Return the order with its profile's level and suites; the profile is read here, and again by the nodes."""
     if not order.profile:
         return order
-    from tfgpu_doctor.accept.examine import profile_named
+    from tfgpu_doctor.accept import profile_named
 
     found = profile_named(order.profile).profile
     return NodeOrder(level=found.level, minutes=found.minutes, suites=tuple(found.suites), budget=found.budget)

@@ -6,7 +6,6 @@ from tfgpu_doctor.fleet.fleet import Fleet
 from tfgpu_doctor.fleet.words import Section, headline, sections
 from tfgpu_doctor.render.json_document import as_json
 
-FLEET_FORMATS = ("text", "json", "markdown", "html", "prometheus")
 _MARKS = {"bad": ("✗", "red"), "poor": ("!", "yellow"), "idle": ("·", "dim"), "good": ("✓", "green")}
 
 

@@ -11,11 +11,11 @@ import click
 
 from tfgpu_doctor._project import install
 from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.merge import Golden
 
-_FORMATS = ("text", "json", "markdown", "html", "prometheus")
 _MOST_NAMES_BYTES = 64 << 20
 
 
@@ -30,7 +30,7 @@ _MOST_NAMES_BYTES = 64 << 20
     "  [default: DIR/expected.json]",
 )  # fmt: skip
 @click.option("--history", metavar="DIR", multiple=True, help="The folder of an earlier run; repeatable, oldest first.")
-@click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
+@click.option("--format", "format_", type=click.Choice(FLEET_FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")
 def report(
     *,

@@ -91,8 +91,7 @@ def _task(order: NodeOrder, deadline_s: float | None, python: str | None, instal
 
 def _with_profile(order: NodeOrder) -> tuple[NodeOrder, dict[str, bytes]]:
     """Return the order, and the profile's file to copy to each node; built-in profiles are used by name."""
-    from tfgpu_doctor.accept.examine import profile_named
-    from tfgpu_doctor.accept.reading import file_of, shipped_profiles
+    from tfgpu_doctor.accept import file_of, profile_named, shipped_profiles
 
     path, resolved = file_of(order.profile), profile_named(order.profile)
     order = msgspec.structs.replace(order, profile_digest=resolved.digest)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfgpu_doctor.fleet.fleet import STATUSES, CauseGroup, Drift, Fleet, Status, Suspect, Varied
+from tfgpu_doctor.render.words import number
 
 FEW = 4  # node names on a line
 _MOST_LINES = 40  # of a section; the JSON document has all lines
@@ -178,11 +179,6 @@ def _also(fleet: Fleet) -> Iterator[str]:
         yield "each node is compared within its kind: " + "; ".join(
             f"{short(each.name)} ({each.nodes:,})" for each in fleet.kinds[:8]
         )
-
-
-def number(value: float) -> str:
-    """Return a measured value with four digits."""
-    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def _value(value: str | None) -> str:

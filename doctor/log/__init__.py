@@ -1,1 +1,28 @@
 """Find the cause in a log: match lines to signatures, then signatures and context to causes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfgpu_doctor._exports import exported
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.log.classification import LogCause as LogCause
+    from tfgpu_doctor.log.classification import LogReport as LogReport
+    from tfgpu_doctor.log.classification import classify as classify
+    from tfgpu_doctor.log.context import Context as Context
+    from tfgpu_doctor.log.lines import blocks as blocks
+    from tfgpu_doctor.log.signatures import Scanner as Scanner
+
+# What other features may use.
+__getattr__ = exported(
+    __name__,
+    {
+        "LogCause": "classification",
+        "LogReport": "classification",
+        "classify": "classification",
+        "Context": "context",
+        "blocks": "lines",
+        "Scanner": "signatures",
+    },
+)

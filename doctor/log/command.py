@@ -11,7 +11,7 @@ import click
 from tfgpu_doctor.cli.output import deliver, refuse
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.log.classify import LogReport, classify
+from tfgpu_doctor.log.classification import LogReport, classify
 from tfgpu_doctor.log.context import KEYS, Context
 from tfgpu_doctor.log.page import render_log
 from tfgpu_doctor.log.signatures import Scanner

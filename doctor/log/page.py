@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from tfgpu_doctor.log.classify import LogCause, LogReport
+from tfgpu_doctor.log.classification import LogCause, LogReport
 
 _WIDTH = 100
 _NAMES = {

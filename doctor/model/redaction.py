@@ -22,7 +22,7 @@ def _redacted(rule: Rule) -> msgspec.Meta:
     return msgspec.Meta(extra={"redaction": rule})
 
 
-Text = Annotated[str, _redacted("text")]  # checked word by word
+Text = Annotated[str, _redacted("text")]  # each word is checked
 Line = Annotated[str, _redacted("lines")]  # a line of output: a secret key may span many of them
 ModelName = Annotated[str, _redacted("model")]  # of hardware
 FilePath = Annotated[str, _redacted("path")]

@@ -1,10 +1,10 @@
-"""Tags of checks: how the rest of the program refers to a check without knowing its id. A plugin may use them, too."""
+"""Tags of checks: the rest of the program refers to a check by its tag, not by its id. Plugins may use tags, too."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
-# What an examination is to show. `computes`: TensorFlow computes on a GPU. `driver` and `platform`: without TensorFlow, a
+# What an examination must show. `computes`: TensorFlow computes on a GPU. `driver` and `platform`: without TensorFlow, a
 # GPU is available to it. `registers`: TensorFlow registers the simulated GPUs. `imports`: TensorFlow works on the CPU.
 Goal = Literal["computes", "driver", "platform", "registers", "imports"]
 

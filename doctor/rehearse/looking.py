@@ -12,7 +12,7 @@ from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.diagnose.plugins import load_checks
-from tfgpu_doctor.fix.bounds import NotPossible
+from tfgpu_doctor.fix import NotPossible
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.rehearse.build import BuildError

@@ -1,4 +1,4 @@
-"""The output formats: each renders the report, and nothing but the report."""
+"""The output formats; each renders the report alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.model import Check
     from tfgpu_doctor.model.report import Report
 
-# The module of `render/` that renders a format, and its function; text alone takes more than the report.
+# Format to the module of `render/` that renders it, and the function there. Text takes more than the report.
 _RENDERERS = {
     "json": ("json_document", "as_json"),
     "markdown": ("markdown_page", "render_markdown"),
@@ -22,14 +22,14 @@ _RENDERERS = {
     "html": ("html_page", "render_html"),
 }
 FORMATS = ("text", *_RENDERERS)
-_EXPLAINING = ("sarif",)  # formats whose function takes the checks, too
+_EXPLAINING = ("sarif",)  # formats whose function also takes the checks
 _WIDEST = 110
 
 
 def render(
     report: Report, format_: str, *, checks: Sequence[Check] = (), verbose: bool = False, to_terminal: bool = False
 ) -> str:
-    """The report in one of `FORMATS`, as a whole document with its last newline. SARIF explains its rules from `checks`."""
+    """Return the report in one of `FORMATS`, as a complete document. SARIF takes the explanations of its rules from `checks`."""
     if format_ in _RENDERERS:
         module, function = _RENDERERS[format_]
         renderer = getattr(importlib.import_module(f"tfgpu_doctor.render.{module}"), function)
@@ -43,7 +43,7 @@ def render(
 
 
 def look_of_text(*, to_terminal: bool) -> tuple[int, bool]:
-    """How wide a text may be (columns), and whether it may have colours."""
+    """Return the width of a text in columns, and whether it may use colours."""
     from tfgpu_doctor.host import Host
 
     on_terminal = to_terminal and sys.stdout is not None and sys.stdout.isatty()
@@ -52,5 +52,5 @@ def look_of_text(*, to_terminal: bool) -> tuple[int, bool]:
 
 
 def _wants_colour(environment: Mapping[str, str]) -> bool:
-    """https://no-color.org: any value of NO_COLOR that is not empty."""
+    """Follow https://no-color.org: any value of NO_COLOR that is not empty disables colours."""
     return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

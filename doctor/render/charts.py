@@ -1,4 +1,4 @@
-"""Where things lie in a chart: numbers to shares of its width and height, in per cent, so that it fits any window."""
+"""Positions in a chart, as percentages of its width and height, so that it fits any window."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_MARGIN = 0.06  # of the length of an axis, free at either end
+_MARGIN = 0.06  # of the length of an axis, empty at each end
 _STEPS = (1, 2, 5)  # ticks at these times a power of ten
 _MOST_TICKS = 8
-_ROOM_FOR_A_TICK = 18.0  # per cent of the axis, on which "+20%" is at home in a narrow column
+_ROOM_FOR_A_TICK = 18.0  # per cent of the axis: the width of "+20%" in a narrow column
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark on an axis: where (per cent from its low end), and what it says."""
+    """A mark on an axis: its position (per cent from the low end), and its label."""
 
     at: float
     text: str
@@ -22,7 +22,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """From the low to the high end, in even steps or (logarithmic) in even ratios."""
+    """An axis from low to high, linear or logarithmic."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class Axis:
     ticks: tuple[Tick, ...] = ()
 
     def at(self, value: float) -> float:
-        """Where a value lies, in per cent from the low end; what is outside lies on the edge."""
+        """Return the position of a value in per cent from the low end; values outside the axis are placed at its end."""
         low, high, value = (self._scaled(each) for each in (self.low, self.high, value))
         share = (value - low) / (high - low) if high > low else 0.5
         return round(100 * min(1.0, max(0.0, share)), 2)
@@ -41,7 +41,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a curve, in per cent from the left and from the top, and what it says."""
+    """A point of a curve, in per cent from the left and from the top, and its label."""
 
     x: float
     y: float
@@ -49,7 +49,7 @@ class Point:
 
 
 def course(values: Sequence[float]) -> tuple[Point, ...]:
-    """The points of a small chart without axes: from left to right in even steps, with their values to two digits."""
+    """Return the points of a small chart without axes: evenly spaced from left to right, labelled with two decimals."""
     axis, steps = log_axis(values), max(1, len(values) - 1)
     return tuple(
         Point(round(4 + 92 * place / steps, 2), round(100 - axis.at(value), 2), f"{value:.2f}")
@@ -59,7 +59,7 @@ def course(values: Sequence[float]) -> tuple[Point, ...]:
 
 @dataclass(frozen=True)
 class Curve:
-    """A line through measured points, with what stands out on it."""
+    """A line through measured points, with its notable points."""
 
     title: str
     x_name: str
@@ -67,19 +67,19 @@ class Curve:
     x: Axis
     y: Axis
     points: tuple[Point, ...]
-    rows: tuple[tuple[str, str], ...]  # the same as words, for a table
-    even: float | None = None  # how far from the top the line lies at which both are equal
+    rows: tuple[tuple[str, str], ...]  # the same values as text, for a table
+    even: float | None = None  # distance from the top of the line where both are equal
     mark: Point | None = None  # the crossover, the knee
     about: str = ""
 
     @property
     def lines(self) -> list[tuple[Point, Point]]:
-        """From each point to the next."""
+        """The segments between consecutive points."""
         return list(zip(self.points, self.points[1:], strict=False))
 
 
 def log_axis(values: Iterable[float], *, unit: str = "", at: Sequence[float] = ()) -> Axis:
-    """An axis of even ratios that holds all values; ticks `at` those given, else at round numbers."""
+    """Return a logarithmic axis that contains all values; its ticks are `at` the given values, else at round numbers."""
     known = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
     low, high = math.log10(min(known)), math.log10(max(known))
     spare = max(_MARGIN * (high - low), 0.03)
@@ -88,7 +88,7 @@ def log_axis(values: Iterable[float], *, unit: str = "", at: Sequence[float] = (
 
 
 def even_axis(values: Iterable[float], *, unit: str = "") -> Axis:
-    """An axis from 0 that holds all values."""
+    """Return a linear axis from 0 that contains all values."""
     high = max([value for value in values if math.isfinite(value)], default=1.0) or 1.0
     axis = Axis(0.0, high * (1 + _MARGIN), logarithmic=False)
     step = _round_up(axis.high / 5)
@@ -96,7 +96,7 @@ def even_axis(values: Iterable[float], *, unit: str = "") -> Axis:
 
 
 def change_scale(ratios: Iterable[float]) -> Axis:
-    """An axis of even ratios around 1, with ticks in per cent of change: -10 %, 0 %, +10 %. A hundredfold at most."""
+    """Return a logarithmic axis around 1, of a factor of at most 100, with ticks in per cent of change: -10 %, 0 %, +10 %."""
     furthest = max((abs(math.log(ratio)) for ratio in ratios if ratio > 0), default=0.0)
     furthest = min(furthest, math.log(100))
     axis = Axis(math.exp(-furthest * (1 + _MARGIN)), math.exp(furthest * (1 + _MARGIN)), logarithmic=True)
@@ -108,7 +108,7 @@ def change_scale(ratios: Iterable[float]) -> Axis:
 
 
 def _with_room(ticks: Sequence[Tick]) -> tuple[Tick, ...]:
-    """The tick in the middle, and to either side those whose words do not run into the last one's."""
+    """Return the middle tick, and on each side the ticks whose labels do not overlap the previous one's."""
     middle = next(place for place, tick in enumerate(ticks) if tick.text == "0%")
     kept = [ticks[middle]]
     for side in (ticks[middle + 1 :], ticks[:middle][::-1]):
@@ -121,7 +121,7 @@ def _with_room(ticks: Sequence[Tick]) -> tuple[Tick, ...]:
 
 
 def _round_ratios(axis: Axis) -> list[float]:
-    """Round numbers within: as few to a power of ten as there is room for."""
+    """Return the round numbers on the axis, only as many per power of ten as there is room for."""
     powers = range(math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high)) + 1)
     found: list[float] = []
     for steps in (_STEPS, (1, 3), (1,)):
@@ -144,7 +144,7 @@ def _with_ticks(axis: Axis, values: Sequence[float], unit: str) -> Axis:
 
 
 def short(value: float) -> str:
-    """A number in few characters: 0.25, 12, 4k, 3.2M."""
+    """Format a number in few characters: 0.25, 12, 4k, 3.2M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"

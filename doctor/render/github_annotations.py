@@ -1,4 +1,4 @@
-"""The report as workflow commands of GitHub Actions: an annotation for each root cause, none for what it explains.
+"""The report as workflow commands of GitHub Actions: one annotation for each root cause, none for what it explains.
 
 https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
@@ -13,21 +13,21 @@ from tfgpu_doctor.model.report import Report, RootCause
 from tfgpu_doctor.render.words import counts_line, headline, open_question, subject, unjudged
 
 _Kind = Literal["error", "warning", "notice"]
-_MOST = 10  # of one kind are shown for a step: https://github.com/orgs/community/discussions/26680
-_LONGEST_TITLE = 250  # characters; 255 are shown
+_MOST = 10  # of one kind; GitHub shows no more for a step: https://github.com/orgs/community/discussions/26680
+_LONGEST_TITLE = 250  # characters; GitHub shows 255
 
 _Annotation = tuple[_Kind, str, str]  # kind, title, text
 
 
 def render_github(report: Report) -> str:
-    """One line for each annotation; at least one, so that a silent step is known to be a broken one."""
+    """Return one line for each annotation, and at least one line, so that a step without output is known to be broken."""
     annotations = [*_causes(report), *_crashes(report), *_verdict(report)]
     kinds: tuple[_Kind, ...] = ("error", "warning", "notice")
     return "".join(_command(each) for kind in kinds for each in _first([one for one in annotations if one[0] == kind]))
 
 
 def _first(annotations: list[_Annotation]) -> list[_Annotation]:
-    """As many as GitHub shows, the last of them saying how many there are besides."""
+    """Return as many annotations as GitHub shows; the last one states how many are omitted."""
     if len(annotations) <= _MOST:
         return annotations
     kept, rest = annotations[: _MOST - 1], annotations[_MOST - 1 :]
@@ -41,7 +41,7 @@ def _causes(report: Report) -> Iterator[_Annotation]:
 
 
 def _about(cause: RootCause) -> str:
-    known = "the cause is not known" if cause.label == UNDETERMINED else f"{cause.label}, confidence {cause.confidence}"
+    known = "the cause is unknown" if cause.label == UNDETERMINED else f"{cause.label}, confidence {cause.confidence}"
     lines = [cause.title, f"({known})", *(f"- {line}" for line in cause.evidence)]
     lines += [f"Fix: {cause.fix.text}", *(f"    {command}" for command in cause.fix.commands)]
     return "\n".join(lines)
@@ -54,7 +54,7 @@ def _crashes(report: Report) -> Iterator[_Annotation]:
 
 
 def _verdict(report: Report) -> Iterator[_Annotation]:
-    """What no cause says: that it works, or that nobody knows."""
+    """Yield the verdict that no cause states: healthy, or not judged."""
     if report.healthy:
         yield "notice", "tfgpu-doctor", f"{headline(report)}\n{subject(report)}\n{counts_line(report)}"
     elif why := open_question(report):
@@ -67,10 +67,10 @@ def _command(annotation: _Annotation) -> str:
 
 
 def _data(text: str) -> str:
-    """Text of a command; what ends a line would begin another command."""
+    """Escape the text of a command; a line break would begin another command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """A property's value, on one line."""
+    """Escape the value of a property, on one line."""
     return _data(" ".join(text.split())).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,4 @@
-"""The report as an HTML page: one file that loads nothing, for a browser, a phone, paper and a notebook."""
+"""The report as an HTML page: one self-contained file for browsers, phones, paper and notebooks."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Group:
 
     @property
     def counts(self) -> list[tuple[int, Outcome, str]]:
-        """How many came out how, with the tone; none that is zero."""
+        """The number of checks with each outcome, and its tone; zeros are omitted."""
         found = [(sum(each.outcome == outcome for each in self.results), outcome) for outcome in OUTCOMES]
         return [(count, outcome, TONES[outcome]) for count, outcome in found if count]
 
     @property
     def is_open(self) -> bool:
-        """Whether something in it wants to be seen."""
+        """Whether any of its checks failed, warned or crashed."""
         return any(each.outcome in ("fail", "warn", "crash") for each in self.results)
 
 
 def render_html(report: Report) -> str:
-    """The whole page."""
+    """Return the complete page."""
     word, tone = verdict(report)
     first = report.causes[0] if report.causes and not report.healthy and not report.interrupted else None
     return render_page(
@@ -67,26 +67,26 @@ def render_html(report: Report) -> str:
 
 
 def render_in_notebook(report: Report) -> str:
-    """The page in a frame of its own: neither its style nor its script reaches the notebook."""
-    return Markup(  # noqa: S704 - all that comes in is escaped
+    """Return the page in its own frame, so that its style and script do not affect the notebook."""
+    return Markup(  # noqa: S704 - all input is escaped
         f'<iframe title="tfgpu-doctor" sandbox="allow-scripts" width="100%" height="{_NOTEBOOK_HEIGHT}" '
         f'style="border:0" srcdoc="{escape(render_html(report))}"></iframe>'
     )
 
 
 def verdict(report: Report) -> tuple[str, str]:
-    """The verdict in two or three words, and its tone."""
+    """Return the verdict in a few words, and its tone."""
     if report.interrupted:
         return "Interrupted", "poor"
     if report.healthy:
-        return ("Works, with things to mend", "poor") if report.causes else ("Healthy", "good")
+        return ("Works, with issues to fix", "poor") if report.causes else ("Healthy", "good")
     if any(cause.severity == "error" for cause in report.causes) or report.counts["crash"]:
         return "Not healthy", "bad"
-    return ("Not judged, with things to mend", "poor") if report.causes else ("Not judged", "poor")
+    return ("Not judged, with issues to fix", "poor") if report.causes else ("Not judged", "poor")
 
 
 def _groups(results: Iterable[Result]) -> list[Group]:
-    """The checks by family, in the order of the first of each; families with findings come first."""
+    """Group the checks by family, in the order of the first check of each; families with findings come first."""
     found: dict[str, list[Result]] = {}
     for result in results:
         found.setdefault(result.family, []).append(result)
@@ -95,7 +95,7 @@ def _groups(results: Iterable[Result]) -> list[Group]:
 
 
 def _shares(report: Report) -> list[tuple[str, float, float]]:
-    """The bar of the counts: tone, start and length in per cent."""
+    """Return the segments of the bar of counts: tone, start and length in per cent."""
     total = sum(report.counts.values()) or 1
     bars, start = [], 0.0
     for outcome in OUTCOMES:
@@ -106,13 +106,13 @@ def _shares(report: Report) -> list[tuple[str, float, float]]:
 
 
 def _status(report: Report, row: VersionRow) -> tuple[str, str]:
-    """Whether a version fits, in a word and a tone: as its check says, or as the metadata that asks for it does."""
+    """Return whether a version fits, as a word and a tone: according to its check, or to the metadata that requires it."""
     result = report.find(row.check) if row.check else None
     outcome = result.outcome if result else "skip"
     if row.fits is not None:
         if row.fits:
             return "fits", "good"
-        return ("does not fit", "bad") if outcome == "fail" else ("not as asked for", "poor")
+        return ("does not fit", "bad") if outcome == "fail" else ("not as required", "poor")
     if outcome == "pass":
         return "fits", "good"
     if outcome in ("warn", "fail"):

@@ -1,4 +1,4 @@
-"""The report as JUnit XML, which GitLab, Jenkins and others show as a list of tests: each check is one."""
+"""The report as JUnit XML, which GitLab, Jenkins and others show as a list of tests: each check is a test."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfgpu_doctor.model.report import Report, Result
 from tfgpu_doctor.render.words import open_question, subject
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-_QUESTION = "the question was answered"  # a test of its own: without it, nothing but skips would look like success
+_QUESTION = "the question was answered"  # a separate test: without it, a report of skips alone would look like success
 
 
 def render_junit(report: Report) -> str:
-    """One suite. A warning passes, with its text as the output of the test; a blocked check is skipped, with the reason."""
+    """Return one suite. A warning passes, with its text as the test's output; a blocked check is skipped, with the reason."""
     suite = TestSuite("tfgpu-doctor")
     if _MOMENT.match(report.recorded):
         suite.timestamp = report.recorded[:19]
@@ -29,13 +29,13 @@ def render_junit(report: Report) -> str:
 
 
 def as_document(suite: TestSuite, seconds: float) -> str:
-    """The XML document of a suite that took so long, with its counts."""
+    """Return the XML document of a suite, with its duration and counts."""
     document = JUnitXml("tfgpu-doctor")
     document.add_testsuite(suite)
     document.update_statistics()
     for each in (document, *document):
         each.time = round(seconds, 3)
-    element = ET.fromstring(document.tostring())  # noqa: S314 - ours
+    element = ET.fromstring(document.tostring())  # noqa: S314 - our own document
     ET.indent(element)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(element, encoding="unicode") + "\n"
 
@@ -50,7 +50,7 @@ def _properties(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _question(report: Report) -> TestCase:
-    """Whether it is known that TensorFlow computes on a GPU, or why not."""
+    """Return a test that is an error if it is unknown whether TensorFlow computes on a GPU."""
     why = open_question(report)
     return made_case("tfgpu_doctor", _QUESTION, Error(why, "not_judged") if why else None)
 
@@ -58,7 +58,7 @@ def _question(report: Report) -> TestCase:
 def made_case(
     classname: str, name: str, result: Error | Failure | Skipped | None, *, text: str = "", seconds: float = 0.0
 ) -> TestCase:
-    """A test case; `text` explains its result, or is its output where it passes."""
+    """Return a test case; `text` explains its result, or is its output if it passes."""
     case = TestCase(name, classname, round(seconds, 4))
     if result is not None:
         if text:
@@ -80,7 +80,7 @@ def _outcome(result: Result, titles: dict[str, str]) -> tuple[Error | Failure | 
         worst = next(each for each in result.findings if each.severity == "error")
         return Failure(worst.message, worst.cause), "\n".join(_lines(result))
     if result.outcome == "crash":
-        return Error(result.reason, "crash"), "the check itself failed; what it examines was not judged"
+        return Error(result.reason, "crash"), "the check itself crashed; what it examines was not judged"
     if result.outcome == "blocked":
         why = ", ".join(f"{id} ({titles[id]})" if id in titles else id for id in result.blocked_by)
         return Skipped(f"blocked by {why}", "blocked"), ""
@@ -90,7 +90,7 @@ def _outcome(result: Result, titles: dict[str, str]) -> tuple[Error | Failure | 
 
 
 def _lines(result: Result) -> Iterator[str]:
-    """Everything that a check said."""
+    """Yield all evidence and findings of a check."""
     yield from result.evidence
     for finding in result.findings:
         yield from _finding(finding)

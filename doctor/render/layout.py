@@ -1,4 +1,4 @@
-"""HTML pages of one look: templates of `render/html`, whose text cannot leave its place, and no file beside them."""
+"""HTML pages with a common design, from the templates in `render/html`; values are escaped, and each page is one file."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.model.plain_text import clean
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "html")
-_LONGEST = 5000  # characters of one text, more than any path has; what is longer would bury the rest of the page
+_LONGEST = 5000  # characters of one text, more than any path has; longer text would hide the rest of the page
 
 
 def render_page(template: str, **values: object) -> str:
-    """A page of the template with that name, which extends layout.html.jinja."""
+    """Return the page of the template with that name, which extends layout.html.jinja."""
     return _environment().get_template(template).render(**values).rstrip("\n") + "\n"
 
 
 def shown(value: object) -> object:
-    """A text as a page may hold it: nothing that steers the direction of writing, and of no boundless length.
+    """Return a text that is safe on a page: without control of the writing direction, and limited in length.
 
-    The environment does this with all that a template prints; as a filter it is for what is joined before.
+    The environment applies this to everything that a template prints; the filter is for text that is joined first.
     """
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     if len(value) > _LONGEST:
-        value = f"{value[:_LONGEST]}… ({len(value):,} characters, cut here)"
+        value = f"{value[:_LONGEST]}… ({len(value):,} characters, truncated)"
     return clean(value.encode("utf-8", "replace").decode())
 
 
@@ -47,7 +47,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded from anywhere; the page's own style and script are known by their digests."""
+    """Return a policy that loads nothing, and allows only the page's own style and script, identified by their digests."""
     rules = ("default-src 'none'", f"style-src {_digest(style)}", f"script-src {_digest(script)}")
     return "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
 

@@ -9,7 +9,7 @@ from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 
 def libraries_document(resolution: Resolution) -> dict[str, Any]:
-    """The document of `tfgpu-doctor libraries --format json`; each row has every field of ResolvedLibrary."""
+    """Return the document of `tfgpu-doctor libraries --format json`; each row has every field of ResolvedLibrary."""
     rows = [{name: getattr(each, name) for name in each.__struct_fields__} for each in resolution.libraries]
     return {
         "schema": 1,
@@ -20,11 +20,11 @@ def libraries_document(resolution: Resolution) -> dict[str, Any]:
 
 
 def render_libraries(resolution: Resolution, *, verbose: bool = False) -> str:
-    """A table for people, one row a library, and below it what is wrong with those that are not found."""
+    """Return a table with one row per library, and below it the details of those that were not found."""
     from tabulate import tabulate
 
     rows = [_row(each) for each in resolution.libraries]
-    table = tabulate(rows, headers=("", "library", "version", "brought by", "found through"), tablefmt="simple")
+    table = tabulate(rows, headers=("", "library", "version", "provided by", "found through"), tablefmt="simple")
     parts = [table, *_troubles(resolution.libraries)]
     if verbose:
         parts.append(_paths(resolution))
@@ -38,9 +38,9 @@ def _row(library: ResolvedLibrary) -> tuple[str, ...]:
 
 
 def _troubles(libraries: Sequence[ResolvedLibrary]) -> list[str]:
-    """A paragraph for each library that is not found, and for each whose copy hides another."""
+    """Return a paragraph for each library that was not found, and for each whose copy hides another."""
     return [_missing(each) for each in libraries if not each.found] + [
-        f"{each.soname}: {each.path} is taken, and hides\n" + "\n".join(f"    {path}" for path in each.shadowed)
+        f"{each.soname}: {each.path} is used, and hides\n" + "\n".join(f"    {path}" for path in each.shadowed)
         for each in libraries
         if each.shadowed
     ]
@@ -48,16 +48,16 @@ def _troubles(libraries: Sequence[ResolvedLibrary]) -> list[str]:
 
 def _missing(library: ResolvedLibrary) -> str:
     use = "" if library.needed_by_tensorflow else " (not needed to compute on one GPU)"
-    lines = [f"{library.soname} is not found{use}"]
+    lines = [f"{library.soname} was not found{use}"]
     if library.error:
         lines = [f"{library.soname} cannot be loaded{use}", f"    {library.error}"]
     if len(library.missing_chain) > 1:
         lines.append(f"    {' needs '.join(library.missing_chain)}")
-    places = [f"    a copy lies at {path}, where the loader does not look" for path in library.elsewhere]
-    return "\n".join([*lines, *(places or ["    no copy lies in any known place"] * (not library.error))])
+    places = [f"    a copy is at {path}, which the loader does not search" for path in library.elsewhere]
+    return "\n".join([*lines, *(places or ["    there is no copy in any known location"] * (not library.error))])
 
 
 def _paths(resolution: Resolution) -> str:
     found = [f"{each.soname}\n    {each.path}" for each in resolution.libraries if each.found]
     looked = [f"    {folder}" for folder in resolution.search_folders]
-    return "\n".join([*found, f"opened from {resolution.opener}, which looks in", *looked])
+    return "\n".join([*found, f"opened from {resolution.opener}, which searches", *looked])

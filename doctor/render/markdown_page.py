@@ -15,7 +15,7 @@ _LONGEST_DETAIL = 160
 
 
 def render_markdown(report: Report) -> str:
-    """Verdict and causes first, every check in a folded table after them."""
+    """Return the verdict and causes, then every check in a collapsed table."""
     lines = ["## tfgpu-doctor", "", escape(subject(report)), ""]
     if verdict := headline(report):
         lines += [f"**{verdict}**", ""]
@@ -33,7 +33,7 @@ def render_markdown(report: Report) -> str:
 
 
 def cause_in_markdown(cause: RootCause) -> list[str]:
-    """The lines on a root cause: its title, evidence, fix, and what it explains."""
+    """Return the lines for a root cause: its title, evidence, fix, and what it explains."""
     lines = [
         f"### {escape(cause.title)}",
         "",
@@ -59,5 +59,5 @@ def _detail(result: Result) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown and HTML leave as it is, on one line."""
+    """Escape a text for Markdown and HTML, on one line."""
     return _SPECIAL.sub(r"\\\1", clean(" ".join(text.split())))

@@ -1,4 +1,4 @@
-"""The report as SARIF 2.1.0: each check a rule, each finding a result.
+"""The report as SARIF 2.1.0: each check is a rule, each finding a result.
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
@@ -18,7 +18,7 @@ from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.words import open_question, subject, unjudged
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-# A machine has no source file, but GitHub refuses a document with a result that has none:
+# A machine has no source file, but GitHub rejects a document with a result that has none:
 # https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning
 _PLACE = {"artifactLocation": {"uri": "this-machine"}, "region": {"startLine": 1}}
 _FINGERPRINT = "tfgpuDoctor/v1"
@@ -28,7 +28,7 @@ _Object = dict[str, Any]
 
 
 def render_sarif(report: Report, checks: Sequence[Check] = ()) -> str:
-    """One run, with a result for each finding; the rules are explained as far as `checks` has them."""
+    """Return one run, with a result for each finding; rules have an explanation if `checks` contains their checks."""
     rules = {result.id: place for place, result in enumerate(report.results)}
     run: _Object = {
         "tool": {"driver": _driver(report, checks)},
@@ -56,13 +56,13 @@ def _driver(report: Report, checks: Sequence[Check]) -> _Object:
 
 
 def _rule(result: Result, explanation: str, sources: tuple[str, ...]) -> _Object:
-    """What a check is about; its first source is where to read on."""
+    """Return the rule of a check; its first source is the link for more information."""
     title = result.title
     rule: _Object = {
         "id": result.id,
         "shortDescription": {"text": title},
         "fullDescription": {"text": " ".join(explanation.partition("\n\n")[0].split()) or title},
-        "help": {"text": explanation or f"{title}. `tfgpu-doctor explain {result.id}` says more."},
+        "help": {"text": explanation or f"{title}. For details, run `tfgpu-doctor explain {result.id}`."},
     }
     return {**rule, "helpUri": sources[0]} if sources else rule
 
@@ -100,18 +100,18 @@ def _message(finding: Finding) -> str:
 
 
 def _location(report: Report) -> _Object:
-    """The target, the thing that a finding is about as far as a repository is concerned."""
+    """Return the logical location of a finding: the target."""
     name = report.target.python or "this machine"
     return {"name": name, "fullyQualifiedName": name, "kind": "resource"}
 
 
 def _fingerprint(key: str, place: int) -> str:
-    """The same for the same thing wrong, whatever figures its message holds; findings that share it are numbered."""
+    """Return the same value for the same fault, whatever numbers its message contains; findings that share it are numbered."""
     return hashlib.sha256(f"{key} {place}".encode()).hexdigest()
 
 
 def _invocation(report: Report) -> _Object:
-    """How the run itself went: a check that broke, and why nothing could be judged."""
+    """Return the status of the run itself: checks that crashed, and why nothing could be judged."""
     crashed = [each for each in report.results if each.outcome == "crash"]
     troubles = [
         {

@@ -23,11 +23,11 @@ _MARKS = {
     "skip": ("-", "dim"),
     "crash": ("☠", "magenta"),
 }
-_FEW = 8  # ids of explained checks, where not all are asked for
+_FEW = 8  # ids of explained checks that are shown without --verbose
 
 
 def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> str:
-    """The report as lines of at most `width` columns, commands excepted: those must survive copying."""
+    """Return the report as lines of at most `width` columns; commands are not wrapped, so that they can be copied."""
     page = Page(width, colour)
     page.say(subject(report), style="dim")
     page.gap()
@@ -56,7 +56,7 @@ def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> s
 
 
 class Page:
-    """Lines of text with hanging indents; nothing in them is markup."""
+    """Lines of text with hanging indents; markup in them is not interpreted."""
 
     def __init__(self, width: int, colour: bool) -> None:
         self._file = io.StringIO()
@@ -67,30 +67,30 @@ class Page:
 
     @property
     def text(self) -> str:
-        """All that was said."""
+        """All text so far."""
         return _TRAILING.sub(r"\1", self._file.getvalue())
 
     def gap(self) -> None:
-        """An empty line."""
+        """Add an empty line."""
         self._console.print()
 
     def say(self, text: str, *, start: str = "", style: str = "", start_style: str = "") -> None:
-        """Text after a start like a bullet; further lines are indented as wide as the start."""
+        """Add text after a start such as a bullet; further lines are indented by the width of the start."""
         lines = Text(clean(text), style=style).wrap(self._console, max(20, self._console.width - len(start)))
         for place, line in enumerate(lines):
             head = Text().append(start if place == 0 else " " * len(start), style=start_style)
             self._console.print(head.append_text(line), soft_wrap=True)
 
     def command(self, command: str) -> None:
-        """A command to paste: never wrapped."""
+        """Add a command to paste, never wrapped."""
         self._console.print(Text("       " + clean(command), style="bold cyan"), soft_wrap=True)
 
 
 def say_cause(page: Page, cause: RootCause, verbose: bool) -> None:
-    """A root cause: its title, evidence, fix, and what it explains."""
+    """Add a root cause: its title, evidence, fix, and what it explains."""
     mark, style = _MARKS["fail" if cause.severity == "error" else "warn"]
     page.say(cause.title, start=f"{mark} ", style="bold", start_style=f"bold {style}")
-    known = "the cause is not known" if cause.label == UNDETERMINED else f"{cause.label}, confidence {cause.confidence}"
+    known = "the cause is unknown" if cause.label == UNDETERMINED else f"{cause.label}, confidence {cause.confidence}"
     page.say(f"{cause.id} · {known}", start="  ", style="dim")
     page.gap()
     for line in cause.evidence:
@@ -112,7 +112,7 @@ def _explained(ids: tuple[str, ...], verbose: bool) -> str:
 
 
 def say_result(page: Page, result: Result) -> None:
-    """A check, how it came out, and why."""
+    """Add a check, its outcome, and the reasons."""
     mark, style = _MARKS[result.outcome]
     page.say(f"{result.id}  {result.title}", start=f"{mark} ", start_style=style)
     for detail in _details(result):

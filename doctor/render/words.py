@@ -1,4 +1,4 @@
-"""Words that the text and Markdown reports have in common."""
+"""Wording that several output formats share."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _COUNTS = (
 
 
 def headline(report: Report) -> str:
-    """The verdict in one sentence."""
+    """Return the verdict in one sentence."""
     if report.interrupted:
-        return "Interrupted: this is what was known by then."
+        return "Interrupted: these are the results so far."
     if report.healthy:
         proof = (
-            "the driver gives a GPU; TensorFlow itself was left out (--quick)"
+            "the driver provides a GPU; TensorFlow itself was not tested (--quick)"
             if report.quick
             else "TensorFlow computes on the GPU"
         )
         count = len(report.causes)
         return (
-            f"Works, with {count} {'thing' if count == 1 else 'things'} to mend: {proof}."
+            f"Works, with {count} {'issue' if count == 1 else 'issues'} to fix: {proof}."
             if count
             else f"Healthy: {proof}."
         )
     if report.causes:
         return ""
     if report.counts["crash"]:
-        return "A check of the doctor's own broke; what it looks at was not judged."
-    return "Not judged: nothing wrong was found, and nothing showed that TensorFlow computes on a GPU either."
+        return "A check of the doctor crashed; what it examines was not judged."
+    return "Not judged: no fault was found, but nothing showed that TensorFlow computes on a GPU."
 
 
 def subject(report: Report) -> str:
-    """What was diagnosed, on one line."""
+    """Return what was diagnosed, on one line."""
     target, machine = report.target, report.machine
     parts = [
         f"TensorFlow {target.tensorflow}" if target.tensorflow else "no TensorFlow",
@@ -54,22 +54,22 @@ def subject(report: Report) -> str:
 
 
 def gpus_in_words(names: tuple[str, ...]) -> str:
-    """`8 x NVIDIA H100`, or all of their names where they differ."""
+    """Return `8 x NVIDIA H100`, or all names if they differ."""
     return f"{len(names)} x {names[0]}" if len(set(names)) == 1 else ", ".join(names)
 
 
 def number(value: float) -> str:
-    """Four significant digits, and all that stand before the point: 0.1235, 40,800."""
+    """Format a number with four significant digits, and with all digits before the point: 0.1235, 40,800."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def counts_line(report: Report) -> str:
-    """`21 passed · 1 failed · 3 blocked`, what is zero left out."""
+    """Return `21 passed · 1 failed · 3 blocked`; zeros are omitted."""
     return " · ".join(f"{report.counts[key]} {word}" for key, word in _COUNTS if report.counts.get(key))
 
 
 def unjudged(report: Report) -> list[str]:
-    """Why the checks that were skipped could not tell, each reason once."""
+    """Return why checks were skipped, each reason once."""
     reasons: dict[str, list[str]] = {}
     for result in report.results:
         if result.outcome == "skip":
@@ -82,7 +82,7 @@ def _first_of(ids: list[str]) -> str:
 
 
 def measured(report: Report) -> list[Result]:
-    """The checks of a load, where one was asked for: their figures are what it was asked for. A reason stands once."""
+    """Return the checks of the stress test if the level includes one: users want their values. Each skip reason appears once."""
     if report.level not in STRESS_LEVELS:
         return []
     found: list[Result] = []
@@ -94,7 +94,7 @@ def measured(report: Report) -> list[Result]:
 
 
 def open_question(report: Report) -> str:
-    """Why the exit code is 3 or 130 although no check is to blame; empty where the question was answered."""
+    """Return why nothing could be judged (exit code 3) or the run was interrupted (130); empty if the question was answered."""
     if report.interrupted:
         return headline(report)
     if report.judged or any(finding.severity == "error" for each in report.results for finding in each.findings):

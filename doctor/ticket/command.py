@@ -91,8 +91,7 @@ def _examine(settings: Configuration, quick: bool) -> tuple[Facts, bool]:
 
 def _last_bench(facts: Facts, host: Host) -> Bench | None:
     """Return the last saved run of the perf suites on this machine."""
-    from tfgpu_doctor.bench.references import place_of
-    from tfgpu_doctor.bench.run import SUITE_VERSION
+    from tfgpu_doctor.bench import SUITE_VERSION, place_of
     from tfgpu_doctor.host.results import Results, ResultsError
 
     try:

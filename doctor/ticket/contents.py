@@ -10,9 +10,7 @@ import msgspec
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.log.classify import LogReport, classify
-from tfgpu_doctor.log.context import Context
-from tfgpu_doctor.log.signatures import Scanner
+from tfgpu_doctor.log import Context, LogReport, Scanner, classify
 from tfgpu_doctor.model.bundle import FACTS
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.facts.bench import Bench

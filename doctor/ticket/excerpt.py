@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.log.lines import blocks
-from tfgpu_doctor.log.signatures import Scanner
+from tfgpu_doctor.log import Scanner, blocks
 
 _FIRST, _LAST = 50, 200
 _AROUND = 3

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import msgspec
 from tabulate import tabulate
 
-from tfgpu_doctor.bench.page import render_bench
-from tfgpu_doctor.bench.result import make_result
-from tfgpu_doctor.log.classify import LogReport
+from tfgpu_doctor.bench import make_result, render_bench
+from tfgpu_doctor.log import LogReport
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.model.plain_text import clean

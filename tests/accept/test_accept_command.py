@@ -15,8 +15,7 @@ import time
 import jsonschema
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts, run_doctor
-from judged import MACHINES
-from locations import ROOT
+from locations import RECORDS, ROOT
 from simulated import machine, simulate_in
 
 from tfgpu_doctor.accept.reading import read_profile
@@ -27,7 +26,7 @@ WITHOUT_GPU = "gpus = 0\n"
 
 
 def facts_of(name: str) -> str:
-    return str(MACHINES / name / "facts.json")
+    return str(RECORDS[name])
 
 
 def accept(*words: str, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -70,7 +69,7 @@ def test_the_certificate_is_written_and_verified(tmp_path: pathlib.Path) -> None
         done = accept("verify", name, "--key", "key", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(
-            f"{name}: intact: digest and seal are right\nAccepted by the profile ci, issued 20"
+            f"{name}: intact: digest and seal are correct\nAccepted by the profile ci, issued 20"
         )
         path = tmp_path / name
         path.write_text(path.read_text("utf-8").replace("node 7", "node 8"), "utf-8")
@@ -99,14 +98,14 @@ def test_usage_that_cannot_be_meant_is_refused(tmp_path: pathlib.Path) -> None:
         "--profile", "ci", "--facts", facts, "--facts", facts
     )
     assert "there is no folder" in refused("--profile", "ci", "--facts", facts, "-o", str(tmp_path / "gone/c.json"))
-    assert "has 6 bytes, and a key needs 16" in refused("verify", facts, "--key", str(tmp_path / "short"))
+    assert "has 6 bytes, but a key needs at least 16" in refused("verify", facts, "--key", str(tmp_path / "short"))
     assert "cannot be read: No such file" in refused("verify", str(tmp_path / "gone"))
     assert "No such option" in accept("learn", "--html", "x").stderr
     assert "No such option" in accept("--profile", "ci", "--leave-out", "pipeline/fit").stderr
     assert "No such option" in accept("verify", facts, "--profile", "ci").stderr
     assert "there is no pipeline/nothing to leave out" in refused("learn", "--leave-out", "pipeline/nothing")
     assert "/dev/zero is larger than 64 KiB" in refused("--profile", "/dev/zero")
-    assert "is not a certificate of tfgpu-doctor: it is another document" in refused("verify", facts)
+    assert "is not a certificate of tfgpu-doctor: it is a different document" in refused("verify", facts)
     assert "short: " in refused("--profile", "ci", "--facts", str(tmp_path / "short"))
 
 
@@ -127,7 +126,7 @@ def test_nothing_is_learnt_from_a_machine_with_an_error(tmp_path: pathlib.Path) 
     words = [word for _ in range(3) for word in ("--facts", facts_of("ubuntu-without-driver"))]
     done = accept("learn", "--profile", "ci", *words, "-o", "node.toml", cwd=tmp_path)
     assert done.returncode == 1
-    assert "nothing is learnt: the profile ci does not accept the machine" in done.stderr
+    assert "no profile was learned: the profile ci does not accept the machine" in done.stderr
     assert os.listdir(tmp_path) == []
 
 
@@ -199,7 +198,7 @@ def test_ctrl_c_leaves_no_half_file_and_ends_with_130(tmp_path: pathlib.Path) ->
 def test_ctrl_c_while_learning_writes_no_profile(tmp_path: pathlib.Path) -> None:
     code, _, err = interrupted(tmp_path, "learn", "--profile", "ci", "-o", "learnt.toml")
     assert (code, sorted(os.listdir(tmp_path))) == (130, ["began", "tensorflow"])
-    assert err.endswith("tfgpu-doctor: nothing is learnt: interrupted\n")
+    assert err.endswith("tfgpu-doctor: no profile was learned: interrupted\n")
 
 
 @pytest.mark.slow

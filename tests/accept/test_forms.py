@@ -16,12 +16,13 @@ import pytest
 import xmlschema
 from document_shapes import SHAPES
 from healthy import broken, gpu, runtime
-from judged import MACHINES, judged, recorded_machine, rows_of, shipped
-from locations import ROOT
+from judged import judged, recorded_machine, rows_of, shipped
+from locations import RECORDS, ROOT
 from replayed import each_machine
 
 from tfgpu_doctor.accept.certificate import EXIT_CODES, Certificate
-from tfgpu_doctor.accept.page import FORMATS, render_certificate
+from tfgpu_doctor.accept.formats import FORMATS
+from tfgpu_doctor.accept.page import render_certificate
 from tfgpu_doctor.accept.reading import shipped_profiles
 from tfgpu_doctor.accept.verifying import verify
 from tfgpu_doctor.cli.main import cli
@@ -98,7 +99,7 @@ def test_the_command_ends_alike_in_every_form(profile: str, machine: str, tmp_pa
     codes, verdicts = set(), set()
     for format_ in FORMATS:
         out = tmp_path / format_
-        record = MACHINES / machine / "facts.json"
+        record = RECORDS[machine]
         words = ["accept", "--profile", profile, "--facts", str(record), "--format", format_, "-o", str(out)]
         codes.add(cli.main(words, standalone_mode=False))
         verdicts.add(VERDICTS[format_](out.read_text("utf-8")))
@@ -176,7 +177,7 @@ def test_a_hostile_profile_changes_nothing_outside_its_cell(tmp_path: pathlib.Pa
     toml = (
         f'about = {words}\nmodels = [{words}]\n[[allowed]]\ncheck = "HLT005"\nreason = {words}\nexpires = 2027-01-01\n'
     )
-    facts = decode_facts((MACHINES / "power-limit-lowered/facts.json").read_bytes())
+    facts = decode_facts(RECORDS["power-limit-lowered"].read_bytes())
     certificate = judged(facts, profile_of(toml, tmp_path))
     harmless = judged(facts, profile_of(toml.replace(words, '"x"'), tmp_path))
     for format_ in ("json", "markdown", "junit", "html"):

@@ -58,7 +58,7 @@ def test_a_node_is_accepted_after_a_long_load() -> None:
         shipped("cluster-node"),
     )
     assert red(certificate) == []
-    assert rows_of(certificate)["level"].measured == "level soak, a load of 910 s on the GPU"
+    assert rows_of(certificate)["level"].measured == "level soak, a stress test of 910 s on the GPU"
 
 
 def test_no_machine_is_accepted_without_a_gpu_that_computes(tmp_path: pathlib.Path) -> None:
@@ -185,7 +185,7 @@ def test_an_allowance_of_another_cause_helps_nothing(tmp_path: pathlib.Path) -> 
     certificate = by(allowing(TODAY, "cause = 'driver_too_old'"), facts, tmp_path)
     assert red(certificate) == ["checks.HLT005"]
     assert certificate.notes == (
-        "the allowance of HLT005 (the rack feeds 250 W a board) is not needed: nothing was found",
+        "the allowance of HLT005 (the rack feeds 250 W a board) is not needed: the check has no such finding",
     )
 
 
@@ -281,7 +281,7 @@ def test_a_gpu_that_was_left_alone_is_not_measured(tmp_path: pathlib.Path) -> No
     text = "level = 'deep'\n[peak-fractions]\nfloat32 = 0.6"
     certificate = by(text, under_stress(stress(stressed_gpu(0), left_alone(1))), tmp_path)
     row = rows_of(certificate)["level"]
-    assert (row.outcome, row.reason) == ("not measured", "GPU 1 was left alone: python (4711) computes on it")
+    assert (row.outcome, row.reason) == ("not measured", "GPU 1 was not tested: python (4711) computes on it")
     assert "--even-if-busy" in row.remedy
     assert rows_of(certificate)["peak-fractions.float32"].explained_by == ("level",)
 
@@ -303,11 +303,11 @@ def test_a_model_without_a_known_peak_is_not_measured(tmp_path: pathlib.Path) ->
     [
         (bench(comparison(ratio=20.0)), "met", "20 (95 %: 19.6 to 20.4)"),
         (bench(comparison(ratio=3.0)), "missed", "3 (95 %: 2.94 to 3.06)"),
-        (bench(comparison(ratio=4.05)), "missed", "4.05 (95 %: 3.97 to 4.13); it is not shown to be as fast"),
+        (bench(comparison(ratio=4.05)), "missed", "4.05 (95 %: 3.97 to 4.13); the measurement does not prove this speed-up"),
         (
             bench(comparison(ratio=5.0, interval=(4.2, 7.0))),
             "missed",
-            "5 (95 %: 4.2 to 7); it is not shown to be as fast",
+            "5 (95 %: 4.2 to 7); the measurement does not prove this speed-up",
         ),
         (bench(NOT_RUN), "explained", ""),
         (bench(comparison("training", "step[cnn]")), "explained", ""),
@@ -352,7 +352,7 @@ def test_what_a_figure_reaches(share: float, limit: float | None, outcome: str, 
 def test_a_suite_that_breaks_or_finds_something_wrong_is_missed(tmp_path: pathlib.Path) -> None:
     test = "test_device_placement.py::test_bandwidth[in the device]"
     for run in (
-        bench(comparison(), problems=(f"{test}: the process died of SIGSEGV",)),
+        bench(comparison(), problems=(f"{test}: the process was killed by SIGSEGV",)),
         bench(comparison(), failed={test: "wrong"}),
     ):
         certificate = by('suites = ["device_placement", "training"]', measured(run), tmp_path)

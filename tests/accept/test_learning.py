@@ -101,12 +101,12 @@ def test_what_varies_too_much_is_named_with_how_much() -> None:
         learn(runs)
     words = str(caught.value)
     assert words.startswith(
-        "the runs vary too much: device_placement/gpu[matmul] (19.6, 25.5, 13.7): a bound would lie "
+        "the runs vary too much: device_placement/gpu[matmul] (19.6, 25.5, 13.7): a bound would be "
     )
-    assert f"{MOST_MARGIN:.0%} is the most" in words
+    assert f"the maximum is {MOST_MARGIN:.0%}" in words
     assert "float32" in words
     assert "measure while nothing else runs, with more --runs or a longer `budget`" in words
-    options = shlex.split(words.rpartition("do without a minimum for it:")[2])
+    options = shlex.split(words.rpartition("set no minimum for it:")[2])
     assert learn(runs, options[1::2]).speed_ups == {}  # what it says to leave out is enough
     assert set(options[::2]) == {"--leave-out"}
 
@@ -123,7 +123,7 @@ def test_what_is_left_out_keeps_the_minimum_of_the_base_profile(tmp_path: pathli
 
 
 def test_more_runs_are_needed() -> None:
-    with pytest.raises(NotLearnt, match="3 to 20 runs are needed; there are 2"):
+    with pytest.raises(NotLearnt, match="3 to 20 runs are required; there are 2"):
         learn([run(), run()])
 
 
@@ -149,7 +149,7 @@ def test_what_does_not_pay_is_left_out() -> None:
 
 def test_a_version_that_is_none_gets_into_no_profile() -> None:
     strange = broken(nvml={"driver_version": '560"\ngpus = 9'})
-    with pytest.raises(NotLearnt, match=r"^the driver calls itself "):
+    with pytest.raises(NotLearnt, match=r"^the driver reports the version "):
         learn([strange] * 3)
 
 
@@ -159,6 +159,6 @@ def test_what_not_every_run_shows_is_named(other: Comparison | None) -> None:
     lost = bench(*filter(None, (comparison(), other)))
     runs = [msgspec.structs.replace(healthy(), bench=run) for run in (won, lost, won, won)]
     with pytest.raises(
-        NotLearnt, match=r"^not every run shows training/step\[cnn\] \(in 3 of 4\); measure while nothing else runs"
+        NotLearnt, match=r"^not every run has training/step\[cnn\] \(in 3 of 4\); measure while nothing else runs"
     ):
         learn(runs)

@@ -152,7 +152,7 @@ def test_a_seal_is_made_with_one_key() -> None:
     for format_ in ("json", "html"):
         assert verify(document(format_, sealed=True), OTHER_KEY).why == "its seal was not made with this key"
         assert "takes --key" in verify(document(format_, sealed=True)).why
-        assert "bears no seal" in verify(document(format_, sealed=False), KEY).why
+        assert "has no seal" in verify(document(format_, sealed=False), KEY).why
 
 
 def forged(**changes: Any) -> bytes:
@@ -163,10 +163,10 @@ def forged(**changes: Any) -> bytes:
 
 
 def test_one_that_contradicts_itself_is_told() -> None:
-    assert verify(forged(verdict="not accepted")).why == "its verdict is not that of its requirements"
+    assert verify(forged(verdict="not accepted")).why == "its verdict does not match its requirements"
     rows = json.loads(document("json", sealed=False))["requirements"]
     rows[0]["outcome"] = "missed"
-    assert verify(forged(requirements=rows)).why == "its verdict is not that of its requirements"
+    assert verify(forged(requirements=rows)).why == "its verdict does not match its requirements"
     profile = json.loads(document("json", sealed=False))["profile"]
     profile["profile"]["gpus"] = 1
     assert verify(forged(profile=profile)).why == "its profile is not the one that it names the digest of"
@@ -180,7 +180,7 @@ def test_a_forgery_is_told_by_the_key_alone() -> None:
 def test_one_of_a_later_schema_is_not_judged() -> None:
     found = verify(forged(schema=3))
     assert (found.status, found.exit_code) == ("no certificate", 2)
-    assert "it has schema 3, and this tfgpu-doctor reads 1 to 2" in found.why
+    assert "it has schema 3, but this tfgpu-doctor reads 1 to 2" in found.why
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from locations import TESTS
+from locations import RECORDS
 
 from tfgpu_doctor.advise.advise import advise
 from tfgpu_doctor.advise.target_spec import spec_of
@@ -14,8 +14,7 @@ from tfgpu_doctor.model.facts.machine import Pci, PciDevice, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, CudaGpu, Driver, Nvml, NvmlGpu
 
 KNOWLEDGE = read_knowledge()
-MACHINES = TESTS / "machines"
-ANSWERED = decode_facts((MACHINES / "workstation-healthy/facts.json").read_bytes()).target
+ANSWERED = decode_facts(RECORDS["workstation-healthy"].read_bytes()).target
 LINUX = System(os="Linux", release="6.1", architecture="x86_64", glibc="2.36")
 
 
@@ -33,7 +32,7 @@ def attempt() -> Attempt:
     ],
 )  # fmt: skip
 def test_advice_for_a_recorded_machine(name: str, release: str | None) -> None:
-    facts = decode_facts((MACHINES / name / "facts.json").read_bytes())
+    facts = decode_facts(RECORDS[name].read_bytes())
     advice = advise(spec_of(facts, KNOWLEDGE), KNOWLEDGE)
     assert (advice.release.version if advice.release else None) == release
 

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.run import Order, run_suites, suite_names
 from tfgpu_doctor.model.facts.bench import Bench
+from tfgpu_doctor.perf_tests.journal import Account
 
 # A comparison as the runner notes it, without TensorFlow.
 SUITE = """

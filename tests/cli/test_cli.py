@@ -11,16 +11,14 @@ import sys
 import pytest
 from doctor_command import clean_environment, diagnose, doctor_argv, make_target, run_doctor, start_doctor
 from every import every
-from locations import TESTS
+from locations import RECORDS
 
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.checks import ALL_CHECKS
 
-MACHINES = TESTS / "machines"
-
 
 def facts(name: str) -> str:
-    return str(MACHINES / name / "facts.json")
+    return str(RECORDS[name])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from locations import TESTS
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
 
-FACTS = TESTS / "machines/ubuntu-without-driver/facts.json"
+FACTS = TESTS / "machines/synthetic/ubuntu-without-driver/facts.json"
 
 
 def test_without_a_file_there_are_defaults(tmp_path: pathlib.Path) -> None:

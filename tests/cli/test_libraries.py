@@ -62,15 +62,15 @@ def test_as_a_table(target: pathlib.Path) -> None:
     assert "✓ libcublas.so.12 RUNPATH" in lines
     assert "✗ libcusolver.so.11 not found" in lines
     assert "- libnccl.so.2 not found" in lines
-    assert "libnccl.so.2 is not found (not needed to compute on one GPU)" in lines
-    assert "nvidia/cusolver/lib/libcusolver.so.11, where the loader does not look" in done.stdout
-    assert "which looks in" not in done.stdout
+    assert "libnccl.so.2 was not found (not needed to compute on one GPU)" in lines
+    assert "nvidia/cusolver/lib/libcusolver.so.11, which the loader does not search" in done.stdout
+    assert "which searches" not in done.stdout
 
 
 def test_in_full(target: pathlib.Path) -> None:
     done = run_doctor("libraries", "--python", str(target), "-v")
     assert "nvidia/cublas/lib/libcublas.so.12\n" in done.stdout
-    assert "libtensorflow_framework.so.2, which looks in\n" in done.stdout
+    assert "libtensorflow_framework.so.2, which searches\n" in done.stdout
 
 
 def test_into_a_file(target: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -82,13 +82,13 @@ def test_into_a_file(target: pathlib.Path, tmp_path: pathlib.Path) -> None:
 def test_what_the_variable_puts_before_is_shown(target: pathlib.Path, tmp_path: pathlib.Path) -> None:
     library(tmp_path / "own/libcublas.so.12")
     done = run_doctor("libraries", "--python", str(target), LD_LIBRARY_PATH=str(tmp_path / "own"))
-    assert f"libcublas.so.12: {tmp_path}/own/libcublas.so.12 is taken, and hides" in done.stdout
+    assert f"libcublas.so.12: {tmp_path}/own/libcublas.so.12 is used, and hides" in done.stdout
 
 
 def test_without_tensorflow(tmp_path: pathlib.Path) -> None:
     done = run_doctor("libraries", "--python", str(make_target(tmp_path / "venv", None)))
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("tfgpu-doctor: nothing to look at: TensorFlow is not installed in")
+    assert done.stderr.startswith("tfgpu-doctor: nothing to examine: TensorFlow is not installed in")
 
 
 def test_a_python_that_is_not_there(tmp_path: pathlib.Path) -> None:

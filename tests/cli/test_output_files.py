@@ -15,7 +15,7 @@ from locations import TESTS
 
 from tfgpu_doctor.render import FORMATS
 
-BROKEN = str(TESTS / "machines/debian-nouveau/facts.json")
+BROKEN = str(TESTS / "machines/synthetic/debian-nouveau/facts.json")
 
 
 @pytest.fixture(scope="module")

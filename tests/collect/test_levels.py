@@ -28,7 +28,7 @@ from tfgpu_doctor.render.words import unjudged
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--quick", "--level", "deep"], "--quick is --level quick"),
+        (["--quick", "--level", "deep"], "--quick means --level quick"),
         (["--minutes", "5"], "--level soak"),
         (["--level", "deep", "--minutes", "5"], "--level soak"),
         (["--even-if-busy"], "--level deep"),

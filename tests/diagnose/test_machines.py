@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from every import every
-from replayed import MACHINES, NAMES, facts_of, report_on
+from locations import RECORDS
+from replayed import NAMES, facts_of, report_on
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.knowledge import read_knowledge
@@ -16,7 +17,7 @@ every_machine = every("machine", NAMES, least=160)
 
 @every_machine
 def test_machine_gets_its_causes(machine: str) -> None:
-    expected = json.loads(MACHINES[machine].with_name("expected.json").read_text())
+    expected = json.loads(RECORDS[machine].with_name("expected.json").read_text())
     report = report_on(machine)
     assert [cause.label for cause in report.causes] == expected["causes"]
     assert report.healthy == expected["healthy"]

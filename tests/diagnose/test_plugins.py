@@ -42,7 +42,7 @@ def install(site: pathlib.Path, module: str, source: str, entry: str) -> None:
 
 
 def doctor_with(site: pathlib.Path, *arguments: str) -> dict[str, Any]:
-    facts = TESTS / "machines/workstation-healthy/facts.json"
+    facts = TESTS / "machines/synthetic/workstation-healthy/facts.json"
     done = subprocess.run(
         doctor_argv("--facts", str(facts), "--format", "json", *arguments), capture_output=True, text=True,
         env=clean_environment(PYTHONPATH=os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])), check=False,
@@ -80,7 +80,7 @@ def test_an_id_that_is_taken_is_refused() -> None:
             return copy
 
     _, broken = merge(ALL_CHECKS, [Point("acme", "acme:copy", "tfgpu_doctor.checks")])
-    assert "the id DRV001 is taken" in broken[0].error
+    assert "the id DRV001 is already in use" in broken[0].error
 
 
 def test_a_ring_is_refused_and_costs_no_other() -> None:

@@ -66,7 +66,7 @@ def fixed_template(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in offline(wheels).items():
             patch.setenv(name, value)
-        assert apply(make_plan(pip_step(folder, "install", "colours==2.0")), folder).mended
+        assert apply(make_plan(pip_step(folder, "install", "colours==2.0")), folder).repaired
     return folder
 
 

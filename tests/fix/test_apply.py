@@ -28,7 +28,7 @@ def version_of(venv: pathlib.Path) -> str:
 def test_upgrade_is_kept_and_undone_byte_for_byte(venv: pathlib.Path) -> None:
     before = tree(venv)
     applied = apply(make_plan(pip_step(venv, "install", "colours==2.0")), venv)
-    assert applied.mended
+    assert applied.repaired
     assert version_of(venv) == "2"
     assert not (venv / "bin/old-colour").exists()
     assert (venv / "share/colours/table.txt").exists()
@@ -48,7 +48,7 @@ def test_record_holds_only_what_the_fix_replaced(venv: pathlib.Path) -> None:
 def test_uninstall_and_install_are_one_fix(venv: pathlib.Path) -> None:
     before = tree(venv)
     steps = (pip_step(venv, "uninstall", "-y", "colours"), pip_step(venv, "install", "paint"))
-    assert apply(make_plan(*steps), venv).mended
+    assert apply(make_plan(*steps), venv).repaired
     assert not list(venv.glob("lib/python3*/site-packages/colours*"))
     undo(venv)
     assert tree(venv) == before
@@ -60,7 +60,7 @@ def test_fix_that_does_not_make_the_check_pass_is_taken_back(venv: pathlib.Path,
     before = tree(venv)
     plan = make_plan(pip_step(venv, "install", "colours==2.0"))
     applied = apply(plan, venv, look_again=lambda: make_report(outcome))
-    assert not applied.mended
+    assert not applied.repaired
     assert applied.why == (
         "ACME001 is still there (acme is old)" if outcome == "fail" else f"ACME001 did not pass ({outcome})"
     )
@@ -72,7 +72,7 @@ def test_pip_that_fails_is_taken_back(venv: pathlib.Path) -> None:
     before = tree(venv)
     steps = (pip_step(venv, "install", "colours==2.0"), pip_step(venv, "install", "no-such-package"))
     applied = apply(make_plan(*steps), venv)
-    assert not applied.mended
+    assert not applied.repaired
     assert "exit code 1" in applied.why
     assert tree(venv) == before
 
@@ -103,7 +103,7 @@ def test_interrupt_takes_everything_back(venv: pathlib.Path) -> None:
 def test_links_alone_keep_no_copy_of_the_environment(venv: pathlib.Path, site: pathlib.Path) -> None:
     before = tree(venv)
     link = LinkStep(str(site / "colours/libred.so.1"), "red.py")
-    assert apply(make_plan(link), venv).mended
+    assert apply(make_plan(link), venv).repaired
     assert (site / "colours/libred.so.1").read_text() == "RED = 'old'\n"
     assert list((venv / ".tfgpu-doctor/0001/kept").iterdir()) == []
     undo(venv)
@@ -141,7 +141,7 @@ def test_files_rewritten_in_place_are_restored(venv: pathlib.Path, site: pathlib
     (site / "easy-install.pth").write_text("./somewhere\n")
     before = tree(venv)
     applied = apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip, look_again=lambda: make_report("fail"))
-    assert not applied.mended
+    assert not applied.repaired
     assert tree(venv) == before
 
 
@@ -152,7 +152,7 @@ def test_what_a_running_program_writes_on_is_left_alone(venv: pathlib.Path) -> N
 
     log = venv / "training.log"
     log.write_text("on\n")
-    assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).mended
+    assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).repaired
     undo(venv)
     assert log.read_text() == "on\nand on\n"
 
@@ -199,7 +199,7 @@ def test_all_that_can_change_of_a_file_is_undone(venv: pathlib.Path, site: pathl
     (site / "empty").mkdir(mode=0o750)
     (site / "dangling").symlink_to("nowhere")
     before = tree(venv)
-    assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).mended
+    assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).repaired
     undo(venv)
     assert tree(venv) == before
 
@@ -211,7 +211,7 @@ def test_pip_holds_the_lock(venv: pathlib.Path) -> None:
         with pytest.raises(NotPossible, match=r"another fix .* is in progress"), open_archive(bounds_of(venv)):
             pass
 
-    assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).mended
+    assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).repaired
 
 
 def test_unfinished_fix_refuses_another(venv: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_environment_reached_by_a_link(venv: pathlib.Path, tmp_path: pathlib.Pat
     (tmp_path / "alias").symlink_to(venv)
     before = tree(venv)
     alias = tmp_path / "alias" / site.relative_to(venv)
-    assert apply(make_plan(LinkStep(str(alias / "colours/libred.so.1"), "red.py")), tmp_path / "alias").mended
+    assert apply(make_plan(LinkStep(str(alias / "colours/libred.so.1"), "red.py")), tmp_path / "alias").repaired
     undo(tmp_path / "alias")
     assert tree(venv) == before
 

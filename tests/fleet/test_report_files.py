@@ -14,9 +14,10 @@ from made_up_fleet import MadeUpFleet, sample
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
+from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import encode_node, file_name
-from tfgpu_doctor.fleet.page import FLEET_FORMATS, render_fleet
+from tfgpu_doctor.fleet.page import render_fleet
 from tfgpu_doctor.fleet.reporting import missing_node
 
 

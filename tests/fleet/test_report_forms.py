@@ -20,9 +20,10 @@ pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
 from tfgpu_doctor.fleet.fleet import STATUSES, Fleet
+from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Cause, file_name
-from tfgpu_doctor.fleet.page import FLEET_FORMATS, render_fleet
+from tfgpu_doctor.fleet.page import render_fleet
 
 SCHEMA = json.loads((ROOT / "doctor/fleet/fleet.schema.json").read_text("utf-8"))
 HOSTILE = (

@@ -1,4 +1,4 @@
-"""Every root cause of the vocabulary is shown by something: a check, a log, or said to be for people to find."""
+"""Every root cause of the vocabulary is shown by something: a check, a log, or marked as one that a person must find."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_is_for_people_alone_has_no_rule() -> None:
     ("label", "words"),
     [
         ("device_config_after_init", "`tfgpu-doctor log` finds it"),
-        ("corrupt_user_profile_windows", "it is for people to find"),
+        ("corrupt_user_profile_windows", "a person must find it"),
         ("container_toolkit_missing", "CNT006"),
     ],
 )
@@ -63,7 +63,7 @@ def test_the_ground_has_a_machine_for_each_label_that_it_can_show() -> None:
     import json
 
     machines = TESTS / "machines"
-    first = {tuple(json.loads(path.read_text())["causes"])[:1] for path in machines.glob("*/expected.json")}
+    first = {tuple(json.loads(path.read_text())["causes"])[:1] for path in machines.glob("*/*/expected.json")}
     wanted = {
         "container_started_without_gpu", "container_toolkit_missing", "container_toolkit_misconfigured",
         "docker_installed_as_snap", "container_lost_gpu_cgroup", "selinux_blocks_container_gpu", "docker_shm_too_small",

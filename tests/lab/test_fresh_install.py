@@ -1,4 +1,4 @@
-"""A fresh `tensorflow[and-cuda]==2.21.0`: named, mended, rehearsed, and put back as it was."""
+"""A fresh `tensorflow[and-cuda]==2.21.0`: named, repaired, rehearsed, and put back as it was."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rehearse(place: Place) -> dict[str, Any]:
     return document
 
 
-def test_it_is_named_mended_and_put_back(bench: pathlib.Path, lab_targets: pathlib.Path) -> None:
+def test_it_is_named_repaired_and_put_back(bench: pathlib.Path, lab_targets: pathlib.Path) -> None:
     place = Place(bench / "fresh", lab_targets, "2.21.0")
     assert place.site.is_dir()
     variables = build(Machine("fresh", library_path=()), place)

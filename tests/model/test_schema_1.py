@@ -36,7 +36,7 @@ def test_a_run_that_was_kept() -> None:
 def test_a_certificate_in_both_forms() -> None:
     for form in ("json", "html"):
         found = verify((EARLIER / f"certificate.{form}").read_bytes())
-        assert (found.status, found.why, found.exit_code) == ("intact", "its digest is right", 0)
+        assert (found.status, found.why, found.exit_code) == ("intact", "its digest is correct", 0)
         assert found.certificate is not None
         assert found.certificate.profile.profile.metric_fractions == {"device_placement/copy in the device": 0.5}
         assert found.certificate.profile.source("metric-fractions") == "prof.toml"

@@ -252,7 +252,7 @@ def test_the_marker_in_the_settings_is_known_to_pytest(tmp_path: pathlib.Path) -
     (tests,) = fenced("docs/ci.md", "python")
     (tmp_path / "pyproject.toml").write_text(settings)
     (tmp_path / "test_it.py").write_text(tests)
-    facts = ROOT / "tests/machines/debian-nouveau/facts.json"
+    facts = ROOT / "tests/machines/synthetic/debian-nouveau/facts.json"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--strict-markers", "-rs", f"--gpu-facts={facts}"], cwd=tmp_path, capture_output=True,
         text=True, env=clean_environment(COLUMNS="200"), check=False,

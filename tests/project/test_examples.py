@@ -13,7 +13,7 @@ import sys
 import pytest
 from doc_snippets import calls, fenced, refuse_unknown
 from doctor_command import clean_environment
-from locations import ROOT
+from locations import RECORDS, ROOT
 
 ACME = ROOT / "examples/acme_checks"
 IMAGE = ROOT / "examples/docker"
@@ -46,7 +46,7 @@ def run_with(site: str, *arguments: str, cwd: pathlib.Path | None = None) -> sub
 
 
 def outcomes(site: str, machine: str) -> dict[str, str]:
-    facts = str(ROOT / "tests/machines" / machine / "facts.json")
+    facts = str(RECORDS[machine])
     done = run_with(site, "tfgpu_doctor", "--facts", facts, "--select", "ACME", "--format", "json")
     assert done.stderr == ""
     results = json.loads(done.stdout)["results"]  # with what blocks them

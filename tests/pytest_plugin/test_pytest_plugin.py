@@ -13,14 +13,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from doctor_command import clean_environment
 from every import every
-from locations import ROOT
+from locations import RECORDS
 from replayed import NAMES, report_on
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.gpu_demand import DemandError, missing, read_demand, usable_gpus, why_no_gpu
 from tfgpu_doctor.model.facts import decode_facts
 
-MACHINES = ROOT / "tests/machines"
 TESTS = """
 import os, sys
 import pytest
@@ -53,7 +52,7 @@ def run_pytest(
     """Run pytest with the plugin over the folder, in which `TESTS` are written where it holds none."""
     if not any(folder.glob("test_*.py")):
         (folder / "test_it.py").write_text(TESTS)
-    facts = [f"--gpu-facts={MACHINES / machine / 'facts.json'}"] if machine else []
+    facts = [f"--gpu-facts={RECORDS[machine]}"] if machine else []
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tfgpu_doctor.pytest_plugin", "-p", "no:cacheprovider", "-rsf", "--tb=short",
          "--strict-markers", "-W", "error", f"--basetemp={folder / 'temporary'}", *facts, *arguments],
@@ -175,7 +174,7 @@ def test_typos_in_a_marker_are_errors_of_its_file(workers: tuple[str, ...], tmp_
     done = run_pytest(tmp_path, *workers)
     assert done.returncode in (1, 2)
     assert counts(done) == {"error": 1}
-    assert "@pytest.mark.gpu: it takes memory, count, compute_capability, and no 'memroy'" in done.stdout
+    assert "@pytest.mark.gpu: it takes memory, count, compute_capability, not 'memroy'" in done.stdout
     assert "INTERNALERROR" not in done.stdout
 
 
@@ -202,7 +201,7 @@ def test_a_record_that_cannot_be_read_is_wrong_usage(content: str | None, tmp_pa
         ((), {"count": "2"}, "not '2'"),
         ((), {"compute_capability": 8.0}, "not 8.0"),
         ((), {"compute_capability": "sm_80"}, "'sm_80'"),
-        ((), {"capability": "8.0"}, "no 'capability'"),
+        ((), {"capability": "8.0"}, "not 'capability'"),
     ],
 )
 def test_demands_that_cannot_be_meant(arguments: tuple[Any, ...], named: dict[str, Any], complaint: str) -> None:
@@ -228,7 +227,7 @@ def test_demands_that_cannot_be_meant(arguments: tuple[Any, ...], named: dict[st
     ],
 )
 def test_demands_of_recorded_machines(machine: str, named: dict[str, Any], met: bool) -> None:
-    facts = decode_facts((MACHINES / machine / "facts.json").read_bytes())
+    facts = decode_facts(RECORDS[machine].read_bytes())
     assert why_no_gpu(diagnose(facts)) == ""
     assert (missing(read_demand((), named), usable_gpus(facts)) == "") is met
 

@@ -18,8 +18,8 @@ import pytest
 import xmlschema
 from document_shapes import GITHUB_LINE
 from healthy import healthy
-from locations import TESTS
-from replayed import MACHINES, NAMES, each_machine, report_on
+from locations import RECORDS, TESTS
+from replayed import NAMES, each_machine, report_on
 from sarif_subset import SARIF
 
 from tfgpu_doctor.cli.main import cli
@@ -53,7 +53,7 @@ def _of_junit(document: str) -> str:
 
 
 def _of_sentence(document: str) -> str:
-    return _word(bool(re.search(r"Healthy: |Works, with \d+ things? to mend: ", document)))
+    return _word(bool(re.search(r"Healthy: |Works, with \d+ issues? to fix: ", document)))
 
 
 VERDICTS: dict[str, Callable[[str], str]] = {
@@ -145,11 +145,11 @@ def test_every_format_tells_the_same_and_is_valid(machine: str, tmp_path: pathli
     """Through the command itself, so that the exit code is the one that a user gets."""
     report = report_on(machine)
     for format_ in FORMATS:
-        arguments = ["check", "--facts", str(MACHINES[machine]), "--format", format_, "-o", str(tmp_path / format_)]
+        arguments = ["check", "--facts", str(RECORDS[machine]), "--format", format_, "-o", str(tmp_path / format_)]
         assert cli.main(arguments, standalone_mode=False) == report.exit_code(), format_
         document = (tmp_path / format_).read_text("utf-8")
         assert VERDICTS[format_](document) == _word(report.healthy), format_
-        assert "(cut here)" not in document
+        assert "(truncated)" not in document
         assert "A command is left out" not in document
         if look := LOOKS.get(format_):
             look(document, report)

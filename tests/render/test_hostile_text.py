@@ -13,7 +13,7 @@ import pytest
 import xmlschema
 from document_shapes import GITHUB_LINE, SHAPES
 from healthy import broken, cuda_gpu, distribution, healthy, nvml_gpu, runtime
-from locations import TESTS
+from locations import RECORDS, TESTS
 from sarif_subset import SARIF
 
 from tfgpu_doctor.diagnose.engine import diagnose
@@ -55,7 +55,7 @@ def _fill(value: Any, text: str, key: str = "") -> Any:
 
 
 def report_of(name: str) -> Report:
-    return diagnose(decode_facts((TESTS / "machines" / name / "facts.json").read_bytes()))
+    return diagnose(decode_facts(RECORDS[name].read_bytes()))
 
 
 def rich_report() -> Report:
@@ -154,7 +154,7 @@ def test_ten_megabytes_of_text_are_read_and_shown_in_part(letter: str) -> None:
     for format_ in FORMATS:
         document = render(report, format_)
         assert len(document) < 2 << 20
-        assert "(cut here)" in document
+        assert "(truncated)" in document
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_command_that_cannot_be_pasted_is_left_out(command: str) -> None:
     found = msgspec.structs.replace(report.results[0], outcome="fail", findings=(finding,))
     shown = bound(msgspec.structs.replace(report, results=(found,))).results[0].findings[0]
     assert shown.fix == Fix(
-        "Do this. A command is left out here: a name in it is too long or does not show as it is.", ("echo fine",)
+        "Do this. A command is omitted here: a name in it is too long or has unprintable characters.", ("echo fine",)
     )
 
 

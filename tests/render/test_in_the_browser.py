@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from browser import Browser
 from built_bench import built_history, built_report
-from locations import TESTS
+from locations import RECORDS
 
 from tfgpu_doctor.bench.history import history_of
 from tfgpu_doctor.bench.history_page import render_history
@@ -20,7 +20,6 @@ from tfgpu_doctor.model.facts import Facts, decode_facts
 from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.render import render
 
-MACHINES = TESTS / "machines"
 SAMPLE = (
     "hgx-8-gpus-at-work", "one-of-8-gpus-is-lost", "workstation-healthy", "vm-without-gpu", "tensorflow-2.21.0-misses-cusolver",
     "mac-metal-healthy", "windows-native-2.20", "loaded-too-hot", "pipx-doctor-beside-active-venv",
@@ -39,7 +38,7 @@ WIDTHS = (320, 360, 768, 1440)
 
 
 def facts_of(name: str) -> Facts:
-    return decode_facts((MACHINES / name / "facts.json").read_bytes())
+    return decode_facts(RECORDS[name].read_bytes())
 
 
 def page_of(facts: Facts) -> str:

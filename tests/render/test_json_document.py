@@ -62,7 +62,9 @@ def test_every_field_is_explained(name: str) -> None:
 
 
 def test_every_field_is_always_there() -> None:
-    done = run_doctor("--facts", str(ROOT / "tests/machines/hgx-8-gpus-at-work/facts.json"), "--format", "json")
+    done = run_doctor(
+        "--facts", str(ROOT / "tests/machines/synthetic/hgx-8-gpus-at-work/facts.json"), "--format", "json"
+    )
     found = json.loads(done.stdout)
     for name, each in (
         ("Report", found), ("TargetSummary", found["target"]), ("Result", found["results"][0]), ("GpuCard", found["gpus"][0]),
@@ -71,7 +73,7 @@ def test_every_field_is_always_there() -> None:
 
 
 def test_the_example_runs(tmp_path: Any) -> None:
-    facts = str(ROOT / "tests/machines/tensorflow-2.21.0-misses-cusolver/facts.json")
+    facts = str(ROOT / "tests/machines/synthetic/tensorflow-2.21.0-misses-cusolver/facts.json")
     run_doctor("--facts", facts, "--format", "json", "-o", "report.json", cwd=tmp_path)
     (example,) = fenced("docs/json.md", "python")
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True)

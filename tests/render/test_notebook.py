@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 from browser import Browser
 from healthy import broken, cuda_gpu, healthy
-from locations import TESTS
+from locations import RECORDS
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import decode_facts
 from tfgpu_doctor.render.html_page import render_in_notebook
 
-MACHINES = TESTS / "machines"
 NOTEBOOK = "<!DOCTYPE html><html lang='en'><head><title>A notebook</title></head><body><h1>Mine</h1>%s</body></html>"
 HOSTILE = "\"'></iframe><script>document.title = 'forged'</script>"
 
 
 def test_the_frame_shows_the_page_and_reaches_nothing_around_it(browser: Browser) -> None:
-    report = diagnose(decode_facts((MACHINES / "tensorflow-2.21.0-misses-cusolver/facts.json").read_bytes()))
+    report = diagnose(decode_facts(RECORDS["tensorflow-2.21.0-misses-cusolver"].read_bytes()))
     browser.show(NOTEBOOK % render_in_notebook(report))
     font = browser.run("return getComputedStyle(document.querySelector('h1')).fontSize")
     assert font == "32px"  # the browser's own: the page's style stays in its frame

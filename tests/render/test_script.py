@@ -11,7 +11,7 @@ from tfgpu_doctor.model.facts import decode_facts
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.render import render
 
-MACHINE = TESTS / "machines/tensorflow-2.21.0-misses-cusolver/facts.json"
+MACHINE = TESTS / "machines/synthetic/tensorflow-2.21.0-misses-cusolver/facts.json"
 
 
 @pytest.fixture(scope="module")

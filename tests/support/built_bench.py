@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
-from locations import TESTS
+from locations import RECORDS
 
 from tfgpu_doctor.bench.history import History, PastRun, history_of
 from tfgpu_doctor.bench.limits import with_measured_limits
@@ -15,7 +15,6 @@ from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import decode_facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric, Side, Verdict
 
-MACHINES = TESTS / "machines"
 SUITES = ("device_placement", "pipeline", "mixed_precision", "mirrored_strategy", "graph_execution", "training")
 _VERDICTS: dict[int, Verdict] = {11: "not shown", 17: "too noisy", 23: "slower"}  # every so many comparisons
 _OUT_OF_MEMORY = "out of memory: the GPU had 1.2 GiB left and 4.0 GiB were asked for"
@@ -94,7 +93,7 @@ def built_report(comparisons: int = 200, machine: str = "hgx-8-gpus-healthy", ru
     """What `bench --compare` says of such a run, after some earlier ones."""
     earlier = [built_bench(comparisons, run) for run in range(runs)]
     now = built_bench(comparisons, runs)
-    facts = msgspec.structs.replace(decode_facts((MACHINES / machine / "facts.json").read_bytes()), bench=now)
+    facts = msgspec.structs.replace(decode_facts(RECORDS[machine].read_bytes()), bench=now)
     return make_result(
         diagnose(facts), now, reference="before the update", regressions=tuple(compare(now, earlier[0], earlier)),
         seconds=now.seconds,

@@ -6,7 +6,7 @@ import datetime as dt
 import pathlib
 from typing import Any
 
-from locations import TESTS
+from locations import RECORDS
 
 from tfgpu_doctor.accept.certificate import Certificate
 from tfgpu_doctor.accept.judging import judge
@@ -20,7 +20,6 @@ from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
 TODAY = dt.date(2026, 11, 21)
 VOCABULARY = Vocabulary(tuple(check.id for check in ALL_CHECKS))
-MACHINES = TESTS / "machines"
 
 
 def profile_of(toml: str, folder: pathlib.Path, name: str = "mine.toml") -> Resolved:
@@ -35,7 +34,7 @@ def shipped(name: str) -> Resolved:
 
 
 def recorded_machine(name: str) -> Facts:
-    return decode_facts((MACHINES / name / "facts.json").read_bytes())
+    return decode_facts(RECORDS[name].read_bytes())
 
 
 def judged(facts: Facts, profile: Resolved, today: dt.date = TODAY, **more: Any) -> Certificate:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-from locations import TESTS
+from locations import RECORDS
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.fleet.node import Measurement, file_name
 from tfgpu_doctor.fleet.reporting import node_report
 from tfgpu_doctor.model.facts import decode_facts
 
-MACHINES = TESTS / "machines"
 HGX = "hgx-8-gpus-at-work"
 MODELS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA L40S", "NVIDIA H200")
 # Name, unit, what it is on a healthy node; better where higher unless it is time.
@@ -54,7 +53,7 @@ def skewed(chance: random.Random) -> float:
 @functools.cache
 def sample(machine: str = HGX) -> tuple[dict[str, Any], msgspec.Raw]:
     """What a recorded machine reports, as a dictionary without its report, and the report."""
-    facts = decode_facts((MACHINES / machine / "facts.json").read_bytes())
+    facts = decode_facts(RECORDS[machine].read_bytes())
     report = diagnose(facts)
     node = node_report(
         "node", facts, report, began="2026-11-21T12:00:00Z", seconds=61.0, exit_code=report.exit_code("error")

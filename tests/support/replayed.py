@@ -6,21 +6,20 @@ import functools
 
 import pytest
 from every import sampled
-from locations import TESTS
+from locations import RECORDS
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts, decode_facts
 from tfgpu_doctor.model.report import Report
 
-MACHINES = {path.parent.name: path for path in sorted(TESTS.glob("machines/*/facts.json"))}
-NAMES = list(MACHINES)
+NAMES = list(RECORDS)
 each_machine = pytest.mark.parametrize("machine", sampled(NAMES, 12))  # where all are too much for one test
 
 
 @functools.cache
 def facts_of(machine: str) -> Facts:
     """What was recorded of a machine."""
-    return decode_facts(MACHINES[machine].read_bytes())
+    return decode_facts(RECORDS[machine].read_bytes())
 
 
 @functools.cache

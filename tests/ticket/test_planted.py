@@ -23,7 +23,7 @@ from tfgpu_doctor.ticket.contents import Source, Ticket, make_ticket
 from tfgpu_doctor.ticket.identity import Identity
 from tfgpu_doctor.ticket.preview import render_preview
 
-MACHINES = sorted(path.parent for path in TESTS.glob("machines/*/facts.json"))
+MACHINES = sorted(path.parent for path in TESTS.glob("machines/*/*/facts.json"))
 PLACES = sorted(place for place, what in string_places().items() if what == FREE)
 NAMES = list(KINDS)
 WINDOW = 12  # characters in a row that would tell a long secret

@@ -15,12 +15,9 @@ import zipfile
 
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts, make_target, run_doctor
-from locations import TESTS
+from locations import RECORDS
 
-MACHINES = TESTS / "machines"
-SICK, HEALTHY = (
-    str(MACHINES / name / "facts.json") for name in ("forgotten-notebook-holds-half", "workstation-healthy")
-)
+SICK, HEALTHY = (str(RECORDS[name]) for name in ("forgotten-notebook-holds-half", "workstation-healthy"))
 
 
 def members(path: pathlib.Path) -> dict[str, str]:

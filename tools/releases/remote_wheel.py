@@ -76,7 +76,7 @@ class RemoteWheel:
         return content.decode("utf-8", "replace")
 
     def stream(self, member: str) -> Iterator[bytes]:
-        """The member's content from its start, in pieces; what the reader does not ask for is not transferred."""
+        """Yield the member's content from its start, in pieces; only the pieces that the reader requests are transferred."""
         info = self._members[member]
         header = fetch_range(self._url, info.header_offset, _LOCAL_HEADER_BYTES)
         if header[:4] != _LOCAL_MAGIC or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -28,7 +28,6 @@ _LAYERS = (
 )  # fmt: skip
 _SECCOMP = {"0": "off", "1": "strict", "2": "filter"}  # proc(5)
 _WHOLE_RANGE = ["0", "0", "4294967295"]  # /proc/self/uid_map outside of any user namespace
-_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _DEVICE_MOUNTS = "/var/run/nvidia-container-devices"  # of the device plugin's strategy volume-mounts
 
 
@@ -53,7 +52,6 @@ def container(host: Host) -> Container:
         shm_free_bytes=_size(host.files.folder_free_bytes, "/dev/shm"),
         engine=engine,
         **_confinement(host),
-        service_account=host.files.exists(_ACCOUNT),
         device_mounts=tuple(host.files.names_if_any(_DEVICE_MOUNTS)),
     )
 

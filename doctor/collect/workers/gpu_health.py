@@ -17,10 +17,6 @@ REASONS = (
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
     "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "board_limit", "reliability",
 )  # fmt: skip
-BRANDS = (
-    "", "quadro", "tesla", "nvs", "grid", "geforce", "titan", "vapps", "vpc", "vcs", "vws", "cloud_gaming", "quadro_rtx",
-    "nvidia_rtx", "nvidia", "geforce_rtx", "titan_rtx",
-)  # fmt: skip
 VIRTUALIZATION = ("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
 RECOVERY_ACTIONS = (
     "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain", "bus_reset", "system_reboot",
@@ -250,7 +246,6 @@ def read_health(ask: Any, handle: Any, mig: Any) -> dict[str, Any]:
         "throttle_reasons": throttle_reasons(ask, handle),
         "performance_state": ask("nvmlDeviceGetPerformanceState", handle),
         "utilization_percent": utilization.gpu if utilization else None,
-        "memory_utilization_percent": utilization.memory if utilization else None,
         "pcie": pcie(ask, handle),
         "chip_to_chip": bool(chip_to_chip.isC2cEnabled) if chip_to_chip else None,
         "nvlinks": nvlinks(ask, handle),
@@ -258,7 +253,6 @@ def read_health(ask: Any, handle: Any, mig: Any) -> dict[str, Any]:
         "mig_devices": mig_devices(ask, handle) if mig and mig[0] else [],
         "mig_pending": true(mig[1]) if mig else None,
         "persistence_mode": true(ask("nvmlDeviceGetPersistenceMode", handle)),
-        "brand": named(ask("nvmlDeviceGetBrand", handle), BRANDS),
         "gsp_firmware": ask("nvmlDeviceGetGspFirmwareVersion", handle) or "",
         "virtualization": named(virtualization, VIRTUALIZATION),
         "licensed": licensed(ask, handle) if virtualization == VGPU else None,

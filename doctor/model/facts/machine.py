@@ -116,7 +116,6 @@ class Container(Fact, frozen=True):
     privileged: bool | None = None  # it has every capability that there is
     seccomp: Text = ""  # "off", "strict", "filter"
     security_label: Text = ""  # SELinux's context or AppArmor's profile: "system_u:system_r:container_t:s0:c1,c2"
-    service_account: bool = False  # Kubernetes provided one
     device_mounts: tuple[FilePath, ...] = ()  # GPUs that Kubernetes' device plugin passed in by mounts
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tfgpu_doctor.bench.measure import Plan, measure
+from tfgpu_doctor.bench.measurement import Plan, measure
 from tfgpu_doctor.bench.verdict import judge
 
 pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Sequence
 
-from tfgpu_doctor.bench.journal import Account
 from tfgpu_doctor.bench.run import Order, run_suites
 from tfgpu_doctor.bench.telemetry import Telemetry
 from tfgpu_doctor.cli.waiting import Waiting
@@ -16,6 +15,7 @@ from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.facts.bench import Bench
+from tfgpu_doctor.perf_tests.journal import Account
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
 
 NEEDED = ("pytest", "pytest_benchmark", "numpy", "scipy")  # and TensorFlow

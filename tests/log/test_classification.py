@@ -10,7 +10,7 @@ from every import every
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import LogRule
-from tfgpu_doctor.log.classify import HARMLESS, LogReport, classify
+from tfgpu_doctor.log.classification import HARMLESS, LogReport, classify
 from tfgpu_doctor.log.context import _WORDS, KEYS, Context
 from tfgpu_doctor.log.derived import derive
 from tfgpu_doctor.log.signatures import Found, Hit, Scanner
