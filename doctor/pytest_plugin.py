@@ -161,7 +161,9 @@ def _diagnosed(config: pytest.Config) -> Verdict:
 def _facts(config: pytest.Config) -> Facts:
     if _RECORD in config.stash:
         return config.stash[_RECORD]
-    folders = getattr(config, "_tmp_path_factory", None)  # how workers share a file, according to pytest-xdist's documentation
+    folders = getattr(
+        config, "_tmp_path_factory", None
+    )  # how workers share a file, according to pytest-xdist's documentation
     if folders is None or not hasattr(config, "workerinput"):
         return _examine(config)
     return _examine_once(config, str(folders.getbasetemp().parent))

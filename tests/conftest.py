@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from locations import TESTS
 from simulated import Simulate, machine, simulate_in
+from timed import TIMED
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.rehearse.build import BuildError, build_driver
@@ -19,17 +20,6 @@ pytest_plugins = ["left_out"]
 # No test fails because the machine is slow; and --full looks deeper.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("full", deadline=None, max_examples=200)
-
-# What waits for deadlines, signals or other processes: `tools/measure_flaky.py` runs these beside a busy process.
-TIMED = {
-    "accept/test_accept_command.py", "bench/test_children.py", "bench/test_command.py", "bench/test_multi_worker.py",
-    "bench/test_real_trouble.py", "bench/test_run.py", "bench/test_telemetry.py", "fleet/test_emit_mpi.py",
-    "fleet/test_emit_slurm.py", "fleet/test_run.py", "host/test_processes.py", "host/test_watched.py",
-    "render/test_size_and_speed.py", "collect/workers/test_gpu_health.py", "collect/workers/test_stress_programs.py",
-    "collect/workers/test_sample_nvml.py", "rehearse/test_command.py", "fix/test_fix_command.py", "fix/test_killed.py",
-    "ticket/test_ticket.py", "collect/test_broken_targets.py", "collect/test_examination.py", "collect/test_levels.py",
-    "collect/test_stress_interrupted.py",
-}  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:

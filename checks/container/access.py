@@ -59,8 +59,6 @@ def container_has_gpu(
         for node in (*device_nodes.gpus, device_nodes.find("/dev/dxg"), device_nodes.find("/dev/nvmap"))
         if node
     ]
-    for line in confinement(container):
-        yield Evidence(line)
     if nodes:
         yield Evidence(f"{', '.join(nodes)} in a {container.kind} container")
     elif (cuda_driver and cuda_driver.gpus) or (nvml and nvml.gpus):
@@ -83,6 +81,9 @@ def container_has_gpu(
                 )
             ),
         )
+        return
+    for line in confinement(container):
+        yield Evidence(line)
 
 
 def confinement(container: Container) -> list[str]:

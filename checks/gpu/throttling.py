@@ -7,6 +7,7 @@ import re
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.health import Temperature
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
@@ -87,8 +88,7 @@ def _figures(gpu: NvmlGpu) -> list[str]:
     found = []
     if heat.gpu_c is not None:
         limit = f" of {heat.slowdown_c} °C, its slowdown threshold" if heat.slowdown_c else ""
-        margin = f", {heat.margin_c} °C below its maximum" if heat.margin_c is not None else ""
-        found.append(f"{heat.gpu_c} °C{margin or limit}")
+        found.append(f"{heat.gpu_c} °C{_margin(heat) or limit}")
     if heat.memory_c is not None:
         found.append(f"memory {heat.memory_c} °C")
     if clocks.sm_mhz and clocks.max_sm_mhz:
@@ -103,6 +103,12 @@ def _figures(gpu: NvmlGpu) -> list[str]:
     if gpu.health.throttle_reasons:
         found.append(f"clocks limited by {', '.join(gpu.health.throttle_reasons)}")
     return found or ["nothing limits the clocks"]
+
+
+def _margin(heat: Temperature) -> str:
+    if heat.margin_c is None:
+        return ""
+    return f", {abs(heat.margin_c)} °C {'above' if heat.margin_c < 0 else 'below'} its maximum"
 
 
 def _thresholds(gpu: NvmlGpu) -> list[str]:

@@ -104,7 +104,7 @@ def _about(
             *(signs[:2] if severity == "error" else ()),
             *(["TensorFlow nevertheless computes on the GPUs"] if computes else ()),
             *([] if ours else ["this process may not use this GPU"]),
-            *(_firmware(address, nvml) if severity != "info" else ()),
+            *_firmware(address, nvml),
             f"source: {reach(kernel_log)}",
         ),
         fix=Fix(

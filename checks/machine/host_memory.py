@@ -87,7 +87,7 @@ def _of_machine(limits: Limits, system: System | None) -> list[str]:
         return []
     swap, pages = system.swap_bytes, system.huge_pages
     found = [] if swap is None else [f"the machine has {_size(swap)} of swap" if swap else "the machine has no swap"]
-    return [*found, *([f"{pages} huge pages are reserved; other memory requests cannot use them"] if pages else ())]
+    return [*found, *([f"{pages} huge pages are reserved; ordinary allocations cannot use them"] if pages else ())]
 
 
 def _total(limits: Limits, system: System | None, container: Container | None) -> tuple[int | None, str]:

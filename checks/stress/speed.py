@@ -67,7 +67,7 @@ def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
     if not judged:
         raise Skip(f"the clocks under load are unknown: {stress.sampling_error or cut or 'NVML does not report them'}")
     if cut:
-        yield Evidence(f"there are samples only until then: {cut}")
+        yield Evidence(f"{cut}; later samples are missing")
 
 
 def _cut_short(stress: StressTest) -> str:

@@ -38,7 +38,9 @@ _SOAK_MINUTES = 10.0
 @click.option(
     "--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts.  [default: 10]"
 )
-@click.option("--even-if-busy", is_flag=True, help="With --level deep or soak: also stress-test a GPU that other processes use.")
+@click.option(
+    "--even-if-busy", is_flag=True, help="With --level deep or soak: also stress-test a GPU that other processes use."
+)
 @click.option(
     "--python", metavar="PATH", help="The Python to diagnose: an interpreter, or a virtual environment's folder."
 )
@@ -49,7 +51,9 @@ _SOAK_MINUTES = 10.0
 @click.option("--record", metavar="FILE", help="Save this machine's facts, to diagnose them anywhere with --facts.")
 @click.option("--select", metavar="IDS", multiple=True, help="Show only these checks (DRV002, or DRV for all of them).")
 @click.option("--ignore", metavar="IDS", multiple=True, help="Exclude these checks from the verdict.")
-@click.option("--fail-level", type=click.Choice(["info", "warning", "error"]), help="Exit with 1 from this severity on.")
+@click.option(
+    "--fail-level", type=click.Choice(["info", "warning", "error"]), help="Exit with 1 from this severity on."
+)
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report to FILE.")
 @click.option(

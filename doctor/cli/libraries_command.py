@@ -14,7 +14,9 @@ _FINDINGS, _NOT_JUDGED, _INTERRUPTED = 1, 3, 130
 
 
 @click.command()
-@click.option("--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder.")
+@click.option(
+    "--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder."
+)
 @click.option("--root", metavar="DIR", default="/", help="Read the machine's files (/etc, /usr) under DIR.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the table to FILE.")

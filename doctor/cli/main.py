@@ -29,7 +29,10 @@ _COMMANDS = {
     "advise": ("advise.command", "find the newest release that works here, and the commands that install it"),
     "bench": ("bench.command", "run the perf suites: GPU and CPU, with and without each technique"),
     "accept": ("accept.command", "pass or fail a machine before it goes into service, with a certificate"),
-    "ticket": ("ticket.command", "write a page and a bundle for a support ticket, with names, addresses and keys replaced"),
+    "ticket": (
+        "ticket.command",
+        "write a page and a bundle for a support ticket, with names, addresses and keys replaced",
+    ),
     "fleet": ("fleet.command", "run the doctor on every node of a cluster, and compare the nodes"),
     "explain": ("cli.explain_command", "explain a check, a cause or a code"),
 }

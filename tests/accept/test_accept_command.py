@@ -94,7 +94,7 @@ def test_usage_that_cannot_be_meant_is_refused(tmp_path: pathlib.Path) -> None:
     assert "there is no profile 'servr'; did you mean server?" in refused("--profile", "servr")
     assert "bad.toml: there is no key 'gpu'; did you mean gpus?" in refused("--profile", str(tmp_path / "bad.toml"))
     assert "do not combine it with" in refused("--profile", "ci", "--facts", facts, "--record", "x")
-    assert "several records go to `tfgpu-doctor accept learn`" in refused(
+    assert "`tfgpu-doctor accept learn` takes several records" in refused(
         "--profile", "ci", "--facts", facts, "--facts", facts
     )
     assert "there is no folder" in refused("--profile", "ci", "--facts", facts, "-o", str(tmp_path / "gone/c.json"))

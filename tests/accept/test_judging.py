@@ -303,7 +303,11 @@ def test_a_model_without_a_known_peak_is_not_measured(tmp_path: pathlib.Path) ->
     [
         (bench(comparison(ratio=20.0)), "met", "20 (95 %: 19.6 to 20.4)"),
         (bench(comparison(ratio=3.0)), "missed", "3 (95 %: 2.94 to 3.06)"),
-        (bench(comparison(ratio=4.05)), "missed", "4.05 (95 %: 3.97 to 4.13); the measurement does not prove this speed-up"),
+        (
+            bench(comparison(ratio=4.05)),
+            "missed",
+            "4.05 (95 %: 3.97 to 4.13); the measurement does not prove this speed-up",
+        ),
         (
             bench(comparison(ratio=5.0, interval=(4.2, 7.0))),
             "missed",

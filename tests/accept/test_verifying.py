@@ -151,7 +151,7 @@ def test_another_layout_of_the_same_document_is_the_same() -> None:
 def test_a_seal_is_made_with_one_key() -> None:
     for format_ in ("json", "html"):
         assert verify(document(format_, sealed=True), OTHER_KEY).why == "its seal was not made with this key"
-        assert "takes --key" in verify(document(format_, sealed=True)).why
+        assert "requires --key" in verify(document(format_, sealed=True)).why
         assert "has no seal" in verify(document(format_, sealed=False), KEY).why
 
 
@@ -169,7 +169,7 @@ def test_one_that_contradicts_itself_is_told() -> None:
     assert verify(forged(requirements=rows)).why == "its verdict does not match its requirements"
     profile = json.loads(document("json", sealed=False))["profile"]
     profile["profile"]["gpus"] = 1
-    assert verify(forged(profile=profile)).why == "its profile is not the one that it names the digest of"
+    assert verify(forged(profile=profile)).why == "its profile does not match the profile's digest"
 
 
 def test_a_forgery_is_told_by_the_key_alone() -> None:

@@ -47,7 +47,7 @@ def machines() -> dict[str, Facts]:
     windows = GpuHealth(temperature=Temperature(gpu_c=44), power=Power(draw_w=30.0), performance_state=8,
                         clocks=Clocks(sm_mhz=210, max_sm_mhz=2100), pcie=UNKNOWN_LINK, throttle_reasons=("gpu_idle",),
                         utilization_percent=3)  # fmt: skip
-    guest = GpuHealth(virtualization="vgpu", licensed=True, brand="vcs", ecc=Ecc(enabled=True), persistence_mode=True)
+    guest = GpuHealth(virtualization="vgpu", licensed=True, ecc=Ecc(enabled=True), persistence_mode=True)
     unified = GpuHealth(temperature=Temperature(gpu_c=51, margin_c=34), power=Power(draw_w=11.0), performance_state=8,
                         clocks=Clocks(sm_mhz=208, max_sm_mhz=3003), throttle_reasons=("gpu_idle",), nvlinks=(),
                         pcie=Pcie(generation=1, width=1, max_generation=5, max_width=16), persistence_mode=True)  # fmt: skip

@@ -94,6 +94,19 @@ def test_a_module_of_another_kernel_in_its_place_is_told_by_the_log(judge: Judge
     assert judge.passes(module_is_built_for_kernel, kernel_log=log(MISFIT)) == "the module is loaded"
 
 
+def test_the_kernel_of_the_module_file_is_evidence(judge: Judge) -> None:
+    finding = judge.finding(
+        module_is_built_for_kernel,
+        driver=INSTALLED,
+        kernel_log=log(MISFIT),
+        module_files=files(kernel="6.8.0-45-generic"),
+    )
+    assert finding.evidence == (
+        MISFIT.text,
+        "the module file /lib/modules/k/nvidia.ko is built for kernel 6.8.0-45-generic",
+    )
+
+
 # DRV006
 
 

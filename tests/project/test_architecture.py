@@ -8,6 +8,7 @@ import sys
 
 from every import every
 from locations import ROOT, TESTS
+from timed import TIMED
 
 SOURCES = sorted(path for folder in ("doctor", "checks", "perf_tests") for path in (ROOT / folder).rglob("*.py"))
 # What runs in a child of its own may touch the world; benchmarks run inside pytest.
@@ -123,6 +124,4 @@ def test_importing_the_command_imports_nothing_heavy() -> None:
 
 
 def test_the_files_of_timed_tests_exist() -> None:
-    from tests.conftest import TIMED
-
     assert [name for name in TIMED if not (TESTS / name).is_file()] == []

@@ -107,7 +107,7 @@ def test_a_required_gpu_that_is_missing_is_one_failure(tmp_path: pathlib.Path) -
     done = run_pytest(tmp_path, "--require-gpu", f"--junitxml={junit}", machine="debian-nouveau")
     assert done.returncode == 1
     assert counts(done) == {"failed": 1, "passed": 1, "skipped": 4}
-    assert "--require-gpu was given, and 4 tests marked gpu cannot run here" in done.stdout
+    assert "--require-gpu was given, but 4 tests marked gpu cannot run here" in done.stdout
     assert "Install NVIDIA's driver with the distribution's own tool" in done.stdout
     (failure,) = ET.parse(junit).getroot().iter("failure")
     assert "nouveau" in (failure.text or "")

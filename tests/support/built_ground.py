@@ -43,7 +43,7 @@ A100 = "NVIDIA A100-SXM4-80GB"
 OPEN = {"as": -1, "memlock": 8 << 20, "nofile": 1024, "nproc": 127_000}
 POD = Container(
     kind="kubernetes", evidence=("$KUBERNETES_SERVICE_HOST is set",), shm_bytes=64 << 20, shm_free_bytes=64 << 20,
-    engine="containerd", user_namespace=False, privileged=False, seccomp="filter", service_account=True,
+    engine="containerd", user_namespace=False, privileged=False, seccomp="filter",
 )  # fmt: skip
 TOOLKIT = ("/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime-hook")
 

@@ -41,12 +41,10 @@ GEFORCE = GpuHealth(
     throttle_reasons=("gpu_idle",),
     performance_state=8,
     utilization_percent=0,
-    memory_utilization_percent=0,
     pcie=Pcie(generation=1, width=16, max_generation=4, max_width=16, gpu_max_generation=4, replays=0),
     nvlinks=tuple(NvLink(index=link, active=False) for link in range(4)),
     mig_pending=None,
     persistence_mode=False,
-    brand="geforce",
     virtualization="none",
 )  # fmt: skip
 # A GPU of a server with NVSwitches, at work under its power cap.
@@ -62,13 +60,11 @@ SERVER = GpuHealth(
     throttle_reasons=("sw_power_cap",),
     performance_state=0,
     utilization_percent=100,
-    memory_utilization_percent=55,
     pcie=Pcie(generation=5, width=16, max_generation=5, max_width=16, gpu_max_generation=5, replays=3),
     nvlinks=tuple(NvLink(index=link, active=True, version=4, remote="switch") for link in range(18)),
     fabric=Fabric(state="completed"),
     mig_pending=False,
     persistence_mode=True,
-    brand="nvidia",
     gsp_firmware="560.35.03",
     virtualization="none",
 )  # fmt: skip
@@ -158,7 +154,7 @@ def slice_of_mig() -> Facts:
         name=A100, compute_capability="8.0", memory_total_bytes=80 << 30, memory_free_bytes=2 << 30, mig=True,
         mig_devices=(uuid,),
         health=GpuHealth(temperature=Temperature(gpu_c=55), mig_devices=(part,), mig_pending=True, persistence_mode=True,
-                         nvlinks=tuple(NvLink(index=link, active=False) for link in range(12)), brand="nvidia"),
+                         nvlinks=tuple(NvLink(index=link, active=False) for link in range(12))),
     )  # fmt: skip
     own = cuda_gpu(name=f"{A100} MIG 2g.20gb", compute_capability="8.0", multiprocessors=28, memory_bytes=20 << 30)
     return broken(
@@ -224,7 +220,7 @@ def built() -> dict[str, Facts]:
             nvml={"gpus": (nvml_gpu(processes=(NOTEBOOK,), memory_free_bytes=9 << 30, health=GEFORCE),), "count": 1},
         ),
         "vgpu-without-licence": workstation(
-            GpuHealth(virtualization="vgpu", licensed=False, brand="vcs", persistence_mode=True),
+            GpuHealth(virtualization="vgpu", licensed=False, persistence_mode=True),
             cuda_driver=cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE", gpus=()),
             runtime=tensorflow_after(100, "CUDA_ERROR_NO_DEVICE"),
         ),

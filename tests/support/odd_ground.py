@@ -74,7 +74,7 @@ GROUND_FACTS: dict[str, Any] = {
         Container,
         kind=st.sampled_from(["", "docker", "lxc", "oci", "kubernetes", "systemd-nspawn"]),
         evidence=many(WORDS), shm_bytes=COUNTS, shm_free_bytes=COUNTS, engine=WORDS, user_namespace=FLAGS,
-        privileged=FLAGS, seccomp=WORDS, security_label=WORDS, service_account=st.booleans(), device_mounts=many(WORDS),
+        privileged=FLAGS, seccomp=WORDS, security_label=WORDS, device_mounts=many(WORDS),
     ),
     "scheduler": st.builds(
         Scheduler,
@@ -91,6 +91,7 @@ def with_ground(systems: Any) -> Any:
     more = st.fixed_dictionaries(
         {
             "memory_free_bytes": COUNTS, "memory_available_bytes": COUNTS, "swap_bytes": COUNTS,
+            "huge_pages": COUNTS,
             "numa_nodes": many(nodes), "rdma_devices": many(WORDS),
         }
     )  # fmt: skip

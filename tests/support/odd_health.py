@@ -57,9 +57,10 @@ ODD_HEALTH = st.builds(
     pcie=filled(Pcie, NUMBERS),
     nvlinks=st.lists(LINKS, max_size=3).map(tuple),
     fabric=st.none() | st.builds(Fabric, state=WORDS, status=st.sampled_from([0, 3, 999, 4711])),
-    mig_devices=st.lists(st.builds(MigDevice, uuid=WORDS, profile=WORDS, memory_total_bytes=NUMBERS), max_size=2).map(tuple),
+    mig_devices=st.lists(filled(MigDevice, NUMBERS, uuid=WORDS, profile=WORDS), max_size=2).map(tuple),
     mig_pending=MAYBE,
     persistence_mode=MAYBE,
+    gsp_firmware=WORDS,
     virtualization=WORDS,
     licensed=MAYBE,
 )  # fmt: skip

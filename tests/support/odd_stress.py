@@ -41,7 +41,7 @@ EXACTNESS = st.builds(
     error=ERRORS,
 )  # fmt: skip
 SPEEDS = st.builds(
-    Speed, precision=st.sampled_from(["float32", "tf32", "odd"]), teraflops=METRICS, iterations=COUNTS,
+    Speed, precision=st.sampled_from(["float32", "tf32", "odd"]), teraflops=METRICS, side=COUNTS, iterations=COUNTS,
     finite=st.booleans(), error=ERRORS,
 )  # fmt: skip
 PATTERNS = st.builds(
@@ -71,6 +71,7 @@ TRANSFERS = st.builds(
 STRESS_FACTS = {
     "stress": st.builds(
         StressTest, level=st.sampled_from(["deep", "soak"]), gpus=many(GPUS, 3), transfers=many(TRANSFERS, 4),
-        transfers_attempt=st.none() | ATTEMPTS, sampling_error=ERRORS, interrupted=st.booleans(),
+        transfers_attempt=st.none() | ATTEMPTS, sampling=st.none() | ATTEMPTS,
+        sampling_error=ERRORS, interrupted=st.booleans(),
     ),
 }  # fmt: skip

@@ -94,6 +94,25 @@ def test_a_container_without_a_mark_is_named_by_its_kind(judge: Judge) -> None:
     assert "container detected: docker" in finding.evidence
 
 
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"engine": "containerd", "user_namespace": True, "seccomp": "filter"},
+            "container: engine containerd, in its own user namespace, seccomp mode filter",
+        ),
+        ({"engine": "kubernetes", "user_namespace": False, "seccomp": "off"}, "container: seccomp mode off"),
+        ({"user_namespace": False}, ""),
+    ],
+)
+def test_engine_and_restrictions_of_a_container_are_evidence(judge: Judge, changes: dict[str, Any], line: str) -> None:
+    pod = Container(kind="kubernetes", evidence=("a mark",), **changes)
+    finding = judge.finding(container_has_gpu, without_gpu_in(pod))
+    assert [each for each in finding.evidence if each.startswith("container: ")] == ([line] if line else [])
+    said = judge.passes(container_has_gpu, container=pod, device_nodes=nodes("/dev/nvidia0"))
+    assert said.splitlines() == ["/dev/nvidia0 in a kubernetes container", *([line] if line else [])]
+
+
 def test_the_control_node_alone_is_no_gpu(judge: Judge) -> None:
     machine = without_gpu_in(DOCKER, device_nodes=nodes("/dev/nvidiactl", "/dev/nvidia-uvm"))
     assert judge.finding(container_has_gpu, machine).cause == "container_started_without_gpu"

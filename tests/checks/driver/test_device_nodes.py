@@ -238,6 +238,14 @@ def test_a_container_that_lost_its_right_to_the_devices_is_told_so(judge: Judge)
     assert finding.fix and "Restart the container" in finding.fix.text
 
 
+def test_what_restricts_the_container_is_evidence(judge: Judge) -> None:
+    confined = Container(kind="podman", user_namespace=True, seccomp="filter")
+    refusal = nodes(refused("/dev/nvidia0"))
+    finding = judge.finding(user_may_open_nodes, container=confined, device_nodes=refusal, cuda_driver=NOTHING)
+    assert finding.evidence[-1] == "container: in its own user namespace, seccomp mode filter"
+    assert finding.confidence == "medium"
+
+
 @pytest.mark.parametrize("container", [Container(), Container(kind="apptainer")])
 def test_a_job_whose_rules_forbid_the_device_was_not_granted_it(judge: Judge, container: Container) -> None:
     finding = judge.finding(

@@ -38,6 +38,18 @@ def test_an_idle_gpu_lowers_its_generation(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pcie", "words"),
+    [
+        ({"max_generation": 3}, "generation 1 of 3 (idle, P8), the GPU itself supports generation 4, 0 replays"),
+        ({"max_generation": 3, "gpu_max_generation": None}, "generation 1 of 3 (idle, P8), 0 replays"),
+        ({"generation": None, "max_generation": 3}, "x16 of x16, 0 replays"),
+    ],
+)
+def test_a_slot_of_an_older_generation_is_told(judge: Judge, pcie: dict[str, Any], words: str) -> None:
+    assert judge.passes(pcie_link_is_full, workstation(linked(**pcie))).endswith(words)
+
+
+@pytest.mark.parametrize(
     "machine",
     [
         workstation(linked(width=8)),
@@ -82,6 +94,14 @@ def test_a_link_of_few_lanes_is_told(judge: Judge, machine: Facts, confidence: s
     assert "but could use x16" in finding.message
     assert words in finding.evidence
     assert finding.fix and remedy in finding.fix.text
+
+
+def test_the_speed_of_a_lane_is_told_of_both_ends(judge: Judge) -> None:
+    finding = judge.finding(pcie_link_is_full, in_slot_of(4, 4))
+    assert "lane speed in sysfs: 2.5 of 16 GT/s at the GPU, 2.5 of 16 GT/s at the port" in finding.evidence
+    busy = in_slot_of(16, 16, performance_state=0, utilization_percent=98)
+    assert "lane speed in sysfs" in judge.finding(pcie_link_is_full, busy).evidence[-1]
+    assert "sysfs" not in str(judge.finding(pcie_link_is_full, workstation(linked(width=4))).evidence)
 
 
 def test_a_gpu_with_fewer_lanes_than_all_others_of_its_model_stands_out(judge: Judge) -> None:

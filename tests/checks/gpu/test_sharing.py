@@ -40,8 +40,9 @@ def divided(*parts: MigDevice, **changes: Any) -> Facts:
 # SHR002
 
 
-def test_a_slice_of_mig_passes_with_its_size(judge: Judge) -> None:
-    assert judge.passes(one_mig_device_is_asked_for, slice_of_mig()) == "GPU 0 is divided by MIG: 2g.20gb 20.0 GiB"
+def test_a_slice_of_mig_passes_with_its_size_and_its_ids(judge: Judge) -> None:
+    said = "GPU 0 is divided by MIG: 2g.20gb 20.0 GiB (GI 3, CI 0)"
+    assert judge.passes(one_mig_device_is_asked_for, slice_of_mig()) == said
 
 
 def test_several_devices_of_which_none_is_named_are_no_fault(judge: Judge) -> None:

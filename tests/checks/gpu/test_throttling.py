@@ -20,8 +20,22 @@ if TYPE_CHECKING:
 
 def test_an_idle_gpu_passes_with_its_figures(judge: Judge) -> None:
     evidence = judge.passes(nothing_slows_gpu_down, workstation(GEFORCE))
-    assert evidence.startswith("GPU 0: 38 °C of 95 °C, its slowdown threshold, SM clock 210 of 2100 MHz (10 %), 21 W")
+    assert evidence.startswith("GPU 0: 38 °C of 95 °C, its slowdown threshold, SM clock 210 of 2100 MHz (10 %), ")
     assert "limited by gpu_idle" in evidence
+    assert "memory clock 405 of 9751 MHz, 21 W, performance state P8" in evidence
+
+
+@pytest.mark.parametrize(
+    ("margin_c", "words"),
+    [(24, "24 °C below its maximum"), (0, "0 °C below its maximum"), (-3, "3 °C above its maximum")],
+)
+def test_the_margin_is_told_in_its_direction(judge: Judge, margin_c: int, words: str) -> None:
+    health = changed(SERVER, temperature={"margin_c": margin_c}, throttle_reasons=("hw_thermal_slowdown",))
+    assert judge.finding(nothing_slows_gpu_down, server(health)).evidence[0] == f"61 °C, {words}"
+
+
+def test_the_temperature_of_the_memory_is_told(judge: Judge) -> None:
+    assert ", memory 70 °C, SM clock" in judge.passes(nothing_slows_gpu_down, server(SERVER))
 
 
 @pytest.mark.parametrize(
@@ -77,6 +91,24 @@ def test_the_temperature_is_held_against_the_threshold(judge: Judge, heat: Tempe
         assert judge.passes(nothing_slows_gpu_down, machine)
 
 
+@pytest.mark.parametrize(
+    ("heat", "thresholds"),
+    [
+        (
+            Temperature(gpu_c=90, max_c=85, slowdown_c=87, shutdown_c=92, memory_max_c=95),
+            "temperature thresholds: maximum 85 °C, slowdown 87 °C, shutdown 92 °C, memory maximum 95 °C",
+        ),
+        (Temperature(gpu_c=90, slowdown_c=87, shutdown_c=0), "temperature thresholds: slowdown 87 °C"),
+        (Temperature(margin_c=-1), ""),
+    ],
+)
+def test_a_hot_gpu_is_told_with_its_thresholds(judge: Judge, heat: Temperature, thresholds: str) -> None:
+    finding = judge.finding(
+        nothing_slows_gpu_down, workstation(changed(GEFORCE, temperature=heat, throttle_reasons=()))
+    )
+    assert [line for line in finding.evidence if "thresholds" in line] == ([thresholds] if thresholds else [])
+
+
 @pytest.mark.parametrize("health", [GpuHealth(), GpuHealth(persistence_mode=True)])
 def test_a_gpu_that_tells_nothing_is_not_judged(judge: Judge, health: GpuHealth) -> None:
     assert judge.skips(nothing_slows_gpu_down, workstation(health))
@@ -117,6 +149,13 @@ def test_a_lowered_limit_is_told_with_both_figures(judge: Judge, changes: dict[s
     assert (finding.cause, finding.severity) == ("gpu_thermal_or_power_throttling", "warning")
     assert finding.message.endswith("may draw 220 W, but its default limit is 350 W")
     assert any(evidence in line for line in finding.evidence)
+    assert finding.evidence[0].endswith("enforced 220 W, default 350 W, minimum 100 W, maximum 365 W")
+
+
+def test_the_bounds_of_the_limit_are_left_out_where_they_are_unknown(judge: Judge) -> None:
+    lowered = power(limit_w=220.0, enforced_limit_w=220.0, min_limit_w=None, max_limit_w=None)
+    finding = judge.finding(power_is_not_limited, workstation(lowered))
+    assert finding.evidence[0] == "limit 220 W, enforced 220 W, default 350 W"
 
 
 def test_the_power_of_a_laptop_is_its_makers_choice(judge: Judge) -> None:

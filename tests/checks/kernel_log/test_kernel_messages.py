@@ -30,6 +30,7 @@ from tfgpu_doctor.checks.kernel_log.kernel_messages import gpus_report_no_fault,
 from tfgpu_doctor.checks.kernel_log.xids import ago, same_place
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.health import GpuHealth
 from tfgpu_doctor.model.facts.kernel import KernelLog, LogSource
 from tfgpu_doctor.model.facts.machine import Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import DeviceNodes, Nvml
@@ -69,6 +70,17 @@ def test_a_log_that_cannot_be_read_is_no_clean_log(judge: Judge) -> None:
 
 def test_in_wsl_the_log_is_not_that_of_the_gpus_driver(judge: Judge) -> None:
     assert "Windows" in judge.skips(gpus_report_no_fault, kernel_log=log(), system={"wsl": 2})
+
+
+@pytest.mark.parametrize(
+    ("version", "address", "told"),
+    [("560.35.03", "0000:01:00", True), ("", "0000:01:00", False), ("560.35.03", "0000:02:00", False)],
+)
+def test_a_fault_is_told_with_the_firmware_of_its_gpu(judge: Judge, version: str, address: str, told: bool) -> None:
+    gpus = {"gpus": (nvml_gpu(health=GpuHealth(gsp_firmware=version)),)}
+    said = log(xid(119, GSP, address=address))
+    finding = judge.finding(gpus_report_no_fault, kernel_log=said, nvml=gpus, cuda_driver=None, runtime=None)
+    assert ("the GPU runs GSP firmware 560.35.03" in finding.evidence) == told
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 69])

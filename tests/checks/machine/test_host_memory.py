@@ -63,6 +63,29 @@ def test_tensorflow_killed_on_a_machine_that_was_full(judge: Judge) -> None:
     assert "the machine has 64.0 GiB, of which 200 MiB were available" in finding.evidence[0]
 
 
+@pytest.mark.parametrize(
+    ("system", "told"),
+    [
+        ({"swap_bytes": 0}, ["the machine has no swap"]),
+        ({"swap_bytes": 8 * GIB, "huge_pages": 0}, ["the machine has 8.0 GiB of swap"]),
+        ({"huge_pages": 512}, ["512 huge pages are reserved; ordinary allocations cannot use them"]),
+        ({}, []),
+    ],
+)
+def test_swap_and_huge_pages_of_a_machine_are_evidence(judge: Judge, system: dict[str, int], told: list[str]) -> None:
+    full = {"memory_available_bytes": 200 << 20, **system}
+    killed = judge.finding(memory_suffices, limits=limits(), system=full, runtime=KILLED)
+    small = judge.finding(
+        memory_suffices, limits=limits(), system=full, cuda_driver={"gpus": (cuda_gpu(memory_bytes=80 * GIB),)}
+    )
+    assert list(killed.evidence[1:]) == list(small.evidence[1:]) == told
+
+
+def test_swap_of_the_machine_does_not_matter_inside_a_limit(judge: Judge) -> None:
+    finding = judge.finding(memory_suffices, limits=SMALL, system={"swap_bytes": 8 * GIB}, runtime=KILLED)
+    assert "swap" not in str(finding.evidence)
+
+
 def test_a_kill_with_memory_to_spare_had_another_reason(judge: Judge) -> None:
     system = {"memory_available_bytes": 50 * GIB}
     assert "memory was not short" in judge.skips(memory_suffices, limits=limits(), system=system, runtime=KILLED)

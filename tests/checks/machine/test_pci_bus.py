@@ -12,7 +12,7 @@ from healthy import broken, nvml_gpu
 from tfgpu_doctor.checks.machine.pci_bus import bus_reports_no_errors, iommu_lets_gpus_talk, link_uses_all_lanes
 from tfgpu_doctor.model.facts.health import GpuHealth, Pcie
 from tfgpu_doctor.model.facts.kernel import KernelMessage
-from tfgpu_doctor.model.facts.machine import Pci, PciDevice
+from tfgpu_doctor.model.facts.machine import Pci, PciDevice, PciLink
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -100,6 +100,13 @@ def test_a_link_that_came_up_with_fewer_lanes(judge: Judge, width: int, severity
     finding = judge.finding(link_uses_all_lanes, broken(pci={"devices": (_connected(width, 16),)}))
     assert finding.severity == severity
     assert f"uses {width} of the 16 lanes" in finding.message
+    assert finding.evidence[1:] == ("lane speed in sysfs: 2.5 of 16 GT/s at the GPU, 2.5 of 16 GT/s at the port",)
+
+
+def test_a_lane_whose_speed_is_unknown_at_one_end(judge: Judge) -> None:
+    port = PciLink(width=4, max_width=16, max_speed_gt_per_s=8.0)
+    finding = judge.finding(link_uses_all_lanes, broken(pci={"devices": (_connected(4, 16, port_link=port),)}))
+    assert finding.evidence[1:] == ("lane speed in sysfs: 2.5 of 16 GT/s at the GPU",)
 
 
 # BUS003

@@ -9,6 +9,7 @@ from stressed import SPEEDS, left_alone, readings, speed, stress, stress_round, 
 
 from tfgpu_doctor.checks.stress.speed import as_fast_as_its_model, clocks_hold, speed_lasts
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.stress import StressedGpu, StressRound
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def with_speeds(share: float, **changes: Any) -> StressedGpu:
 
 def test_a_power_limit_that_holds_the_clocks_a_little_down_is_normal(judge: Judge) -> None:
     told = judge.passes(clocks_hold, machine())
-    assert "SM clock 1740 of 2100 MHz (83%) in 90 samples" in told
+    assert "SM clock 1740 of 2100 MHz (83%) in 90 samples, lowest 1695 MHz" in told
     assert "at most 71 °C (slowdown at 95 °C)" in told
     assert "348 W of 350 W" in told
     assert "sw_power_cap in 97%" in told
@@ -94,10 +95,29 @@ def test_the_reason_why_nvml_told_nothing_is_given(judge: Judge) -> None:
     assert "libnvidia-ml" in judge.skips(clocks_hold, machine(gpu, sampling_error="libnvidia-ml.so.1 cannot be opened"))
 
 
+CRASHED = Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="reading GPU 0")
+ENDED = "the NVML query was killed by SIGSEGV during 'reading GPU 0'"
+
+
+def test_a_sampling_that_ended_early_is_told(judge: Judge) -> None:
+    assert judge.passes(clocks_hold, machine(sampling=CRASHED)).endswith(f"\n{ENDED}; later samples are missing")
+    assert ENDED not in judge.passes(clocks_hold, machine(sampling=CRASHED, interrupted=True))
+    assert ENDED not in judge.passes(clocks_hold, machine(sampling=None))
+
+
+def test_a_sampling_that_ended_before_the_load_is_the_reason(judge: Judge) -> None:
+    gpu = stressed_gpu(rounds=(stress_round(readings=None),))
+    assert judge.skips(clocks_hold, machine(gpu, sampling=CRASHED)).endswith(f": {ENDED}")
+
+
+def test_a_lowest_clock_that_is_unknown_is_left_out(judge: Judge) -> None:
+    assert "lowest" not in judge.passes(clocks_hold, machine(with_readings(lowest_sm_mhz=None)))
+
+
 def test_a_gpu_as_fast_as_its_model(judge: Judge) -> None:
     told = judge.passes(as_fast_as_its_model, machine())
     assert "float32 24.1 of 35.6 (68%)" in told
-    assert "bfloat16 64.3 of 71 (91%) TFLOP/s" in told
+    assert "bfloat16 64.3 of 71 (91%) TFLOP/s, matrices of 8192 x 8192" in told
 
 
 def test_a_gpu_far_below_its_peak_is_told_with_its_clocks(judge: Judge) -> None:
@@ -106,6 +126,15 @@ def test_a_gpu_far_below_its_peak_is_told_with_its_clocks(judge: Judge) -> None:
     assert found.severity == "warning"
     assert found.cause == "undetermined"
     assert any("SM clock" in line for line in found.evidence)
+    assert found.evidence[0].endswith("TFLOP/s, matrices of 8192 x 8192")
+
+
+def test_matrices_of_several_sizes_are_all_told(judge: Judge) -> None:
+    rows = (speed("float32", side=4096), speed("float16"), speed("tf32", side=1024, teraflops=None, error="no"))
+    told = judge.passes(as_fast_as_its_model, machine(stressed_gpu(rounds=(stress_round(speeds=rows),))))
+    assert told.endswith("TFLOP/s, matrices of 4096 x 4096 and 8192 x 8192")
+    unknown = stress_round(speeds=(speed("float32", side=0),))
+    assert "matrices" not in judge.passes(as_fast_as_its_model, machine(stressed_gpu(rounds=(unknown,))))
 
 
 def test_heat_explains_a_slow_gpu(judge: Judge) -> None:

@@ -11,6 +11,7 @@ from healthy import ANSWERED, cuda_gpu, gpu, nvml_gpu, runtime, target
 
 from tfgpu_doctor.checks.tensorflow.build import built_with_cuda
 from tfgpu_doctor.checks.tensorflow.kernels import compiled_kernels_are_kept, driver_compiles_ptx, kernels_fit_gpu
+from tfgpu_doctor.model.facts.hosting import Hosting
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Computation, Runtime
@@ -64,6 +65,15 @@ def test_a_build_without_cuda_is_to_be_replaced(judge: Judge, name: str) -> None
         f"{PYTHON} -m pip uninstall -y {name}",
         f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",
     )
+
+
+@pytest.mark.parametrize(
+    ("jetpack", "words"), [("6.1+b123", "Jetson Linux 36.4.0, JetPack 6.1+b123;"), ("", "Jetson Linux 36.4.0;")]
+)
+def test_a_jetson_is_told_with_its_versions(judge: Judge, jetpack: str, words: str) -> None:
+    board = {"system": {"architecture": "aarch64"}, "hosting": Hosting(l4t="36.4.0", jetpack=jetpack)}
+    finding = judge.finding(built_with_cuda, **board, tensorflow=WITHOUT_CUDA, runtime=UNUSED)
+    assert finding.evidence[-1] == f"{words} NVIDIA's wheel must match it"
 
 
 @pytest.mark.parametrize("board", ["", "NVIDIA Jetson AGX Orin Developer Kit", "Raspberry Pi 5"])

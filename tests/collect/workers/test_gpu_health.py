@@ -30,11 +30,9 @@ from tfgpu_doctor.model.facts.nvidia import Nvml, NvmlGpu
 
 DEADLINE_S = 8.0  # of all GPUs; one that does not answer is given up earlier
 SICK = {
-    "brand": "tesla",
     "gsp_firmware": "550.54.15",
     "virtualization": "passthrough",
     "utilization_percent": 97,
-    "memory_utilization_percent": 40,
     "mig_mode": False,
     "persistence_mode": False,
     "performance_state": 2,
@@ -65,7 +63,6 @@ TOLD = GpuHealth(
     throttle_reasons=("sw_power_cap", "hw_slowdown", "hw_thermal_slowdown"),
     performance_state=2,
     utilization_percent=97,
-    memory_utilization_percent=40,
     pcie=Pcie(generation=1, width=8, max_generation=4, max_width=16, gpu_max_generation=5, replays=12, bus="fpci"),
     chip_to_chip=True,
     nvlinks=(NvLink(index=0, active=True, version=3, remote="switch", errors={"crc_data_errors": 8}),
@@ -73,7 +70,6 @@ TOLD = GpuHealth(
     fabric=Fabric(state="in_progress", status=27),
     mig_pending=False,
     persistence_mode=False,
-    brand="tesla",
     gsp_firmware="550.54.15",
     virtualization="passthrough",
 )  # fmt: skip
