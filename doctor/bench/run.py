@@ -90,12 +90,23 @@ def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Ben
         seconds=round(time.time() - order.started, 2),
         comparisons=tuple(account.comparisons),
         metrics=with_measured_limits(account.metrics),
-        skipped=account.reasons_of("skipped"),
+        skipped=account.reasons_of("skipped") or _none_began(order, run),
         failed={test: why for test, why in account.reasons_of("failed").items() if not account.tells_of(test)},
         interrupted=interrupted,
         gpu_lost=account.gpu_lost,
         problems=tuple(run.problems),
     )
+
+
+def _none_began(order: Order, run: _Run) -> dict[str, str]:
+    """The reason why a run has no results at all, where the time budget is that reason."""
+    account = run.account
+    if order.budget_s is None or account.ended or account.comparisons or run.problems:
+        return {}
+    if time.time() < order.started + order.budget_s:
+        return {}
+    why = f"the time budget of {order.budget_s:g} s ended before the first test: it includes the examination and the start of "
+    return {"all tests": f"{why}TensorFlow; try --budget {3 * order.budget_s:g}s"}
 
 
 class _Run:

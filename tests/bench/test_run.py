@@ -191,3 +191,12 @@ def test_a_process_whose_gpu_answers_no_more_is_followed_by_a_new_one(tmp_path: 
     assert verdicts(bench) == {"first": "faster", "last": "faster"}
     assert bench.problems == ()
     assert bench.failed == {"test_made_up.py::test_loses_its_gpu": "lost"}
+
+
+def test_a_budget_that_ends_before_the_first_test_is_the_reason(tmp_path: pathlib.Path) -> None:
+    bench = run(tmp_path, "import time; time.sleep(30)\ndef test_first(): pass", budget_s=1.0, started=time.time() - 1.0)
+    assert (bench.comparisons, bench.problems) == ((), ())
+    ((name, why),) = bench.skipped.items()
+    assert name == "all tests"
+    assert why.startswith("the time budget of 1 s ended before the first test")
+    assert why.endswith("try --budget 3s")
