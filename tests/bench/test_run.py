@@ -194,7 +194,9 @@ def test_a_process_whose_gpu_answers_no_more_is_followed_by_a_new_one(tmp_path: 
 
 
 def test_a_budget_that_ends_before_the_first_test_is_the_reason(tmp_path: pathlib.Path) -> None:
-    bench = run(tmp_path, "import time; time.sleep(30)\ndef test_first(): pass", budget_s=1.0, started=time.time() - 1.0)
+    bench = run(
+        tmp_path, "import time; time.sleep(30)\ndef test_first(): pass", budget_s=1.0, started=time.time() - 1.0
+    )
     assert (bench.comparisons, bench.problems) == ((), ())
     ((name, why),) = bench.skipped.items()
     assert name == "all tests"

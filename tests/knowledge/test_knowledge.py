@@ -19,14 +19,6 @@ SOURCED = {
     path.stem: msgspec.json.decode(path.read_bytes())["rows"] for path in DATA.glob("*.json") if path.stem != "causes"
 }
 ROWS = [(table, row) for table, rows in sorted(SOURCED.items()) for row in rows]
-# Labels that no check and no rule for logs gives until now.
-NOT_NAMED_YET = {
-    "container_toolkit_older_than_driver", "container_vm_without_gpu", "cuda_not_installed", "cudnn_rnn_criteria_not_met",
-    "display_watchdog_timeout", "dll_load_failed", "gpu_hang", "gpu_kernel_fault", "gpu_lost", "gpu_out_of_memory",
-    "gpu_reset_required", "gpu_start_failed", "keras_backend_not_tensorflow", "kubernetes_no_gpu_capacity",
-    "library_shadowed", "memory_fragmented", "nccl_failure", "nvlink_down", "nvswitch_fault", "op_without_gpu_kernel",
-    "pcie_link_degraded", "reboot_pending", "unknown_flag_in_environment", "vgpu_unlicensed",
-}  # fmt: skip
 CUDA_ROWS = [*KNOWLEDGE.cuda_toolkits, *KNOWLEDGE.cuda_minimum_drivers]
 
 
@@ -119,7 +111,7 @@ def test_causes_are_well_formed(cause: Any) -> None:
 def test_the_vocabulary_is_that_of_the_project(shared: pathlib.Path) -> None:
     labels = set(re.findall(r"^\| `([a-z0-9_]+)` \|", (shared / "CAUSES.md").read_text(), re.MULTILINE))
     assert set(KNOWLEDGE.causes) - labels == {"undetermined"}
-    assert labels - set(KNOWLEDGE.causes) == NOT_NAMED_YET
+    assert labels - set(KNOWLEDGE.causes) == set()
 
 
 def test_no_variable_that_may_hold_a_secret_is_looked_at() -> None:
