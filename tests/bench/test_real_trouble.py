@@ -16,18 +16,18 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 SUITE = """
 import pytest
-from tfgpu_doctor.perf_tests.runner import Contender
+from tfgpu_doctor.perf_tests.runner import Variant
 
 def side(tf, name, call, verify=lambda result: None):
-    return Contender(name, call, verify)
+    return Variant(name, call, verify)
 
 def good(tf, name="good"):
     numbers = tf.ones((200, 200))
     return side(tf, name, lambda: tf.linalg.matmul(numbers, numbers))
 
-def test_last(comparison, tensorflow):
+def test_last(compare, tensorflow):
     with pytest.raises(pytest.skip.Exception):  # two sides that are the same: not shown
-        comparison(good(tensorflow), good(tensorflow))
+        compare(good(tensorflow), good(tensorflow))
 """
 
 
@@ -46,9 +46,9 @@ def comparisons(bench: Bench) -> dict[str, tuple[str, str]]:
 
 def test_out_of_memory(tmp_path: pathlib.Path) -> None:
     test = """
-    def test_greedy(comparison, tensorflow):
+    def test_greedy(compare, tensorflow):
         tf = tensorflow
-        comparison(side(tf, "greedy", lambda: tf.zeros((1 << 24, 1 << 24)) + 1), good(tf))
+        compare(side(tf, "greedy", lambda: tf.zeros((1 << 24, 1 << 24)) + 1), good(tf))
     """
     found = comparisons(trouble(tmp_path, test))
     assert found["greedy"][0] == "not run"
@@ -58,14 +58,14 @@ def test_out_of_memory(tmp_path: pathlib.Path) -> None:
 
 def test_a_collective_that_waits_for_a_member_that_never_comes(tmp_path: pathlib.Path) -> None:
     test = """
-    def test_alone(comparison, tensorflow):
+    def test_alone(compare, tensorflow):
         tf = tensorflow
         def reduce():
             return tf.raw_ops.CollectiveReduceV2(
                 input=tf.ones(4), group_size=2, group_key=1, instance_key=1, merge_op="Add", final_op="Id",
                 ordering_token=[],
             )
-        comparison(side(tf, "one of two", reduce), good(tf))
+        compare(side(tf, "one of two", reduce), good(tf))
     """
     bench = trouble(tmp_path, test, longest_s=30.0)
     found = comparisons(bench)
@@ -77,10 +77,10 @@ def test_a_collective_that_waits_for_a_member_that_never_comes(tmp_path: pathlib
 
 def test_a_kernel_that_fails(tmp_path: pathlib.Path) -> None:
     test = """
-    def test_divides(comparison, tensorflow):
+    def test_divides(compare, tensorflow):
         tf = tensorflow
         nothing = tf.zeros(4, tf.int32)
-        comparison(side(tf, "by nothing", lambda: tf.ones(4, tf.int32) // nothing), good(tf))
+        compare(side(tf, "by nothing", lambda: tf.ones(4, tf.int32) // nothing), good(tf))
     """
     found = comparisons(trouble(tmp_path, test))
     assert found["divides"][0] == "not run"

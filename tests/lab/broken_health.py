@@ -21,7 +21,7 @@ _AT_WORK = gpu(H100["name"], ecc={"aggregate_corrected": 3}, remapped_rows={"cor
                nvlinks=[_UP] * 18, fabric={}, brand="nvidia", virtualization="none")  # fmt: skip
 
 HEALTH = (
-    Machine("memory-errors", "hardware_ecc_error", "could not correct", driver=driver(_SICK)),
+    Machine("memory-errors", "hardware_ecc_error", "uncorrectable memory errors", driver=driver(_SICK)),
     Machine("rows-wait-for-reset", "hardware_ecc_error", "remapped", driver=driver(
         gpu(H100["name"], ecc={}, remapped_rows={"uncorrected": 1, "pending": True}))),
     Machine("too-hot", "gpu_thermal_or_power_throttling", "705 of 1980 MHz", driver=driver(H100, _HOT)),

@@ -93,7 +93,7 @@ def test_crossover_and_knee_stand_out(bench: Browser) -> None:
 
 
 def test_figures_are_as_long_as_their_share(bench: Browser) -> None:
-    shares = marks(bench, "#figures svg.share", "least")
+    shares = marks(bench, "#metrics svg.share", "least")
     assert len(shares) == 24
     for each in shares:
         said = float(each["words"].split("%")[0]) / 100
