@@ -21,7 +21,7 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command if the arguments name none."""
-        if self._default and (not args or (args[0] not in self._lazy and args[0] not in ctx.help_option_names)):
+        if self._default and (not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)):
             args = [self._default, *args]
         return super().parse_args(ctx, args)
 

@@ -105,7 +105,10 @@ def check(
 
 def in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Checks in the order of causes: by stage, then by how many others precede them, then by id."""
-    listed = {check.id: check for check in checks}
+    listed: dict[str, Check] = {}
+    for check in checks:
+        if listed.setdefault(check.id, check) is not check:
+            raise ValueError(f"two checks have the id {check.id}: {listed[check.id].title!r} and {check.title!r}")
     depths: dict[str, int] = {}
     for id in TopologicalSorter(
         {id: [each for each in check.after if each in listed] for id, check in listed.items()}

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 
 import click
+from doctor_command import run_doctor
 
 from tfgpu_doctor.cli.main import cli
 
@@ -42,3 +43,9 @@ def takes_any(command: click.Command) -> bool:
     assert command.callback is not None
     parameters = inspect.signature(inspect.unwrap(command.callback)).parameters.values()
     return any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def test_a_misspelt_subcommand_is_named_as_such() -> None:
+    done = run_doctor("accept", "lern")
+    assert done.returncode == 2
+    assert "No such command 'lern'" in done.stderr

@@ -281,3 +281,11 @@ def test_checks_lie_in_the_order_of_stage_depth_and_id() -> None:
     first, second, odd = made("CCC003", Stage.GPU), made("DDD004", Stage.GPU), made("EEE005", Stage.GPU, "GONE001")
     ordered = in_order([last, deep, odd, second, first])
     assert [each.id for each in ordered] == ["CCC003", "DDD004", "EEE005", "AAA002", "AAA001"]
+
+
+def test_two_checks_with_one_id_are_refused() -> None:
+    one = check("AAA001", "one", stage=Stage.GPU)(lambda: ())
+    other = check("AAA001", "other", stage=Stage.GPU)(lambda: ())
+    assert in_order([one, one]) == (one,)
+    with pytest.raises(ValueError, match="two checks have the id AAA001: 'one' and 'other'"):
+        in_order([one, other])

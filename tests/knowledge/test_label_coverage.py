@@ -53,11 +53,6 @@ def test_checks_declare_labels_of_the_vocabulary_alone() -> None:
     assert set(CAUSES) >= DECLARED
 
 
-def test_no_id_is_given_twice() -> None:
-    ids = [check.id for check in ALL_CHECKS]
-    assert len(ids) == len(set(ids))
-
-
 def test_the_ground_has_a_machine_for_each_label_that_it_can_show() -> None:
     """Labels of this project's containers, batch systems, platforms and environments are first on some machine."""
     import json
