@@ -1,0 +1,1 @@
+"""The modules of tools/read_messages.py."""
