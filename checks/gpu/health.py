@@ -11,7 +11,7 @@ from tfgpu_doctor.model.facts.health import GpuTrouble
 from tfgpu_doctor.model.facts.machine import Environment, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
-from tfgpu_doctor.model.tags import GPU_LOST
+from tfgpu_doctor.model.tags import GPU_LOST, PARTIAL
 
 _MEMORY_ERRORS = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
 _ASK_KERNEL = "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid`."
@@ -24,7 +24,7 @@ _WORDS = {
     "drain_p2p": "stopping all peer-to-peer traffic",
     "drain_and_reset": "a reset once the programs that use it have ended",
 }
-_TROUBLES = ("hardware_power_supply",)  # labels for NVML's error codes of a GPU that cannot be read
+_TROUBLES = ("gpu_lost", "hardware_power_supply")  # labels for NVML's error codes of a GPU that cannot be read
 _UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot")
 
 
@@ -32,7 +32,7 @@ _UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot")
     "HLT001",
     "every GPU responds to NVML",
     family="GPU health",
-    tags=(GPU_LOST,),
+    tags=(PARTIAL, GPU_LOST),
     stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DEV003", "LIB005", "CNT004", "XID001"),
     causes=_TROUBLES,
@@ -93,11 +93,12 @@ def _in_trouble(
         and severity == "warning"
         and not (environment and environment.get("CUDA_VISIBLE_DEVICES"))
     )
+    cause = row.cause if row and row.cause in _TROUBLES else UNDETERMINED
     return Finding(
         message,
-        cause=row.cause if row and row.cause in _TROUBLES else UNDETERMINED,
+        cause=cause,
         severity=severity,
-        confidence="low",  # the loss is certain, but its cause is only the likeliest suspect
+        confidence="high" if cause == "gpu_lost" else "low",  # the loss is certain; what NVML's other codes mean is not
         evidence=(
             told,
             *([f"meaning: {row.meaning}"] if row else []),
@@ -122,6 +123,7 @@ def _only_address_left(nvml: Nvml, pci: Pci | None) -> str:
     "HLT002",
     "the GPU's memory has no uncorrectable errors",
     family="GPU health",
+    tags=(PARTIAL,),
     stage=Stage.GPU,
     after=("GPU001", "HLT001"),
     causes=("hardware_ecc_error",),
@@ -213,7 +215,7 @@ def _memory_figures(gpu: NvmlGpu) -> Iterable[str]:
     "HLT003",
     "no GPU needs a reset",
     family="GPU health",
-    tags=(GPU_LOST,),
+    tags=(PARTIAL, GPU_LOST),
     stage=Stage.GPU,
     after=("GPU001", "HLT001", "HLT002"),
     causes=("hardware_ecc_error",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.kernel_log.xids import (
+    FATAL,
     OFF_THE_BUS,
     RECOVERY_ACTION,
     Reported,
@@ -42,7 +43,16 @@ _UNKNOWN_CODE = "This code is not in the doctor's table: see NVIDIA's list of Xi
     tags=(GPU_LOST,),
     stage=Stage.GPU,
     after=_BEFORE,
-    causes=("hardware_ecc_error", "hardware_faulty_gpu", "hardware_power_supply"),
+    causes=(
+        "gpu_hang",
+        "gpu_kernel_fault",
+        "gpu_lost",
+        "gpu_reset_required",
+        "gpu_start_failed",
+        "hardware_ecc_error",
+        "hardware_faulty_gpu",
+        "hardware_power_supply",
+    ),
     sources=(_XIDS,),
 )
 def gpus_report_no_fault(
@@ -92,7 +102,7 @@ def _about(
     meaning = row.meaning if row else "a code that is not in the doctor's table for this driver"
     cause, confidence = label_of(row)
     asked = next((each.message.text for each in rows if each.code == RECOVERY_ACTION), "")
-    each = re.search(r"\bto 0x\w+ \((.+?)\)", asked)
+    each = re.search(r"\bto 0x\w+ \((?!None\))(.+?)\)", asked)
     return Finding(
         f"the GPU at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: {meaning}",
         cause=cause if severity != "info" else UNDETERMINED,
@@ -125,6 +135,7 @@ def _firmware(address: str, nvml: Nvml | None) -> list[str]:
     family="Kernel log",
     stage=Stage.GPU,
     after=_BEFORE,
+    causes=("nvswitch_fault",),
     sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html", _XIDS),
 )
 def switches_report_no_fault(
@@ -147,13 +158,14 @@ def switches_report_no_fault(
     broken = bool(cuda_driver and cuda_driver.attempt.answered and cuda_driver.init_code)
     news = False
     for address, rows in by_device(found).items():
-        fatal = [each for each in rows if each.is_news and re.search(r"\d, Fatal\b", each.message.text)]
+        fatal = [each for each in rows if each.is_news and FATAL.search(each.message.text)]
         chief = (fatal or rows)[0]
         severity = severity_of(chief, broken=broken and not computes) if fatal else "info"
         news = news or severity != "info"
         yield Finding(
             f"the NVSwitch at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: "
             + (chief.row.meaning if chief.row else "a code that is not in the doctor's table"),
+            cause=label_of(chief.row)[0] if severity != "info" else UNDETERMINED,
             severity=severity,
             confidence="medium",
             evidence=(

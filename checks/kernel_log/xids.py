@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,14 @@ from tfgpu_doctor.model.facts.python import Runtime
 
 OFF_THE_BUS = 79
 RECOVERY_ACTION = 154
+_NO_RESET = re.compile(r"\bto 0x\w+ \((?:None|Drain P2P)\b")  # an Xid 154 that asks for no reset, or no longer
+FATAL = re.compile(r"\d, Fatal\b")  # an SXid says itself whether it is
+# Labels that name what failed and not why, by rank: a code with a reason explains them, and the past of a GPU that works
+# is no fault of the machine.
+_WITHOUT_REASON = {
+    "gpu_hang": 1, "gpu_start_failed": 1, "nvswitch_fault": 1, "gpu_reset_required": 1, "gpu_kernel_fault": 2, UNDETERMINED: 3,
+}  # fmt: skip
+_STATED = ("gpu_lost", "gpu_hang", "gpu_reset_required")  # the driver itself says so
 _ASK = "as root, run `dmesg | grep -i -e xid -e NVRM`"
 # Errors of a computation on a faulty GPU; other computations fail for lack of memory, kernels or libraries.
 _SIGNS = (
@@ -104,37 +113,46 @@ def _row(kind: str, code: int, knowledge: Knowledge, driver: Driver | None) -> X
 
 
 def by_device(rows: Sequence[Reported]) -> dict[str, list[Reported]]:
-    """Map each address to its codes, the explaining one first: sorted by severity, then known causes, then age."""
+    """Map each address to its codes, the explaining one first: sorted by severity, then by what the cause tells, then age."""
     found: dict[str, list[Reported]] = {}
     for each in sorted(rows, key=_gravity):
         found.setdefault(each.message.pci_address.removesuffix(".0"), []).append(each)
     return found
 
 
-def _gravity(each: Reported) -> tuple[bool, int, bool, float]:
-    severity = SEVERITIES.index(each.row.severity) if each.row and each.row.cause else -1
-    unknown = not each.row or each.row.cause in ("", UNDETERMINED)
-    return not each.is_news, -severity, unknown, -(each.message.first_age_s or 0.0)
+def _gravity(each: Reported) -> tuple[bool, int, int, float]:
+    faulty = is_fault(each.row, each.message.text)
+    severity = SEVERITIES.index(each.row.severity) if each.row and faulty else -1
+    vague = _WITHOUT_REASON.get(each.row.cause, 0) if each.row and faulty else _WITHOUT_REASON[UNDETERMINED]
+    return not each.is_news, -severity, vague, -(each.message.first_age_s or 0.0)
+
+
+def is_fault(row: Xid | None, text: str) -> bool:
+    """Whether a line with this code reports a fault: not if a switch calls it not fatal, or no reset is asked for."""
+    if row is None or not row.cause or row.severity == "info":
+        return False
+    if row.kind == "sxid":
+        return bool(FATAL.search(text))
+    return not (row.code == RECOVERY_ACTION and _NO_RESET.search(text))
 
 
 def severity_of(each: Reported, *, broken: bool) -> Severity:
     """Return how severe a code is now. A past program or driver error is not a fault of a machine that works."""
     row = each.row
-    if row is None or not row.cause or row.severity == "info" or not each.is_news:
+    if row is None or not each.is_news or not is_fault(row, each.message.text):
         return "info"
     if row.severity == "error" and broken:
         return "error"
     by_hardware = row.severity == "error" and row.likely[:1] in _HARDWARE
-    return "warning" if broken or by_hardware or row.cause != UNDETERMINED else "info"
+    return "warning" if broken or by_hardware or row.cause not in _WITHOUT_REASON else "info"
 
 
 def label_of(row: Xid | None) -> tuple[str, Confidence]:
-    """Return the cause of a code and its confidence: most codes have several causes, and the table names the likeliest."""
+    """Return the cause of a code and its confidence: high if the driver states it, or the hardware is the first suspect."""
     if row is None or not row.cause:
         return UNDETERMINED, "low"
-    if row.cause == "hardware_power_supply" and len(row.likely) > 1:
-        return row.cause, "low"
-    return row.cause, "high" if row.likely[:1] == ("hardware",) else "medium"
+    certain = row.cause in _STATED or row.likely[:1] == ("hardware",)
+    return row.cause, "high" if certain else "medium"
 
 
 def is_ours(

@@ -8,26 +8,38 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.schema import Xid
 from tfgpu_doctor.log.signatures import Hit
 
-# The names that the log rules use for the causes of codes.
+# The signature of each cause that the table names for a code; the rules know all of them.
 _NAMES = {
     "hardware_ecc_error": "xid_memory",
-    "hardware_power_supply": "xid_off_the_bus",
-    "hardware_faulty_gpu": "xid_application",
+    "hardware_faulty_gpu": "xid_faulty",
+    "hardware_power_supply": "xid_power",
+    "gpu_lost": "xid_off_the_bus",
+    "gpu_hang": "xid_hang",
+    "gpu_reset_required": "xid_reset",
+    "gpu_start_failed": "xid_start",
+    "gpu_kernel_fault": "xid_application",
+    "nvswitch_fault": "xid_switch",
 }
+_UNSPECIFIC = "plain_xid"  # of a fault whose code alone does not show the cause; no rule needs it
+_WORDS = {"xid": "Xid", "sxid": "SXid"}
 
 
 def xid_signatures(hits: Mapping[str, Sequence[Hit]], knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
-    """Yield the derived signature of each line that contains a code, if the code indicates a specific cause."""
-    for kind in ("xid", "sxid"):
+    """Yield the derived signature of each line with a code of a fault, with the code's meaning and the action to take."""
+    if not any(hits.get(kind) for kind in _WORDS):
+        return
+    from tfgpu_doctor.checks.kernel_log.xids import is_fault
+
+    for kind in _WORDS:
         for hit in hits.get(kind, ()):
             row = knowledge.xids.get((kind, int(hit.groups[kind])))
-            name = _name(row) if row else ""
-            if name:
-                yield name, hit
+            if row is None:
+                yield _UNSPECIFIC, hit
+            elif is_fault(row, hit.text):
+                yield _NAMES.get(row.cause, _UNSPECIFIC), _explained(hit, row)
 
 
-def _name(row: Xid) -> str:
-    """Return the signature name, empty for no fault or an unspecific code; a faulty GPU can also cause application errors."""
-    if row.severity != "info" and row.likely[:1] == ("application",):
-        return "xid_application"
-    return _NAMES.get(row.cause, "")
+def _explained(hit: Hit, row: Xid) -> Hit:
+    """Return a hit that also says what the code means and what to do."""
+    text = f"{hit.text} ({_WORDS[row.kind]} {row.code}: {row.meaning})"
+    return Hit(hit.line, text, {**hit.groups, "fix": row.action})

@@ -54,26 +54,46 @@ def test_every_code_of_nvidias_catalogue_is_there() -> None:
 @pytest.mark.parametrize(
     ("code", "cause", "severity", "fatal", "likely"),
     [
-        (13, "undetermined", "warning", True, "application"),
-        (31, "undetermined", "warning", True, "application"),
-        (43, "undetermined", "warning", True, "application"),
+        (13, "gpu_kernel_fault", "warning", True, "application"),
+        (31, "gpu_kernel_fault", "warning", True, "application"),
+        (43, "gpu_kernel_fault", "warning", True, "application"),
         (45, "", "info", True, "application"),
         (48, "hardware_ecc_error", "error", True, "hardware"),
         (54, "hardware_power_supply", "error", False, "power"),
         (62, "hardware_faulty_gpu", "error", True, "hardware"),
         (63, "hardware_ecc_error", "warning", False, "hardware"),
         (64, "hardware_ecc_error", "error", False, "hardware"),
+        (69, "gpu_kernel_fault", "warning", True, "application"),
         (74, "undetermined", "error", True, "hardware"),
-        (79, "hardware_power_supply", "error", True, "power"),
+        (79, "gpu_lost", "error", True, "power"),
         (94, "hardware_ecc_error", "error", True, "hardware"),
         (95, "hardware_ecc_error", "error", True, "hardware"),
-        (119, "undetermined", "error", True, "driver"),
+        (108, "gpu_kernel_fault", "warning", True, "application"),
+        (109, "gpu_hang", "error", True, "driver"),
+        (119, "gpu_hang", "error", True, "driver"),
+        (120, "gpu_hang", "error", True, "driver"),
         (121, "", "info", False, "hardware"),
+        (137, "gpu_kernel_fault", "warning", True, "application"),
+        (143, "gpu_start_failed", "error", True, "hardware"),
     ],
 )
 def test_xids_that_are_often_seen(code: int, cause: str, severity: str, fatal: bool, likely: str) -> None:
     row = KNOWLEDGE.xids["xid", code]
     assert (row.cause, row.severity, row.fatal, row.likely[0]) == (cause, severity, fatal, likely)
+
+
+def test_what_the_driver_asks_for_is_a_cause() -> None:
+    row = KNOWLEDGE.xids["xid", 154]
+    assert (row.cause, row.severity, row.fatal, row.likely) == ("gpu_reset_required", "warning", False, ())
+
+
+def test_only_missing_cables_speak_for_the_power_supply() -> None:
+    assert [code for code, row in KNOWLEDGE.xids.items() if row.cause == "hardware_power_supply"] == [("xid", 54)]
+
+
+@every("xid", [row for row in KNOWLEDGE.xids.values() if row.kind == "sxid"], key=lambda xid: f"sxid{xid.code}")
+def test_a_switch_that_must_not_be_used_is_faulty(xid: Xid) -> None:
+    assert (xid.cause == "nvswitch_fault") == (xid.severity == "error")
 
 
 @every("row", CODES, key=lambda row: row.name)
@@ -108,6 +128,8 @@ def test_the_codes_that_tensorflow_prints_have_their_suspects() -> None:
         803: "driver_library_version_mismatch", 804: "cuda_compat_package_conflict", 999: "nvidia_uvm_missing",
     }  # fmt: skip
     assert {code: KNOWLEDGE.cuda_errors[code].cause for code in suspects} == suspects
+    assert KNOWLEDGE.nvml_errors[8].cause == "hardware_power_supply"
+    assert KNOWLEDGE.nvml_errors[15].cause == "gpu_lost"
     assert KNOWLEDGE.nvml_errors[18].cause == "driver_library_version_mismatch"
 
 
@@ -142,7 +164,8 @@ def test_what_is_no_code_has_no_row(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "expected"), [("XID79", "hardware_power_supply"), ("NVML_ERROR_DRIVER_NOT_LOADED", "modprobe nvidia")]
+    ("word", "expected"),
+    [("XID79", "gpu_lost"), ("XID54", "hardware_power_supply"), ("NVML_ERROR_DRIVER_NOT_LOADED", "modprobe nvidia")],
 )
 def test_the_command_explains_a_code(word: str, expected: str) -> None:
     done = run_doctor("explain", word)

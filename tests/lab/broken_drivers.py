@@ -53,6 +53,6 @@ DRIVERS = (
     Machine("cuinit-hangs", "undetermined", "cuInit", driver=driver(cuInit="hang"), options=_SHORT),
     Machine("cuinit-crashes", "undetermined", "SIGSEGV", driver=driver(cuInit="crash")),
     Machine("nvml-hangs", "undetermined", "NVML", driver=driver(nvmlDeviceGetHandleByIndex="hang"), options=_SHORT),
-    Machine("gpu-off-the-bus", "hardware_power_supply", "GPU is lost",
+    Machine("gpu-off-the-bus", "gpu_lost", "GPU is lost",
             driver=driver(gpu(RTX_3090["name"], faults={"nvmlDeviceGetHandleByIndex": 15}), cuInit=100)),
 )  # fmt: skip

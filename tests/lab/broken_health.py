@@ -30,7 +30,7 @@ HEALTH = (
     Machine("link-of-4-lanes", "undetermined", "x4", driver=driver(gpu(RTX_3090["name"], pcie={"width": 4}))),
     Machine("nvlinks-down", "undetermined", "GPU 1", driver=driver(_LINKED, _HALF_LINKED, _LINKED)),
     Machine("one-of-eight-hangs", "undetermined", "GPU 3", driver=driver(*[H100] * 3, _HUNG, *[H100] * 4)),
-    Machine("one-of-two-is-lost", "hardware_power_supply", "GPU 1 at 0000:02:00.0", driver=driver(H100, _LOST)),
+    Machine("one-of-two-is-lost", "gpu_lost", "GPU 1 at 0000:02:00.0", driver=driver(H100, _LOST)),
     Machine("notebook-holds-half", "gpu_memory_held_by_other_process", "14.0 GiB", driver=driver(
         gpu(RTX_3090["name"], memory_used_bytes=14 << 30, processes=[_NOTEBOOK]))),
     Machine("healthy-at-rest", driver=driver(_AT_REST)),

@@ -70,19 +70,21 @@ def test_it_is_an_error_where_no_gpu_can_be_used(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "cause", "words"),
+    ("code", "text", "cause", "confidence", "words"),
     [
-        (8, "Insufficient External Power", "hardware_power_supply", "NVML_ERROR_INSUFFICIENT_POWER (8)"),
-        (15, "GPU is lost", "hardware_power_supply", "NVML_ERROR_GPU_IS_LOST (15)"),
-        (16, "GPU requires reset", "undetermined", "NVML_ERROR_RESET_REQUIRED (16)"),
-        (999, "Unknown Error", "undetermined", "NVML_ERROR_UNKNOWN (999)"),
-        (4711, "a code of tomorrow", "undetermined", "code (4711)"),
+        (8, "Insufficient External Power", "hardware_power_supply", "low", "NVML_ERROR_INSUFFICIENT_POWER (8)"),
+        (15, "GPU is lost", "gpu_lost", "high", "NVML_ERROR_GPU_IS_LOST (15)"),
+        (16, "GPU requires reset", "undetermined", "low", "NVML_ERROR_RESET_REQUIRED (16)"),
+        (999, "Unknown Error", "undetermined", "low", "NVML_ERROR_UNKNOWN (999)"),
+        (4711, "a code of tomorrow", "undetermined", "low", "code (4711)"),
     ],
 )
-def test_a_code_is_told_with_its_meaning(judge: Judge, code: int, text: str, cause: str, words: str) -> None:
+def test_a_code_is_told_with_its_meaning(
+    judge: Judge, code: int, text: str, cause: str, confidence: str, words: str
+) -> None:
     lost = GpuTrouble(index=5, call="nvmlDeviceGetHandleByIndex", error_code=code, error_text=text)
     finding = judge.finding(every_gpu_answers, without(5, lost))
-    assert (finding.cause, finding.severity) == (cause, "warning")
+    assert (finding.cause, finding.severity, finding.confidence) == (cause, "warning", confidence)
     assert f"NVML says {text!r}" in finding.message
     assert f"nvmlDeviceGetHandleByIndex returned {words}" in finding.evidence
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from checks.conftest import Judge
 
 HOUR, DAY = 3600.0, 86400.0
+RESET = "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
 FAILS: dict[str, Any] = {
     "cuda_driver": NO_DEVICE,
     "nvml": Nvml(attempt=ANSWERED, error_code=15, error_text="GPU is lost"),
@@ -83,24 +84,24 @@ def test_a_fault_is_told_with_the_firmware_of_its_gpu(judge: Judge, version: str
     assert ("the GPU runs GSP firmware 560.35.03" in finding.evidence) == told
 
 
-@pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 69])
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 69, 108, 137])
 def test_what_a_program_did_wrong_is_no_fault_of_a_machine_that_works(judge: Judge, code: int) -> None:
     finding = judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, ILLEGAL)))
     assert (finding.severity, finding.cause) == ("info", "undetermined")
     assert "TensorFlow nevertheless computes on the GPUs" in finding.evidence
 
 
-@pytest.mark.parametrize("code", [13, 31, 43])
+@pytest.mark.parametrize("code", [13, 31, 43, 69, 108, 137])
 def test_what_a_program_did_wrong_is_mentioned_where_nothing_works(judge: Judge, code: int) -> None:
     finding = judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, ILLEGAL)), runtime=None, **FAILS)
-    assert finding.severity == "warning"
+    assert (finding.severity, finding.cause, finding.confidence) == ("warning", "gpu_kernel_fault", "medium")
 
 
 @pytest.mark.parametrize(
     ("code", "cause"),
     [(48, "hardware_ecc_error"), (64, "hardware_ecc_error"), (94, "hardware_ecc_error"), (95, "hardware_ecc_error"),
-     (79, "hardware_power_supply"), (54, "hardware_power_supply"), (62, "hardware_faulty_gpu"), (119, "undetermined"),
-     (120, "undetermined"), (74, "undetermined"), (46, "undetermined")],
+     (79, "gpu_lost"), (54, "hardware_power_supply"), (62, "hardware_faulty_gpu"), (119, "gpu_hang"), (120, "gpu_hang"),
+     (109, "gpu_hang"), (143, "gpu_start_failed"), (74, "undetermined"), (46, "undetermined")],
 )  # fmt: skip
 def test_a_fault_of_the_hardware_is_an_error_where_the_gpu_fails(judge: Judge, code: int, cause: str) -> None:
     finding = judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, "...")), runtime=None, **FAILS)
@@ -108,16 +109,43 @@ def test_a_fault_of_the_hardware_is_an_error_where_the_gpu_fails(judge: Judge, c
     assert f"reported Xid {code}, last 5 minutes ago" in finding.message
     assert "NVML fails: GPU is lost" in finding.evidence
     works = judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, "...")))
-    assert works.severity == ("info" if code in (46, 119, 120) else "warning"), "a driver that went on is no fault"
+    assert works.severity == ("info" if code in (46, 109, 119, 120) else "warning"), "a driver that went on is no fault"
 
 
-def test_that_the_power_fails_is_no_more_than_likely(judge: Judge) -> None:
+@pytest.mark.parametrize(
+    ("code", "said", "confidence"),
+    [(79, OFF_THE_BUS, "high"), (119, GSP, "high"), (154, RESET, "high"), (48, DBE, "high"), (143, "GPU_INIT_ERROR", "high"),
+     (54, "power cables", "medium"), (31, "MMU Fault", "medium"), (46, "the GPU stopped", "medium")],
+)  # fmt: skip
+def test_what_the_driver_states_is_certain(judge: Judge, code: int, said: str, confidence: str) -> None:
+    finding = judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, said)), runtime=None, **FAILS)
+    assert finding.confidence == confidence
+
+
+def test_that_a_gpu_is_lost_does_not_say_why(judge: Judge) -> None:
+    """The power supply is only to be looked at, together with the other possible reasons."""
     lost = judge.finding(gpus_report_no_fault, kernel_log=log(xid(79, OFF_THE_BUS)), runtime=None, **FAILS)
-    assert lost.confidence == "low"
-    cables = judge.finding(gpus_report_no_fault, kernel_log=log(xid(54, "power cables")), runtime=None, **FAILS)
-    assert cables.confidence == "medium"
-    memory = judge.finding(gpus_report_no_fault, kernel_log=log(xid(48, DBE)), runtime=None, **FAILS)
-    assert memory.confidence == "high"
+    assert lost.cause == "gpu_lost"
+    assert lost.fix
+    assert all(word in lost.fix.text for word in ("Reboot", "power cables", "seating", "temperature", "another slot"))
+
+
+@pytest.mark.parametrize(
+    ("said", "severity", "cause"),
+    [("from 0x0 (None) to 0x1 (GPU Reset Required)", "warning", "gpu_reset_required"),
+     ("from 0x0 (None) to 0x2 (OS Reboot)", "warning", "gpu_reset_required"),
+     ("from 0x0 (None) to 0x4 (Drain and Reset)", "warning", "gpu_reset_required"),
+     ("from 0x0 (None) to 0x3 (Drain P2P)", "info", "undetermined"),
+     ("from 0x1 (GPU Reset Required) to 0x0 (None)", "info", "undetermined")],
+)  # fmt: skip
+def test_a_reset_is_required_as_long_as_the_driver_asks_for_it(
+    judge: Judge, said: str, severity: str, cause: str
+) -> None:
+    asked = log(xid(154, f"GPU recovery action changed {said}"))
+    finding = judge.finding(gpus_report_no_fault, kernel_log=asked, runtime=None, **FAILS)
+    assert (finding.severity, finding.cause) == (severity, cause)
+    assert finding.fix and finding.fix.text.startswith("The driver itself requests: ") == (not said.endswith("(None)"))
+    assert judge.finding(gpus_report_no_fault, kernel_log=asked).severity == "info", "a GPU that computes needs none"
 
 
 @pytest.mark.parametrize("age", [DAY + 1, 30 * DAY])
@@ -154,14 +182,27 @@ def test_of_several_xids_the_gravest_explains_the_others(judge: Judge) -> None:
             xid(79, OFF_THE_BUS, 300.0), xid(119, GSP, 310.0, count=3))  # fmt: skip
     finding = judge.finding(gpus_report_no_fault, kernel_log=log(*rows), runtime=None, **FAILS)
     assert "reported Xid 79" in finding.message
+    assert finding.cause == "gpu_lost"
     assert "it also reported Xid 119 (3 times), Xid 154, Xid 45 (9 times)" in finding.evidence
     assert finding.fix and finding.fix.text.startswith("The driver itself requests: Node Reboot Required. ")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "cause"),
+    [(119, 48, "hardware_ecc_error"), (143, 48, "hardware_ecc_error"), (109, 62, "hardware_faulty_gpu"),
+     (46, 119, "gpu_hang"), (13, 63, "hardware_ecc_error"), (154, 63, "hardware_ecc_error"), (31, 154, "gpu_reset_required"),
+     (32, 13, "gpu_kernel_fault"), (120, 143, "gpu_hang"), (143, 120, "gpu_start_failed")],
+)  # fmt: skip
+def test_a_code_with_a_reason_explains_an_older_one_without(judge: Judge, older: int, newer: int, cause: str) -> None:
+    rows = (xid(newer, "...", 200.0), xid(older, "...", 300.0))
+    finding = judge.finding(gpus_report_no_fault, kernel_log=log(*rows), runtime=None, **FAILS)
+    assert finding.cause == cause
 
 
 def test_each_gpu_has_a_finding_of_its_own(judge: Judge) -> None:
     machine = broken(**several(2), kernel_log=log(xid(48, DBE), xid(79, OFF_THE_BUS, address="0000:02:00")))
     found = judge.findings(gpus_report_no_fault, machine)
-    assert sorted(each.cause for each in found) == ["hardware_ecc_error", "hardware_power_supply"]
+    assert sorted(each.cause for each in found) == ["gpu_lost", "hardware_ecc_error"]
 
 
 def test_a_code_that_the_table_does_not_hold_is_a_note(judge: Judge) -> None:
@@ -244,7 +285,7 @@ def test_a_gpu_that_was_lost_before_the_driver_came_is_one_off_the_bus(judge: Ju
     text = "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2204) installed in this system has fallen off the bus and is not responding to commands."
     lost = message("off_the_bus", text, 7189.0, pci_address="0000:01:00.0")
     finding = judge.finding(gpus_report_no_fault, kernel_log=log(lost), runtime=None, **FAILS)
-    assert (finding.severity, finding.cause) == ("error", "hardware_power_supply")
+    assert (finding.severity, finding.cause, finding.confidence) == ("error", "gpu_lost", "high")
 
 
 def test_a_gpu_that_left_the_bus_for_good_is_not_called_missing() -> None:
@@ -294,8 +335,14 @@ def test_a_fatal_sxid_is_an_error_where_cuda_does_not_start(judge: Judge) -> Non
     rows = (sxid(22013, "Non-fatal, Link 47"), sxid(24007, "Fatal, Link 30"))
     machine = with_switches(kernel_log=log(*rows), cuda_driver=SYSTEM_NOT_READY, runtime=None)
     finding = judge.finding(switches_report_no_fault, machine)
-    assert (finding.severity, finding.cause) == ("error", "undetermined")
+    assert (finding.severity, finding.cause) == ("error", "nvswitch_fault")
     assert "it also reported SXid 22013" in finding.evidence
+
+
+@pytest.mark.parametrize("code", [11004, 10001])
+def test_a_fatal_sxid_that_is_no_fault_of_the_switch_is_a_note_where_cuda_works(judge: Judge, code: int) -> None:
+    finding = judge.finding(switches_report_no_fault, with_switches(kernel_log=log(sxid(code, "Fatal, Link 1"))))
+    assert (finding.severity, finding.cause) == ("info", "undetermined")
 
 
 # XID003
