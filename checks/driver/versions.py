@@ -8,7 +8,7 @@ from tfgpu_doctor.model.facts.kernel import ModuleFiles
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
-from tfgpu_doctor.model.tags import version_of
+from tfgpu_doctor.model.tags import PARTIAL, version_of
 
 _LEAST_DRIVER_MAJOR = 100
 _VERSION_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
@@ -23,7 +23,10 @@ def driver_system(system: System) -> str:
     "DRV002",
     "the driver is new enough for the CUDA that TensorFlow uses",
     family="Driver",
-    tags=(version_of("driver"),),
+    tags=(
+        PARTIAL,
+        version_of("driver"),
+    ),
     stage=Stage.WHEEL,
     after=("DRV001", "PKG002"),
     causes=("driver_too_old",),

@@ -10,7 +10,7 @@ from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Environment, Pci, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
-from tfgpu_doctor.model.tags import GPU_LOST
+from tfgpu_doctor.model.tags import GPU_LOST, PARTIAL
 
 _FREE_IT = Fix("End the process that uses the GPU, or have an administrator run `nvidia-smi -c DEFAULT`.")
 
@@ -131,7 +131,10 @@ def _signs_of_gpu(
     "GPU002",
     "the GPU's compute mode admits this process",
     family="GPU",
-    tags=(GPU_LOST,),
+    tags=(
+        PARTIAL,
+        GPU_LOST,
+    ),
     stage=Stage.DRIVER,
     after=("GPU001",),
     causes=("exclusive_compute_mode",),

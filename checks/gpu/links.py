@@ -9,6 +9,7 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
+from tfgpu_doctor.model.tags import PARTIAL
 
 _QUERY = "nvidia-smi --query-gpu=index,pstate,pcie.link.gen.current,pcie.link.width.current --format=csv"
 _IDLE_STATE = 8  # nvmlPstates_t: P8 and higher mean an idle GPU
@@ -146,6 +147,7 @@ def _figures(gpu: NvmlGpu, device: PciDevice | None) -> str:
     "LNK002",
     "no GPU has fewer NVLinks up than others of its model",
     family="Links",
+    tags=(PARTIAL,),
     stage=Stage.SPEED,
     after=("GPU001", "DRV007", "LNK003"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",),

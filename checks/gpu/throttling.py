@@ -9,6 +9,7 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.health import Temperature
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
+from tfgpu_doctor.model.tags import PARTIAL
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
 _LAPTOP = re.compile(r"laptop|max-q|mobile|\bmx ?\d", re.IGNORECASE)
@@ -35,6 +36,7 @@ def is_of_laptop(gpu: NvmlGpu) -> bool:
     "HLT004",
     "neither heat nor a power brake slows the GPU down",
     family="GPU health",
+    tags=(PARTIAL,),
     stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
     causes=("gpu_thermal_or_power_throttling",),

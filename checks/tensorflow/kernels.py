@@ -9,7 +9,7 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
-from tfgpu_doctor.model.tags import GPU_LOST, version_of
+from tfgpu_doctor.model.tags import GPU_LOST, PARTIAL, version_of
 
 NO_KERNEL = (
     "no kernel image", "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_SOURCE",
@@ -66,6 +66,7 @@ def driver_compiles_ptx(
     "this TensorFlow has kernels for the GPU's compute capability",
     family="TensorFlow build",
     tags=(
+        PARTIAL,
         GPU_LOST,
         version_of("compute-capability"),
     ),

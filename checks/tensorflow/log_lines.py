@@ -11,6 +11,7 @@ from tfgpu_doctor.log import Context, LogCause, Scanner, classify
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Runtime
 
+_JUDGED_ELSEWHERE = {"pip_without_and_cuda_extra"}  # by the check of the libraries, which sees the packages
 _TROUBLE = ("W ", "E ", "F ")
 
 
@@ -29,4 +30,5 @@ def cause_in_log(runtime: Runtime, system: System, knowledge: Knowledge, labels:
     # Other checks examine the CUDA installation; without this value the rules would assume that there is none.
     context = Context({"tensorflow": runtime.version, "os": system.os, "cuda": "not said"})
     report = classify(scanner.found, context, knowledge, scanner.lines)
-    return next((cause for cause in report.causes if cause.label in labels), None)
+    wanted = set(labels) - _JUDGED_ELSEWHERE
+    return next((cause for cause in report.causes if cause.label in wanted), None)

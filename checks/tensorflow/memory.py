@@ -8,6 +8,7 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.tags import PARTIAL
 
 _GUIDE = "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth"
 _SOURCES = "https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/common_runtime/gpu/"
@@ -20,6 +21,7 @@ _MEANS_OFF = ("false", "0", "no", "off")
     "MEM001",
     "the GPU has free memory",
     family="GPU memory",
+    tags=(PARTIAL,),
     stage=Stage.MEMORY,
     after=("GPU001", "DRV007"),
     causes=("gpu_memory_held_by_other_process",),

@@ -19,10 +19,14 @@ from tfgpu_doctor.knowledge.schema import (
     CudaDriverRow,
     ErrorCode,
     GpuModel,
+    GpuSeries,
     HostedService,
+    LogMessage,
     LogRelease,
     LogRule,
     LogSignature,
+    LogSymptom,
+    OlderRelease,
     OpenedLibrary,
     PciGeneration,
     PtxasTarget,
@@ -100,6 +104,11 @@ class Knowledge:
         """Releases, oldest first."""
         return _read("tensorflow_releases", TensorFlowRelease)
 
+    @functools.cached_property
+    def older_releases(self) -> tuple[OlderRelease, ...]:
+        """The first and the last release of each minor version before those of `tensorflow_releases`, oldest first."""
+        return _read("tensorflow_older_releases", OlderRelease)
+
     def opened_libraries(self, tensorflow: str, cuda: str, cudnn: str) -> list[OpenedLibrary]:
         """The libraries that a release built with that CUDA and cuDNN opens; without CUDA's rows if they are unknown."""
         rows = [row for row in self._opened_libraries if not row.since or version(row.since) <= version(tensorflow)]
@@ -134,6 +143,11 @@ class Knowledge:
     def _gpus_by_name(self) -> dict[str, GpuModel]:
         return {_without_maker(gpu.name): gpu for gpu in self.gpus}
 
+    @functools.cached_property
+    def gpu_series(self) -> dict[tuple[str, str], str]:
+        """Map kind and name of the table to the compute capability."""
+        return {(row.kind, row.name): row.compute_capability for row in _read("gpu_series", GpuSeries)}
+
     def pci_generation(self, pci_id: str) -> PciGeneration | None:
         """The generation of a PCI device id ("2b85"); None if the table does not know it."""
         return next((row for row in self._pci_generations if row.first <= pci_id.lower() <= row.last), None)
@@ -145,7 +159,17 @@ class Knowledge:
     @functools.cached_property
     def log_signatures(self) -> tuple[LogSignature, ...]:
         """The kinds of lines that are significant."""
-        return _read("log_signatures", LogSignature)
+        return (*_read("log_signatures", LogSignature), *(each.signature for each in self.log_messages))
+
+    @functools.cached_property
+    def log_messages(self) -> tuple[LogMessage, ...]:
+        """Families of messages; `log_signatures` and `log_rules` include theirs."""
+        return _read("log_messages", LogMessage)
+
+    @functools.cached_property
+    def log_symptoms(self) -> tuple[LogSymptom, ...]:
+        """Statements of people in the text of a ticket."""
+        return _read("log_symptoms", LogSymptom)
 
     @functools.cached_property
     def log_releases(self) -> dict[tuple[str, int], LogRelease]:
@@ -155,7 +179,7 @@ class Knowledge:
     @functools.cached_property
     def log_rules(self) -> tuple[LogRule, ...]:
         """Which of the signatures indicate which cause."""
-        return _read("log_rules", LogRule)
+        return (*_read("log_rules", LogRule), *(rule for each in self.log_messages for rule in each.rules))
 
     def first_ptxas(self, compute_capability: str) -> PtxasTarget | None:
         """The row for a compute capability; None if the table does not know it."""

@@ -175,6 +175,36 @@ class TensorFlowRelease(msgspec.Struct, frozen=True):
         return next((each for each in self.wheels if (each.os, each.architecture) == (os, architecture)), None)
 
 
+class OlderBuild(msgspec.Struct, frozen=True):
+    """An older release's wheels for one system; the fields about CUDA are empty if no package has it there."""
+
+    os: str  # "linux", "windows", "macos"
+    architecture: str  # "x86_64"
+    pythons: tuple[str, ...]  # "3.6"
+    tags: tuple[str, ...]
+    glibc: str  # the newest that the libraries require; empty except on Linux
+    packages: tuple[str, ...]  # those built with CUDA: "tensorflow-gpu", "tensorflow"
+    cuda: str
+    cudnn: str
+    compute_capabilities: tuple[str, ...]
+    capabilities_from: Literal["wheel", "documentation", ""]
+    minimum_capability: str  # "3.5": TensorFlow ignores a GPU below it
+
+
+class OlderRelease(msgspec.Struct, frozen=True):
+    """A release of TensorFlow before those of `TensorFlowRelease`: the first or the last of its minor version."""
+
+    version: str
+    minor: str  # "1.15"
+    platforms: tuple[OlderBuild, ...]
+    source: str
+    checked: str
+
+    def build_for(self, os: str, architecture: str) -> OlderBuild | None:
+        """Its wheels for a system; None if it has none."""
+        return next((each for each in self.platforms if (each.os, each.architecture) == (os, architecture)), None)
+
+
 class Boundary(msgspec.Struct, frozen=True):
     """A single threshold that a check compares with."""
 
@@ -216,6 +246,16 @@ class GpuModel(msgspec.Struct, frozen=True):
     peak_teraflops: dict[str, float] = {}  # "fp64", "fp32", "tf32", "fp16"; those that are certain
 
 
+class GpuSeries(msgspec.Struct, frozen=True):
+    """The compute capability of the GPUs of a series or a model; the table itself describes the fields."""
+
+    name: str
+    kind: Literal["series", "model", "titan"]
+    compute_capability: str
+    source: str
+    checked: str
+
+
 class PtxasTarget(msgspec.Struct, frozen=True):
     """The first CUDA release whose ptxas knows a compute capability."""
 
@@ -223,6 +263,9 @@ class PtxasTarget(msgspec.Struct, frozen=True):
     cuda: str
     source: str
     checked: str
+
+
+_FAMILY_RANK = 44
 
 
 class LogSignature(msgspec.Struct, frozen=True):
@@ -235,6 +278,15 @@ class LogSignature(msgspec.Struct, frozen=True):
     noise: bool
     source: str
     checked: str
+
+
+class LogSymptom(msgspec.Struct, frozen=True):
+    """A kind of statement of people; the table itself describes the fields."""
+
+    name: str
+    pattern: str
+    example: str
+    meaning: str
 
 
 class LogRelease(msgspec.Struct, frozen=True):
@@ -260,3 +312,35 @@ class LogRule(msgspec.Struct, frozen=True):
     ask: str
     source: str
     checked: str
+
+
+class LogMessage(msgspec.Struct, frozen=True):
+    """A family of messages out of the programs' own texts; the table itself describes the fields."""
+
+    name: str
+    gate: str
+    pattern: str
+    example: str
+    noise: bool
+    meaning: str
+    indicates: tuple[str, ...]  # labels of causes, the most likely first
+    ask: str
+    source: str
+    checked: str
+
+    @property
+    def signature(self) -> LogSignature:
+        """The signature that finds the family."""
+        return LogSignature(self.name, self.gate, self.pattern, self.example, self.noise, self.source, self.checked)
+
+    @property
+    def rules(self) -> tuple[LogRule, ...]:
+        """A rule for each cause; rules written for the message itself have higher ranks."""
+        only = len(self.indicates) == 1
+        return tuple(
+            LogRule(
+                label=label, rank=_FAMILY_RANK if place == 0 else _FAMILY_RANK // 2 - place, any=(self.name,), all=(), none=(),
+                context=(), confidence="medium" if only else "low", ask=self.ask, source=self.source, checked=self.checked,
+            )
+            for place, label in enumerate(self.indicates)
+        )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -11,13 +12,28 @@ from tfgpu_doctor.knowledge.schema import Cause, LogRule
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.derived import Hits, derive
 from tfgpu_doctor.log.extracted import tell
+from tfgpu_doctor.log.fixes import as_typed, filled_fix
+from tfgpu_doctor.log.machine import judge_facts, judge_versions, needed, partial_facts
+from tfgpu_doctor.log.readers import read_documents
 from tfgpu_doctor.log.signatures import Found, Hit
+from tfgpu_doctor.log.statements import read_statements
 from tfgpu_doctor.model import Confidence, Severity
+from tfgpu_doctor.model.finding import UNDETERMINED
 
 _SEVERITIES: dict[str, Severity] = {"blocker": "error", "degrades": "warning", "feature": "warning", "none": "info"}
 _MOST_LINES = 4  # of evidence for one cause
 _MOST_CAUSES = 6
 HARMLESS = "harmless_noise_only"
+_ASK_ALWAYS = (
+    "the output of `tfgpu-doctor` on the machine, the TensorFlow release, and the log from the start of the program"
+)
+_LOAD = re.compile(r"NVRM: loading NVIDIA UNIX|kernel: Linux version")
+_WEAK_COMPLAINTS = ("prose_error", "prose_about_gpu")  # also in questions about harmless lines
+# Statements that something is wrong, the most specific first.
+_COMPLAINTS = (
+    "prose_gpu_not_used", "prose_out_of_memory", "prose_low_utilisation", "prose_slow", "prose_nan", "prose_hang", "prose_crash",
+    "prose_error", "prose_about_gpu",
+)  # fmt: skip
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -54,31 +70,88 @@ class LogReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 2
     lines: int
     context: dict[str, str]
+    stated: dict[str, str] = {}  # what the author of the text says of the machine; no program printed it
     extracted: dict[str, tuple[str, ...]]  # what the log reports about the machine and the errors, each value once
+    gpu_used: Line | None = None  # a line that shows that TensorFlow created a GPU device
     causes: tuple[LogCause, ...]
     noise: tuple[Noise, ...]
 
 
-def classify(found: Mapping[str, Found], context: Context, knowledge: Knowledge, lines: int = 0) -> LogReport:
-    """Return the report for a log in which these signatures were found."""
-    known = context.learning(found, knowledge)
-    hits = derive(found, known, knowledge)
+def classify(
+    found: Mapping[str, Found],
+    context: Context,
+    knowledge: Knowledge,
+    lines: int = 0,
+    texts: Sequence[tuple[int, str]] = (),
+) -> LogReport:
+    """Return the report for a log in which these signatures were found; `texts` are its parts to read as a text."""
+    statements = read_statements(texts, knowledge.log_symptoms)
+    known = context.learning(found, knowledge).hearing(statements.values)
+    derived = _since_driver_load(derive(found, known, knowledge), texts)
+    hits = {**statements.symptoms, **_without_repeated(derived, knowledge)}
+    for name, hit in _judge_machine(texts, known, knowledge) if texts else ():
+        hits.setdefault(name, []).append(hit)
     seen = set(hits)
     best: dict[str, LogRule] = {}
     for rule in sorted(knowledge.log_rules, key=lambda each: -each.rank):
         if _holds(rule, seen, known):
             best.setdefault(rule.label, rule)
-    causes = [_cause(rule, hits, knowledge.causes[rule.label]) for rule in best.values()]
+    needs = needed(known, knowledge)
+    causes = [
+        _cause(rule, hits, knowledge.causes[rule.label], filled_fix(rule.label, known, needs), known)
+        for rule in best.values()
+    ]
     noise = [each for each in found.values() if each.signature.noise]
-    if not causes and noise and all(each.signature.noise or _is_mere_fact(each) for each in found.values()):
+    complained = [name for name in _COMPLAINTS if name in hits and name not in _WEAK_COMPLAINTS]
+    telling = [each for name, each in found.items() if name in hits]
+    if not causes and not complained and all(each.signature.noise or _is_mere_fact(each) for each in telling):
         causes = _harmless(noise, knowledge.causes[HARMLESS])
+    if not causes and (errors := _plain_errors(hits, noise)):
+        causes = [_undetermined(errors, knowledge.causes[UNDETERMINED])]
     return LogReport(
         lines=lines,
         context=dict(context.values),
-        extracted=tell(found, known),
-        causes=tuple(causes[:_MOST_CAUSES]),
+        stated={key: value for key, value in statements.values.items() if key not in context.values},
+        extracted=tell(found, Context({}).learning(found, knowledge)),
+        gpu_used=next((_line(hit) for hit in hits.get("described_gpu", ())), None),
+        causes=tuple([*causes[:1], *(each for each in causes[1:] if each.label != UNDETERMINED)][:_MOST_CAUSES]),
         noise=tuple(Noise(each.signature.name, each.count, _line(each.hits[0])) for each in noise),
     )
+
+
+def _since_driver_load(hits: Hits, texts: Sequence[tuple[int, str]]) -> Hits:
+    """Drop the messages of the driver about a GPU from before it was loaded again: they no longer matter."""
+    loads = [
+        number for first, text in texts for number, line in enumerate(text.splitlines(), first) if _LOAD.search(line)
+    ]
+    if not loads:
+        return hits
+    last = max(loads)
+    kept = {
+        name: [hit for hit in kind if hit.line >= last or ("NVRM: " not in hit.text and "SXid" not in hit.text)]
+        for name, kind in hits.items()
+    }
+    return {name: kind for name, kind in kept.items() if kind}
+
+
+def _without_repeated(hits: Hits, knowledge: Knowledge) -> Hits:
+    """Drop the hits of families on lines that a signature of its own explains."""
+    families = {each.name for each in knowledge.log_messages}
+    own = {
+        hit.line
+        for name, kind in hits.items()
+        if name not in families and not name.startswith("plain_")
+        for hit in kind
+    }
+    kept = {name: [hit for hit in kind if name not in families or hit.line not in own] for name, kind in hits.items()}
+    return {name: kind for name, kind in kept.items() if kind}
+
+
+def _judge_machine(texts: Sequence[tuple[int, str]], known: Context, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
+    """Yield what follows from the machine that a text describes."""
+    documents = read_documents("\n".join(text for _, text in texts))
+    yield from judge_versions(known, knowledge)
+    yield from judge_facts(partial_facts(known, documents, knowledge))
 
 
 def _holds(rule: LogRule, seen: set[str], context: Context) -> bool:
@@ -90,7 +163,7 @@ def _holds(rule: LogRule, seen: set[str], context: Context) -> bool:
     )
 
 
-def _cause(rule: LogRule, hits: Hits, cause: Cause) -> LogCause:
+def _cause(rule: LogRule, hits: Hits, cause: Cause, fix: str, context: Context) -> LogCause:
     kept = _first_of_each([hits[name] for name in (*rule.all, *rule.any) if name in hits])
     return LogCause(
         label=rule.label,
@@ -99,16 +172,59 @@ def _cause(rule: LogRule, hits: Hits, cause: Cause) -> LogCause:
         confidence=rule.confidence,
         evidence=tuple(hit.text for hit in kept),
         lines=tuple(hit.line for hit in kept),
-        fix=cause.fix,
-        ask=rule.ask,
+        fix=next((found for hit in kept if (found := hit.groups.get("fix", ""))), fix or cause.fix),
+        ask=as_typed(rule.ask, context),
     )
 
 
 def _first_of_each(kinds: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Return evidence lines in log order: the first of every kind, then more of each."""
     places = [(place, hit.line, hit) for kind in kinds for place, hit in enumerate(kind)]
-    unique = {hit.line: hit for _, _, hit in sorted(places, key=lambda each: each[:2])[: 3 * _MOST_LINES]}
+    unique = {
+        (hit.line, hit.line or hit.text): hit
+        for _, _, hit in sorted(places, key=lambda each: each[:2])[: 3 * _MOST_LINES]
+    }
     return sorted(list(unique.values())[:_MOST_LINES], key=lambda hit: hit.line)
+
+
+# An exception is of this field if its line says so.
+_FIELD = re.compile(
+    r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvrm|tensorflow|errors_impl|xla|ptx|stream_executor|\.cc:\d+\]", re.IGNORECASE
+)
+
+
+def _plain_errors(hits: Hits, noise: Iterable[Found]) -> list[Hit]:
+    """Return the lines that are plainly errors, and not known to be harmless; else what the author complains about."""
+    harmless = {hit.line for each in noise for hit in each.hits}
+    errors = [
+        hit for name, kind in hits.items() if name.startswith("plain_") for hit in kind if _FIELD.search(hit.text)
+    ]
+    complaints = [hit for name in _COMPLAINTS for hit in hits.get(name, ())]
+    best = {hit.line: hit for hit in sorted(errors, key=_has_fix) if hit.line not in harmless}
+    return sorted(best.values(), key=_by_line) or complaints
+
+
+def _has_fix(hit: Hit) -> bool:
+    return "fix" in hit.groups
+
+
+def _by_line(hit: Hit) -> int:
+    return hit.line
+
+
+def _undetermined(errors: Sequence[Hit], cause: Cause) -> LogCause:
+    """Return the answer where the text shows trouble and no rule explains it."""
+    kept = [*errors[: _MOST_LINES - 1], errors[-1]] if len(errors) > _MOST_LINES else list(errors)
+    return LogCause(
+        label=UNDETERMINED,
+        title=cause.title,
+        severity=_SEVERITIES[cause.severity],
+        confidence="low",
+        evidence=tuple(hit.text for hit in kept),
+        lines=tuple(hit.line for hit in kept),
+        fix=next((fix for hit in kept if (fix := hit.groups.get("fix", ""))), cause.fix),
+        ask=_ASK_ALWAYS,
+    )
 
 
 def _is_mere_fact(found: Found) -> bool:
@@ -117,6 +233,11 @@ def _is_mere_fact(found: Found) -> bool:
         "described_gpu",
         "adding_gpus",
         "opened",
+        "smi_table",
+        "capability_shown",
+        "conda_cuda_packages",
+        "cuda_wheels",
+        "cuda_fits",
         "jetson",
         "free_memory",
         "total_memory",

@@ -46,7 +46,7 @@ def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None
         refuse(f"{file} cannot be read: {error.strerror or error}")
     except KeyboardInterrupt:
         return _INTERRUPTED
-    report = classify(scanner.found, known, read_knowledge(), scanner.lines)
+    report = classify(scanner.found, known, read_knowledge(), scanner.lines, scanner.kept.texts())
     deliver(_render(report, format_), output)
     return _FINDINGS if any(cause.severity != "info" for cause in report.causes) else 0
 

@@ -13,18 +13,23 @@ KEYS = ("tensorflow", "python", "driver", "cuda", "cudnn", "gpu", "os", "install
 
 # Word to the pattern that indicates it, searched for in `os`, `install_method` and `gpu`.
 _WORDS = {
-    "container": r"docker|podman|kubernetes|\bk8s\b|kubeflow|singularity|apptainer|container(?!.toolkit)|nvcr\.io|\bpod\b",
+    "container": r"docker|podman|kubernetes|\bk8s\b|kubectl|kubeflow|singularity|apptainer|container(?!.toolkit)|nvcr\.io"
+    r"|\bpod\b",
+    "kubernetes": r"kubernetes|\bk8s\b|kubectl|kubeflow|\bpod\b",
+    "scheduler": r"slurm|sbatch|\bsrun\b|\blsf\b|\bpbs\b|condor|\bsge\b|\bflux\b",
+    "hosted": r"colab|kaggle|sagemaker|codespaces?",
     "nix": r"\bnix",
     "snap": r"\bsnap\b",
     "rootful": r"rootful|no-cgroups",
     "rootless": r"rootless",
     "wsl": r"\bwsl",
     "wsl1": r"\bwsl ?1\b",
-    "windows": r"windows",
-    "macos": r"mac ?os|os ?x|darwin|apple",
-    "arm": r"jetson|aarch64|arm64|orin|xavier|l4t|raspberry|grace",
+    "windows": r"\bwin(?:dows|\d+|-64|32)?\b",
+    "macos": r"mac ?os|os ?x|darwin|apple|macbook|\bmac\b",
+    "arm": r"jetson|jetpack|aarch64|arm64|orin|xavier|\bnano\b|l4t|raspberry|grace",
     "optimus": r"bumblebee|optirun|optimus|prime-select|prime offload",
     "no_gpu": r"no (?:nvidia )?gpu|without (?:a |an )?(?:nvidia )?gpu|cpu[- ]only",
+    "linux": r"linux|ubuntu|debian|centos|fedora|red ?hat|rhel|manjaro|gentoo|mint|pop!?_os|suse|rocky|alma",
     "pip": r"\bpip\b|pypi|virtualenv|\bvenv\b|poetry|\buv\b",
     "laptop": r"laptop|notebook pc|thinkpad|max-q|\bmobile\b",
     "mig": r"\bmig\b",
@@ -46,6 +51,7 @@ class Context:
 
     values: Mapping[str, str]
     words: frozenset[str] = frozenset()  # words derived from the log itself
+    stated: frozenset[str] = frozenset()  # keys whose value a person states, and no program printed
 
     def knows(self, word: str) -> bool:
         """Whether a word is known to be true: one of those above, `gpu`, `no_toolkit`, or a comparison such as
@@ -78,7 +84,25 @@ class Context:
                 said = self.values.get(key, "")
                 values[key] = f"{said}; {value}" if said and key in _JOINED else values.get(key) or value
         words = {name.removeprefix("says_") for name in found if name.startswith("says_")}
-        return Context(values, frozenset(words))
+        return Context(values, frozenset(words), frozenset(self.values))
+
+    def hearing(self, values: Mapping[str, str]) -> Context:
+        """Return this context with what the author of the text states; all other values take precedence."""
+        known = dict(self.values)
+        for key, value in values.items():
+            said = known.get(key, "")
+            known[key] = f"{said}; {value}" if said and key in _JOINED else said or value
+        stated = {key for key in values if key not in self.values}
+        return Context(known, self.words, self.stated | stated)
+
+    @property
+    def platform(self) -> str:
+        """The system as the tables of releases name it: "linux", "windows", "macos"; empty if it is unknown."""
+        if self.knows("windows"):
+            return "windows"
+        if self.knows("macos"):
+            return "macos"
+        return "linux" if self._says("linux") or self.knows("wsl") or self.knows("container") else ""
 
     def _says(self, word: str) -> bool:
         if word in self.words:

@@ -16,6 +16,7 @@ _LITTLE_BYTES = 1 << 30  # an allocator that starts with less than this found a 
 _LITTLE_SHARE = 0.1
 # Libraries named after the CUDA release that they belong to; the others have separate version numbers.
 _NAMED_AFTER_CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(\d+(?:\.\d+)?)|cudart64_(\d+)\.dll")
+_CUDART = re.compile(r"libcudart\.so\.(\d+\.\d+)|cudart64_(\d{2,3})\.dll")
 _TOOLKIT = re.compile(r"lib(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse)\.so")
 _LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pascal and newer, and PTX does not go back
 _ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before that, each minor version had its own names (release notes)
@@ -29,6 +30,7 @@ def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -
         *_cuda(hits, context),
         *_driver(hits),
         *_capabilities(hits, knowledge),
+        *_opened_cuda(hits, knowledge),
         *_memory(hits),
         *xid_signatures(hits, knowledge),
         *_versions(hits, knowledge),
@@ -104,6 +106,22 @@ def _capabilities(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]
             yield "not_built_for_old", hit
         else:
             yield "not_built_for_middle", hit
+
+
+def _opened_cuda(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
+    """Whether a GPU is newer than the CUDA whose runtime was loaded: it has neither kernels nor libraries for that GPU."""
+    opened = [found for hit in hits.get("opened", []) if (found := _CUDART.search(hit.text))]
+    if not opened:
+        return
+    cuda = opened[0][1] or _dotted(opened[0][2])
+    for hit in (*hits.get("capability_shown", []), *hits.get("described_gpu", [])):
+        capability = hit.groups.get("capability") or f"{hit.groups.get('major', '')}.{hit.groups.get('minor', '')}"
+        first = knowledge.first_ptxas(f"{capability.partition('.')[0]}.0")  # its kernels run on later minor versions
+        if first and version(first.cuda) > version(cuda):
+            text = (
+                f"{hit.text} (CUDA {cuda} is loaded; compute capability {capability} needs CUDA {first.cuda} or newer)"
+            )
+            yield "gpu_newer_than_opened_cuda", Hit(hit.line, text, {})
 
 
 def _memory(hits: Hits) -> Iterator[tuple[str, Hit]]:

@@ -15,7 +15,7 @@ _ERROR = re.compile(
 _MOST_VALUES = 20  # of one kind
 
 
-def tell(found: Mapping[str, Found], known: Context) -> dict[str, tuple[str, ...]]:
+def tell(found: Mapping[str, Found], printed: Context) -> dict[str, tuple[str, ...]]:
     """Map each kind (a key of --given, capability, library, xid, sxid, error) to its values, each once, in log order."""
     extracted: dict[str, dict[str, None]] = {}
     for hit in sorted((hit for each in found.values() for hit in each.hits), key=lambda hit: hit.line):
@@ -24,6 +24,6 @@ def tell(found: Mapping[str, Found], known: Context) -> dict[str, tuple[str, ...
                 extracted.setdefault(kind, {})[value.strip()] = None
         for error in _ERROR.findall(hit.text):
             extracted.setdefault("error", {})[error] = None
-    if "tensorflow" not in extracted and (release := known.values.get("tensorflow")):
+    if "tensorflow" not in extracted and (release := printed.values.get("tensorflow")):
         extracted["tensorflow"] = {release: None}
     return {kind: tuple(values)[:_MOST_VALUES] for kind, values in sorted(extracted.items())}

@@ -44,18 +44,19 @@ def _clean(text: bytes) -> bytes:
 
 @dataclass
 class Excerpt:
-    """A line of a block that contains phrases (of a long line, the part around them): its position and the phrases."""
+    """A line of a block that contains phrases (of a long line, the part around them): its position and their numbers."""
 
     start: int
     end: int
-    phrases: list[bytes]
+    phrases: list[int]
+    first: int  # where the phrase that ends first begins
     reach: int  # a phrase that begins before this offset has enough of its line after it
 
 
-def excerpts(block: bytes, found: Iterable[tuple[int, bytes]]) -> Iterator[Excerpt]:
+def excerpts(block: bytes, found: Iterable[tuple[int, int, int]]) -> Iterator[Excerpt]:
     """Yield the lines around phrases, given in block order; the carriage return of a progress bar also ends a line."""
     last = None
-    for place, phrase in found:
+    for phrase, place, _ in found:
         if last and place < last.reach:
             last.phrases.append(phrase)
             continue
@@ -66,14 +67,14 @@ def excerpts(block: bytes, found: Iterable[tuple[int, bytes]]) -> Iterator[Excer
         yield last
 
 
-def _excerpt(block: bytes, place: int, phrase: bytes) -> Excerpt:
+def _excerpt(block: bytes, place: int, phrase: int) -> Excerpt:
     lowest, highest = max(0, place - LONGEST_BYTES), place + LONGEST_BYTES
     start = max(block.rfind(b"\n", lowest, place) + 1, lowest)
     end = block.find(b"\n", place, highest)
-    if b"\r" in block[start : end if end >= 0 else highest]:
+    if block.find(b"\r", start, end if end >= 0 else highest) >= 0:
         start = max(block.rfind(b"\r", start, place) + 1, start)
         stop = block.find(b"\r", place, end if end >= 0 else highest)
         end = stop if stop >= 0 else end
     if end >= 0:
-        return Excerpt(start, end, [phrase], end)
-    return Excerpt(start, min(highest, len(block)), [phrase], place + LONGEST_BYTES // 2)
+        return Excerpt(start, end, [phrase], place, end)
+    return Excerpt(start, min(highest, len(block)), [phrase], place, place + LONGEST_BYTES // 2)

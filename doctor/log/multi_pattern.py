@@ -1,56 +1,45 @@
-"""Find phrases in a text at a speed that hardly depends on the number of phrases."""
+"""Find phrases in a text at a speed that hardly depends on the number of phrases (Aho and Corasick, 1975)."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 
-_WORD = 8  # bytes that a memoryview returns as one number
-# A phrase of at least this many bytes contains an aligned word (offset a multiple of eight), wherever it occurs in the text.
-LONG = 2 * _WORD - 1
-_STRETCH = 1 << 6  # words that are tested together for being part of a phrase: most are not
+Match = tuple[int, int, int]  # the number of the phrase, and where it begins and ends
+Search = Callable[[bytes], Sequence[Match]]
+_SMALL = 1 << 15  # bytes: a smaller text is searched before the automaton is built
 
 
 class MultiPattern:
-    """A set of phrases. Long phrases are found together in one pass; each shorter phrase takes a separate pass."""
+    """A set of phrases. All are found in one pass, also those that overlap."""
 
     def __init__(self, phrases: Iterable[bytes]) -> None:
-        self._short: list[bytes] = []
-        self._words: dict[int, list[tuple[bytes, int]]] = {}  # to the phrases, and the offset of the word in each
-        for phrase in phrases:
-            if not phrase:
-                raise ValueError("an empty phrase matches everywhere")
-            if len(phrase) < LONG:
-                self._short.append(phrase)
-                continue
-            # Phrases differ at the end; many begin with "could not" or "failed to".
-            for start in range(len(phrase) - LONG, len(phrase) - _WORD + 1):
-                word = int.from_bytes(phrase[start : start + _WORD], sys.byteorder)
-                self._words.setdefault(word, []).append((phrase, start))
-        self._known = frozenset(self._words)
+        self.phrases = tuple(dict.fromkeys(phrases))
+        if b"" in self.phrases:
+            raise ValueError("an empty phrase matches everywhere")
+        self._automaton: Search | None = None
 
-    def find(self, text: bytes) -> list[tuple[int, bytes]]:
-        """Return every offset at which a phrase begins, and the phrase, in text order."""
-        return sorted({*self._find_long(text), *self._find_short(text)})
+    def find(self, text: bytes) -> Sequence[Match]:
+        """Return every occurrence of a phrase, ordered by where it ends."""
+        if self._automaton is None and len(text) > _SMALL:
+            self._automaton = _build_automaton(self.phrases) or self._find_one_by_one
+        return self._automaton(text) if self._automaton else self._find_one_by_one(text)
 
-    def _find_long(self, text: bytes) -> Iterator[tuple[int, bytes]]:
-        words = memoryview(text + bytes(-len(text) % _WORD)).cast("Q")
-        for first in range(0, len(words), _STRETCH):
-            stretch = words[first : first + _STRETCH]
-            if self._known.isdisjoint(stretch):
-                continue
-            known = bytes(map(self._known.__contains__, stretch))
-            place = known.find(1)
-            while place >= 0:
-                for phrase, start in self._words[stretch[place]]:
-                    begin = (first + place) * _WORD - start
-                    if begin >= 0 and text.startswith(phrase, begin):
-                        yield begin, phrase
-                place = known.find(1, place + 1)
-
-    def _find_short(self, text: bytes) -> Iterator[tuple[int, bytes]]:
-        for phrase in self._short:
+    def _find_one_by_one(self, text: bytes) -> Sequence[Match]:
+        """Search with Python's own means: a pass for each phrase."""
+        found = []
+        for number, phrase in enumerate(self.phrases):
             begin = text.find(phrase)
             while begin >= 0:
-                yield begin, phrase
-                begin = text.find(phrase, begin + len(phrase))
+                found.append((begin + len(phrase), number, begin))
+                begin = text.find(phrase, begin + 1)
+        return [(number, begin, end) for end, number, begin in sorted(found)]
+
+
+def _build_automaton(phrases: Sequence[bytes]) -> Search | None:
+    """Return a search with the library; None if it has no wheel for this platform."""
+    try:
+        from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
+    except ImportError:
+        return None
+    automaton = BytesAhoCorasick(phrases, matchkind=MatchKind.Standard, implementation=Implementation.DFA)
+    return lambda text: automaton.find_matches_as_indexes(text, overlapping=True)

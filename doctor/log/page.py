@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from tfgpu_doctor.log.classification import LogCause, LogReport
+from tfgpu_doctor.log.signatures import MOST_COUNTED
 
 _WIDTH = 100
 _NAMES = {
@@ -16,15 +17,17 @@ _NAMES = {
 def render_log(report: LogReport) -> str:
     """Return the causes with their lines, fixes and questions, then the values found in the log, then the noise."""
     parts = []
-    extracted: set[int] = set()
+    shown: set[tuple[int, str]] = set()
     for cause in report.causes:
-        parts.append(_cause(cause, is_other=set(cause.lines) <= extracted))
-        extracted.update(cause.lines)
+        evidence = dict.fromkeys(zip(cause.lines, cause.evidence, strict=True))
+        is_other = bool(shown) and {line for line, _ in evidence} <= {line for line, _ in shown}
+        parts.append(_cause(cause, [each for each in evidence if each not in shown], is_other=is_other))
+        shown.update(evidence)
     if not report.causes:
-        parts.append(
-            f"No cause found in {report.lines:,} lines. They contain no known GPU problem.\n"
-            "To find out more than a log can show, run `tfgpu-doctor` on the machine itself."
-        )
+        parts.append(_without_cause(report))
+    if report.stated:
+        told_by_author = "; ".join(_extracted(key, (value,)) for key, value in report.stated.items())
+        parts.append("\n".join(["Stated in the text:", *_paragraph("", told_by_author)]))
     if report.extracted:
         told_by_log = "; ".join(_extracted(*each) for each in report.extracted.items())
         parts.append("\n".join(["Found in the log:", *_paragraph("", told_by_log)]))
@@ -34,14 +37,31 @@ def render_log(report: LogReport) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _cause(cause: LogCause, *, is_other: bool) -> str:
-    """Render one cause; `is_other` if an earlier cause has the same lines: then this cause is an alternative."""
+def _without_cause(report: LogReport) -> str:
+    """Say that no cause was found, and whether the log shows that a GPU was used."""
+    if report.gpu_used:
+        shown = f"Line {report.gpu_used.line} shows that TensorFlow uses a GPU: {report.gpu_used.text[:_WIDTH]}"
+    else:
+        shown = "They do not show that TensorFlow uses a GPU either."
+    return (
+        f"No cause found in {report.lines:,} lines. They contain no known GPU problem.\n{shown}\n"
+        "To find out more than a log can show, run `tfgpu-doctor` on the machine itself."
+    )
+
+
+def _cause(cause: LogCause, evidence: list[tuple[int, str]], *, is_other: bool) -> str:
+    """Render one cause with the evidence that no earlier cause has; if it has none of its own, it is an alternative."""
     mark = "? alternatively:" if is_other else {"error": "✗", "warning": "!", "info": "·"}[cause.severity]
     rows = [f"{mark} {cause.title}", f"  {cause.label}, confidence {cause.confidence}", ""]
-    rows += [f"  line {number}: {text}" for number, text in zip(cause.lines, cause.evidence, strict=True)]
-    rows += ["", *_paragraph("Fix  ", cause.fix)]
+    rows += [*(_evidence(number, text) for number, text in evidence), ""] if evidence else []
+    rows += _paragraph("Fix  ", cause.fix)
     rows += _paragraph("Ask  ", f"{cause.ask}.") if cause.ask else []
     return "\n".join(rows)
+
+
+def _evidence(number: int, text: str) -> str:
+    """Render a line of the log, or, where the number is 0, what follows from several."""
+    return f"  line {number}: {text}" if number else f"  {text}"
 
 
 def _extracted(kind: str, values: tuple[str, ...]) -> str:
@@ -56,4 +76,5 @@ def _paragraph(head: str, text: str) -> list[str]:
 
 
 def _times(count: int) -> str:
-    return f"  (and {count - 1:,} more)" if count > 1 else ""
+    least = "at least " if count >= MOST_COUNTED else ""
+    return f"  (and {least}{count - 1:,} more)" if count > 1 else ""

@@ -1,22 +1,33 @@
-"""Find the significant lines at disk speed: only lines that contain a known phrase are examined."""
+"""Find the significant lines at high speed: only lines that contain a known phrase are examined."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from tfgpu_doctor.knowledge.schema import LogSignature
-from tfgpu_doctor.log.lines import blocks, excerpts
+from tfgpu_doctor.log.kept_text import MARKERS, KeptText
+from tfgpu_doctor.log.lines import Excerpt, blocks, excerpts
 from tfgpu_doctor.log.multi_pattern import MultiPattern
 
 _MOST_HITS = 40  # kept per signature; the rest are only counted
+MOST_COUNTED = 200
+_MANY = 100  # matches in a block: from here on it is worth dropping phrases
+_MOST_VALUES = 200  # of a signature
+_MOST_REPEATED = 20_000  # lines to remember
 _SHOWN = 300  # characters of a line
 # Prefixes that workers, CI systems, notebooks and tickets add to a line; a pattern with ^ matches after the prefix.
 _BEFORE = re.compile(
     r"^(?:[\s>#\"`|]+|\{[^{}]{0,300}?\"(?:log|msg|message|textPayload)\": ?\"|\d{4}-\d\d-\d\d[T ][\d:.,+]+Z?:?(?=\s)"
     r"|\[[^\]\s]{1,40}\](?:<\w+>:?|:|(?=\s))|\((?:\w+ )?pid=[^)]{1,60}\)|[\w.-]{1,40} +\| )+"
 )
+
+
+_Key = tuple[
+    tuple[int, ...], bytes, bytes
+]  # of a line: the numbers of its phrases, and its text without digits in front
 
 
 @dataclass(frozen=True)
@@ -30,50 +41,103 @@ class Hit:
 
 @dataclass
 class Found:
-    """The lines of a log that match one signature."""
+    """The lines of a log that match one signature. From the most counted on, a signature without values is not searched."""
 
     signature: LogSignature
     count: int = 0
     hits: list[Hit] = field(default_factory=list)
+    values: set[tuple[str, ...]] = field(default_factory=set)  # of the groups
     in_line: tuple[int, set[tuple[str, ...]]] = (0, set())  # the line of the last hit, and the groups matched in it
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether more lines of this kind would add nothing."""
+        return self.count >= MOST_COUNTED and "(?P<" not in self.signature.pattern
+
+    def keeps(self, values: tuple[str, ...]) -> bool:
+        """Whether a hit with these values is kept: the first ones, and later those with new values."""
+        is_new = values not in self.values and len(self.values) < _MOST_VALUES
+        if is_new:
+            self.values.add(values)
+        return is_new or len(self.hits) < _MOST_HITS
 
 
 class Scanner:
-    """Search a log for every signature."""
+    """Search a log for every signature, and keep its beginning and the parts around the output of other tools."""
 
     def __init__(self, signatures: tuple[LogSignature, ...]) -> None:
         self.found: dict[str, Found] = {}
         self.lines = 0
+        self.kept = KeptText()
         self._patterns: dict[str, re.Pattern[str]] = {}  # compiled on first use: most are never used
         self._by_gate: dict[bytes, list[LogSignature]] = {}
         for signature in signatures:
             for gate in signature.gate.split("|"):
                 self._by_gate.setdefault(gate.encode(), []).append(signature)
-        self._multi_pattern = MultiPattern(self._by_gate)
+        self._repeated: dict[_Key, list[Found]] = {}
+        self._search_for(self._by_gate)
 
     def scan(self, stream: BinaryIO) -> None:
         """Read a log to the end."""
         for block in blocks(stream):
             self._scan(block)
 
+    def _search_for(self, phrases: Iterable[bytes]) -> None:
+        self._multi_pattern = MultiPattern((*phrases, *MARKERS))
+        self._rows = [self._by_gate.get(phrase, []) for phrase in self._multi_pattern.phrases]
+        self._markers = frozenset(map(self._multi_pattern.phrases.index, MARKERS))
+        self._repeated.clear()  # its keys are the numbers of the phrases
+
     def _scan(self, block: bytes) -> None:
         counted = 0
-        for each in excerpts(block, self._multi_pattern.find(block.lower())):
+        matches = self._multi_pattern.find(block.lower())
+        self.kept.add(block, self.lines, [begin for number, begin, _ in matches if number in self._markers])
+        for each in excerpts(block, matches):
             self.lines += block.count(b"\n", counted, each.start)
             counted = each.start
-            rows = {row.name: row for phrase in each.phrases for row in self._by_gate[phrase]}
-            text = _unfolded(block[each.start : each.end].decode("utf-8", "replace"))
-            for row in rows.values():
-                self._match(row, text, self.lines + 1)
+            # What stands before the first phrase differs in its digits, such as those of a timestamp.
+            before_phrase = block[each.start : each.first].translate(None, b"0123456789")
+            key = (tuple(each.phrases), before_phrase, block[each.first : each.end])
+            repeated = self._repeated.get(key)
+            if repeated is not None:
+                for found in repeated:
+                    found.count += 1
+            else:
+                self._examine(each, block, key)
         self.lines += block.count(b"\n", counted)
+        if len(matches) > _MANY:
+            self._drop_exhausted()
 
-    def _match(self, row: LogSignature, text: str, number: int) -> None:
+    def _examine(self, excerpt: Excerpt, block: bytes, key: _Key) -> None:
+        """Match the signatures of a line, and remember a line that adds nothing, because logs repeat lines."""
+        rows = {row.name: row for phrase in excerpt.phrases for row in self._rows[phrase]}
+        text = _unfolded(block[excerpt.start : excerpt.end].decode("utf-8", "replace"))
+        matched = [self.found[name] for name, row in rows.items() if self._match(row, text, self.lines + 1)]
+        if all(len(found.hits) >= _MOST_HITS for found in matched):
+            if len(self._repeated) >= _MOST_REPEATED:
+                self._repeated.clear()
+            self._repeated[key] = matched
+
+    def _drop_exhausted(self) -> None:
+        """Search no longer for phrases whose signatures were all counted often enough."""
+        exhausted = {name for name, found in self.found.items() if found.is_exhausted}
+        phrases = [
+            phrase
+            for phrase, rows in zip(self._multi_pattern.phrases, self._rows, strict=True)
+            if rows and not all(row.name in exhausted for row in rows)
+        ]
+        if len(phrases) < sum(map(bool, self._rows)):
+            self._search_for(phrases)
+
+    def _match(self, row: LogSignature, text: str, number: int) -> bool:
         """Record the matches of a signature in a line or in part of a line, once for each set of group values."""
         if row.name not in self._patterns:
-            self._patterns[row.name] = re.compile(row.pattern, re.MULTILINE)
+            self._patterns[row.name] = re.compile(row.pattern, re.MULTILINE | re.IGNORECASE)
         if row.pattern.startswith("^"):
             text = _BEFORE.sub("", text)
+        matched = False
         for found in self._patterns[row.name].finditer(text):
+            matched = True
             kept = self.found.setdefault(row.name, Found(row))
             caught = found.groups()
             if kept.in_line[0] != number:
@@ -82,9 +146,10 @@ class Scanner:
                 continue
             kept.in_line[1].add(caught)
             kept.count += 1
-            if len(kept.hits) < _MOST_HITS:
+            if kept.keeps(caught):
                 groups = {name: _printable(value) for name, value in found.groupdict().items() if value}
                 kept.hits.append(Hit(number, _shown(text, found.start()), groups))
+        return matched
 
 
 def _unfolded(text: str) -> str:

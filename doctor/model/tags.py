@@ -13,6 +13,7 @@ LIBRARIES: Final = "libraries"  # judges the libraries that TensorFlow opens
 VISIBLE_GPUS: Final = "visible-gpus"  # which GPUs the environment lets the process see
 GPU_LOST: Final = "gpu-lost"  # finds one GPU of several that TensorFlow cannot use
 SUITES_STOPPED: Final = "suites-stopped"  # finds what ends the perf suites early
+PARTIAL: Final = "partial-facts"  # judges correctly if most facts, and values in facts, are missing: as in a log
 NO_DRIVER: Final = "no-driver"  # judges whether there is a driver at all
 
 

@@ -85,4 +85,4 @@ def _log(log: bytes, scrub: Scrub) -> LogPart:
 def _told_by(text: str) -> LogReport:
     scanner = Scanner(read_knowledge().log_signatures)
     scanner.scan(io.BytesIO(text.encode()))
-    return classify(scanner.found, Context({}), read_knowledge(), scanner.lines)
+    return classify(scanner.found, Context({}), read_knowledge(), scanner.lines, scanner.kept.texts())

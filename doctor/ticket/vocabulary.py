@@ -63,7 +63,7 @@ def read_vocabulary() -> Vocabulary:
     tables = dict(_tables(read_knowledge()))
     phrases = {name: {word for text in texts for word in _words(text, words)} for name, texts in tables.items()}
     packages = _list("packages")
-    matched = phrases["log_signatures"] | phrases["log_rules"] | phrases["variables"] | phrases["_opened_libraries"]
+    matched = _matched_words(words) | phrases["variables"] | phrases["_opened_libraries"]
     every = {text for texts in tables.values() for text in texts}
     systems = {text.rstrip("*") for text in tables["batch_systems"] if re.fullmatch(r"[A-Z_a-z]+\*?", text)}
     return Vocabulary(
@@ -78,6 +78,17 @@ def read_vocabulary() -> Vocabulary:
         hosts=frozenset(found for text in every for found in re.findall(r"https?://([a-z0-9.-]+)", text)),
         fixed=frozenset({word for word in matched if word.isalpha()} | {name.lower() for name in folders}),
     )
+
+
+def _matched_words(listed: frozenset[str]) -> set[str]:
+    """Return the words of the signatures and rules that decide; families of messages only quote a line."""
+    knowledge = read_knowledge()
+    families = {each.name for each in knowledge.log_messages}
+    own = [
+        *(row for row in knowledge.log_signatures if row.name not in families),
+        *(rule for rule in knowledge.log_rules if not families.intersection(rule.any)),
+    ]
+    return {word for text in _strings(msgspec.to_builtins(own)) for word in _words(text, listed)}
 
 
 def _list(name: str) -> frozenset[str]:

@@ -1,0 +1,211 @@
+"""Read the text of a ticket: the versions and the system that its author states, and the symptoms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tfgpu_doctor.knowledge.schema import LogSymptom
+from tfgpu_doctor.log.signatures import Hit
+
+_V = r"v?(\d{1,2}\.(?:\d{1,2}|x)(?:\.\d+)*(?:\.?(?:rc|dev|post)\d+)?)"
+# A line of a form: "- **CUDA/cuDNN version**: 10.0 / 7.6", "GPU model and memory: GTX 1080".
+# Spaces and blank lines are bounded: an unbounded run of them is tried again at each of its lines.
+_FORM = re.compile(
+    r"^[ \t>*#|-]{0,12}(?P<name>[A-Za-z][\w /,.()?&-]{1,70}?)\**[ \t]{0,12}(?::|=|\||\n{1,3})[ \t]{0,12}\**[ \t]{0,12}"
+    r"(?P<value>\S.{0,150})$",
+    re.MULTILINE,
+)
+_FIELDS = (
+    ("cuda_cudnn", re.compile(r"cuda.{0,12}cudnn", re.IGNORECASE)),
+    ("tensorflow", re.compile(r"^(?:tensorflow|tf)(?:[- ]gpu)?(?: version.*)?$|tensorflow version", re.IGNORECASE)),
+    ("python", re.compile(r"^python(?: version)?$|^python version", re.IGNORECASE)),
+    ("cudnn", re.compile(r"^cudnn(?:[ -]?(?:version|sdk))*$", re.IGNORECASE)),
+    ("cuda", re.compile(r"^cuda(?:[ -]?(?:version|toolkit|sdk|runtime))*$", re.IGNORECASE)),
+    ("driver", re.compile(r"driver", re.IGNORECASE)),
+    (
+        "gpu",
+        re.compile(
+            r"^(?:nvidia )?gpu(?: model| card|s)?\b(?!.*(?:support|enabled|util|available))|graphics? card",
+            re.IGNORECASE,
+        ),
+    ),
+    ("os", re.compile(r"^(?:os|operating system|platform|system)\b(?! information)", re.IGNORECASE)),
+    ("install_method", re.compile(r"^(?:tensorflow )?install(?:ed|ation)?\b|^installed using", re.IGNORECASE)),
+)
+_IS = r"(?:\s*(?:version|ver\.?|v|is|release|toolkit|sdk|to|with|=+|:|-|_|/))*"
+_NOT_AFTER_CUDA = r"(?<!cuda/)(?<!cuda /)"  # a form's "CUDA/cuDNN version: 10.1" begins with CUDA's
+_PROSE = tuple(
+    (key, re.compile(pattern, re.IGNORECASE))
+    for key, pattern in (
+        (
+            "tensorflow",
+            r"\b(?:tensorflow|tf)(?:[-_ ]?(?:gpu|cpu|intel|macos))?(?:\[[\w,-]+\])?"
+            rf"(?:\s+(?:version|ver\.?|v|is|release|to|with))*\s*(?:[=~<>]{{1,2}}|:|@)?\s*[\"'(]?{_V}(?![\w.]*\.(?:so|dll))",
+        ),
+        (
+            "python",
+            r"\bpython(?:\s+(?:version|ver\.?|v|is))*\s*(?:[=~<>]{1,2}|:)?\s*[\"'(]?v?([23]\.\d{1,2}(?:\.\d+)?)\b",
+        ),
+        ("python", r"[/\\]python([23]\.\d{1,2})[/\\]|\\Python([23]\d{1,2})\\|-cp(3\d{1,2})-"),
+        ("cudnn", rf"{_NOT_AFTER_CUDA}\bcudnn{_IS}\s*\(?{_V}"),
+        ("cudnn", rf"{_NOT_AFTER_CUDA}\bcudnn(?:\s*(?:version|v|=+|:|-))*\s*(\d)\b(?![.\d])"),
+        ("cuda", rf"\bcuda(?:[- ]?toolkit)?{_IS}\s*\(?{_V}(?!\.so)"),
+        (
+            "cuda",
+            r"\bcuda(?:[- ]?toolkit)?(?:\s*(?:version|v|toolkit|=+|:|-))*\s*(\d{1,2})\b(?![.\d])"
+            r"(?!\s*(?:gpus?|devices?|cores?))",
+        ),
+        ("cuda", r"Cuda compilation tools, release (\d+\.\d+)"),
+        ("driver", r"\bdriver(?:\s*(?:version|ver\.?|v|is|:|=+))*\s*\(?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
+        ("driver", r"\bnvidia-(?:driver-)?(\d{3})\b(?!\.)"),
+    )
+)
+_OS = re.compile(
+    r"\bwsl ?[12]?\b|\bwindows (?:server )?(?:\d+|xp|vista|subsystem)?|\bwin(?:dows)?(?:10|11|7|8)\b|\bwin-64\b|\bwin32\b"
+    r"|\b[CD]:\\\w+|\b(?:mac ?os|os ?x|darwin)\b[ \w.]{0,12}|\bmacbook\b|\blinux\b|/home/\w+|/usr/(?:local|lib)"
+    r"|\b(?:ubuntu|debian|centos|fedora|red ?hat|rhel|arch linux|manjaro|gentoo|linux mint|pop!?_os|opensuse|rocky|alma"
+    r"|amazon linux)\b[ \w.]{0,8}",
+    re.IGNORECASE,
+)
+_METHODS = re.compile(
+    r"(?<!without )(?<!no )\b(?:(?:in|inside|using|with|via|from) (?:a |the |my )?docker"
+    r"|docker (?:run|container|image|compose|exec|build|pull)|dockerfile|nvidia-docker2?|podman|tensorflow/tensorflow:"
+    r"|kubernetes|k8s|kubectl|kubeflow|singularity|apptainer|nvcr\.io|slurm|sbatch|srun|lsf|pbs"
+    r"|mini?conda|anaconda|conda|mamba|pip3?|poetry|virtualenv|colab|kaggle|sagemaker"
+    r"|jetson|jetpack|nano|xavier|orin|aarch64|arm64|raspberry|snap|nix(?:os)?|pycharm|jupyter|spyder|vs ?code|rstudio"
+    r"|bumblebee|optirun|optimus|selinux|mig|laptop|pytorch|torch|bazel)\b",
+    re.IGNORECASE,
+)
+# Lines of programs: dated messages, tables, trees of `key : value`, XML, tracebacks. They are no statements of a person.
+_BELONGS_TO_PROGRAM = re.compile(
+    r"^\s*(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \[)"
+    r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S|NVRM:|\bkern +:"
+)
+_TEMPLATE = re.compile(
+    r"\((?:e\.?g|i\.?e|for example|as opposed|use command|if |windows, ?osx|os, |optional|please|source or binary)[^)]{0,150}\)"
+    r"|<!--.{0,400}?-->",
+    re.IGNORECASE,
+)
+_UNTICKED = re.compile(r"\s*(?:[-*] )?\[ ?\] ")
+_FIELD = re.compile(r"gpu|cuda|cudnn|nvidia|tensorflow|keras|\btf\b|\btf ?\d|rtx|gtx", re.IGNORECASE)
+_PERSON = re.compile(
+    r"\b(?:I|I'm|I've|I'd|my|we|our|me|anyone|someone|hello|hi|hey|please|thanks|thank you|how|why|what|could you|is there"
+    r"|tried|trying|wondering|it seems|doesn't|isn't|don't|can't|won't|couldn't|problem|issue|after|when|same)\b"
+    r"|\?\s*$|^[\s#*-]*(?:system information|describe the|steps to reproduce|expected|current behaviou?r|environment)\b"
+    r"|[\u4e00-\u9fff]",
+    re.MULTILINE | re.IGNORECASE,
+)
+_TITLE = re.compile(r"\s*[^\W_]\S*(?: \S+)+\n\s*\n")  # the first line of an issue
+_FEW_LINES = 6  # a title, a question
+_LINES_FOR_ONE = 30  # a long text of a person has more of these words
+_MOST_LINES = 4000
+_LONGEST = 2000
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The values that a text states, by key of --given, and its symptoms with the lines that show them."""
+
+    values: dict[str, str]
+    symptoms: dict[str, list[Hit]]
+
+
+def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymptom]) -> Statements:
+    """Read the kept parts of a log, each with the number of its first line."""
+    values: dict[str, str] = {}
+    found: dict[str, list[Hit]] = {}
+    texts = list(texts)
+    if not _is_written_by_person([text for _, text in texts]):
+        return Statements({}, {})
+    patterns = [(row.name, re.compile(row.pattern, re.IGNORECASE)) for row in symptoms]
+    for first, text in texts:
+        lines = text.splitlines()[:_MOST_LINES]
+        prose = [_without_template(line) if not _BELONGS_TO_PROGRAM.match(line) else "" for line in lines]
+        whole = re.sub(r"\n(?:[ \t]*\n){3,}", "\n\n\n", "\n".join(line[:_LONGEST] for line in prose))
+        for key, value in (*_read_form(whole), *_read_prose(whole), *_read_system(whole)):
+            values.setdefault(key, value)
+        for number, paragraph in _paragraphs(prose, first):
+            for name, pattern in patterns:
+                if match := pattern.search(paragraph):
+                    found.setdefault(name, []).append(Hit(number, _shown(paragraph, match.start()), {}))
+    return Statements(values, found)
+
+
+def _is_written_by_person(texts: Sequence[str]) -> bool:
+    """Whether somebody describes a problem of this field; the output of programs alone does not complain."""
+    whole = "\n".join(line for text in texts for line in text.splitlines() if not _BELONGS_TO_PROGRAM.match(line))
+    lines = whole.count("\n")
+    said = _TITLE.match(whole) or lines < _FEW_LINES or len(_PERSON.findall(whole)) > lines // _LINES_FOR_ONE
+    return bool(said and _FIELD.search(whole))
+
+
+def _without_template(line: str) -> str:
+    """Remove the words of a form's template: examples in parentheses, comments, boxes that are not ticked."""
+    return "" if _UNTICKED.match(line) else _TEMPLATE.sub(" ", line)
+
+
+def _paragraphs(lines: Sequence[str], first: int) -> Iterator[tuple[int, str]]:
+    """Yield each paragraph with the number of its first line: sentences go on in the next line."""
+    begin, text = first, ""
+    for number, line in enumerate((*lines, ""), first):
+        plain = line.strip()
+        goes_on = text and plain and plain[0].islower() and len(text) < _LONGEST
+        if goes_on:
+            text = f"{text} {plain[:_LONGEST]}"
+            continue
+        if text:
+            yield begin, text
+        begin, text = number, plain[:_LONGEST]
+
+
+def _read_form(text: str) -> Iterable[tuple[str, str]]:
+    for match in _FORM.finditer(text):
+        name = match["name"].strip()
+        key = next((key for key, pattern in _FIELDS if pattern.search(name)), "")
+        value = match["value"].strip(" *`\"'")
+        if key == "cuda_cudnn":
+            yield from _split_cuda(value)
+        elif key in ("tensorflow", "python", "cudnn", "cuda", "driver"):
+            if version := re.search(r"\d+(?:\.\d+)*", value):
+                yield key, version.group()
+        elif key and re.search(r"[A-Za-z]{2}", value):
+            yield key, value
+
+
+def _split_cuda(value: str) -> Iterable[tuple[str, str]]:
+    versions = re.findall(r"\d+(?:\.\d+)*", value)
+    if versions:
+        yield "cuda", versions[0]
+    if len(versions) > 1:
+        yield "cudnn", versions[1]
+
+
+def _read_prose(text: str) -> Iterable[tuple[str, str]]:
+    for key, pattern in _PROSE:
+        for match in pattern.finditer(text):
+            value = next(each for each in match.groups() if each)
+            if key == "python" and "." not in value:
+                value = f"{value[0]}.{value[1:]}"
+            yield key, value
+
+
+def _read_system(text: str) -> Iterable[tuple[str, str]]:
+    if names := dict.fromkeys(match.group().strip().lower() for match in _OS.finditer(text)):
+        yield "os", ", ".join(_clear(names))
+    if names := dict.fromkeys(match.group().lower() for match in _METHODS.finditer(text)):
+        yield "install_method", ", ".join(names)
+
+
+def _clear(names: Iterable[str]) -> list[str]:
+    """Replace paths by the system that they belong to."""
+    plain = ["windows" if ":\\" in name else "linux" if name.startswith("/") else name for name in names]
+    return list(dict.fromkeys(plain))[:6]
+
+
+def _shown(text: str, place: int) -> str:
+    """Return the part of a paragraph around a match."""
+    start = max(0, place - 100) if place > 160 else 0
+    part = "".join(char if char.isprintable() else " " for char in text[start : start + 200]).strip()
+    return ("... " if start else "") + part + (" ..." if start + 200 < len(text) else "")
