@@ -36,7 +36,7 @@ def read(log: bytes) -> None:
     for found in scanner.found.values():
         assert found.count >= len(found.hits) >= 1
         assert all(1 <= hit.line <= scanner.lines for hit in found.hits)
-    report = classify(scanner.found, Context({}), KNOWLEDGE, scanner.lines)
+    report = classify(scanner.found, Context({}), KNOWLEDGE, scanner.lines, scanner.kept.texts())
     page = render_log(report)
     assert all(char.isprintable() or char == "\n" for char in page)
     assert msgspec.json.decode(msgspec.json.encode(report))["lines"] == scanner.lines

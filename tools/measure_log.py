@@ -19,6 +19,8 @@ from collections.abc import Iterator
 
 from tabulate import tabulate
 
+from tfgpu_doctor.knowledge import read_knowledge
+
 _CAUSE = "ValueError: Memory growth cannot differ between GPU devices\n"
 _REPEATED = ("training", "tensorflow")  # these logs also repeat in practice
 
@@ -99,9 +101,26 @@ def noise(chance: random.Random) -> Iterator[str]:
         )
 
 
+def phrases(chance: random.Random) -> Iterator[str]:
+    """Yield a line for each signature in turn, again and again."""
+    examples = [row.example for row in read_knowledge().log_signatures if "\n" not in row.example]
+    for place in range(10**9):
+        yield f"2026-11-21 10:00:{place % 60:02}.{chance.randrange(10**6):06}: E {examples[place % len(examples)]}\n"
+
+
+def xids(chance: random.Random) -> Iterator[str]:
+    """Yield messages of the kernel that differ in their values."""
+    for place in range(10**9):
+        yield (
+            f"[{place / 100:.6f}] NVRM: Xid (PCI:0000:{place % 8:02x}:00): 13, pid={chance.randrange(10**5)}, "
+            f"Graphics SM Warp Exception on (GPC {place % 7}, TPC {place % 9}): Out Of Range Address\n"
+        )
+
+
 KINDS = {
     "training": training, "tensorflow": tensorflow, "prose": prose, "long lines": long_lines,
     "random words": random_words, "ci": ci, "coloured": coloured, "noise": noise,
+    "phrases": phrases, "xids": xids,
 }  # fmt: skip
 
 

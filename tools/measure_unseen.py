@@ -27,7 +27,13 @@ def diagnose(text: str, given: dict[str, Any]) -> LogReport:
     knowledge = read_knowledge()
     scanner = Scanner(knowledge.log_signatures)
     scanner.scan(io.BytesIO(text.encode() + b"\n"))
-    return classify(scanner.found, Context({key: str(value) for key, value in given.items()}), knowledge, scanner.lines)
+    return classify(
+        scanner.found,
+        Context({key: str(value) for key, value in given.items()}),
+        knowledge,
+        scanner.lines,
+        scanner.kept.texts(),
+    )
 
 
 def judge(thread: dict[str, Any], report: LogReport) -> dict[str, bool]:
