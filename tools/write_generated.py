@@ -25,6 +25,7 @@ def built() -> dict[str, Facts]:
 def generated() -> dict[pathlib.Path, str]:
     """Return the path and content of every generated file."""
     import collected_comparisons
+    from verdicts_page import verdicts_page
 
     from tfgpu_doctor.accept.certificate import Certificate
     from tfgpu_doctor.advise.matrix_table import matrix_page
@@ -44,6 +45,7 @@ def generated() -> dict[pathlib.Path, str]:
     return {
         ROOT / "docs/checks.md": checks_page(ALL_CHECKS, read_knowledge()),
         ROOT / "docs/matrix.md": matrix_page(read_knowledge()),
+        ROOT / "docs/verdicts.md": verdicts_page(read_knowledge()),
         ROOT / "doctor/render/report.schema.json": report_schema(),
         ROOT / "doctor/rehearse/rehearsal.schema.json": report_schema(RehearsalReport, "rehearsal"),
         ROOT / "doctor/bench/bench.schema.json": report_schema(BenchReport, "bench"),

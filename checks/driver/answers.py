@@ -19,6 +19,7 @@ _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) o
     family="Driver",
     stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DRV008", "DEV003", "LIB005", "XID001", "HLT001"),
+    causes=("gpu_hang", "gpu_lost", "gpu_reset_required"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
 )
 def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
@@ -36,9 +37,14 @@ def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runt
     row = knowledge.nvml_errors.get(nvml.error_code) if nvml.attempt.answered else None
     ending = f"failed with {_nvml_error(nvml, knowledge)}" if nvml.attempt.answered else nvml.attempt.ending
     used_all_the_same = bool(runtime and runtime.gpus)
+    computes = bool(runtime and runtime.computes)  # then no GPU is known to hang: it is a suspicion
+    hangs = nvml.attempt.outcome == "timed_out"
+    stated = row.cause if row and row.cause in ("gpu_hang", "gpu_lost", "gpu_reset_required") else UNDETERMINED
     yield Finding(
         f"NVML {ending}",
-        severity="warning" if used_all_the_same else "error",
+        cause="gpu_hang" if hangs else stated,
+        severity="warning" if (computes if hangs else used_all_the_same and stated == UNDETERMINED) else "error",
+        blocks=not used_all_the_same,
         evidence=(
             f"GPUs read before the failure: {len(nvml.gpus)}",
             *([f"{row.name} means: {row.meaning}"] if row else []),
@@ -61,7 +67,10 @@ def _nvml_error(nvml: Nvml, knowledge: Knowledge) -> str:
         "DRV006", "VIS001", "PKG001", "LIM002", "JOB001", "SVC001", "XID001", "XID002", "XID004",
         "HLT001", "LNK003", "SHR004",
     ),
-    causes=("fabric_manager_not_running", "nvidia_uvm_missing", "uvm_broken_after_suspend", "mig_single_instance_per_process"),
+    causes=(
+        "fabric_manager_not_running", "gpu_hang", "nvidia_uvm_missing", "uvm_broken_after_suspend",
+        "mig_single_instance_per_process",
+    ),
     sources=("https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",),
 )  # fmt: skip
 def cuda_driver_initialises(
@@ -92,6 +101,7 @@ def cuda_driver_initialises(
     if not cuda_driver.attempt.answered:
         yield Finding(
             f"the CUDA driver {cuda_driver.attempt.ending}",
+            cause="gpu_hang" if cuda_driver.attempt.outcome == "timed_out" else UNDETERMINED,
             evidence=(f"libcuda is {cuda_driver.library or 'unknown'}", *cuda_driver.attempt.stderr[-3:]),
             fix=Fix(f"{_ASK_KERNEL} Then reset the GPU (`nvidia-smi --gpu-reset`) or reboot."),
         )

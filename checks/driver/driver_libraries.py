@@ -22,7 +22,7 @@ _WSL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
     family="Libraries",
     tags=(LIBRARIES,),
     stage=Stage.DRIVER,
-    after=("GPU001", "CNT001", "CNT002", "DRV001", "PKG001"),
+    after=("GPU001", "CNT001", "CNT002", "DRV001", "PKG001", "LIB008"),
     causes=("no_nvidia_driver", "wsl_libcuda_not_on_path", "gpu_libs_not_found"),
     sources=("https://man7.org/linux/man-pages/man8/ld.so.8.html", _WSL),
 )
@@ -163,7 +163,7 @@ def _without(folders: list[str], environment: Environment, own: LibraryFile | No
     family="Libraries",
     tags=(LIBRARIES,),
     stage=Stage.DRIVER,
-    after=("LIB001", "CNT002"),
+    after=("LIB001", "LIB008", "CNT002"),
     causes=("gpu_libs_not_found",),
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
 )

@@ -22,7 +22,7 @@ _OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's
         requirement("driver"),
     ),
     stage=Stage.DRIVER,
-    after=("GPU001", "CNT001", "DRV003", "DRV004", "DRV005", "DRV010"),
+    after=("GPU001", "CNT001", "DRV003", "DRV004", "DRV005", "DRV010", "DRV011"),
     causes=("no_nvidia_driver",),
     sources=(_INSTALL,),
 )
@@ -169,7 +169,7 @@ def secure_boot_lets_module_in(
     "the NVIDIA module is built for the running kernel",
     family="Driver",
     stage=Stage.DRIVER,
-    after=("GPU001", "CNT001", "DRV003"),
+    after=("GPU001", "CNT001", "DRV003", "DRV011"),
     causes=("kernel_module_not_built_for_kernel",),
     sources=("https://github.com/dell/dkms",),
 )

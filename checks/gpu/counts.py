@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.checks.gpu.in_use import place, title, told_places
-from tfgpu_doctor.checks.kernel_log.xids import is_news, same_place
+from tfgpu_doctor.checks.gpu.in_use import place, serves_by_mps, title, told_places
+from tfgpu_doctor.checks.kernel_log.xids import same_place
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Nvml, NvmlGpu
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
-from tfgpu_doctor.model.tags import GPU_LOST
+from tfgpu_doctor.model.tags import GPU_LOST, UNFIT
 
 _ASK_KERNEL = (
     "Check the kernel log for the cause (`sudo dmesg | grep -i -e NVRM -e Xid`), then reset the GPU or reboot."
@@ -21,45 +21,61 @@ _ASK_KERNEL = (
     "SHR001",
     "the PCI bus, NVML and CUDA list the same GPUs",
     family="GPU sharing",
-    tags=(GPU_LOST,),
+    goal="accounts",
+    tags=(GPU_LOST, UNFIT),
     stage=Stage.GPU,
-    after=("GPU001", "HLT001", "DRV007", "DRV008"),
+    after=("GPU001", "XID001", "XID004", "HLT001", "DRV007", "DRV008"),
+    causes=("driver_does_not_support_gpu", "gpu_start_failed"),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",
         "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html",
     ),
 )
 def all_know_the_same_gpus(
-    nvml: Nvml,
     cuda_driver: CudaDriver,
     environment: Environment,
     system: System,
     knowledge: Knowledge,
+    nvml: Nvml | None = None,
     pci: Pci | None = None,
     container: Container | None = None,
     scheduler: Scheduler | None = None,
     device_nodes: DeviceNodes | None = None,
     runtime: Runtime | None = None,
     kernel_log: KernelLog | None = None,
+    driver: Driver | None = None,
 ) -> Yielded:
     """A GPU on the bus may be missing in TensorFlow: bound to another driver, not given to the container, hidden by
     CUDA_VISIBLE_DEVICES, or divided by MIG. If none of these applies, it failed to start.
 
     Fix: check the kernel log for the reason why the driver could not start a GPU.
     """
-    if not nvml.works or not cuda_driver.works or not nvml.gpus:
-        raise Skip("NVML or CUDA lists no GPU")
+    if not cuda_driver.works or not cuda_driver.gpus:
+        raise Skip("CUDA lists no GPU")
     bus = pci.nvidia_gpus if pci and not system.wsl else ()
     counts = [f"{len(bus)} on the PCI bus"] if bus else []
-    counts += [f"{nvml.gpu_count} by NVML"]
+    counts += [f"{nvml.gpu_count} by NVML"] if nvml and nvml.works else []
     counts += [f"{len(device_nodes.gpus)} under /dev"] if device_nodes and device_nodes.gpus else []
     counts += [f"{len(cuda_driver.gpus)} by CUDA"]
     counts += [f"{len(runtime.gpus)} by TensorFlow"] if runtime and runtime.gpus_listed else []
     yield Evidence(f"GPUs: {', '.join(counts)}")
     given = _who_gives(container, scheduler, device_nodes)
+    if nvml is None or not nvml.works or not nvml.gpus:
+        for device in _missing_from_cuda_alone(bus, cuda_driver):
+            reason = _why_not_on_bus(device) or _why_not_in_cuda_alone(environment, cuda_driver, given)
+            yield (
+                Evidence(f"the GPU at {device.address} is not in CUDA: {reason}")
+                if reason
+                else _refused(device, kernel_log, knowledge, driver) or _lost(device, counts)
+            )
+        return
     for device in _missing_from_nvml(bus, nvml):
-        reason = _why_not_in_nvml(device, nvml, given) or _what_the_kernel_says(device, kernel_log, knowledge)
-        yield Evidence(f"the GPU at {device.address} is not in NVML: {reason}") if reason else _lost(device, counts)
+        reason = _why_not_in_nvml(device, nvml, given)
+        yield (
+            Evidence(f"the GPU at {device.address} is not in NVML: {reason}")
+            if reason
+            else _refused(device, kernel_log, knowledge, driver) or _lost(device, counts)
+        )
     for each in nvml.troubles:
         yield Evidence(
             f"GPU {each.index} "
@@ -81,6 +97,12 @@ def _who_gives(container: Container | None, scheduler: Scheduler | None, device_
     return ""
 
 
+def _missing_from_cuda_alone(bus: tuple[PciDevice, ...], cuda_driver: CudaDriver) -> list[PciDevice]:
+    """GPUs on the bus that CUDA does not list, where NVML lists none; empty if CUDA does not report addresses."""
+    seen = {place(gpu.pci_address) for gpu in cuda_driver.gpus if gpu.pci_address}
+    return [device for device in bus if seen and place(device.address) not in seen]
+
+
 def _missing_from_nvml(bus: tuple[PciDevice, ...], nvml: Nvml) -> list[PciDevice]:
     """GPUs on the bus that NVML does not list. A lost GPU has no address in NVML: it is among them, and HLT001 reports it."""
     told = told_places(nvml)
@@ -90,31 +112,85 @@ def _missing_from_nvml(bus: tuple[PciDevice, ...], nvml: Nvml) -> list[PciDevice
 
 
 def _why_not_in_nvml(device: PciDevice, nvml: Nvml, given: str) -> str:
-    if device.driver and device.driver != "nvidia":
-        return f"it is bound to {device.driver}"
     if place(device.address) in {place(each) for each in nvml.excluded}:
         return "the driver is configured to exclude it (NVreg_ExcludedGpus)"
-    if device.physical_function:
-        return "it is a virtual function of another GPU, for virtual machines"
-    if given:
-        return given
-    return "it is bound to no driver" if not device.driver else ""
+    return _why_not_on_bus(device) or given
 
 
-def _what_the_kernel_says(device: PciDevice, kernel_log: KernelLog | None, knowledge: Knowledge) -> str:
-    """Return the driver's own report about the GPU, which XID001 or XID004 covers."""
-    reports = kernel_log.of_kind("xid", "init_failed") if kernel_log else ()
-    said = [each for each in reports if same_place(each.pci_address, device.address) and is_news(each, knowledge)]
-    return f"the kernel log says {said[0].text!r}" if said else ""
+def _why_not_on_bus(device: PciDevice) -> str:
+    """Return who withholds a GPU from the driver, as the bus shows it."""
+    if device.driver and device.driver != "nvidia":
+        return f"it is bound to {device.driver}"
+    return "it is a virtual function of another GPU, for virtual machines" if device.physical_function else ""
+
+
+def _why_not_in_cuda_alone(environment: Environment, cuda_driver: CudaDriver, given: str) -> str:
+    """Return who may withhold a GPU from CUDA where NVML does not say."""
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return f"CUDA_VISIBLE_DEVICES={visible} may hide it"
+    if any(" MIG " in gpu.name for gpu in cuda_driver.gpus):
+        return "CUDA gives a process either whole GPUs or one MIG device"
+    return given
+
+
+def _refused(
+    device: PciDevice, kernel_log: KernelLog | None, knowledge: Knowledge, driver: Driver | None
+) -> Finding | None:
+    """Return the finding for a GPU that the driver does not support, by its own words or too old; mostly one for the display."""
+    if device.driver:
+        return None
+    said = kernel_log.of_kind("legacy_gpu", "unsupported_gpu") if kernel_log else ()
+    words = [each.text for each in said if not each.pci_address or same_place(each.pci_address, device.address)]
+    words += _why_not_by(driver, device, knowledge) if driver else []
+    if not words:
+        return None
+    return Finding(
+        f"the driver does not support {_name(device, knowledge)} at {device.address}; it drives the others",
+        cause="driver_does_not_support_gpu",
+        severity="warning",
+        evidence=(words[0], "the GPU is bound to no driver"),
+        fix=Fix(
+            "If this GPU is to compute, it needs a machine with the driver branch that supports it. Otherwise ignore it."
+        ),
+    )
+
+
+def _why_not_by(driver: Driver, device: PciDevice, knowledge: Knowledge) -> list[str]:
+    """Return why this driver does not support a GPU, by its generation; the kernel log, which says so, may be unreadable."""
+    row = knowledge.pci_generation(device.device)
+    last = knowledge.boundaries.get(f"last_driver_of_{row.generation.lower()}") if row else None
+    branch = driver.version.partition(".")[0]
+    if row and last and branch.isdigit() and int(branch) > int(last.value):
+        return [f"driver branch {last.value} is the last one for {row.generation}"]
+    if row and (driver.flavour, row.modules) in (("open", "proprietary"), ("proprietary", "open")):
+        return [f"{row.generation} needs the {row.modules} kernel modules, and the {driver.flavour} ones are loaded"]
+    return []
+
+
+def _name(device: PciDevice, knowledge: Knowledge) -> str:
+    return knowledge.name_for_id(device.device) or f"the GPU {device.vendor}:{device.device}"
 
 
 def _lost(device: PciDevice, counts: list[str]) -> Finding:
+    bound = bool(device.driver)
     return Finding(
-        f"the GPU at {device.address} is bound to the driver, but NVML does not list it: it failed to start",
-        severity="warning",
-        confidence="medium",
-        evidence=(f"GPUs: {', '.join(counts)}", f"{device.vendor}:{device.device} at {device.address}, driver nvidia"),
-        fix=Fix(f"{_ASK_KERNEL} If it stays missing, check how it is seated and its power cables."),
+        f"the GPU at {device.address} is bound to the driver, but the driver does not list it: it failed to start"
+        if bound
+        else f"the GPU at {device.address} is bound to no driver, while others are in use",
+        cause="gpu_start_failed" if bound else UNDETERMINED,
+        confidence="medium" if bound else "low",
+        evidence=(
+            f"GPUs: {', '.join(counts)}",
+            f"{device.vendor}:{device.device} at {device.address}, {f'driver {device.driver}' if bound else 'no driver'}",
+        ),
+        fix=Fix(
+            f"{_ASK_KERNEL} If it stays missing, check how it is seated and its power cables."
+            if bound
+            else "The kernel log says whether the driver rejected it (`sudo dmesg | grep -i NVRM`). If it is reserved for a "
+            "virtual machine, bind it to vfio-pci: the doctor then leaves it out."
+        ),
+        blocks=False,
     )
 
 
@@ -136,14 +212,16 @@ def _why_not_in_cuda(gpu: NvmlGpu, nvml: Nvml, environment: Environment, given: 
         return "its compute mode is prohibited"
     if any(each.mig for each in nvml.gpus):
         return "CUDA gives a process either whole GPUs or one MIG device"
+    if not serves_by_mps(gpu) and any(map(serves_by_mps, nvml.gpus)):
+        return "the server of MPS does not have it"
     return given
 
 
 def _ignored(gpu: NvmlGpu, counts: list[str]) -> Finding:
     return Finding(
         f"NVML lists {title(gpu)}, but CUDA does not",
-        severity="warning",
         confidence="low",
         evidence=(f"GPUs: {', '.join(counts)}", "CUDA_VISIBLE_DEVICES is not set, and MIG is off"),
         fix=Fix(f"CUDA omits a GPU that is too old for the driver, or that cannot be started. {_ASK_KERNEL}"),
+        blocks=False,
     )

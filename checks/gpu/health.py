@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, place, short_address, title, told_places
+from tfgpu_doctor.checks.gpu.in_use import chosen, gpus_in_use, place, short_address, title, told_places
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.health import GpuTrouble
 from tfgpu_doctor.model.facts.machine import Environment, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
-from tfgpu_doctor.model.tags import GPU_LOST, PARTIAL
+from tfgpu_doctor.model.tags import GPU_LOST, PARTIAL, UNFIT
 
 _MEMORY_ERRORS = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
 _ASK_KERNEL = "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid`."
@@ -24,15 +25,16 @@ _WORDS = {
     "drain_p2p": "stopping all peer-to-peer traffic",
     "drain_and_reset": "a reset once the programs that use it have ended",
 }
-_TROUBLES = ("gpu_lost", "hardware_power_supply")  # labels for NVML's error codes of a GPU that cannot be read
-_UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot")
+_STATED = ("gpu_lost", "gpu_hang", "gpu_reset_required")  # what NVML itself states about a GPU that it cannot read
+_TROUBLES = (*_STATED, "hardware_power_supply")
+_UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot", "drain_and_reset")
 
 
 @check(
     "HLT001",
     "every GPU responds to NVML",
     family="GPU health",
-    tags=(PARTIAL, GPU_LOST),
+    tags=(PARTIAL, GPU_LOST, UNFIT),
     stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DEV003", "LIB005", "CNT004", "XID001"),
     causes=_TROUBLES,
@@ -60,20 +62,30 @@ def every_gpu_answers(
         if trouble.is_refused:
             yield Evidence(f"GPU {trouble.index} is not available to this process: {trouble.error_text}")
         else:
-            yield _in_trouble(trouble, nvml, knowledge, pci, environment, "warning" if others_work else "error")
+            harmless = _why_harmless(trouble, knowledge, cuda_driver, environment)
+            found = _in_trouble(trouble, nvml, knowledge, pci, harmless, others_work)
+            # If TensorFlow hangs as well, the GPU explains that.
+            yield replace(found, blocks=True) if runtime and runtime.attempt.outcome == "timed_out" else found
     read = (
         f"{len(nvml.gpus)} GPUs" if nvml.count in (None, len(nvml.gpus)) else f"{len(nvml.gpus)} of {nvml.count} GPUs"
     )
     yield Evidence(f"NVML reads {read}")
 
 
+def _why_harmless(
+    trouble: GpuTrouble, knowledge: Knowledge, cuda_driver: CudaDriver | None, environment: Environment | None
+) -> str:
+    """Return why a GPU that NVML cannot read is no obstacle: CUDA lists it, or it is withheld; empty if it is one."""
+    row = knowledge.nvml_errors.get(trouble.error_code) if trouble.error_code else None
+    stated = trouble.is_silent or (row and row.cause in _STATED)
+    listed = {place(gpu.pci_address) for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address}
+    if not stated and trouble.pci_address and place(trouble.pci_address) in listed:
+        return "CUDA lists it all the same"
+    return "CUDA_VISIBLE_DEVICES names others, which CUDA lists" if chosen(environment, cuda_driver) else ""
+
+
 def _in_trouble(
-    trouble: GpuTrouble,
-    nvml: Nvml,
-    knowledge: Knowledge,
-    pci: Pci | None,
-    environment: Environment | None,
-    severity: Severity,
+    trouble: GpuTrouble, nvml: Nvml, knowledge: Knowledge, pci: Pci | None, harmless: str, others_work: bool
 ) -> Finding:
     row = knowledge.nvml_errors.get(trouble.error_code) if trouble.error_code else None
     address = short_address(trouble.pci_address) if trouble.pci_address else _only_address_left(nvml, pci)
@@ -87,29 +99,35 @@ def _in_trouble(
         message = f"{name} has a problem: NVML says {trouble.error_text!r}"
         told = f"{trouble.call} returned {row.name if row else 'code'} ({trouble.error_code})"
     healthy = [gpu.uuid for gpu in nvml.gpus if gpu.uuid and gpu.index not in {each.index for each in nvml.troubles}]
-    hide = (
-        healthy
-        and not any(gpu.mig for gpu in nvml.gpus)
-        and severity == "warning"
-        and not (environment and environment.get("CUDA_VISIBLE_DEVICES"))
-    )
-    cause = row.cause if row and row.cause in _TROUBLES else UNDETERMINED
+    hide = healthy and others_work and not harmless and not any(gpu.mig for gpu in nvml.gpus)
+    cause, confidence = _cause_of_trouble(trouble, row.cause if row else "")
     return Finding(
         message,
         cause=cause,
-        severity=severity,
-        confidence="high" if cause == "gpu_lost" else "low",  # the loss is certain; what NVML's other codes mean is not
+        severity="warning" if harmless else "error",
+        confidence=confidence,
         evidence=(
             told,
             *([f"meaning: {row.meaning}"] if row else []),
             f"other GPUs that could be read: {len(healthy)}",
+            *([harmless] if harmless else []),
         ),
         fix=Fix(
             (row.action if row and row.action else f"{_ASK_KERNEL} Then {_RESET.format(index=trouble.index)}")
             + (" To use the other GPUs meanwhile, hide this one from CUDA." if hide else ""),
             (f"export CUDA_VISIBLE_DEVICES={','.join(healthy)}",) if hide else (),
         ),
+        blocks=not others_work,
     )
+
+
+def _cause_of_trouble(trouble: GpuTrouble, by_code: str) -> tuple[str, Confidence]:
+    """Return the label of a GPU that cannot be read: NVML states a loss and a required reset; other codes are a hint."""
+    if trouble.is_silent:
+        return "gpu_hang", "high"
+    if by_code in _TROUBLES:
+        return by_code, "high" if by_code in _STATED else "low"
+    return UNDETERMINED, "low"
 
 
 def _only_address_left(nvml: Nvml, pci: Pci | None) -> str:
@@ -123,13 +141,13 @@ def _only_address_left(nvml: Nvml, pci: Pci | None) -> str:
     "HLT002",
     "the GPU's memory has no uncorrectable errors",
     family="GPU health",
-    tags=(PARTIAL,),
+    tags=(PARTIAL, UNFIT),
     stage=Stage.GPU,
     after=("GPU001", "HLT001"),
-    causes=("hardware_ecc_error",),
+    causes=("gpu_reset_required", "hardware_ecc_error"),
     sources=(_MEMORY_ERRORS, "https://docs.nvidia.com/deploy/dynamic-page-retirement/index.html"),
 )
-def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
+def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
     """ECC detects errors in the GPU's memory. An uncorrectable error ends the program that encounters it. Pending rows are
     replaced with spare rows at the next reset; a row without a spare left means a failing card.
 
@@ -140,9 +158,14 @@ def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielde
         raise Skip("NVML reports nothing about memory errors")
     for gpu in told:
         findings = list(_memory_findings(gpu))
-        yield from findings
+        computes = bool(runtime and runtime.computes)
+        yield from (replace(each, blocks=not computes) for each in findings)
         if not findings:
             yield Evidence(f"GPU {gpu.index}: {', '.join(_memory_figures(gpu))}")
+
+
+def _has_errors(gpu: NvmlGpu) -> bool:
+    return any(each.cause == "hardware_ecc_error" for each in _memory_findings(gpu))
 
 
 def _tells_of_errors(gpu: NvmlGpu) -> bool:
@@ -175,7 +198,6 @@ def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
             f"{title(gpu)} has more errors in its caches than NVIDIA's threshold",
             figures,
             "Have the card replaced: NVIDIA sets this flag for cards that need replacement.",
-            "warning",
         )
     if (rows and rows.pending) or (pages and pages.pending):
         what = (
@@ -183,9 +205,10 @@ def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
             if rows and rows.pending
             else "pages of its memory are pending retirement"
         )
-        yield _memory_finding(
-            f"{title(gpu)}: {what}", figures, f"At a convenient time, {reset} Programs may run until then.", "warning"
-        )
+        fix = f"Before the machine takes new work, {reset} Programs that run now may end first."
+        errors = uncorrected or (rows and rows.failed) or (ecc and ecc.sram_threshold_exceeded)
+        cause = "hardware_ecc_error" if errors else "gpu_reset_required"  # with errors, they are the reason
+        yield Finding(f"{title(gpu)}: {what}", cause=cause, evidence=figures, fix=Fix(fix))
 
 
 def _memory_finding(message: str, figures: tuple[str, ...], fix: str, severity: Severity = "error") -> Finding:
@@ -215,10 +238,10 @@ def _memory_figures(gpu: NvmlGpu) -> Iterable[str]:
     "HLT003",
     "no GPU needs a reset",
     family="GPU health",
-    tags=(PARTIAL, GPU_LOST),
+    tags=(PARTIAL, GPU_LOST, UNFIT),
     stage=Stage.GPU,
     after=("GPU001", "HLT001", "HLT002"),
-    causes=("hardware_ecc_error",),
+    causes=("gpu_reset_required", "hardware_ecc_error"),
     sources=("https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html",),
 )
 def no_reset_is_asked_for(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
@@ -237,8 +260,9 @@ def no_reset_is_asked_for(nvml: Nvml, cuda_driver: CudaDriver | None = None, run
         reboot = action in ("node_reboot", "system_reboot")
         yield Finding(
             f"{title(gpu)} has had a fault, and the driver requests {_WORDS.get(action, action)}",
-            cause="hardware_ecc_error" if list(_memory_findings(gpu)) else UNDETERMINED,
-            severity="error" if action in _UNUSABLE and not (runtime and runtime.computes) else "warning",
+            cause="hardware_ecc_error" if _has_errors(gpu) else "gpu_reset_required",
+            severity="error" if action in _UNUSABLE else "warning",
+            blocks=not (runtime and runtime.computes),
             evidence=(f"NVML reports the recovery action {action!r}", *_memory_figures(gpu)),
             fix=Fix(f"{_ASK_KERNEL} Then {'reboot.' if reboot else _RESET.format(index=gpu.index)}"),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, GpuProcess, Nvml, NvmlGpu
 
 _MPS_SERVER = "nvidia-cuda-mps-server"
@@ -12,6 +13,18 @@ def gpus_in_use(nvml: Nvml, cuda_driver: CudaDriver | None) -> list[NvmlGpu]:
     visible = {place(gpu.pci_address) for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address}
     seen = [gpu for gpu in nvml.gpus if place(gpu.pci_address) in visible]
     return seen or list(nvml.gpus)
+
+
+def chosen(environment: Environment | None, cuda_driver: CudaDriver | None) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES names GPUs, and CUDA lists as many: the others are withheld on purpose."""
+    visible = environment.get("CUDA_VISIBLE_DEVICES") if environment else None
+    names = [name for name in (visible or "").split(",") if name.strip()]
+    return bool(names) and bool(cuda_driver) and len(names) == len(cuda_driver.gpus if cuda_driver else ())
+
+
+def serves_by_mps(gpu: NvmlGpu) -> bool:
+    """Whether the server of MPS runs on a GPU; its clients see the GPUs that were given to the server."""
+    return any(_MPS_SERVER in each.name for each in gpu.processes)
 
 
 def tenants(gpu: NvmlGpu) -> list[GpuProcess]:

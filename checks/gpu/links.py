@@ -9,7 +9,7 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
-from tfgpu_doctor.model.tags import PARTIAL
+from tfgpu_doctor.model.tags import PARTIAL, UNFIT
 
 _QUERY = "nvidia-smi --query-gpu=index,pstate,pcie.link.gen.current,pcie.link.width.current --format=csv"
 _IDLE_STATE = 8  # nvmlPstates_t: P8 and higher mean an idle GPU
@@ -24,6 +24,7 @@ _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
     family="Links",
     stage=Stage.SPEED,
     after=("GPU001", "DRV007"),
+    causes=("pcie_link_degraded",),
     sources=(
         "https://docs.nvidia.com/deploy/nvidia-smi/index.html",
         "https://www.kernel.org/doc/html/latest/PCI/sysfs-pci.html",
@@ -91,6 +92,7 @@ def _narrow(gpu: NvmlGpu, device: PciDevice | None, nvml: Nvml, knowledge: Knowl
     )
     return Finding(
         f"{title(gpu)} is connected to the host by PCI Express x{width}, but could use x{most}",
+        cause="pcie_link_degraded",
         severity="warning",
         confidence="medium" if idle and not by_slot else "high",
         evidence=tuple(evidence),
@@ -114,6 +116,7 @@ def _slow(gpu: NvmlGpu, device: PciDevice | None, knowledge: Knowledge) -> Findi
         return None
     return Finding(
         f"{title(gpu)} is busy, but its PCI Express link runs at generation {now} of {most}",
+        cause="pcie_link_degraded",
         severity="warning",
         confidence="medium",
         evidence=(
@@ -147,9 +150,10 @@ def _figures(gpu: NvmlGpu, device: PciDevice | None) -> str:
     "LNK002",
     "no GPU has fewer NVLinks up than others of its model",
     family="Links",
-    tags=(PARTIAL,),
+    tags=(PARTIAL, UNFIT),
     stage=Stage.SPEED,
-    after=("GPU001", "DRV007", "LNK003"),
+    after=("GPU001", "DRV007", "LNK003", "XID002"),
+    causes=("nvlink_down",),
     sources=("https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",),
 )
 def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
@@ -172,10 +176,11 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
         if len(up) >= most or gpu.mig:
             continue
         # Every GPU has the same links to switches; bridges between cards may differ.
-        severity: Severity = "warning" if switched else "info"
+        severity: Severity = "error" if switched else "info"
         down = ", ".join(str(link.index) for link in gpu.health.nvlinks if not link.active)
         yield Finding(
             f"{title(gpu)} has {len(up)} NVLinks up, but others of its model have {most}",
+            cause="nvlink_down",
             severity=severity,
             confidence="high" if switched else "low",
             evidence=(figures, f"down: {down}", *errors[:4]),
@@ -184,6 +189,7 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
                 "root (`nvidia-smi --gpu-reset`) or reboot. If the links stay down, have the board inspected.",
                 ("nvidia-smi nvlink --status",),
             ),
+            blocks=False,
         )
 
 
@@ -191,9 +197,10 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
     "LNK003",
     "the fabric of the NVSwitches is set up",
     family="Links",
+    tags=(UNFIT,),
     stage=Stage.GPU,
-    after=("GPU001", "HLT001", "SVC001"),
-    causes=("fabric_manager_not_running",),
+    after=("GPU001", "HLT001", "SVC001", "XID002"),
+    causes=("fabric_manager_not_running", "nvswitch_fault"),
     sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",),
 )
 def fabric_is_set_up(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None) -> Yielded:
@@ -205,28 +212,43 @@ def fabric_is_set_up(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver |
     gpus = [gpu for gpu in nvml.gpus if gpu.health.fabric and gpu.health.fabric.state != "not_supported"]
     if not gpus:
         raise Skip("no GPU is part of a fabric of NVSwitches, or NVML does not report it")
-    waiting = [gpu for gpu in gpus if not _is_ready(gpu)]
     works = bool(cuda_driver and cuda_driver.gpus)
+    waiting = [gpu for gpu in gpus if not _is_ready(gpu) and not (works and gpu.mig)]  # MIG uses no NVLink
     if not waiting:
         yield Evidence(f"{len(gpus)} GPUs have joined the fabric")
         return
     refused = bool(cuda_driver and cuda_driver.init_code == _NOT_READY)
-    if works:
-        yield Evidence("CUDA works without it")
+    some = len(waiting) < len(gpus)
+    apart = (
+        works and not some and (len(gpus) == 1 or not any(each.active for gpu in gpus for each in gpu.health.nvlinks))
+    )
     yield Finding(
-        f"{len(waiting)} of {len(gpus)} GPUs have not joined the fabric of the NVSwitches",
-        cause="fabric_manager_not_running",
-        severity="error" if refused else "info" if works else "warning",
+        f"{len(waiting)} of {len(gpus)} GPUs {'has' if len(waiting) == 1 else 'have'} not joined the fabric of the NVSwitches",
+        cause="nvswitch_fault" if some else "fabric_manager_not_running",
+        severity="info" if apart else "error",  # NVLink is off on purpose: NVreg_NvLinkDisable, or a guest
         confidence="high" if refused else "medium",
         evidence=(
             *(f"GPU {gpu.index}: {_fabric(gpu, knowledge)}" for gpu in waiting[:4]),
             *([f"cuInit returned {_NOT_READY}, CUDA_ERROR_SYSTEM_NOT_READY"] if refused else []),
+            *(["CUDA works without it; copies between these GPUs do not use NVLink"] if works else []),
         ),
         fix=Fix(
-            "As root, run `systemctl enable --now nvidia-fabricmanager` (in exactly the driver's version), then wait a minute. "
-            "`journalctl -u nvidia-fabricmanager` says why it did not start."
+            "The fabric manager runs for the others: `journalctl -u nvidia-fabricmanager` and the kernel log (SXid) say why "
+            "these did not join. Reset all GPUs and switches together, or reboot; if it recurs, have the board inspected."
+            if some
+            else "As root, run `systemctl enable --now nvidia-fabricmanager` (in exactly the driver's version), then wait a "
+            "minute. `journalctl -u nvidia-fabricmanager` says why it did not start."
         ),
+        blocks=not works,
     )
+
+
+def fabric_is_incomplete(nvml: Nvml | None) -> bool:
+    """Whether NVML says that a GPU has not joined the fabric of NVSwitches; False if it says nothing."""
+    fabrics = [
+        gpu for gpu in (nvml.gpus if nvml else ()) if gpu.health.fabric and gpu.health.fabric.state != "not_supported"
+    ]
+    return len(fabrics) > 1 and not all(map(_is_ready, fabrics))
 
 
 def _is_ready(gpu: NvmlGpu) -> bool:

@@ -8,6 +8,7 @@ from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, che
 from tfgpu_doctor.model.facts.health import MigDevice
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
+from tfgpu_doctor.model.tags import UNFIT
 
 _MIG = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html"
 
@@ -117,8 +118,10 @@ def memory_is_not_shared(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
     "SHR004",
     "the vGPU has its licence",
     family="GPU sharing",
+    tags=(UNFIT,),
     stage=Stage.GPU,
     after=("GPU001", "HLT001"),
+    causes=("vgpu_unlicensed",),
     sources=("https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html",),
 )
 def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded:
@@ -136,7 +139,7 @@ def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yield
             continue
         yield Finding(
             f"{title(gpu)} is a vGPU without a licence",
-            severity="warning" if cuda_driver and cuda_driver.gpus else "error",
+            cause="vgpu_unlicensed",
             evidence=(
                 "NVML reports that it is not licensed",
                 "NVIDIA's software slows down such a vGPU after some minutes, and disables CUDA",
@@ -146,6 +149,7 @@ def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yield
                 "/etc/nvidia/ClientConfigToken.",
                 ("nvidia-smi -q",),
             ),
+            blocks=not (cuda_driver and cuda_driver.gpus),
         )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.checks.kernel_log.xids import ago, is_news, is_ours, read_log, same_place
+from tfgpu_doctor.checks.kernel_log.xids import ago, is_bound_elsewhere, is_news, is_ours, read_log, same_place
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
-from tfgpu_doctor.model.tags import GPU_LOST
+from tfgpu_doctor.model.tags import GPU_LOST, UNFIT
 
 _REINSTALL = (
     "Reinstall the complete driver including its firmware (Ubuntu: the package nvidia-firmware in exactly the driver's "
@@ -23,9 +23,9 @@ _LOOK = (
 
 @check(
     "XID004",
-    "the driver started every GPU that it found", family="Kernel log", tags=(GPU_LOST,), stage=Stage.GPU,
+    "the driver started every GPU that it found", family="Kernel log", tags=(GPU_LOST, UNFIT), stage=Stage.GPU,
     after=("GPU001", "CNT001", "DRV001", "DRV006", "DRV010", "XID001"),
-    causes=("no_nvidia_driver",),
+    causes=("gpu_start_failed",),
     sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c",),
 )  # fmt: skip
 def driver_starts_gpus(
@@ -53,6 +53,7 @@ def driver_starts_gpus(
         if is_news(each, knowledge)
         and not any(same_place(each.pci_address, address) for address in listed)
         and is_ours(each.pci_address, cuda_driver, nvml, container, scheduler)
+        and not is_bound_elsewhere(each.pci_address, pci)
     ]
     if failed and nvml is None and cuda_driver is None:
         raise Skip("neither NVML nor CUDA was queried, so whether it started later is unknown")
@@ -66,9 +67,8 @@ def _not_started(said: KernelMessage, firmware: tuple[KernelMessage, ...], other
     times = f", {said.count} times" if said.count > 1 else ""
     return Finding(
         f"the driver could not start the GPU at {said.pci_address}{times}, last {ago(said.last_age_s)}",
-        cause="no_nvidia_driver" if firmware else UNDETERMINED,
-        severity="warning" if others_work else "error",
-        confidence="medium" if firmware else "low",
+        cause="gpu_start_failed",
+        blocks=not others_work,
         evidence=(said.text, *(each.text for each in firmware[:1]), "neither NVML nor CUDA lists it"),
         fix=Fix(_REINSTALL if firmware else _LOOK),
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from tfgpu_doctor.checks.gpu.in_use import chosen
+from tfgpu_doctor.checks.gpu.links import fabric_is_incomplete
 from tfgpu_doctor.checks.kernel_log.xids import (
     FATAL,
     OFF_THE_BUS,
@@ -11,6 +14,8 @@ from tfgpu_doctor.checks.kernel_log.xids import (
     Reported,
     ago,
     by_device,
+    is_bound_elsewhere,
+    is_gone,
     is_ours,
     label_of,
     reach,
@@ -23,10 +28,10 @@ from tfgpu_doctor.checks.kernel_log.xids import (
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
-from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler, System
+from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
-from tfgpu_doctor.model.tags import GPU_LOST
+from tfgpu_doctor.model.tags import GPU_LOST, UNFIT
 
 _XIDS = "https://docs.nvidia.com/deploy/xid-errors/index.html"
 _BEFORE = (
@@ -40,7 +45,7 @@ _UNKNOWN_CODE = "This code is not in the doctor's table: see NVIDIA's list of Xi
     "XID001",
     "no GPU reported a fault to the kernel log",
     family="Kernel log",
-    tags=(GPU_LOST,),
+    tags=(GPU_LOST, UNFIT),
     stage=Stage.GPU,
     after=_BEFORE,
     causes=(
@@ -66,6 +71,8 @@ def gpus_report_no_fault(
     container: Container | None = None,
     device_nodes: DeviceNodes | None = None,
     scheduler: Scheduler | None = None,
+    pci: Pci | None = None,
+    environment: Environment | None = None,
 ) -> Yielded:
     """The driver writes an Xid to the kernel log whenever a GPU fails, whether a program, the driver or the hardware
     caused it; TensorFlow only says that a launch failed. An old Xid, or one caused by a program, is no machine fault.
@@ -79,8 +86,10 @@ def gpus_report_no_fault(
     computes = bool(runtime and runtime.computes)
     news = False
     for address, rows in by_device(found).items():
-        ours = is_ours(address, cuda_driver, nvml, container, scheduler)
-        finding = _about(address, rows, signs, computes, ours, kernel_log, nvml)
+        ours = is_ours(address, cuda_driver, nvml, container, scheduler) and not is_bound_elsewhere(address, pci)
+        gone = ours and is_gone(address, cuda_driver, nvml) and not chosen(environment, cuda_driver)
+        finding = _about(address, rows, signs, computes, ours, gone, kernel_log, nvml)
+        finding = replace(finding, blocks=not (gone and (computes or (cuda_driver and cuda_driver.gpus))))
         news = news or finding.severity != "info"
         yield finding
     if not news:
@@ -93,12 +102,13 @@ def _about(
     signs: list[str],
     computes: bool,
     ours: bool,
+    gone: bool,
     kernel_log: KernelLog,
     nvml: Nvml | None,
 ) -> Finding:
     """Return the finding for one GPU: its most severe code, and the others as evidence."""
     chief, row = rows[0], rows[0].row
-    severity = severity_of(chief, broken=bool(signs) and not computes) if ours else "info"
+    severity = severity_of(chief, broken=gone or (bool(signs) and not computes)) if ours else "info"
     meaning = row.meaning if row else "a code that is not in the doctor's table for this driver"
     cause, confidence = label_of(row)
     asked = next((each.message.text for each in rows if each.code == RECOVERY_ACTION), "")
@@ -112,7 +122,12 @@ def _about(
             chief.message.text,
             *([f"it also reported {', '.join(each.name for each in rows[1:])}"] if rows[1:] else ()),
             *(signs[:2] if severity == "error" else ()),
-            *(["TensorFlow nevertheless computes on the GPUs"] if computes else ()),
+            *(
+                ["neither NVML nor CUDA lists it now" if not computes else "TensorFlow computes without it"]
+                if gone
+                else ()
+            ),
+            *(["TensorFlow nevertheless computes on the GPUs"] if computes and not gone else ()),
             *([] if ours else ["this process may not use this GPU"]),
             *_firmware(address, nvml),
             f"source: {reach(kernel_log)}",
@@ -133,6 +148,7 @@ def _firmware(address: str, nvml: Nvml | None) -> list[str]:
     "XID002",
     "no NVSwitch reported a fault to the kernel log",
     family="Kernel log",
+    tags=(UNFIT,),
     stage=Stage.GPU,
     after=_BEFORE,
     causes=("nvswitch_fault",),
@@ -145,6 +161,7 @@ def switches_report_no_fault(
     runtime: Runtime | None = None,
     cuda_driver: CudaDriver | None = None,
     driver: Driver | None = None,
+    nvml: Nvml | None = None,
 ) -> Yielded:
     """NVSwitches report SXids. A fatal one takes down links or the whole fabric until switches and GPUs are reset; CUDA
     then returns SYSTEM_NOT_READY, or copies between GPUs hang.
@@ -155,12 +172,13 @@ def switches_report_no_fault(
     if not found and not any(device.is_nvswitch for device in pci.devices):
         raise Skip("there is no NVSwitch on the PCI bus")
     computes = bool(runtime and runtime.computes)
-    broken = bool(cuda_driver and cuda_driver.attempt.answered and cuda_driver.init_code)
+    refused = bool(cuda_driver and cuda_driver.attempt.answered and cuda_driver.init_code)
+    broken = (refused and not computes) or fabric_is_incomplete(nvml)
     news = False
     for address, rows in by_device(found).items():
         fatal = [each for each in rows if each.is_news and FATAL.search(each.message.text)]
         chief = (fatal or rows)[0]
-        severity = severity_of(chief, broken=broken and not computes) if fatal else "info"
+        severity = severity_of(chief, broken=broken) if fatal else "info"
         news = news or severity != "info"
         yield Finding(
             f"the NVSwitch at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: "
@@ -178,6 +196,7 @@ def switches_report_no_fault(
                 f"source: {reach(kernel_log)}",
             ),
             fix=Fix(chief.row.action if chief.row else _UNKNOWN_CODE),
+            blocks=not computes,
         )
     if not news:
         yield Evidence(f"{'no SXid' if not found else 'no fatal SXid that matters now'} in {reach(kernel_log)}")

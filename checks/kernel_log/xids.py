@@ -10,7 +10,7 @@ from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.schema import Xid
 from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, Severity, Skip
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
-from tfgpu_doctor.model.facts.machine import Container, Scheduler
+from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 
@@ -167,10 +167,26 @@ def is_ours(
     listed = [gpu.pci_address for gpu in (nvml.gpus if nvml else ()) if gpu.pci_address]
     if any(same_place(address, each) for each in seen):
         return True
-    if seen and any(same_place(address, each) for each in listed):
+    refused = [each.pci_address for each in (nvml.troubles if nvml else ()) if each.is_refused]
+    if any(same_place(address, each) for each in (*(listed if seen else ()), *refused)):
         return False
     given = bool((container and container.kind) or (scheduler and scheduler.kind))
     return not (given and (seen or listed))
+
+
+def is_bound_elsewhere(address: str, pci: Pci | None) -> bool:
+    """Whether another driver has the GPU now, such as vfio-pci for a virtual machine."""
+    devices = pci.devices if pci else ()
+    return any(same_place(address, each.address) and each.driver not in ("", "nvidia") for each in devices)
+
+
+def is_gone(address: str, cuda_driver: CudaDriver | None, nvml: Nvml | None) -> bool:
+    """Whether a GPU that this process may use can no longer be used, although others can: NVML or CUDA lists only those."""
+    if any(same_place(address, each.pci_address) for each in (nvml.troubles if nvml else ()) if each.pci_address):
+        return True
+    listed = [gpu.pci_address for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address]
+    listed = listed or [gpu.pci_address for gpu in (nvml.gpus if nvml else ()) if gpu.pci_address]
+    return bool(listed) and not any(same_place(address, each) for each in listed)
 
 
 def same_place(one: str, other: str) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, library_path_without
+from tfgpu_doctor.checks.copies import evidence_of
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import Requirement, requirements_on
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -27,7 +28,7 @@ _COMPLAINT = re.compile(
     family="Libraries",
     tags=(LIBRARIES,),
     stage=Stage.LIBRARIES,
-    after=("LIB004", "PKG009"),
+    after=("LIB004", "LIB009", "PKG009"),
     causes=("cudnn_version_mismatch", "ld_library_path_shadows_pip_libs"),
     sources=("https://docs.nvidia.com/deeplearning/cudnn/latest/developer/forward-compatibility.html",),
 )
@@ -99,8 +100,10 @@ def _older_copy(
         return None
     if version(taken.version).release[:2] >= version(needed.lowest).release[:2]:
         return None
+    copy = next((each for each in resolution.copies if each.path == taken.path), None) if resolution else None
     message = f"the loader selects cuDNN {taken.version} from {taken.path}, but TensorFlow requires {needed.specifier}"
-    evidence = (f"found through {taken.found_by}", *(f"it hides {path}" for path in taken.shadowed))
+    hidden = (f"found through {taken.found_by}", *(f"it hides {path}" for path in taken.shadowed))
+    evidence = evidence_of(copy) if copy else hidden
     if taken.found_by == "LD_LIBRARY_PATH" and taken.shadowed:
         without = library_path_without(environment, os.path.dirname(taken.path))
         fix = Fix("Remove that folder from LD_LIBRARY_PATH before you start Python.", without)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip, prepend_library_path
+from tfgpu_doctor.checks.copies import counted
 from tfgpu_doctor.checks.libraries.lost_libraries import LostLibrary, folders_of, lost_libraries, opened_loads
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -20,7 +21,7 @@ from tfgpu_doctor.model.tags import LIBRARIES
     family="Libraries",
     tags=(LIBRARIES,),
     stage=Stage.LIBRARIES,
-    after=("LIB004", "ENV004"),
+    after=("LIB004", "LIB009", "ENV004"),
     causes=("pip_cuda_libs_not_found",),
     sources=("https://github.com/tensorflow/tensorflow/issues/63362",),
 )
@@ -43,7 +44,10 @@ def pip_libraries_are_found(
             f"pip installed {', '.join(names)}, but TensorFlow {tensorflow.version} does not find "
             + ("it" if len(names) == 1 else "them"),
             cause="pip_cuda_libs_not_found",
-            evidence=(*(each.said for each in lost), *(f"pip's copy is {path}" for path in dict.fromkeys(paths))),
+            evidence=(
+                *counted((each.said, each.soname) for each in lost),
+                *counted((f"pip's copy is {path}", os.path.basename(path)) for path in paths),
+            ),
             fix=Fix(
                 "Add the folder to LD_LIBRARY_PATH before you start Python.", (prepend_library_path(folders_of(paths)),)
             ),
@@ -73,7 +77,7 @@ def _proof(resolution: Resolution | None, runtime: Runtime | None) -> Evidence:
     family="Libraries",
     tags=(LIBRARIES,),
     stage=Stage.LIBRARIES,
-    after=("LIB003", "LIB004", "ENV004"),
+    after=("LIB003", "LIB004", "LIB009", "ENV004"),
     causes=("gpu_libs_not_found", "cuda_minor_library_mix", "cuda_toolkit_wrong_minor", "cudnn_version_mismatch"),
     sources=("https://github.com/tensorflow/tensorflow/issues/66987",),
 )
@@ -103,7 +107,10 @@ def _finding(those: list[LostLibrary], libraries: Libraries, target: Target, who
     """Return one finding for all libraries that cannot be loaded because of the same file."""
     first = those[0]
     name, other = first.missing, _other_versions(first.missing, libraries)
-    evidence = (*(each.said for each in those), *(f"a copy is at {path}" for path in first.other_copies))
+    evidence = (
+        *counted((each.said, each.soname) for each in those),
+        *counted((f"a copy is at {path}", os.path.dirname(path)) for path in first.other_copies),
+    )
     if first.wheel and (first.damage or not (first.pip_copies or first.other_copies)):
         again = pip(target, "install", "--force-reinstall", "--no-deps", first.wheel)
         what = f"cannot be loaded: {first.damage}" if first.damage else "is missing"

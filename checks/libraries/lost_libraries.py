@@ -27,6 +27,7 @@ class LostLibrary:
     pip_copies: tuple[str, ...]  # copies of the missing file that pip installed
     other_copies: tuple[str, ...]
     said: str
+    asked_by: str = ""  # the library that opens it; empty for TensorFlow itself
 
 
 def failed_loads(runtime: Runtime) -> list[LibraryLoad]:
@@ -92,6 +93,7 @@ def _lost(soname: str, resolved: ResolvedLibrary | None, load: LibraryLoad | Non
         pip_copies=tuple(copy.path for copy in copies if copy.found_in == "pip"),
         other_copies=tuple(copy.path for copy in copies if copy.found_in != "pip"),
         said=said_of(load) if load else _told(resolved, chain),
+        asked_by=resolved.asked_by if resolved else "",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, System
@@ -26,6 +26,7 @@ def _size(count: int) -> str:
     "there is enough memory for TensorFlow",
     family="Process limits",
     stage=Stage.CONTAINER,
+    causes=("container_memory_limit",),
     sources=("https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",),
 )
 def memory_suffices(
@@ -71,6 +72,7 @@ def memory_suffices(
 def _killed(runtime: Runtime, limits: Limits, memory: tuple[str, ...], kernel_log: KernelLog | None) -> Finding:
     return Finding(
         f"TensorFlow {runtime.attempt.ending}, which is how the kernel ends programs when memory runs out",
+        cause="container_memory_limit" if limits.memory_limit_bytes else UNDETERMINED,
         confidence="medium",
         evidence=(
             *memory,

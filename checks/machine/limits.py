@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
@@ -17,6 +17,7 @@ _NO_ADDRESSES = (
     "failed to map segment", "Cannot allocate memory", "MemoryError", "std::bad_alloc", "CUDA_ERROR_OUT_OF_MEMORY",
 )  # fmt: skip
 _NO_THREAD = ("pthread_create", "can't start new thread")
+_NO_FILE, _IN_SYSTEM = "Too many open files", "Too many open files in system"  # strerror of EMFILE and of ENFILE
 _ENOUGH_FREE_BYTES = 1 << 30  # on a GPU: with this much free, GPU memory did not run out
 
 
@@ -25,6 +26,7 @@ _ENOUGH_FREE_BYTES = 1 << 30  # on a GPU: with this much free, GPU memory did no
     "the address space is large enough for CUDA",
     family="Process limits",
     stage=Stage.CONTAINER,
+    causes=("address_space_limit",),
     sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/37449"),
 )
 def address_space_suffices(
@@ -48,6 +50,7 @@ def address_space_suffices(
     elif complaint:
         yield Finding(
             f"{said}, and memory runs out: CUDA reserves more address space than that",
+            cause="address_space_limit",
             confidence="medium",
             evidence=(complaint, f"{said}; it limits address space, whether or not memory backs it"),
             fix=Fix(
@@ -79,6 +82,7 @@ def _complaints(cuda_driver: CudaDriver | None, nvml: Nvml | None, runtime: Runt
     "TensorFlow may start its threads",
     family="Process limits",
     stage=Stage.CONTAINER,
+    causes=("task_limit",),
     sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/41532"),
 )
 def threads_may_be_started(
@@ -101,6 +105,7 @@ def threads_may_be_started(
         yield Finding(
             f"TensorFlow starts about {wanted} threads on {processors} CPUs"
             + (f", and {said}" if said else ", but could not start one of them"),
+            cause="task_limit",
             severity="error" if died else "warning",
             evidence=(*died[:2], *([said] if said else ("no control group limit was found; check `ulimit -u`",))),
             fix=Fix(
@@ -134,11 +139,13 @@ def _who_allows(limits: Limits) -> str:
     "LIM005",
     "enough files may be open at once",
     family="Process limits",
-    stage=Stage.SPEED,
-    after=("GPU001",),
+    stage=Stage.CONTAINER,
+    causes=("open_files_limit",),
     sources=(_GETRLIMIT,),
 )
-def files_may_be_opened(limits: Limits, knowledge: Knowledge, system: System | None = None) -> Yielded:
+def files_may_be_opened(
+    limits: Limits, knowledge: Knowledge, system: System | None = None, runtime: Runtime | None = None
+) -> Yielded:
     """The driver keeps files open for each GPU, tf.data one for each shard that it reads, and NCCL two for each
     connection; if the limit is too low, the program ends with "Too many open files".
 
@@ -147,12 +154,19 @@ def files_may_be_opened(limits: Limits, knowledge: Knowledge, system: System | N
     if "nofile" not in limits.resources or (system and system.os != "Linux"):
         raise Skip("the limit is not known")
     limit, least = limits.resource("nofile"), int(knowledge.boundaries["least_open_files"].value)
-    if limit is not None and limit < least:
+    said = [runtime.import_error, runtime.use_error, *runtime.attempt.stderr, *runtime.log] if runtime else []
+    died = [line for line in said if _NO_FILE in line and _IN_SYSTEM not in line] if limit is not None else []
+    if limit is not None and (died or limit < least):
+        works = bool(runtime and runtime.computes)
         yield Finding(
-            f"only {limit} files may be open at once",
-            severity="info",
-            evidence=(f"ulimit -n is {limit}; the Linux default is {least}",),
-            fix=Fix("Raise the limit, at most to the value of `ulimit -Hn`.", (f"ulimit -n {least}",)),
+            f"only {limit} files may be open at once" + (", and TensorFlow needs more" if died else ""),
+            cause="open_files_limit" if died else UNDETERMINED,
+            severity="info" if not died else "warning" if works else "error",
+            evidence=(*died[:2], f"ulimit -n is {limit}; the Linux default is {least}"),
+            fix=Fix(
+                "Raise the limit, at most to the value of `ulimit -Hn`.",
+                (f"ulimit -n {max(least, 4 * limit if died else 0)}",),
+            ),
         )
     yield Evidence(f"ulimit -n is {'unlimited' if limit is None else limit}")
 

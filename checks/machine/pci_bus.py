@@ -91,6 +91,7 @@ def _corrected_per_hour(gpu: PciDevice, kernel_log: KernelLog | None) -> float |
     family="PCI bus",
     stage=Stage.SPEED,
     after=("GPU001",),
+    causes=("pcie_link_degraded",),
     sources=("https://docs.kernel.org/PCI/sysfs-pci.html",),
 )
 def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None) -> Yielded:
@@ -109,6 +110,7 @@ def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None
         if used < possible:
             yield Finding(
                 f"the PCI link of the GPU at {gpu.address} uses {used} of the {possible} lanes that both ends have",
+                cause="pcie_link_degraded",
                 severity="warning" if used <= int(knowledge.boundaries["narrow_pcie_lanes"].value) else "info",
                 confidence="medium",
                 evidence=(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.knowledge import Knowledge, version
@@ -16,7 +15,6 @@ from tfgpu_doctor.model.tags import version_of
 _PIP = "https://www.tensorflow.org/install/pip"
 _CPU_ONLY = ("tensorflow-cpu", "intel-tensorflow", "tensorflow-intel", "tf-nightly-cpu", "tensorflow-cpu-aws")
 CONDA_TENSORFLOW = ("tensorflow", "tensorflow-base", "tensorflow-gpu", "tensorflow-cpu", "_tflow_select")
-_RELEVANT = ("tensorflow", "tf-nightly", "keras", "numpy", "protobuf", "nvidia-")
 
 
 @check(
@@ -153,117 +151,6 @@ def one_distribution_owns_tensorflow(target: Target, runtime: Runtime | None = N
         )
     else:
         yield Evidence(f"{owners[0]} owns it")
-
-
-@check(
-    "PKG004",
-    "no local file hides TensorFlow or a module that it imports",
-    family="Python and packages",
-    stage=Stage.PYTHON,
-    after=("PKG001",),
-    causes=("local_module_shadows_tensorflow",),
-    sources=("https://docs.python.org/3/library/sys_path_init.html",),
-)
-def no_local_file_hides_modules(target: Target, runtime: Runtime | None = None) -> Yielded:
-    """Python searches the program's folder first, so a tensorflow.py or inspect.py there is imported instead of the real
-    module. A folder on PYTHONPATH also comes before the installed packages.
-
-    Fix: rename the file, and remove the __pycache__ folder next to it.
-    """
-    here = target.working_folder
-    # A working folder that is itself on the search path (site-packages, for example) hides nothing.
-    is_ones_own = bool(here) and here not in target.search_path and not _is_inside(here, target.search_path)
-    file = target.tensorflow_file
-    hides = is_ones_own and here in (os.path.dirname(file), os.path.dirname(os.path.dirname(file)))
-    traceback = "\n".join(runtime.import_traceback) if runtime else ""
-    blamed = [path for path in target.local_modules if is_ones_own and path in traceback]
-    if hides or blamed:
-        path = file if hides else blamed[0]
-        yield Finding(
-            f"{path} is imported instead of the library of that name",
-            cause="local_module_shadows_tensorflow",
-            evidence=(
-                f"it is in the working folder {here}, which Python searches first",
-                *([runtime.import_error] if runtime and runtime.import_error else ()),
-            ),
-            fix=Fix(f"Rename {path}, or start Python in another folder."),
-        )
-    elif runtime and runtime.import_error and (hidden := _hidden_tensorflow(target)):
-        folder = _searched_for(file)
-        yield Finding(
-            f"{file} is imported instead of the TensorFlow in {hidden}",
-            cause="local_module_shadows_tensorflow",
-            evidence=(
-                f"it belongs to no installed package, and Python searches {folder} first",
-                runtime.import_error,
-            ),
-            fix=Fix(f"Rename {file}, or remove {folder} from Python's search path (PYTHONPATH or a .pth file)."),
-        )
-    else:
-        yield Evidence(f"`import tensorflow` runs {file}" if file else "no such file found")
-
-
-def _hidden_tensorflow(target: Target) -> str:
-    """Return the folder of an installed TensorFlow that is not the imported one; empty if there is none."""
-    here = _searched_for(target.tensorflow_file)
-    if not target.tensorflow_file or any(
-        found.folder == here and found.name.startswith(("tensorflow", "tf-nightly", "intel-tensorflow"))
-        for found in target.distributions
-    ):
-        return ""  # installed there, although without a list of its files
-    owning = [found.folder for found in target.distributions if found.name in target.tensorflow_owners]
-    return owning[0] if owning and here not in owning else ""
-
-
-def _searched_for(file: str) -> str:
-    """Return the folder of the search path in which a module was found."""
-    folder, name = os.path.split(file)
-    return os.path.dirname(folder) if name == "__init__.py" else folder
-
-
-def _is_inside(folder: str, others: Sequence[str]) -> bool:
-    """Return whether a folder is below one of the others that is a site-packages folder."""
-    sites = [other for other in others if other.rstrip("/").endswith(("site-packages", "dist-packages"))]
-    return any(folder.startswith(site.rstrip("/") + "/") for site in sites)
-
-
-@check(
-    "PKG005",
-    "packages in the user site do not hide those of the environment",
-    family="Python and packages",
-    stage=Stage.PYTHON,
-    after=("PKG002",),
-    causes=("user_site_shadowing",),
-    sources=("https://docs.python.org/3/library/site.html#site.ENABLE_USER_SITE",),
-)
-def user_site_hides_nothing(target: Target, runtime: Runtime | None = None) -> Yielded:
-    """Packages under ~/.local come before those of a conda environment or a container, and are easy to overlook.
-
-    Fix: `export PYTHONNOUSERSITE=1`, or uninstall them from the user site.
-    """
-    if not target.user_site:
-        raise Skip("the user site is disabled")
-    if target.tensorflow_file.startswith(target.user_site):
-        yield Evidence(f"TensorFlow itself is in the user site {target.user_site}")
-        return
-    mine = {found.name: found for found in target.distributions if found.folder == target.user_site}
-    twice = [found for found in target.distributions if found.folder != target.user_site and found.name in mine]
-    hidden = [
-        f"{each.name} {mine[each.name].version} hides {each.version}"
-        for each in twice
-        if each.version != mine[each.name].version
-    ]
-    telling = [line for line in hidden if line.startswith(_RELEVANT)]
-    if telling and not (runtime and runtime.gpus):
-        yield Finding(
-            f"the user site {target.user_site} hides packages in the environment: {telling[0]}",
-            cause="user_site_shadowing",
-            severity="error" if runtime and runtime.import_error else "warning",
-            evidence=tuple(telling),
-            fix=Fix("Disable the user site.", ("export PYTHONNOUSERSITE=1",)),
-        )
-    else:
-        yield Evidence(f"{len(hidden)} packages in the user site differ from the environment's; none causes a problem")
 
 
 @check(

@@ -8,7 +8,7 @@ from tfgpu_doctor.checks.stress.results import under_stress
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.stress import StressTest, Transfer
-from tfgpu_doctor.model.tags import STRESS
+from tfgpu_doctor.model.tags import STRESS, UNFIT
 
 _HOST = "host"
 _BELIEVED = 1.1  # times the link's capacity: a faster transfer was not a copy over that link
@@ -18,7 +18,7 @@ _BELIEVED = 1.1  # times the link's capacity: a faster transfer was not a copy o
     "LOD004",
     "copies to, from and between GPUs arrive unchanged",
     family="Stress test",
-    tags=(STRESS,),
+    tags=(STRESS, UNFIT),
     stage=Stage.STRESS,
     after=("GPU004",),
     causes=("hardware_faulty_gpu", "multi_gpu_p2p_iommu_acs"),

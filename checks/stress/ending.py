@@ -6,7 +6,7 @@ from tfgpu_doctor.checks.stress.results import REPLACE, called, under_stress, wh
 from tfgpu_doctor.checks.tensorflow.computation import explain_error
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.stress import StressedGpu, StressTest
-from tfgpu_doctor.model.tags import STRESS
+from tfgpu_doctor.model.tags import STRESS, UNFIT
 
 _XID = "https://docs.nvidia.com/deploy/xid-errors/index.html"
 _OF_AN_OPERATION = "errors_impl."  # the module that defines TensorFlow's exceptions for operations
@@ -18,10 +18,10 @@ _CRASHES = (  # errors that products and convolutions never raise on a healthy G
 
 @check(
     "LOD005",
-    "the stress test runs to completion on every GPU", family="Stress test", tags=(STRESS,), stage=Stage.STRESS,
+    "the stress test runs to completion on every GPU", family="Stress test", tags=(STRESS, UNFIT), stage=Stage.STRESS,
     after=("LOD001", "LOD003", "LOD004"),
     causes=(
-        "hardware_faulty_gpu", "hardware_ecc_error", "gpu_memory_held_by_other_process", "cudnn_init_failed_memory",
+        "gpu_hang", "hardware_faulty_gpu", "hardware_ecc_error", "gpu_memory_held_by_other_process", "cudnn_init_failed_memory",
         "driver_too_old", "gpu_compute_capability_too_new",
     ),
     sources=(_XID,),
@@ -71,9 +71,10 @@ def _ending(gpu: StressedGpu, stress: StressTest) -> Finding | Evidence | None:
         told = f"GPU {gpu.index}: {rounds} round{'s' if rounds > 1 else ''} of the stress test in {seconds:.0f} s"
         return Evidence(told) if rounds else None
     cause, fix = explain_error(log)
+    hangs = attempt.outcome == "timed_out" and cause == UNDETERMINED
     if cause == UNDETERMINED:
         crashed = any(word in log for word in _CRASHES)
-        cause = "hardware_faulty_gpu" if crashed else UNDETERMINED
+        cause = "hardware_faulty_gpu" if crashed else "gpu_hang" if hangs else UNDETERMINED
         fix = "Check `sudo dmesg | grep -i -e NVRM -e Xid`: a failing GPU leaves a line there." + (
             f" {REPLACE}" if crashed else ""
         )
@@ -81,7 +82,6 @@ def _ending(gpu: StressedGpu, stress: StressTest) -> Finding | Evidence | None:
     return Finding(
         f"the stress test on {called(gpu)} {what}",
         cause=cause,
-        severity="warning" if attempt.outcome == "timed_out" else "error",
         confidence="low" if cause == UNDETERMINED else "medium",
         evidence=(gpu.error or attempt.ending, *filter(None, attempt.stderr[-4:])),
         fix=Fix(fix),

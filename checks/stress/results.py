@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tfgpu_doctor.checks.gpu.in_use import size
 from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.stress import Exactness, MemoryPattern, StressedGpu, StressTest
-from tfgpu_doctor.model.tags import STRESS
+from tfgpu_doctor.model.tags import STRESS, UNFIT
 
 _DETERMINISM = "https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism"
 _CUBLAS = "https://docs.nvidia.com/cuda/cublas/#results-reproducibility"
@@ -48,7 +48,7 @@ def why_nothing(stress: StressTest) -> str:
     "LOD001",
     "each GPU computes the same bits every time",
     family="Stress test",
-    tags=(STRESS,),
+    tags=(STRESS, UNFIT),
     stage=Stage.STRESS,
     after=("GPU004", "GPU005"),
     causes=("hardware_faulty_gpu",),
@@ -148,7 +148,7 @@ def _same(gpu: StressedGpu, kinds: Sequence[Sequence[Exactness]]) -> str:
     "LOD002",
     "GPUs of one model compute the same bits",
     family="Stress test",
-    tags=(STRESS,),
+    tags=(STRESS, UNFIT),
     stage=Stage.STRESS,
     after=("LOD001",),
     causes=("hardware_faulty_gpu",),
@@ -211,7 +211,6 @@ def _disagreement(message: str, confidence: Confidence, evidence: tuple[str, ...
     return Finding(
         message,
         cause="hardware_faulty_gpu",
-        severity="warning",
         confidence=confidence,
         evidence=(*evidence, f"each of these GPUs repeats {what} to the last bit"),
         fix=Fix(REPLACE),
@@ -222,7 +221,7 @@ def _disagreement(message: str, confidence: Confidence, evidence: tuple[str, ...
     "LOD003",
     "each GPU's memory retains what is written to it",
     family="Stress test",
-    tags=(STRESS,),
+    tags=(STRESS, UNFIT),
     stage=Stage.STRESS,
     after=("GPU004",),
     causes=("hardware_faulty_gpu",),

@@ -6,17 +6,26 @@ from tfgpu_doctor.checks.tensorflow.kernels import NO_KERNEL
 from tfgpu_doctor.checks.tensorflow.log_lines import complaints
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.facts.python import Computation, Runtime
 
 _CAUSES = (
     "gpu_memory_held_by_other_process", "cudnn_init_failed_memory", "gpu_compute_capability_too_new", "driver_too_old",
-    "hardware_ecc_error", "ptx_jit_startup_delay",
+    "hardware_ecc_error", "ptx_jit_startup_delay", "display_watchdog_timeout",
+    "unknown_flag_in_environment",
 )  # fmt: skip
 _BEFORE = (
     "TFW001", "TFW002", "GPU001", "DRV002", "DRV008", "TFB001", "TFB002", "TFB003", "MEM001", "LIM002", "LIM003", "LIM004",
-    "HLT002", "HLT003",
+    "LIM005", "HLT002", "HLT003",
 )  # fmt: skip
+_WATCHDOG, _FLAG = "display_watchdog_timeout", "unknown_flag_in_environment"
 _KNOWN_ERRORS = (
+    (
+        ("CUDA_ERROR_LAUNCH_TIMEOUT", "launch timed out and was terminated"),
+        _WATCHDOG,
+        "Compute on a GPU without a display, or stop the graphical session (`sudo systemctl isolate multi-user.target`); on "
+        "Windows, raise TdrDelay in the registry. Smaller batches make each kernel shorter.",
+    ),
     (
         ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ResourceExhausted", "out of memory"),
         "gpu_memory_held_by_other_process",
@@ -46,7 +55,7 @@ _KNOWN_ERRORS = (
 )  # fmt: skip
 
 
-def _judge(runtime: Runtime, knowledge: Knowledge, operation: str) -> Yielded:
+def _judge(runtime: Runtime, knowledge: Knowledge, operation: str, cuda_driver: CudaDriver | None) -> Yielded:
     """Yield the results of one operation on every GPU."""
     if runtime.only_listed:
         raise Skip("a simulated driver cannot run kernels")
@@ -59,12 +68,12 @@ def _judge(runtime: Runtime, knowledge: Knowledge, operation: str) -> Yielded:
                 f"{each.placed_on}: same result as on the CPU, in {each.seconds:.2f} s including compilation"
             )
         else:
-            yield _finding(each, runtime, knowledge)
+            yield _finding(each, runtime, knowledge, cuda_driver)
     if len(done) < len(runtime.gpus):
         yield _cut_short(operation, runtime, knowledge)
 
 
-def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge) -> Finding:
+def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge, cuda_driver: CudaDriver | None) -> Finding:
     cause, fix = explain_error(each.error)
     if each.error and cause == UNDETERMINED:
         cause, fix = explain_error(" ".join(line for line in runtime.log if line.startswith(("E ", "F "))))
@@ -75,9 +84,18 @@ def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge) -> Findi
         confidence="medium" if cause != UNDETERMINED else "low",
         evidence=(
             each.error or f"the result on {each.placed_on or each.device} {wrong}",
+            *(_limited(cuda_driver) if cause == _WATCHDOG else ()),
             *complaints(runtime, knowledge)[-4:],
         ),
         fix=Fix(fix),
+    )
+
+
+def _limited(cuda_driver: CudaDriver | None) -> tuple[str, ...]:
+    """Return which GPUs the driver stops long kernels on: those with a display."""
+    gpus = [gpu for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.kernel_time_limit]
+    return tuple(
+        f"CUDA limits the run time of kernels on GPU {gpu.index} ({gpu.name}): it drives a display" for gpu in gpus
     )
 
 
@@ -112,6 +130,13 @@ def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Findin
             fix=Fix("Allow half an hour once; the result is then cached.", ("tfgpu-doctor --deadline 2400",)),
         )
     ending = runtime.attempt.ending if not runtime.attempt.answered else "stopped: " + runtime.use_error
+    if flags := runtime.log_lines("parse_flags_from_env.cc"):
+        return Finding(
+            f"TensorFlow does not know a flag in its environment, and {ending}",
+            cause=_FLAG,
+            evidence=flags,
+            fix=Fix("Remove the flag from XLA_FLAGS or TF_XLA_FLAGS.", ("unset XLA_FLAGS TF_XLA_FLAGS",)),
+        )
     return Finding(
         f"TensorFlow {ending}",
         cause=UNDETERMINED,
@@ -131,13 +156,13 @@ def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Findin
     causes=_CAUSES,
     sources=("https://www.tensorflow.org/guide/gpu",),
 )
-def matrix_product_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
+def matrix_product_is_right(runtime: Runtime, knowledge: Knowledge, cuda_driver: CudaDriver | None = None) -> Yielded:
     """A listed GPU may still fail to compute. Matrices of small integers are multiplied on each GPU with soft placement off,
     and the result must equal the CPU's; no rounding occurs, not even with TF32.
 
     Fix: depends on the error; see the finding.
     """
-    yield from _judge(runtime, knowledge, "matmul")
+    yield from _judge(runtime, knowledge, "matmul", cuda_driver)
 
 
 @check(
@@ -149,9 +174,9 @@ def matrix_product_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
     causes=_CAUSES,
     sources=("https://www.tensorflow.org/guide/gpu",),
 )
-def convolution_is_right(runtime: Runtime, knowledge: Knowledge) -> Yielded:
+def convolution_is_right(runtime: Runtime, knowledge: Knowledge, cuda_driver: CudaDriver | None = None) -> Yielded:
     """Convolutions use cuDNN, which is opened and compared with its headers only at the first convolution.
 
     Fix: depends on the error; see the finding.
     """
-    yield from _judge(runtime, knowledge, "convolution")
+    yield from _judge(runtime, knowledge, "convolution", cuda_driver)

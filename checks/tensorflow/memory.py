@@ -5,8 +5,9 @@ from __future__ import annotations
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, who
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.gpu_holders import GpuHolders
 from tfgpu_doctor.model.facts.machine import Environment
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.tags import PARTIAL
 
@@ -25,10 +26,20 @@ _MEANS_OFF = ("false", "0", "no", "off")
     stage=Stage.MEMORY,
     after=("GPU001", "DRV007"),
     causes=("gpu_memory_held_by_other_process",),
-    sources=(_GUIDE,),
+    sources=(
+        _GUIDE,
+        "https://github.com/tensorflow/tensorflow/issues/21277",
+        "https://github.com/tensorflow/tensorflow/issues/32454",
+    ),
 )
-def memory_is_left(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
-    """A forgotten notebook holds all memory of a GPU until its kernel ends; the next program finds no free memory.
+def memory_is_left(
+    nvml: Nvml,
+    cuda_driver: CudaDriver | None = None,
+    runtime: Runtime | None = None,
+    gpu_holders: GpuHolders | None = None,
+) -> Yielded:
+    """A forgotten notebook holds all memory of a GPU until its kernel ends; the next program finds no free memory. A program
+    with tf.py_function in its input pipeline may hang at its end, after an exception in `fit`, and hold the memory forever.
 
     Fix: find the process with `nvidia-smi`, and end it.
     """
@@ -44,13 +55,28 @@ def memory_is_left(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: R
                 f"GPU {gpu.index} ({gpu.name}) has {size(free)} of {size(total)} free: others hold the rest",
                 cause="gpu_memory_held_by_other_process",
                 severity="warning" if runtime and runtime.computes else "error",
-                evidence=who(gpu) or ("NVML names no process: it may belong to another user or container",),
+                evidence=(
+                    *(who(gpu) or ("NVML names no process: it may belong to another user or container",)),
+                    *_hangs(gpu, gpu_holders),
+                ),
                 fix=Fix(
                     "End the process that holds the memory (for a notebook: shut down its kernel).", show_holders(gpu)
                 ),
             )
         else:
             yield Evidence(f"GPU {gpu.index}: {size(free)} of {size(total)} free")
+
+
+def _hangs(gpu: NvmlGpu, holders: GpuHolders | None) -> tuple[str, ...]:
+    """Return what is said of processes that hold memory and do nothing any more."""
+    stuck = [each for each in (holders.processes if holders else ()) if each.is_stuck]
+    held = {each.pid for each in gpu.processes}
+    return tuple(
+        f"process {each.pid} seems to hang: its main thread waits for a lock, it used no CPU time in {each.watched_s:g} s, and "
+        "it accepts no connections; so ends a program whose `fit` raised an exception while tf.py_function fed it"
+        for each in stuck
+        if each.pid in held
+    )
 
 
 @check(

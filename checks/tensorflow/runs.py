@@ -34,7 +34,7 @@ _SEEN_IN_LOG = (
     goal="imports", tags=(requirement("tensorflow"),), stage=Stage.LIBRARIES,
     after=(
         "PKG001", "PKG002", "PKG003", "PKG004", "PKG005", "PKG006", "PKG007", "PKG008", "SYS002", "SYS003", "LIM002",
-        "LIM003", "LIM004",
+        "LIM003", "LIM004", "LIM005", "LIB009", "ENV006",
     ),
     causes=("macos_metal_plugin_mismatch",),
     sources=(_GUIDE,),
@@ -88,7 +88,7 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
     goal="registers", tags=(GPU_LOST,), stage=Stage.RUNTIME,
     after=(
         "TFW001", "VIS001", "VIS002", "DRV002", "DRV007", "DRV008", "LIB003", "LIB004", "LIB005", "LIB006", "PKG009",
-        "TFB001", "TFB002",
+        "TFB001", "TFB002", "ENV005",
     ),
     causes=_SEEN_IN_LOG,
     sources=("https://www.tensorflow.org/guide/gpu",),

@@ -15,6 +15,7 @@ from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Skip
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.lengths import shorten
 from tfgpu_doctor.model.report import Outcome, Report, Result
+from tfgpu_doctor.model.tags import UNFIT
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,16 @@ def _blockers(check: Check, results: Mapping[str, Result]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for id in check.after:
         result = results.get(id)
-        if result and result.outcome == "fail":
-            found[id] = None
-        elif result and result.outcome == "blocked":
-            found.update(dict.fromkeys(result.blocked_by))
+        if result and result.outcome in ("fail", "blocked"):
+            failed = result.blocked_by or (id,)
+            found.update(dict.fromkeys(each for each in failed if _blocks(results[each], check)))
     return tuple(found)
+
+
+def _blocks(failed: Result, check: Check) -> bool:
+    """Whether a failed check blocks another. One faulty GPU of several blocks only what else is judged of the GPUs' fitness."""
+    errors = [finding for finding in failed.findings if finding.severity == "error"]
+    return UNFIT in check.tags or any(finding.blocks for finding in errors)
 
 
 def _run(check: Check, given: Mapping[str, Any], unknown: Mapping[str, str]) -> tuple[Result, bool]:

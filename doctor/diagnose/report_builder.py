@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
+from tfgpu_doctor.diagnose.fitness import makes_unfit
 from tfgpu_doctor.diagnose.libraries import list_libraries
 from tfgpu_doctor.diagnose.root_cause import rank_causes
 from tfgpu_doctor.diagnose.selection import IGNORED
@@ -14,8 +17,17 @@ from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.machine import PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaGpu, Nvml, NvmlGpu
-from tfgpu_doctor.model.report import OUTCOMES, GpuCard, GpuUser, MachineSummary, Report, Result, TargetSummary
-from tfgpu_doctor.model.tags import Goal
+from tfgpu_doctor.model.report import (
+    OUTCOMES,
+    GpuCard,
+    GpuUser,
+    MachineSummary,
+    Report,
+    Result,
+    RootCause,
+    TargetSummary,
+)
+from tfgpu_doctor.model.tags import UNFIT, Goal
 
 _NO_LIMITS = ("gpu_idle", "none")  # reasons of NVML that do not reduce the clocks
 
@@ -35,9 +47,14 @@ def build_report(
     wanted = _QUICK_GOALS if facts.quick else _REHEARSAL_GOALS if facts.simulated else _GOALS
     goals = [result for result in results if result.goal in wanted] or results
     passed = any(result.outcome in ("pass", "warn") for result in goals)
+    untried = facts.quick or facts.simulated or (facts.target is None and facts.runtime is None)
+    computes = None if untried else _computes(results)
+    fit = _fit(results, computes)
     return bound(
         Report(
-            healthy=passed and not (counts["fail"] or counts["crash"] or interrupted),
+            healthy=passed and fit is not False and not (counts["fail"] or counts["crash"] or interrupted),
+            computes=computes,
+            fit=fit,
             judged=passed or any(result.outcome == "fail" or _is_waived(result, results) for result in goals),
             doctor=facts.doctor,
             recorded=facts.recorded,
@@ -47,7 +64,7 @@ def build_report(
             seconds=round(seconds, 3),
             target=_target(facts),
             machine=_machine(facts),
-            causes=rank_causes(results),
+            causes=tuple(map(_with_costs, rank_causes(results))),
             results=tuple(results),
             counts=counts,
             versions=list_versions(facts, checks),
@@ -55,6 +72,35 @@ def build_report(
             gpus=_cards(facts),
         )
     )
+
+
+def _computes(results: Sequence[Result]) -> bool | None:
+    """Return whether TensorFlow computes on a GPU; None if that was not tried."""
+    goal = next((each for each in results if each.goal in _GOALS), None)
+    if goal is None or goal.outcome in ("skip", "crash") or _is_waived(goal, results):
+        return None
+    return goal.outcome in ("pass", "warn")
+
+
+def _fit(results: Sequence[Result], computes: bool | None) -> bool | None:
+    """Return whether every GPU of the machine is fit for work.
+
+    No, if an error says so of one of them. Yes, if TensorFlow computes on each that it lists, and every other GPU is known
+    to be withheld. Otherwise, this is not known.
+    """
+    errors = [(each, result) for result in results for each in result.findings if each.severity == "error"]
+    if any(makes_unfit(each.cause, result.tags) for each, result in errors):
+        return False
+    if any((result.reason == IGNORED or result.outcome == "crash") and UNFIT in result.tags for result in results):
+        return None
+    accounts = next((each.outcome for each in results if each.goal == "accounts"), "")
+    return True if computes and accounts in ("pass", "warn", "skip") else None
+
+
+def _with_costs(cause: RootCause) -> RootCause:
+    """Add to a cause that is no error what it costs."""
+    row = read_knowledge().causes.get(cause.label)
+    return msgspec.structs.replace(cause, costs=row.costs) if row and cause.severity != "error" else cause
 
 
 def _is_waived(result: Result, results: Sequence[Result]) -> bool:

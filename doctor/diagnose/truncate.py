@@ -113,6 +113,7 @@ def _bound_cause(cause: RootCause) -> RootCause:
         label=_name(cause.label),
         title=_cut(cause.title),
         evidence=_bound_lines(cause.evidence),
+        costs=_cut(cause.costs),
         fix=_bound_fix(cause.fix),
     )
 

@@ -18,7 +18,7 @@ _PIECE_BYTES = 64 << 10  # /proc/sys returns ENOMEM for a read of 4 MiB at once 
 
 @dataclass(frozen=True)
 class Status:
-    """The result of `stat`: size in bytes, numbers of a device node, permission bits."""
+    """The result of `stat`: size in bytes, numbers of a device node, permission bits, time of the last change."""
 
     size_bytes: int
     mode: int
@@ -26,6 +26,7 @@ class Status:
     gid: int
     major: int
     minor: int
+    changed_s: float = 0.0  # of content, name, owner or permissions, since 1970: when it came to this file system
 
     @property
     def kind(self) -> str:
@@ -93,12 +94,19 @@ class Files:
         except OSError:
             return False
 
+    def is_writable(self, path: str) -> bool:
+        """Whether this user may write to a file or folder."""
+        try:
+            return os.access(self.place(path), os.W_OK)
+        except OSError:
+            return False
+
     def status(self, path: str) -> Status:
         """`stat` of a file, links followed. Raises OSError."""
         found = os.stat(self.place(path))
         device = getattr(found, "st_rdev", 0)
         major, minor = (os.major(device), os.minor(device)) if hasattr(os, "major") else (0, 0)
-        return Status(found.st_size, found.st_mode, found.st_uid, found.st_gid, major, minor)
+        return Status(found.st_size, found.st_mode, found.st_uid, found.st_gid, major, minor, found.st_ctime)
 
     def folder_capacity_bytes(self, path: str) -> int:
         """Size of the file system that holds a folder. Raises OSError."""

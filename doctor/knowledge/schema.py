@@ -113,6 +113,10 @@ class Cause(msgspec.Struct, frozen=True):
     definition: str
     fix: str
     shown_by: Literal["check", "log", "advice"] = "check"  # "log": by `tfgpu-doctor log` alone; "advice": by nothing
+    unfit: bool = (
+        False  # an error with this label means that a GPU of the machine is not fit for work, whoever else works
+    )
+    costs: str = ""  # what it costs while TensorFlow computes nevertheless
 
 
 class Variable(msgspec.Struct, frozen=True):

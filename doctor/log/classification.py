@@ -28,10 +28,15 @@ _ASK_ALWAYS = (
     "the output of `tfgpu-doctor` on the machine, the TensorFlow release, and the log from the start of the program"
 )
 _LOAD = re.compile(r"NVRM: loading NVIDIA UNIX|kernel: Linux version")
+# What shows that TensorFlow has no GPU, somewhere or sometimes.
+_NO_GPU = (
+    "no_gpu_listed", "no_gpu_registered", "cannot_dlopen", "no_cuda_found", "no_device", "cuinit_303", "cuinit_unknown",
+    "library_lost", "windows_dll_lost", "import_library", "built_without_cuda", "prose_works_in_shell", "prose_works_elsewhere",
+)  # fmt: skip
 _WEAK_COMPLAINTS = ("prose_error", "prose_about_gpu")  # also in questions about harmless lines
 # Statements that something is wrong, the most specific first.
 _COMPLAINTS = (
-    "prose_gpu_not_used", "prose_out_of_memory", "prose_low_utilisation", "prose_slow", "prose_nan", "prose_hang", "prose_crash",
+    "prose_gpu_not_used", "prose_gpu_idle", "prose_out_of_memory", "prose_low_utilisation", "prose_slow", "prose_nan", "prose_hang", "prose_crash",
     "prose_error", "prose_about_gpu",
 )  # fmt: skip
 
@@ -91,6 +96,7 @@ def classify(
     hits = {**statements.symptoms, **_without_repeated(derived, knowledge)}
     for name, hit in _judge_machine(texts, known, knowledge) if texts else ():
         hits.setdefault(name, []).append(hit)
+    hits = _seen_but_idle(hits, found)
     seen = set(hits)
     best: dict[str, LogRule] = {}
     for rule in sorted(knowledge.log_rules, key=lambda each: -each.rank):
@@ -119,10 +125,18 @@ def classify(
     )
 
 
+def _seen_but_idle(hits: Hits, found: Mapping[str, Found]) -> Hits:
+    """Read "the GPU is not used" as "the GPU is idle", where the log shows that TensorFlow has the GPU, and no failure."""
+    has_gpu = "described_gpu" in hits or "gpu_listed" in found
+    if not has_gpu or "prose_gpu_not_used" not in hits or any(name in hits for name in _NO_GPU):
+        return hits
+    return {("prose_gpu_idle" if name == "prose_gpu_not_used" else name): kind for name, kind in hits.items()}
+
+
 def _since_driver_load(hits: Hits, texts: Sequence[tuple[int, str]]) -> Hits:
     """Drop the messages of the driver about a GPU from before it was loaded again: they no longer matter."""
     loads = [
-        number for first, text in texts for number, line in enumerate(text.splitlines(), first) if _LOAD.search(line)
+        number for first, text in texts for number, line in enumerate(text.split("\n"), first) if _LOAD.search(line)
     ]
     if not loads:
         return hits
@@ -140,7 +154,7 @@ def _without_repeated(hits: Hits, knowledge: Knowledge) -> Hits:
     own = {
         hit.line
         for name, kind in hits.items()
-        if name not in families and not name.startswith("plain_")
+        if name not in families and not name.startswith(("plain_", "tells_"))
         for hit in kind
     }
     kept = {name: [hit for hit in kind if name not in families or hit.line not in own] for name, kind in hits.items()}

@@ -97,12 +97,17 @@ class Context:
 
     @property
     def platform(self) -> str:
-        """The system as the tables of releases name it: "linux", "windows", "macos"; empty if it is unknown."""
+        """The system as the tables of releases name it: "linux", "windows", "macos"; empty if it is unknown.
+
+        It is the one that TensorFlow runs on: a container on Windows or macOS runs Linux.
+        """
+        if self.knows("container"):
+            return "linux"
         if self.knows("windows"):
             return "windows"
         if self.knows("macos"):
             return "macos"
-        return "linux" if self._says("linux") or self.knows("wsl") or self.knows("container") else ""
+        return "linux" if self._says("linux") or self.knows("wsl") else ""
 
     def _says(self, word: str) -> bool:
         if word in self.words:

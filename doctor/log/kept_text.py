@@ -45,6 +45,7 @@ class KeptText:
                 return
             start = rest.rfind(b"\n", 0, marker) + 1
             lines += rest.count(b"\n", 0, start)
+            self._tail = b""  # it would be a part before this one
             self._parts.append(_Part(lines + 1, bytearray(), _DOCUMENT_BYTES))
             rest, lines = self._fill(rest[start:], lines)
 
@@ -53,15 +54,22 @@ class KeptText:
         part = self._parts[-1]
         room = part.most - len(part.text)
         end = len(block) if room >= len(block) else block.rfind(b"\n", 0, max(0, room)) + 1
+        if not end and not part.text:  # its first line is longer than the part
+            end = room
         part.text += block[:end]
         if end < len(block):
             part.most = len(part.text)
         return block[end:], lines + block.count(b"\n", 0, end)
 
     def _keep_tail(self, rest: bytes, lines: int) -> None:
+        """Keep the last bytes of this block and of those before it."""
+        if not self._tail or len(rest) >= _TAIL_BYTES:
+            self._tail_line = lines + 1
+        else:
+            rest = self._tail + rest
         start = max(0, len(rest) - _TAIL_BYTES)
         self._tail = rest[start:]
-        self._tail_line = lines + rest.count(b"\n", 0, start) + 1
+        self._tail_line += rest.count(b"\n", 0, start)
 
     def texts(self) -> list[tuple[int, str]]:
         """Return each kept part: the number of its first line, and its text."""

@@ -11,10 +11,23 @@ _BLOCK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4 << 10  # of two blocks of one line: a message that crosses the boundary is complete in one of them
 LONGEST_BYTES = 4 << 10  # of a line on either side of a phrase
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")
+# The help texts of nvidia-smi, which explain errors and report none. The list of properties has a paragraph for each.
+_HELP_OF_QUERY = b'List of valid properties to query for the switch "--query-'
+_PROPERTIES = re.compile(
+    rb"^[ \t>]*" + _HELP_OF_QUERY + rb"[^\n]*\n"
+    rb"(?:[ \t>]*\r?\n|[ \t>]*(?:\"[\w.]+\"|Section about )[^\n]*\n(?:[ \t>]*(?!\d{4}-)[^\s>+|=#$\[][^\n]*\n){0,8}"
+    rb"(?=[ \t>]*\r?\n))*",  # a paragraph that was cut may go on with another message
+    re.MULTILINE,
+)
+_HELP = b"NVIDIA System Management Interface -- v"
+_HELP_END = b"nvidia-smi(1) manual page for more detailed information"
+_LONGEST_HELP = 64 << 10
 
 
 def blocks(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the log in blocks of whole lines, cleaned: no terminal codes, no NUL bytes, quotes without their backslashes.
+
+    Help texts of nvidia-smi are empty lines.
 
     Without its NUL bytes, the ASCII part of UTF-16 reads as ASCII, which is sufficient for all signatures.
     """
@@ -22,6 +35,9 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
     while chunk := stream.read(_BLOCK_BYTES):
         text = rest + chunk
         end = text.rfind(b"\n") + 1
+        begin = max(text.rfind(marker, max(0, end - _LONGEST_HELP), end) for marker in (_HELP, _HELP_OF_QUERY))
+        if begin >= 0:  # the next block has the whole of it
+            end = text.rfind(b"\n", 0, begin) + 1 or end
         if end:
             yield _clean(text[:end])
             rest = text[end:]
@@ -31,7 +47,7 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
             yield _clean(text)
             rest = text[-_OVERLAP_BYTES:]
     if rest:
-        yield _clean(rest) + b"\n"
+        yield _clean(rest if rest.endswith(b"\n") else rest + b"\n")
 
 
 def _clean(text: bytes) -> bytes:
@@ -39,7 +55,29 @@ def _clean(text: bytes) -> bytes:
         text = text.replace(b"\0", b"")
     if b"\\" in text:  # quotes and backslashes as JSON escapes them: notebooks and container logs
         text = text.replace(b'\\"', b'"').replace(b"\\\\", b"\\")
-    return _ANSI.sub(b"", text) if b"\x1b" in text else text
+    if b"\x1b" in text:
+        text = _ANSI.sub(b"", text)
+    return _without_help(text)
+
+
+def _without_help(text: bytes) -> bytes:
+    if _HELP_OF_QUERY in text:
+        text = _PROPERTIES.sub(_blank, text)
+    begin = text.find(_HELP)
+    if begin < 0:
+        return text
+    kept, done = [], 0
+    while begin >= 0 and (end := text.find(_HELP_END, begin)) >= 0:
+        begin = text.rfind(_HELP, begin, end)
+        if end - begin < _LONGEST_HELP:
+            kept += [text[done:begin], b"\n" * text.count(b"\n", begin, end)]
+            done = end
+        begin = text.find(_HELP, end)
+    return b"".join((*kept, text[done:]))
+
+
+def _blank(match: re.Match[bytes]) -> bytes:
+    return b"\n" * match.group().count(b"\n")
 
 
 @dataclass

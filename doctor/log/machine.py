@@ -55,9 +55,8 @@ def _system(context: Context) -> System | None:
     if not os:
         return None
     arm = context.knows("arm")
-    return System(
-        os=os, release="", architecture="aarch64" if arm else "x86_64", wsl=2 if context.knows("wsl") else 0
-    )  # fmt: skip
+    wsl = context.knows("wsl") or (os == "Linux" and context.knows("windows"))  # Docker on Windows runs in WSL 2
+    return System(os=os, release="", architecture="aarch64" if arm else "x86_64", wsl=2 if wsl else 0)
 
 
 def _tensorflow(context: Context, needs: ReleaseNeeds | None) -> TensorFlow | None:

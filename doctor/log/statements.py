@@ -10,11 +10,14 @@ from tfgpu_doctor.knowledge.schema import LogSymptom
 from tfgpu_doctor.log.signatures import Hit
 
 _V = r"v?(\d{1,2}\.(?:\d{1,2}|x)(?:\.\d+)*(?:\.?(?:rc|dev|post)\d+)?)"
+_V_TENSORFLOW = _V.replace(r"\d{1,2}\.", r"\d\.", 1)  # 22.03 is an image of NVIDIA's, of March 2022
 # A line of a form: "- **CUDA/cuDNN version**: 10.0 / 7.6", "GPU model and memory: GTX 1080".
-# Spaces and blank lines are bounded: an unbounded run of them is tried again at each of its lines.
+# Spaces and blank lines are bounded: an unbounded run of them is tried again at each of its lines. A value below a name
+# is no item and no other field, and is read again as a line of its own.
 _FORM = re.compile(
-    r"^[ \t>*#|-]{0,12}(?P<name>[A-Za-z][\w /,.()?&-]{1,70}?)\**[ \t]{0,12}(?::|=|\||\n{1,3})[ \t]{0,12}\**[ \t]{0,12}"
-    r"(?P<value>\S.{0,150})$",
+    r"^[ \t>*#|-]{0,12}(?P<name>[A-Za-z][\w /,.()?&-]{1,70}?)\**[ \t]{0,12}"
+    r"(?::|=|\||\n{1,3}(?![ \t]{0,12}(?:[*#|>-]|[\w /,.()?&-]{1,70}:)))"
+    r"(?=[ \t]{0,12}\**[ \t]{0,12}(?P<value>\S.{0,150})$)",
     re.MULTILINE,
 )
 _FIELDS = (
@@ -34,6 +37,8 @@ _FIELDS = (
     ("os", re.compile(r"^(?:os|operating system|platform|system)\b(?! information)", re.IGNORECASE)),
     ("install_method", re.compile(r"^(?:tensorflow )?install(?:ed|ation)?\b|^installed using", re.IGNORECASE)),
 )
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+_OF_TENSORFLOW = re.compile(r"(?<![\d.])\d(?:\.\d+)*(?!\d)")
 _IS = r"(?:\s*(?:version|ver\.?|v|is|release|toolkit|sdk|to|with|=+|:|-|_|/))*"
 _NOT_AFTER_CUDA = r"(?<!cuda/)(?<!cuda /)"  # a form's "CUDA/cuDNN version: 10.1" begins with CUDA's
 _PROSE = tuple(
@@ -42,7 +47,8 @@ _PROSE = tuple(
         (
             "tensorflow",
             r"\b(?:tensorflow|tf)(?:[-_ ]?(?:gpu|cpu|intel|macos))?(?:\[[\w,-]+\])?"
-            rf"(?:\s+(?:version|ver\.?|v|is|release|to|with))*\s*(?:[=~<>]{{1,2}}|:|@)?\s*[\"'(]?{_V}(?![\w.]*\.(?:so|dll))",
+            rf"(?:\s+(?:version|ver\.?|v|is|release|to|with))*\s*(?:[=~<>]{{1,2}}|:|@)?\s*[\"'(]?{_V_TENSORFLOW}"
+            r"(?![\w.]*\.(?:so|dll))",
         ),
         (
             "python",
@@ -63,31 +69,43 @@ _PROSE = tuple(
     )
 )
 _OS = re.compile(
-    r"\bwsl ?[12]?\b|\bwindows (?:server )?(?:\d+|xp|vista|subsystem)?|\bwin(?:dows)?(?:10|11|7|8)\b|\bwin-64\b|\bwin32\b"
+    r"\bwsl ?[12]?\b|\bwindows(?: (?:server )?(?:\d+|xp|vista|subsystem)|\b)|\bwin(?:dows)?(?:10|11|7|8)\b|\bwin-64\b|\bwin32\b"
     r"|\b[CD]:\\\w+|\b(?:mac ?os|os ?x|darwin)\b[ \w.]{0,12}|\bmacbook\b|\blinux\b|/home/\w+|/usr/(?:local|lib)"
     r"|\b(?:ubuntu|debian|centos|fedora|red ?hat|rhel|arch linux|manjaro|gentoo|linux mint|pop!?_os|opensuse|rocky|alma"
     r"|amazon linux)\b[ \w.]{0,8}",
     re.IGNORECASE,
 )
 _METHODS = re.compile(
-    r"(?<!without )(?<!no )\b(?:(?:in|inside|using|with|via|from) (?:a |the |my )?docker"
+    r"\b(?:(?:in|inside|using|with|via|from) (?:a |the |my )?docker"
     r"|docker (?:run|container|image|compose|exec|build|pull)|dockerfile|nvidia-docker2?|podman|tensorflow/tensorflow:"
     r"|kubernetes|k8s|kubectl|kubeflow|singularity|apptainer|nvcr\.io|slurm|sbatch|srun|lsf|pbs"
     r"|mini?conda|anaconda|conda|mamba|pip3?|poetry|virtualenv|colab|kaggle|sagemaker"
-    r"|jetson|jetpack|nano|xavier|orin|aarch64|arm64|raspberry|snap|nix(?:os)?|pycharm|jupyter|spyder|vs ?code|rstudio"
+    r"|jetson|jetpack|(?:nvidia|orin) nano|nano (?:[248] ?gb|dev\w*|board|super)"
+    r"|xavier|orin|aarch64|arm64|raspberry|snap|nix(?:os)?|pycharm|jupyter|spyder|vs ?code|rstudio"
     r"|bumblebee|optirun|optimus|selinux|mig|laptop|pytorch|torch|bazel)\b",
     re.IGNORECASE,
 )
+_NEGATED = re.compile(
+    r"(?:\bnot|n't|\bno|\bwithout|\bnever|\boutside(?: of)?)(?: (?:use|using|a|any|the))? $", re.IGNORECASE
+)
 # Lines of programs: dated messages, tables, trees of `key : value`, XML, tracebacks. They are no statements of a person.
 _BELONGS_TO_PROGRAM = re.compile(
-    r"^\s*(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \[)"
+    r"^\s*(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \["
+    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]+:|Instructions for updating:|Please use [`'\"]?(?:tf|keras|layer)\.)"
     r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S|NVRM:|\bkern +:"
+    r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:"
 )
+# A row of a table in Markdown: a space before each cell, and no more than one between its words. nvidia-smi has more.
+_ROW_OF_PERSON = re.compile(r"\s{0,3}\|(?: [^\s|]{1,80}(?: [^\s|]{1,80}){0,20} {0,40}\|){2,20}\s*")
 _TEMPLATE = re.compile(
     r"\((?:e\.?g|i\.?e|for example|as opposed|use command|if |windows, ?osx|os, |optional|please|source or binary)[^)]{0,150}\)"
     r"|<!--.{0,400}?-->",
     re.IGNORECASE,
 )
+# Fields without a value: a heading and what GitHub writes below it; the version of a compiler that was not used.
+_NO_ANSWER = re.compile(r"[ \t*`_]*(?:no response|n/?a|none|not applicable|unknown)[ \t*`_.]*", re.IGNORECASE)
+_HEADING = re.compile(r"#{1,6} \S")
+_EMPTY = re.compile(r"[ \t>*#|-]{0,12}(?:\w+[ /]){1,4}version[ \t*]*:[ \t*]*(?:none|n/?a|no)?[ \t*.]*", re.IGNORECASE)
 _UNTICKED = re.compile(r"\s*(?:[-*] )?\[ ?\] ")
 _FIELD = re.compile(r"gpu|cuda|cudnn|nvidia|tensorflow|keras|\btf\b|\btf ?\d|rtx|gtx", re.IGNORECASE)
 _PERSON = re.compile(
@@ -121,8 +139,8 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
         return Statements({}, {})
     patterns = [(row.name, re.compile(row.pattern, re.IGNORECASE)) for row in symptoms]
     for first, text in texts:
-        lines = text.splitlines()[:_MOST_LINES]
-        prose = [_without_template(line) if not _BELONGS_TO_PROGRAM.match(line) else "" for line in lines]
+        lines = _lines(text)[:_MOST_LINES]
+        prose = _without_empty_fields("" if _is_of_program(line) else _without_template(line) for line in lines)
         whole = re.sub(r"\n(?:[ \t]*\n){3,}", "\n\n\n", "\n".join(line[:_LONGEST] for line in prose))
         for key, value in (*_read_form(whole), *_read_prose(whole), *_read_system(whole)):
             values.setdefault(key, value)
@@ -135,15 +153,44 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
 
 def _is_written_by_person(texts: Sequence[str]) -> bool:
     """Whether somebody describes a problem of this field; the output of programs alone does not complain."""
-    whole = "\n".join(line for text in texts for line in text.splitlines() if not _BELONGS_TO_PROGRAM.match(line))
+    whole = "\n".join(line for text in texts for line in _lines(text) if not _is_of_program(line))
     lines = whole.count("\n")
     said = _TITLE.match(whole) or lines < _FEW_LINES or len(_PERSON.findall(whole)) > lines // _LINES_FOR_ONE
     return bool(said and _FIELD.search(whole))
 
 
+def _lines(text: str) -> list[str]:
+    """The lines as the signatures count them: a carriage return or another separator does not end one."""
+    lines = [line.rstrip("\r").replace("\r", " ") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _is_of_program(line: str) -> bool:
+    return _BELONGS_TO_PROGRAM.match(line) is not None and not _ROW_OF_PERSON.fullmatch(line)
+
+
 def _without_template(line: str) -> str:
     """Remove the words of a form's template: examples in parentheses, comments, boxes that are not ticked."""
-    return "" if _UNTICKED.match(line) else _TEMPLATE.sub(" ", line)
+    if _UNTICKED.match(line):
+        return ""
+    said = _TEMPLATE.sub(" ", line)
+    return "" if _EMPTY.fullmatch(said) else said
+
+
+def _without_empty_fields(lines: Iterable[str]) -> list[str]:
+    """Remove the headings of a form that have no answer below them, and GitHub's words for that."""
+    found = list(lines)
+    heading = -1  # the place of a heading without text below it
+    for place, line in enumerate(found):
+        if _HEADING.match(line):
+            heading = place
+        elif _NO_ANSWER.fullmatch(line):
+            found[place] = ""
+            if heading >= 0:
+                found[heading] = ""
+        if line.strip() and heading != place:
+            heading = -1
+    return found
 
 
 def _paragraphs(lines: Sequence[str], first: int) -> Iterator[tuple[int, str]]:
@@ -164,13 +211,13 @@ def _read_form(text: str) -> Iterable[tuple[str, str]]:
     for match in _FORM.finditer(text):
         name = match["name"].strip()
         key = next((key for key, pattern in _FIELDS if pattern.search(name)), "")
-        value = match["value"].strip(" *`\"'")
+        value = match["value"].strip(" *`\"'|")
         if key == "cuda_cudnn":
             yield from _split_cuda(value)
         elif key in ("tensorflow", "python", "cudnn", "cuda", "driver"):
-            if version := re.search(r"\d+(?:\.\d+)*", value):
+            if version := (_OF_TENSORFLOW if key == "tensorflow" else _NUMBERS).search(value):
                 yield key, version.group()
-        elif key and re.search(r"[A-Za-z]{2}", value):
+        elif key and re.search(r"[A-Za-z]{2}", value) and not _NO_ANSWER.fullmatch(value):
             yield key, value
 
 
@@ -194,7 +241,12 @@ def _read_prose(text: str) -> Iterable[tuple[str, str]]:
 def _read_system(text: str) -> Iterable[tuple[str, str]]:
     if names := dict.fromkeys(match.group().strip().lower() for match in _OS.finditer(text)):
         yield "os", ", ".join(_clear(names))
-    if names := dict.fromkeys(match.group().lower() for match in _METHODS.finditer(text)):
+    methods = (
+        match
+        for match in _METHODS.finditer(text)
+        if not _NEGATED.search(text, max(0, match.start() - 20), match.start())
+    )
+    if names := dict.fromkeys(match.group().lower() for match in methods):
         yield "install_method", ", ".join(names)
 
 

@@ -32,6 +32,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
     severity: Severity = "error"
     confidence: Confidence = "high"
+    blocks: bool = True  # an error: whether it blocks the checks that come after; if not, only those tagged UNFIT
 
 
 @dataclass(frozen=True)

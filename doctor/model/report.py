@@ -125,17 +125,24 @@ class RootCause(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     confidence: Confidence
     evidence: tuple[str, ...] = ()
+    costs: str = ""  # what it costs while TensorFlow computes nevertheless; empty for an error
     fix: Fix
     explains: tuple[str, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole result. `causes` is ranked, best first; `judged` says whether the question itself was answered."""
+    """The whole result. `causes` is ranked, best first; `judged` says whether the question itself was answered.
+
+    `healthy`: what was asked was shown, and nothing is wrong. It is asked whether TensorFlow computes on a GPU, and whether
+    every GPU of the machine is fit for work; a quick examination and a rehearsal ask neither, and leave both unanswered.
+    """
 
     page_maker: ClassVar[Callable[[Any], str] | None] = None
 
     schema: int = SCHEMA
     healthy: bool
+    computes: bool | None = None  # does TensorFlow compute on a GPU here? None: not tried
+    fit: bool | None = None  # is every GPU of this machine fit for work? None: not known
     judged: bool
     doctor: str
     recorded: str

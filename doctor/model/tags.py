@@ -6,11 +6,13 @@ from typing import Final, Literal
 
 # What an examination must show. `computes`: TensorFlow computes on a GPU. `driver` and `platform`: without TensorFlow, a
 # GPU is available to it. `registers`: TensorFlow registers the simulated GPUs. `imports`: TensorFlow works on the CPU.
-Goal = Literal["computes", "driver", "platform", "registers", "imports"]
+# `accounts`: every GPU of the machine can be used, or is known to be withheld.
+Goal = Literal["computes", "driver", "platform", "registers", "imports", "accounts"]
 
 STRESS: Final = "stress"  # judges what the stress test measured
 LIBRARIES: Final = "libraries"  # judges the libraries that TensorFlow opens
 VISIBLE_GPUS: Final = "visible-gpus"  # which GPUs the environment lets the process see
+UNFIT: Final = "unfit"  # an error of undetermined cause means that a GPU of the machine is not fit for work
 GPU_LOST: Final = "gpu-lost"  # finds one GPU of several that TensorFlow cannot use
 SUITES_STOPPED: Final = "suites-stopped"  # finds what ends the perf suites early
 PARTIAL: Final = "partial-facts"  # judges correctly if most facts, and values in facts, are missing: as in a log

@@ -9,10 +9,12 @@ from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.facts import FactsError, decode_facts
 from tfgpu_doctor.model.report import RehearsalReport
 from tfgpu_doctor.rehearse.build import BuildError
 from tfgpu_doctor.rehearse.gpu import MOST_GPUS, MachineError
 from tfgpu_doctor.rehearse.machine import DEFAULT_GPU, SimulatedMachine, machine_for, read_machine
+from tfgpu_doctor.rehearse.record import is_record, machine_of
 from tfgpu_doctor.rehearse.rehearsing import RehearsalError
 from tfgpu_doctor.rehearse.rehearsing import rehearse as run_rehearsal
 
@@ -25,7 +27,7 @@ _NOT_JUDGED = 3
 @click.option(
     "--driver", metavar="VERSION", help="The driver version, for example 550.54.15.  [default: the newest known]"
 )
-@click.option("--machine", metavar="FILE", help="Simulate the machine described by a JSON file.")
+@click.option("--machine", metavar="FILE", help="Simulate the machine of a JSON file: a description, or a record.")
 @click.option("--python", metavar="PATH", help="The Python to rehearse: an interpreter or a virtual environment.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")
@@ -76,7 +78,11 @@ def _read(path: str) -> SimulatedMachine:
     except OSError as error:
         refuse(f"{path} cannot be read: {error.strerror or error}")
     try:
+        if is_record(content):
+            return machine_of(decode_facts(content), read_knowledge())
         return read_machine(content, read_knowledge())
+    except FactsError as error:
+        refuse(f"{path} cannot be read: {error}")
     except MachineError as error:
         refuse(f"{path}: {error}")
 

@@ -8,6 +8,7 @@ import msgspec
 
 # CUDA and NVML read one line per value, so no text may contain a control character.
 Line = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]*\Z", max_length=95)]
+LongLine = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]*\Z", max_length=255)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 Number = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
 PciAddress = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.0)?\Z")]
@@ -17,6 +18,9 @@ Fault = Code | Literal["hang", "wedge", "crash"]
 Reason = Literal[
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
     "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "board_limit", "reliability",
+]  # fmt: skip
+RecoveryAction = Literal[
+    "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain", "bus_reset", "system_reboot",
 ]  # fmt: skip
 Brand = Literal[
     "unknown", "quadro", "tesla", "nvs", "grid", "geforce", "titan", "vapps", "vpc", "vcs", "vws", "cloud_gaming",
@@ -39,10 +43,10 @@ class Ecc(Part, frozen=True):
 
     mode: bool = True
     pending_mode: bool | None = None  # after the next reboot; default: the current mode
-    volatile_corrected: Count = 0
-    volatile_uncorrected: Count = 0
-    aggregate_corrected: Count = 0
-    aggregate_uncorrected: Count = 0
+    volatile_corrected: Count | None = 0
+    volatile_uncorrected: Count | None = 0
+    aggregate_corrected: Count | None = 0
+    aggregate_uncorrected: Count | None = 0
     sram_threshold_exceeded: bool | None = None
 
 
@@ -53,11 +57,11 @@ class RemappedRows(Part, frozen=True):
     uncorrected: Count = 0
     pending: bool = False
     failed: bool = False
-    banks_all_spare: Count = 640
-    banks_most_spare: Count = 0
-    banks_some_spare: Count = 0
-    banks_few_spare: Count = 0
-    banks_none_spare: Count = 0
+    banks_all_spare: Count | None = 640
+    banks_most_spare: Count | None = 0
+    banks_some_spare: Count | None = 0
+    banks_few_spare: Count | None = 0
+    banks_none_spare: Count | None = 0
 
 
 class RetiredPages(Part, frozen=True):
@@ -120,12 +124,13 @@ class NvLink(Part, frozen=True):
     """A link to another GPU or a switch, and its error counters."""
 
     active: bool = True
-    version: Count = 4
-    remote: Literal["gpu", "npu", "switch"] = "gpu"
+    version: Count | None = 4
+    remote: Literal["gpu", "npu", "switch"] | None = "gpu"
     replays: Count = 0
     recoveries: Count = 0
     crc_flit_errors: Count = 0
     crc_data_errors: Count = 0
+    ecc_errors: Count = 0
 
 
 class Fabric(Part, frozen=True):
@@ -139,7 +144,7 @@ class Tenant(Part, frozen=True):
     """A process that uses memory on a GPU; `memory_bytes` is None if the driver does not report it."""
 
     pid: Annotated[int, msgspec.Meta(ge=1, lt=1 << 22)]
-    name: Line = "python"
+    name: LongLine = "python"
     kind: Literal["compute", "graphics", "mps"] = "compute"
     memory_bytes: Count | None = None
 
@@ -149,11 +154,11 @@ class MigDevice(Part, frozen=True):
 
     profile: Line = "1g.10gb"
     uuid: Line = ""
-    memory_bytes: Count = 10 << 30
+    memory_bytes: Count | None = 10 << 30
     memory_used_bytes: Count = 0
-    multiprocessors: Count = 16
+    multiprocessors: Count | None = 16
     gpu_instance: Count | None = None
-    compute_instance: Count = 0
+    compute_instance: Count | None = 0
 
 
 class SimulatedGpu(Part, frozen=True):
@@ -173,13 +178,14 @@ class SimulatedGpu(Part, frozen=True):
     serial: Line | None = None
     vbios: Line | None = None
     memory_used_bytes: Count = 0
-    compute_mode: Literal["default", "prohibited", "exclusive_process"] = "default"
-    persistence_mode: bool = True
+    compute_mode: Literal["default", "exclusive_thread", "prohibited", "exclusive_process"] | None = "default"
+    persistence_mode: bool | None = True
     performance_state: Count | None = 0
     utilization_percent: Count | None = 0
     memory_utilization_percent: Count | None = 0
     fan_percent: Count | None = None
     mig_mode: bool | None = None
+    mig_pending: bool | None = None  # after the next reset; default: the current mode
     mig_devices: Annotated[tuple[MigDevice, ...], msgspec.Meta(max_length=MOST_MIG_DEVICES)] = ()
     ecc: Ecc | None = None
     remapped_rows: RemappedRows | None = None
@@ -188,7 +194,7 @@ class SimulatedGpu(Part, frozen=True):
     power_w: Power = Power()
     clocks_mhz: Clocks = Clocks()
     throttle_reasons: tuple[Reason, ...] | None = ()
-    recovery_action: Literal["none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset"] | None = None
+    recovery_action: RecoveryAction | None = None
     pcie: Pcie = Pcie()
     chip_to_chip: bool | None = None
     nvlinks: Annotated[tuple[NvLink, ...], msgspec.Meta(max_length=36)] = ()

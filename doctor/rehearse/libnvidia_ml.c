@@ -175,6 +175,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, 
   DEVICE(device);
   nvmlReturn_t code = give(device->gpu, "mig_mode", 1, current);
   *pending = *current;
+  give(device->gpu, "mig_pending", 1, pending);
   return code;
 }
 
@@ -209,18 +210,20 @@ static long long of_mig(nvmlDevice_t device, const char *name, long long otherwi
   return listed_number(device->gpu, "mig_devices", device->mig, name, otherwise);
 }
 
+static nvmlReturn_t give_instance(nvmlDevice_t device, const char *name, unsigned *id) {
+  if (device->mig == WHOLE_GPU || !listed(device->gpu, "mig_devices", device->mig, name)) return NOT_SUPPORTED;
+  *id = (unsigned)of_mig(device, name, 0);
+  return SUCCESS;
+}
+
 ENTRY nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id) {
   DEVICE(device);
-  if (device->mig == WHOLE_GPU) return NOT_SUPPORTED;
-  *id = (unsigned)of_mig(device, "gpu_instance", device->mig + 1);
-  return SUCCESS;
+  return give_instance(device, "gpu_instance", id);
 }
 
 ENTRY nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned *id) {
   DEVICE(device);
-  if (device->mig == WHOLE_GPU) return NOT_SUPPORTED;
-  *id = (unsigned)of_mig(device, "compute_instance", 0);
-  return SUCCESS;
+  return give_instance(device, "compute_instance", id);
 }
 
 typedef struct {
@@ -230,7 +233,7 @@ typedef struct {
 
 ENTRY nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, Attributes *answer) {
   DEVICE(device);
-  if (device->mig == WHOLE_GPU) return NOT_SUPPORTED;
+  if (of_mig(device, "multiprocessors", -1) < 0) return NOT_SUPPORTED;
   memset(answer, 0, sizeof *answer);
   answer->multiprocessors = (unsigned)of_mig(device, "multiprocessors", 0);
   answer->gpu_slices = answer->compute_slices = 1;
@@ -271,7 +274,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *numbe
 ENTRY nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
   DEVICE(device);
   capability(device->gpu, major, minor);
-  return SUCCESS;
+  return text(device->gpu, "compute_capability") ? SUCCESS : NOT_SUPPORTED;
 }
 
 /* nvmlDeviceArchitecture_t: derived from the compute capability. */
@@ -315,26 +318,29 @@ ENTRY nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, PciInfo *info) {
 typedef struct { u64 total, free, used; } Memory;
 typedef struct { unsigned version; u64 total, reserved, free, used; } Memory_v2;
 
-static void read_memory(nvmlDevice_t device, u64 *total, u64 *used) {
+static nvmlReturn_t read_memory(nvmlDevice_t device, u64 *total, u64 *used) {
   int is_mig = device->mig != WHOLE_GPU;
-  *total = (u64)(is_mig ? of_mig(device, "memory_bytes", 0) : whole(device->gpu, "memory_bytes", 0));
+  long long known = is_mig ? of_mig(device, "memory_bytes", -1) : whole(device->gpu, "memory_bytes", -1);
+  if (known < 0) return NOT_SUPPORTED;
+  *total = (u64)known;
   *used = (u64)(is_mig ? of_mig(device, "memory_used_bytes", 0) : whole(device->gpu, "memory_used_bytes", 0));
   if (*used > *total) *used = *total;
+  return SUCCESS;
 }
 
 ENTRY nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, Memory *memory) {
   DEVICE(device);
-  read_memory(device, &memory->total, &memory->used);
-  memory->free = memory->total - memory->used;
-  return SUCCESS;
+  nvmlReturn_t code = read_memory(device, &memory->total, &memory->used);
+  if (!code) memory->free = memory->total - memory->used;
+  return code;
 }
 
 ENTRY nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, Memory_v2 *memory) {
   DEVICE(device);
-  read_memory(device, &memory->total, &memory->used);
-  memory->free = memory->total - memory->used;
+  nvmlReturn_t code = read_memory(device, &memory->total, &memory->used);
+  if (!code) memory->free = memory->total - memory->used;
   memory->reserved = 0;
-  return SUCCESS;
+  return code;
 }
 
 /* The first version of the structure ends before the instances. */

@@ -44,6 +44,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned link
   u64 answer = 0;
   DEVICE(device);
   nvmlReturn_t code = give_link(device, link, "version", &answer);
+  if (!code && !listed(device->gpu, "nvlinks", (int)link, "version")) code = NOT_SUPPORTED;
   if (!code) *version = (unsigned)answer;
   return code;
 }

@@ -11,7 +11,8 @@ ENTRY nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *mode)
   static const char *const modes[] = {"default", "exclusive_thread", "prohibited", "exclusive_process"};
   DEVICE(device);
   int found = place_in(text(device->gpu, "compute_mode"), modes, 4);
-  *mode = found < 0 ? 0 : (unsigned)found;
+  if (found < 0) return NOT_SUPPORTED;
+  *mode = (unsigned)found;
   return SUCCESS;
 }
 
@@ -227,8 +228,9 @@ static const struct { unsigned id; const char *key; } fields[] = {
 enum { RECOVERY_ACTION = 230 };
 
 static nvmlReturn_t give_recovery_action(int gpu, u64 *action) {
-  static const char *const actions[] = {"none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset"};
-  int found = place_in(text(gpu, "recovery_action"), actions, 5);
+  static const char *const actions[] = {"none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset",
+                                        "recover_imex_domain", "bus_reset", "system_reboot"};
+  int found = place_in(text(gpu, "recovery_action"), actions, 8);
   if (found < 0) return NOT_SUPPORTED;
   *action = (u64)found;
   return SUCCESS;

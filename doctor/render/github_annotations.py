@@ -10,7 +10,7 @@ from typing import Literal
 
 from tfgpu_doctor.model import UNDETERMINED
 from tfgpu_doctor.model.report import Report, RootCause
-from tfgpu_doctor.render.words import counts_line, headline, open_question, subject, unjudged
+from tfgpu_doctor.render.words import answers, counts_line, headline, open_question, subject, unjudged
 
 _Kind = Literal["error", "warning", "notice"]
 _MOST = 10  # of one kind; GitHub shows no more for a step: https://github.com/orgs/community/discussions/26680
@@ -56,7 +56,8 @@ def _crashes(report: Report) -> Iterator[_Annotation]:
 def _verdict(report: Report) -> Iterator[_Annotation]:
     """Yield the verdict that no cause states: healthy, or not judged."""
     if report.healthy:
-        yield "notice", "tfgpu-doctor", f"{headline(report)}\n{subject(report)}\n{counts_line(report)}"
+        said = [f"{question}: {answer}" for question, answer in answers(report)]
+        yield "notice", "tfgpu-doctor", "\n".join([headline(report), *said, subject(report), counts_line(report)])
     elif why := open_question(report):
         yield "error", "tfgpu-doctor", "\n".join([why, subject(report), *unjudged(report)[:_MOST]])
 

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from tfgpu_doctor.model.report import OUTCOMES, Outcome, Report, Result, VersionRow
 from tfgpu_doctor.model.tags import LIBRARIES
 from tfgpu_doctor.render.layout import render_page
-from tfgpu_doctor.render.words import counts_line, headline, subject, unjudged
+from tfgpu_doctor.render.words import answers, counts_line, headline, subject, unjudged
 
 TONES: dict[Outcome, str] = {
     "pass": "good",
@@ -54,6 +54,7 @@ def render_html(report: Report) -> str:
         heading=first.title if first else headline(report),
         named=first,
         subject=subject(report),
+        answers=answers(report),
         counts=counts_line(report),
         shares=_shares(report),
         unjudged=unjudged(report) if not report.healthy and not report.causes else [],

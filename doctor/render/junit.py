@@ -42,11 +42,17 @@ def as_document(suite: TestSuite, seconds: float) -> str:
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:
     yield "healthy", str(report.healthy).lower()
+    yield "computes", _word(report.computes)
+    yield "fit", _word(report.fit)
     yield "judged", str(report.judged).lower()
     yield "subject", subject(report)
     yield "doctor", report.doctor
     for cause in report.causes:
         yield "cause", f"{cause.id} {cause.label}: {cause.title}"
+
+
+def _word(answer: bool | None) -> str:
+    return "unknown" if answer is None else str(answer).lower()
 
 
 def _question(report: Report) -> TestCase:

@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import Report, Result, RootCause
-from tfgpu_doctor.render.words import counts_line, headline, subject, unjudged
+from tfgpu_doctor.render.words import answers, counts_line, headline, subject, unjudged
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~!@&$])")
 _LONGEST_DETAIL = 160
@@ -17,6 +17,7 @@ _LONGEST_DETAIL = 160
 def render_markdown(report: Report) -> str:
     """Return the verdict and causes, then every check in a collapsed table."""
     lines = ["## tfgpu-doctor", "", escape(subject(report)), ""]
+    lines += [f"- {question}: **{answer}**" for question, answer in answers(report)] + [""]
     if verdict := headline(report):
         lines += [f"**{verdict}**", ""]
     for cause in report.causes:
@@ -41,6 +42,7 @@ def cause_in_markdown(cause: RootCause) -> list[str]:
         "",
     ]
     lines += [f"- {escape(line)}" for line in cause.evidence] + [""]
+    lines += [f"**Costs:** {escape(cause.costs)}", ""] if cause.costs else []
     lines += [f"**Fix:** {escape(cause.fix.text)}", ""] if cause.fix.text else []
     if cause.fix.commands:
         commands = "\n".join(clean(command).replace("\n", " ") for command in cause.fix.commands)

@@ -38,6 +38,8 @@ def render_sarif(report: Report, checks: Sequence[Check] = ()) -> str:
         "columnKind": "unicodeCodePoints",
         "properties": {
             "healthy": report.healthy,
+            "computes": report.computes,
+            "fit": report.fit,
             "judged": report.judged,
             "counts": report.counts,
             "subject": subject(report),

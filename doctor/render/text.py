@@ -12,7 +12,7 @@ from rich.text import Text
 from tfgpu_doctor.model import UNDETERMINED
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import Report, Result, RootCause
-from tfgpu_doctor.render.words import counts_line, headline, measured, subject, unjudged
+from tfgpu_doctor.render.words import answers, counts_line, headline, measured, subject, unjudged
 
 _TRAILING = re.compile(r"[ \t]+((?:\x1b\[0m)*)$", re.MULTILINE)
 _MARKS = {
@@ -30,6 +30,8 @@ def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> s
     """Return the report as lines of at most `width` columns; commands are not wrapped, so that they can be copied."""
     page = Page(width, colour)
     page.say(subject(report), style="dim")
+    for question, answer in answers(report):
+        page.say(f"{question}: {answer}", style="dim" if answer == "yes" else "")
     page.gap()
     if verdict := headline(report):
         page.say(verdict, style="bold green" if report.healthy else "bold")
@@ -96,6 +98,8 @@ def say_cause(page: Page, cause: RootCause, verbose: bool) -> None:
     for line in cause.evidence:
         page.say(line, start="  • ")
     page.gap()
+    if cause.costs:
+        page.say(cause.costs, start="  Costs  ")
     page.say(cause.fix.text, start="  Fix  ", start_style="bold green")
     for command in cause.fix.commands:
         page.command(command)

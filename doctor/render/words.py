@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.diagnose.fitness import makes_unfit
 from tfgpu_doctor.model.facts.stress import STRESS_LEVELS
-from tfgpu_doctor.model.report import Report, Result
+from tfgpu_doctor.model.report import Report, Result, RootCause
 from tfgpu_doctor.model.tags import STRESS
 
 _COUNTS = (
@@ -24,6 +25,8 @@ def headline(report: Report) -> str:
         proof = (
             "the driver provides a GPU; TensorFlow itself was not tested (--quick)"
             if report.quick
+            else "nothing is wrong in what was examined; whether TensorFlow computes on a GPU was not tried"
+            if report.computes is None
             else "TensorFlow computes on the GPU"
         )
         count = len(report.causes)
@@ -37,6 +40,20 @@ def headline(report: Report) -> str:
     if report.counts["crash"]:
         return "A check of the doctor crashed; what it examines was not judged."
     return "Not judged: no fault was found, but nothing showed that TensorFlow computes on a GPU."
+
+
+def answers(report: Report) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the two questions of a diagnosis, each with its answer: yes, no with the reason, or why it is open."""
+    untried = "not tried (--quick)" if report.quick else "not tried"
+    computes = untried if report.computes is None else "yes" if report.computes else "no"
+    unfit = ", ".join(cause.id for cause in report.causes if cause.severity == "error" and _makes_unfit(cause, report))
+    fit = "not known" if report.fit is None else "yes" if report.fit else f"no ({unfit})" if unfit else "no"
+    return ("TensorFlow computes on a GPU here", computes), ("every GPU of this machine is fit for work", fit)
+
+
+def _makes_unfit(cause: RootCause, report: Report) -> bool:
+    found = report.find(cause.id)
+    return makes_unfit(cause.label, found.tags if found else ())
 
 
 def subject(report: Report) -> str:

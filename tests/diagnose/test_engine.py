@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
-from healthy import broken, healthy
+from built_health import hung, without
+from healthy import broken, healthy, without_gpus
 from locations import ROOT
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import BrokenPlugin, diagnose
+from tfgpu_doctor.diagnose.fitness import makes_unfit
 from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Fix, Skip, Stage, Yielded, check, in_order
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.nvidia import Driver
 from tfgpu_doctor.model.report import Report, Result
+from tfgpu_doctor.model.tags import UNFIT
 
 
 def passing(id: str, *after: str) -> Check:
@@ -113,6 +118,93 @@ def test_what_comes_after_a_failure_is_blocked_by_it() -> None:
 def test_what_comes_after_less_than_a_failure_runs(severity: str) -> None:
     report = report_of(failing("TST001", severity=severity), passing("TST002", "TST001"))
     assert report.results[1].outcome == "pass"
+
+
+def unfit(id: str, *after: str, **finding: Any) -> Check:
+    """A check of the fitness of GPUs; it finds an error where it is given one."""
+
+    @check(id, "it is well", tags=(UNFIT,), after=after, causes=("gpu_lost",))
+    def function() -> Yielded:
+        yield Finding("it is not", fix=Fix("mend it"), **finding) if finding else Evidence("seen")
+
+    return function
+
+
+@pytest.mark.parametrize(("blocks", "computes"), [(False, "pass"), (True, "blocked")])
+def test_one_gpu_at_fault_blocks_what_else_is_judged_of_their_fitness_alone(blocks: bool, computes: str) -> None:
+    checks = (unfit("TST001", cause="gpu_lost", blocks=blocks), unfit("TST002", "TST001"), passing("TST003", "TST002"))
+    assert [result.outcome for result in report_of(*checks).results] == ["fail", "blocked", computes]
+
+
+def test_of_several_errors_one_that_blocks_is_enough() -> None:
+    @check("TST001", "it is well", tags=(UNFIT,), causes=("gpu_lost",))
+    def function() -> Yielded:
+        yield Finding("one of two", cause="gpu_lost", blocks=False)
+        yield Finding("the other", cause="gpu_lost")
+
+    assert report_of(function, passing("TST002", "TST001")).results[1].blocked_by == ("TST001",)
+
+
+def test_a_gpu_of_eight_that_hangs_leaves_the_others_to_be_judged() -> None:
+    report = diagnose(without(3, hung()))
+    outcomes = {result.id: result.outcome for result in report.results}
+    assert (outcomes["HLT001"], outcomes["GPU004"], outcomes["GPU005"]) == ("fail", "pass", "pass")
+    assert {outcomes[id] for id in ("HLT002", "HLT003", "LNK003", "SHR001")} == {"blocked"}
+    assert [(cause.id, cause.label) for cause in report.causes] == [("HLT001", "gpu_hang")]
+    assert (report.computes, report.fit, report.healthy, report.exit_code()) == (True, False, False, 1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "selection", "computes", "fit", "is_healthy"),
+    [
+        (healthy(), {}, True, True, True),
+        (healthy(quick=True), {}, None, None, True),
+        (healthy(), {"select": ("DRV",)}, None, None, True),
+        (healthy(), {"ignore": ("HLT002",)}, True, None, True),
+        (healthy(), {"ignore": ("GPU004",)}, None, None, False),
+        (broken(runtime=None), {}, None, None, False),
+        (broken(runtime=without_gpus()), {}, False, None, False),
+        (without(3, hung(), runtime=None), {}, None, False, False),
+        (without(3, hung()), {"ignore": ("HLT001",)}, True, None, True),
+    ],
+    ids=["healthy", "quick", "selection", "ignored", "goal ignored", "not run", "no GPU", "unfit, not run", "unfit, ignored"],
+)  # fmt: skip
+def test_the_two_questions(
+    facts: Facts, selection: dict[str, Any], computes: bool | None, fit: bool | None, is_healthy: bool
+) -> None:
+    report = diagnose(facts, selection=Selection(**selection))
+    assert (report.computes, report.fit, report.healthy) == (computes, fit, is_healthy)
+
+
+@pytest.mark.parametrize(
+    ("label", "tagged", "is_unfit"),
+    [
+        ("gpu_lost", False, True),
+        ("undetermined", True, True),
+        ("undetermined", False, False),
+        ("gpu_memory_held_by_other_process", True, False),
+        ("driver_too_old", False, False),
+    ],
+)
+def test_which_errors_say_that_a_gpu_is_unfit(label: str, tagged: bool, is_unfit: bool) -> None:
+    assert makes_unfit(label, (UNFIT,) if tagged else ()) is is_unfit
+
+
+def test_whether_gpus_are_fit_is_not_known_where_a_check_of_them_broke() -> None:
+    @check("TST001", "it is well", tags=(UNFIT,))
+    def function() -> Yielded:
+        raise ZeroDivisionError
+        yield
+
+    report = diagnose(healthy(), checks=[*ALL_CHECKS, function])
+    assert (report.computes, report.fit) == (True, None)
+
+
+def test_what_is_no_error_says_what_it_costs() -> None:
+    costs = read_knowledge().causes["pcie_link_degraded"].costs
+    for severity, told in (("warning", costs), ("error", "")):
+        (cause,) = report_of(failing("TST001", cause="pcie_link_degraded", severity=severity)).causes
+        assert cause.costs == told
 
 
 def test_what_builds_on_what_cannot_be_told_cannot_be_told_either() -> None:

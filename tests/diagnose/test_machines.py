@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from every import every
 from locations import RECORDS
 from replayed import NAMES, facts_of, report_on
@@ -18,9 +19,11 @@ every_machine = every("machine", NAMES, least=160)
 @every_machine
 def test_machine_gets_its_causes(machine: str) -> None:
     expected = json.loads(RECORDS[machine].with_name("expected.json").read_text())
+    if "may" in expected:
+        pytest.skip("judged by test_recorded_machines.py: what a capture does not show may be found, or not")
     report = report_on(machine)
     assert [cause.label for cause in report.causes] == expected["causes"]
-    assert report.healthy == expected["healthy"]
+    assert (report.healthy, report.computes, report.fit) == (expected["healthy"], expected["computes"], expected["fit"])
 
 
 @every_machine

@@ -39,7 +39,7 @@ def test_what_is_for_people_alone_has_no_rule() -> None:
     ("label", "words"),
     [
         ("device_config_after_init", "`tfgpu-doctor log` finds it"),
-        ("reboot_pending", "a person must find it"),
+        ("reboot_pending", "DRV011"),
         ("container_toolkit_missing", "CNT006"),
     ],
 )

@@ -50,9 +50,9 @@ DRIVERS = (
             driver=driver(gpu(A100["name"], mig_mode=True))),
     Machine("nodes-for-group-video", "device_node_permission_denied", "0660", done=(roots.nodes_for_group_video,),
             driver=driver(cuInit=100, nvmlInit=4), under=roots.ANOTHER_USER, as_root=True),
-    Machine("cuinit-hangs", "undetermined", "cuInit", driver=driver(cuInit="hang"), options=_SHORT),
+    Machine("cuinit-hangs", "gpu_hang", "cuInit", driver=driver(cuInit="hang"), options=_SHORT),
     Machine("cuinit-crashes", "undetermined", "SIGSEGV", driver=driver(cuInit="crash")),
-    Machine("nvml-hangs", "undetermined", "NVML", driver=driver(nvmlDeviceGetHandleByIndex="hang"), options=_SHORT),
+    Machine("nvml-hangs", "gpu_hang", "NVML", driver=driver(nvmlDeviceGetHandleByIndex="hang"), options=_SHORT),
     Machine("gpu-off-the-bus", "gpu_lost", "GPU is lost",
             driver=driver(gpu(RTX_3090["name"], faults={"nvmlDeviceGetHandleByIndex": 15}), cuInit=100)),
 )  # fmt: skip

@@ -22,14 +22,14 @@ _AT_WORK = gpu(H100["name"], ecc={"aggregate_corrected": 3}, remapped_rows={"cor
 
 HEALTH = (
     Machine("memory-errors", "hardware_ecc_error", "uncorrectable memory errors", driver=driver(_SICK)),
-    Machine("rows-wait-for-reset", "hardware_ecc_error", "remapped", driver=driver(
+    Machine("rows-wait-for-reset", "gpu_reset_required", "remapping", driver=driver(
         gpu(H100["name"], ecc={}, remapped_rows={"uncorrected": 1, "pending": True}))),
     Machine("too-hot", "gpu_thermal_or_power_throttling", "705 of 1980 MHz", driver=driver(H100, _HOT)),
     Machine("power-limit-lowered", "gpu_thermal_or_power_throttling", "220 W", driver=driver(
         gpu(RTX_3090["name"], power_w={"limit": 220.0}))),
-    Machine("link-of-4-lanes", "undetermined", "x4", driver=driver(gpu(RTX_3090["name"], pcie={"width": 4}))),
-    Machine("nvlinks-down", "undetermined", "GPU 1", driver=driver(_LINKED, _HALF_LINKED, _LINKED)),
-    Machine("one-of-eight-hangs", "undetermined", "GPU 3", driver=driver(*[H100] * 3, _HUNG, *[H100] * 4)),
+    Machine("link-of-4-lanes", "pcie_link_degraded", "x4", driver=driver(gpu(RTX_3090["name"], pcie={"width": 4}))),
+    Machine("nvlinks-down", "nvlink_down", "GPU 1", driver=driver(_LINKED, _HALF_LINKED, _LINKED)),
+    Machine("one-of-eight-hangs", "gpu_hang", "GPU 3", driver=driver(*[H100] * 3, _HUNG, *[H100] * 4)),
     Machine("one-of-two-is-lost", "gpu_lost", "GPU 1 at 0000:02:00.0", driver=driver(H100, _LOST)),
     Machine("notebook-holds-half", "gpu_memory_held_by_other_process", "14.0 GiB", driver=driver(
         gpu(RTX_3090["name"], memory_used_bytes=14 << 30, processes=[_NOTEBOOK]))),

@@ -8,5 +8,7 @@ from lab.broken_gpus import GPUS
 from lab.broken_health import HEALTH
 from lab.broken_libraries import LIBRARIES
 from lab.healthy import HEALTHY
+from lab.hung import HUNG
+from lab.shadowed import SHADOWED
 
-MACHINES = (*DRIVERS, *CONTAINERS, *LIBRARIES, *GPUS, *HEALTH, *HEALTHY)
+MACHINES = (*DRIVERS, *CONTAINERS, *LIBRARIES, *GPUS, *HEALTH, *HUNG, *SHADOWED, *HEALTHY)

@@ -18,7 +18,7 @@ class Place:
         self.folder = folder
         self.root = folder / "root"
         self.targets = targets_folder
-        self._release = release
+        self.release = release
         self._copied = False
 
     @functools.cached_property
@@ -43,17 +43,18 @@ class Place:
 
     @property
     def _original(self) -> pathlib.Path:
-        return self.of_release(self._release)
+        return self.of_release(self.release)
 
     def of_release(self, release: str) -> pathlib.Path:
         """The target of a release, which nobody may change."""
         return targets.find_targets(self.targets)[release]
 
     def filled_in(self, text: str) -> str:
-        """A text with this place's folders for {site}, {root} and {parts}, and {site of 2.16.1} of other targets."""
+        """A text with this place's folders for {site}, {root}, {driver} and {parts}, and {site of 2.16.1} of other targets."""
         folders = {
             "{site}": targets.site_packages(self.environment),
             "{root}": self.root,
+            "{driver}": self.folder / "driver",
             "{parts}": targets.part(self.targets, ""),
             **{f"{{site of {each}}}": targets.site_packages(self.of_release(each)) for each in targets.RELEASES},
         }

@@ -87,6 +87,10 @@ TOLD = {
         "Unable to determine the device handle for GPU0000:07:00.0: GPU is lost.  Reboot the system",
         (),
     ),
+    "prose_gpu_idle": (
+        "TensorFlow does not use the GPU.\n[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
+        (),
+    ),
     "cuda_fits": ("", ("tensorflow=2.10.0", "cuda=11.2", "os=Ubuntu")),
     "cuda_of_other_major": ("", ("tensorflow=2.10.0", "cuda=10.1", "os=Ubuntu")),
     "cuda_of_other_minor": ("", ("tensorflow=1.14.0", "cuda=10.1", "os=Ubuntu")),

@@ -166,14 +166,12 @@ def test_one_line_of_many_megabytes_is_kept_in_part() -> None:
     assert texts[-1][1].endswith(" the end\n")
 
 
-@pytest.mark.xfail(strict=True, reason="the tail is that of the last block, which may be a single line")
 def test_the_tail_is_as_long_where_the_last_block_is_short() -> None:
     log = dull(2 * MEGABYTE + 1)
     _, (_, tail) = kept(log)
     assert len(tail) == _TAIL_BYTES
 
 
-@pytest.mark.xfail(strict=True, reason="the tail of an earlier block is kept after an output that reaches the end")
 def test_an_output_at_the_end_leaves_no_tail() -> None:
     log = dull(2 * MEGABYTE) + DOCUMENT
     parts = kept(log)
@@ -181,11 +179,53 @@ def test_an_output_at_the_end_leaves_no_tail() -> None:
     assert parts[-1][1].endswith(DOCUMENT.decode())
 
 
-@pytest.mark.xfail(strict=True, reason="a head without a line end is not kept")
 def test_of_a_first_line_longer_than_the_head_the_beginning_is_kept() -> None:
     scanner = Scanner(SIGNATURES)
     scanner.scan(io.BytesIO(b"TensorFlow does not find my GPU. " + b"x" * (2 * _HEAD_BYTES) + b"\n" + dull(MEGABYTE)))
     assert scanner.kept.texts()[0][1].startswith("TensorFlow does not find my GPU.")
+
+
+HELP = """\
+NVIDIA System Management Interface -- v590.48.01
+
+    -r    --gpu-reset           Trigger reset of the GPU.
+                                Typically useful if a double bit ECC error has
+                                occurred.
+
+Please see the nvidia-smi(1) manual page for more detailed information.
+
+List of valid properties to query for the switch "--query-gpu":
+
+"ecc.mode.current"
+The ECC mode that the GPU is currently operating under.
+
+Section about retired_pages properties
+NVIDIA GPUs can retire pages of GPU device memory when they become unreliable, on a double bit ECC error.
+
+"retired_pages.double_bit.count" or "retired_pages.dbe"
+The number of GPU device memory pages that have been retired due to a double bit ECC error.
+
+"""
+ERROR = "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected, double bit ECC error\n"
+
+
+@pytest.mark.parametrize("before", [0, _BLOCK_BYTES - 900, _BLOCK_BYTES - 500, _BLOCK_BYTES - 100])
+@pytest.mark.parametrize("line", ["", "> "])
+def test_the_help_of_nvidia_smi_is_no_evidence(before: int, line: str) -> None:
+    quoted = "".join(f"{line}{each}\n" for each in HELP.splitlines())
+    log = dull(before // len(DULL)).decode() + quoted + ERROR
+    scanner = Scanner(SIGNATURES)
+    scanner.scan(io.BytesIO(log.encode()))
+    assert [hit.line for hit in scanner.found["ecc"].hits] == [log.count("\n")]
+    assert scanner.lines == log.count("\n")
+    assert "double bit" not in "".join(text for _, text in scanner.kept.texts()).replace(ERROR, "")
+
+
+@pytest.mark.parametrize("help_", [HELP[:300], HELP[:500], HELP[-300:]])
+def test_after_a_part_of_a_help_text_the_log_is_read(help_: str) -> None:
+    scanner = Scanner(SIGNATURES)
+    scanner.scan(io.BytesIO(f"{help_}\n{ERROR}".encode()))
+    assert f"{help_}\n".count("\n") + 1 in [hit.line for hit in scanner.found["ecc"].hits]
 
 
 SHORT = st.sampled_from([b"one\n", b"\n", b"two \xe2\x82\xac\n", b"3\r\n", DOCUMENT, DULL])

@@ -6,7 +6,6 @@ import io
 import itertools
 from typing import Any
 
-import pytest
 from every import every
 
 from tfgpu_doctor.checks import ALL_CHECKS
@@ -153,9 +152,10 @@ def test_versions_are_judged_as_the_tables_say(values: dict[str, str], expected:
     assert told(**values) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="a container on Windows is judged as Windows, and runs Linux")
 def test_a_container_on_windows_is_judged_as_linux() -> None:
     assert told(tensorflow="2.15", os="Windows 10", install_method="docker run") == []
+    facts = partial_facts(context(os="Windows 10", install_method="docker run"), NOTHING, KNOWLEDGE)
+    assert facts.system == System(os="Linux", release="", architecture="x86_64", wsl=2)
 
 
 @every(

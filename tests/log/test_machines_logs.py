@@ -17,6 +17,7 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.log import Context, LogCause, Scanner, classify
 from tfgpu_doctor.log.readers import read_documents
 from tfgpu_doctor.model import UNDETERMINED
+from tfgpu_doctor.model.facts.nvidia import Nvml
 from tfgpu_doctor.model.report import Report
 
 HARMLESS = "harmless_noise_only"
@@ -24,17 +25,26 @@ Verdict = Literal["agree", "allowed", "disagree"]
 
 # Machines of which the text cannot show what `check` reads from the files, and the log names what else explains it.
 EXCEPTIONS = {
-    "gpu-does-not-start": "the check of the kernel log does not use the label gpu_start_failed yet",
-    "address-space-ends-at-import": "the check of the limits does not use the label address_space_limit yet",
     "blackwell-compiled-from-ptx": "the same message is the fault elsewhere; only a computation shows that it works",
-    "container-out-of-memory": "the text ends with harmless lines: that the process died is not in it",
-    "cuinit-crashes": "the text ends with harmless lines: that the process died is not in it",
     "tensorflow-2.21.0-misses-cusolver": "the text does not show which packages are installed",
     "user-site-hides-numpy": "the text shows the conflict; which folder is at fault is the second cause",
     "vm-without-gpu": "in a container without a GPU the text is the same whether the machine outside has one",
     "vm-without-gpu-and-cuda": "in a container without a GPU the text is the same whether the machine outside has one",
     "debian-nouveau": "NVIDIA's driver is not installed there, as the log says; only lsmod shows nouveau",
+    "truncated-cublas-on-library-path": "the text does not show what put that copy first, and that pip installed another",
+    "truncated-cublas-by-ld-so-conf": "the text does not show what put that copy first, and that pip installed another",
+    "older-cudnn-without-its-parts": "the text does not show which copies there are, nor which one is taken",
+    "older-protobuf-by-pth-file": "the text names the file, and not that another protobuf is installed",
     "older-cudnn-on-library-path": "the message says which cuDNN was loaded, as the log does, and not from where",
+    # Logs of real machines: `log` judges them, the checks do not yet (tests/diagnose/test_recorded_machines.py says why).
+    "cmp-40hx-does-not-start": "XID004 needs the PCI bus",
+    "dell-xe9680-xid-119": "XID001 takes a GPU of which nothing else is known for one that works",
+    "gpu-unknown-error-after-aer": "HLT001 has no label for it",
+    "gtx-1050-driver-595": "DRV010 needs the PCI bus",
+    "m2070-driver-396": "DRV010 needs the PCI bus",
+    "rtx-3090-gsp-does-not-start": "XID004 needs the PCI bus",
+    "rtx-5090-needs-open-modules": "DRV010 needs the PCI bus",
+    "truenas-driver-mismatch": "NVML's error 18 is not judged while the PCI bus is unknown",
     "torch-after-tensorflow": "the message says which cuDNN was loaded, as the log does, and not what installed it",
 }
 
@@ -120,12 +130,17 @@ def test_exceptions_are_needed() -> None:
     assert set(EXCEPTIONS) - disagree == set()
 
 
+def _fits_into_a_table(nvml: Nvml) -> bool:
+    """Whether it states what nvidia-smi always shows; some captures of real machines do not."""
+    return bool(nvml.driver_version) and all(gpu.name and gpu.memory_total_bytes for gpu in nvml.gpus)
+
+
 @every("machine", NAMES, least=160)
 def test_what_is_printed_can_be_read(machine: str) -> None:
     """Otherwise the comparison would be of machines that the log does not see."""
     facts, text = facts_of(machine), printed_log(facts_of(machine))
     read = read_documents(text)
-    if "NVIDIA-SMI" in text and facts.nvml and facts.nvml.gpus:
+    if "NVIDIA-SMI" in text and facts.nvml and facts.nvml.gpus and _fits_into_a_table(facts.nvml):
         gpus = read.nvml.gpus if read.nvml else ()
         seen = [(gpu.index, gpu.name, gpu.compute_mode, gpu.mig, gpu.memory_total_bytes) for gpu in gpus]
         assert seen == [

@@ -97,11 +97,8 @@ def test_noise_indicates_nothing(row: LogMessage) -> None:
 
 # From a line to causes.
 
-# The example of these is also a line of another family that is judged more severely; see below.
-SHARED = {"lazy_loading"}
 # A signature of its own that only tells a value, or another one, takes the line; see below.
 TAKEN = {"driver_perhaps_too_old"}
-NOT_FIRST = {*SHARED, "nvlink_fabric_info", "cupti_busy"}
 ALONE = [row for row in FAMILIES if not own_signatures(LOGGER + row.example)]
 
 
@@ -120,7 +117,7 @@ def test_a_line_of_a_family_gives_its_first_cause(row: LogMessage) -> None:
 
 @every(
     "row",
-    [row for row in ALONE if not row.indicates and not row.noise and row.name != "cupti_busy"],
+    [row for row in ALONE if not row.indicates and not row.noise],
     key=lambda row: row.name,
 )
 def test_a_line_of_a_family_without_a_cause_is_undetermined(row: LogMessage) -> None:
@@ -128,7 +125,7 @@ def test_a_line_of_a_family_without_a_cause_is_undetermined(row: LogMessage) -> 
     assert (cause.label, cause.confidence, cause.lines) == (UNDETERMINED, "low", (1,))
 
 
-@every("row", [row for row in FAMILIES if row.noise and row.name not in SHARED], key=lambda row: row.name)
+@every("row", [row for row in FAMILIES if row.noise], key=lambda row: row.name)
 def test_a_line_of_noise_is_no_cause(row: LogMessage) -> None:
     report = read(f"{LOGGER}{row.example}\n")
     assert [cause for cause in report.causes if cause.severity != "info"] == []
@@ -138,27 +135,21 @@ def test_a_line_of_noise_is_no_cause(row: LogMessage) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(line, marks=pytest.mark.xfail(strict=True, reason=reason))
-        for line, reason in (
-            ("CUDA lazy loading is not enabled. Enabling it can significantly reduce device memory usage. See https://x",
-             "the pattern of no_gpu_implementation contains this line, too"),
-            ("Using ptxas for compilation. nvlink is not available.", "the pattern of ptxas_failed contains this line, too"),
-        )
+        "CUDA lazy loading is not enabled. Enabling it can significantly reduce device memory usage. See https://x",
+        "Using ptxas for compilation. nvlink is not available.",
     ],
-)  # fmt: skip
+)
 def test_a_harmless_line_is_no_cause_because_of_another_family(line: str) -> None:
     found = [row for row in FAMILIES if re.search(row.pattern, line)]
     assert found[0].noise
     assert [cause for cause in read(f"{LOGGER}{line}\n").causes if cause.severity != "info"] == []
 
 
-@pytest.mark.xfail(strict=True, reason="the noise of codes_cupti_other covers the line")
 def test_a_busy_cupti_is_undetermined() -> None:
     (cause,) = read(f"{LOGGER}{next(row.example for row in FAMILIES if row.name == 'cupti_busy')}\n").causes
     assert cause.label == UNDETERMINED
 
 
-@pytest.mark.xfail(strict=True, reason="tells_driver, which only tells a value, counts as an explanation of the line")
 def test_a_driver_that_is_perhaps_too_old_is_a_cause() -> None:
     (cause, *_) = read(f"{LOGGER}Possibly insufficient driver version: 450.80.2\n").causes
     assert cause.label == "driver_too_old"
@@ -210,7 +201,7 @@ def test_of_several_families_the_first_decides() -> None:
     several, wrong = 0, []
     for text in TEXTS:
         matched = [row for row, pattern in patterns if pattern.search(text)]
-        if len(matched) < 2 or matched[0].name in NOT_FIRST or own_signatures(LOGGER + text):
+        if len(matched) < 2 or own_signatures(LOGGER + text):
             continue
         several += 1
         first = matched[0]

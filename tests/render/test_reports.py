@@ -8,20 +8,23 @@ import re
 import jsonschema
 import msgspec
 import pytest
+from built_health import hung, without
 from every import every
-from healthy import broken, cuda_gpu, healthy, nvml_gpu
+from healthy import broken, cuda_gpu, healthy, nvml_gpu, without_gpus
 from hypothesis import given
 from hypothesis import strategies as st
 from replayed import NAMES, each_machine, report_on
 from rich.cells import cell_len
 
 from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.render import FORMATS, render
 from tfgpu_doctor.render.json_document import as_json, report_schema
 from tfgpu_doctor.render.markdown_page import render_markdown
 from tfgpu_doctor.render.text import render_text
+from tfgpu_doctor.render.words import answers, counts_line
 
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(report_schema()))
 HOSTILE = "\x1b[31mred\x1b[0m <b>bold</b> `code` | [link](x) ::set-output name=x::y \u202eturned\u2066 \x07 @everyone"
@@ -71,7 +74,7 @@ def test_text_names_cause_evidence_fix_and_counts(machine: str) -> None:
         assert cause.id in text
         for command in cause.fix.commands:
             assert " ".join(command.split()) in text
-    assert f"{report.counts['pass']} passed" in text
+    assert counts_line(report) in text
 
 
 @every_machine
@@ -138,3 +141,59 @@ def test_a_crash_is_shown() -> None:
     result = msgspec.structs.replace(report.results[0], outcome="crash", reason="ZeroDivisionError")
     report = msgspec.structs.replace(report, results=(result,), counts={**report.counts, "crash": 1}, healthy=False)
     assert "ZeroDivisionError" in render(report, "text")
+
+
+# The two questions, in every format
+
+ONE_HANGS = without(3, hung())
+QUESTIONS = ("TensorFlow computes on a GPU here", "every GPU of this machine is fit for work")
+OF_MARKUP = re.compile(r"\*\*|</?b>|\s+")
+
+
+@pytest.mark.parametrize(
+    ("facts", "computes", "fit"),
+    [
+        (healthy(), "yes", "yes"),
+        (healthy(quick=True), "not tried (--quick)", "not known"),
+        (broken(runtime=None), "not tried", "not known"),
+        (broken(runtime=without_gpus()), "no", "not known"),
+        (ONE_HANGS, "yes", "no (HLT001)"),
+        (broken(ONE_HANGS, runtime=without_gpus()), "no", "no (HLT001)"),
+    ],
+    ids=["healthy", "quick", "not run", "no GPU", "one of eight hangs", "and no GPU"],
+)
+def test_the_two_questions_are_answered_in_words(facts: Facts, computes: str, fit: str) -> None:
+    report = diagnose(facts)
+    said = [f"{question}: {answer}" for question, answer in zip(QUESTIONS, (computes, fit), strict=True)]
+    assert [": ".join(pair) for pair in answers(report)] == said
+    formats = ["text", "markdown", "html", *(["github"] if report.healthy else [])]
+    for name in formats:
+        document = OF_MARKUP.sub(" ", render(report, name)).replace(" :", ":")
+        assert all(" ".join(line.split()) in re.sub(r": +", ": ", document) for line in said), name
+
+
+@pytest.mark.parametrize(
+    "facts", [healthy(), healthy(quick=True), ONE_HANGS], ids=["healthy", "quick", "one of eight hangs"]
+)
+def test_the_two_questions_are_answered_for_programs(facts: Facts) -> None:
+    report = diagnose(facts)
+    wanted = {"computes": report.computes, "fit": report.fit}
+    document = json.loads(render(report, "json"))
+    assert {name: document[name] for name in wanted} == wanted
+    of_sarif = json.loads(render(report, "sarif"))["runs"][0]["properties"]
+    assert {name: of_sarif[name] for name in wanted} == wanted
+    told = dict(re.findall(r'<property name="(\w+)" value="(\w+)"', render(report, "junit")))
+    words = {None: "unknown", True: "true", False: "false"}
+    assert {name: told[name] for name in wanted} == {name: words[value] for name, value in wanted.items()}
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "html", "json"])
+def test_what_a_warning_costs_is_told(name: str) -> None:
+    report = report_on("geforce-in-slot-of-4-lanes")
+    (cause,) = report.causes
+    assert (cause.label, cause.severity) == ("pcie_link_degraded", "warning")
+    assert cause.costs == read_knowledge().causes["pcie_link_degraded"].costs
+    document = " ".join(OF_MARKUP.sub(" ", render(report, name)).split())
+    assert cause.costs in document
+    assert name == "json" or "Costs" in document
+    assert "Costs" not in render(diagnose(ONE_HANGS), name)

@@ -20,6 +20,16 @@ class Loaded:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """The first file that the loader found for a name, and the object that asked for it; and why it was refused."""
+
+    name: str
+    place: Place
+    asker: Loaded | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The result for one name: the library, or the chain of names down to what is missing or cannot be loaded."""
 
@@ -40,6 +50,7 @@ class Resolver:
     program_rpath: Sequence[str] = ()
     _loaded: dict[str, Loaded] = field(default_factory=dict)
     _read: dict[str, SharedObject | Unloadable] = field(default_factory=dict)
+    taken: dict[str, Taken] = field(default_factory=dict)  # by name, in the order of the search
 
     def preload(self, names: Iterable[str]) -> None:
         """Load the libraries that LD_PRELOAD names; the loader skips those that it cannot load."""
@@ -63,6 +74,17 @@ class Resolver:
         rpath, runpath = self._paths_of(asker)
         return [place for place in self.search.places(name, rpath, runpath) if place.files.exists(place.path)]
 
+    def next_after(self, taken: Taken) -> Place | None:
+        """The file that the loader would take for the name if the one that it takes were gone; None if there is none."""
+        first = taken.place.files.real_path(taken.place.path)
+        for place in self.candidates(taken.name, taken.asker):
+            try:
+                if place.files.real_path(place.path) != first and self._take(place, None):
+                    return place
+            except Unloadable:
+                continue
+        return None
+
     def _open(self, name: str, asker: Loaded | None, batch: dict[str, Loaded], heir: Loaded | None = None) -> Outcome:
         """`heir` is the asker if its RPATH is inherited: it applies to dependencies, but not to libraries opened with dlopen."""
         known = self._loaded.get(name) or batch.get(name)
@@ -75,9 +97,12 @@ class Resolver:
             except OtherArchitecture:
                 continue
             except Unloadable as error:
+                if name not in self.taken or not self.taken[name].error:
+                    self.taken[name] = Taken(name, place, asker, str(error))
                 refused = Outcome(None, (name,), str(error), place.path)
                 break  # the loader stops at the first damaged file of that name
             if loaded:
+                self.taken.setdefault(name, Taken(name, place, asker))
                 return self._with_needs(name, loaded, batch)
         return refused or Outcome(None, (name,))
 
@@ -105,12 +130,25 @@ class Resolver:
         return Loaded(place, real, found, needed_by)
 
     def _read_one(self, place: Place) -> SharedObject | Unloadable:
-        with place.files.open_binary(place.path) as file:
+        try:
+            opened = place.files.open_binary(place.path)
+        except IsADirectoryError:
+            return Unloadable("it is a folder")  # the loader opens it, and then cannot read from it
+        with opened as file:
             try:
                 size = place.files.status(place.path).size_bytes
                 return read_shared_object(file, size, self.search.architecture)
             except Unloadable as error:
                 return error
+
+    def holder_of(self, folder: str, asker: Loaded | None) -> str:
+        """The path of the object whose RUNPATH or RPATH contains a folder; empty if it is the program itself."""
+        while asker:
+            listed = asker.words.runpath or asker.words.rpath
+            if folder in self.search.expand(listed, folder_of(asker.place.path)):
+                return asker.place.path
+            asker = asker.needed_by
+        return ""
 
     def _paths_of(self, asker: Loaded | None) -> tuple[list[str], list[str]]:
         """RPATH folders (of the asker, of the objects that need it, and of the program), and RUNPATH folders.

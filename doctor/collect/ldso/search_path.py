@@ -20,6 +20,7 @@ class Place:
     files: Files
     path: str
     found_by: str
+    folder: str = ""  # as the rule names it
 
 
 class SearchPath:
@@ -49,11 +50,11 @@ class SearchPath:
             return
         for folders, how in ((rpath, "RPATH"), (self.variable, VARIABLE), (runpath, "RUNPATH")):
             for folder in folders:
-                yield Place(self.target_files, f"{folder}/{name}", how)
+                yield Place(self.target_files, f"{folder}/{name}", how, folder)
         for path in self.cache.get(name, ()):
-            yield Place(self.machine_files, path, CACHE)
+            yield Place(self.machine_files, path, CACHE, folder_of(path))
         for folder in self.default:
-            yield Place(self.machine_files, f"{folder}/{name}", DEFAULT)
+            yield Place(self.machine_files, f"{folder}/{name}", DEFAULT, folder)
 
     def expand(self, folders: Sequence[str], origin: str) -> list[str]:
         """The folders of an RPATH or RUNPATH, each once, `$ORIGIN` and `$LIB` replaced; those with other tokens are omitted."""

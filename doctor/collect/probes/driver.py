@@ -49,7 +49,7 @@ def parse_version(text: str) -> tuple[str, str]:
     `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar ...` is the proprietary module,
     `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build ...` the open one.
     """
-    found = re.search(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", text, re.MULTILINE)
+    found = re.search(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)(?=\s|$)", text, re.MULTILINE)
     return (found.group(1), "open" if "Open Kernel Module" in text else "proprietary") if found else ("", "")
 
 

@@ -19,6 +19,7 @@ _STARTS = re.compile(
     r"|(?:(?P<iso>\d{4}-\d\d-\d\dT\S+)|(?P<day>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)) (?:\S+ )?kernel: (?:\[ *\d+\.\d+\] ?)?"
     r"|(?:<\d+>)?\[ *(?P<awake>\d+\.\d+)\](?:\[ *[TC]\d+\])? (?:kernel: )?"
 )
+_ISO = re.compile(r"(?P<seconds>[\dT:-]{19})(?:[.,](?P<decimals>\d+))?(?P<offset>Z|[+-]\d\d:?\d\d)?")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -96,10 +97,11 @@ def _messages(rows: list[str], telling: re.Pattern[str]) -> Iterator[tuple[int, 
 def _continuation(start: str, message: str, row: str) -> str:
     """The text that a line adds to the message before it; empty if it is a separate message.
 
-    dmesg and journalctl indent such lines. A kernel that is read line by line repeats the prefix of each: only the
-    driver's long messages are joined, because their first words are known and they end with a full stop.
+    dmesg and journalctl indent such lines, and older ones print them without a prefix. A kernel that is read line by line
+    repeats the prefix of each: only the driver's long messages are joined, because their first words are known and they
+    end with a full stop.
     """
-    if row[:1].isspace():
+    if row[:1].isspace() or (row.startswith("NVRM: ") and "NVRM: " in message):
         return row.strip().removeprefix("NVRM:").strip()
     if message.startswith("NVRM: The NVIDIA") and not message.endswith(".") and row.startswith(f"{start}NVRM: "):
         return row[len(start) :].removeprefix("NVRM:").strip()
@@ -123,10 +125,20 @@ def _age(start: re.Match[str], clock: Clock) -> float | None:
 def _since_1970(start: re.Match[str], now: float) -> float | None:
     try:
         if start["iso"]:
-            return dt.datetime.fromisoformat(start["iso"].replace("Z", "+00:00")).timestamp()  # Z: from Python 3.11 on
+            return dt.datetime.fromisoformat(_as_python_3_10_reads(start["iso"])).timestamp()
         return _without_year(start["day"], now)
     except (ValueError, OverflowError, OSError):
         return None  # not a valid date
+
+
+def _as_python_3_10_reads(iso: str) -> str:
+    """`2025-01-17T17:39:30+0000` or `...30,491363Z` with a colon in the offset, a full stop, and at most six decimals."""
+    found = _ISO.fullmatch(iso)
+    if not found:
+        return iso
+    decimals = f".{found['decimals'][:6]:0<6}" if found["decimals"] else ""
+    offset = "+00:00" if found["offset"] == "Z" else re.sub(r"(\d\d)(\d\d)$", r"\1:\2", found["offset"] or "")
+    return f"{found['seconds']}{decimals}{offset}"
 
 
 def _without_year(day: str, now: float) -> float:

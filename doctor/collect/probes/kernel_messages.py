@@ -20,13 +20,14 @@ _DEVICE = r"(?P<device>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _FORMS = {
     "xid": r"NVRM: Xid \((?:PCI:)?(?P<device>[0-9a-f:.]+)[^)]*\): (?P<code>\d+)(?:.*?pid='?[^,']+'?, name=(?P<process>[^,]+))?",
     "sxid": r"nvidia-nvswitch\d+: SXid \(PCI:(?P<device>[0-9a-f:.]+)\): (?P<code>\d+)",
-    "off_the_bus": rf"NVRM: The NVIDIA GPU {_DEVICE}.*\bfallen off the bus",
+    "off_the_bus": rf"NVRM: The NVIDIA GPU {_DEVICE}.*\bfallen off the bus"
+                   r"|NVRM: GPU at (?:PCI:)?(?P<former>[0-9a-f:.]+) has fallen off the bus",
     "legacy_gpu": r"NVRM: The NVIDIA .* GPU installed in this system is supported through the NVIDIA .*Legacy drivers",
     "unsupported_gpu": rf"NVRM: The NVIDIA GPU {_DEVICE}.*is not supported by the (?!open)",
     "open_module_cannot": rf"NVRM: The NVIDIA v?GPU {_DEVICE}.*is not supported by open nvidia\.ko",
     "open_module_needed": rf"NVRM: The NVIDIA GPU {_DEVICE}.*requires use of the NVIDIA open kernel modules",
     "init_failed": rf"NVRM: GPU {_DEVICE}: RmInitAdapter failed",
-    "taken_by_another": r"NVRM: This can occur when another driver was loaded and",
+    "taken_by_another": r"NVRM: This can occur when (?:another driver was loaded and|a driver such as)",
     "driver_loaded": r"NVRM: loading NVIDIA UNIX .*Kernel Module",
     "firmware_missing": r"Direct firmware load for nvidia/\S+/gsp_\S+ failed|nvidia \S+ loading /lib/firmware/nvidia/\S+ failed",
     "module_refused": r"Loading of (?:unsigned module|module with .{1,30}) is rejected|unsigned module loading is restricted",
@@ -42,7 +43,8 @@ _FORMS = {
     "unclean_boot": r"corrupted or uncleanly shut down|^EXT4-fs \(\S+\): recovery complete|^XFS \(\S+\): Starting recovery"
                     r"|^BTRFS .*: start tree-log replay",
 }  # fmt: skip
-_PLACES = ("device", "requester", "faulter")
+_PLACES = ("device", "former", "requester", "faulter")
+_NO_PROCESS = "<unknown>"  # what the driver writes instead of a name
 RELEVANT = re.compile(
     "NVRM:|nvidia|PCIe Bus Error|is rejected|unsigned module|DMAR:|AMD-Vi: Event|PM: |ut of memory|uncleanly shut|"
     "EXT4-fs .*recovery|XFS .*recovery|tree-log replay"
@@ -67,7 +69,7 @@ def understand(line: Line) -> KernelMessage | None:
                 text=line.text[:_LONGEST_TEXT],
                 code=int(named["code"]) if named.get("code") else None,
                 pci_address=next((named[each] for each in _PLACES if named.get(each)), "").lower(),
-                process=(named.get("process") or "").strip(),
+                process=(named.get("process") or "").strip().replace(_NO_PROCESS, ""),
                 first_age_s=line.age_s,
                 last_age_s=line.age_s,
                 boots_ago=line.boots_ago,

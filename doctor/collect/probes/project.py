@@ -16,7 +16,8 @@ _REQUIREMENTS = re.compile(
 _CONTAINERS = re.compile(r"(?:.*\.)?Dockerfile(?:\..*)?|(?:docker-)?compose[\w.-]*\.ya?ml|devcontainer\.json")
 # Name, extras and version; the rest of the line may be an address that contains a password.
 _PACKAGE = re.compile(
-    r"""(?:^|["'\s-])((?:tensorflow(?:[-_](?:gpu|cpu|macos|metal|intel))?|tf[-_]nightly(?:[-_](?:gpu|cpu))?|tf[-_]keras|keras)"""
+    r"""(?:^|["'\s-])((?:tensorflow(?:[-_](?:gpu|cpu|macos|metal|intel))?|tf[-_]nightly(?:[-_](?:gpu|cpu))?|tf[-_]keras|keras"""
+    r"""|tensorboard)"""
     r"""(?:\[[\w,\s-]*\])?)"""
     r"""(\s*(?:[=<>~!]=|[<>])\s*[\w.*+]+(?:\s*,\s*(?:[=<>~!]=|[<>])\s*[\w.*+]+)*"""  # pip's, in requirements.txt
     r"""|\s*=\s*(?:["'][\w.*+^~<>=!, ]{0,40}|\{\w*|\w[\w.*]*))?"""  # in a Pipfile, of poetry, of conda

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from tfgpu_doctor.collect.ldso.copies import copies_of
 from tfgpu_doctor.collect.ldso.owners import Owners, header_version
 from tfgpu_doctor.collect.ldso.resolver import Loaded, Outcome, Resolver
 from tfgpu_doctor.collect.ldso.search_path import SearchPath, folder_of, split_list
@@ -52,6 +53,7 @@ def resolution(
         opener=opener.place.path,
         search_folders=tuple(search.expand(opener.words.runpath or opener.words.rpath, folder_of(opener.place.path))),
         libraries=tuple(libraries),
+        copies=copies_of(resolver, owners, target.working_folder),
     )
 
 
@@ -76,6 +78,12 @@ def _program_rpath(search: SearchPath, target: Target) -> list[str]:
     return search.expand(program.words.rpath, folder_of(program.real_path))
 
 
+def _wheel(missing: str, refused: str, resolver: Resolver, owners: Owners) -> str:
+    """The wheel that lists the missing file; a file of that name which is no wheel's own is not the wheel's fault."""
+    is_own = not refused or owners.of(resolver.search.target_files.real_path(refused))[0].startswith("pip: ")
+    return owners.wheel_with(missing) if is_own else ""
+
+
 def _describe(
     row: OpenedLibrary, outcome: Outcome, resolver: Resolver, asker: Loaded, owners: Owners, copies: list[str]
 ) -> ResolvedLibrary:
@@ -98,7 +106,7 @@ def _describe(
         real_path=loaded.real_path if loaded else "",
         version=version,
         origin=origin,
-        wheel=owners.wheel_with(missing),
+        wheel=_wheel(missing, outcome.refused, resolver, owners),
         found_by=loaded.place.found_by if loaded else "",
         error=f"{refused}: {outcome.error}" if refused else "",
         missing_chain=outcome.chain,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from tfgpu_doctor.collect.import_path import copies_in_trouble
 from tfgpu_doctor.collect.probe import Request, Unavailable, probe
 from tfgpu_doctor.collect.probes.child import ask, understand
 from tfgpu_doctor.host import Host
@@ -41,9 +42,15 @@ def runtime(host: Host, request: Request) -> Runtime:
     attempt, answer, lines = ask(
         host, request.python, "run_tensorflow", task, deadline_s=request.deadline_s, variables=_VARIABLES
     )
+    variable = host.child_environment.get("PYTHONPATH") or ""
+    error = str(answer.get("import_error") or answer.get("use_error") or "")
+    culprits, path = answer.pop("culprits", []), answer.pop("import_path", {})
+    told = copies_in_trouble(host.target_files, culprits, path, variable, error)
     kept = relevant_lines(lines)
     loads = [{"soname": load.soname, "opened": load.opened, "error": load.error} for load in library_loads(lines)]
-    return understand(Runtime, attempt, answer, log=kept, libraries=loads, only_listed=not request.computes)
+    return understand(
+        Runtime, attempt, answer, log=kept, libraries=loads, only_listed=not request.computes, copies=told
+    )
 
 
 def relevant_lines(lines: Iterable[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Numbers of CUdevice_attribute, from the CUDA driver API reference.
-MULTIPROCESSOR_COUNT, CAPABILITY_MAJOR, CAPABILITY_MINOR = 16, 75, 76
+MULTIPROCESSOR_COUNT, KERNEL_EXEC_TIMEOUT, CAPABILITY_MAJOR, CAPABILITY_MINOR = 16, 17, 75, 76
 
 
 def say(**answer: object) -> None:
@@ -61,6 +61,7 @@ def describe(cuda: Any, index: int) -> dict[str, object]:
     for attribute in (MULTIPROCESSOR_COUNT, CAPABILITY_MAJOR, CAPABILITY_MINOR):
         cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
         attributes[attribute] = value.value
+    limited = cuda.cuDeviceGetAttribute(ctypes.byref(value), KERNEL_EXEC_TIMEOUT, device) == 0
     return {
         "index": index,
         "name": name.value.decode("utf-8", "replace"),
@@ -68,6 +69,7 @@ def describe(cuda: Any, index: int) -> dict[str, object]:
         "memory_bytes": memory.value,
         "multiprocessors": attributes[MULTIPROCESSOR_COUNT],
         "pci_address": address.value.decode("utf-8", "replace").lower(),
+        "kernel_time_limit": bool(value.value) if limited else None,
     }
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import site
 import sys
 import time
 import traceback
@@ -60,6 +62,50 @@ def environment_at_start() -> dict[str, str]:
 def last_line(error: BaseException) -> str:
     """Type and message of an exception, on one line of at most 2,000 characters."""
     return " ".join("".join(traceback.format_exception_only(type(error), error)).split())[:2000]
+
+
+def culprits(error: BaseException) -> list[dict[str, object]]:
+    """The files of the modules that an exception names, and then those of its traceback, the innermost first."""
+    rows: list[dict[str, object]] = []
+    chain = [error]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) and before not in chain:
+        chain.append(before)
+    for each in chain:
+        rows += [{"file": file, "named": True} for file in files_named_by(each)]
+    for each in reversed(chain):  # the first of them was raised first
+        frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(each.__traceback__)]
+        rows += [{"file": file, "named": False} for file in reversed(frames)]
+    known = [row for row in rows if row["file"] != __file__ and os.path.isfile(str(row["file"]))]
+    return [row for place, row in enumerate(known) if row["file"] not in [each["file"] for each in known[:place]]]
+
+
+def files_named_by(error: BaseException) -> list[str]:
+    """The files of the modules that an exception is about: the module of an ImportError, or the package that lacks it."""
+    if isinstance(error, SyntaxError):
+        return [error.filename or ""]
+    # From Python 3.10 on an AttributeError has `obj`; older ones only say "module 'six' has no attribute 'moves'".
+    found = re.search(r"module '([\w.]+)'", last_line(error)) if isinstance(error, AttributeError) else None
+    name = (getattr(error, "name", "") or "") if isinstance(error, ImportError) else found.group(1) if found else ""
+    files = [getattr(error, "path", None)] if isinstance(error, ImportError) else []
+    while name and isinstance(name, str):
+        files.append(getattr(sys.modules.get(name), "__file__", None))
+        name = name.rpartition(".")[0]
+    return [file for file in files if file and isinstance(file, str)]
+
+
+def import_path() -> dict[str, object]:
+    """Where Python looks for modules now, and which of these folders are its own or the user site."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = ""
+    return {
+        "search_path": [os.path.join(here, folder) if folder else here for folder in sys.path],
+        "standard": os.path.dirname(os.__file__),
+        "sites": getattr(site, "getsitepackages", list)(),  # old versions of virtualenv have a module site without it
+        "user_site": site.getusersitepackages() if site.ENABLE_USER_SITE else "",
+        "working_folder": here if "" in sys.path else "",
+    }
 
 
 def matmul(tf: Any) -> Any:
@@ -151,11 +197,12 @@ def main() -> None:
     except BaseException as error:  # noqa: BLE001 - including SystemExit and the like: the import is under examination
         lines = traceback.format_exc().splitlines()
         say(import_error=last_line(error), import_traceback=[line[:300] for line in lines[-40:]])
+        say(culprits=culprits(error), import_path=import_path())
         return
     try:
         use(tf, sys.argv[1], "list" not in sys.argv[2:])
     except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises is the answer
-        say(use_error=last_line(error))
+        say(use_error=last_line(error), culprits=culprits(error), import_path=import_path())
     watched = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "XLA_FLAGS")
     after = {name: os.environ.get(name, "") for name in watched if os.environ.get(name) != before.get(name)}
     say(changed_variables=after)

@@ -9,18 +9,22 @@ import msgspec
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.model.facts.engines import Engines
+from tfgpu_doctor.model.facts.gpu_holders import GpuHolders
 from tfgpu_doctor.model.facts.hosting import Hosting
+from tfgpu_doctor.model.facts.keras import Keras
 from tfgpu_doctor.model.facts.kernel import KernelLog, ModuleFiles, Services
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler, System
 from tfgpu_doctor.model.facts.notebooks import Notebooks
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Libraries, Nvml
+from tfgpu_doctor.model.facts.preload import Preload, RunWithoutPreload
 from tfgpu_doctor.model.facts.project import Project
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
 from tfgpu_doctor.model.facts.resolution import Resolution
+from tfgpu_doctor.model.facts.restart import Restart
 from tfgpu_doctor.model.facts.schema_1 import facts_renamed
 from tfgpu_doctor.model.facts.stress import Level, StressTest
-from tfgpu_doctor.model.facts.xla import XlaTools
+from tfgpu_doctor.model.facts.xla import XlaFlags, XlaTools
 from tfgpu_doctor.model.redaction import Count, Text, Version
 
 SCHEMA = 2  # readers accept 1
@@ -66,6 +70,12 @@ class Facts(Fact, frozen=True):
     module_files: ModuleFiles | None = None
     services: Services | None = None
     stress: StressTest | None = None
+    keras: Keras | None = None
+    xla_flags: XlaFlags | None = None
+    preload: Preload | None = None
+    run_without_preload: RunWithoutPreload | None = None
+    restart: Restart | None = None
+    gpu_holders: GpuHolders | None = None
 
 
 class _Header(msgspec.Struct):

@@ -154,6 +154,9 @@ class CudaGpu(Fact, frozen=True):
     memory_bytes: Count = 0
     multiprocessors: Count = 0
     pci_address: Text = ""
+    kernel_time_limit: bool | None = (
+        None  # whether the driver stops kernels that run for seconds, as it drives a display
+    )
 
 
 class CudaDriver(Fact, frozen=True):

@@ -16,5 +16,5 @@ class ProjectRequirement(Fact, frozen=True):
 class Project(Fact, frozen=True):
     """The statements about TensorFlow and GPUs in the files of the working folder, verbatim; nothing else of them."""
 
-    requirements: tuple[ProjectRequirement, ...] = ()  # TensorFlow's and Keras's packages
+    requirements: tuple[ProjectRequirement, ...] = ()  # TensorFlow's, Keras's and TensorBoard's packages
     gpu_containers: tuple[ProjectRequirement, ...] = ()  # files for containers that request a GPU

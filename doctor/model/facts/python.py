@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Attempt, Fact
+from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.redaction import Count, FilePath, Line, ModelName, Number, PackageName, Text, Variable, Version
 
 
@@ -104,6 +105,7 @@ class Runtime(Fact, frozen=True):
     version: Version = ""
     import_error: Text = ""
     import_traceback: tuple[Line, ...] = ()
+    copies: tuple[Copy, ...] = ()  # modules in the failed import that hide another one, the likeliest culprit first
     import_seconds: Number = 0.0
     gpus: tuple[TensorFlowGpu, ...] = ()
     only_listed: bool = False  # nothing was to be computed: the driver is a simulated one

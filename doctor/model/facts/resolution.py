@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.model.facts.attempt import Fact
+from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.redaction import FilePath, Text, Version
 
 
@@ -42,6 +43,7 @@ class Resolution(Fact, frozen=True):
     opener: FilePath = ""  # the TensorFlow library that calls dlopen, and whose RUNPATH counts
     search_folders: tuple[FilePath, ...] = ()  # that RUNPATH's folders, `$ORIGIN` replaced
     libraries: tuple[ResolvedLibrary, ...] = ()
+    copies: tuple[Copy, ...] = ()  # of these and what they need: those that cannot be loaded or hide another copy
 
     def find(self, soname: str) -> ResolvedLibrary | None:
         """The library of that name."""

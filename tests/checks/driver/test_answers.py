@@ -26,6 +26,7 @@ OWN_TROUBLE = [
     Attempt(outcome="not_started", error="No such file or directory"),
 ]
 UNUSED = runtime(gpus=(), computations=())
+LOST = Nvml(attempt=ANSWERED, gpus=(nvml_gpu(),), error_code=15, error_text="GPU 1: GPU is lost")
 A100 = PciDevice(address="0000:07:00.0", vendor="10de", device="20b2", class_code="030200", driver="nvidia")
 NVSWITCH = PciDevice(address="0000:05:00.0", vendor="10de", device="22a3", class_code="068000")
 
@@ -50,24 +51,24 @@ def test_trouble_of_the_doctors_own_is_no_fault_of_nvml(judge: Judge, attempt: A
 
 @pytest.mark.parametrize("run", [None, UNUSED])
 @pytest.mark.parametrize(
-    ("nvml", "words"),
+    ("nvml", "words", "cause"),
     [
-        (Nvml(attempt=TIMED_OUT), "did not respond within 15 s during 'nvmlInit'"),
-        (Nvml(attempt=CRASHED), "was killed by SIGSEGV"),
+        (Nvml(attempt=TIMED_OUT), "did not respond within 15 s during 'nvmlInit'", "gpu_hang"),
+        (Nvml(attempt=CRASHED), "was killed by SIGSEGV", "undetermined"),
         (
             Nvml(attempt=ANSWERED, error_code=999, error_text="Unknown Error"),
             "failed with NVML_ERROR_UNKNOWN (999): Unknown Error",
+            "undetermined",
         ),
-        (Nvml(attempt=ANSWERED, error_code=777, error_text="New"), "failed with code 777: New"),
-        (
-            Nvml(attempt=ANSWERED, gpus=(nvml_gpu(),), error_code=15, error_text="GPU 1: GPU is lost"),
-            "failed with NVML_ERROR_GPU_IS_LOST (15): GPU 1: GPU is lost",
-        ),
+        (Nvml(attempt=ANSWERED, error_code=777, error_text="New"), "failed with code 777: New", "undetermined"),
+        (LOST, "failed with NVML_ERROR_GPU_IS_LOST (15): GPU 1: GPU is lost", "gpu_lost"),
     ],
 )
-def test_an_nvml_that_does_not_answer_is_an_error(judge: Judge, run: Runtime | None, nvml: Nvml, words: str) -> None:
+def test_an_nvml_that_does_not_answer_is_an_error(
+    judge: Judge, run: Runtime | None, nvml: Nvml, words: str, cause: str
+) -> None:
     finding = judge.finding(nvml_answers, nvml=nvml, runtime=run)
-    assert (finding.cause, finding.severity) == ("undetermined", "error")
+    assert (finding.cause, finding.severity, finding.blocks) == (cause, "error", True)
     assert words in finding.message
     assert finding.evidence[0] == f"GPUs read before the failure: {len(nvml.gpus)}"
     assert finding.fix and "dmesg" in finding.fix.text
@@ -79,9 +80,20 @@ def test_the_table_says_what_a_code_of_nvml_means(judge: Judge) -> None:
     assert finding.fix and "power cables" in finding.fix.text
 
 
-def test_an_nvml_that_fails_is_a_warning_where_tensorflow_has_its_gpu(judge: Judge) -> None:
-    nvml = Nvml(attempt=ANSWERED, error_code=3, error_text="Not Supported")
-    assert judge.finding(nvml_answers, nvml=nvml).severity == "warning"
+@pytest.mark.parametrize(
+    ("nvml", "run", "severity"),
+    [
+        (Nvml(attempt=ANSWERED, error_code=3, error_text="Not Supported"), runtime(), "warning"),
+        (Nvml(attempt=TIMED_OUT), runtime(), "warning"),
+        (Nvml(attempt=TIMED_OUT), runtime(computations=()), "error"),
+        (LOST, runtime(), "error"),
+    ],
+    ids=["fails", "hangs", "hangs and nothing computes", "a lost GPU"],
+)
+def test_an_nvml_that_fails_where_tensorflow_has_its_gpu(judge: Judge, nvml: Nvml, run: Runtime, severity: str) -> None:
+    """That nothing answers is a suspicion where every GPU computes; that a GPU is lost, NVML states."""
+    finding = judge.finding(nvml_answers, nvml=nvml, runtime=run)
+    assert (finding.severity, finding.blocks) == (severity, False)
 
 
 def test_an_nvml_without_gpus_answers_all_the_same(judge: Judge) -> None:
@@ -128,7 +140,8 @@ def test_trouble_of_the_doctors_own_is_no_fault_of_cuda(judge: Judge, attempt: A
 @pytest.mark.parametrize("library", [LIBCUDA, ""])
 def test_a_cuda_that_hangs_or_dies_is_an_error(judge: Judge, attempt: Attempt, words: str, library: str) -> None:
     finding = judge.finding(cuda_driver_initialises, cuda_driver=CudaDriver(attempt=attempt, library=library))
-    assert (finding.cause, finding.severity) == ("undetermined", "error")
+    cause = "gpu_hang" if attempt.outcome == "timed_out" else "undetermined"
+    assert (finding.cause, finding.severity) == (cause, "error")
     assert words in finding.message
     assert finding.evidence == (f"libcuda is {library or 'unknown'}",)
     assert finding.fix and "dmesg" in finding.fix.text

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from built_health import hung, server, without
+from built_kernel import UNREADABLE, log, message
 from built_machines import DOCKER, several, variables
 from healthy import broken, cuda_gpu, node, nvml_gpu
 
 from tfgpu_doctor.checks.gpu.counts import all_know_the_same_gpus
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice, Scheduler
+from tfgpu_doctor.model.facts.nvidia import GpuProcess
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -39,7 +42,6 @@ def test_all_that_agree_pass(judge: Judge) -> None:
     [
         (two_on_the_bus({"driver": "vfio-pci"}), "bound to vfio-pci"),
         (two_on_the_bus({"driver": "nouveau"}), "bound to nouveau"),
-        (two_on_the_bus({"driver": ""}), "bound to no driver"),
         (two_on_the_bus({"physical_function": "0000:01:00.0"}), "a virtual function of another GPU"),
         (two_on_the_bus({}, container=DOCKER), "this docker container was not given it"),
         (two_on_the_bus({}, scheduler=Scheduler(kind="slurm", job="1")), "slurm did not give it to this job"),
@@ -55,10 +57,98 @@ def test_a_gpu_that_nvml_does_not_list_for_a_reason_is_no_fault(judge: Judge, ma
     assert reason in lines
 
 
-def test_a_gpu_that_failed_to_start_is_named(judge: Judge) -> None:
-    finding = judge.finding(all_know_the_same_gpus, two_on_the_bus({}))
-    assert (finding.cause, finding.severity) == ("undetermined", "warning")
-    assert finding.message.startswith("the GPU at 0000:02:00.0 is bound to the driver, but NVML does not list it")
+@pytest.mark.parametrize(
+    ("second", "cause", "confidence", "words"),
+    [
+        (
+            {},
+            "gpu_start_failed",
+            "medium",
+            "is bound to the driver, but the driver does not list it: it failed to start",
+        ),
+        ({"driver": ""}, "undetermined", "low", "is bound to no driver, while others are in use"),
+    ],
+)
+@pytest.mark.parametrize(
+    "sections", [{}, {"nvml": None}, {"nvml": {"gpus": (), "count": 0}}], ids=["", "no NVML", "empty"]
+)
+def test_a_gpu_that_nobody_lists_is_an_error(
+    judge: Judge, sections: dict[str, Any], second: dict[str, Any], cause: str, confidence: str, words: str
+) -> None:
+    finding = judge.finding(all_know_the_same_gpus, two_on_the_bus(second, **sections))
+    assert (finding.cause, finding.severity, finding.confidence) == (cause, "error", confidence)
+    assert finding.message == f"the GPU at 0000:02:00.0 {words}"
+    assert not finding.blocks
+
+
+LEGACY = message("legacy_gpu", "NVRM: The NVIDIA GPU 0000:02:00.0 ... is supported through the 470.xx Legacy drivers", pci_address="0000:02:00.0")  # fmt: skip
+NAMELESS = msgspec.structs.replace(LEGACY, pci_address="")
+OLD = {"driver": "", "device": "1287"}  # GeForce GT 730, a Kepler
+PASCAL = {"driver": "", "device": "1b06"}  # GeForce GTX 1080 Ti
+
+
+@pytest.mark.parametrize("sections", [{}, {"nvml": None}], ids=["", "no NVML"])
+@pytest.mark.parametrize(
+    ("second", "changes", "evidence"),
+    [
+        ({"driver": ""}, {"kernel_log": log(LEGACY)}, LEGACY.text),
+        ({"driver": ""}, {"kernel_log": log(NAMELESS)}, LEGACY.text),
+        (OLD, {}, "driver branch 470 is the last one for Kepler"),
+        (PASCAL, {}, "Pascal needs the proprietary kernel modules, and the open ones are loaded"),
+        (OLD, {"kernel_log": UNREADABLE}, "driver branch 470 is the last one for Kepler"),
+    ],
+    ids=["said", "said of no address", "by its age", "by its modules", "by its age, the log unread"],
+)
+def test_a_gpu_that_the_driver_refuses_is_a_warning(
+    judge: Judge, sections: dict[str, Any], second: dict[str, Any], changes: dict[str, Any], evidence: str
+) -> None:
+    finding = judge.finding(all_know_the_same_gpus, two_on_the_bus(second, **changes, **sections))
+    assert (finding.cause, finding.severity) == ("driver_does_not_support_gpu", "warning")
+    assert evidence in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("second", "changes"),
+    [
+        ({}, {"kernel_log": log(LEGACY)}),
+        ({"driver": ""}, {"kernel_log": log(msgspec.structs.replace(LEGACY, pci_address="0000:01:00.0"))}),
+        (OLD, {"driver": {"version": "470.256.02", "flavour": "proprietary"}}),
+        (OLD, {"driver": None}),
+    ],
+    ids=["bound", "another GPU", "a driver of its time", "driver unknown"],
+)
+def test_a_gpu_that_the_driver_may_support_is_not_excused(
+    judge: Judge, second: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    assert judge.finding(all_know_the_same_gpus, two_on_the_bus(second, **changes)).severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("second", "sections", "reason"),
+    [
+        ({"driver": "vfio-pci"}, {}, "bound to vfio-pci"),
+        ({"driver": "vfio-pci"}, {"environment": variables(CUDA_VISIBLE_DEVICES="0")}, "bound to vfio-pci"),
+        ({}, {"environment": variables(CUDA_VISIBLE_DEVICES="0")}, "CUDA_VISIBLE_DEVICES=0 may hide it"),
+        ({}, {"container": DOCKER}, "this docker container was not given it"),
+        ({}, {"cuda_driver": {"gpus": (cuda_gpu(name="NVIDIA A100-SXM4-80GB MIG 1g.10gb"),)}}, "one MIG device"),
+    ],
+)
+def test_without_nvml_the_bus_is_compared_with_cuda(
+    judge: Judge, second: dict[str, Any], sections: dict[str, Any], reason: str
+) -> None:
+    lines = judge.passes(all_know_the_same_gpus, two_on_the_bus(second, nvml=None, **sections))
+    assert "GPUs: 2 on the PCI bus, 2 under /dev, 1 by CUDA" in lines
+    assert "the GPU at 0000:02:00.0 is not in CUDA" in lines
+    assert reason in lines
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [{"pci": None}, {"pci": Pci()}, {"system": {"wsl": 2}}, {"cuda_driver": {"gpus": (cuda_gpu(pci_address=""),)}}],
+    ids=["no bus", "an empty bus", "WSL", "no addresses"],
+)
+def test_without_a_bus_to_compare_it_passes(judge: Judge, sections: dict[str, Any]) -> None:
+    assert judge.passes(all_know_the_same_gpus, two_on_the_bus({}, nvml=None, **sections))
 
 
 def test_a_gpu_in_trouble_is_named_elsewhere(judge: Judge) -> None:
@@ -83,11 +173,18 @@ def test_a_gpu_that_cuda_does_not_list_for_a_reason_is_no_fault(
     assert reason in judge.passes(all_know_the_same_gpus, broken(**machine))
 
 
-def test_a_gpu_that_cuda_leaves_out_is_named(judge: Judge) -> None:
+def test_a_gpu_that_the_server_of_mps_was_not_given_is_no_fault(judge: Judge) -> None:
+    server = GpuProcess(pid=7, name="/usr/bin/nvidia-cuda-mps-server")
+    machine = {**several(2), **ONE, "nvml": {"gpus": (nvml_gpu(0, processes=(server,)), nvml_gpu(1))}}
+    assert "the server of MPS does not have it" in judge.passes(all_know_the_same_gpus, broken(**machine))
+
+
+def test_a_gpu_that_cuda_leaves_out_is_an_error(judge: Judge) -> None:
     machine = {**several(2), **ONE, "nvml": {"gpus": (nvml_gpu(0), nvml_gpu(1))}}
     finding = judge.finding(all_know_the_same_gpus, broken(**machine))
-    assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "warning", "low")
+    assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "error", "low")
     assert finding.message.startswith("NVML lists GPU 1")
+    assert not finding.blocks
 
 
 def test_one_mig_device_beside_whole_gpus_is_cudas_choice(judge: Judge) -> None:
@@ -100,6 +197,6 @@ def test_addresses_that_cannot_be_compared_tell_nothing(judge: Judge) -> None:
     assert judge.passes(all_know_the_same_gpus, cuda_driver={"gpus": (elsewhere,)}, pci=Pci())
 
 
-@pytest.mark.parametrize("sections", [{"nvml": {"gpus": ()}}, {"cuda_driver": {"init_code": 999}}])
-def test_without_an_answer_of_both_there_is_nothing_to_compare(judge: Judge, sections: dict[str, Any]) -> None:
-    assert judge.skips(all_know_the_same_gpus, **sections) == "NVML or CUDA lists no GPU"
+@pytest.mark.parametrize("cuda", [{"gpus": ()}, {"init_code": 999}])
+def test_without_a_gpu_of_cudas_there_is_nothing_to_compare(judge: Judge, cuda: dict[str, Any]) -> None:
+    assert judge.skips(all_know_the_same_gpus, cuda_driver=cuda) == "CUDA lists no GPU"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from built_health import GEFORCE, H100, SERVER, built, changed, failing, hung, server, without, workstation
 from built_machines import variables
-from healthy import ANSWERED, nvml_gpu
+from healthy import ANSWERED, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.gpu.health import every_gpu_answers, memory_is_sound, no_reset_is_asked_for
 from tfgpu_doctor.diagnose.engine import diagnose
@@ -47,7 +47,8 @@ def test_without_gpus_there_is_nothing_to_answer(judge: Judge) -> None:
 
 def test_a_gpu_that_hangs_is_named_once(judge: Judge) -> None:
     finding = judge.finding(every_gpu_answers, without(3, hung()))
-    assert (finding.cause, finding.severity) == ("undetermined", "warning")
+    assert (finding.cause, finding.severity, finding.confidence) == ("gpu_hang", "error", "high")
+    assert not finding.blocks, "the others work"
     assert finding.message == f"GPU 3 ({H100}) at 0000:04:00.0 does not respond to NVML"
     assert "nvmlDeviceGetPowerUsage did not return within 8 s" in finding.evidence
     assert finding.fix and "--gpu-reset -i 3" in finding.fix.text
@@ -57,10 +58,33 @@ def test_a_gpu_that_hangs_is_named_once(judge: Judge) -> None:
     assert "000000000003" not in command
 
 
-def test_no_list_of_gpus_is_proposed_where_there_is_one(judge: Judge) -> None:
-    machine = without(3, hung(), environment=variables(CUDA_VISIBLE_DEVICES="0,1"))
+@pytest.mark.parametrize("visible", ["0,1,2,4,5,6,7", "0,1,2,4,5,6,7,"])
+def test_a_gpu_that_the_user_withholds_is_a_warning(judge: Judge, visible: str) -> None:
+    machine = without(3, hung(), environment=variables(CUDA_VISIBLE_DEVICES=visible))
     finding = judge.finding(every_gpu_answers, machine)
+    assert (finding.cause, finding.severity) == ("gpu_hang", "warning")
+    assert "CUDA_VISIBLE_DEVICES names others, which CUDA lists" in finding.evidence
     assert finding.fix and finding.fix.commands == ()
+
+
+@pytest.mark.parametrize("visible", ["0,1,2,3,4,5,6,7", "3", ""])
+def test_a_gpu_that_the_user_names_as_well_is_an_error(judge: Judge, visible: str) -> None:
+    machine = without(3, hung(), environment=variables(CUDA_VISIBLE_DEVICES=visible))
+    assert judge.finding(every_gpu_answers, machine).severity == "error"
+
+
+@pytest.mark.parametrize(("code", "severity"), [(999, "warning"), (15, "error"), (16, "error"), (0, "error")])
+def test_a_gpu_that_cuda_lists_all_the_same(judge: Judge, code: int, severity: str) -> None:
+    """An unknown error of NVML is a suspicion; what NVML states, and a hang, are not."""
+    machine = without(3, hung(error_code=code, error_text="..." if code else ""))
+    finding = judge.finding(every_gpu_answers, machine, cuda_driver=server().cuda_driver)
+    assert finding.severity == severity
+    assert ("CUDA lists it all the same" in finding.evidence) == (severity == "warning")
+
+
+def test_a_tensorflow_that_hangs_with_the_gpu_is_explained_by_it(judge: Judge) -> None:
+    run = runtime(computations=(), attempt=Attempt(outcome="timed_out", seconds=60.0))
+    assert judge.finding(every_gpu_answers, without(3, hung()), runtime=run).blocks
 
 
 def test_it_is_an_error_where_no_gpu_can_be_used(judge: Judge) -> None:
@@ -74,7 +98,7 @@ def test_it_is_an_error_where_no_gpu_can_be_used(judge: Judge) -> None:
     [
         (8, "Insufficient External Power", "hardware_power_supply", "low", "NVML_ERROR_INSUFFICIENT_POWER (8)"),
         (15, "GPU is lost", "gpu_lost", "high", "NVML_ERROR_GPU_IS_LOST (15)"),
-        (16, "GPU requires reset", "undetermined", "low", "NVML_ERROR_RESET_REQUIRED (16)"),
+        (16, "GPU requires reset", "gpu_reset_required", "high", "NVML_ERROR_RESET_REQUIRED (16)"),
         (999, "Unknown Error", "undetermined", "low", "NVML_ERROR_UNKNOWN (999)"),
         (4711, "a code of tomorrow", "undetermined", "low", "code (4711)"),
     ],
@@ -84,7 +108,7 @@ def test_a_code_is_told_with_its_meaning(
 ) -> None:
     lost = GpuTrouble(index=5, call="nvmlDeviceGetHandleByIndex", error_code=code, error_text=text)
     finding = judge.finding(every_gpu_answers, without(5, lost))
-    assert (finding.cause, finding.severity, finding.confidence) == (cause, "warning", confidence)
+    assert (finding.cause, finding.severity, finding.confidence) == (cause, "error", confidence)
     assert f"NVML says {text!r}" in finding.message
     assert f"nvmlDeviceGetHandleByIndex returned {words}" in finding.evidence
 
@@ -155,19 +179,35 @@ def test_uncorrected_errors_are_an_error_unless_the_driver_contained_them(
 
 
 @pytest.mark.parametrize(
-    ("parts", "severity", "words"),
+    ("parts", "cause", "words"),
     [
-        ({"remapped_rows": {"failed": True}}, "error", "no spare row left"),
-        ({"remapped_rows": {"pending": True}}, "warning", "rows of its memory are pending"),
-        ({"retired_pages": RetiredPages(uncorrected=1, pending=True)}, "warning", "pages of its memory are pending"),
-        ({"ecc": {"sram_threshold_exceeded": True}}, "warning", "errors in its caches"),
+        ({"remapped_rows": {"failed": True}}, "hardware_ecc_error", "no spare row left"),
+        ({"remapped_rows": {"pending": True}}, "gpu_reset_required", "rows of its memory are pending"),
+        (
+            {"retired_pages": RetiredPages(uncorrected=1, pending=True)},
+            "gpu_reset_required",
+            "pages of its memory are pending",
+        ),
+        ({"ecc": {"sram_threshold_exceeded": True}}, "hardware_ecc_error", "errors in its caches"),
     ],
     ids=["failed", "pending rows", "pending pages", "caches"],
 )
-def test_a_mark_of_the_driver_is_a_finding(judge: Judge, parts: dict[str, Any], severity: str, words: str) -> None:
+def test_a_mark_of_the_driver_is_an_error(judge: Judge, parts: dict[str, Any], cause: str, words: str) -> None:
     finding = judge.finding(memory_is_sound, server(changed(SERVER, **parts)))
-    assert (finding.cause, finding.severity) == ("hardware_ecc_error", severity)
+    assert (finding.cause, finding.severity, finding.blocks) == (cause, "error", False)
     assert words in finding.message
+    assert judge.finding(memory_is_sound, server(changed(SERVER, **parts)), runtime=None).blocks
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{"ecc": {"volatile_uncorrected": 2}}, {"ecc": {"sram_threshold_exceeded": True}}, {"remapped_rows": {"pending": True, "failed": True}}],
+    ids=["uncorrected", "caches", "no spare row"],
+)  # fmt: skip
+def test_rows_that_wait_because_of_errors_are_one_cause_with_them(parts: dict[str, Any]) -> None:
+    health = changed(SERVER, **{"remapped_rows": {"pending": True}, "recovery_action": "gpu_reset", **parts})
+    report = diagnose(server(SERVER, health))
+    assert [(cause.label, cause.severity) for cause in report.causes] == [("hardware_ecc_error", "error")]
 
 
 def test_a_sick_gpu_that_is_hidden_from_this_process_is_none_of_its_business(judge: Judge) -> None:
@@ -194,27 +234,28 @@ def test_a_driver_that_does_not_say_is_not_judged(judge: Judge) -> None:
         ("gpu_reset", "error", "a reset of the GPU"),
         ("node_reboot", "error", "a reboot"),
         ("drain_p2p", "warning", "peer-to-peer"),
-        ("drain_and_reset", "warning", "once the programs that use it have ended"),
+        ("drain_and_reset", "error", "once the programs that use it have ended"),
         ("9", "warning", "requests 9"),
     ],
 )
 def test_an_action_is_told(judge: Judge, action: str, severity: str, words: str) -> None:
     run = failing("InternalError: CUDA_ERROR_LAUNCH_FAILED", "matmul")
     finding = judge.finding(no_reset_is_asked_for, server(changed(SERVER, recovery_action=action), runtime=run))
-    assert (finding.cause, finding.severity) == ("undetermined", severity)
+    assert (finding.cause, finding.severity, finding.blocks) == ("gpu_reset_required", severity, True)
     assert words in finding.message
     assert finding.fix and ("reboot." in finding.fix.text)
 
 
-def test_a_gpu_that_computes_all_the_same_is_a_warning(judge: Judge) -> None:
+def test_a_gpu_that_computes_all_the_same_needs_its_reset(judge: Judge) -> None:
     finding = judge.finding(no_reset_is_asked_for, server(changed(SERVER, recovery_action="gpu_reset")))
-    assert finding.severity == "warning"
+    assert (finding.cause, finding.severity, finding.blocks) == ("gpu_reset_required", "error", False)
 
 
-def test_a_reset_that_errors_of_the_memory_ask_for_is_one_cause() -> None:
+def test_a_reset_that_rows_of_the_memory_wait_for_is_one_cause() -> None:
     health = changed(SERVER, recovery_action="drain_and_reset", remapped_rows={"pending": True})
     report = diagnose(server(health))
-    assert [cause.label for cause in report.causes] == ["hardware_ecc_error"]
+    assert [(cause.id, cause.label) for cause in report.causes] == [("HLT002", "gpu_reset_required")]
+    assert (report.computes, report.fit, report.healthy) == (True, False, False)
 
 
 def test_old_records_without_health_are_not_judged(judge: Judge) -> None:

@@ -90,7 +90,7 @@ def test_laptops_have_few_lanes_by_design(judge: Judge, name: str) -> None:
 )
 def test_a_link_of_few_lanes_is_told(judge: Judge, machine: Facts, confidence: str, words: str, remedy: str) -> None:
     finding = judge.finding(pcie_link_is_full, machine)
-    assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "warning", confidence)
+    assert (finding.cause, finding.severity, finding.confidence) == ("pcie_link_degraded", "warning", confidence)
     assert "but could use x16" in finding.message
     assert words in finding.evidence
     assert finding.fix and remedy in finding.fix.text
@@ -118,7 +118,7 @@ def test_boards_that_share_lanes_are_no_fault(judge: Judge, widths: tuple[int, .
 
 def test_a_busy_gpu_at_a_low_generation_is_told(judge: Judge) -> None:
     finding = judge.finding(pcie_link_is_full, server(linked(SERVER, generation=1)))
-    assert (finding.cause, finding.severity) == ("undetermined", "warning")
+    assert (finding.cause, finding.severity) == ("pcie_link_degraded", "warning")
     assert finding.message.endswith("is busy, but its PCI Express link runs at generation 1 of 5")
 
 
@@ -156,14 +156,14 @@ def test_links_that_are_down_by_design_pass(judge: Judge, machine: Facts) -> Non
 @pytest.mark.parametrize("up", [0, 16])
 def test_a_gpu_with_fewer_links_to_the_switches_than_its_like(judge: Judge, up: int) -> None:
     finding = judge.finding(nvlinks_are_up, server(SERVER, links(up, 18), SERVER))
-    assert (finding.cause, finding.severity) == ("undetermined", "warning")
+    assert (finding.cause, finding.severity, finding.blocks) == ("nvlink_down", "error", False)
     assert finding.message == f"GPU 1 ({H100}) has {up} NVLinks up, but others of its model have 18"
     assert f"down: {', '.join(map(str, range(up, 18)))}" in finding.evidence
 
 
 def test_bridges_between_cards_may_differ(judge: Judge) -> None:
     finding = judge.finding(nvlinks_are_up, server(links(12, 12, "gpu"), links(12, 12, "gpu"), links(4, 12, "gpu")))
-    assert (finding.severity, finding.confidence) == ("info", "low")
+    assert (finding.cause, finding.severity, finding.confidence) == ("nvlink_down", "info", "low")
 
 
 def test_a_gpu_that_is_divided_has_no_links(judge: Judge) -> None:
@@ -202,18 +202,51 @@ def test_gpus_without_a_fabric_are_not_judged(judge: Judge, fabric: Fabric | Non
 def test_a_fabric_that_is_not_set_up_is_an_error_where_cuda_waits_for_it(
     judge: Judge, health: GpuHealth, words: str
 ) -> None:
-    finding = judge.finding(fabric_is_set_up, server(SERVER, health), **NOT_READY)
+    finding = judge.finding(fabric_is_set_up, server(health, health), **NOT_READY)
     assert (finding.cause, finding.severity) == ("fabric_manager_not_running", "error")
-    assert finding.message.startswith("1 of 2 GPUs")
+    assert (finding.confidence, finding.blocks) == ("high", True)
+    assert finding.message.startswith("2 of 2 GPUs have not joined")
     assert words in finding.evidence[0]
+    assert finding.fix and "systemctl enable" in finding.fix.text
+
+
+@pytest.mark.parametrize(("cuda", "blocks"), [({}, False), (NOT_READY, True)])
+def test_a_gpu_that_did_not_join_with_the_others_is_a_fault_of_the_fabric(
+    judge: Judge, cuda: dict[str, Any], blocks: bool
+) -> None:
+    finding = judge.finding(fabric_is_set_up, server(SERVER, WAITING), **cuda)
+    assert (finding.cause, finding.severity, finding.blocks) == ("nvswitch_fault", "error", blocks)
+    assert finding.message.startswith("1 of 2 GPUs has not joined")
+    assert finding.fix and "SXid" in finding.fix.text
+
+
+OFF = changed(WAITING, nvlinks=tuple(NvLink(index=i, active=False) for i in range(18)))
 
 
 @pytest.mark.parametrize(
-    ("cuda", "severity"),
-    [({}, "info"), ({"cuda_driver": None}, "warning"), ({"cuda_driver": cuda_that_fails(999, "", gpus=())}, "warning")],
+    ("gpus", "cuda", "severity"),
+    [
+        ((WAITING,), {}, "info"),
+        ((OFF, OFF), {}, "info"),
+        ((WAITING, WAITING), {}, "error"),
+        ((OFF, SERVER), {}, "error"),
+        ((WAITING,), {"cuda_driver": None}, "error"),
+        ((WAITING,), {"cuda_driver": cuda_that_fails(999, "", gpus=())}, "error"),
+        ((OFF, OFF), NOT_READY, "error"),
+    ],
+    ids=["alone", "NVLink is off", "links are up", "off on one", "CUDA not asked", "CUDA fails", "CUDA waits"],
 )
-def test_a_fabric_that_cuda_does_not_wait_for_is_less(judge: Judge, cuda: dict[str, Any], severity: str) -> None:
-    assert judge.finding(fabric_is_set_up, server(WAITING), **cuda).severity == severity
+def test_gpus_that_work_each_for_itself_need_no_fabric(
+    judge: Judge, gpus: tuple[GpuHealth, ...], cuda: dict[str, Any], severity: str
+) -> None:
+    assert judge.finding(fabric_is_set_up, server(*gpus), **cuda).severity == severity
+
+
+def test_a_gpu_that_is_divided_needs_no_fabric(judge: Judge) -> None:
+    machine = server(SERVER, WAITING)
+    assert machine.nvml
+    divided = msgspec.structs.replace(machine.nvml.gpus[1], mig=True)
+    assert judge.passes(fabric_is_set_up, machine, nvml={"gpus": (machine.nvml.gpus[0], divided)})
 
 
 def test_what_cuda_says_of_the_fabric_is_explained_by_it() -> None:

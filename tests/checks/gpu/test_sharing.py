@@ -134,12 +134,10 @@ def test_a_gpu_that_needs_no_licence_is_not_judged(judge: Judge, health: GpuHeal
     assert judge.skips(vgpu_is_licensed, workstation(health)) == "no GPU needs a licence"
 
 
-@pytest.mark.parametrize(
-    ("cuda", "severity"), [({}, "warning"), ({"cuda_driver": cuda_that_fails(100, "", gpus=())}, "error")]
-)
-def test_a_vgpu_without_its_licence_is_told(judge: Judge, cuda: dict[str, Any], severity: str) -> None:
+@pytest.mark.parametrize(("cuda", "blocks"), [({}, False), ({"cuda_driver": cuda_that_fails(100, "", gpus=())}, True)])
+def test_a_vgpu_without_its_licence_is_an_error(judge: Judge, cuda: dict[str, Any], blocks: bool) -> None:
     finding = judge.finding(vgpu_is_licensed, workstation(GpuHealth(virtualization="vgpu", licensed=False)), **cuda)
-    assert (finding.cause, finding.severity) == ("undetermined", severity)
+    assert (finding.cause, finding.severity, finding.blocks) == ("vgpu_unlicensed", "error", blocks)
 
 
 # SHR005

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from built_kernel import NO_DEVICE, UNREADABLE, built, log, message
 from built_machines import DOCKER, several
@@ -11,6 +12,7 @@ from healthy import ANSWERED, broken, nvml_gpu
 
 from tfgpu_doctor.checks.kernel_log.gpu_start import driver_starts_gpus
 from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.kernel import KernelMessage
 from tfgpu_doctor.model.facts.machine import Pci
 from tfgpu_doctor.model.facts.nvidia import Nvml
@@ -36,13 +38,14 @@ def test_a_driver_that_starts_its_gpus_passes(judge: Judge) -> None:
 
 def test_a_gpu_that_does_not_start(judge: Judge) -> None:
     finding = judge.finding(driver_starts_gpus, kernel_log=log(failed(count=4)), **NOTHING)
-    assert (finding.severity, finding.cause) == ("error", "undetermined")
+    assert (finding.severity, finding.cause, finding.blocks) == ("error", "gpu_start_failed", True)
     assert "could not start the GPU at 0000:01:00.0, 4 times, last 1 hour ago" in finding.message
 
 
 def test_a_gpu_whose_firmware_is_missing(judge: Judge) -> None:
     finding = judge.finding(driver_starts_gpus, kernel_log=log(failed(), FIRMWARE), **NOTHING)
-    assert finding.cause == "no_nvidia_driver"
+    assert finding.cause == "gpu_start_failed"
+    assert finding.fix and "firmware" in finding.fix.text
     assert FIRMWARE.text in finding.evidence
 
 
@@ -50,12 +53,23 @@ def test_a_gpu_that_started_later_passes(judge: Judge) -> None:
     assert judge.passes(driver_starts_gpus, kernel_log=log(failed(), FIRMWARE))
 
 
-def test_one_of_two_that_does_not_start_is_a_warning(judge: Judge) -> None:
+def one_of_two(**sections: Any) -> Facts:
+    """A machine whose second GPU the log says did not start."""
     machine = several(2)
     machine["nvml"] = {"gpus": (nvml_gpu(),)}
     machine["cuda_driver"] = {"gpus": machine["cuda_driver"]["gpus"][:1]}
-    found = judge.finding(driver_starts_gpus, broken(**machine, kernel_log=log(failed("0000:02:00.0"))))
-    assert found.severity == "warning"
+    return broken(**{**machine, "kernel_log": log(failed("0000:02:00.0")), **sections})
+
+
+def test_one_of_two_that_does_not_start_is_an_error(judge: Judge) -> None:
+    found = judge.finding(driver_starts_gpus, one_of_two())
+    assert (found.severity, found.cause, found.blocks) == ("error", "gpu_start_failed", False)
+
+
+def test_a_gpu_that_was_handed_to_a_virtual_machine_is_no_fault(judge: Judge) -> None:
+    first, second = several(2)["pci"]["devices"]
+    handed = msgspec.structs.replace(second, driver="vfio-pci")
+    assert judge.passes(driver_starts_gpus, one_of_two(pci={"devices": (first, handed)}))
 
 
 def test_a_gpu_that_a_container_was_not_given_is_not_its_business(judge: Judge) -> None:
@@ -82,5 +96,5 @@ def test_what_cannot_be_told_is_no_fault(judge: Judge, changes: dict[str, Any], 
 
 def test_it_explains_that_cuda_finds_no_device() -> None:
     (cause,) = diagnose(built()["gpu-does-not-start"]).causes
-    assert (cause.id, cause.label) == ("XID004", "undetermined")
+    assert (cause.id, cause.label) == ("XID004", "gpu_start_failed")
     assert "DRV008" in cause.explains

@@ -22,7 +22,7 @@ from built_kernel import (
     with_switches,
     xid,
 )
-from built_machines import DOCKER, cuda_that_fails, several
+from built_machines import DOCKER, cuda_that_fails, several, variables
 from healthy import ANSWERED, broken, computation, cuda_gpu, node, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.driver.answers import cuda_driver_initialises
@@ -30,9 +30,9 @@ from tfgpu_doctor.checks.kernel_log.kernel_messages import gpus_report_no_fault,
 from tfgpu_doctor.checks.kernel_log.xids import ago, same_place
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
-from tfgpu_doctor.model.facts.health import GpuHealth
+from tfgpu_doctor.model.facts.health import Fabric, GpuHealth, GpuTrouble
 from tfgpu_doctor.model.facts.kernel import KernelLog, LogSource
-from tfgpu_doctor.model.facts.machine import Pci, Scheduler
+from tfgpu_doctor.model.facts.machine import Pci, PciDevice, Scheduler
 from tfgpu_doctor.model.facts.nvidia import DeviceNodes, Nvml
 
 if TYPE_CHECKING:
@@ -276,9 +276,39 @@ def test_the_gpu_of_others_is_not_ours(judge: Judge) -> None:
     assert judge.finding(gpus_report_no_fault, inside).severity == "info"
 
 
-def test_a_gpu_that_is_gone_from_a_whole_machine_is_ours(judge: Judge) -> None:
-    machine = broken(nvml={"gpus": (nvml_gpu(),)}, kernel_log=log(xid(79, OFF_THE_BUS, address="0000:02:00")))
-    assert judge.finding(gpus_report_no_fault, machine).severity == "warning"
+GONE = broken(kernel_log=log(xid(79, OFF_THE_BUS, address="0000:02:00")))  # the second of two
+
+
+@pytest.mark.parametrize(
+    ("sections", "severity", "blocks"),
+    [
+        ({}, "error", False),
+        ({"runtime": None}, "error", False),
+        ({"runtime": None, "cuda_driver": None}, "error", True),
+        (several(2), "warning", True),
+        ({"environment": variables(CUDA_VISIBLE_DEVICES="0")}, "warning", True),
+        ({"environment": variables(CUDA_VISIBLE_DEVICES="0,1")}, "error", False),
+        ({"nvml": {"troubles": (GpuTrouble(index=1, pci_address="0000:02:00.0", error_code=15),)}}, "error", False),
+        ({"nvml": {"troubles": (GpuTrouble(index=1, pci_address="0000:02:00.0", error_code=4),)}}, "info", True),
+        ({"pci": {"devices": (PciDevice("0000:02:00.0", "10de", "2204", "030000", driver="vfio-pci"),)}}, "info", True),
+    ],
+    ids=["gone", "quick", "nobody else works", "it computes again", "withheld", "named", "in trouble", "not ours", "handed over"],
+)  # fmt: skip
+def test_a_gpu_that_is_gone_is_an_error_whoever_else_works(
+    judge: Judge, sections: dict[str, Any], severity: str, blocks: bool
+) -> None:
+    finding = judge.finding(gpus_report_no_fault, GONE, **sections)
+    assert (finding.severity, finding.blocks) == (severity, blocks)
+    assert finding.cause == ("undetermined" if severity == "info" else "gpu_lost")
+    if severity == "error" and "runtime" not in sections:
+        assert "TensorFlow computes without it" in finding.evidence
+
+
+def test_one_of_eight_that_is_gone_is_one_cause_and_the_others_are_judged() -> None:
+    report = diagnose(built()["server-xid-79-on-one-of-eight"])
+    assert [(cause.id, cause.label, cause.severity) for cause in report.causes] == [("XID001", "gpu_lost", "error")]
+    assert (report.computes, report.fit, report.healthy) == (True, False, False)
+    assert (report.shows("computes") or report.results[0]).outcome == "pass"
 
 
 def test_a_gpu_that_was_lost_before_the_driver_came_is_one_off_the_bus(judge: Judge) -> None:
@@ -337,6 +367,20 @@ def test_a_fatal_sxid_is_an_error_where_cuda_does_not_start(judge: Judge) -> Non
     finding = judge.finding(switches_report_no_fault, machine)
     assert (finding.severity, finding.cause) == ("error", "nvswitch_fault")
     assert "it also reported SXid 22013" in finding.evidence
+
+
+@pytest.mark.parametrize("text", ["Fatal, Link 30", "Non-fatal, Link 47"])
+def test_a_fatal_sxid_is_an_error_where_the_fabric_is_incomplete(judge: Judge, text: str) -> None:
+    machine = with_switches(2, kernel_log=log(sxid(24007, text)))
+    joined, waiting = (GpuHealth(fabric=Fabric(state=state)) for state in ("completed", "in_progress"))
+    gpus = {"gpus": (nvml_gpu(0, health=joined), nvml_gpu(1, health=waiting))}
+    finding = judge.finding(switches_report_no_fault, machine, nvml=gpus)
+    fatal = text.startswith("Fatal")
+    assert (finding.severity, finding.blocks) == ("error" if fatal else "info", False)
+    assert finding.cause == ("nvswitch_fault" if fatal else "undetermined")
+    report = diagnose(broken(machine, nvml=gpus))
+    labels = [cause.label for cause in report.causes if cause.severity == "error"]
+    assert labels == ["nvswitch_fault"], "the fabric is its consequence"
 
 
 @pytest.mark.parametrize("code", [11004, 10001])

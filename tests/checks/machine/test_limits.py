@@ -8,7 +8,7 @@ import pytest
 from built_ground import OPEN, built, limits
 from built_machines import cuda_that_fails, cuda_without_library, failed_import
 from every import every
-from healthy import ANSWERED, computation, nvml_gpu, runtime
+from healthy import ANSWERED, broken, computation, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.machine.limits import (
     address_space_suffices,
@@ -16,6 +16,7 @@ from tfgpu_doctor.checks.machine.limits import (
     memory_may_be_locked,
     threads_may_be_started,
 )
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.python import Runtime
@@ -59,7 +60,7 @@ def test_a_limit_that_cuda_lives_with_is_no_fault(judge: Judge) -> None:
 )  # fmt: skip
 def test_addresses_that_run_out(judge: Judge, sections: dict[str, Any]) -> None:
     finding = judge.finding(address_space_suffices, limits=CONFINED, **sections)
-    assert (finding.severity, finding.cause) == ("error", "undetermined")
+    assert (finding.severity, finding.cause) == ("error", "address_space_limit")
     assert finding.message.startswith("ulimit -v is 8.0 GiB")
     assert finding.fix and finding.fix.commands == ("ulimit -v unlimited",)
     assert "h_vmem" in finding.fix.text
@@ -100,7 +101,7 @@ def test_room_for_all_threads(judge: Judge, limit: int, used: int) -> None:
 def test_too_little_room_is_foretold(judge: Judge) -> None:
     found = limits(256, tasks_limit=512, tasks_used=40)
     finding = judge.finding(threads_may_be_started, limits=found, runtime=None)
-    assert finding.severity == "warning"
+    assert (finding.severity, finding.cause) == ("warning", "task_limit")
     assert "about 768 threads on 256 CPUs" in finding.message
     assert finding.fix and "--pids-limit" in finding.fix.text
 
@@ -123,7 +124,7 @@ def test_a_program_that_computes_had_room(judge: Judge) -> None:
 @pytest.mark.parametrize("found", [limits(32, tasks_limit=100, tasks_used=42), limits(32), limits(32, resources={})])
 def test_a_thread_that_could_not_be_started(judge: Judge, found: Limits, died: Runtime) -> None:
     finding = judge.finding(threads_may_be_started, limits=found, runtime=died)
-    assert finding.severity == "error"
+    assert (finding.severity, finding.cause) == ("error", "task_limit")
     assert any("thread" in line.lower() for line in finding.evidence)
 
 
@@ -139,6 +140,44 @@ def test_another_abort_is_not_laid_to_threads(judge: Judge) -> None:
 def test_open_files(judge: Judge, limit: int, severity: str) -> None:
     found = judge.findings(files_may_be_opened, limits=limits(resources={**OPEN, "nofile": limit}))
     assert [each.severity for each in found] == ([severity] if severity else [])
+
+
+NO_FILE = "OSError: [Errno 24] Too many open files: '/usr/lib/libcudart.so.12'"
+
+
+@pytest.mark.parametrize(
+    ("limit", "run", "severity", "command"),
+    [
+        (64, failed_import(NO_FILE), "error", "ulimit -n 1024"),
+        (4096, failed_import(NO_FILE), "error", "ulimit -n 16384"),
+        (4096, runtime(computations=(), use_error=NO_FILE), "error", "ulimit -n 16384"),
+        (4096, runtime(gpus=(), computations=(), log=(f"E {NO_FILE}",)), "error", "ulimit -n 16384"),
+        (64, runtime(log=(f"W {NO_FILE}",)), "warning", "ulimit -n 1024"),
+    ],
+    ids=["import", "a higher limit", "use", "log", "it computes"],
+)
+def test_files_that_run_out(judge: Judge, limit: int, run: Runtime, severity: str, command: str) -> None:
+    finding = judge.finding(files_may_be_opened, limits=limits(resources={**OPEN, "nofile": limit}), runtime=run)
+    assert (finding.cause, finding.severity) == ("open_files_limit", severity)
+    assert finding.message == f"only {limit} files may be open at once, and TensorFlow needs more"
+    assert any(NO_FILE in line for line in finding.evidence)
+    assert finding.fix and finding.fix.commands == (command,)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [(-1, NO_FILE), (4096, "OSError: [Errno 23] Too many open files in system")],
+    ids=["no limit", "system"],
+)
+def test_files_that_run_out_elsewhere_are_not_laid_to_the_limit(judge: Judge, limit: int, said: str) -> None:
+    found = limits(resources={**OPEN, "nofile": limit})
+    assert judge.passes(files_may_be_opened, limits=found, runtime=failed_import(said))
+
+
+def test_an_import_that_the_limit_of_files_ends_is_explained_by_it() -> None:
+    report = diagnose(broken(limits=limits(resources={**OPEN, "nofile": 64}), runtime=failed_import(NO_FILE)))
+    assert [(cause.id, cause.label) for cause in report.causes] == [("LIM005", "open_files_limit")]
+    assert "TFW001" in report.causes[0].explains
 
 
 def test_macos_has_fewer_by_itself(judge: Judge) -> None:

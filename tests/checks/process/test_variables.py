@@ -38,7 +38,6 @@ def test_a_value_of_the_table_is_understood(judge: Judge, name: str, value: str)
         ("CUDA_CACHE_DISABLE", "true"),
         ("CUDA_LAUNCH_BLOCKING", "yes"),
         ("TF_GPU_THREAD_MODE", "private"),
-        ("KERAS_BACKEND", "Tensorflow"),
         ("TF_CPP_MIN_LOG_LEVEL", "ERROR"),
     ],
 )

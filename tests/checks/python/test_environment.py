@@ -11,13 +11,12 @@ from built_machines import conda, failed_import, packages
 from healthy import SITE, broken, distribution, runtime, target
 
 from tfgpu_doctor.checks.python.environment import (
-    no_local_file_hides_modules,
     one_distribution_owns_tensorflow,
     one_installer,
     python_answers,
     tensorflow_is_installed,
-    user_site_hides_nothing,
 )
+from tfgpu_doctor.checks.python.import_order import no_local_file_hides_modules, user_site_hides_nothing
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.python import Runtime, Target

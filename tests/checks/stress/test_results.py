@@ -101,7 +101,7 @@ def test_the_one_that_stands_alone_is_named(judge: Judge) -> None:
     alone = with_round(2, exactness=(exactness(digests=("f" * 16, *exactness().digests[1:])),))
     found = judge.finding(gpus_agree, machine(stressed_gpu(0), stressed_gpu(1), alone))
     assert found.message.startswith("the matmul in float32 on GPU 2 ")
-    assert (found.severity, found.confidence) == ("warning", "medium")
+    assert (found.cause, found.severity, found.confidence) == ("hardware_faulty_gpu", "error", "medium")
     assert found.evidence[0] == "1 of 16 parts of the result differ from the 2 other GPUs"
 
 
@@ -205,9 +205,10 @@ def test_a_load_that_the_user_stopped_is_no_death(judge: Judge) -> None:
     assert judge.passes(results_repeat, machine(killed, interrupted=True))
 
 
-def test_a_gpu_that_stops_answering_under_load_is_a_warning(judge: Judge) -> None:
+def test_a_gpu_that_stops_answering_under_load_hangs(judge: Judge) -> None:
     hung = stressed_gpu(attempt=Attempt(outcome="timed_out", seconds=72.0, phase="products in float16, round 1"))
-    assert judge.finding(stress_runs_to_its_end, machine(hung)).severity == "warning"
+    found = judge.finding(stress_runs_to_its_end, machine(hung))
+    assert (found.cause, found.severity, found.confidence) == ("gpu_hang", "error", "medium")
 
 
 def test_a_round_cut_short_still_tells_what_it_knows(judge: Judge) -> None:

@@ -17,7 +17,7 @@ GPU_OF_10DE = "NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58) installed i
     [
         (XID, 79, "0000:01:00", "python"),
         ("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", 79, "0000:01:00", ""),
-        ("NVRM: Xid (PCI:0000:17:00): 119, pid='<unknown>', name=<unknown>, Timeout waiting for RPC from GSP0!", 119, "0000:17:00", "<unknown>"),
+        ("NVRM: Xid (PCI:0000:17:00): 119, pid='<unknown>', name=<unknown>, Timeout waiting for RPC from GSP0!", 119, "0000:17:00", ""),
         ("NVRM: Xid (PCI:0000:41:00 GPU-I:05): 94, pid=7194, name=python3, Contained: CE User Channel (0x9).", 94, "0000:41:00", "python3"),
         ("NVRM: Xid (PCI:0000:41:00 GPU-I:05 GPU-CI:00): 43, pid=7, name=a b, Ch 00000008", 43, "0000:41:00", "a b"),
         ("NVRM: Xid (PCI:000F:A1:00): 48, DBE (double bit error)", 48, "000f:a1:00", ""),

@@ -39,6 +39,8 @@ def read(machine: Machine, folder: pathlib.Path) -> Project:
         ("tensorflow[and-cuda]>=2.15,<2.18", ["tensorflow[and-cuda]>=2.15,<2.18"]),
         ("tensorflow-gpu; python_version < '3.11'", ["tensorflow-gpu"]),
         ("tf-keras", ["tf-keras"]),
+        ("tensorboard~=2.20", ["tensorboard~=2.20"]),
+        ("tensorboard-plugin-profile", []),
         ('tensorflow-gpu = "^2.8"', ["tensorflow-gpu^2.8"]),
         ('tensorflow-gpu = {version = "2.9"}', ["tensorflow-gpu={version"]),
         ("# tensorflow-gpu", []),

@@ -178,3 +178,20 @@ def test_other_systems_have_other_loaders(machine: Machine, site: Site) -> None:
             resolution, system=System(os="Windows", release="11", architecture="AMD64"), tensorflow=healthy().tensorflow, target=target(),
             driver_libraries=NONE, cuda_libraries=NONE,
         )  # fmt: skip
+
+
+def test_a_damaged_copy_on_the_variable_is_not_the_wheels_fault(
+    machine: Machine, site: Site, tmp_path: pathlib.Path
+) -> None:
+    own = library(site.folder / "nvidia/cublas/lib/libcublas.so.12")
+    site.wheel("nvidia-cublas-cu12", "12.5.3.2", "nvidia/cublas/lib/libcublas.so.12")
+    first = library(tmp_path / "half/libcublas.so.12")
+    first.write_bytes(first.read_bytes()[:5000])
+    told = site.resolve(machine, own, LD_LIBRARY_PATH=f"/nowhere:{first.parent}")
+    found = told.find("libcublas.so.12")
+    assert found is not None
+    assert (found.found, found.wheel) == (False, "")
+    assert found.error.startswith(f"{first}: it is truncated")
+    (copy,) = told.copies
+    assert (copy.path, copy.placed_by, copy.number, copy.owner) == (str(first), "LD_LIBRARY_PATH", 2, "")
+    assert (copy.instead, copy.instead_owner) == (str(own), "pip: nvidia-cublas-cu12 12.5.3.2")

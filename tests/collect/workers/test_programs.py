@@ -32,7 +32,7 @@ FOLDER = pathlib.Path(tfgpu_doctor.collect.workers.__file__).parent
 FILES = sorted(FOLDER.glob("*.py"))
 PROGRAMS = [path for path in FILES if path.name != "__init__.py"]
 ALLOWED = {
-    "run_tensorflow.py": {"tensorflow"}, "open_nvml.py": {"pynvml"}, "sample_nvml.py": {"pynvml"},
+    "run_tensorflow.py": {"tensorflow"}, "read_xla_flags.py": {"tensorflow"}, "open_nvml.py": {"pynvml"}, "sample_nvml.py": {"pynvml"},
     "stress_process.py": {"tensorflow"}, "stress_gpu.py": {"numpy"}, "stress_links.py": {"numpy"}, "run_suites.py": {"pytest"},
     "ray_driver.py": {"ray", "tfgpu_doctor"},
 }  # fmt: skip
@@ -555,6 +555,23 @@ def test_whatever_an_import_raises_is_told(
     assert len(answer["import_traceback"]) <= 40
 
 
+def test_an_exception_that_cannot_be_read_names_no_culprit(
+    interpreter: Interpreter, tmp_path: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    source = """
+        class Odd(AttributeError):
+            def __str__(self):
+                raise ValueError('no')
+        try:
+            raise ImportError('first', name=3, path=4)
+        except ImportError as error:
+            raise Odd() from error
+    """
+    answer = run_tensorflow(interpreter, install_tensorflow(tmp_path, source), elsewhere)
+    assert "Odd" in answer["import_error"]
+    assert [row for row in answer["culprits"] if row["named"]] == []
+
+
 def test_what_tensorflow_prints_does_not_spoil_the_answer(
     interpreter: Interpreter, tmp_path: pathlib.Path, elsewhere: pathlib.Path
 ) -> None:
@@ -573,6 +590,7 @@ def test_what_tensorflow_prints_does_not_spoil_the_answer(
     assert [sorted(json.loads(line)) for line in done.stdout.splitlines()] == [
         ["phase"],
         ["import_error", "import_traceback"],
+        ["culprits", "import_path"],
     ]
     for text in ("printed", "written", "by a child", "a lie"):
         assert text in done.stderr

@@ -71,7 +71,7 @@ def compiled(place: pathlib.Path, source: str) -> pathlib.Path:
 def gpu(index: int, **changes: Any) -> CudaGpu:
     fields = {
         "index": index, "name": GPU, "compute_capability": "8.6", "memory_bytes": 24 << 30,
-        "multiprocessors": 82, "pci_address": f"0000:0{index + 1}:00.0",
+        "multiprocessors": 82, "kernel_time_limit": False, "pci_address": f"0000:0{index + 1}:00.0",
     }  # fmt: skip
     return CudaGpu(**{**fields, **changes})
 

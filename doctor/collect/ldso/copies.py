@@ -1,0 +1,52 @@
+"""The copies of libraries that cannot be loaded, or hide another copy: who put each on the path, and what comes after it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tfgpu_doctor.collect.ldso.loader_conf import line_that_names
+from tfgpu_doctor.collect.ldso.owners import Owners
+from tfgpu_doctor.collect.ldso.resolver import Resolver, Taken
+from tfgpu_doctor.collect.ldso.search_path import CACHE, DEFAULT, VARIABLE
+from tfgpu_doctor.model.facts.copies import Copy
+
+
+def copies_of(resolver: Resolver, owners: Owners, working_folder: str) -> tuple[Copy, ...]:
+    """Each file that was refused, or that was taken in place of another one, in the order of the search."""
+    found = [_copy(each, resolver, owners, working_folder) for each in resolver.taken.values()]
+    return tuple(each for each in found if each.error or each.instead)
+
+
+def _copy(taken: Taken, resolver: Resolver, owners: Owners, working_folder: str) -> Copy:
+    after = resolver.next_after(taken)
+    return Copy(
+        name=taken.name,
+        path=os.path.normpath(os.path.join(working_folder, taken.place.path)),
+        error=taken.error,
+        owner=owners.of(taken.place.files.real_path(taken.place.path))[0],
+        instead=os.path.normpath(after.path) if after else "",
+        instead_owner=owners.of(after.files.real_path(after.path))[0] if after else "",
+        **_placed_by(taken, resolver),
+    )
+
+
+def _placed_by(taken: Taken, resolver: Resolver) -> dict[str, Any]:
+    """The fields that say what put the folder of a file on the loader's path."""
+    folder, search = taken.place.folder, resolver.search
+    if taken.place.found_by == VARIABLE:
+        return {
+            "placed_by": VARIABLE,
+            "entry": "" if folder == "." else folder,
+            "number": search.variable.index(folder) + 1,
+            "others": tuple(each for each in search.variable if os.path.normpath(each) != os.path.normpath(folder)),
+        }
+    if taken.place.found_by == CACHE:
+        file, line = line_that_names(search.machine_files, folder)
+        return {"placed_by": "ld.so.conf" if file else "ld.so.cache", "entry": folder, "file": file, "line": line}
+    if taken.place.found_by == DEFAULT:
+        return {"placed_by": DEFAULT, "entry": folder}
+    if taken.place.found_by in ("RUNPATH", "RPATH"):
+        holder = resolver.holder_of(folder, taken.asker)
+        return {"placed_by": taken.place.found_by, "entry": folder, "file": os.path.normpath(holder) if holder else ""}
+    return {"placed_by": "LD_PRELOAD"}  # a name with a slash in it is a path, and no library is opened by one

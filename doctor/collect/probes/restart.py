@@ -1,0 +1,43 @@
+"""Whether what was installed waits for a restart of the machine."""
+
+from __future__ import annotations
+
+import platform
+import re
+
+from tfgpu_doctor.collect.probe import probe
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts.restart import Restart
+
+# Debian and Ubuntu (update-notifier-common, unattended-upgrades) write them; they are gone after the restart.
+_REQUIRED = ("/run/reboot-required", "/var/run/reboot-required")
+_MODULE = re.compile(r"^(\S*/nvidia(?:-current|-tesla-\d+)?(?:-open)?\.ko(?:\.\w+)?):", re.MULTILINE)
+_MOST = 60
+
+
+@probe(waits_for="the marks of a pending restart")
+def restart(host: Host) -> Restart:
+    """Read /run/reboot-required, and compare the module's file with the time of the start."""
+    required = next((path for path in _REQUIRED if host.files.exists(path)), "")
+    packages = host.files.text_if_any(f"{required}.pkgs").split() if required else []
+    return Restart(
+        required=bool(required),
+        packages=tuple(dict.fromkeys(packages))[:_MOST],
+        module_is_newer=_module_is_newer(host),
+    )
+
+
+def _module_is_newer(host: Host) -> bool | None:
+    """Whether NVIDIA's module for the running kernel came after the start; None if either time is unknown."""
+    started = re.search(r"^btime (\d+)$", host.files.text_if_any("/proc/stat"), re.MULTILINE)
+    kernel = (host.files.text_if_any("/proc/sys/kernel/osrelease") or platform.release()).strip()
+    folder = f"/lib/modules/{kernel}"
+    listed = _MODULE.search(host.files.text_if_any(f"{folder}/modules.dep"))
+    if not started or not listed:
+        return None
+    path = listed.group(1) if listed.group(1).startswith("/") else f"{folder}/{listed.group(1)}"
+    try:
+        # A package manager sets the time of the content to that of the build: only the time of the change tells.
+        return host.files.status(path).changed_s > int(started.group(1))
+    except OSError:
+        return None

@@ -1,0 +1,82 @@
+"""DRV011: does an installed driver wait for a restart?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from built_machines import DOCKER, cuda_that_fails
+from healthy import ANSWERED, DRIVER
+
+from tfgpu_doctor.checks.driver.restart import no_driver_waits_for_a_restart
+from tfgpu_doctor.model.facts.kernel import ModuleFile, ModuleFiles
+from tfgpu_doctor.model.facts.nvidia import Driver, Nvml
+from tfgpu_doctor.model.facts.restart import Restart
+
+if TYPE_CHECKING:
+    from checks.conftest import Judge
+
+KERNEL, NEXT = "6.8.0-48-generic", "6.8.0-50-generic"
+FILE = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko.zst"
+NOT_LOADED = Driver(running_kernel=KERNEL, built_for=(KERNEL,), secure_boot=False)
+FOR_NEXT = Driver(running_kernel=KERNEL, built_for=(NEXT,), secure_boot=False)
+NOTHING = Driver(running_kernel=KERNEL, secure_boot=False)
+IDLE: dict[str, Any] = {
+    "cuda_driver": cuda_that_fails(999, "CUDA_ERROR_UNKNOWN"),
+    "nvml": Nvml(attempt=ANSWERED, error_code=9, error_text="Driver Not Loaded"),
+    "runtime": None,
+}
+MISMATCH = Nvml(attempt=ANSWERED, error_code=18, error_text="Driver/library version mismatch")
+
+
+def on_disk(version: str) -> ModuleFiles:
+    return ModuleFiles(file=ModuleFile(path=FILE, version=version))
+
+
+def asked_by(*packages: str) -> Restart:
+    return Restart(required=True, packages=packages)
+
+
+# What each machine must get: a severity, "pass" or "skip", and words of it. Written down before the rule.
+VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "healthy": ("pass", DRIVER, {"module_files": on_disk(DRIVER), "restart": Restart(module_is_newer=False)}),
+    "a kernel waits": ("pass", "linux-image", {"module_files": on_disk(DRIVER), "restart": asked_by(f"linux-image-{NEXT}", "linux-base")}),
+    "another driver on disk": ("warning", "565.57.01", {"module_files": on_disk("565.57.01"), "restart": Restart(module_is_newer=True)}),
+    "an older driver on disk": ("warning", "550.54.15", {"module_files": on_disk("550.54.15"), "restart": Restart()}),
+    "another driver, and libcuda of it": ("skip", "DRV006", {
+        "module_files": on_disk("565.57.01"), "cuda_driver": cuda_that_fails(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        "nvml": MISMATCH, "runtime": None}),
+    "installed, not loaded": ("error", FILE, {
+        "driver": NOT_LOADED, "module_files": on_disk("565.57.01"), "restart": Restart(module_is_newer=True), **IDLE}),
+    "installed long ago, not loaded": ("skip", "not loaded", {
+        "driver": NOT_LOADED, "module_files": on_disk("565.57.01"), "restart": Restart(module_is_newer=False), **IDLE}),
+    "not loaded, time unknown": ("skip", "not loaded", {"driver": NOT_LOADED, "module_files": on_disk("565.57.01"), "restart": Restart(), **IDLE}),
+    "not loaded, Secure Boot": ("skip", "Secure Boot", {
+        "driver": Driver(running_kernel=KERNEL, built_for=(KERNEL,), secure_boot=True), "module_files": on_disk("565.57.01"),
+        "restart": Restart(module_is_newer=True), **IDLE}),
+    "packages of the driver wait": ("info", "nvidia-driver-565", {
+        "module_files": on_disk(DRIVER), "restart": asked_by("nvidia-driver-565", "libnvidia-compute-565")}),
+    "packages of the driver wait, not loaded": ("error", "nvidia-driver-565", {
+        "driver": NOT_LOADED, "restart": asked_by("nvidia-driver-565"), **IDLE}),
+    "the next kernel has the module": ("error", NEXT, {
+        "driver": FOR_NEXT, "restart": asked_by(f"linux-image-{NEXT}", "linux-base"), **IDLE}),
+    "a kernel has the module, no restart asked for": ("skip", "not loaded", {"driver": FOR_NEXT, "restart": Restart(), **IDLE}),
+    "the next kernel has no module": ("skip", "not loaded", {"driver": NOTHING, "restart": asked_by(f"linux-image-{NEXT}"), **IDLE}),
+    "container with the file of its image": ("skip", "container", {"container": DOCKER, "restart": asked_by("nvidia-driver-565")}),
+    "WSL": ("skip", "WSL", {"system": {"wsl": 2}, "restart": asked_by("nvidia-driver-565")}),
+    "no GPU": ("skip", "no NVIDIA GPU", {"pci": {"devices": ()}, "driver": NOTHING, "restart": asked_by("nvidia-driver-565"), **IDLE}),
+    "quick": ("pass", DRIVER, {"module_files": ModuleFiles(), "restart": Restart(), "runtime": None}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_restart(judge: Judge, name: str) -> None:
+    expected, words, sections = VARIANTS[name]
+    if expected == "pass":
+        assert words in judge.passes(no_driver_waits_for_a_restart, **sections)
+    elif expected == "skip":
+        assert words in judge.skips(no_driver_waits_for_a_restart, **sections)
+    else:
+        finding = judge.finding(no_driver_waits_for_a_restart, **sections)
+        assert (finding.severity, finding.cause) == (expected, "reboot_pending")
+        assert words in " ".join((finding.message, *finding.evidence))

@@ -1,0 +1,96 @@
+"""The probes of LD_PRELOAD, some of them with libraries that are really preloaded."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from built_machines import failed_import
+from healthy import runtime
+
+from tfgpu_doctor.collect.probes.preload import failed_preloads, preload, run_without_preload
+from tfgpu_doctor.host import Completed
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.preload import FailedPreload, Preload, RunWithoutPreload
+from tfgpu_doctor.model.facts.python import Runtime
+
+if TYPE_CHECKING:
+    from collect.probes.conftest import Machine
+
+real = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs Linux and a C compiler")
+CRASHED = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV"))
+LISTED = Completed(
+    b'{"version": "2.20.0", "phase": "listing the GPUs"}\n{"gpus_listed": true, "gpus": []}\n', "", 3.0, 0
+)
+MALLOC = (
+    "#include <stddef.h>\nextern void *__libc_malloc(size_t);\nextern void __libc_free(void *);\n"
+    "void *malloc(size_t n) { return __libc_malloc(n); }\nvoid free(void *p) { __libc_free(p); }\n"
+)
+
+
+def library(folder: pathlib.Path, source: str) -> str:
+    (folder / "made.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", "made.c", "-o", "libmade.so"], cwd=folder, check=True)
+    return str(folder / "libmade.so")
+
+
+def test_nothing_is_preloaded(machine: Machine) -> None:
+    assert machine.ask(preload, environment={}) == Preload()
+
+
+@real
+def test_a_missing_file(machine: Machine) -> None:
+    found = machine.ask(preload, environment={"LD_PRELOAD": "/no/such.so:libno.so.4"})
+    reason = "cannot open shared object file"
+    assert [(each.library, each.named_in, each.reason) for each in found.failed] == [
+        ("/no/such.so", "LD_PRELOAD", reason),
+        ("libno.so.4", "LD_PRELOAD", reason),
+    ]
+    assert found.allocator == ""
+
+
+@real
+def test_a_library_that_replaces_malloc(machine: Machine, tmp_path: pathlib.Path) -> None:
+    made = library(tmp_path, MALLOC)
+    found = machine.ask(preload, environment={"LD_PRELOAD": made})
+    assert (found.failed, found.allocator) == ((), made)
+
+
+@real
+def test_a_harmless_library(machine: Machine, tmp_path: pathlib.Path) -> None:
+    found = machine.ask(preload, environment={"LD_PRELOAD": library(tmp_path, "int made(void) { return 1; }\n")})
+    assert (found.attempt.answered, found.failed, found.allocator) == (True, (), "")
+
+
+def test_what_the_loader_says() -> None:
+    lines = [
+        "ERROR: ld.so: object '/opt/x.so' from LD_PRELOAD cannot be preloaded (wrong ELF class: ELFCLASS32): ignored.",
+        "ERROR: ld.so: object '/opt/x.so' from LD_PRELOAD cannot be preloaded (wrong ELF class: ELFCLASS32): ignored.",
+        "ERROR: ld.so: object '/opt/y.so' from /etc/ld.so.preload cannot be preloaded (file too short): ignored.",
+        "something else",
+    ]
+    assert failed_preloads(lines) == (
+        FailedPreload(library="/opt/x.so", reason="wrong ELF class: ELFCLASS32"),
+        FailedPreload(library="/opt/y.so", reason="file too short", named_in="/etc/ld.so.preload"),
+    )
+
+
+@pytest.mark.parametrize("broken", [CRASHED, failed_import("ImportError: x"), runtime(gpus_listed=False)])
+def test_a_failed_run_is_tried_again_without_it(machine: Machine, broken: Runtime) -> None:
+    found = machine.ask(run_without_preload, environment={"LD_PRELOAD": "x.so"}, done=LISTED, runtime=broken)
+    assert (found.version, found.gpus_listed, found.attempt.answered) == ("2.20.0", True, True)
+    assert machine.asked[0].variables["LD_PRELOAD"] == ""
+    assert machine.asked[0].argv[-2:] == ["GPU", "list"]
+
+
+def test_nothing_is_tried_without_a_reason(machine: Machine) -> None:
+    assert (
+        machine.ask(run_without_preload, environment={"LD_PRELOAD": "x.so"}, done=LISTED, runtime=runtime())
+        == RunWithoutPreload()
+    )
+    assert machine.ask(run_without_preload, environment={}, done=LISTED, runtime=CRASHED) == RunWithoutPreload()
+    assert machine.asked == []
