@@ -26,7 +26,7 @@ class ChildDied(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """The response of a child process to a request; `devices` are the devices of the result, such as "CPU:0"."""
+    """The response of a child process to a request; `devices` ran its work, such as "CPU:0"."""
 
     values: dict[str, Any]
 

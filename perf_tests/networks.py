@@ -79,6 +79,9 @@ NETWORKS: dict[str, tuple[Callable[[Any], Any], Callable[[int], tuple[Array, Arr
     "transformer": (transformer, sentences),
 }
 
+# Parts of the names of the operations that carry the work of each.
+CARRIERS = {"cnn": ("Conv2D",), "transformer": ("MatMul", "Einsum")}
+
 
 class Training:
     """Training of a network on one device with one batch; a call runs one step and returns its loss as a tensor."""

@@ -11,6 +11,7 @@ import msgspec
 
 from tfgpu_doctor.bench import Measured, Plan, judge, measure
 from tfgpu_doctor.model.facts.bench import Comparison, Side
+from tfgpu_doctor.perf_tests.children import Answer
 from tfgpu_doctor.perf_tests.journal import note
 from tfgpu_doctor.perf_tests.other_work import Reading
 from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement
@@ -24,6 +25,8 @@ class Variant:
     call: Callable[[], Any]
     verify: Callable[[Any], None]
     device: str = "CPU:0"  # the device that must run its work
+    carriers: tuple[str, ...] = ()  # parts of the names of the operations that carry its work; empty: CARRIERS
+    compiled: bool = False  # all of its work is one function with jit_compile=True
 
 
 class NotRun(Exception):
@@ -77,10 +80,13 @@ class Runner:
         with watch_placement() as placement:
             started = time.perf_counter()
             result = variant.call()
-            self._synchronise()
             took_s = time.perf_counter() - started
-        placement.results = devices_of(result)
-        if wrong := placement.contradicts(variant.device):
+        # Outside of the watch: TensorFlow reports what synchronises the GPUs as an operation on a GPU.
+        started = time.perf_counter()
+        self._synchronise()
+        took_s += time.perf_counter() - started
+        placement.results, placement.told = devices_of(result), isinstance(result, Answer)
+        if wrong := placement.contradicts(variant.device, variant.carriers, compiled=variant.compiled):
             raise NotRun(f"{variant.name}: {wrong}", fault=True)
         try:
             variant.verify(result)

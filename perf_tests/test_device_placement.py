@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tfgpu_doctor.perf_tests.ceilings import PEAK_SIDE, compute_ceiling, link_in_words, memory_ceiling, peak_name
-from tfgpu_doctor.perf_tests.placement import short_device
+from tfgpu_doctor.perf_tests.placement import prove, short_device
 from tfgpu_doctor.perf_tests.runner import Variant
 from tfgpu_doctor.perf_tests.work import Convolution, Product, Work
 
@@ -38,9 +38,7 @@ def test_gpu(compare: Hold, tensorflow: Any, gpu: str, kind: Any) -> None:
 def test_cpu(share_s: float, tensorflow: Any, metric: Keep, kind: Any) -> None:
     """Measure the throughput of the CPU, which is available as a reference on any machine."""
     work: Work = kind(tensorflow, "CPU:0", LARGE[kind] // 2)
-    result = work()
-    work.verify(result)
-    assert short_device(result.backing_device) == "CPU:0"
+    work.verify(prove(work, "CPU:0"))
     took_s = seconds(work, lambda: None, rounds=7)
     metric(
         f"{NAMES[kind]} on the CPU", work.operations / took_s / 1e9, "GFLOP/s", device="CPU:0", about=work.name,
@@ -57,7 +55,7 @@ def test_crossover(share_s: float, tensorflow: Any, gpu: str, metric: Keep, kind
     for size in SIZES[kind]:
         pair: list[Work] = [kind(tensorflow, device, size) for device in (gpu, "CPU:0")]
         for work in pair:
-            work.verify(work())
+            work.verify(prove(work, work.device, work.carriers))
         on_gpu, on_cpu = (seconds(work, wait, rounds=9) for work in pair)
         wins[size] = on_cpu / on_gpu
         metric(f"{NAMES[kind]} {size}", wins[size], "times as fast as the CPU", device=gpu)
@@ -118,9 +116,7 @@ def test_dispatch(request: pytest.FixtureRequest, tensorflow: Any, metric: Keep,
                 value = value + one
             return value
 
-        result = calls()
-        assert result.numpy() == CALLS + 1
-        assert short_device(result.backing_device) == device
+        assert prove(calls, device, ("Add",)).numpy() == CALLS + 1
         took_s = seconds(calls, wait, rounds=9)
     metric("eager dispatch", took_s / CALLS * 1e6, "us", device=device, about=f"one of {CALLS} additions in a row")
 
@@ -168,9 +164,7 @@ def test_peak(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision
     switch(precision == "tf32")
     try:
         work = Product(tensorflow, gpu, PEAK_SIDE, "float32" if "32" in precision else precision)
-        result = work()
-        work.verify(result)
-        assert short_device(result.backing_device) == gpu
+        work.verify(prove(work, gpu, work.carriers))
         in_a_row = 4
         wait = tensorflow.test.experimental.sync_devices
         took_s = seconds(lambda: [work() for _ in range(in_a_row)], wait, rounds=9) / in_a_row
@@ -199,7 +193,7 @@ def test_needless_transfers(compare: Hold, tensorflow: Any, gpu: str) -> None:
         def verify(result: Any) -> None:
             assert np.allclose(result.numpy(), due, rtol=1e-6)
 
-        return Variant(name, call, verify, gpu)
+        return Variant(name, call, verify, gpu, ("Mul",))
 
     compare(
         side("stays on the GPU", lambda value: value),

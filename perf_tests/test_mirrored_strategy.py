@@ -12,11 +12,13 @@ import pytest
 
 from tfgpu_doctor.bench import Plan, measure
 from tfgpu_doctor.perf_tests.children import Child, children
+from tfgpu_doctor.perf_tests.placement import watch_placement
 
 Keep = Callable[..., None]
 REPLICAS, BATCH = 2, 64
 ROUNDING = 1e-5  # float32, sums of a few hundred numbers in another order
 STEPS = 10
+RATE = 1e-4
 SCALED_BATCH = 512
 WIDTHS = {"CPU": 64, "GPU": 2048}
 ENOUGH = 0.7  # of the maximum for this number of GPUs: weak scaling on one machine
@@ -62,23 +64,73 @@ def test_all_reduce(share_s: float, replicas: Callable[[], Child], metric: Keep)
 
 
 class Distributed:
-    """Steps of a dense network under a strategy, or without one."""
+    """Steps of a dense network under a strategy, or without one, on a batch that stays on the devices.
+
+    All steps are one call of a graph. `model.fit` with steps_per_execution would do the same, but Keras 3 raises
+    InvalidArgumentError with two replicas (https://github.com/keras-team/keras/issues/19246).
+    """
 
     def __init__(self, tf: Any, strategy: Any, device: str, batch: int) -> None:
-        numbers = np.random.default_rng(seed=8)
-        width = WIDTHS[device[:3]]
-        inputs = numbers.standard_normal((batch * STEPS, width // 2), dtype=np.float32)
+        self._tf, self._strategy, self._device, self._batch = tf, strategy, device, batch
+        numbers, width = np.random.default_rng(seed=8), WIDTHS[device[:3]]
+        shapes = [(width // 2, width), (width, width), (width, width), (width, width), (width, 1)]
+        starts = [numbers.standard_normal(shape, dtype=np.float32) * (2 / shape[0]) ** 0.5 for shape in shapes]
+        inputs = numbers.standard_normal((batch, width // 2), dtype=np.float32)
         with strategy.scope() if strategy else tf.device(device):
-            tf.keras.utils.set_random_seed(2)
-            layers = [tf.keras.layers.Dense(width, activation="relu") for _ in range(4)]
-            self._model = tf.keras.Sequential([tf.keras.layers.Input((width // 2,)), *layers, tf.keras.layers.Dense(1)])
-            self._model.compile(tf.keras.optimizers.SGD(1e-4), "mse", steps_per_execution=STEPS)
-        data = tf.data.Dataset.from_tensor_slices((inputs, inputs[:, :1])).batch(batch)
-        self._data = data.cache().prefetch(2)
+            self._layers = [tf.Variable(start) for start in starts]
+            if strategy:
+                data = tf.data.Dataset.from_tensor_slices((inputs, inputs[:, :1])).batch(batch)
+                self._given = next(iter(strategy.experimental_distribute_dataset(data)))
+            else:
+                self._given = tf.identity(inputs), tf.identity(inputs[:, :1])
+        self._steps = tf.function(self._all_steps)
+
+    def _slopes(self, inputs: Any, due: Any) -> tuple[Any, Any]:
+        tf = self._tf
+        with tf.GradientTape() as tape:
+            values = inputs
+            for layer in self._layers[:-1]:
+                values = tf.nn.relu(tf.linalg.matmul(values, layer))
+            loss = tf.reduce_sum((tf.linalg.matmul(values, self._layers[-1]) - due) ** 2) / self._batch
+        return loss, tape.gradient(loss, self._layers)
+
+    def _alone(self) -> Any:
+        loss, slopes = self._slopes(*self._given)
+        for layer, slope in zip(self._layers, slopes, strict=True):
+            layer.assign_sub(RATE * slope)
+        return loss
+
+    def _together(self) -> Any:
+        def step(inputs: Any, due: Any) -> Any:
+            loss, slopes = self._slopes(inputs, due)
+            replica = self._tf.distribute.get_replica_context()
+            replica.merge_call(update, args=(replica.all_reduce("SUM", slopes),))
+            return loss
+
+        def update(strategy: Any, slopes: Any) -> None:
+            for layer, slope in zip(self._layers, slopes, strict=True):
+                strategy.extended.update(layer, lambda layer, slope: layer.assign_sub(RATE * slope), args=(slope,))
+
+        return self._strategy.reduce("SUM", self._strategy.run(step, args=self._given), axis=None)
+
+    def _all_steps(self) -> Any:
+        return [self._together() if self._strategy else self._alone() for _ in range(STEPS)][-1]
+
+    def graph(self) -> Any:
+        """Run the steps; return the last loss as a tensor."""
+        with contextlib.nullcontext() if self._strategy else self._tf.device(self._device):
+            return self._steps()
 
     def __call__(self) -> float:
-        """Fit the model once on the data; return the loss."""
-        return float(self._model.fit(self._data, shuffle=False, verbose=0).history["loss"][-1])
+        """Run the steps; return the last loss. It is a number, so the devices have finished."""
+        return float(self.graph())
+
+
+def devices_used(training: Distributed) -> set[str]:
+    """Run the steps once and return the devices that computed the products, from the graph that ran."""
+    with watch_placement() as seen:
+        training.graph()
+    return {device for name, device in seen.operations if "MatMul" in name}
 
 
 @pytest.mark.priority(4, needs_s=20)
@@ -88,6 +140,7 @@ def test_one_replica(share_s: float, tensorflow: Any, gpus: tuple[str, ...], met
     batch = SCALED_BATCH if gpus else 16
     plain = Distributed(tensorflow, None, device, batch)
     mirrored = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy([device]), device, batch)
+    assert devices_used(plain) == devices_used(mirrored) == {device}
     assert np.isclose(plain(), mirrored(), rtol=1e-2), "the same training gives another loss under the strategy"
     measured = measure(mirrored, plain, plan=Plan(budget_s=share_s))
     ratio = measured.ratio
@@ -104,6 +157,8 @@ def test_scaling(share_s: float, tensorflow: Any, gpu: str, gpus: tuple[str, ...
     batch = SCALED_BATCH * len(gpus)
     everywhere = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy(list(gpus)), gpu, batch)
     alone = Distributed(tensorflow, None, gpu, SCALED_BATCH if scaling == "weak" else batch)
+    assert devices_used(everywhere) == set(gpus)
+    assert devices_used(alone) == {gpu}
     assert np.isfinite(everywhere())
     assert np.isfinite(alone())
     ratio = measure(everywhere, alone, plan=Plan(budget_s=share_s)).ratio

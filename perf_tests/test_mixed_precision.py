@@ -21,6 +21,7 @@ TENSOR_CORES = {"float16": (7, 0), "bfloat16": (8, 0), "tf32": (8, 0)}  # minimu
 _PRECISIONS = pytest.mark.parametrize("precision", list(TENSOR_CORES))
 SHAPES = {"dense": (4096, 4096), "convolution": (32, 28, 28, 512), "attention": (16, 1024, 512)}  # enough for any GPU
 HEADS = 8
+CARRIERS = {"dense": ("MatMul",), "convolution": ("Conv2D",), "attention": ("MatMul", "Einsum")}
 LOSS_SCALE = 2.0**16  # without it the gradients of this many numbers are too small for float16
 TINY = 1e-8  # below the smallest number of float16, 6e-8
 CLIP = 0.5
@@ -94,7 +95,7 @@ class Step:
             seen = [float(each) for each in result]
             assert np.allclose(seen, due, rtol=0.05), f"loss and gradient are {seen}, but {due} in float32"
 
-        return Variant(self.name, self, verify, self.device)
+        return Variant(self.name, self, verify, self.device, CARRIERS[self._kind])
 
 
 @pytest.mark.priority(2)

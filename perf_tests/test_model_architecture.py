@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tfgpu_doctor.bench import Measured, Plan, measure
-from tfgpu_doctor.perf_tests.networks import Training
-from tfgpu_doctor.perf_tests.placement import short_device
+from tfgpu_doctor.perf_tests.networks import CARRIERS, Training
+from tfgpu_doctor.perf_tests.placement import prove
 from tfgpu_doctor.perf_tests.runner import Variant
 
 Keep = Callable[..., None]
@@ -57,7 +57,7 @@ class Separable:
 
         ways = {"separable": self._separable, "full": self._full}
         return [
-            Variant(name, lambda way=way: self._call(way), verify, self.device)  # type: ignore[misc]
+            Variant(name, lambda way=way: self._call(way), verify, self.device, ("Conv2D", "Conv2d"))  # type: ignore[misc]
             for name, way in ways.items()
         ]
 
@@ -76,9 +76,7 @@ def test_batch_size(share_s: float, tensorflow: Any, device: str, metric: Keep) 
     throughput = {}
     for batch in BATCHES[device[:3]]:
         training = Training(tensorflow, "cnn", device, batch)
-        loss = training()
-        assert np.isfinite(float(loss))
-        assert short_device(loss.backing_device) == device
+        assert np.isfinite(float(prove(training, device, CARRIERS["cnn"])))
         times = []
         for _ in range(7):
             started = time.perf_counter()
@@ -107,7 +105,8 @@ def test_axes(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision
         turned = tf.transpose(pictures, (0, 3, 1, 2))
         last = tf.function(lambda: tf.nn.conv2d(pictures, kernel, 1, "SAME"), jit_compile=False)
         first = tf.function(lambda: tf.nn.conv2d(turned, kernel, 1, "SAME", data_format="NCHW"), jit_compile=False)
-        seen, due = (tf.cast(each, tf.float32).numpy() for each in (last(), tf.transpose(first(), (0, 2, 3, 1))))
+        ours, theirs = (prove(each, gpu, ("Conv2D",)) for each in (last, first))
+        seen, due = (tf.cast(each, tf.float32).numpy() for each in (ours, tf.transpose(theirs, (0, 2, 3, 1))))
         assert np.allclose(seen, due, atol=2e-2 * np.abs(due).max())
         measured = measure(last, first, plan=Plan(budget_s=share_s), synchronise=tf.test.experimental.sync_devices)
     keep(metric, f"channels last, {precision}", measured, gpu, "compared with channels first, a 3x3 convolution")
@@ -122,7 +121,7 @@ def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], d
         layers = {"layer": tf.keras.layers.LayerNormalization(), "batch": tf.keras.layers.BatchNormalization()}
         calls = {name: tf.function(lambda layer=layer: layer(given, training=True)) for name, layer in layers.items()}
         for name, axes in (("layer", (3,)), ("batch", (0, 1, 2))):
-            answer = calls[name]().numpy()
+            answer = prove(calls[name], device).numpy()
             assert np.allclose(answer.mean(axis=axes), 0, atol=1e-3), f"the mean after {name} normalization is not 0"
             assert np.allclose(answer.std(axis=axes), 1, atol=1e-2), (
                 f"the standard deviation after {name} normalization is not 1"

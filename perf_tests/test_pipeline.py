@@ -203,20 +203,25 @@ def test_pictures(compare: Hold, tensorflow: Any, pictures: Any) -> None:
 
 
 @pytest.mark.priority(4, needs_s=8)
-def test_fit(compare: Hold, tensorflow: Any, gpus: tuple[str, ...], pictures: Any) -> None:
+def test_fit(compare: Hold, tensorflow: Any, device: str, pictures: Any) -> None:
     """Compare training from JPEGs through a tuned pipeline with a generator; both use the same images."""
     tuned, naive = tuned_and_naive(tensorflow, pictures)
     exact = np.concatenate(list(naive.as_numpy_iterator()))
 
     def side(name: str, dataset: Any) -> Variant:
-        model = reconstructor(tensorflow)
         targets = dataset.map(lambda batch: (batch, batch))
+        with tensorflow.device(device):
+            model = reconstructor(tensorflow)
+
+        def call() -> float:
+            with tensorflow.device(device):
+                return float(model.fit(targets, shuffle=False, verbose=0).history["loss"][-1])
 
         def verify(loss: float) -> None:
             assert np.isfinite(loss)
             assert np.allclose(np.concatenate(list(dataset.as_numpy_iterator())), exact, atol=1e-5)
 
-        return Variant(name, lambda: model.fit(targets, shuffle=False, verbose=0).history["loss"][-1], verify)
+        return Variant(name, call, verify, device, ("Conv2D",))
 
     compare(side("tuned tf.data", tuned), side("Python generator", naive), at_least=1.1)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfgpu_doctor.perf_tests.networks import CLASSES, NETWORKS, Training
-from tfgpu_doctor.perf_tests.placement import short_device
+from tfgpu_doctor.perf_tests.networks import CARRIERS, CLASSES, NETWORKS, Training
+from tfgpu_doctor.perf_tests.placement import prove
 from tfgpu_doctor.perf_tests.runner import Variant
 
 BATCH, LARGE_BATCH = 64, 1024  # the latter is enough work for a GPU
@@ -34,7 +34,7 @@ def test_step(compare: Callable[..., None], tensorflow: Any, gpu: str, kind: str
         def verify(loss: Any) -> None:
             assert np.isclose(float(loss), due, rtol=AGREE), f"the loss is {float(loss)}, but {due} on the CPU"
 
-        return Variant(f"{kind} on {device}", training, verify, device)
+        return Variant(f"{kind} on {device}", training, verify, device, CARRIERS[kind])
 
     compare(side(gpu), side("CPU:0"))
 
@@ -47,8 +47,7 @@ def test_learning(
     """Check that the loss decreases on every device and is equal in the first steps; measure time per step and samples/s."""
     runs = {}
     for device in ("CPU:0", *gpus):
-        training = Training(tensorflow, kind, device, BATCH)
-        assert short_device(training().backing_device) == device
+        prove(Training(tensorflow, kind, device, BATCH), device, CARRIERS[kind])
         training = Training(tensorflow, kind, device, BATCH)
         first = training.losses(1)  # traces
         started = time.perf_counter()

@@ -19,6 +19,7 @@ class Work:
     """A tf.function on one device with its operands; `verify` checks some elements of its result against `exact`."""
 
     name = ""
+    carriers: tuple[str, ...] = ()  # parts of the names of the operations that compute it
     operations = 0  # floating-point operations; a multiplication and an addition count as two
 
     def __init__(
@@ -45,11 +46,13 @@ class Work:
         assert error.max() < _TOLERANCE[self._precision], f"the error is {error.max():.2g} of the sum of magnitudes"
 
     def variant(self) -> Variant:
-        return Variant(f"{self.name} on {self.device}", self, self.verify, self.device)
+        return Variant(f"{self.name} on {self.device}", self, self.verify, self.device, self.carriers)
 
 
 class Product(Work):
     """A product of two square matrices."""
+
+    carriers = ("MatMul",)
 
     def __init__(self, tf: Any, device: str, side: int, precision: str = "float32") -> None:
         numbers = np.random.default_rng(seed=7)
@@ -66,6 +69,8 @@ class Product(Work):
 
 class Convolution(Work):
     """A 3x3 convolution of images with as many output maps as channels."""
+
+    carriers = ("Conv2D",)
 
     def __init__(self, tf: Any, device: str, side: int, *, batch: int = 8, channels: int = 64) -> None:
         numbers = np.random.default_rng(seed=9)

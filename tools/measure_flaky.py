@@ -29,9 +29,10 @@ def main() -> int:
         for number in range(options.runs):
             command = [sys.executable, "-m", "pytest", "-m", "timed", "-n", str(options.workers), "-q", *more]
             done = subprocess.run([*command, "tests"], capture_output=True, text=True, check=False)
-            found = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-            failed.update(found)
-            print(f"run {number + 1}: {done.stdout.strip().splitlines()[-1]}", *found, sep="\n  ", flush=True)
+            found = re.findall(r"^(?:FAILED|ERROR) ((\S+).*)", done.stdout, re.MULTILINE)
+            failed.update(test for _, test in found)
+            said = (line for line, _ in found)
+            print(f"run {number + 1}: {done.stdout.strip().splitlines()[-1]}", *said, sep="\n  ", flush=True)
     finally:
         for process in busy:
             process.kill()

@@ -12,19 +12,20 @@ _HEAD = """# The verdict
 A diagnosis answers two questions, on a line each in the terminal, and as `computes` and `fit` in the JSON document:
 
 - **TensorFlow computes on a GPU here.** Yes, if it multiplied matrices on every GPU that it lists, and the results were right.
-  "Not tried" with `--quick` and in a rehearsal.
+  "Not tried" with `--quick`, "not judged" in a rehearsal.
 - **Every GPU of this machine is fit for work.** No, if a GPU on the PCI bus cannot be used, whoever else works: it is lost,
   hangs, did not start, computes wrong results, waits for a reset, or has links down that the others have up. Yes, if TensorFlow
   computes on each GPU that it lists, and every other one was withheld on purpose: by CUDA_VISIBLE_DEVICES, MIG, the container,
   the job, another driver such as vfio-pci, or TensorFlow's own choice (too few multiprocessors, a card that the driver no
   longer supports). "Not known" in every other case.
 
-`healthy` is true if both are answered with yes and no check failed; with `--quick`, if the driver provides a GPU and no check
-failed. An error makes the exit code 1, a warning does not (`--fail-level warning` changes that).
+`healthy` is true if both are answered with yes and no check failed. With `--quick`, it is true if the driver provides a GPU and
+no check failed; and who leaves out checks of the GPUs (`--ignore`, `--select`) leaves the second question open. An error
+makes the exit code 1, a warning does not (`--fail-level warning` changes that).
 
 | class | what it is |
 |---|---|
-| unfit | an error, whoever else works; a warning only as a suspicion, or where the GPU computes again (an error that the driver contained) |
+| unfit | an error, whoever else works; a warning only as a suspicion, or where the GPU computes again |
 | blocker | an error if TensorFlow does not compute because of it, or one of its operations fails; otherwise a warning |
 | degrades | a warning that says what it costs; an error only if no GPU is left |
 | feature | a warning or a note; an error if TensorFlow stops at it |

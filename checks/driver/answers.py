@@ -10,6 +10,7 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 
 _ASK_KERNEL = "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid`."
+_STATED = ("driver_library_version_mismatch", "gpu_hang", "gpu_lost", "gpu_reset_required", "no_nvidia_driver")
 _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."
 
 
@@ -19,10 +20,12 @@ _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) o
     family="Driver",
     stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DRV008", "DEV003", "LIB005", "XID001", "HLT001"),
-    causes=("gpu_hang", "gpu_lost", "gpu_reset_required"),
+    causes=("driver_library_version_mismatch", "gpu_hang", "gpu_lost", "gpu_reset_required", "no_nvidia_driver"),
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
 )
-def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
+def nvml_answers(
+    nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None, driver: Driver | None = None
+) -> Yielded:
     """TensorFlow queries NVML for each GPU that it registers; if NVML hangs or fails, a GPU or its driver has a problem.
 
     Fix: check the kernel log for NVRM and Xid lines, and reset the GPU or reboot.
@@ -39,7 +42,7 @@ def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runt
     used_all_the_same = bool(runtime and runtime.gpus)
     computes = bool(runtime and runtime.computes)  # then no GPU is known to hang: it is a suspicion
     hangs = nvml.attempt.outcome == "timed_out"
-    stated = row.cause if row and row.cause in ("gpu_hang", "gpu_lost", "gpu_reset_required") else UNDETERMINED
+    stated = _stated(row.cause, driver) if row else UNDETERMINED
     yield Finding(
         f"NVML {ending}",
         cause="gpu_hang" if hangs else stated,
@@ -52,6 +55,13 @@ def nvml_answers(nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runt
         ),
         fix=Fix(row.action if row and row.action else f"{_ASK_KERNEL} {_RESET}"),
     )
+
+
+def _stated(label: str, driver: Driver | None) -> str:
+    """Return what an error of NVML states. That no driver is loaded, it also says where it may not reach the loaded one."""
+    if label == "no_nvidia_driver" and driver and (driver.version or "nvidia" in driver.modules):
+        return UNDETERMINED
+    return label if label in _STATED else UNDETERMINED
 
 
 def _nvml_error(nvml: Nvml, knowledge: Knowledge) -> str:

@@ -9,8 +9,7 @@ from tfgpu_doctor.model.facts.machine import Pci, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 from tfgpu_doctor.model.tags import NO_DRIVER, requirement
 
-_INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
-_OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's successor in the kernel
+INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
 
 @check(
@@ -24,7 +23,7 @@ _OPEN_SOURCE = ("nouveau", "nova_core", "nova", "NovaCore")  # nova is nouveau's
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003", "DRV004", "DRV005", "DRV010", "DRV011"),
     causes=("no_nvidia_driver",),
-    sources=(_INSTALL,),
+    sources=(INSTALL,),
 )
 def driver_is_loaded(
     driver: Driver,
@@ -79,43 +78,7 @@ def _how_to_install(system: System, bound: set[str]) -> str:
     }
     tool = next((command for name, command in tools.items() if system.distribution.startswith(name)), "")
     how = f" (as root: `{tool}`)" if tool else ""
-    return f"Install the driver with the distribution's own tool{how} and reboot; `nvidia-smi` then lists the GPU: {_INSTALL}"
-
-
-@check(
-    "DRV003",
-    "the GPU is not bound to the nouveau driver",
-    family="Driver",
-    stage=Stage.DRIVER,
-    after=("GPU001", "CNT001"),
-    causes=("nouveau_loaded",),
-    sources=(f"{_INSTALL}#disabling-nouveau-driver", "https://nouveau.freedesktop.org/"),
-)
-def nouveau_is_not_loaded(driver: Driver, pci: Pci) -> Yielded:
-    """NVIDIA's driver cannot use a GPU that is bound to the open-source nouveau driver, and nouveau does not support CUDA.
-
-    Fix: install NVIDIA's driver, which blacklists nouveau, rebuild the initramfs and reboot.
-    """
-    held = [gpu for gpu in pci.nvidia_gpus if gpu.driver in _OPEN_SOURCE]
-    others_work = len(held) < len(pci.nvidia_gpus) and "nvidia" in driver.modules
-    if not pci.nvidia_gpus:
-        raise Skip("no NVIDIA GPU on the PCI bus")
-    for gpu in held:
-        yield Finding(
-            f"the GPU at {gpu.address} is bound to the {gpu.driver} driver, which does not support CUDA",
-            cause="nouveau_loaded",
-            severity="info" if others_work else "error",
-            evidence=(
-                f"/sys/bus/pci/devices/{gpu.address}/driver is {gpu.driver}",
-                f"NVIDIA's own module is {'also loaded' if 'nvidia' in driver.modules else 'not loaded'}",
-            ),
-            fix=Fix(
-                "Install NVIDIA's driver with the distribution's own tool. If it is already installed, add `blacklist nouveau` "
-                "and `options nouveau modeset=0` to /etc/modprobe.d/, rebuild the initramfs, and reboot."
-            ),
-        )
-    if not held or others_work:
-        yield Evidence(", ".join(f"{gpu.address} is bound to {gpu.driver or 'no driver'}" for gpu in pci.nvidia_gpus))
+    return f"Install the driver with the distribution's own tool{how} and reboot; `nvidia-smi` then lists the GPU: {INSTALL}"
 
 
 @check(

@@ -14,6 +14,8 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
 from tfgpu_doctor.model.tags import GPU_LOST
 
 _REFUSALS = ("legacy_gpu", "unsupported_gpu", "open_module_cannot", "open_module_needed")
+_NAMED = re.compile(r"The NVIDIA (?:NVIDIA )?(\w.{1,60}?) GPU installed in this system")
+_ID = re.compile(r"\(PCI ID: 10de:([0-9a-f]{4})\)")
 _OPEN = (
     "Install the driver with NVIDIA's open kernel modules instead of the proprietary ones (Ubuntu: the package "
     "nvidia-driver-BRANCH-open; NVIDIA's installer: `-m=kernel-open`), and reboot."
@@ -38,8 +40,8 @@ _PROPRIETARY = (
     ),
 )
 def driver_supports_gpu(
-    pci: Pci,
     knowledge: Knowledge,
+    pci: Pci | None = None,
     driver: Driver | None = None,
     driver_libraries: Libraries | None = None,
     module_files: ModuleFiles | None = None,
@@ -53,40 +55,46 @@ def driver_supports_gpu(
 
     Fix: install the module flavour or the driver branch that the GPU needs.
     """
-    if not pci.nvidia_gpus:
+    if pci and not pci.nvidia_gpus:
         raise Skip("no NVIDIA GPU on the PCI bus")
     if (cuda_driver and cuda_driver.gpus) or (nvml and nvml.gpus):
         yield Evidence("the driver lists a GPU")
         return
     flavour, installed = _installed(driver, module_files, driver_libraries)
-    refused = _refusals(kernel_log, pci.nvidia_gpus, flavour)
-    unfit = [why for gpu in pci.nvidia_gpus if (why := _unfit(gpu, flavour, installed, knowledge))]
-    if refused or len(unfit) == len(pci.nvidia_gpus):
+    gpus = pci.nvidia_gpus if pci else ()
+    refused = _refusals(kernel_log, gpus, flavour)
+    unfit = [why for gpu in gpus if (why := _unfit(gpu, flavour, installed, knowledge))]
+    if refused or (gpus and len(unfit) == len(gpus)):
         reason, fix = _said(refused[0].kind, refused[0].text) if refused else unfit[0]
-        names = [knowledge.name_for_id(gpu.device) or f"10de:{gpu.device}" for gpu in pci.nvidia_gpus]
+        names = _names(gpus, refused, knowledge)
         yield Finding(
             f"{reason}: {', '.join(dict.fromkeys(names))}",
             cause="driver_does_not_support_gpu",
             confidence="high"
-            if refused or (driver and driver.version)
-            else "medium",  # else only the library's version is known
+            if (refused and pci) or (driver and driver.version)
+            else "medium",  # else only the library's version is known, or not whether there are other GPUs
             evidence=(
                 *(each.text for each in refused[:2]),
-                *(
-                    f"10de:{gpu.device} at {gpu.address} is {text}"
-                    for gpu, text in _generations(pci.nvidia_gpus[:2], knowledge)
-                ),
+                *(f"10de:{gpu.device} at {gpu.address} is {text}" for gpu, text in _generations(gpus[:2], knowledge)),
                 f"the installed driver is {installed or 'of unknown version'}, its module is {flavour or 'of unknown flavour'}",
             ),
             fix=Fix(fix),
         )
     elif installed or flavour:
-        known = [f"{gpu.address} is {text}" for gpu, text in _generations(pci.nvidia_gpus, knowledge)]
+        known = [f"{gpu.address} is {text}" for gpu, text in _generations(gpus, knowledge)]
         if not known and not (kernel_log and kernel_log.source):
             raise Skip("the kernel log cannot be read, and the GPU is newer than the doctor's table")
         yield Evidence("; ".join(["nothing indicates that the driver rejects the GPU", *known]))
     else:
         raise Skip("no NVIDIA driver is installed")
+
+
+def _names(gpus: Sequence[PciDevice], refused: Sequence[KernelMessage], knowledge: Knowledge) -> list[str]:
+    """Return the models: by their ids, or as the kernel log names them."""
+    known = [knowledge.name_for_id(gpu.device) or (f"10de:{gpu.device}" if gpu.device else "") for gpu in gpus]
+    said = [found for each in refused for found in _NAMED.findall(each.text)]
+    said += [knowledge.name_for_id(id) or f"10de:{id}" for each in refused for id in _ID.findall(each.text)]
+    return [name for name in known if name] or said or ["its model is unknown"]
 
 
 def _installed(driver: Driver | None, files: ModuleFiles | None, libraries: Libraries | None) -> tuple[str, str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, tenants
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.hosting import Hosting
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Environment, Pci, System
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml, NvmlGpu
-from tfgpu_doctor.model.facts.python import Runtime
-from tfgpu_doctor.model.tags import GPU_LOST, PARTIAL
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
+from tfgpu_doctor.model.tags import GPU_LOST
 
-_FREE_IT = Fix("End the process that uses the GPU, or have an administrator run `nvidia-smi -c DEFAULT`.")
+# Messages about a GPU that is in the machine, or about the module, which only loads if there is one.
+_NAMES_A_GPU = (
+    "off_the_bus", "xid", "sxid", "init_failed", "legacy_gpu", "unsupported_gpu", "open_module_cannot", "open_module_needed",
+    "taken_by_another", "api_mismatch", "pci_unrecovered",
+)  # fmt: skip
+_WITHOUT_DRIVER = (1, 6, 9, 12, 13, 28)  # NVML's codes: no driver, no library, nothing found
 
 
 @check(
@@ -41,8 +44,10 @@ def gpu_is_in_machine(
     a type with a GPU; on a laptop, the firmware may have disabled the GPU.
     """
     seen = _signs_of_gpu(knowledge, pci, nvml, cuda_driver, driver, device_nodes)
-    lost = kernel_log.of_kind("off_the_bus", "xid") if kernel_log else ()
-    seen += [f"the kernel log mentions one: {each.text}" for each in lost[:1]]
+    said = kernel_log.of_kind(*_NAMES_A_GPU) if kernel_log else ()
+    seen += [f"the kernel log mentions one: {each.text}" for each in said[:1]]
+    if pci is None and not system.wsl and nvml:
+        seen += _signs_in_nvml(nvml)
     if system.board.startswith("NVIDIA"):
         seen.append(f"the board is a {system.board}")
     if seen:
@@ -63,6 +68,13 @@ def gpu_is_in_machine(
         raise CannotTell("the PCI bus cannot be read, and nothing else shows a GPU")
     else:
         yield _none_in_machine(pci, hosting, knowledge)
+
+
+def _signs_in_nvml(nvml: Nvml) -> list[str]:
+    """Return what NVML says of a GPU that it cannot read; only a loaded driver, which found a GPU, answers with other errors."""
+    signs = [f"NVML says of GPU {each.index}: {each.error_text or 'no response'}" for each in nvml.troubles]
+    answered = nvml.attempt.answered and nvml.error_code and nvml.error_code not in _WITHOUT_DRIVER
+    return signs + ([f"a loaded driver answers NVML: {nvml.error_text}"] if answered else [])
 
 
 def _none_in_machine(pci: Pci, hosting: Hosting | None, knowledge: Knowledge) -> Finding:
@@ -125,56 +137,6 @@ def _signs_of_gpu(
         others = [device_nodes.find(path) for path in ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvmap")]
         signs += [f"{node.path} exists" for node in (*device_nodes.gpus, *others) if node]
     return signs
-
-
-@check(
-    "GPU002",
-    "the GPU's compute mode admits this process",
-    family="GPU",
-    tags=(
-        PARTIAL,
-        GPU_LOST,
-    ),
-    stage=Stage.DRIVER,
-    after=("GPU001",),
-    causes=("exclusive_compute_mode",),
-    sources=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),
-)
-def compute_mode_lets_in(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
-    """In compute mode EXCLUSIVE_PROCESS, only one process at a time may use the GPU; in PROHIBITED, no process may.
-
-    Fix: have an administrator run `nvidia-smi -c DEFAULT`, or end the process that uses the GPU.
-    """
-    gpus = gpus_in_use(nvml, cuda_driver)
-    if not gpus:
-        raise Skip("NVML lists no GPU")
-    if runtime and runtime.computes:
-        yield Evidence("TensorFlow computes on every GPU that it lists")
-        return
-    closed = [gpu for gpu in gpus if _is_closed(gpu)]
-    for gpu in closed:
-        held = ", ".join(f"{each.name or 'process'} ({each.pid})" for each in tenants(gpu))
-        yield Finding(
-            f"GPU {gpu.index} ({gpu.name}) is in compute mode {gpu.compute_mode}"
-            + (f" and in use by {held}" if held else ", in which no process may use it"),
-            cause="exclusive_compute_mode",
-            evidence=(f"NVML reports the compute mode {gpu.compute_mode}",),
-            fix=_FREE_IT,
-        )
-    if cuda_driver and cuda_driver.init_code == 46:
-        yield Finding(
-            "the CUDA driver reports that the GPU is busy or reserved for another process",
-            cause="exclusive_compute_mode",
-            evidence=("cuInit returned 46, CUDA_ERROR_DEVICE_UNAVAILABLE",),
-            fix=_FREE_IT,
-            confidence="medium",
-        )
-    elif not closed:
-        yield Evidence(", ".join(f"GPU {gpu.index}: compute mode {gpu.compute_mode or 'unknown'}" for gpu in gpus))
-
-
-def _is_closed(gpu: NvmlGpu) -> bool:
-    return gpu.compute_mode == "prohibited" or (gpu.compute_mode.startswith("exclusive") and bool(tenants(gpu)))
 
 
 @check(

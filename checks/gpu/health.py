@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tfgpu_doctor.checks.gpu.in_use import chosen, gpus_in_use, place, short_address, title, told_places
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
+from tfgpu_doctor.checks.gpu.trouble import TROUBLES, in_trouble, signs_of_loss, why_harmless
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
-from tfgpu_doctor.model.facts.health import GpuTrouble
+from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Environment, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
@@ -25,8 +26,6 @@ _WORDS = {
     "drain_p2p": "stopping all peer-to-peer traffic",
     "drain_and_reset": "a reset once the programs that use it have ended",
 }
-_STATED = ("gpu_lost", "gpu_hang", "gpu_reset_required")  # what NVML itself states about a GPU that it cannot read
-_TROUBLES = (*_STATED, "hardware_power_supply")
 _UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot", "drain_and_reset")
 
 
@@ -37,7 +36,7 @@ _UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot", "drain_an
     tags=(PARTIAL, GPU_LOST, UNFIT),
     stage=Stage.GPU,
     after=("GPU001", "DRV001", "DRV006", "DEV003", "LIB005", "CNT004", "XID001"),
-    causes=_TROUBLES,
+    causes=TROUBLES,
     sources=("https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",),
 )
 def every_gpu_answers(
@@ -47,6 +46,7 @@ def every_gpu_answers(
     runtime: Runtime | None = None,
     pci: Pci | None = None,
     environment: Environment | None = None,
+    kernel_log: KernelLog | None = None,
 ) -> Yielded:
     """A GPU that hangs, or fell off the bus, makes nvidia-smi hang and CUDA fail, even if the other GPUs work. The doctor
     reads each GPU on a separate thread, so that it can name the faulty one.
@@ -62,79 +62,15 @@ def every_gpu_answers(
         if trouble.is_refused:
             yield Evidence(f"GPU {trouble.index} is not available to this process: {trouble.error_text}")
         else:
-            harmless = _why_harmless(trouble, knowledge, cuda_driver, environment)
-            found = _in_trouble(trouble, nvml, knowledge, pci, harmless, others_work)
+            harmless = why_harmless(trouble, knowledge, cuda_driver, environment)
+            signs = signs_of_loss(trouble, nvml, pci, kernel_log, knowledge)
+            found = in_trouble(trouble, nvml, knowledge, pci, harmless, signs, others_work)
             # If TensorFlow hangs as well, the GPU explains that.
             yield replace(found, blocks=True) if runtime and runtime.attempt.outcome == "timed_out" else found
     read = (
         f"{len(nvml.gpus)} GPUs" if nvml.count in (None, len(nvml.gpus)) else f"{len(nvml.gpus)} of {nvml.count} GPUs"
     )
     yield Evidence(f"NVML reads {read}")
-
-
-def _why_harmless(
-    trouble: GpuTrouble, knowledge: Knowledge, cuda_driver: CudaDriver | None, environment: Environment | None
-) -> str:
-    """Return why a GPU that NVML cannot read is no obstacle: CUDA lists it, or it is withheld; empty if it is one."""
-    row = knowledge.nvml_errors.get(trouble.error_code) if trouble.error_code else None
-    stated = trouble.is_silent or (row and row.cause in _STATED)
-    listed = {place(gpu.pci_address) for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address}
-    if not stated and trouble.pci_address and place(trouble.pci_address) in listed:
-        return "CUDA lists it all the same"
-    return "CUDA_VISIBLE_DEVICES names others, which CUDA lists" if chosen(environment, cuda_driver) else ""
-
-
-def _in_trouble(
-    trouble: GpuTrouble, nvml: Nvml, knowledge: Knowledge, pci: Pci | None, harmless: str, others_work: bool
-) -> Finding:
-    row = knowledge.nvml_errors.get(trouble.error_code) if trouble.error_code else None
-    address = short_address(trouble.pci_address) if trouble.pci_address else _only_address_left(nvml, pci)
-    name = (
-        f"GPU {trouble.index}" + (f" ({trouble.name})" if trouble.name else "") + (f" at {address}" if address else "")
-    )
-    if trouble.is_silent:
-        message = f"{name} does not respond to NVML"
-        told = f"{trouble.call} did not return within {trouble.seconds:.0f} s"
-    else:
-        message = f"{name} has a problem: NVML says {trouble.error_text!r}"
-        told = f"{trouble.call} returned {row.name if row else 'code'} ({trouble.error_code})"
-    healthy = [gpu.uuid for gpu in nvml.gpus if gpu.uuid and gpu.index not in {each.index for each in nvml.troubles}]
-    hide = healthy and others_work and not harmless and not any(gpu.mig for gpu in nvml.gpus)
-    cause, confidence = _cause_of_trouble(trouble, row.cause if row else "")
-    return Finding(
-        message,
-        cause=cause,
-        severity="warning" if harmless else "error",
-        confidence=confidence,
-        evidence=(
-            told,
-            *([f"meaning: {row.meaning}"] if row else []),
-            f"other GPUs that could be read: {len(healthy)}",
-            *([harmless] if harmless else []),
-        ),
-        fix=Fix(
-            (row.action if row and row.action else f"{_ASK_KERNEL} Then {_RESET.format(index=trouble.index)}")
-            + (" To use the other GPUs meanwhile, hide this one from CUDA." if hide else ""),
-            (f"export CUDA_VISIBLE_DEVICES={','.join(healthy)}",) if hide else (),
-        ),
-        blocks=not others_work,
-    )
-
-
-def _cause_of_trouble(trouble: GpuTrouble, by_code: str) -> tuple[str, Confidence]:
-    """Return the label of a GPU that cannot be read: NVML states a loss and a required reset; other codes are a hint."""
-    if trouble.is_silent:
-        return "gpu_hang", "high"
-    if by_code in _TROUBLES:
-        return by_code, "high" if by_code in _STATED else "low"
-    return UNDETERMINED, "low"
-
-
-def _only_address_left(nvml: Nvml, pci: Pci | None) -> str:
-    """Return the address of a GPU that reported none, if it is the only GPU on the bus that is not accounted for."""
-    told = told_places(nvml)
-    left = [gpu.address for gpu in (pci.nvidia_gpus if pci else ()) if place(gpu.address) not in told]
-    return left[0] if len(left) == 1 else ""
 
 
 @check(

@@ -136,8 +136,9 @@ def _thresholds(gpu: NvmlGpu) -> list[str]:
     sources=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),
 )
 def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None) -> Yielded:
-    """A power limit below the default keeps the clocks low under load. It may be intentional, because of the noise or the
-    power supply, but other users may not know about it.
+    """A power limit below the default keeps the clocks low under load. If an administrator set it, within the range that the
+    board allows, it is intended, because of the noise or the power supply; other users may not know about it. If the machine
+    itself enforces it, or it is below the board's minimum, something is wrong.
 
     Fix: as root, run `nvidia-smi -pl WATTS` with the default, or keep the limit if it is intentional.
     """
@@ -153,11 +154,14 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
         if limit >= least * default or is_of_laptop(gpu):
             yield Evidence(f"GPU {gpu.index}: may draw {limit:.0f} W, {default:.0f} W by default")
             continue
-        by_hand = power.limit_w is not None and power.limit_w < least * default
+        by_hand = power.limit_w is not None and power.limit_w < least * default and limit >= least * power.limit_w
+        intended = by_hand and limit >= (power.min_limit_w or 0.0)
+        if intended:
+            yield Evidence(f"GPU {gpu.index}: an administrator set its limit to {limit:.0f} W")
         yield Finding(
             f"{title(gpu)} may draw {limit:.0f} W, but its default limit is {default:.0f} W",
             cause="gpu_thermal_or_power_throttling",
-            severity="warning",
+            severity="info" if intended else "warning",
             confidence="medium",
             evidence=(
                 ", ".join(

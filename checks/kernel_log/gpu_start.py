@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.checks.kernel_log.xids import ago, is_bound_elsewhere, is_news, is_ours, read_log, same_place
+from dataclasses import replace
+
+from tfgpu_doctor.checks.kernel_log.xids import ago, is_bound_elsewhere, is_current, is_ours, read_log, same_place
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
@@ -10,6 +12,7 @@ from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.tags import GPU_LOST, UNFIT
 
+_UNASKED = "neither NVML nor CUDA was asked whether it started later"
 _REINSTALL = (
     "Reinstall the complete driver including its firmware (Ubuntu: the package nvidia-firmware in exactly the driver's "
     "version), and reboot."
@@ -31,7 +34,7 @@ _LOOK = (
 def driver_starts_gpus(
     kernel_log: KernelLog,
     knowledge: Knowledge,
-    pci: Pci,
+    pci: Pci | None = None,
     cuda_driver: CudaDriver | None = None,
     nvml: Nvml | None = None,
     container: Container | None = None,
@@ -42,7 +45,7 @@ def driver_starts_gpus(
 
     Fix: if firmware is missing, reinstall the driver; otherwise power off briefly, or try another slot or driver.
     """
-    if not pci.nvidia_gpus:
+    if pci and not pci.nvidia_gpus:
         raise Skip("no NVIDIA GPU on the PCI bus")
     log = read_log(kernel_log)
     listed = [gpu.pci_address for gpu in nvml.gpus] if nvml else []
@@ -50,15 +53,15 @@ def driver_starts_gpus(
     failed = [
         each
         for each in log.of_kind("init_failed")
-        if is_news(each, knowledge)
+        if is_current(each, log, knowledge)
         and not any(same_place(each.pci_address, address) for address in listed)
         and is_ours(each.pci_address, cuda_driver, nvml, container, scheduler)
         and not is_bound_elsewhere(each.pci_address, pci)
     ]
-    if failed and nvml is None and cuda_driver is None:
-        raise Skip("neither NVML nor CUDA was queried, so whether it started later is unknown")
+    asked = nvml is not None or cuda_driver is not None
     for each in failed:
-        yield _not_started(each, log.of_kind("firmware_missing"), bool(listed))
+        found = _not_started(each, log.of_kind("firmware_missing"), bool(listed))
+        yield found if asked else replace(found, confidence="medium", evidence=(*found.evidence[:-1], _UNASKED))
     if not failed:
         yield Evidence("the kernel log reports no GPU that failed to start and stayed unavailable")
 

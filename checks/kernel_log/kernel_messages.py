@@ -1,4 +1,4 @@
-"""XID: the kernel log's reports about the GPUs, their switches and the power."""
+"""XID: the kernel log's reports about the GPUs and the power."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 
 from tfgpu_doctor.checks.gpu.in_use import chosen
-from tfgpu_doctor.checks.gpu.links import fabric_is_incomplete
+from tfgpu_doctor.checks.kernel_log.signs import nothing_is_known, signs_of_trouble
 from tfgpu_doctor.checks.kernel_log.xids import (
-    FATAL,
+    IDLE_TIMEOUT,
     OFF_THE_BUS,
     RECOVERY_ACTION,
     Reported,
@@ -23,22 +23,21 @@ from tfgpu_doctor.checks.kernel_log.xids import (
     reported,
     same_place,
     severity_of,
-    signs_of_trouble,
 )
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.tags import GPU_LOST, UNFIT
 
-_XIDS = "https://docs.nvidia.com/deploy/xid-errors/index.html"
-_BEFORE = (
+XIDS = "https://docs.nvidia.com/deploy/xid-errors/index.html"
+BEFORE = (
     "GPU001", "CNT001", "CNT002", "CNT004", "DRV001", "DRV009", "DRV010", "DEV001", "DEV002", "LIB001", "LIB002", "DRV006",
     "VIS001", "PKG001",
 )  # fmt: skip
-_UNKNOWN_CODE = "This code is not in the doctor's table: see NVIDIA's list of Xids, and upgrade tfgpu-doctor."
+UNKNOWN_CODE = "This code is not in the doctor's table: see NVIDIA's list of Xids, and upgrade tfgpu-doctor."
 
 
 @check(
@@ -47,8 +46,9 @@ _UNKNOWN_CODE = "This code is not in the doctor's table: see NVIDIA's list of Xi
     family="Kernel log",
     tags=(GPU_LOST, UNFIT),
     stage=Stage.GPU,
-    after=_BEFORE,
+    after=BEFORE,
     causes=(
+        "display_watchdog_timeout",
         "gpu_hang",
         "gpu_kernel_fault",
         "gpu_lost",
@@ -57,8 +57,9 @@ _UNKNOWN_CODE = "This code is not in the doctor's table: see NVIDIA's list of Xi
         "hardware_ecc_error",
         "hardware_faulty_gpu",
         "hardware_power_supply",
+        "nvlink_down",
     ),
-    sources=(_XIDS,),
+    sources=(XIDS,),
 )
 def gpus_report_no_fault(
     kernel_log: KernelLog,
@@ -84,11 +85,15 @@ def gpus_report_no_fault(
     found = reported(read_log(kernel_log), "xid", knowledge, driver)
     signs = list(signs_of_trouble(nvml, cuda_driver, runtime, device_nodes))
     computes = bool(runtime and runtime.computes)
+    fails = nothing_is_known(nvml, cuda_driver, runtime) or (bool(signs) and not computes)
     news = False
     for address, rows in by_device(found).items():
         ours = is_ours(address, cuda_driver, nvml, container, scheduler) and not is_bound_elsewhere(address, pci)
         gone = ours and is_gone(address, cuda_driver, nvml) and not chosen(environment, cuda_driver)
-        finding = _about(address, rows, signs, computes, ours, gone, kernel_log, nvml)
+        severity = severity_of(rows[0], broken=gone or fails) if ours else "info"
+        finding = _about(address, rows, severity, signs, computes, ours, gone, kernel_log, nvml)
+        if severity != "info" and rows[0].code == IDLE_TIMEOUT and _drives_display(address, cuda_driver):
+            finding = replace(finding, cause="display_watchdog_timeout")
         finding = replace(finding, blocks=not (gone and (computes or (cuda_driver and cuda_driver.gpus))))
         news = news or finding.severity != "info"
         yield finding
@@ -99,6 +104,7 @@ def gpus_report_no_fault(
 def _about(
     address: str,
     rows: list[Reported],
+    severity: Severity,
     signs: list[str],
     computes: bool,
     ours: bool,
@@ -108,9 +114,8 @@ def _about(
 ) -> Finding:
     """Return the finding for one GPU: its most severe code, and the others as evidence."""
     chief, row = rows[0], rows[0].row
-    severity = severity_of(chief, broken=gone or (bool(signs) and not computes)) if ours else "info"
     meaning = row.meaning if row else "a code that is not in the doctor's table for this driver"
-    cause, confidence = label_of(row)
+    cause, confidence = label_of(row, chief.message.text)
     asked = next((each.message.text for each in rows if each.code == RECOVERY_ACTION), "")
     each = re.search(r"\bto 0x\w+ \((?!None\))(.+?)\)", asked)
     return Finding(
@@ -133,9 +138,15 @@ def _about(
             f"source: {reach(kernel_log)}",
         ),
         fix=Fix(
-            (f"The driver itself requests: {each.group(1)}. " if each else "") + (row.action if row else _UNKNOWN_CODE)
+            (f"The driver itself requests: {each.group(1)}. " if each else "") + (row.action if row else UNKNOWN_CODE)
         ),
     )
+
+
+def _drives_display(address: str, cuda_driver: CudaDriver | None) -> bool:
+    """Whether the driver limits how long a kernel may run on a GPU."""
+    gpus = [gpu for gpu in (cuda_driver.gpus if cuda_driver else ()) if same_place(gpu.pci_address, address)]
+    return any(gpu.kernel_time_limit for gpu in gpus)
 
 
 def _firmware(address: str, nvml: Nvml | None) -> list[str]:
@@ -145,71 +156,13 @@ def _firmware(address: str, nvml: Nvml | None) -> list[str]:
 
 
 @check(
-    "XID002",
-    "no NVSwitch reported a fault to the kernel log",
-    family="Kernel log",
-    tags=(UNFIT,),
-    stage=Stage.GPU,
-    after=_BEFORE,
-    causes=("nvswitch_fault",),
-    sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html", _XIDS),
-)
-def switches_report_no_fault(
-    kernel_log: KernelLog,
-    knowledge: Knowledge,
-    pci: Pci,
-    runtime: Runtime | None = None,
-    cuda_driver: CudaDriver | None = None,
-    driver: Driver | None = None,
-    nvml: Nvml | None = None,
-) -> Yielded:
-    """NVSwitches report SXids. A fatal one takes down links or the whole fabric until switches and GPUs are reset; CUDA
-    then returns SYSTEM_NOT_READY, or copies between GPUs hang.
-
-    Fix: reset all GPUs and NVSwitches together, or reboot; have the board inspected if the error recurs.
-    """
-    found = reported(read_log(kernel_log), "sxid", knowledge, driver)
-    if not found and not any(device.is_nvswitch for device in pci.devices):
-        raise Skip("there is no NVSwitch on the PCI bus")
-    computes = bool(runtime and runtime.computes)
-    refused = bool(cuda_driver and cuda_driver.attempt.answered and cuda_driver.init_code)
-    broken = (refused and not computes) or fabric_is_incomplete(nvml)
-    news = False
-    for address, rows in by_device(found).items():
-        fatal = [each for each in rows if each.is_news and FATAL.search(each.message.text)]
-        chief = (fatal or rows)[0]
-        severity = severity_of(chief, broken=broken) if fatal else "info"
-        news = news or severity != "info"
-        yield Finding(
-            f"the NVSwitch at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: "
-            + (chief.row.meaning if chief.row else "a code that is not in the doctor's table"),
-            cause=label_of(chief.row)[0] if severity != "info" else UNDETERMINED,
-            severity=severity,
-            confidence="medium",
-            evidence=(
-                chief.message.text,
-                *(
-                    [f"it also reported {', '.join(each.name for each in rows if each is not chief)}"]
-                    if rows[1:]
-                    else ()
-                ),
-                f"source: {reach(kernel_log)}",
-            ),
-            fix=Fix(chief.row.action if chief.row else _UNKNOWN_CODE),
-            blocks=not computes,
-        )
-    if not news:
-        yield Evidence(f"{'no SXid' if not found else 'no fatal SXid that matters now'} in {reach(kernel_log)}")
-
-
-@check(
     "XID003",
     "the machine did not go down after a GPU was lost",
     family="Kernel log",
     stage=Stage.SPEED,
     after=("GPU001",),
     causes=("hardware_power_supply",),
-    sources=(_XIDS,),
+    sources=(XIDS,),
 )
 def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
     """If a power supply cannot handle a GPU's load steps, the GPU falls off the bus (Xid 79) or the machine restarts, and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfgpu_doctor.knowledge import Knowledge, version
@@ -11,13 +11,19 @@ from tfgpu_doctor.knowledge.schema import Xid
 from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, Severity, Skip
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
-from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 
+IDLE_TIMEOUT = 8
 OFF_THE_BUS = 79
 RECOVERY_ACTION = 154
 _NO_RESET = re.compile(r"\bto 0x\w+ \((?:None|Drain P2P)\b")  # an Xid 154 that asks for no reset, or no longer
-FATAL = re.compile(r"\d, Fatal\b")  # an SXid says itself whether it is
+# An SXid says itself whether it is fatal, in words or as a severity (NVSWITCH_ERROR_SEVERITY_FATAL is 1).
+FATAL = re.compile(r"\d, (?:Fatal|Severity 1)\b")
+_NOT_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)  # and so does an Xid of NVLink
+_FOLLOWS = re.compile(r"caused by previous Xid (\d+)")  # an Xid 45 that names its reason
+# A fatal error of NVLink 5 needs a reset; it takes the channels of the programs with it.
+_ENDS_PROGRAMS = re.compile(r"\): 1(?:4[4-9]|50), .*\bFatal\b|caused by previous Xid 1(?:4[4-9]|50)\b")
+_WAITS_FOR_RESET = re.compile(r"\breset gpu to activate\b", re.IGNORECASE)  # an Xid 63
 # Labels that name what failed and not why, by rank: a code with a reason explains them, and the past of a GPU that works
 # is no fault of the machine.
 _WITHOUT_REASON = {
@@ -25,20 +31,7 @@ _WITHOUT_REASON = {
 }  # fmt: skip
 _STATED = ("gpu_lost", "gpu_hang", "gpu_reset_required")  # the driver itself says so
 _ASK = "as root, run `dmesg | grep -i -e xid -e NVRM`"
-# Errors of a computation on a faulty GPU; other computations fail for lack of memory, kernels or libraries.
-_SIGNS = (
-    "ECC",
-    "LAUNCH_FAILED",
-    "LAUNCH_TIMEOUT",
-    "ILLEGAL_",
-    "HARDWARE_",
-    "MISALIGNED",
-    "CUDA_ERROR_UNKNOWN",
-    "launch failure",
-)
-_REFUSED = ("EACCES", "EPERM")
 _HARDWARE = (("hardware",), ("bus",), ("power",))  # causes that a reset may not fix; the driver has handled the others
-_TOLD = ("answered", "timed_out", "killed_by_signal")  # the other outcomes are problems of the doctor
 
 
 @dataclass(frozen=True)
@@ -86,19 +79,32 @@ def ago(seconds: float | None) -> str:
 
 def reported(kernel_log: KernelLog, kind: str, knowledge: Knowledge, driver: Driver | None) -> list[Reported]:
     """Return the codes of one kind since boot. A code is news if it is less than a day old and newer than the driver's load."""
-    loads = [each.last_age_s for each in kernel_log.of_kind("driver_loaded") if each.last_age_s is not None]
     found = []
     for message in kernel_log.of_kind(kind, *(("off_the_bus",) if kind == "xid" else ())):
-        code = message.code if message.code is not None else OFF_THE_BUS
-        before_load = message.code is not None and any((message.last_age_s or 0.0) > load for load in loads)
+        code = _code(message)
         row = _row(kind, code, knowledge, driver)
-        found.append(Reported(message, code, row, is_news(message, knowledge) and not before_load))
+        anew = is_news(message, knowledge) if message.code is None else is_current(message, kernel_log, knowledge)
+        found.append(Reported(message, code, row, anew))
     return found
+
+
+def _code(message: KernelMessage) -> int:
+    """Return the code of a message: that of its reason, if it names one."""
+    reason = _FOLLOWS.search(message.text) if message.kind == "xid" else None
+    if reason:
+        return int(reason.group(1))
+    return OFF_THE_BUS if message.code is None else message.code
 
 
 def is_news(message: KernelMessage, knowledge: Knowledge) -> bool:
     """Whether a message is recent enough to describe the machine's current state."""
     return message.last_age_s is not None and message.last_age_s <= float(knowledge.boundaries["xid_is_news_s"].value)
+
+
+def is_current(message: KernelMessage, kernel_log: KernelLog, knowledge: Knowledge) -> bool:
+    """Whether a message is recent, and the driver was not loaded anew since."""
+    loads = [each.last_age_s for each in kernel_log.of_kind("driver_loaded") if each.last_age_s is not None]
+    return is_news(message, knowledge) and not any((message.last_age_s or 0.0) > load for load in loads)
 
 
 def _row(kind: str, code: int, knowledge: Knowledge, driver: Driver | None) -> Xid | None:
@@ -133,7 +139,7 @@ def is_fault(row: Xid | None, text: str) -> bool:
         return False
     if row.kind == "sxid":
         return bool(FATAL.search(text))
-    return not (row.code == RECOVERY_ACTION and _NO_RESET.search(text))
+    return not (_NOT_FATAL.search(text) or (row.code == RECOVERY_ACTION and _NO_RESET.search(text)))
 
 
 def severity_of(each: Reported, *, broken: bool) -> Severity:
@@ -141,16 +147,18 @@ def severity_of(each: Reported, *, broken: bool) -> Severity:
     row = each.row
     if row is None or not each.is_news or not is_fault(row, each.message.text):
         return "info"
-    if row.severity == "error" and broken:
+    if broken and (row.severity == "error" or _ENDS_PROGRAMS.search(each.message.text)):
         return "error"
     by_hardware = row.severity == "error" and row.likely[:1] in _HARDWARE
     return "warning" if broken or by_hardware or row.cause not in _WITHOUT_REASON else "info"
 
 
-def label_of(row: Xid | None) -> tuple[str, Confidence]:
+def label_of(row: Xid | None, text: str = "") -> tuple[str, Confidence]:
     """Return the cause of a code and its confidence: high if the driver states it, or the hardware is the first suspect."""
     if row is None or not row.cause:
         return UNDETERMINED, "low"
+    if row.severity != "error" and _WAITS_FOR_RESET.search(text):
+        return "gpu_reset_required", "high"
     certain = row.cause in _STATED or row.likely[:1] == ("hardware",)
     return row.cause, "high" if certain else "medium"
 
@@ -198,30 +206,3 @@ def _place(address: str) -> tuple[str, ...]:
     parts = address.lower().partition(".")[0].split(":")
     domain = parts[0].lstrip("0") if len(parts) > 2 else ""
     return domain, *parts[-2:]
-
-
-def _is_kept_out(nodes: DeviceNodes) -> bool:
-    """Whether this user may not open the nodes that every program needs, or may open no GPU."""
-    refused = [node for node in nodes.nodes if node.error in _REFUSED]
-    shared = [node for node in refused if node.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")]
-    return bool(shared) or (bool(nodes.gpus) and all(gpu in refused for gpu in nodes.gpus))
-
-
-def signs_of_trouble(
-    nvml: Nvml | None, cuda_driver: CudaDriver | None, runtime: Runtime | None, device_nodes: DeviceNodes | None
-) -> Iterator[str]:
-    """Yield the signs that a GPU or its driver does not work now; none if this user only lacks access."""
-    if device_nodes and _is_kept_out(device_nodes):
-        return
-    if nvml and not nvml.works and not nvml.library_error and nvml.attempt.outcome in _TOLD:
-        yield f"NVML {nvml.attempt.ending if not nvml.attempt.answered else f'fails: {nvml.error_text}'}"
-    if cuda_driver and not cuda_driver.works and not cuda_driver.library_error and cuda_driver.attempt.outcome in _TOLD:
-        failed = f"cuInit returned {cuda_driver.init_code}, {cuda_driver.init_name}"
-        yield failed if cuda_driver.attempt.answered else f"the CUDA driver {cuda_driver.attempt.ending}"
-    for trouble in nvml.troubles if nvml else ():
-        yield f"NVML cannot read GPU {trouble.index}: {trouble.error_text or 'no response'}"
-    for each in runtime.computations if runtime else ():
-        if any(sign in each.error for sign in _SIGNS):
-            yield f"TensorFlow's {each.operation} on {each.device}: {each.error}"
-    if runtime and runtime.gpus and runtime.attempt.outcome in ("timed_out", "killed_by_signal"):
-        yield f"TensorFlow {runtime.attempt.ending}"

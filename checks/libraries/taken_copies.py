@@ -11,6 +11,7 @@ from tfgpu_doctor.checks.libraries.lost_libraries import LostLibrary, lost_libra
 from tfgpu_doctor.knowledge import version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.copies import Copy
+from tfgpu_doctor.model.facts.machine import Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Libraries, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, Target
 from tfgpu_doctor.model.facts.resolution import Resolution
@@ -56,18 +57,26 @@ def driver_libraries_are_taken(
     family="Libraries",
     tags=(LIBRARIES,),
     stage=Stage.LIBRARIES,
-    after=("PKG002", "TFB001", "LIB008"),
+    after=("PKG002", "PKG003", "LIB008"),
     causes=("library_shadowed", "ld_library_path_shadows_pip_libs", "gpu_libs_not_found"),
     sources=(_LOADER,),
 )
 def cuda_libraries_are_taken(
-    cuda_libraries: Libraries, target: Target, resolution: Resolution, runtime: Runtime | None = None
+    cuda_libraries: Libraries,
+    target: Target,
+    resolution: Resolution,
+    runtime: Runtime | None = None,
+    pci: Pci | None = None,
+    cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
     """A folder on LD_LIBRARY_PATH, or a line of /etc/ld.so.conf.d, can put another copy of a library before the one that pip
     installed. If that copy is damaged, incomplete or older, TensorFlow fails, and reinstalling the package changes nothing.
 
     Fix: take that folder out of the variable, or remove the file.
     """
+    has_gpu = bool((pci and pci.nvidia_gpus) or (cuda_driver and cuda_driver.gpus))
+    if runtime and runtime.version and not (has_gpu or runtime.import_error):
+        raise Skip("TensorFlow imports, and there is no GPU that needs them")
     lost = [(each, _culprit(each, resolution)) for each in lost_libraries(cuda_libraries, resolution, runtime)]
     groups: dict[tuple[str, str], list[tuple[LostLibrary, Copy]]] = {}
     for each, copy in lost:

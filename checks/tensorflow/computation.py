@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.tensorflow.kernels import NO_KERNEL
-from tfgpu_doctor.checks.tensorflow.log_lines import complaints
+from tfgpu_doctor.checks.tensorflow.log_lines import complaints, likely_causes
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
@@ -11,7 +11,7 @@ from tfgpu_doctor.model.facts.python import Computation, Runtime
 
 _CAUSES = (
     "gpu_memory_held_by_other_process", "cudnn_init_failed_memory", "gpu_compute_capability_too_new", "driver_too_old",
-    "hardware_ecc_error", "ptx_jit_startup_delay", "display_watchdog_timeout",
+    "gpu_kernel_fault", "hardware_ecc_error", "hardware_faulty_gpu", "ptx_jit_startup_delay", "display_watchdog_timeout",
     "unknown_flag_in_environment",
 )  # fmt: skip
 _BEFORE = (
@@ -19,6 +19,12 @@ _BEFORE = (
     "LIM005", "HLT002", "HLT003",
 )  # fmt: skip
 _WATCHDOG, _FLAG = "display_watchdog_timeout", "unknown_flag_in_environment"
+# Of the doctor's own small product, which never leaves its memory.
+_KERNEL_FAULTS = ("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_MISALIGNED_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED")
+_AFTER_FAULT = (
+    "Run it again, and with another TensorFlow release: the doctor's own product never leaves its memory. If it fails on this "
+    "GPU alone, the GPU or its slot is at fault: `tfgpu-doctor --level deep`, and `sudo dmesg | grep -i -e NVRM -e Xid`."
+)
 _KNOWN_ERRORS = (
     (
         ("CUDA_ERROR_LAUNCH_TIMEOUT", "launch timed out and was terminated"),
@@ -78,6 +84,15 @@ def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge, cuda_dri
     if each.error and cause == UNDETERMINED:
         cause, fix = explain_error(" ".join(line for line in runtime.log if line.startswith(("E ", "F "))))
     wrong = _what_is_wrong(each)
+    if not each.error and each.is_in_place and _is_right_on_its_like(each, runtime):
+        cause, fix = (
+            "hardware_faulty_gpu",
+            "Do not use this GPU. Test it again with `tfgpu-doctor --level deep`, and replace it.",
+        )
+    elif cause == UNDETERMINED and any(word in each.error for word in _KERNEL_FAULTS):
+        cause, fix = "gpu_kernel_fault", _AFTER_FAULT
+    elif cause == UNDETERMINED:
+        fix = _what_is_known(each, runtime, knowledge)
     return Finding(
         f"the {each.operation} on {each.device} " + (f"fails: {each.error[:200]}" if each.error else wrong),
         cause=cause,
@@ -88,6 +103,37 @@ def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge, cuda_dri
             *complaints(runtime, knowledge)[-4:],
         ),
         fix=Fix(fix),
+    )
+
+
+def _is_right_on_its_like(each: Computation, runtime: Runtime) -> bool:
+    """Whether another GPU of the same model computes the same operation correctly."""
+    models = {gpu.name.rpartition("GPU:")[2]: gpu.description for gpu in runtime.gpus}
+    mine = models.get(each.device.rpartition(":")[2], "")
+    others = [one for one in runtime.computations if one.operation == each.operation and one.is_right]
+    return bool(mine) and any(models.get(one.device.rpartition(":")[2]) == mine for one in others)
+
+
+def _what_is_known(each: Computation, runtime: Runtime, knowledge: Knowledge) -> str:
+    """Return what was tried, what is ruled out, and the likeliest reasons by the error's text, with what to do for each."""
+    said = (
+        f"Tried: a {each.operation} of whole numbers on {each.device}, with soft placement off. Ruled out: TensorFlow imports, "
+        "the driver initialises, and TensorFlow lists this GPU. "
+    )
+    if not each.error:
+        return said + (
+            "Likeliest: the GPU or its memory (`tfgpu-doctor --level deep` repeats it for minutes), or a library of another "
+            "release (another TensorFlow release on this GPU tells)."
+        )
+    likely = [
+        f"{place}. {cause.title}: {cause.fix}"
+        for place, cause in enumerate(likely_causes(each.error, runtime, knowledge), 1)
+    ]
+    if likely:
+        return said + f"Likeliest by the error's text: {' '.join(likely)}"
+    return said + (
+        "The error's text is not known. This TensorFlow on another GPU, and another TensorFlow release on this one, tell whether "
+        "the release or the GPU is at fault; report it with what `tfgpu-doctor ticket` collects."
     )
 
 
@@ -115,7 +161,7 @@ def explain_error(error: str) -> tuple[str, str]:
     for words, cause, fix in _KNOWN_ERRORS:
         if any(word in error for word in words):
             return cause, fix
-    return UNDETERMINED, "Report it, with the facts that `tfgpu-doctor --record machine.json` records."
+    return UNDETERMINED, "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid`."
 
 
 def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Finding:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.log import Context, LogCause, Scanner, classify
+from tfgpu_doctor.model import UNDETERMINED
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Runtime
 
@@ -21,6 +22,16 @@ def complaints(runtime: Runtime, knowledge: Knowledge) -> tuple[str, ...]:
     return tuple(
         line for line in runtime.log if line.startswith(_TROUBLE) and not any(each.search(line) for each in noise)
     )
+
+
+def likely_causes(error: str, runtime: Runtime, knowledge: Knowledge, most: int = 3) -> list[LogCause]:
+    """Return the causes that the rules for logs name for an error and the run's own log, the likeliest first."""
+    scanner = Scanner(knowledge.log_signatures)
+    scanner.scan(io.BytesIO("\n".join((error, *runtime.log)).encode()))
+    report = classify(
+        scanner.found, Context({"tensorflow": runtime.version, "cuda": "not said"}), knowledge, scanner.lines
+    )
+    return [each for each in report.causes if each.severity == "error" and each.label != UNDETERMINED][:most]
 
 
 def cause_in_log(runtime: Runtime, system: System, knowledge: Knowledge, labels: Collection[str]) -> LogCause | None:

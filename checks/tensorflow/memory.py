@@ -14,6 +14,12 @@ from tfgpu_doctor.model.tags import PARTIAL
 _GUIDE = "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth"
 _SOURCES = "https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/common_runtime/gpu/"
 _LEAST_FREE_BYTES = 1 << 30  # a CUDA context with cuDNN and cuBLAS needs about half of it
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+# In the errors of an operation that got no memory; cuDNN and cuBLAS say only that they could not be initialised.
+_WORDS = (
+    "out of memory", "out_of_memory", "resource_exhausted", "resourceexhausted", "oom when", "not_initialized", "alloc_failed",
+    "dst tensor is not initialized", "failed to create cublas", "failed to create cudnn", "cudnn_status_internal_error",
+)  # fmt: skip
 _STATES = {True: "on", False: "off", None: "not set"}
 _MEANS_OFF = ("false", "0", "no", "off")
 
@@ -48,13 +54,15 @@ def memory_is_left(
     gpus = [gpu for gpu in gpus if gpu.memory_total_bytes and gpu.memory_free_bytes is not None]
     if not gpus:
         raise Skip("NVML reports no GPU memory")
+    failed = _ran_out(runtime, cuda_driver)
+    full = [gpu for gpu in gpus if _is_full(gpu)]
     for gpu in gpus:
         free, total = gpu.memory_free_bytes or 0, gpu.memory_total_bytes or 1
-        if free < _LEAST_FREE_BYTES and free < total // 2:
+        if gpu in full:
             yield Finding(
                 f"GPU {gpu.index} ({gpu.name}) has {size(free)} of {size(total)} free: others hold the rest",
                 cause="gpu_memory_held_by_other_process",
-                severity="warning" if runtime and runtime.computes else "error",
+                severity="error" if failed else "info" if len(full) < len(gpus) else "warning",
                 evidence=(
                     *(who(gpu) or ("NVML names no process: it may belong to another user or container",)),
                     *_hangs(gpu, gpu_holders),
@@ -65,6 +73,20 @@ def memory_is_left(
             )
         else:
             yield Evidence(f"GPU {gpu.index}: {size(free)} of {size(total)} free")
+
+
+def _is_full(gpu: NvmlGpu) -> bool:
+    free, total = gpu.memory_free_bytes or 0, gpu.memory_total_bytes or 1
+    return free < _LEAST_FREE_BYTES and free < total // 2
+
+
+def _ran_out(runtime: Runtime | None, cuda_driver: CudaDriver | None) -> bool:
+    """Whether this TensorFlow failed as programs do on a GPU without free memory."""
+    if runtime and runtime.computes:
+        return False
+    said = [runtime.use_error, *(each.error for each in runtime.computations)] if runtime else []
+    out = bool(cuda_driver and cuda_driver.init_code == _OUT_OF_MEMORY)
+    return out or any(word in text.lower() for text in said for word in _WORDS)
 
 
 def _hangs(gpu: NvmlGpu, holders: GpuHolders | None) -> tuple[str, ...]:

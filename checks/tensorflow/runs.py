@@ -14,8 +14,8 @@ from tfgpu_doctor.model.tags import GPU_LOST, requirement
 
 _SILENT = ("TensorFlow's log contains no warning or error",)
 _REPORT = (
-    "Check the lines of TensorFlow's log for the reason; if they show none, report it, with the facts that "
-    "`tfgpu-doctor --record machine.json` records: https://github.com/tensorflow/tensorflow/issues"
+    "Check the lines of TensorFlow's log for the reason; if they show none, report it, with what "
+    "`tfgpu-doctor ticket` collects: https://github.com/tensorflow/tensorflow/issues"
 )
 _GUIDE = "https://www.tensorflow.org/install/errors"
 # Causes that keep a GPU from being listed, and that TensorFlow's log may report.

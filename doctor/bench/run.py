@@ -18,7 +18,7 @@ from tfgpu_doctor.perf_tests.journal import Account
 from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE, START_AGAIN
 
 SUITES = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.__file__))
-SUITE_VERSION = "1"  # results of different versions are not compared, because they measure different things
+SUITE_VERSION = "2"  # results of different versions are not compared, because they measure different things
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__)), "run_suites.py")
 _PLUGINS = ("no:cacheprovider", "pytest_benchmark.plugin", "tfgpu_doctor.perf_tests.plugin")
 _PYTEST_OK, _NOTHING_COLLECTED = (0, 1), 5

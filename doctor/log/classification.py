@@ -36,8 +36,8 @@ _NO_GPU = (
 _WEAK_COMPLAINTS = ("prose_error", "prose_about_gpu")  # also in questions about harmless lines
 # Statements that something is wrong, the most specific first.
 _COMPLAINTS = (
-    "prose_gpu_not_used", "prose_gpu_idle", "prose_out_of_memory", "prose_low_utilisation", "prose_slow", "prose_nan", "prose_hang", "prose_crash",
-    "prose_error", "prose_about_gpu",
+    "prose_gpu_not_used", "prose_gpu_idle", "prose_out_of_memory", "prose_low_utilisation", "prose_slow", "prose_nan",
+    "prose_hang", "prose_crash", "prose_error", "prose_about_gpu",
 )  # fmt: skip
 
 

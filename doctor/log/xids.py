@@ -19,6 +19,7 @@ _NAMES = {
     "gpu_start_failed": "xid_start",
     "gpu_kernel_fault": "xid_application",
     "nvswitch_fault": "xid_switch",
+    "nvlink_down": "xid_nvlink",
 }
 _UNSPECIFIC = "plain_xid"  # of a fault whose code alone does not show the cause; no rule needs it
 _WORDS = {"xid": "Xid", "sxid": "SXid"}
@@ -28,7 +29,7 @@ def xid_signatures(hits: Mapping[str, Sequence[Hit]], knowledge: Knowledge) -> I
     """Yield the derived signature of each line with a code of a fault, with the code's meaning and the action to take."""
     if not any(hits.get(kind) for kind in _WORDS):
         return
-    from tfgpu_doctor.checks.kernel_log.xids import is_fault
+    from tfgpu_doctor.checks.kernel_log.xids import is_fault, label_of
 
     for kind in _WORDS:
         for hit in hits.get(kind, ()):
@@ -36,7 +37,7 @@ def xid_signatures(hits: Mapping[str, Sequence[Hit]], knowledge: Knowledge) -> I
             if row is None:
                 yield _UNSPECIFIC, hit
             elif is_fault(row, hit.text):
-                yield _NAMES.get(row.cause, _UNSPECIFIC), _explained(hit, row)
+                yield _NAMES.get(label_of(row, hit.text)[0], _UNSPECIFIC), _explained(hit, row)
 
 
 def _explained(hit: Hit, row: Xid) -> Hit:

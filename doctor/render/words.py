@@ -25,7 +25,7 @@ def headline(report: Report) -> str:
         proof = (
             "the driver provides a GPU; TensorFlow itself was not tested (--quick)"
             if report.quick
-            else "nothing is wrong in what was examined; whether TensorFlow computes on a GPU was not tried"
+            else "nothing is wrong in what was examined; whether TensorFlow computes on a GPU was not judged"
             if report.computes is None
             else "TensorFlow computes on the GPU"
         )
@@ -44,7 +44,7 @@ def headline(report: Report) -> str:
 
 def answers(report: Report) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the two questions of a diagnosis, each with its answer: yes, no with the reason, or why it is open."""
-    untried = "not tried (--quick)" if report.quick else "not tried"
+    untried = "not tried (--quick)" if report.quick else "not judged"
     computes = untried if report.computes is None else "yes" if report.computes else "no"
     unfit = ", ".join(cause.id for cause in report.causes if cause.severity == "error" and _makes_unfit(cause, report))
     fit = "not known" if report.fit is None else "yes" if report.fit else f"no ({unfit})" if unfit else "no"

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tfgpu_doctor.perf_tests.placement import watch_placement
+
 SIDE = 1024
 WAITS, WAIT_S = 6, 0.02
 STEPS, BATCH, WIDTH = 8, 64, 1024
@@ -26,8 +28,9 @@ def product(tf: Any, device: str) -> Work:
         multiply = tf.function(lambda: tf.linalg.matmul(*operands))
 
     def work() -> dict[str, Any]:
-        result = multiply()
-        return {"sum": int(result.numpy().astype("int64").sum()), "devices": [result.device.rpartition("device:")[2]]}
+        with tf.device(device):
+            result = multiply()
+        return {"sum": int(result.numpy().astype("int64").sum())}
 
     return work
 
@@ -48,7 +51,7 @@ def waits(tf: Any, device: str) -> Work:
 
     def work() -> dict[str, Any]:
         with tf.device("CPU:0"):
-            return {"sum": int(graph(numbers)), "devices": ["CPU:0"]}
+            return {"sum": int(graph(numbers))}
 
     return work
 
@@ -80,8 +83,7 @@ def fed_training(tf: Any, device: str) -> Work:
 
     def work() -> dict[str, Any]:
         results = [train(batch) for batch in batches]
-        places = {result.device.rpartition("device:")[2] for result in results}
-        return {"sum": float(sum(result.numpy() for result in results)), "devices": sorted(places)}
+        return {"sum": float(sum(result.numpy() for result in results))}
 
     return work
 
@@ -105,12 +107,29 @@ def repeats(tf: Any, device: str) -> Work:
                     loss = tf.reduce_mean(sums**2)
                 weights.assign_sub(1e-6 * tape.gradient(loss, weights))
         digest = hashlib.sha256(weights.numpy().tobytes()).hexdigest()
-        return {"digest": digest, "loss": float(loss), "devices": [loss.device.rpartition("device:")[2]]}
+        return {"digest": digest, "loss": float(loss)}
 
     return work
 
 
 WORKS = {"product": product, "waits": waits, "fed_training": fed_training, "repeats": repeats}
+# Part of the name of the operation that carries each.
+CARRIERS = {"product": "MatMul", "waits": "PyFunc", "fed_training": "MatMul", "repeats": "Conv2D"}
+
+
+def with_devices(work: Work, carrier: str) -> Work:
+    """Add the devices that ran the carrier to each answer; they are observed at the first request."""
+    devices: list[str] = []
+
+    def answer() -> dict[str, Any]:
+        if devices:
+            return {**work(), "devices": devices}
+        with watch_placement() as seen:
+            found = work()
+        devices.extend(sorted({device for name, device in seen.operations if carrier in name}))
+        return {**found, "devices": devices}
+
+    return answer
 
 
 def main() -> None:
@@ -125,7 +144,8 @@ def main() -> None:
     tf.config.threading.set_inter_op_parallelism_threads(order.get("inter", 0))
     if order.get("deterministic"):
         tf.config.experimental.enable_op_determinism()
-    work = WORKS[order["work"]](tf, order.get("device", "CPU:0"))
+    kind = order["work"]
+    work = with_devices(WORKS[kind](tf, order.get("device", "CPU:0")), CARRIERS[kind])
     threads = tf.config.threading
     ready = {
         "intra": threads.get_intra_op_parallelism_threads(),

@@ -100,8 +100,9 @@ def test_hanging_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     document = diagnose(
         "--root", str(root), "--python", str(target), "--quick", "--deadline", "2", environment=variables
     )
-    assert document["causes"][-1]["id"] == "DRV008"
-    assert "did not respond within 2 s during 'cuInit'" in document["causes"][-1]["title"]
+    hung = next(cause for cause in document["causes"] if cause["id"] == "DRV008")
+    assert hung["label"] == "gpu_hang"
+    assert "did not respond within 2 s during 'cuInit'" in hung["title"]
 
 
 def test_crashing_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:

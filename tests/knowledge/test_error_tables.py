@@ -60,7 +60,7 @@ def test_every_code_of_nvidias_catalogue_is_there() -> None:
         (45, "", "info", True, "application"),
         (48, "hardware_ecc_error", "error", True, "hardware"),
         (54, "hardware_power_supply", "error", False, "power"),
-        (62, "hardware_faulty_gpu", "error", True, "hardware"),
+        (62, "gpu_hang", "error", True, "hardware"),
         (63, "hardware_ecc_error", "warning", False, "hardware"),
         (64, "hardware_ecc_error", "error", False, "hardware"),
         (69, "gpu_kernel_fault", "warning", True, "application"),

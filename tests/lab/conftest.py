@@ -51,10 +51,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print one table of all machines, from what their tests noted; those may have run in other processes."""
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     noted = [dict(report.user_properties) for report in reports if report.when == "call"]
-    rows = {note["machine"]: [note[name] for name in ("machine", *_HEADERS[1:4], "right")] for note in noted if note}
+    rows = {note["machine"]: [note[name] for name in ("machine", *_HEADERS[1:4], "right")] for note in noted if "machine" in note}
     if rows:
         table = [rows[machine.name] for machine in MACHINES if machine.name in rows]
         terminalreporter.section("the lab")
         terminalreporter.write_line(tabulate(table, headers=_HEADERS, floatfmt=".1f"))
         right = sum(row[-1].startswith("ok") for row in table)
         terminalreporter.write_line(f"\n{right} of {len(table)} machines got the right first cause")
+    if pairs := [note["pair"] for note in noted if "pair" in note]:
+        terminalreporter.section("two faults at once: the first cause, and what is named once it is mended")
+        terminalreporter.write_line("\n".join(pairs))

@@ -36,7 +36,7 @@ class Pair:
 
 def draw(machines: Sequence[Machine] = MACHINES, count: int = COUNT, seed: int = SEED) -> list[Pair]:
     """Draw pairs of faults with different labels; each label is in at most three."""
-    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    chance = random.Random(seed)
     possible = [
         Pair(one, other, both)
         for one, other in itertools.combinations([each for each in machines if each.label and not each.as_root], 2)

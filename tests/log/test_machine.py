@@ -376,7 +376,7 @@ def test_the_facts_of_the_full_output_of_nvidia_smi() -> None:
         (table(ecc="7"), {}, ["hardware_ecc_error"]),
         (table(ecc="N/A"), {}, []),
         (table(mode="Prohibited"), {}, ["exclusive_compute_mode"]),
-        (table(mode="E. Process"), {}, []),
+        (table(mode="E. Process"), {}, ["exclusive_compute_mode"]),  # nobody is shown for 20 GB
         (
             table(name="NVIDIA GeForce RTX 5090 "),
             {"tensorflow": "2.15", "os": "Ubuntu"},

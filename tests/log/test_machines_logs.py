@@ -36,15 +36,6 @@ EXCEPTIONS = {
     "older-cudnn-without-its-parts": "the text does not show which copies there are, nor which one is taken",
     "older-protobuf-by-pth-file": "the text names the file, and not that another protobuf is installed",
     "older-cudnn-on-library-path": "the message says which cuDNN was loaded, as the log does, and not from where",
-    # Logs of real machines: `log` judges them, the checks do not yet (tests/diagnose/test_recorded_machines.py says why).
-    "cmp-40hx-does-not-start": "XID004 needs the PCI bus",
-    "dell-xe9680-xid-119": "XID001 takes a GPU of which nothing else is known for one that works",
-    "gpu-unknown-error-after-aer": "HLT001 has no label for it",
-    "gtx-1050-driver-595": "DRV010 needs the PCI bus",
-    "m2070-driver-396": "DRV010 needs the PCI bus",
-    "rtx-3090-gsp-does-not-start": "XID004 needs the PCI bus",
-    "rtx-5090-needs-open-modules": "DRV010 needs the PCI bus",
-    "truenas-driver-mismatch": "NVML's error 18 is not judged while the PCI bus is unknown",
     "torch-after-tensorflow": "the message says which cuDNN was loaded, as the log does, and not what installed it",
 }
 

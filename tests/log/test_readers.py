@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pathlib
 import time
 
@@ -481,6 +482,19 @@ def test_system() -> None:
         ),
         ("kern  :err   : 2025-01-21T02:21:33,498559+00:00 NVRM: Xid (PCI:0000:65:00): 79, x\n", 0.0),
         ("NVRM: Xid (PCI:0000:65:00): 79, x\n", 0.0),
+        ("10.0.0.9: kern:     err: [2026-04-22T21:25:20.466440686Z]: NVRM: Xid (PCI:0000:65:00): 79, x\n", 0.0),
+        (
+            " kern: warning: [2026-04-22T21:25:20.5Z]: NVRM: Xid (PCI:0000:65:00): 79, x\n"
+            "kern: info: [2026-04-22T21:25:50.5Z]: usb 1-2: new\n",
+            30.0,
+        ),
+        ("[  +0.000316] NVRM: Xid (PCI:0000:65:00): 79, x\n[  +9.000005] usb 1-2: new device\n", 0.0),
+        ("[Feb23 16:24] NVRM: Xid (PCI:0000:65:00): 79, x\n", 0.0),
+        (
+            "[  100.000001 <    0.000316>] NVRM: Xid (PCI:0000:65:00): 79, x\n[  160.000001 <   60.0>] usb\n"
+            "[  160.000001 <   60.000000>] usb\n",
+            60.0,
+        ),
     ],
 )
 def test_kernel_log(text: str, age: float) -> None:
@@ -489,6 +503,26 @@ def test_kernel_log(text: str, age: float) -> None:
         (79, "0000:65:00", age)
     ]
     assert log.reach
+
+
+def test_ages_count_from_the_newest_line_even_if_its_clock_is_ahead() -> None:
+    later = dt.datetime.now() + dt.timedelta(hours=10)
+    rows = [f"{later - dt.timedelta(seconds=age):%Y-%m-%dT%H:%M:%S} box kernel: {text}" for age, text in
+            ((90, "NVRM: Xid (PCI:0000:65:00): 79, x"), (0, "usb 1-2: new device"))]  # fmt: skip
+    log = read_documents("\n".join(rows)).kernel_log
+    assert log and [each.last_age_s for each in log.messages] == [90.0]
+
+
+def test_a_long_message_in_lines_of_its_own_is_one() -> None:
+    text = "NVRM: This can occur when a driver such as: \nNVRM: nouveau, rivafb\nNVRM: was loaded and obtained ownership.\n"
+    log = read_documents(text + "NVRM: Try unloading it.\n").kernel_log
+    assert log and log.messages[0].text.endswith("such as: nouveau, rivafb was loaded and obtained ownership.")
+
+
+def test_values_that_were_cut_out_do_not_end_the_output() -> None:
+    text = "GPU 00000000:10:1C.0\n    Product Name : NVIDIA A100\n    [...]\n    Compute Mode : Prohibited\n    Last : 1\n\n"
+    nvml = read_documents(text).nvml
+    assert nvml and nvml.gpus[0].compute_mode == "prohibited"
 
 
 def test_text_without_documents() -> None:

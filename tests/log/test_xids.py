@@ -44,10 +44,10 @@ def names_of(kind: str, *codes: int, text: str = "Fatal, Link 3") -> list[str]:
     ("code", "name"),
     [
         (13, "xid_application"), (31, "xid_application"), (43, "xid_application"), (48, "xid_memory"), (54, "xid_power"),
-        (58, "xid_faulty"), (62, "xid_faulty"), (63, "xid_memory"), (64, "xid_memory"), (69, "xid_application"),
+        (58, "xid_faulty"), (62, "xid_hang"), (63, "xid_memory"), (64, "xid_memory"), (69, "xid_application"),
         (79, "xid_off_the_bus"), (92, "xid_memory"), (94, "xid_memory"), (95, "xid_memory"), (108, "xid_application"),
         (109, "xid_hang"), (119, "xid_hang"), (120, "xid_hang"), (137, "xid_application"), (140, "xid_memory"),
-        (143, "xid_start"), (154, "xid_reset"), (171, "xid_memory"), (172, "xid_memory"),
+        (143, "xid_start"), (149, "xid_nvlink"), (154, "xid_reset"), (171, "xid_memory"), (172, "xid_memory"),
     ],
 )  # fmt: skip
 def test_a_code_speaks_for_its_cause(code: int, name: str) -> None:
@@ -91,6 +91,16 @@ def test_the_driver_may_ask_for_no_reset(asked: str, names: list[str]) -> None:
 )  # fmt: skip
 def test_a_code_of_a_switch_names_no_cause_of_the_gpus(code: int, text: str, names: list[str]) -> None:
     assert names_of("sxid", code, text=text) == names
+
+
+def test_a_row_that_waits_for_a_reset_asks_for_one() -> None:
+    said = "Row Remapper: New row marked for remapping, reset gpu to activate."
+    assert names_of("xid", 63, text=said) == ["xid_reset"]
+
+
+def test_an_error_of_nvlink_that_is_not_fatal_is_no_fault() -> None:
+    assert names_of("xid", 149, text="NETIR_INT Nonfatal XC1 i0 Link 08") == []
+    assert names_of("xid", 149, text="NETIR_LINK_EVT Fatal XC0 i0 Link 08") == ["xid_nvlink"]
 
 
 def test_every_line_has_its_own() -> None:

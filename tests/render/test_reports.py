@@ -155,7 +155,7 @@ OF_MARKUP = re.compile(r"\*\*|</?b>|\s+")
     [
         (healthy(), "yes", "yes"),
         (healthy(quick=True), "not tried (--quick)", "not known"),
-        (broken(runtime=None), "not tried", "not known"),
+        (broken(runtime=None), "not judged", "not known"),
         (broken(runtime=without_gpus()), "no", "not known"),
         (ONE_HANGS, "yes", "no (HLT001)"),
         (broken(ONE_HANGS, runtime=without_gpus()), "no", "no (HLT001)"),

@@ -201,7 +201,7 @@ def built() -> dict[str, Facts]:
         "h100-asks-for-reset": server(changed(SERVER, recovery_action="gpu_reset"), runtime=failing(
             "InternalError: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", "matmul")),
         "h100-too-hot": server(SERVER, hot),
-        "power-limit-lowered": workstation(changed(GEFORCE, power={"limit_w": 220.0, "enforced_limit_w": 220.0})),
+        "power-limit-lowered": workstation(changed(GEFORCE, power={"enforced_limit_w": 220.0})),
         "geforce-in-slot-of-4-lanes": in_slot_of(4, 4),
         "geforce-badly-seated": in_slot_of(16, 1),
         "one-of-8-gpus-hangs": without(3, hung()),

@@ -20,6 +20,8 @@ _STARTS = re.compile(
     r"|(?:<\d+>)?\[ *(?P<awake>\d+\.\d+)\](?:\[ *[TC]\d+\])? (?:kernel: )?"
 )
 _ISO = re.compile(r"(?P<seconds>[\dT:-]{19})(?:[.,](?P<decimals>\d+))?(?P<offset>Z|[+-]\d\d:?\d\d)?")
+# The driver's long messages: their first words are known, and they end with a full stop.
+_LONG = ("NVRM: The NVIDIA", "NVRM: API mismatch", "NVRM: This can occur")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -98,12 +100,11 @@ def _continuation(start: str, message: str, row: str) -> str:
     """The text that a line adds to the message before it; empty if it is a separate message.
 
     dmesg and journalctl indent such lines, and older ones print them without a prefix. A kernel that is read line by line
-    repeats the prefix of each: only the driver's long messages are joined, because their first words are known and they
-    end with a full stop.
+    repeats the prefix of each: only the driver's long messages are joined.
     """
     if row[:1].isspace() or (row.startswith("NVRM: ") and "NVRM: " in message):
         return row.strip().removeprefix("NVRM:").strip()
-    if message.startswith("NVRM: The NVIDIA") and not message.endswith(".") and row.startswith(f"{start}NVRM: "):
+    if message.startswith(_LONG) and not message.endswith(".") and row.startswith(f"{start}NVRM: "):
         return row[len(start) :].removeprefix("NVRM:").strip()
     return ""
 

@@ -19,6 +19,7 @@ _COMPLAINT = re.compile(
     r"Unknown flags? in (?:TF_)?XLA_FLAGS|Perhaps you meant to specify these on|Could not open file .* to read flags"
     r"|Flag parsing failed|Couldn't interpret value|^usage: --"
 )
+_WRITES = re.compile(r"--(?:xla_dump_|xla_gpu_dump_|tf_xla_persistent_cache_)")
 _PREFIX = re.compile(r"^.*?\b[\w.]+\.(?:cc|h):\d+\] ")
 _MOST, _LONGEST = 4, 500
 
@@ -35,16 +36,23 @@ def xla_flags(host: Host, request: Request, target: Target) -> XlaFlags:
 
 
 def _trial(host: Host, request: Request, name: str) -> FlagTrial:
-    others = {other: "" for other in VARIABLES if other != name}
+    variables = {other: "" for other in VARIABLES if other != name}
+    variables[name] = without_files(host.environment.get(name, ""))
     attempt, _, lines = ask(
         host, request.python, "read_xla_flags", deadline_s=request.deadline_s / len(VARIABLES),
-        variables={**others, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "0"},
+        variables={**variables, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "0"},
     )  # fmt: skip
     if attempt.answered or not (said := complaints(lines)):
         return FlagTrial(variable=name, attempt=attempt)
     # TensorFlow prints a list of all its flags behind them.
     short = msgspec.structs.replace(attempt, stderr=(), error=said[-1])
     return FlagTrial(variable=name, attempt=short, complaints=said)
+
+
+def without_files(value: str) -> str:
+    """The flags without those that let the process write files; TensorFlow knows these. A name of a file is unchanged."""
+    words = value.split()
+    return " ".join(word for word in words if not _WRITES.match(word)) if value.lstrip().startswith("--") else value
 
 
 def complaints(lines: Sequence[str]) -> tuple[str, ...]:

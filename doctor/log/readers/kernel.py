@@ -15,6 +15,13 @@ from tfgpu_doctor.model.facts.kernel import KernelLog, LogSource
 SOURCE = "the kernel messages in this log"
 _AWAKE = re.compile(r"(?:<\d{1,3}>)?\[ *(\d{1,9}\.\d{6})\](?=[ \[])")
 _FACILITY = re.compile(r"(?:kern|user|daemon|syslog)\s*:\w{3,7}\s*: ")  # dmesg -x
+_TALOS = re.compile(  # talosctl dmesg, with the address of the machine if it was asked for several
+    r"\s*(?:\S{1,100}: )?(?:kern|user|daemon|syslog): +\w{3,7}: \[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[.,](\d{1,9})Z\]: "
+)
+_RELATIVE = re.compile(
+    r"(?:<\d{1,3}>)?\[(?: *\+\d{1,9}\.\d{6}|[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d)\] "
+)  # dmesg -e: no seconds
+_DELTA = re.compile(r"((?:<\d{1,3}>)?\[ *\d{1,9}\.\d{6}) < *\d{1,9}\.\d{6}>\]")  # dmesg -d
 _CTIME = re.compile(r"(?:<\d{1,3}>)?\[(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")  # dmesg -T
 _ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[.,](\d{1,9})([+-]\d\d:\d\d|Z)? (?=\S)")  # dmesg --time-format=iso
 _DATED = re.compile(
@@ -23,6 +30,7 @@ _DATED = re.compile(
 )
 _UNDATED = re.compile(r"(?:kernel: )?(?:NVRM: |nvidia-nvswitch\d{1,2}: SXid )")
 _BARE = "[0.000000] "
+_AHEAD_S = 86400.0  # a log whose clock is up to this far ahead, as in another time zone
 
 
 def read_kernel_log(lines: Sequence[str]) -> tuple[int, KernelLog | None]:
@@ -33,7 +41,7 @@ def read_kernel_log(lines: Sequence[str]) -> tuple[int, KernelLog | None]:
     first, rows = _rows(lines)
     if not rows:
         return 0, None
-    text, now = "\n".join(rows), time.time()
+    text, now = "\n".join(rows), float(int(time.time())) + _AHEAD_S
     awake = max((float(found[1]) for row in rows if (found := _AWAKE.match(row))), default=None)
     newest = read_log(text, RELEVANT, Clock(now)).newest_age_s or 0.0  # of those with a date
     log = read_log(text, RELEVANT, Clock(now - newest, awake_s=awake))
@@ -67,8 +75,14 @@ def _row(line: str, last: str) -> tuple[str, str]:
     A message without a date has that of the one before it.
     """
     line = line.lstrip() if line[:8].lstrip()[:1] in ("[", "<") else line
+    if talos := _TALOS.match(line):
+        prefix = f"{talos[1]}.{talos[2][:6].ljust(6, '0')}Z kernel: "
+        return prefix + line[talos.end() :], prefix
     facility = _FACILITY.match(line)
     rest = line[facility.end() :] if facility else line
+    if relative := _RELATIVE.match(rest):
+        return last + rest[relative.end() :], last
+    rest = _DELTA.sub(r"\1]", rest, count=1)
     if awake := _AWAKE.match(rest):
         return rest, f"{awake.group()} "
     if dated := _DATED.match(rest):

@@ -19,6 +19,7 @@ _HEADER = re.compile(
 _VALUE = re.compile(r"(\s*)([A-Za-z][^:]{0,60}?)\s*: ?(.*)")
 _SECTION = re.compile(r"(\s*)([A-Za-z][\w .()/&-]{0,60})")
 _MOST_DEEP = 10
+_LEFT_OUT = ("[...]", "...", "…")  # a line in place of values that somebody cut out
 _FEWEST = 2  # values without which the address of a GPU is not the beginning of its values
 
 
@@ -87,7 +88,7 @@ def read_queries(lines: Sequence[str]) -> list[SmiDocument]:
     for place, line in enumerate(lines):
         if not line.strip() or place == len(lines) - 1:  # the last line has no end: a cut may have shortened its value
             continue
-        if query and query.read(line):
+        if query and (line.strip() in _LEFT_OUT or query.read(line)):
             continue
         query = None
         if ("NVSMI LOG" in line and _TITLE.fullmatch(line)) or _GPU.fullmatch(line):

@@ -44,6 +44,20 @@ def test_an_nvml_that_is_not_there_is_judged_elsewhere(judge: Judge, os: str, re
     assert reason in judge.skips(nvml_answers, nvml=nvml, system={"os": os})
 
 
+@pytest.mark.parametrize(
+    ("code", "driver", "cause"),
+    [
+        (9, None, "no_nvidia_driver"),
+        (9, {}, "undetermined"),  # it is loaded: NVML does not reach it
+        (18, {}, "driver_library_version_mismatch"),
+    ],
+)
+def test_what_nvml_says_of_the_driver_itself(judge: Judge, code: int, driver: Any, cause: str) -> None:
+    said = Nvml(attempt=ANSWERED, error_code=code, error_text="?")
+    machine = {"driver": None} if driver is None else {}
+    assert judge.finding(nvml_answers, nvml=said, runtime=None, **machine).cause == cause
+
+
 @pytest.mark.parametrize("attempt", OWN_TROUBLE)
 def test_trouble_of_the_doctors_own_is_no_fault_of_nvml(judge: Judge, attempt: Attempt) -> None:
     assert attempt.ending in judge.skips(nvml_answers, nvml=Nvml(attempt=attempt))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from built_kernel import LOADED, log, message
 from built_machines import cuda_without_library, no_driver
 from healthy import ANSWERED, DRIVER, broken
 
 from tfgpu_doctor.checks.driver.kernel_module import (
     driver_is_loaded,
     module_is_built_for_kernel,
-    nouveau_is_not_loaded,
     secure_boot_lets_module_in,
 )
+from tfgpu_doctor.checks.driver.nouveau import nouveau_is_not_loaded
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver
@@ -157,6 +158,25 @@ def test_a_display_card_on_nouveau_is_no_fault_where_another_gpu_computes(judge:
     assert all(
         finding.severity != "error" for finding in judge.findings(nouveau_is_not_loaded, pci={"devices": devices})
     )
+
+
+NO_BUS: dict[str, Any] = {"pci": None, "driver": None, "cuda_driver": None, "nvml": None}
+TAKEN = message("taken_by_another", "NVRM: This can occur when a driver such as: nouveau, rivafb", 7195.0)
+
+
+def test_where_the_bus_is_unknown_the_kernel_log_says_that_another_driver_has_the_gpu(judge: Judge) -> None:
+    finding = judge.finding(nouveau_is_not_loaded, **NO_BUS, kernel_log=log(messages=(TAKEN,)))
+    assert (finding.cause, finding.severity, finding.confidence) == ("nouveau_loaded", "error", "medium")
+    assert finding.fix and "vfio-pci" in finding.fix.text
+
+
+@pytest.mark.parametrize("messages", [(), (TAKEN, LOADED)], ids=["nothing said", "loaded since"])
+def test_where_nothing_shows_the_driver_of_the_gpu_it_is_not_judged(judge: Judge, messages: Any) -> None:
+    assert "neither the PCI bus" in judge.skips(nouveau_is_not_loaded, **NO_BUS, kernel_log=log(messages=messages))
+
+
+def test_a_gpu_that_works_was_not_taken(judge: Judge) -> None:
+    assert judge.passes(nouveau_is_not_loaded, pci=None, kernel_log=log(messages=(TAKEN,)))
 
 
 # DRV004

@@ -33,6 +33,31 @@ def test_where_there_is_no_gpu_nothing_is_judged(judge: Judge) -> None:
     assert judge.skips(driver_supports_gpu, pci=Pci(), **NOTHING) == "no NVIDIA GPU on the PCI bus"
 
 
+UNKNOWN: dict[str, Any] = {
+    "pci": None, "driver": None, "driver_libraries": None, "module_files": None, "cuda_driver": None, "nvml": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "named"),
+    [
+        ("legacy_gpu", "NVRM: The NVIDIA NVIDIA GeForce GTX 1050 GPU installed in this system is supported through the NVIDIA "
+         "580.xx Legacy drivers.", "GeForce GTX 1050"),
+        ("legacy_gpu", "NVRM: The NVIDIA Tesla K80 GPU installed in this system is", "Tesla K80"),
+        ("open_module_needed", "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85) installed in this system requires use of "
+         "the NVIDIA open kernel modules.", "5090"),
+    ],
+)  # fmt: skip
+def test_where_the_bus_is_unknown_the_kernel_log_names_the_gpu(judge: Judge, kind: str, text: str, named: str) -> None:
+    finding = judge.finding(driver_supports_gpu, **UNKNOWN, kernel_log=log(message(kind, text)))
+    assert (finding.cause, finding.confidence) == ("driver_does_not_support_gpu", "medium")
+    assert named in finding.message
+
+
+def test_without_bus_and_words_of_the_kernel_nothing_is_judged(judge: Judge) -> None:
+    assert judge.skips(driver_supports_gpu, **UNKNOWN, kernel_log=log()) == "no NVIDIA driver is installed"
+
+
 def test_where_there_is_no_driver_nothing_is_judged(judge: Judge) -> None:
     machine = broken(driver=Driver(), driver_libraries=Libraries(), **NOTHING)
     assert judge.skips(driver_supports_gpu, machine) == "no NVIDIA driver is installed"

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from built_kernel import log, message
 from built_machines import cuda_that_fails, several, variables, wsl
 from healthy import ANSWERED, cuda_gpu, node, nvml_gpu, runtime
 
-from tfgpu_doctor.checks.gpu.hardware import compute_mode_lets_in, gpu_is_in_machine, multiprocessors_suffice
+from tfgpu_doctor.checks.gpu.compute_mode import compute_mode_lets_in
+from tfgpu_doctor.checks.gpu.hardware import gpu_is_in_machine, multiprocessors_suffice
+from tfgpu_doctor.model.facts.health import GpuTrouble
 from tfgpu_doctor.model.facts.machine import Environment, Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import DeviceNodes, Driver, GpuProcess, Nvml
 
@@ -136,6 +139,26 @@ def test_a_jetson_on_another_makers_board_has_its_gpu(judge: Judge, path: str) -
     assert judge.does_not_object(gpu_is_in_machine, **{**NOTHING, "system": system, "device_nodes": nodes(path)})
 
 
+@pytest.mark.parametrize(
+    ("sections", "sign"),
+    [
+        ({"nvml": Nvml(attempt=ANSWERED, error_code=18, error_text="Driver/library version mismatch")}, "a loaded driver answers"),
+        ({"nvml": Nvml(attempt=ANSWERED, troubles=(GpuTrouble(index=0, error_code=999, error_text="?"),))}, "NVML says of GPU 0"),
+        ({"kernel_log": log(message("init_failed", "NVRM: GPU 0000:01:00.0: RmInitAdapter failed!"))}, "RmInitAdapter"),
+    ],
+    ids=["error", "trouble", "kernel"],
+)  # fmt: skip
+def test_where_the_bus_is_unknown_the_driver_shows_that_there_is_a_gpu(
+    judge: Judge, sections: dict[str, Any], sign: str
+) -> None:
+    assert sign in judge.passes(gpu_is_in_machine, **{**NOTHING, "pci": None, **sections})
+
+
+def test_a_driver_that_is_not_loaded_shows_no_gpu(judge: Judge) -> None:
+    unloaded = Nvml(attempt=ANSWERED, error_code=9, error_text="Driver Not Loaded")
+    assert "nothing else shows a GPU" in judge.skips(gpu_is_in_machine, **{**NOTHING, "pci": None, "nvml": unloaded})
+
+
 # GPU002
 
 JOB = GpuProcess(pid=4711, name="/usr/bin/python3", memory_bytes=9 << 30)
@@ -196,6 +219,22 @@ def test_cuinits_word_for_a_busy_gpu_makes_it_likely(judge: Judge) -> None:
     finding = judge.finding(compute_mode_lets_in, cuda_driver=busy, runtime=UNUSED)
     assert (finding.cause, finding.severity, finding.confidence) == ("exclusive_compute_mode", "error", "medium")
     assert finding.evidence == ("cuInit returned 46, CUDA_ERROR_DEVICE_UNAVAILABLE",)
+
+
+@pytest.mark.parametrize(
+    ("free", "tenants", "told"),
+    [(20, (), True), (23, (), False), (20, (DESKTOP,), True), (20, (SERVER,), False),
+     (20, (GpuProcess(pid=1, name="Xorg", computes=False, memory_bytes=4 << 30),), False)],
+    ids=["held", "reserved", "little shown", "mps", "by the desktop"],
+)  # fmt: skip
+def test_an_exclusive_gpu_whose_memory_nobody_is_shown_to_hold(
+    judge: Judge, free: int, tenants: Any, told: bool
+) -> None:
+    held = nvml_gpu(compute_mode="exclusive_process", processes=tenants, memory_free_bytes=free << 30)
+    found = judge.findings(compute_mode_lets_in, nvml=gpus(held), runtime=None)
+    assert [(each.cause, each.severity, each.confidence) for each in found] == (
+        [("exclusive_compute_mode", "warning", "low")] if told else []
+    )
 
 
 def test_each_gpu_is_judged(judge: Judge) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from built_health import GEFORCE, H100, SERVER, built, changed, failing, hung, server, without, workstation
+from built_kernel import log, message
 from built_machines import variables
 from healthy import ANSWERED, nvml_gpu, runtime
 
@@ -13,6 +14,8 @@ from tfgpu_doctor.checks.gpu.health import every_gpu_answers, memory_is_sound, n
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.health import Ecc, GpuHealth, GpuTrouble, RetiredPages
+from tfgpu_doctor.model.facts.kernel import KernelMessage
+from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import Nvml
 
 if TYPE_CHECKING:
@@ -117,6 +120,36 @@ def test_a_gpu_that_told_no_address_is_the_one_left_on_the_bus(judge: Judge) -> 
     lost = GpuTrouble(index=5, call="nvmlDeviceGetHandleByIndex", error_code=15, error_text="GPU is lost")
     assert "GPU 5 at 0000:06:00.0" in judge.finding(every_gpu_answers, without(5, lost)).message
     assert "GPU 5 has a problem" in judge.finding(every_gpu_answers, without(5, lost, pci=None)).message
+
+
+AER = "pcieport 0000:00:03.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer"
+
+
+@pytest.mark.parametrize(
+    ("said", "port", "cause", "confidence"),
+    [
+        ((), "", "undetermined", "low"),
+        ((message("pci_corrected", AER, pci_address="0000:00:03.0"),), None, "gpu_lost", "low"),
+        ((message("pci_corrected", AER, pci_address="0000:00:03.0"),), "0000:00:03.0", "gpu_lost", "low"),
+        ((message("pci_corrected", AER, pci_address="0000:00:03.0"),), "0000:00:01.0", "undetermined", "low"),
+        ((message("pci_unrecovered", "AER: can't recover", pci_address="0000:01:00.0"),), "", "gpu_lost", "medium"),
+        ((message("pci_corrected", AER, 90_000.0, pci_address="0000:00:03.0"),), None, "undetermined", "low"),
+    ],
+    ids=["alone", "bus unknown", "its port", "another port", "given up", "long ago"],
+)
+def test_a_gpu_that_nvml_cannot_open_is_lost_if_its_link_reports_errors(
+    judge: Judge, said: tuple[KernelMessage, ...], port: str | None, cause: str, confidence: str
+) -> None:
+    trouble = GpuTrouble(index=0, pci_address="0000:01:00.0", call="nvmlDeviceGetHandleByIndex", error_code=999)
+    card = PciDevice("0000:01:00.0", "10de", "2204", "030000", driver="nvidia", port=port or "")
+    found = judge.finding(
+        every_gpu_answers,
+        **NO_CUDA,
+        nvml={"gpus": (), "troubles": (trouble,)},
+        pci=None if port is None else Pci(devices=(card,)),
+        kernel_log=log(*said),
+    )
+    assert (found.cause, found.confidence) == (cause, confidence)
 
 
 @pytest.mark.parametrize("code", [4, 17])

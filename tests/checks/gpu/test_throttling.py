@@ -138,18 +138,25 @@ def test_a_limit_near_the_default_passes(judge: Judge, changes: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
-    ("changes", "evidence"),
+    ("changes", "evidence", "severity"),
     [
-        ({"limit_w": 220.0, "enforced_limit_w": 220.0}, "set by `nvidia-smi -pl`"),
-        ({"enforced_limit_w": 220.0}, "enforced by the machine itself"),
+        ({"limit_w": 220.0, "enforced_limit_w": 220.0}, "set by `nvidia-smi -pl`", "info"),
+        ({"enforced_limit_w": 220.0}, "enforced by the machine itself", "warning"),
     ],
 )
-def test_a_lowered_limit_is_told_with_both_figures(judge: Judge, changes: dict[str, Any], evidence: str) -> None:
+def test_a_lowered_limit_is_told_with_both_figures(
+    judge: Judge, changes: dict[str, Any], evidence: str, severity: str
+) -> None:
     finding = judge.finding(power_is_not_limited, workstation(power(**changes)))
-    assert (finding.cause, finding.severity) == ("gpu_thermal_or_power_throttling", "warning")
+    assert (finding.cause, finding.severity) == ("gpu_thermal_or_power_throttling", severity)
     assert finding.message.endswith("may draw 220 W, but its default limit is 350 W")
     assert any(evidence in line for line in finding.evidence)
     assert finding.evidence[0].endswith("enforced 220 W, default 350 W, minimum 100 W, maximum 365 W")
+
+
+def test_a_limit_below_the_boards_minimum_is_not_intended(judge: Judge) -> None:
+    lowered = power(limit_w=220.0, enforced_limit_w=60.0)
+    assert judge.finding(power_is_not_limited, workstation(lowered)).severity == "warning"
 
 
 def test_the_bounds_of_the_limit_are_left_out_where_they_are_unknown(judge: Judge) -> None:

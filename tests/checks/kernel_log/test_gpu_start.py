@@ -87,11 +87,22 @@ def test_what_was_long_ago_is_no_news(judge: Judge, age_s: float | None) -> None
     [
         ({"kernel_log": UNREADABLE}, "cannot be read"),
         ({"kernel_log": log(failed()), "pci": Pci()}, "no NVIDIA GPU"),
-        ({"kernel_log": log(failed()), "nvml": None, "cuda_driver": None}, "neither NVML nor CUDA was queried"),
     ],
 )
 def test_what_cannot_be_told_is_no_fault(judge: Judge, changes: dict[str, Any], reason: str) -> None:
     assert reason in judge.skips(driver_starts_gpus, **changes)
+
+
+@pytest.mark.parametrize("pci", [None, {}])
+def test_where_nobody_was_asked_the_log_counts(judge: Judge, pci: Any) -> None:
+    sections = {"nvml": None, "cuda_driver": None, **({"pci": None} if pci is None else {})}
+    finding = judge.finding(driver_starts_gpus, kernel_log=log(failed()), **sections)
+    assert (finding.severity, finding.confidence) == ("error", "medium")
+    assert "neither NVML nor CUDA was asked whether it started later" in finding.evidence
+
+
+def test_what_was_before_the_driver_was_loaded_anew_is_over(judge: Judge) -> None:
+    assert judge.passes(driver_starts_gpus, kernel_log=log(failed(age_s=7199.0)), **NOTHING)
 
 
 def test_it_explains_that_cuda_finds_no_device() -> None:

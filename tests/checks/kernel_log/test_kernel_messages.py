@@ -26,7 +26,8 @@ from built_machines import DOCKER, cuda_that_fails, several, variables
 from healthy import ANSWERED, broken, computation, cuda_gpu, node, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.driver.answers import cuda_driver_initialises
-from tfgpu_doctor.checks.kernel_log.kernel_messages import gpus_report_no_fault, power_held, switches_report_no_fault
+from tfgpu_doctor.checks.kernel_log.kernel_messages import gpus_report_no_fault, power_held
+from tfgpu_doctor.checks.kernel_log.nvswitches import switches_report_no_fault
 from tfgpu_doctor.checks.kernel_log.xids import ago, same_place
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
@@ -100,7 +101,7 @@ def test_what_a_program_did_wrong_is_mentioned_where_nothing_works(judge: Judge,
 @pytest.mark.parametrize(
     ("code", "cause"),
     [(48, "hardware_ecc_error"), (64, "hardware_ecc_error"), (94, "hardware_ecc_error"), (95, "hardware_ecc_error"),
-     (79, "gpu_lost"), (54, "hardware_power_supply"), (62, "hardware_faulty_gpu"), (119, "gpu_hang"), (120, "gpu_hang"),
+     (79, "gpu_lost"), (54, "hardware_power_supply"), (62, "gpu_hang"), (119, "gpu_hang"), (120, "gpu_hang"),
      (109, "gpu_hang"), (143, "gpu_start_failed"), (74, "undetermined"), (46, "undetermined")],
 )  # fmt: skip
 def test_a_fault_of_the_hardware_is_an_error_where_the_gpu_fails(judge: Judge, code: int, cause: str) -> None:
@@ -189,7 +190,7 @@ def test_of_several_xids_the_gravest_explains_the_others(judge: Judge) -> None:
 
 @pytest.mark.parametrize(
     ("older", "newer", "cause"),
-    [(119, 48, "hardware_ecc_error"), (143, 48, "hardware_ecc_error"), (109, 62, "hardware_faulty_gpu"),
+    [(119, 48, "hardware_ecc_error"), (143, 48, "hardware_ecc_error"), (46, 62, "gpu_hang"),
      (46, 119, "gpu_hang"), (13, 63, "hardware_ecc_error"), (154, 63, "hardware_ecc_error"), (31, 154, "gpu_reset_required"),
      (32, 13, "gpu_kernel_fault"), (120, 143, "gpu_hang"), (143, 120, "gpu_start_failed")],
 )  # fmt: skip

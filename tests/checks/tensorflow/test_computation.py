@@ -73,7 +73,25 @@ def test_a_wrong_result_is_an_error_of_unknown_cause(
     assert finding.message == f"the {operation} on /GPU:0 {words}"
     assert finding.evidence[0].endswith(words)
     assert "device:GPU:0" in finding.evidence[0]
-    assert finding.fix and "--record machine.json" in finding.fix.text
+    assert finding.fix and "Tried: " in finding.fix.text and "Ruled out: " in finding.fix.text
+    assert "--level deep" in finding.fix.text
+
+
+@BOTH
+def test_a_wrong_result_on_one_of_two_alike_is_a_fault_of_the_gpu(judge: Judge, check: Check, operation: str) -> None:
+    done = (computation(operation), computation(operation, 1, largest_error=0.5))
+    finding = judge.finding(check, runtime=run(*done, gpus=2))
+    assert (finding.cause, finding.confidence) == ("hardware_faulty_gpu", "medium")
+    assert "/GPU:1" in finding.message
+
+
+@BOTH
+def test_the_error_of_an_unknown_kind_gets_its_likeliest_reasons(judge: Judge, check: Check, operation: str) -> None:
+    log = ("E cuda_fft.cc:44] Could not load dynamic library 'libcudart.so.11.0'; dlerror: not found",)
+    finding = judge.finding(check, runtime=run(failed("InternalError: odd", operation), log=log))
+    assert finding.fix and "1. " in finding.fix.text
+    plain = judge.finding(check, runtime=run(failed("InternalError: odd", operation)))
+    assert plain.fix and "tfgpu-doctor ticket" in plain.fix.text
 
 
 @BOTH
@@ -94,6 +112,8 @@ def test_a_wrong_result_is_an_error_of_unknown_cause(
         ("InternalError: CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver_too_old"),
         ("InternalError: CUDA driver version is insufficient for CUDA runtime version", "driver_too_old"),
         ("InternalError: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error", "hardware_ecc_error"),
+        ("InternalError: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access", "gpu_kernel_fault"),
+        ("InternalError: CUDA_ERROR_LAUNCH_FAILED", "gpu_kernel_fault"),
     ],
 )
 def test_an_error_names_its_cause(judge: Judge, check: Check, operation: str, error: str, cause: str) -> None:
@@ -107,9 +127,9 @@ def test_an_error_names_its_cause(judge: Judge, check: Check, operation: str, er
 @BOTH
 def test_an_error_that_nobody_knows_is_undetermined(judge: Judge, check: Check, operation: str) -> None:
     log = ("W cuda_dnn.cc:1] odd", "I gpu_device.cc:2] fine", "E cuda_blas.cc:3] odder")
-    finding = judge.finding(check, runtime=run(failed("InternalError: CUDA_ERROR_LAUNCH_FAILED", operation), log=log))
+    finding = judge.finding(check, runtime=run(failed("InternalError: of no known kind", operation), log=log))
     assert (finding.cause, finding.confidence) == ("undetermined", "low")
-    assert finding.evidence == ("InternalError: CUDA_ERROR_LAUNCH_FAILED", log[0], log[2])
+    assert finding.evidence == ("InternalError: of no known kind", log[0], log[2])
 
 
 def test_of_many_complaints_the_last_are_evidence(judge: Judge) -> None:
@@ -208,7 +228,7 @@ def test_a_result_that_lies_on_the_cpu_is_not_the_gpus(judge: Judge, check: Chec
     [
         ("InternalError: no kernel image is available for execution on the device", "gpu_compute_capability_too_new"),
         ("InternalError: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error", "hardware_ecc_error"),
-        ("InternalError: CUDA_ERROR_LAUNCH_FAILED", "undetermined"),
+        ("InternalError: CUDA_ERROR_LAUNCH_FAILED", "gpu_kernel_fault"),
     ],
 )
 def test_an_allocator_that_tried_for_more_is_not_blamed(judge: Judge, error: str, cause: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from built_machines import several, variables
-from healthy import ANSWERED, gpu, nvml_gpu, runtime
+from healthy import ANSWERED, computation, gpu, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.tensorflow.memory import (
     allocator_agrees_with_growth,
@@ -36,6 +36,10 @@ def cards(*given: NvmlGpu) -> Nvml:
     return Nvml(attempt=ANSWERED, gpus=given)
 
 
+def failing(error: str) -> Any:
+    return runtime(computations=(computation("matmul", largest_error=None, placed_on="", error=error),))
+
+
 # MEM001
 
 
@@ -61,7 +65,7 @@ def test_the_sizes_are_named(judge: Judge) -> None:
 @pytest.mark.parametrize(("free", "total"), [(GIB - 1, 24 * GIB), (0, 24 * GIB), (GIB - 2, 2 * GIB), (0, GIB)])
 def test_memory_that_others_hold_is_an_error(judge: Judge, free: int, total: int) -> None:
     held = card(free, total, processes=(SMALL, DESKTOP, NOTEBOOK, UNTOLD))
-    finding = judge.finding(memory_is_left, nvml=cards(held), runtime=None)
+    finding = judge.finding(memory_is_left, nvml=cards(held), runtime=failing("OOM when allocating tensor"))
     assert (finding.cause, finding.severity) == ("gpu_memory_held_by_other_process", "error")
     assert f"has {free / GIB:.1f} GiB of {total / GIB:.1f} GiB free" in finding.message
     assert finding.evidence == (
@@ -70,6 +74,33 @@ def test_memory_that_others_hold_is_an_error(judge: Judge, free: int, total: int
         "GPU 0: process (88) holds an unknown amount",
     )
     assert finding.fix and finding.fix.commands == ("nvidia-smi",)
+
+
+@pytest.mark.parametrize(
+    ("error", "severity"),
+    [
+        ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", "error"),
+        ("CUDNN_STATUS_NOT_INITIALIZED", "error"),
+        ("libdevice", "warning"),
+    ],
+)
+def test_a_full_gpu_is_an_error_where_something_failed_for_memory(judge: Judge, error: str, severity: str) -> None:
+    assert judge.finding(memory_is_left, nvml=cards(card(0)), runtime=failing(error)).severity == severity
+
+
+def test_a_full_gpu_is_no_error_where_nothing_failed(judge: Judge) -> None:
+    assert judge.finding(memory_is_left, nvml=cards(card(0)), runtime=None).severity == "warning"
+
+
+@pytest.mark.parametrize(("run", "severity"), [(None, "info"), ("out of memory", "error")])
+def test_a_full_gpu_is_a_note_while_another_is_free(judge: Judge, run: str | None, severity: str) -> None:
+    finding = judge.finding(
+        memory_is_left,
+        nvml=cards(card(23 * GIB), card(0, index=1)),
+        cuda_driver=None,
+        runtime=failing(run) if run else None,
+    )
+    assert finding.severity == severity
 
 
 def test_a_holder_whom_nvml_does_not_see_is_told_as_such(judge: Judge) -> None:

@@ -115,6 +115,38 @@ def test_a_fault_on_the_bus_names_its_device(text: str, place: str) -> None:
     assert found and found.pci_address == place
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "process"),
+    [
+        ("NVRM: API mismatch: the client has the version 535.54.03, but this kernel module has", "api_mismatch", ""),
+        ("NVRM: API mismatch: the client 'kwin_wayland' (pid 1005) has the version", "api_mismatch", "kwin_wayland"),
+        ("nvidia 0000:03:00.0: AER: can't recover (no error_detected callback)", "pci_unrecovered", ""),
+        ("NVRM: The NVIDIA Tesla K80 GPU installed in this system is", "legacy_gpu", ""),
+    ],
+)
+def test_further_messages_of_the_driver(text: str, kind: str, process: str) -> None:
+    found = understand(Line(text))
+    assert found and (found.kind, found.process) == (kind, process)
+
+
+def test_another_device_that_cannot_recover_is_none_of_ours() -> None:
+    assert understand(Line("snd_hda_intel 0000:03:00.1: AER: can't recover (no error_detected callback)")) is None
+
+
+def test_programs_with_another_driver_version_are_told_apart() -> None:
+    form = "NVRM: API mismatch: the client '{}' (pid 7) has the version 1.2"
+    assert len(gather([Line(form.format(name), 5.0) for name in ("Xorg", "python3", "Xorg")])[0]) == 2
+
+
+def test_the_details_of_an_sxid_do_not_replace_what_it_says() -> None:
+    form = "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 24007, {}"
+    said = ("Fatal, Link 30 sourcetrack timeout", "Severity 1 Engine instance 30", "Data {0x00000001, 0x00000002}")
+    (found,), _ = gather([Line(form.format(each), 9.0 - place) for place, each in enumerate(said)])
+    assert (found.text, found.count, found.last_age_s) == (form.format(said[0]), 3, 7.0)
+    (cut,), _ = gather([Line(form.format(each), 9.0) for each in said[1:]])
+    assert "Severity 1" in cut.text
+
+
 def test_messages_alike_are_counted() -> None:
     lines = [Line(XID.replace("1234", str(age)), float(age)) for age in (900, 30, 500)]
     (found,), left_out = gather(lines)

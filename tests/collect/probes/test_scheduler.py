@@ -56,6 +56,8 @@ def test_jobs_of_other_schedulers(
     ("kind", "variables", "granted", "cpus"),
     [
         ("slurm", {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0", "SLURM_CPUS_PER_TASK": "4"}, {"SLURM_JOB_GPUS": "0"}, 4),
+        ("slurm", {"SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": "16"}, {}, 16),
+        ("slurm", {"SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": "16", "SLURM_CPUS_PER_TASK": "4"}, {}, 4),
         ("sge", {"JOB_ID": "7", "SGE_TASK_ID": "undefined", "SGE_HGR_gpu_card": "0 1", "NSLOTS": "8"}, {"SGE_HGR_gpu_card": "0 1"}, 8),
         ("sge", {"JOB_ID": "7", "SGE_TASK_ID": "3", "NSLOTS": "none"}, {}, None),
         ("pbs", {"PBS_JOBID": "7.head", "NCPUS": "", "PBS_NUM_PPN": "2"}, {}, 2),

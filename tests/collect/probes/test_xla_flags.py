@@ -8,7 +8,7 @@ import pytest
 from healthy import target
 
 from tfgpu_doctor.collect.probe import Request, Unavailable
-from tfgpu_doctor.collect.probes.xla_flags import xla_flags
+from tfgpu_doctor.collect.probes.xla_flags import without_files, xla_flags
 from tfgpu_doctor.host import Completed
 from tfgpu_doctor.model.facts.xla import XlaFlags
 
@@ -34,14 +34,14 @@ def test_nothing_set_starts_nothing(machine: Machine) -> None:
 
 
 def test_each_variable_is_read_alone_and_without_a_gpu(machine: Machine) -> None:
-    both = {"XLA_FLAGS": "--xla_dump_to=/d", "TF_XLA_FLAGS": "--tf_xla_auto_jit=2"}
+    both = {"XLA_FLAGS": "--xla_gpu_autotune_level=0", "TF_XLA_FLAGS": "--tf_xla_auto_jit=2"}
     found = machine.ask(xla_flags, environment=both, done=READ, target=target())
     assert [(each.variable, each.attempt.answered, each.complaints) for each in found.trials] == [
         ("TF_XLA_FLAGS", True, ()),
         ("XLA_FLAGS", True, ()),
     ]
     assert [each.variables["CUDA_VISIBLE_DEVICES"] for each in machine.asked] == ["-1", "-1"]
-    assert [each.variables.get("XLA_FLAGS") for each in machine.asked] == ["", None]
+    assert [each.variables.get("XLA_FLAGS") for each in machine.asked] == ["", "--xla_gpu_autotune_level=0"]
 
 
 def test_a_complaint_is_kept_without_its_prefix(machine: Machine) -> None:
@@ -62,3 +62,16 @@ def test_without_tensorflow_nothing_is_tried(machine: Machine) -> None:
     quick = Request(python="python", level="quick")
     with pytest.raises(Unavailable, match="--quick"):
         machine.ask(xla_flags, environment={"XLA_FLAGS": "--x"}, done=READ, target=target(), request=quick)
+
+
+@pytest.mark.parametrize(
+    ("value", "tried"),
+    [
+        ("--xla_dump_to=/d --xla_gpu_autotune_level=0", "--xla_gpu_autotune_level=0"),
+        ("--tf_xla_auto_jit=2 --tf_xla_persistent_cache_directory=/c", "--tf_xla_auto_jit=2"),
+        ("/etc/xla.flags", "/etc/xla.flags"),
+        ("--xla_made_up", "--xla_made_up"),
+    ],
+)
+def test_no_flag_lets_the_process_write_files(value: str, tried: str) -> None:
+    assert without_files(value) == tried

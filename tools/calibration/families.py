@@ -1,0 +1,211 @@
+"""Whole runs: how often `bench --compare` has any false `slower`, and how many equal machines a learnt profile accepts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from scipy.stats import norm, t
+
+from calibration.scenarios import Array, Random
+from tfgpu_doctor.accept.learning import bound_of
+from tfgpu_doctor.bench.regression import compare
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
+
+COMPARISONS = 35
+SPREAD = 0.015  # of a ratio's logarithm from run to run
+SLOWED = 0.9  # the planted change
+_LEVEL = 0.05
+_LEAST_CHANGE = 0.02
+_SURE = 1.96
+# The spread of all changes comes from this quantile of their sizes: up to a fifth of them may be real.
+_SHOWN = 0.8
+_NORMAL = float(norm.ppf((1 + _SHOWN) / 2))
+# Degrees of freedom of that spread: 1 / (2 v), where v = p (1 - p) / (n f^2 q^2) is the relative variance of a quantile.
+_FREEDOM = COMPARISONS * (2 * float(norm.pdf(_NORMAL)) * _NORMAL) ** 2 / (2 * _SHOWN * (1 - _SHOWN))
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Logarithms of measured ratios: whole runs x comparisons. All are unchanged, but for the first if it is planted.
+
+    `earlier`: runs x saved runs x comparisons; the first is the reference. `again`: a second measurement of the run.
+    """
+
+    now: Array
+    again: Array
+    earlier: Array
+    error: float  # of each measurement, as its interval says
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation that a judge assumes of each log ratio: from run to run, and of the measurement."""
+        return math.hypot(SPREAD, self.error)
+
+
+Judge: TypeAlias = Callable[[Runs], Array]  # which comparisons are `slower`: runs x comparisons, 0 or 1
+
+
+def simulate(random: Random, number: int, *, spread: float, error: float, saved: int, planted: bool) -> Runs:
+    """Return that many whole runs; each log ratio has the two independent normal errors."""
+    true = np.where(planted & (np.arange(COMPARISONS) == 0), math.log(SLOWED), 0.0)
+    scale = math.hypot(spread, error)
+    now, again = true + scale * random.standard_normal((2, number, COMPARISONS))
+    return Runs(now, again, scale * random.standard_normal((number, saved, COMPARISONS)), error)
+
+
+def _bench(logs: Array, error: float) -> Bench:
+    wide = math.exp(_SURE * error)
+    return Bench(
+        comparisons=tuple(
+            Comparison(suite="any", name=str(which), verdict="faster", ratio=ratio, interval=(ratio / wide, ratio * wide))
+            for which, ratio in enumerate(np.exp(logs).tolist())
+        )
+    )  # fmt: skip
+
+
+def engine(runs: Runs) -> Array:
+    """Let the engine's `compare` judge each run, by the first saved run, with the others as history."""
+    found = np.zeros(runs.now.shape)
+    for row, (now, earlier) in enumerate(zip(runs.now, runs.earlier, strict=True)):
+        saved = [_bench(each, runs.error) for each in earlier]
+        for each in compare(_bench(now, runs.error), saved[0], saved):
+            found[row, int(each.name)] = each.status == "slower"
+    return found
+
+
+def holm(chances: Array, level: float = _LEVEL) -> Array:
+    """Return which hypotheses are rejected in each row: Holm, Scandinavian Journal of Statistics 6 (1979)."""
+    order = np.argsort(chances, axis=-1)
+    due = level / (chances.shape[-1] - np.arange(chances.shape[-1]))
+    passed = np.logical_and.accumulate(np.take_along_axis(chances, order, axis=-1) <= due, axis=-1)
+    rejected = np.zeros_like(chances)
+    np.put_along_axis(rejected, order, passed.astype(float), axis=-1)
+    return rejected
+
+
+def _slower(change: Array, error: float, tested: Array | bool = True) -> Array:
+    """Holm's choice among changes that are normal with that standard error; a change below 2 % never counts."""
+    chances = np.where(tested, norm.cdf(change / error), 1.0)
+    return holm(chances) * (change < math.log(1 - _LEAST_CHANGE))
+
+
+def two_runs(runs: Runs) -> Array:
+    """Both runs have the spread, and Holm chooses."""
+    return _slower(runs.now - runs.earlier[:, 0], math.sqrt(2) * runs.spread)
+
+
+def mean_of_saved(runs: Runs) -> Array:
+    """The same, against the mean of all saved runs."""
+    saved = runs.earlier.shape[1]
+    return _slower(runs.now - runs.earlier.mean(axis=1), math.sqrt(1 + 1 / saved) * runs.spread)
+
+
+def measured_again(runs: Runs) -> Array:
+    """What looks slower (5 % alone) is measured again in a new run; Holm judges the mean of both measurements.
+
+    The rejections are a subset of those of Holm's method on the means of all comparisons, so the error rate holds.
+    """
+    saved = runs.earlier.mean(axis=1)
+    share = 1 / runs.earlier.shape[1]
+    suspected = norm.cdf((runs.now - saved) / (math.sqrt(1 + share) * runs.spread)) < _LEVEL
+    change = (runs.now + runs.again) / 2 - saved
+    return _slower(change, math.sqrt(0.5 + share) * runs.spread, suspected)
+
+
+def own_spread(runs: Runs) -> Array:
+    """The same as `measured_again`, and a change must also be rare among the changes of all comparisons.
+
+    Most comparisons are unchanged, so their changes show the spread from run to run of this machine (the empirical
+    null of Efron, Journal of the American Statistical Association 99 (2004)).
+    """
+    saved, share = runs.earlier.mean(axis=1), 1 / runs.earlier.shape[1]
+    first = runs.now - saved
+    seen = np.quantile(np.abs(first), _SHOWN, axis=-1, keepdims=True) / _NORMAL
+    suspected = norm.cdf(first / (math.sqrt(1 + share) * runs.spread)) < _LEVEL
+    change = (runs.now + runs.again) / 2 - saved
+    known = norm.cdf(change / (math.sqrt(0.5 + share) * runs.spread))
+    shown = t.cdf(change / (seen * math.sqrt((0.5 + share) / (1 + share))), _FREEDOM)
+    chances = np.where(suspected, np.maximum(known, shown), 1.0)
+    return holm(chances) * (change < math.log(1 - _LEAST_CHANGE))
+
+
+JUDGES: tuple[tuple[str, Judge], ...] = (
+    ("today", engine),
+    ("both runs' spread, Holm", two_runs),
+    ("the same, mean of the saved runs", mean_of_saved),
+    ("the same, suspects measured again", measured_again),
+    ("the same, and rare among all changes", own_spread),
+)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Shares of equal later runs that a profile accepts, and how far its bounds are below the mean (median)."""
+
+    each: float
+    whole: float
+    margin: float
+
+
+Bounds: TypeAlias = Callable[[Array], Array]  # logarithms of the bounds, from those of the runs (the last axis)
+
+
+def engine_bounds(seen: Array) -> Array:
+    """Return the bounds that the engine learns, each from its own runs."""
+    return np.log([[bound_of(each).value for each in row] for row in np.exp(seen).tolist()])
+
+
+def family_bounds(days: float) -> Bounds:
+    """Return bounds that 95 % of equal machines meet as a whole, if values differ by `days` from one day to another.
+
+    Bonferroni's level for each bound, and the larger of its own and the pooled variance: few runs show a spread poorly.
+    """
+
+    def bounds(seen: Array) -> Array:
+        values, runs = seen.shape[1:]
+        own = seen.var(axis=-1, ddof=1)
+        spread = np.maximum(own, own.mean(axis=1, keepdims=True)) * (1 + 1 / runs)
+        quantile = t.ppf(1 - _LEVEL / values, values * (runs - 1))
+        found: Array = seen.mean(axis=-1) - quantile * np.sqrt(spread + 2 * days**2)
+        return found
+
+    return bounds
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How values vary, as standard deviations of their logarithms. `uneven`: of some 2 times as much, of others half."""
+
+    name: str
+    runs: float  # from run to run
+    days: float = 0.0  # from one day to another
+    uneven: bool = False
+
+    def spreads(self) -> Array:
+        """Return the spread of each value from run to run."""
+        factors = [0.5, 1.0, 2.0] if self.uneven else [1.0]
+        return self.runs * np.resize(factors, COMPARISONS)
+
+
+MACHINES = (
+    Machine("1.5 % from run to run", SPREAD),
+    Machine("3 % from run to run", 2 * SPREAD),
+    Machine("0.75, 1.5 or 3 % from run to run", SPREAD, uneven=True),
+    Machine("0.5 % from run to run, 1.5 % from day to day", 0.005, SPREAD),
+    Machine("1.5 % from run to run, 1.5 % from day to day", SPREAD, SPREAD),
+)
+
+
+def learnt(random: Random, number: int, *, runs: int, machine: Machine, bounds: Bounds) -> Accepted:
+    """Learn from consecutive runs of one day, and judge one run of an equal machine on another day."""
+    spreads, shape = machine.spreads(), (number, COMPARISONS)
+    seen = spreads[:, None] * random.standard_normal((*shape, runs))
+    later = np.hypot(spreads, math.sqrt(2) * machine.days) * random.standard_normal(shape)
+    due = bounds(seen)
+    margins = 1 - np.exp(due - seen.mean(axis=-1))
+    kept = later >= due
+    return Accepted(float(kept.mean()), float(kept.all(axis=1).mean()), float(np.median(margins)))
