@@ -169,13 +169,8 @@ def test_shuffle(share_s: float, tensorflow: Any, metric: Callable[..., None]) -
     assert first != list(range(SMALL)), "the elements are not shuffled"
     assert seen(again)[0] == seen(again)[0], "the same seed gives different orders"
     costs = [seen(shuffled)[1] - seen(plain)[1] for _ in range(15)]
-    metric(
-        "shuffle",
-        1e6 * float(np.median(costs)) / SMALL,
-        "us/element",
-        device="CPU:0",
-        about=f"in addition to reading, with a buffer of {SMALL}",
-    )
+    about = f"in addition to reading, with a buffer of {SMALL}"
+    metric("shuffle", 1e6 * float(np.median(costs)) / SMALL, "us/element", device="CPU:0", about=about)
 
 
 @pytest.fixture(scope="session")

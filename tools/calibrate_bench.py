@@ -3,7 +3,7 @@
     python tools/calibrate_bench.py [engine|methods|designs|compare|learn …] [--trials 1000] [--seed 1]
 
 Prints tables in Markdown; docs/calibration.md explains them. Run it with a Python that has tfgpu-doctor[bench]. Exit
-code 1: the engine breaks a promise in one of the fifteen scenarios. All tables take 5 minutes of one CPU.
+code 1: the engine breaks a promise in one of the fifteen scenarios. All tables take 8 minutes of one CPU.
 """
 
 from __future__ import annotations

@@ -51,7 +51,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print one table of all machines, from what their tests noted; those may have run in other processes."""
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     noted = [dict(report.user_properties) for report in reports if report.when == "call"]
-    rows = {note["machine"]: [note[name] for name in ("machine", *_HEADERS[1:4], "right")] for note in noted if "machine" in note}
+    rows = {
+        note["machine"]: [note[name] for name in ("machine", *_HEADERS[1:4], "right")]
+        for note in noted
+        if "machine" in note
+    }
     if rows:
         table = [rows[machine.name] for machine in MACHINES if machine.name in rows]
         terminalreporter.section("the lab")

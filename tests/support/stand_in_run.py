@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 from collections.abc import Sequence
 
+import stand_in_hardware
+import stand_in_tensorflow
 from locations import RECORDS, TESTS
-from stand_in_gpu import write_placeholder
-from stand_in_hardware import write_nvml
 
 from tfgpu_doctor.bench.run import SUITES, Order, run_suites
 from tfgpu_doctor.model.facts.bench import Bench
@@ -16,6 +17,30 @@ from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
 
 HEALTHY = "cloud-vm-t4-healthy"  # a machine whose GPU works, so that the suites do not examine this one
 LONG_S = 900.0  # for one test on a slow machine
+_SOURCE = """
+import os, pathlib, sys
+import stand_in_hardware, stand_in_tensorflow
+folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != folder]
+del sys.modules["tensorflow"]
+import tensorflow
+shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+gpus = {count} if shown is None else len([each for each in shown.split(",") if each not in ("", "-1")])
+if gpus:
+    stand_in_tensorflow.take_over(gpus)
+    stand_in_hardware.equip(tensorflow, pathlib.Path(folder))
+sys.modules["tensorflow"] = tensorflow
+"""
+
+
+def write_placeholder(folder: pathlib.Path, count: int = 1) -> pathlib.Path:
+    """A folder for PYTHONPATH in which TensorFlow has that many such GPUs, and NVML their memory."""
+    (folder / "tensorflow").mkdir(parents=True)
+    (folder / "tensorflow/__init__.py").write_text(_SOURCE.format(count=count))
+    for module in (stand_in_hardware, stand_in_tensorflow):
+        shutil.copy(str(module.__file__), folder)
+    stand_in_hardware.write_nvml(folder)
+    return folder
 
 
 def run_on_stand_in(
@@ -23,7 +48,6 @@ def run_on_stand_in(
 ) -> Bench:
     """Run suites, or the tests of them that pytest's -k finds, or the suite with the text `own`, with that many GPUs."""
     placeholder = write_placeholder(folder / "placeholder", count)
-    write_nvml(placeholder)
     if own:
         (folder / "suites").mkdir()
         (folder / "suites/test_made_up.py").write_text(own)

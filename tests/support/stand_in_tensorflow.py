@@ -1,6 +1,6 @@
 """A real TensorFlow in which the logical CPUs after the first are GPUs: GPU:0 is CPU:1. Only the names of devices differ.
 
-`make_placeholder` writes a package `tensorflow` that runs `take_over`. What TensorFlow decides in Python stays its own:
+`stand_in_run` writes a package `tensorflow` that runs `take_over`. What TensorFlow decides in Python stays its own:
 settings that come too late, growth that differs between GPUs, limits. An operation for which it has no GPU kernel runs on
 CPU:0, or is refused without soft placement, as on a machine with GPUs.
 """

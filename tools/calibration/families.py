@@ -90,7 +90,8 @@ def holm(chances: Array, level: float = _LEVEL) -> Array:
 def _slower(change: Array, error: float, tested: Array | bool = True) -> Array:
     """Holm's choice among changes that are normal with that standard error; a change below 2 % never counts."""
     chances = np.where(tested, norm.cdf(change / error), 1.0)
-    return holm(chances) * (change < math.log(1 - _LEAST_CHANGE))
+    slower: Array = holm(chances) * (change < math.log(1 - _LEAST_CHANGE))
+    return slower
 
 
 def two_runs(runs: Runs) -> Array:
@@ -130,7 +131,8 @@ def own_spread(runs: Runs) -> Array:
     known = norm.cdf(change / (math.sqrt(0.5 + share) * runs.spread))
     shown = t.cdf(change / (seen * math.sqrt((0.5 + share) / (1 + share))), _FREEDOM)
     chances = np.where(suspected, np.maximum(known, shown), 1.0)
-    return holm(chances) * (change < math.log(1 - _LEAST_CHANGE))
+    slower: Array = holm(chances) * (change < math.log(1 - _LEAST_CHANGE))
+    return slower
 
 
 JUDGES: tuple[tuple[str, Judge], ...] = (
