@@ -25,8 +25,7 @@ HEALTH = (
     Machine("rows-wait-for-reset", "gpu_reset_required", "remapping", driver=driver(
         gpu(H100["name"], ecc={}, remapped_rows={"uncorrected": 1, "pending": True}))),
     Machine("too-hot", "gpu_thermal_or_power_throttling", "705 of 1980 MHz", driver=driver(H100, _HOT)),
-    Machine("power-limit-lowered", "gpu_thermal_or_power_throttling", "220 W", driver=driver(
-        gpu(RTX_3090["name"], power_w={"limit": 220.0}))),
+    Machine("healthy-with-a-power-limit-of-its-owner", driver=driver(gpu(RTX_3090["name"], power_w={"limit": 220.0}))),
     Machine("link-of-4-lanes", "pcie_link_degraded", "x4", driver=driver(gpu(RTX_3090["name"], pcie={"width": 4}))),
     Machine("nvlinks-down", "nvlink_down", "GPU 1", driver=driver(_LINKED, _HALF_LINKED, _LINKED)),
     Machine("one-of-eight-hangs", "gpu_hang", "GPU 3", driver=driver(*[H100] * 3, _HUNG, *[H100] * 4)),

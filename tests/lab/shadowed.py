@@ -29,7 +29,7 @@ def library(pattern: str, *, length: int = 4096, name: str = "", folder: str = "
         if length < 0:
             shutil.copy(own, new)
         else:
-            new.write_bytes(own.open("rb").read(length))
+            new.write_bytes(own.read_bytes()[:length])
 
     return change
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 NAME, CAPABILITY = "NVIDIA GeForce RTX 3090", (8, 6)
@@ -138,19 +138,27 @@ def _on_cpu_alone(operation: str) -> bool:
 def _place_by_kernels(context: Any) -> None:
     """Operations without a GPU kernel run on CPU:0, as on a machine with GPUs: all that reads and decodes, for example."""
     from tensorflow.python import pywrap_tfe
-    from tensorflow.python.framework import errors_impl, ops
 
-    fast, slow, place = pywrap_tfe.TFE_Py_FastPathExecute, pywrap_tfe.TFE_Py_Execute, ops.Graph._apply_device_functions
+    fast, slow = pywrap_tfe.TFE_Py_FastPathExecute, pywrap_tfe.TFE_Py_Execute
 
-    def on_its_device(run: Callable[..., Any], ctx: Any, operation: str, *rest: Any) -> Any:
+    def run_fast(ctx: Any, operation: str, *rest: Any) -> Any:
         if not _CPU.search(ctx.device_name or "") or not _on_cpu_alone(operation):
-            return run(ctx, operation, *rest)
+            return fast(ctx, operation, *rest)
         with context.device("/device:CPU:0"):
-            return run(ctx, operation, *rest)
+            return fast(ctx, operation, *rest)
 
-    def executed(handle: Any, device: Any, operation: str, *rest: Any) -> Any:
+    def run(handle: Any, device: Any, operation: str, *rest: Any) -> Any:
         first = _on_cpu_alone(operation) and _CPU.search(device or "")
         return slow(handle, _CPU.sub("CPU:0", device) if first else device, operation, *rest)
+
+    pywrap_tfe.TFE_Py_FastPathExecute, pywrap_tfe.TFE_Py_Execute = run_fast, run
+    _place_in_graphs(context)
+
+
+def _place_in_graphs(context: Any) -> None:
+    from tensorflow.python.framework import errors_impl, ops
+
+    place = ops.Graph._apply_device_functions
 
     def placed(self: Any, operation: Any) -> None:
         place(self, operation)
@@ -161,8 +169,7 @@ def _place_by_kernels(context: Any) -> None:
             raise errors_impl.InvalidArgumentError(None, None, said)
         operation._set_device("/device:CPU:0")
 
-    pywrap_tfe.TFE_Py_FastPathExecute = functools.partial(on_its_device, fast)
-    pywrap_tfe.TFE_Py_Execute, ops.Graph._apply_device_functions = executed, placed
+    ops.Graph._apply_device_functions = placed
 
 
 def _replicate() -> None:
