@@ -7,6 +7,7 @@ import math
 import msgspec
 from locations import RECORDS
 
+from tfgpu_doctor.bench import SUITE_VERSION
 from tfgpu_doctor.bench.history import History, PastRun, history_of
 from tfgpu_doctor.bench.limits import with_measured_limits
 from tfgpu_doctor.bench.regression import compare
@@ -83,7 +84,7 @@ def metrics() -> tuple[Metric, ...]:
 def built_bench(comparisons: int = 200, run: int = 0) -> Bench:
     """One run."""
     return Bench(
-        suite_version="1", seconds=312.0, comparisons=tuple(comparison(number, run) for number in range(comparisons)), metrics=metrics(),
+        suite_version=SUITE_VERSION, seconds=312.0, comparisons=tuple(comparison(number, run) for number in range(comparisons)), metrics=metrics(),
         skipped={"test_profiler.py::test_kernels": "CUPTI is not there", "test_numerics.py::test_repeats": "CUPTI is not there"},
         failed={"test_numerics.py::test_all_gpus_equal": "GPU:3 gives 2 of 4096 elements otherwise than the others"},
     )  # fmt: skip

@@ -14,6 +14,7 @@ from tfgpu_doctor.accept.reading import read_profile
 from tfgpu_doctor.accept.requirement import Requirement
 from tfgpu_doctor.accept.terms import Resolved
 from tfgpu_doctor.accept.vocabulary import Vocabulary
+from tfgpu_doctor.bench import SUITE_VERSION
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.model.facts import Facts, decode_facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
@@ -77,4 +78,6 @@ def metric(share: float = 0.8, **changes: Any) -> Metric:
 
 def bench(*comparisons: Comparison, metrics: tuple[Metric, ...] = (), **changes: Any) -> Bench:
     """A run of the suites as they are now."""
-    return Bench(**{"suite_version": "1", "seconds": 40.0, "comparisons": comparisons, "metrics": metrics, **changes})
+    return Bench(
+        **{"suite_version": SUITE_VERSION, "seconds": 40.0, "comparisons": comparisons, "metrics": metrics, **changes}
+    )

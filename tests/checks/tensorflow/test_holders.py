@@ -55,7 +55,7 @@ ERRORS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "said by the operation": ("display_watchdog_timeout", f"InternalError: failed to synchronize the stop event: {TIMEOUT}", ()),
     "said by the runtime API": ("display_watchdog_timeout", "InternalError: the launch timed out and was terminated", ()),
     "said by the log": ("display_watchdog_timeout", "InternalError: Failed to launch", (f"E cuda_event.cc:48] Error polling for event status: {TIMEOUT}",)),
-    "another failure of a launch": ("undetermined", "InternalError: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", ()),
+    "another failure of a launch": ("gpu_kernel_fault", "InternalError: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", ()),
     "out of resources": ("undetermined", "InternalError: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", ()),
     "the doctor's own deadline": ("undetermined", "DeadlineExceededError: timed out", ()),
 }  # fmt: skip

@@ -159,7 +159,7 @@ def test_no_gpu_of_those_that_the_driver_has_is_an_error(judge: Judge, expected:
     assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "error", "high")
     assert finding.message == f"TensorFlow lists 0 GPUs, but the driver has {expected}"
     assert finding.evidence == (UNKNOWN[0], UNKNOWN[2])
-    assert finding.fix and "--record machine.json" in finding.fix.text
+    assert finding.fix and "tfgpu-doctor ticket" in finding.fix.text
 
 
 def test_the_rules_for_logs_name_what_is_left(judge: Judge) -> None:
