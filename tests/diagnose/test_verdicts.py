@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from every import every
+from lab.machines import MACHINES
 from replayed import NAMES, report_on
 
 from tfgpu_doctor.knowledge import read_knowledge
@@ -72,3 +73,9 @@ def test_a_degradation_says_what_it_costs(machine: str) -> None:
 def test_each_label_that_makes_a_machine_unfit_does_so_on_one(label: str) -> None:
     shown = [name for name in NAMES if any(each.label == label for each in report_on(name).causes)]
     assert any(report_on(name).fit is False for name in shown) or {(name, label) for name in shown} & SUSPICIONS, shown
+
+
+def test_each_label_that_a_check_names_is_shown_by_a_machine() -> None:
+    found = [finding.cause for name in NAMES for result in report_on(name).results for finding in result.findings]
+    shown = {*found, *(machine.label for machine in MACHINES)}  # of the records, and of the lab
+    assert [label for label, row in CAUSES.items() if row.shown_by == "check" and label not in shown] == []

@@ -56,5 +56,7 @@ def test_a_profile(tmp_path: pathlib.Path) -> None:
     rows = {row["key"]: row["outcome"] for row in json.loads(out.read_text("utf-8"))["requirements"]}
     assert "metric-fractions.device_placement/copy in the device" in rows
     # What earlier suites measured does not count; everything else in the record does.
-    assert {outcome for key, outcome in rows.items() if key.partition(".")[0] in ("checks", "goal", "gpus", "level")} == {"met"}
+    assert {
+        outcome for key, outcome in rows.items() if key.partition(".")[0] in ("checks", "goal", "gpus", "level")
+    } == {"met"}
     assert rows["suites"] == "not measured"

@@ -85,6 +85,12 @@ def _limited() -> dict[str, Facts]:
                 "_pywrap_profiler_plugin.so: failed to map segment from shared object",
             ),
         ),
+        "few-open-files": broken(
+            limits=limits(32, resources={**OPEN, "nofile": 64}),
+            runtime=Runtime(
+                attempt=ANSWERED, import_error="OSError: [Errno 24] Too many open files: '/home/user/venv/lib/python3.12/site-packages'"
+            ),
+        ),
         "container-out-of-memory": in_container(
             limits=limits(32, memory_limit_bytes=157_286_400, memory_used_bytes=16_834_560, oom_kills=1),
             runtime=Runtime(

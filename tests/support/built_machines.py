@@ -534,6 +534,14 @@ def _libraries() -> dict[str, Facts]:
         "libcusolver.so.11", "libnvJitLink.so.12: cannot open shared object file: No such file or directory"
     )
     copies = (healthy().cuda_libraries or NO_LIBRARIES).copies
+    of_toolkit = [*(name for name in names if "cusolver" not in name), "libcusolver.so.10"]
+    toolkit_with_cusolver_10 = tuple(
+        LibraryFile(
+            soname=name, path=f"/usr/local/cuda-12.5/lib64/{name}", real_path=f"/usr/local/cuda-12.5/lib64/{name}",
+            size_bytes=1 << 20, found_in="ld.so.cache",
+        )
+        for name in of_toolkit
+    )  # fmt: skip
     return {
         "tensorflow-2.16.1-finds-none-of-pip": broken(
             tensorflow={"version": "2.16.1"}, target=packages(("tensorflow", "2.16.1"), ("numpy", "1.26.4")),
@@ -550,6 +558,10 @@ def _libraries() -> dict[str, Facts]:
             target=packages(("nvidia-cudnn-cu12", "9.0.0.312")), runtime=bad_convolution,
         ),
         "nvjitlink-missing": broken(runtime=without_gpus(jitlink, log=cannot)),
+        "cusolver-of-another-minor-release": broken(
+            target=without_wheels, cuda_libraries=Libraries(copies=toolkit_with_cusolver_10),
+            runtime=without_gpus(lost_library("libcusolver.so.11"), log=cannot),
+        ),
     }  # fmt: skip
 
 
