@@ -103,13 +103,14 @@ def _with_capability(gpu: NvmlGpu, knowledge: Knowledge) -> NvmlGpu:
 
 
 def judge_facts(facts: Facts) -> Iterator[tuple[str, Hit]]:
-    """Yield `check:LABEL` for each finding of the checks that can judge partial facts."""
+    """Yield `check:LABEL` for each finding of the checks that can judge partial facts; notes are no causes."""
     from tfgpu_doctor.checks import ALL_CHECKS
 
     results = run_checks(facts, [check for check in ALL_CHECKS if PARTIAL in check.tags])
     for result in results.values():
         for finding in result.findings:
-            yield f"check:{finding.cause}", _hit(finding)
+            if finding.severity != "info":
+                yield f"check:{finding.cause}", _hit(finding)
 
 
 def _hit(finding: Finding) -> Hit:
