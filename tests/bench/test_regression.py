@@ -89,3 +89,18 @@ def test_other_work_is_told_where_there_was_some() -> None:
     assert row.reason.endswith("; other processes used 60% of the CPU time, and 5% in the reference")
     (row,) = compare(Bench(comparisons=(beside(0.05, 1.8),)), Bench(comparisons=(comparison(2.0),)))
     assert "other processes" not in row.reason
+
+
+def test_among_many_comparisons_a_change_has_to_be_larger() -> None:
+    """Of 35 comparisons without a change, one is 6 % slower by chance in many runs; 10 % is not chance."""
+
+    def statuses(changed: float, count: int) -> list[str]:
+        then = [comparison(2.0, 0.01, f"number {number}") for number in range(count)]
+        now = [comparison(2.0 * changed, 0.01, "number 0"), *then[1:]]
+        rows = compare(Bench(comparisons=tuple(now)), Bench(comparisons=tuple(then)))
+        return [row.status for row in rows]
+
+    assert statuses(0.935, 1) == ["slower"]
+    assert statuses(0.935, 35) == ["unstable", *["within"] * 34]
+    assert statuses(0.90, 35) == ["slower", *["within"] * 34]
+    assert statuses(1.12, 35) == ["faster", *["within"] * 34]

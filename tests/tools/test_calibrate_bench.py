@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-import calibrate_bench
 import numpy as np
 import pytest
+
+pytest.importorskip("scipy", reason="scipy, which the calibration needs, is not installed")
+import calibrate_bench
 from calibration.engine import quick_engine, replay
 from calibration.families import COMPARISONS, Machine, holm, learnt, simulate, two_runs
 from calibration.methods import (
