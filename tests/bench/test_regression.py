@@ -100,7 +100,7 @@ def test_among_many_comparisons_a_change_has_to_be_larger() -> None:
         rows = compare(Bench(comparisons=tuple(now)), Bench(comparisons=tuple(then)))
         return [row.status for row in rows]
 
-    assert statuses(0.935, 1) == ["slower"]
-    assert statuses(0.935, 35) == ["unstable", *["within"] * 34]
+    assert statuses(0.9365, 1) == ["slower"]
+    assert statuses(0.9365, 35) == ["unstable", *["within"] * 34]
     assert statuses(0.90, 35) == ["slower", *["within"] * 34]
     assert statuses(1.12, 35) == ["faster", *["within"] * 34]
