@@ -53,29 +53,23 @@ def all_know_the_same_gpus(
     if not cuda_driver.works or not cuda_driver.gpus:
         raise Skip("CUDA lists no GPU")
     bus = pci.nvidia_gpus if pci and not system.wsl else ()
-    counts = [f"{len(bus)} on the PCI bus"] if bus else []
-    counts += [f"{nvml.gpu_count} by NVML"] if nvml and nvml.works else []
-    counts += [f"{len(device_nodes.gpus)} under /dev"] if device_nodes and device_nodes.gpus else []
-    counts += [f"{len(cuda_driver.gpus)} by CUDA"]
-    counts += [f"{len(runtime.gpus)} by TensorFlow"] if runtime and runtime.gpus_listed else []
-    yield Evidence(f"GPUs: {', '.join(counts)}")
+    nvml = nvml if nvml and nvml.works and nvml.gpus else None
+    counts = _counts(len(bus), nvml, device_nodes, cuda_driver, runtime)
+    yield Evidence(f"GPUs: {counts}")
     given = _who_gives(container, scheduler, device_nodes)
-    if nvml is None or not nvml.works or not nvml.gpus:
-        for device in _missing_from_cuda_alone(bus, cuda_driver):
-            reason = _why_not_on_bus(device) or _why_not_in_cuda_alone(environment, cuda_driver, given)
-            yield (
-                Evidence(f"the GPU at {device.address} is not in CUDA: {reason}")
-                if reason
-                else _refused(device, kernel_log, knowledge, driver) or _lost(device, counts)
-            )
-        return
-    for device in _missing_from_nvml(bus, nvml):
-        reason = _why_not_in_nvml(device, nvml, given)
+    for device in _missing_from_nvml(bus, nvml) if nvml else _missing_from_cuda_alone(bus, cuda_driver):
+        reason = (
+            _why_not_in_nvml(device, nvml, given)
+            if nvml
+            else _why_not_on_bus(device) or _why_not_in_cuda_alone(environment, cuda_driver, given)
+        )
         yield (
-            Evidence(f"the GPU at {device.address} is not in NVML: {reason}")
+            Evidence(f"the GPU at {device.address} is not in {'NVML' if nvml else 'CUDA'}: {reason}")
             if reason
             else _refused(device, kernel_log, knowledge, driver) or _lost(device, counts)
         )
+    if not nvml:
+        return
     for each in nvml.troubles:
         yield Evidence(
             f"GPU {each.index} "
@@ -84,6 +78,18 @@ def all_know_the_same_gpus(
     for gpu in _missing_from_cuda(nvml, cuda_driver):
         reason = _why_not_in_cuda(gpu, nvml, environment, given)
         yield Evidence(f"{title(gpu)} is not in CUDA: {reason}") if reason else _ignored(gpu, counts)
+
+
+def _counts(
+    on_bus: int, nvml: Nvml | None, device_nodes: DeviceNodes | None, cuda_driver: CudaDriver, runtime: Runtime | None
+) -> str:
+    """Return how many GPUs each of them lists."""
+    counts = [f"{on_bus} on the PCI bus"] if on_bus else []
+    counts += [f"{nvml.gpu_count} by NVML"] if nvml else []
+    counts += [f"{len(device_nodes.gpus)} under /dev"] if device_nodes and device_nodes.gpus else []
+    counts += [f"{len(cuda_driver.gpus)} by CUDA"]
+    counts += [f"{len(runtime.gpus)} by TensorFlow"] if runtime and runtime.gpus_listed else []
+    return ", ".join(counts)
 
 
 def _who_gives(container: Container | None, scheduler: Scheduler | None, device_nodes: DeviceNodes | None) -> str:
@@ -172,7 +178,7 @@ def _name(device: PciDevice, knowledge: Knowledge) -> str:
     return knowledge.name_for_id(device.device) or f"the GPU {device.vendor}:{device.device}"
 
 
-def _lost(device: PciDevice, counts: list[str]) -> Finding:
+def _lost(device: PciDevice, counts: str) -> Finding:
     bound = bool(device.driver)
     return Finding(
         f"the GPU at {device.address} is bound to the driver, but the driver does not list it: it failed to start"
@@ -181,7 +187,7 @@ def _lost(device: PciDevice, counts: list[str]) -> Finding:
         cause="gpu_start_failed" if bound else UNDETERMINED,
         confidence="medium" if bound else "low",
         evidence=(
-            f"GPUs: {', '.join(counts)}",
+            f"GPUs: {counts}",
             f"{device.vendor}:{device.device} at {device.address}, {f'driver {device.driver}' if bound else 'no driver'}",
         ),
         fix=Fix(
@@ -217,11 +223,11 @@ def _why_not_in_cuda(gpu: NvmlGpu, nvml: Nvml, environment: Environment, given: 
     return given
 
 
-def _ignored(gpu: NvmlGpu, counts: list[str]) -> Finding:
+def _ignored(gpu: NvmlGpu, counts: str) -> Finding:
     return Finding(
         f"NVML lists {title(gpu)}, but CUDA does not",
         confidence="low",
-        evidence=(f"GPUs: {', '.join(counts)}", "CUDA_VISIBLE_DEVICES is not set, and MIG is off"),
+        evidence=(f"GPUs: {counts}", "CUDA_VISIBLE_DEVICES is not set, and MIG is off"),
         fix=Fix(f"CUDA omits a GPU that is too old for the driver, or that cannot be started. {_ASK_KERNEL}"),
         blocks=False,
     )

@@ -49,7 +49,7 @@ def build_report(
     passed = any(result.outcome in ("pass", "warn") for result in goals)
     untried = facts.quick or facts.simulated or (facts.target is None and facts.runtime is None)
     computes = None if untried else _computes(results)
-    fit = _fit(results, computes)
+    fit = _fit(results, computes, facts)
     return bound(
         Report(
             healthy=passed and fit is not False and not (counts["fail"] or counts["crash"] or interrupted),
@@ -82,7 +82,7 @@ def _computes(results: Sequence[Result]) -> bool | None:
     return goal.outcome in ("pass", "warn")
 
 
-def _fit(results: Sequence[Result], computes: bool | None) -> bool | None:
+def _fit(results: Sequence[Result], computes: bool | None, facts: Facts) -> bool | None:
     """Return whether every GPU of the machine is fit for work.
 
     No, if an error says so of one of them. Yes, if TensorFlow computes on each that it lists, and every other GPU is known
@@ -94,7 +94,14 @@ def _fit(results: Sequence[Result], computes: bool | None) -> bool | None:
     if any((result.reason == IGNORED or result.outcome == "crash") and UNFIT in result.tags for result in results):
         return None
     accounts = next((each.outcome for each in results if each.goal == "accounts"), "")
-    return True if computes and accounts in ("pass", "warn", "skip") else None
+    accounted = accounts in ("pass", "warn") or (accounts == "skip" and not _has_more_gpus(facts))
+    return True if computes and accounted else None
+
+
+def _has_more_gpus(facts: Facts) -> bool:
+    """Whether the PCI bus or NVML shows more GPUs than TensorFlow lists."""
+    shown = max(len(facts.pci.nvidia_gpus) if facts.pci else 0, facts.nvml.gpu_count if facts.nvml else 0)
+    return shown > (len(facts.runtime.gpus) if facts.runtime else 0)
 
 
 def _with_costs(cause: RootCause) -> RootCause:

@@ -31,7 +31,7 @@ _LOAD = re.compile(r"NVRM: loading NVIDIA UNIX|kernel: Linux version")
 # What shows that TensorFlow has no GPU, somewhere or sometimes.
 _NO_GPU = (
     "no_gpu_listed", "no_gpu_registered", "cannot_dlopen", "no_cuda_found", "no_device", "cuinit_303", "cuinit_unknown",
-    "library_lost", "windows_dll_lost", "import_library", "built_without_cuda", "prose_works_in_shell", "prose_works_elsewhere",
+    "library_lost", "windows_dll_lost", "import_library", "built_without_cuda", "prose_works_in_shell",
 )  # fmt: skip
 _WEAK_COMPLAINTS = ("prose_error", "prose_about_gpu")  # also in questions about harmless lines
 # Statements that something is wrong, the most specific first.

@@ -380,3 +380,15 @@ def test_two_checks_with_one_id_are_refused() -> None:
     assert in_order([one, one]) == (one,)
     with pytest.raises(ValueError, match="two checks have the id AAA001: 'one' and 'other'"):
         in_order([one, other])
+
+
+def test_a_gpu_on_the_bus_that_nobody_could_account_for_leaves_the_question_open() -> None:
+    """CUDA's own process failed, so the lists cannot be compared; TensorFlow computes on one GPU of two."""
+    facts = healthy()
+    assert facts.pci and facts.cuda_driver
+    first = facts.pci.nvidia_gpus[0]
+    two = msgspec.structs.replace(
+        facts.pci, devices=(*facts.pci.devices, msgspec.structs.replace(first, address="0000:02:00.0"))
+    )
+    assert diagnose(msgspec.structs.replace(facts, cuda_driver=None)).fit is True
+    assert diagnose(msgspec.structs.replace(facts, cuda_driver=None, pci=two)).fit is None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from every import every
-from locations import RECORDS
+from locations import RECORDS, TESTS
 from replayed import facts_of, report_on
 
 RECORDED = [name for name, path in RECORDS.items() if path.parent.parent.name == "recorded"]
@@ -47,6 +47,12 @@ def wrong_of(machine: str) -> list[str]:
 
 def test_there_are_enough() -> None:
     assert len(CAPTURED) >= 25
+
+
+@pytest.mark.parametrize("kind", ["synthetic", "recorded"])
+def test_the_readme_counts_them(kind: str) -> None:
+    count = sum(path.parent.parent.name == kind for path in RECORDS.values())
+    assert f"- `{kind}/` ({count} machines): " in (TESTS / "machines/README.md").read_text("utf-8")
 
 
 @every("machine", CAPTURED, least=25)

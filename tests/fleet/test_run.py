@@ -50,19 +50,11 @@ class Node:
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    """A cluster of this machine alone. Ray's own start fails at times on a machine that is short of time: once more, then."""
-    try:
-        found = new_cluster()
-    except Exception:  # noqa: BLE001 - of whatever kind; the second is the test's
-        found = new_cluster()
-    yield found
-    found.shutdown()
-
-
-def new_cluster() -> Any:
     from ray.cluster_utils import Cluster
 
-    return Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    yield found
+    found.shutdown()
 
 
 def start(cluster: Any, out: pathlib.Path, *options: str) -> subprocess.Popen[str]:
