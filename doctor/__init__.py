@@ -6,6 +6,7 @@ TYPE_CHECKING = False  # nothing may be imported before __main__ removes the wor
 if TYPE_CHECKING:
     from tfgpu_doctor.model.facts.stress import Level
     from tfgpu_doctor.model.report import Report
+    from tfgpu_doctor.tracing import trace
 
 if __name__ != "tfgpu_doctor":
     # Under the folder's name, every class would exist twice; CONTRIBUTING.md maps folders to packages.
@@ -15,7 +16,16 @@ if __name__ != "tfgpu_doctor":
 
 from tfgpu_doctor._project import __version__  # noqa: E402 - under the folder's name there is no such package
 
-__all__ = ["__version__", "check"]
+__all__ = ["__version__", "check", "trace"]
+
+
+def __getattr__(name: str) -> object:
+    """Import `trace` when it is used: it needs more than the rest of this module."""
+    if name == "trace":
+        from tfgpu_doctor.tracing import trace
+
+        return trace
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def check(*, python: str | None = None, quick: bool = False, level: Level = "standard", root: str = "/") -> Report:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import GpuModel
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.model.facts.nvidia import NvmlGpu
 
 PEAK_SIDE = 8192  # large enough for any GPU to come near its peak
 _OF_DATA_SHEETS = {
@@ -35,7 +38,11 @@ def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
     model = model_of(tf, device)
     if model is None or model.memory_bandwidth_gb_per_s is None:
         return {}
-    return {"limit": model.memory_bandwidth_gb_per_s, "limit_source": f"{model.name}: {model.source}"}
+    return {
+        "limit": model.memory_bandwidth_gb_per_s,
+        "limit_source": f"{model.name}: {model.source}",
+        **_usual(model, "copy"),
+    }
 
 
 def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
@@ -43,20 +50,21 @@ def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
     model, kind = model_of(tf, device), _OF_DATA_SHEETS[precision]
     if model is None or kind not in model.peak_teraflops:
         return {}
-    return {"limit": model.peak_teraflops[kind], "limit_source": f"{model.name}: {model.source}"}
+    limit = {"limit": model.peak_teraflops[kind], "limit_source": f"{model.name}: {model.source}"}
+    return {**limit, **_usual(model, precision)}
+
+
+def _usual(model: GpuModel, what: str) -> dict[str, Any]:
+    """What many healthy GPUs of this model reach, with its source; empty if nobody is known to have measured them."""
+    if what not in model.usual:
+        return {}
+    return {"usual": model.usual[what], "usual_source": f"{model.name}: {model.usual_source}"}
 
 
 def link_in_words() -> str:
     """Describe the bandwidth of the link to the host, if all GPUs have the same link; empty if it is unknown."""
-    from tfgpu_doctor.model.facts import decode_facts
-
-    recorded = os.environ.get(FACTS_VARIABLE)
-    if not recorded:
-        return ""
-    with open(recorded, "rb") as file:
-        nvml = decode_facts(file.read()).nvml
     # An idle link runs at a low generation, so the highest supported generation counts.
-    links = {(gpu.health.pcie.max_generation, gpu.health.pcie.width) for gpu in (nvml.gpus if nvml else ())}
+    links = {(gpu.health.pcie.max_generation, gpu.health.pcie.width) for gpu in _recorded_gpus()}
     if len(links) != 1:
         return ""
     generation, width = links.pop()
@@ -64,3 +72,20 @@ def link_in_words() -> str:
     if row is None or not width:
         return ""
     return f"PCIe generation {generation} x{width} provides {float(row.value) * width:.1f} GB/s"
+
+
+def linked_by_nvlink() -> bool:
+    """Return whether NVML reported, before the run, that every GPU has an active NVLink."""
+    gpus = _recorded_gpus()
+    return bool(gpus) and all(any(link.active for link in gpu.health.nvlinks) for gpu in gpus)
+
+
+def _recorded_gpus() -> tuple[NvmlGpu, ...]:
+    from tfgpu_doctor.model.facts import decode_facts
+
+    recorded = os.environ.get(FACTS_VARIABLE)
+    if not recorded:
+        return ()
+    with open(recorded, "rb") as file:
+        nvml = decode_facts(file.read()).nvml
+    return nvml.gpus if nvml else ()

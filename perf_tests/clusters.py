@@ -91,10 +91,16 @@ def workers(count: int, job: TfConfig | None = None, gpus: int = 0) -> Iterator[
     orders: list[tuple[dict[str, bool], dict[str, str]]] = []
     for place, config in enumerate(configs):
         # Two processes on one GPU are not faster than one, and NCCL rejects them.
-        visible = {} if job else {"CUDA_VISIBLE_DEVICES": str(place) if gpus >= count else "-1"}
+        visible = {} if job else {"CUDA_VISIBLE_DEVICES": visible_gpu(place) if gpus >= count else "-1"}
         orders.append(({"leave_together": bool(job)}, {"TF_CONFIG": config.text, **visible}))
     with children("join_cluster", *orders, start_s=START_S - (time.monotonic() - began)) as started:
         yield Workers(started, len(configs[0].members), bool(job))
+
+
+def visible_gpu(place: int) -> str:
+    """Return the value of CUDA_VISIBLE_DEVICES with which only the GPU of that place is visible, of those visible here."""
+    here = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+    return here[place] if place < len(here) else str(place)
 
 
 def _local(count: int) -> list[TfConfig]:

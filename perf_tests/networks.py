@@ -7,12 +7,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tfgpu_doctor.perf_tests.ceilings import model_of
 from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
 
 Array: TypeAlias = np.ndarray[Any, Any]
 SIDE, CHANNELS = 24, 3
 WORDS, LENGTH, WIDTH = 64, 24, 48
 CLASSES = 4
+TENSOR_CORES = {"float16": (7, 0), "bfloat16": (8, 0), "tf32": (8, 0)}  # minimum compute capability
+_WITHOUT_TENSOR_CORES = "GTX 16"  # in the names of GPUs; others of their compute capability, 7.5, have them
 
 
 def pictures(count: int, seed: int = 31) -> tuple[Array, Array]:
@@ -84,9 +87,14 @@ CARRIERS = {"cnn": ("Conv2D",), "transformer": ("MatMul", "Einsum")}
 
 
 class Training:
-    """Training of a network on one device with one batch; a call runs one step and returns its loss as a tensor."""
+    """Training of a network on one device with one batch; a call runs one step and returns its loss as a tensor.
 
-    def __init__(self, tf: Any, kind: str, device: str, batch: int, *, policy: str = "float32") -> None:
+    `eager`: Python calls each operation of a step; otherwise a step is one tf.function.
+    """
+
+    def __init__(
+        self, tf: Any, kind: str, device: str, batch: int, *, policy: str = "float32", eager: bool = False
+    ) -> None:
         build, make = NETWORKS[kind]
         before = tf.keras.mixed_precision.global_policy()
         tf.keras.utils.set_random_seed(17)
@@ -97,25 +105,34 @@ class Training:
             with tf.device(device):
                 self.model = build(tf)
                 self.model.set_weights(start)
-                self.inputs, self.classes = (tf.identity(tf.constant(each)) for each in make(batch))
                 self.optimizer = tf.keras.optimizers.Adam(0.002)
                 if policy == "mixed_float16":
                     self.optimizer = loss_scaled(tf, self.optimizer)
                 self.optimizer.build(self.model.trainable_variables)
         finally:
             tf.keras.mixed_precision.set_global_policy(before)
-        self._tf, self.kind, self.device, self.batch = tf, kind, device, batch
+        self._tf, self.kind, self.device = tf, kind, device
+        self._made = make(batch)
+        self.resize(batch)
         self._loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        self._step = tf.function(self._one_step)
+        self._step = self._one_step if eager else tf.function(self._one_step)
+
+    def resize(self, batch: int) -> None:
+        """Take a batch of another size: a larger one repeats the samples."""
+        tf = self._tf
+        with tf.device(self.device):
+            parts = [np.resize(each, (batch, *each.shape[1:])) for each in self._made]
+            self.inputs, self.classes = (tf.identity(tf.constant(each)) for each in parts)
+        self.batch = batch
 
     def __call__(self) -> Any:
         with self._tf.device(self.device):
-            return self._step()
+            return self._step(self.inputs, self.classes)
 
-    def _one_step(self) -> Any:
+    def _one_step(self, inputs: Any, classes: Any) -> Any:
         scaled = hasattr(self.optimizer, "scale_loss")
         with self._tf.GradientTape() as tape:
-            loss = self._loss(self.classes, self.model(self.inputs, training=True))
+            loss = self._loss(classes, self.model(inputs, training=True))
             goal = self.optimizer.scale_loss(loss) if scaled else loss
         variables = self.model.trainable_variables
         gradients = tape.gradient(goal, variables)
@@ -128,3 +145,16 @@ class Training:
     def losses(self, steps: int) -> list[float]:
         """Return the losses of a number of steps."""
         return [float(self()) for _ in range(steps)]
+
+
+def why_no_tensor_cores(tf: Any, device: str, precision: str) -> str:
+    """Return why the GPU ("GPU:0") has no tensor cores for a precision; empty if it has them."""
+    details = tf.config.experimental.get_device_details
+    told = details(tf.config.list_physical_devices("GPU")[int(device.partition(":")[2])])
+    has, name = told.get("compute_capability", (0, 0)), told.get("device_name", "")
+    if has < TENSOR_CORES[precision]:
+        return f"compute capability {has[0]}.{has[1]} has no tensor cores for {precision}"
+    model = model_of(tf, device)
+    if _WITHOUT_TENSOR_CORES in name or (model is not None and not model.tensor_cores):
+        return f"{name} has no tensor cores, although its compute capability is {has[0]}.{has[1]}"
+    return ""

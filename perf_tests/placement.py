@@ -38,11 +38,14 @@ class Placement:
         work = [device for name, device in self.operations if device and name not in _HAND_ON]
         return (self.results or work or [""])[-1]
 
-    def contradicts(self, device: str, carriers: tuple[str, ...] = (), *, compiled: bool = False) -> str:
+    def contradicts(
+        self, device: str, carriers: tuple[str, ...] = (), *, compiled: bool = False, also: tuple[str, ...] = ()
+    ) -> str:
         """Return why the work did not run on that device ("GPU:0", "CPU:0"); empty if it did.
 
         On a GPU one of the operations that carry the work must have run, and none of them elsewhere; `carriers` are
         parts of their names. `compiled`: the work is one program of XLA, whose operations TensorFlow does not report.
+        `also`: GPUs that share the work; each must have run such an operation.
         """
         if device.startswith("CPU"):
             return self._why_not_on_cpu()
@@ -53,7 +56,11 @@ class Placement:
             return ""
         if self.blind:
             return "this TensorFlow does not report which device ran an operation: nothing proves that the GPU did"
-        return self._why_not_compiled_for(device) if compiled else self._why_not_on_gpu(device, carriers)
+        if compiled:
+            return self._why_not_compiled_for(device)
+        return next(
+            filter(None, (self._why_not_on_gpu(each, (device, *also), carriers) for each in (device, *also))), ""
+        )
 
     def _why_not_on_cpu(self) -> str:
         if self.blind and not self.results:
@@ -65,13 +72,13 @@ class Placement:
             return f"it was expected to run on the CPU, but its result is on {wrong[0]}"
         return ""
 
-    def _why_not_on_gpu(self, device: str, carriers: tuple[str, ...]) -> str:
+    def _why_not_on_gpu(self, device: str, sharing: tuple[str, ...], carriers: tuple[str, ...]) -> str:
         parts = carriers or CARRIERS
         carried = [(name, ran_on) for name, ran_on in self.operations if any(part in name for part in parts)]
         for name, ran_on in carried:
-            if ran_on != device:
+            if ran_on not in sharing:
                 return f"it was expected to run on {device}, but {name} ran on {ran_on or 'an unknown device'}"
-        if carriers and not carried:
+        if carriers and device not in {ran_on for _, ran_on in carried}:
             return f"it was expected to run on {device}, but no {' or '.join(carriers)} was observed there"
         if not self.work_on(device):
             return f"it was expected to run on {device}, but no operation was observed there"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ import msgspec
 from tfgpu_doctor.bench import Measured, Plan, judge, measure
 from tfgpu_doctor.model.facts.bench import Comparison, Side
 from tfgpu_doctor.perf_tests.children import Answer
-from tfgpu_doctor.perf_tests.journal import note
+from tfgpu_doctor.perf_tests.notes import note
 from tfgpu_doctor.perf_tests.other_work import Reading
 from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement
+
+WARM_UP_S = 1.5  # the clock of a cold GPU is higher; its boost ends within the first second or two
+PART = "one of several processes measured it"
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Variant:
     device: str = "CPU:0"  # the device that must run its work
     carriers: tuple[str, ...] = ()  # parts of the names of the operations that carry its work; empty: CARRIERS
     compiled: bool = False  # all of its work is one function with jit_compile=True
+    also: tuple[str, ...] = ()  # further GPUs that must run a part of it
 
 
 class NotRun(Exception):
@@ -42,22 +47,32 @@ class Runner:
 
     def __init__(self, synchronise: Callable[[], object]) -> None:
         self._synchronise = synchronise
+        self._warm = False
 
     def hold(
-        self, name: tuple[str, str], candidate: Variant, baseline: Variant, *, at_least: float, budget_s: float
-    ) -> tuple[Comparison, NotRun | None]:
-        """Run the comparison with that suite and name; return it, and the reason if it has no verdict."""
+        self, name: tuple[str, str], candidate: Variant, baseline: Variant, *, at_least: float, plan: Plan | None,
+        alone: bool = True,
+    ) -> tuple[Comparison, NotRun | None]:  # fmt: skip
+        """Run the comparison with that suite and name; return it, and the reason if it was not measured.
+
+        `alone`: this process judges. Otherwise it is one of several, whose ratios are combined afterwards. Without a
+        plan, both sides are verified, and nothing is measured.
+        """
         on_gpu = "GPU" in candidate.device
         known: dict[str, Any] = {
             "suite": name[0], "name": name[1], "at_least": at_least, "on_gpu": on_gpu, "device": candidate.device,
         }  # fmt: skip
         started = time.time()
-        note("start", {**known, "budget_s": budget_s})
+        note("start", known)
         try:
             sides = [self._first_call(each) for each in (candidate, baseline)]
+            if plan is None:
+                return Comparison(verdict="not run", reason="measuring is disabled", **known), None
+            if on_gpu:
+                self._warm_up(candidate)
             before = Reading.now()
             measured = measure(
-                candidate.call, baseline.call, plan=Plan(budget_s=budget_s), synchronise=self._synchronise,
+                candidate.call, baseline.call, plan=plan, synchronise=self._synchronise,
                 on_round=lambda rounds: note("round", {"rounds": rounds}) if rounds % 50 == 0 else None,
             )  # fmt: skip
         except NotRun as error:
@@ -70,10 +85,19 @@ class Runner:
             trouble = None
             after = Reading.now()
             known["other_work"] = round(after.others_since(before), 3) if before and after else None
-            comparison = _judged(known, sides, measured)
-        comparison = msgspec.structs.replace(comparison, started=started, took_s=round(time.time() - started, 3))
+            comparison = _judged(known, sides, measured) if alone else _part(known, sides, measured)
+        took_s = round(time.time() - started, 3)
+        comparison = msgspec.structs.replace(comparison, started=started, took_s=took_s, spans=((started, took_s),))
         note("comparison", {"comparison": msgspec.to_builtins(comparison)})
         return comparison, trouble
+
+    def _warm_up(self, variant: Variant) -> None:
+        """Keep the GPU busy before the first measurement of this process, so that it runs at its lasting clock."""
+        until = time.perf_counter() + WARM_UP_S
+        while not self._warm and time.perf_counter() < until:
+            variant.call()
+            self._synchronise()
+        self._warm = True
 
     def _first_call(self, variant: Variant) -> Side:
         """Call the variant once before timing. Raises NotRun if it runs on another device or returns a wrong result."""
@@ -86,7 +110,8 @@ class Runner:
         self._synchronise()
         took_s += time.perf_counter() - started
         placement.results, placement.told = devices_of(result), isinstance(result, Answer)
-        if wrong := placement.contradicts(variant.device, variant.carriers, compiled=variant.compiled):
+        wrong = placement.contradicts(variant.device, variant.carriers, compiled=variant.compiled, also=variant.also)
+        if wrong:
             raise NotRun(f"{variant.name}: {wrong}", fault=True)
         try:
             variant.verify(result)
@@ -97,14 +122,22 @@ class Runner:
 
 def _judged(known: dict[str, Any], sides: list[Side], measured: Measured) -> Comparison:
     verdict, reason = judge(measured.ratio, known["at_least"])
+    part = _part(known, sides, measured)
+    interval = (measured.ratio.low, measured.ratio.high)
+    return msgspec.structs.replace(part, verdict=verdict, reason=reason, ratio=measured.ratio.value, interval=interval)
+
+
+def _part(known: dict[str, Any], sides: list[Side], measured: Measured) -> Comparison:
+    """What this process measured, without a verdict."""
     times = (measured.candidate_s, measured.baseline_s)
     candidate, baseline = (
         msgspec.structs.replace(side, seconds=seconds, calls_a_round=calls)
         for side, seconds, calls in zip(sides, times, measured.calls_a_round, strict=True)
     )
+    ratio = math.exp(measured.log_ratio)
     return Comparison(
-        verdict=verdict, reason=reason, ratio=measured.ratio.value, interval=(measured.ratio.low, measured.ratio.high),
-        rounds=len(measured.candidate_s), candidate=candidate, baseline=baseline, **known,
+        verdict="not run", reason=PART, ratio=ratio, process_ratios=(ratio,), rounds=len(measured.candidate_s),
+        candidate=candidate, baseline=baseline, **known,
     )  # fmt: skip
 
 

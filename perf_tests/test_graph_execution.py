@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfgpu_doctor.perf_tests.networks import CARRIERS, Training
 from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.runner import Variant
+from tfgpu_doctor.perf_tests.timing import Stopwatch
 
 Hold = Callable[..., None]
 SMALL_STEPS = 150  # operations on a few numbers: the calls cost more than the computation
 WIDE, WIDE_STEPS = 1 << 20, 12  # operations on many numbers: reading and writing them costs the most
 STEPS, BATCH, INPUTS = 48, 16, 8
 RATE = 0.05
+LOOP_BATCH, LOOP_STEPS = 16, 3  # of the training loop; its steps before the measurement
+AGREE = 0.02  # the relative difference allowed between losses
 
 
 def steps(values: Any, count: int) -> Any:
@@ -62,6 +65,25 @@ def test_function(compare: Hold, tensorflow: Any, device: str) -> None:
     compare(graph.variant("tf.function"), eager.variant("eager"), at_least=1.2)
 
 
+@pytest.mark.priority(3, needs_s=6)
+def test_training_loop(compare: Hold, tensorflow: Any, device: str) -> None:
+    """Compare a training step with GradientTape in a tf.function with the same step called from Python."""
+    kind = "transformer"  # a few hundred small operations
+    due = Training(tensorflow, kind, "CPU:0", LOOP_BATCH).losses(LOOP_STEPS + 1)
+
+    def side(name: str, *, eager: bool) -> Variant:
+        training = Training(tensorflow, kind, device, LOOP_BATCH, eager=eager)
+        losses = training.losses(LOOP_STEPS)
+        assert np.allclose(losses, due[:-1], rtol=AGREE), f"{name}: the losses are {losses}, but {due[:-1]} on the CPU"
+
+        def verify(loss: Any) -> None:
+            assert np.isclose(float(loss), due[-1], rtol=AGREE), f"the next loss is {float(loss)}, but {due[-1]}"
+
+        return Variant(name, training, verify, device, CARRIERS[kind])
+
+    compare(side("tf.function", eager=False), side("eager", eager=True), at_least=1.2)
+
+
 @pytest.mark.priority(3)
 def test_xla(compare: Hold, tensorflow: Any, device: str) -> None:
     """Compare XLA, which fuses the operations into one pass over the numbers, with one pass per operation."""
@@ -84,14 +106,11 @@ def test_first_call(
     traced = time.perf_counter()
     chain().numpy()
     called = time.perf_counter()
-    later = []
-    for _ in range(15):
-        begun = time.perf_counter()
-        result = chain()
-        result.numpy()
-        later.append(time.perf_counter() - begun)
+    result = chain()
     chain.verify(result)
-    run_s = statistics.median(later)
+    run_s = Stopwatch(lambda: None).per_call(
+        lambda: chain().numpy()
+    )  # the numbers are on the host: the device has finished
     way = "XLA" if jit_compile else "tf.function"
     about = f"{WIDE_STEPS} operations"
     metric(f"tracing, {way}", 1e3 * (traced - started), "ms", device=short_device(result.backing_device), about=about)

@@ -4,63 +4,78 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tfgpu_doctor.bench import Plan, measure
+from tfgpu_doctor.bench import measure
+from tfgpu_doctor.perf_tests.ceilings import linked_by_nvlink
 from tfgpu_doctor.perf_tests.children import Child, children
+from tfgpu_doctor.perf_tests.figures import plan_of
 from tfgpu_doctor.perf_tests.placement import watch_placement
+from tfgpu_doctor.perf_tests.runner import Variant
 
 Keep = Callable[..., None]
 REPLICAS, BATCH = 2, 64
 ROUNDING = 1e-5  # float32, sums of a few hundred numbers in another order
+SIZES = {"CPU": (1 << 18, 1 << 22), "GPU": tuple(1 << power for power in range(12, 31, 3))}  # bytes, 4 KiB to 1 GiB
 STEPS = 10
 RATE = 1e-4
 SCALED_BATCH = 512
+COMPARED = (512, 512)  # batch and width that also a CPU trains within a second
 WIDTHS = {"CPU": 64, "GPU": 2048}
-ENOUGH = 0.7  # of the maximum for this number of GPUs: weak scaling on one machine
+ENOUGH = 0.7  # of the maximum for this number of GPUs: weak scaling on one machine, over NVLink
 
 
 @pytest.fixture(scope="module")
-def replicas() -> Iterator[Callable[[], Child]]:
-    """Two replicas: on two GPUs if available, else on parts of one GPU or of the CPU, for correctness only."""
+def replicas(gpus: tuple[str, ...]) -> Iterator[Callable[[], Child]]:
+    """Replicas on all GPUs if there are two or more; else on parts of the GPU or of the CPU, for correctness only."""
     with contextlib.ExitStack() as open_:
 
         @functools.cache
         def start() -> Child:
-            order = {"replicas": REPLICAS, "batch": BATCH}
+            order = {"replicas": max(REPLICAS, len(gpus)), "batch": BATCH * max(REPLICAS, len(gpus))}
             return open_.enter_context(children("replicate", (order, {})))[0]
 
         yield start
 
 
 @pytest.mark.priority(5, needs_s=15)
-def test_gradients(share_s: float, replicas: Callable[[], Child], metric: Keep) -> None:
+def test_gradients(share_s: float, replicas: Callable[[], Child], gpus: tuple[str, ...], metric: Keep) -> None:
     """Check that the replicas' gradients add up to one device's, and that a replica gets its share of the global batch."""
-    child = replicas()
+    child, count = replicas(), max(REPLICAS, len(gpus))
     seen = child.ask("check").values
-    about = f"{REPLICAS} replicas on {child.ready['kind']}: checks correctness, not speed"
+    about = f"{count} replicas on {child.ready['kind']}: checks correctness, not speed"
     metric("gradient apart from one device's", seen["from_one_device"], "of its size", limit=ROUNDING, about=about)
-    assert seen["replicas"] == REPLICAS
-    assert len(seen["devices"]) == REPLICAS, f"the replicas ran only on {', '.join(seen['devices'])}"
-    assert seen["batches"] == [BATCH // REPLICAS] * REPLICAS, (
-        "per-replica batch times replicas should be the global batch"
-    )
+    assert seen["replicas"] == count
+    assert len(seen["devices"]) == count, f"the replicas ran only on {', '.join(seen['devices'])}"
+    assert seen["batches"] == [BATCH] * count, "per-replica batch times replicas should be the global batch"
     assert seen["from_one_device"] < ROUNDING
     assert seen["from_float64"] < ROUNDING
 
 
-@pytest.mark.priority(6, needs_s=15)
-def test_all_reduce(share_s: float, replicas: Callable[[], Child], metric: Keep) -> None:
-    """Check that an all-reduce gives the sum on every replica, and measure its speed."""
-    child = replicas()
-    seen, kind = child.ask("all-reduce").values, child.ready["kind"]
-    about = f"{REPLICAS} replicas on {kind}" + ("" if kind == "GPU" else ": does not measure a link between GPUs")
-    metric("all-reduce", seen["bytes"] / seen["seconds"] / 1e9, "GB/s", device=kind, about=about)
-    assert seen["seconds"] > 0
+@pytest.mark.priority(6, needs_s=20)
+def test_all_reduce(share_s: float, replicas: Callable[[], Child], gpus: tuple[str, ...], metric: Keep) -> None:
+    """Check that an all-reduce gives the sum on every replica, and measure its bus bandwidth by size on all GPUs.
+
+    Bus bandwidth: the bytes of one replica over the time, times 2 (n - 1) / n, which does not depend on the number of
+    replicas (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+    """
+    child, count = replicas(), max(REPLICAS, len(gpus))
+    kind = child.ready["kind"]
+    sizes = [size for size in SIZES["GPU" if kind == "GPU" else "CPU"] if size <= child.ready["most_bytes"]]
+    about = f"bus bandwidth, {count} replicas on {kind}" + ("" if kind == "GPU" else ": no link between GPUs")
+    for size in sizes:
+        took_s = child.ask(f"all-reduce {size}").values["seconds"]
+        bus = size / took_s * 2 * (count - 1) / count
+        metric(f"all-reduce of {_in_words(size)}", bus / 1e9, "GB/s", device=kind, about=about)
+    assert sizes, "not even the smallest size fits into the free memory"
+
+
+def _in_words(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 class Distributed:
@@ -70,9 +85,9 @@ class Distributed:
     InvalidArgumentError with two replicas (https://github.com/keras-team/keras/issues/19246).
     """
 
-    def __init__(self, tf: Any, strategy: Any, device: str, batch: int) -> None:
+    def __init__(self, tf: Any, strategy: Any, device: str, batch: int, width: int = 0) -> None:
         self._tf, self._strategy, self._device, self._batch = tf, strategy, device, batch
-        numbers, width = np.random.default_rng(seed=8), WIDTHS[device[:3]]
+        numbers, width = np.random.default_rng(seed=8), width or WIDTHS[device[:3]]
         shapes = [(width // 2, width), (width, width), (width, width), (width, width), (width, 1)]
         starts = [numbers.standard_normal(shape, dtype=np.float32) * (2 / shape[0]) ** 0.5 for shape in shapes]
         inputs = numbers.standard_normal((batch, width // 2), dtype=np.float32)
@@ -125,6 +140,39 @@ class Distributed:
         """Run the steps; return the last loss. It is a number, so the devices have finished."""
         return float(self.graph())
 
+    def variant(self, name: str, due: float, also: Sequence[str] = ()) -> Variant:
+        """Return these steps as one side of a comparison. Each call trains on, so the loss is at most that of the first."""
+
+        def verify(loss: float) -> None:
+            assert np.isfinite(loss)
+            assert loss < 1.01 * due, f"the loss is {loss:.4g}, but {due:.4g} in the first steps on one device"
+
+        return Variant(name, self, verify, self._device, ("MatMul",), also=tuple(also))
+
+
+@pytest.mark.priority(3, needs_s=10)
+def test_all_gpus(compare: Keep, tensorflow: Any, gpu: str, gpus: tuple[str, ...]) -> None:
+    """Compare training with one batch on all GPUs with the same on one GPU, where NVLinks connect them."""
+    if len(gpus) < 2:
+        pytest.skip("there is only one GPU: the strategy has nothing to distribute")
+    if not linked_by_nvlink():
+        pytest.skip("no NVLink connects the GPUs: whether several are faster depends on the link; see the scaling")
+    batch = SCALED_BATCH * len(gpus)
+    everywhere = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy(list(gpus)), gpu, batch)
+    alone = Distributed(tensorflow, None, gpu, batch)
+    due = Distributed(tensorflow, None, gpu, batch)()
+    compare(everywhere.variant(f"{len(gpus)} GPUs", due, gpus[1:]), alone.variant("1 GPU", due))
+
+
+@pytest.mark.priority(3, needs_s=10)
+def test_against_cpu(compare: Keep, tensorflow: Any, gpu: str, gpus: tuple[str, ...]) -> None:
+    """Compare training under the strategy on all GPUs with training on the CPU."""
+    batch, width = COMPARED
+    everywhere = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy(list(gpus)), gpu, batch, width)
+    alone = Distributed(tensorflow, None, "CPU:0", batch, width)
+    due = Distributed(tensorflow, None, "CPU:0", batch, width)()
+    compare(everywhere.variant(f"MirroredStrategy on {', '.join(gpus)}", due, gpus[1:]), alone.variant("CPU", due))
+
 
 def devices_used(training: Distributed) -> set[str]:
     """Run the steps once and return the devices that computed the products, from the graph that ran."""
@@ -142,7 +190,7 @@ def test_one_replica(share_s: float, tensorflow: Any, gpus: tuple[str, ...], met
     mirrored = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy([device]), device, batch)
     assert devices_used(plain) == devices_used(mirrored) == {device}
     assert np.isclose(plain(), mirrored(), rtol=1e-2), "the same training gives another loss under the strategy"
-    measured = measure(mirrored, plain, plan=Plan(budget_s=share_s))
+    measured = measure(mirrored, plain, plan=plan_of(share_s, device))
     ratio = measured.ratio
     about = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}; 1 is the speed without a strategy"
     metric("one replica", ratio.value, "times as fast", device=device, about=about)
@@ -161,8 +209,11 @@ def test_scaling(share_s: float, tensorflow: Any, gpu: str, gpus: tuple[str, ...
     assert devices_used(alone) == {gpu}
     assert np.isfinite(everywhere())
     assert np.isfinite(alone())
-    ratio = measure(everywhere, alone, plan=Plan(budget_s=share_s)).ratio
+    ratio = measure(everywhere, alone, plan=plan_of(share_s, gpu)).ratio
     times = ratio.value * (len(gpus) if scaling == "weak" else 1)  # weak: this many times the samples in the same time
     about = f"{len(gpus)} GPUs; 95 % interval {ratio.low:.2f} to {ratio.high:.2f} of the time of one"
+    linked = linked_by_nvlink()
+    about += "; over NVLink" if linked else "; the link between them limits it, so nothing is required"
     metric(f"{scaling} scaling", times, "times one GPU", device="GPU", limit=float(len(gpus)), about=about)
-    assert scaling == "strong" or times > ENOUGH * len(gpus), f"{len(gpus)} GPUs do {times:.2f} times the work of one"
+    least = ENOUGH * len(gpus) if linked and scaling == "weak" else 0.0
+    assert times > least, f"{len(gpus)} GPUs, linked by NVLink, do {times:.2f} times the work of one"

@@ -12,12 +12,12 @@ import pytest
 from tfgpu_doctor.model.facts.bench import Comparison
 from tfgpu_doctor.perf_tests.ceilings import compute_ceiling, peak_name
 from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
-from tfgpu_doctor.perf_tests.networks import Training
+from tfgpu_doctor.perf_tests.networks import TENSOR_CORES, Training, why_no_tensor_cores
+from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.runner import Variant
 
 Keep = Callable[..., None]
 STEPS, AGREE = 20, 0.1
-TENSOR_CORES = {"float16": (7, 0), "bfloat16": (8, 0), "tf32": (8, 0)}  # minimum compute capability
 _PRECISIONS = pytest.mark.parametrize("precision", list(TENSOR_CORES))
 SHAPES = {"dense": (4096, 4096), "convolution": (32, 28, 28, 512), "attention": (16, 1024, 512)}  # enough for any GPU
 HEADS = 8
@@ -25,6 +25,8 @@ CARRIERS = {"dense": ("MatMul",), "convolution": ("Conv2D",), "attention": ("Mat
 LOSS_SCALE = 2.0**16  # without it the gradients of this many numbers are too small for float16
 TINY = 1e-8  # below the smallest number of float16, 6e-8
 CLIP = 0.5
+DISTANCES = (1.0, 4.0, 8.0, 12.0, 16.0, 20.0, 30.0)  # from the logit of the right class to a larger one
+SOFTMAX_SCALE = 1024.0  # of the loss
 
 
 @pytest.fixture
@@ -32,10 +34,8 @@ def tensor_cores(tensorflow: Any, gpu: str) -> Callable[[str], None]:
     """Skip a test on a GPU whose tensor cores do not support a precision."""
 
     def need(precision: str) -> None:
-        details = tensorflow.config.experimental.get_device_details
-        has = details(tensorflow.config.list_physical_devices("GPU")[0]).get("compute_capability", (0, 0))
-        if has < TENSOR_CORES[precision]:
-            pytest.skip(f"compute capability {has[0]}.{has[1]} has no tensor cores for {precision}")
+        if why := why_no_tensor_cores(tensorflow, gpu, precision):
+            pytest.skip(why)
 
     return need
 
@@ -188,3 +188,40 @@ def test_gradient_clipping(tensorflow: Any, metric: Keep) -> None:
     norm = float(np.linalg.norm(steps[1]))
     metric("norm of a clipped gradient", norm, "", limit=CLIP, about="under a loss scale of 1024")
     assert math.isclose(norm, CLIP, rel_tol=1e-3)
+
+
+@pytest.mark.priority(6)
+def test_softmax(tensorflow: Any, device: str, metric: Keep) -> None:
+    """Check the loss and its gradient behind a softmax in float32, and what is lost behind one in float16.
+
+    A probability below 3e-8 is 0 in float16. The gradient of the loss is the inverse of the probability times the scale of
+    the loss: above 65504 it is infinite. (A loss that gets the logits in float32 needs no probability.)
+    """
+    gaps = np.array(DISTANCES)
+    exact = np.log1p(np.exp(gaps)), 1 / (1 + np.exp(-gaps))
+    right = {}
+    for precision in ("float32", "float16"):
+        losses, slopes = behind_softmax(tensorflow, device, precision)
+        right[precision] = [np.isclose(seen, due, rtol=0.01) for seen, due in zip((losses, slopes), exact, strict=True)]
+        about = f"with the right class behind by {DISTANCES[0]:g} to {DISTANCES[-1]:g}"
+        for name, each in zip(("losses", "gradients"), right[precision], strict=True):
+            metric(f"{name} kept by a softmax in {precision}", sum(each), f"of {len(each)}", device=device, about=about)
+    assert np.all(right["float32"]), f"a softmax in float32 loses losses or gradients: {right['float32']}"
+    for name, each in zip(("losses", "gradients"), right["float16"], strict=True):
+        assert not np.all(each), f"a softmax in float16 keeps all {name}, although they should be out of its range"
+
+
+def behind_softmax(tf: Any, device: str, precision: str) -> tuple[Any, Any]:
+    """Return the losses of samples with two classes, and their gradients for the larger logit, unscaled."""
+    with tf.device(device):
+        softmax = tf.keras.layers.Activation("softmax", dtype=precision)
+        logits = tf.constant([(0.0, gap) for gap in DISTANCES], tf.float16)
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            probabilities = softmax(logits)
+            losses = -tf.math.log(tf.cast(probabilities[:, 0], tf.float32))
+            goal = SOFTMAX_SCALE * losses
+        assert probabilities.dtype == tf.as_dtype(precision)
+        assert short_device(probabilities.backing_device) == device
+        slopes = tf.cast(tape.gradient(goal, logits), tf.float32) / SOFTMAX_SCALE
+    return losses.numpy(), slopes.numpy()[:, 1]

@@ -1,31 +1,38 @@
-"""Elements of a model: separable convolutions, batch sizes, the order of the axes, normalization."""
+"""Elements of a model: convolutions, batch sizes and their memory, the order of the axes, normalization."""
 
 from __future__ import annotations
 
-import statistics
-import time
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tfgpu_doctor.bench import Measured, Plan, measure
-from tfgpu_doctor.perf_tests.networks import CARRIERS, Training
+from tfgpu_doctor.bench import Measured, measure
+from tfgpu_doctor.perf_tests.figures import plan_of
+from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory
+from tfgpu_doctor.perf_tests.networks import CARRIERS, Training, why_no_tensor_cores
 from tfgpu_doctor.perf_tests.placement import prove
 from tfgpu_doctor.perf_tests.runner import Variant
+from tfgpu_doctor.perf_tests.timing import Stopwatch
 
 Keep = Callable[..., None]
 SHAPES = {"CPU": (2, 28, 96), "GPU": (32, 28, 512)}  # batch, side, channels: enough work for either
 BATCHES = {"CPU": (1, 2, 4, 8, 16, 32, 64), "GPU": (1, 4, 16, 64, 256, 1024, 4096)}
 KNEE = 0.8  # of the best throughput
 NORMALISED = {"CPU": (64, 16, 16, 32), "GPU": (64, 56, 56, 256)}
+ROUNDED = {"float32": 1e-2, "tf32": 5e-2, "float16": 5e-2}  # errors allowed, relative to the mean magnitude
+MIB = 1 << 20
+SHARE = 0.5  # of the free memory, for the search for the largest batch
+MOST_MIB, UNKNOWN_MIB = 4096, 1024  # at most for the search; and if NVML does not report the free memory
+FIRST_BATCH, MOST_BATCH, WORTH = 256, 1 << 16, 1.05  # a batch that is less than 5 % larger is not tried
 
 
 class Separable:
     """A 3x3 convolution that equals a depthwise and a pointwise convolution, computed as full or separable convolution."""
 
-    def __init__(self, tf: Any, device: str) -> None:
+    def __init__(self, tf: Any, device: str, precision: str = "float32") -> None:
         batch, side, channels = SHAPES[device[:3]]
         numbers = np.random.default_rng(seed=41)
         pictures, each, across = (
@@ -33,33 +40,40 @@ class Separable:
             for shape in ((batch, side, side, channels), (3, 3, channels, 1), (1, 1, channels, channels))
         )
         with tf.device(device):
-            given = [tf.identity(tf.constant(part)) for part in (pictures, each, across, each * across[0])]
-        self._tf, self.device = tf, device
+            wide = [tf.identity(tf.constant(part)) for part in (pictures, each, across, each * across[0])]
+            given = [tf.cast(part, "float16") for part in wide] if precision == "float16" else wide
+        self._tf, self.device, self.precision = tf, device, precision
         self._separable = tf.function(lambda: tf.nn.separable_conv2d(given[0], given[1], given[2], [1] * 4, "SAME"))
         self._full = tf.function(lambda: tf.nn.conv2d(given[0], given[3], 1, "SAME"))
+        self._exact = tf.function(lambda: tf.nn.conv2d(wide[0], wide[3], 1, "SAME"))
         self.saved = 9 * channels / (9 + channels)  # ratio of the numbers of operations
 
-    def _call(self, function: Callable[[], Any]) -> Any:
-        """Call it in full float32, because tensor cores would accelerate only one of the two."""
-        switch = self._tf.config.experimental.enable_tensor_float_32_execution
-        switch(False)
-        try:
-            with self._tf.device(self.device):
-                return function()
-        finally:
-            switch(True)
+    def _call(self, function: Callable[[], Any], precision: str) -> Any:
+        """Call it; with "float32" in full float32, because tensor cores would accelerate only one of the two."""
+        return called(self._tf, self.device, function, tf32=precision == "tf32")
 
     def variants(self) -> list[Variant]:
-        due = self._call(self._full).numpy()
+        due = self._call(self._exact, "float32").numpy()
 
         def verify(result: Any) -> None:
-            assert np.allclose(result.numpy(), due, rtol=1e-3, atol=1e-2 * np.abs(due).mean())
+            atol = ROUNDED[self.precision] * np.abs(due).mean()
+            assert np.allclose(result.numpy().astype(np.float32), due, rtol=1e-3, atol=atol)
 
-        ways = {"separable": self._separable, "full": self._full}
-        return [
-            Variant(name, lambda way=way: self._call(way), verify, self.device, ("Conv2D", "Conv2d"))  # type: ignore[misc]
-            for name, way in ways.items()
-        ]
+        def variant(name: str, way: Callable[[], Any]) -> Variant:
+            return Variant(name, lambda: self._call(way, self.precision), verify, self.device, ("Conv2D", "Conv2d"))
+
+        return [variant("separable", self._separable), variant("full", self._full)]
+
+
+def called(tf: Any, device: str, function: Callable[[], Any], *, tf32: bool) -> Any:
+    """Call a function on a device, with TF32 or in full float32."""
+    switch = tf.config.experimental.enable_tensor_float_32_execution
+    switch(tf32)
+    try:
+        with tf.device(device):
+            return function()
+    finally:
+        switch(True)
 
 
 @pytest.mark.priority(3)
@@ -70,19 +84,119 @@ def test_separable(compare: Callable[..., None], tensorflow: Any, device: str, m
     compare(*convolution.variants())
 
 
+@pytest.mark.priority(6)
+@pytest.mark.parametrize("precision", ["tf32", "float16"])
+def test_separable_on_tensor_cores(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision: str) -> None:
+    """Measure the same where tensor cores accelerate the full convolution: there, separating it often does not pay."""
+    if why := why_no_tensor_cores(tensorflow, gpu, precision):
+        pytest.skip(why)
+    convolution = Separable(tensorflow, gpu, precision)
+    separable, full = convolution.variants()
+    about = f"compared with the full convolution, which has {convolution.saved:.1f} times the operations"
+    weigh(tensorflow, metric, f"separable convolution in {precision}", separable, full, about, share_s)
+
+
+@pytest.mark.priority(4)
+def test_stride(compare: Callable[..., None], tensorflow: Any, device: str, metric: Keep) -> None:
+    """Compare a convolution of stride 2 with one of stride 1 and pooling: maps of the same size, but other values."""
+    tf = tensorflow
+    batch, side, channels = SHAPES[device[:3]]
+    pictures, kernel = normal(tf, device, (batch, side, side, channels), (3, 3, channels, channels))
+    full = tf.function(lambda: tf.nn.conv2d(pictures, kernel, 1, "SAME"))
+    strided = tf.function(lambda: tf.nn.conv2d(pictures, kernel, 2, "SAME"))
+    pooled = tf.function(lambda: tf.nn.max_pool2d(tf.nn.conv2d(pictures, kernel, 1, "SAME"), 2, 2, "SAME"))
+    with tf.device(device):
+        maps = full().numpy()
+    blocks = maps.reshape(batch, side // 2, 2, side // 2, 2, channels)
+    # At an even side, a stride of 2 begins one place later than a stride of 1, because it pads only at the end.
+    sides = {"stride 2": (strided, maps[:, 1::2, 1::2]), "stride 1, pooling": (pooled, blocks.max(axis=(2, 4)))}
+
+    def variant(name: str) -> Variant:
+        call, due = sides[name]
+
+        def placed() -> Any:
+            with tf.device(device):
+                return call()
+
+        def verify(result: Any) -> None:
+            assert np.allclose(result.numpy(), due, rtol=1e-3, atol=ROUNDED["float32"] * np.abs(maps).mean())
+
+        return Variant(name, placed, verify, device, ("Conv2D",))
+
+    metric("operations saved by the stride", side**2 / (side // 2) ** 2, "times fewer", device=device)
+    compare(*map(variant, sides))
+
+
+@pytest.mark.priority(6)
+def test_kernel_size(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+    """Measure three 3x3 convolutions against the 7x7 convolution with the same receptive field, and here the same result."""
+    tf = tensorflow
+    batch, side, channels = SHAPES[device[:3]]
+    shape = (3, 3, channels, channels)
+    pictures, *small = normal(tf, device, (batch, side + 6, side + 6, channels), shape, shape, shape)
+
+    def three() -> Any:
+        maps = pictures
+        for kernel in small:
+            maps = tf.nn.conv2d(maps, kernel, 1, "VALID")
+        return maps
+
+    large = called(tf, device, lambda: one_kernel(tf, one_kernel(tf, small[0], small[1]), small[2]), tf32=False)
+    ways = {"three 3x3": tf.function(three), "7x7": tf.function(lambda: tf.nn.conv2d(pictures, large, 1, "VALID"))}
+    due = called(tf, device, ways["7x7"], tf32=False).numpy()
+
+    def variant(name: str) -> Variant:
+        def verify(result: Any) -> None:
+            assert np.allclose(result.numpy(), due, rtol=1e-3, atol=ROUNDED["float32"] * np.abs(due).mean())
+
+        call = functools.partial(called, tf, device, ways[name], tf32=False)
+        return Variant(name, call, verify, device, ("Conv2D",))
+
+    saved = 49 * side**2 / (9 * sum((side + more) ** 2 for more in (4, 2, 0)))
+    metric("operations saved by small kernels", saved, "times fewer", device=device, about="three 3x3 instead of a 7x7")
+    about = f"in full float32, compared with a 7x7 convolution, which has {saved:.1f} times the operations"
+    weigh(tf, metric, "three 3x3 convolutions", variant("three 3x3"), variant("7x7"), about, share_s)
+
+
+def normal(tf: Any, device: str, shape: tuple[int, ...], *kernels: tuple[int, ...]) -> list[Any]:
+    """Return random pictures, and kernels that keep their variance."""
+    numbers = np.random.default_rng(seed=43)
+    made = [numbers.standard_normal(each, dtype=np.float32) for each in (shape, *kernels)]
+    made[1:] = [kernel / np.float32(np.prod(kernel.shape[:3]) ** 0.5) for kernel in made[1:]]
+    with tf.device(device):
+        return [tf.identity(tf.constant(each)) for each in made]
+
+
+def one_kernel(tf: Any, first: Any, second: Any) -> Any:
+    """Return the kernel whose convolution equals that of the first kernel, and then that of the second."""
+    edge = second.shape[0] - 1
+    turned = tf.transpose(first, (2, 0, 1, 3))  # a picture for each channel of the input
+    padded = tf.pad(turned, ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+    return tf.transpose(tf.nn.conv2d(padded, tf.reverse(second, (0, 1)), 1, "VALID"), (1, 2, 0, 3))
+
+
+def weigh(tf: Any, metric: Keep, name: str, candidate: Variant, baseline: Variant, about: str, seconds: float) -> None:
+    """Verify both sides, and record a ratio that does not have to be above 1."""
+    for side in (candidate, baseline):
+        side.verify(prove(side.call, side.device, side.carriers))
+    wait = tf.test.experimental.sync_devices if "GPU" in candidate.device else lambda: None
+    plan = plan_of(seconds, candidate.device)
+    keep(metric, name, measure(candidate.call, baseline.call, plan=plan, synchronise=wait), candidate.device, about)
+
+
 @pytest.mark.priority(5, needs_s=10)
 def test_batch_size(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
-    """Measure samples per second by batch size, and the knee: the smallest batch with nearly the best throughput."""
-    throughput = {}
+    """Measure samples per second by batch size, and the knee: the smallest batch with nearly the best throughput.
+
+    On a GPU with little memory it ends with the largest batch that fits.
+    """
+    throughput: dict[int, float] = {}
     for batch in BATCHES[device[:3]]:
-        training = Training(tensorflow, "cnn", device, batch)
-        assert np.isfinite(float(prove(training, device, CARRIERS["cnn"])))
-        times = []
-        for _ in range(7):
-            started = time.perf_counter()
-            float(training())  # a number on the host: the device has finished
-            times.append(time.perf_counter() - started)
-        throughput[batch] = batch / statistics.median(times)
+        try:
+            throughput[batch] = batch / seconds_of(Training(tensorflow, "cnn", device, batch))
+        except tensorflow.errors.ResourceExhaustedError:
+            assert throughput, f"not even a batch of {batch} fits into the memory"
+            break
         metric(
             f"batch of {batch}", throughput[batch], "samples/s", device=device, about="training steps of a small CNN"
         )
@@ -91,6 +205,71 @@ def test_batch_size(share_s: float, tensorflow: Any, device: str, metric: Keep) 
     metric(
         "knee of the batch size", knee, "samples", device=device, about=f"reaches {KNEE:.0%} of {best:.0f} samples/s"
     )
+
+
+def seconds_of(training: Training) -> float:
+    """Return the median seconds of a step. Its loss is a number on the host, so the device has finished."""
+    assert np.isfinite(float(prove(training, training.device, CARRIERS["cnn"])))
+    return Stopwatch(lambda: None).per_call(lambda: float(training()))
+
+
+def free_mib() -> float | None:
+    """Return the free memory of the GPU that has the least; None if NVML does not report it."""
+    return min((gpu.free for gpu in gpu_memory()), default=0) / MIB or None
+
+
+def largest_batch(
+    needed: Callable[[int], float], most_mib: float, exhausted: type[Exception]
+) -> tuple[int, float, bool]:
+    """Return the largest batch that needs at most so much memory, what it needs (MiB), and whether memory ran out before.
+
+    `needed` trains with a batch and returns its memory; it raises `exhausted` if there is not enough. It is called only
+    with batches that fit if each sample needs as much as in the batch before.
+    """
+    batch, mib = FIRST_BATCH, needed(FIRST_BATCH)
+    while True:
+        larger = min(2 * batch, int(batch * most_mib / mib), MOST_BATCH)
+        if larger < WORTH * batch:
+            return batch, mib, False
+        try:
+            took = needed(larger)
+        except exhausted:
+            return batch, mib, True
+        if took > most_mib:
+            return batch, mib, False
+        batch, mib = larger, took
+
+
+@pytest.mark.priority(6, needs_s=25)
+def test_largest_batch(share_s: float, tensorflow: Any, gpu: str, metric: Keep) -> None:
+    """Find the largest batch of the CNN for a share of the memory that is free, and its samples per second.
+
+    It tries only batches that should fit into that share, so that other programs on the GPU keep the rest.
+    """
+    tf, free = tensorflow, free_mib()
+    most_mib = UNKNOWN_MIB if free is None else min(SHARE * free, MOST_MIB)
+    training = Training(tf, "cnn", gpu, FIRST_BATCH)
+    assert np.isfinite(float(prove(training, gpu, CARRIERS["cnn"])))
+    memory = tf.config.experimental
+    before = memory.get_memory_info(gpu)["current"]
+
+    def needed(batch: int) -> float:
+        training.resize(batch)
+        memory.reset_memory_stats(gpu)
+        assert np.isfinite(float(training()))
+        return float(memory.get_memory_info(gpu)["peak"] - before) / MIB
+
+    batch, mib, ran_out = largest_batch(needed, most_mib, tf.errors.ResourceExhaustedError)
+    training.resize(batch)
+    assert np.isfinite(float(training())), "after the search, the largest batch cannot be trained"
+    took_s = Stopwatch(tf.test.experimental.sync_devices).per_call(training)
+    training.resize(FIRST_BATCH)  # releases the memory
+    end = "memory ran out" if ran_out else "none larger was tried" if batch == MOST_BATCH else "no larger one fits"
+    limit = f"{most_mib:.0f} MiB" + (f", {most_mib / free:.0%} of the free memory" if free else "")
+    about = f"training of a small CNN, {mib:.0f} of {limit}: {end}"
+    metric("largest batch", batch, "samples", device=gpu, about=about)
+    metric("memory of a sample", 1024 * mib / batch, "KiB", device=gpu, about="training, with the largest batch")
+    metric("training with the largest batch", batch / took_s, "samples/s", device=gpu, about=f"a batch of {batch}")
 
 
 @pytest.mark.priority(5)
@@ -108,7 +287,7 @@ def test_axes(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision
         ours, theirs = (prove(each, gpu, ("Conv2D",)) for each in (last, first))
         seen, due = (tf.cast(each, tf.float32).numpy() for each in (ours, tf.transpose(theirs, (0, 2, 3, 1))))
         assert np.allclose(seen, due, atol=2e-2 * np.abs(due).max())
-        measured = measure(last, first, plan=Plan(budget_s=share_s), synchronise=tf.test.experimental.sync_devices)
+        measured = measure(last, first, plan=plan_of(share_s, gpu), synchronise=tf.test.experimental.sync_devices)
     keep(metric, f"channels last, {precision}", measured, gpu, "compared with channels first, a 3x3 convolution")
 
 
@@ -127,7 +306,7 @@ def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], d
                 f"the standard deviation after {name} normalization is not 1"
             )
         wait = tf.test.experimental.sync_devices if gpus else lambda: None
-        measured = measure(calls["batch"], calls["layer"], plan=Plan(budget_s=share_s), synchronise=wait)
+        measured = measure(calls["batch"], calls["layer"], plan=plan_of(share_s, device), synchronise=wait)
     keep(metric, "batch normalisation", measured, device, "compared with layer normalization")
 
 

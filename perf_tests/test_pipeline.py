@@ -17,11 +17,14 @@ from tfgpu_doctor.perf_tests.networks import reconstructor
 from tfgpu_doctor.perf_tests.runner import Variant
 
 Hold = Callable[..., None]
+Keep = Callable[..., None]
 ELEMENTS, AT_ONCE = 4, 4
 READ_S = 0.03  # time to read an element: a wait, as for a disk; far longer than the start of a pipeline
 STEP_S = 0.03  # time of a training step
 SMALL = 2048  # elements whose cost is almost only the call
 PICTURES = 24
+BATCHES, BATCH, BATCH_SIDE = 5, 32, 224  # a batch of float32 pictures: to assemble it takes about as long as the step
+ASSEMBLE_STEP_S = 0.005
 
 
 def read(number: np.int64) -> np.int64:
@@ -55,9 +58,15 @@ def complete(seen: list[int]) -> None:
     assert sorted(seen) == list(range(ELEMENTS))
 
 
+def skip_on_one_cpu() -> None:
+    """Skip the test where only one CPU is available: a call that waits keeps its thread, and there is one per CPU."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("only one CPU is available: it makes one call at a time")
+
+
 @pytest.fixture(scope="session")
 def slow_read(tensorflow: Any) -> Callable[[Any], Any]:
-    """A function that reads an element inside a pipeline; several reads can wait at the same time."""
+    """A function that reads an element inside a pipeline; as many reads can wait at the same time as there are CPUs."""
 
     def call(number: Any) -> Any:
         return tensorflow.ensure_shape(tensorflow.numpy_function(read, [number], tensorflow.int64, stateful=False), ())
@@ -66,18 +75,51 @@ def slow_read(tensorflow: Any) -> Callable[[Any], Any]:
 
 
 def variant(
-    tf: Any, name: str, dataset: Any, *, step_s: float = 0.0, verify: Callable[[list[int]], None] = in_order
-) -> Variant:
-    written = as_written(tf, dataset)
+    tf: Any, name: str, dataset: Any, *, step_s: float = 0.0, verify: Callable[[list[int]], None] = in_order,
+    autotune: bool = False,
+) -> Variant:  # fmt: skip
+    written = as_written(tf, dataset, autotune=autotune)
     return Variant(name, lambda: consume(written, step_s), verify)
 
 
 @pytest.mark.priority(1)
 def test_parallel_map(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
     """Compare reading several elements in parallel with reading them sequentially."""
+    skip_on_one_cpu()
     numbers = tensorflow.data.Dataset.range(ELEMENTS)
     parallel = variant(tensorflow, "parallel map", numbers.map(slow_read, num_parallel_calls=AT_ONCE))
     compare(parallel, variant(tensorflow, "map", numbers.map(slow_read)), at_least=1.2)
+
+
+@pytest.mark.priority(4)
+def test_autotune(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
+    """Compare a map with AUTOTUNE, with which TensorFlow chooses the number of parallel calls, with a sequential map."""
+    skip_on_one_cpu()
+    numbers = tensorflow.data.Dataset.range(ELEMENTS)
+    chosen = numbers.map(slow_read, num_parallel_calls=tensorflow.data.AUTOTUNE)
+    compare(
+        variant(tensorflow, "AUTOTUNE", chosen, autotune=True),
+        variant(tensorflow, "map", numbers.map(slow_read), autotune=True),
+        at_least=1.2,
+    )
+
+
+@pytest.mark.priority(4)
+def test_threadpool(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
+    """Compare a thread for each read that waits with the default of one thread per CPU; the parallel calls are the same.
+
+    More parallel calls alone change nothing: a call that waits keeps its thread.
+    """
+    at_once = AT_ONCE * len(os.sched_getaffinity(0))
+    numbers = tensorflow.data.Dataset.range(at_once).map(slow_read, num_parallel_calls=at_once)
+    options = tensorflow.data.Options()
+    options.threading.private_threadpool_size = at_once
+
+    def verify(seen: list[int]) -> None:
+        assert seen == list(range(at_once))
+
+    own = variant(tensorflow, f"private_threadpool_size={at_once}", numbers.with_options(options), verify=verify)
+    compare(own, variant(tensorflow, "default threads", numbers, verify=verify), at_least=1.2)
 
 
 @pytest.mark.priority(1)
@@ -86,6 +128,40 @@ def test_prefetch(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
     plain = tensorflow.data.Dataset.range(ELEMENTS).map(slow_read)
     ahead = variant(tensorflow, "prefetch", plain.prefetch(AT_ONCE), step_s=STEP_S)
     compare(ahead, variant(tensorflow, "no prefetch", plain, step_s=STEP_S), at_least=1.1)
+
+
+@pytest.mark.priority(5)
+def test_prefetch_last(compare: Hold, tensorflow: Any) -> None:
+    """Compare prefetch after batch with prefetch before it: only the former assembles a batch during the training step.
+
+    Both read the same number of elements ahead.
+    """
+    tf, count = tensorflow, BATCHES * BATCH
+    picture = np.random.default_rng(seed=7).random((BATCH_SIDE, BATCH_SIDE, 3), dtype=np.float32)
+    numbered = tf.data.Dataset.zip((tf.data.Dataset.range(count), tf.data.Dataset.from_tensors(picture).repeat()))
+
+    def side(name: str, dataset: Any) -> Variant:
+        batches = as_written(tf, dataset)
+
+        def call() -> tuple[list[Any], Any]:
+            seen, last = [], None
+            for batch in batches:
+                time.sleep(ASSEMBLE_STEP_S)
+                seen.append(batch[0])
+                last = batch[1]
+            return seen, last
+
+        def verify(result: tuple[list[Any], Any]) -> None:
+            numbers, pictures = result
+            assert np.array_equal(np.concatenate(numbers), np.arange(count))
+            assert np.array_equal(pictures, np.broadcast_to(picture, (BATCH, *picture.shape)))
+
+        return Variant(name, call, verify)
+
+    compare(
+        side("batch, then prefetch", numbered.batch(BATCH).prefetch(1)),
+        side("prefetch, then batch", numbered.prefetch(BATCH).batch(BATCH)),
+    )
 
 
 @pytest.mark.priority(1)
@@ -121,6 +197,7 @@ def test_generator(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
 @pytest.mark.priority(3)
 def test_interleave(compare: Hold, tensorflow: Any, slow_read: Any) -> None:
     """Compare reading several files in parallel with reading them sequentially."""
+    skip_on_one_cpu()
     files = tensorflow.data.Dataset.range(AT_ONCE)
     share = ELEMENTS // AT_ONCE
 
@@ -151,7 +228,7 @@ def test_vectorised_map(compare: Hold, tensorflow: Any) -> None:
 
 
 @pytest.mark.priority(6)
-def test_shuffle(share_s: float, tensorflow: Any, metric: Callable[..., None]) -> None:
+def test_shuffle(share_s: float, tensorflow: Any, metric: Keep) -> None:
     """Check that shuffling keeps each element once, follows its seed and reshuffles each epoch; measure its cost."""
     numbers = tensorflow.data.Dataset.range(SMALL)
     plain = numbers.batch(SMALL)
@@ -182,8 +259,7 @@ def pictures(tensorflow: Any) -> Any:
 @pytest.mark.priority(3)
 def test_pictures(compare: Hold, tensorflow: Any, pictures: Any) -> None:
     """Compare decoding, resizing and augmenting JPEGs on all CPUs with doing so on one CPU."""
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("only one CPU is available: it cannot work in parallel")
+    skip_on_one_cpu()
     ready = partial(prepare, tensorflow)
     exact = np.stack([ready(number, content).numpy() for number, content in pictures])
 
@@ -222,7 +298,7 @@ def test_fit(compare: Hold, tensorflow: Any, device: str, pictures: Any) -> None
 
 
 @pytest.mark.priority(5, needs_s=8)
-def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, metric: Callable[..., None]) -> None:
+def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, metric: Keep) -> None:
     """Measure the share of a training step spent waiting for input, with and without a tuned pipeline."""
     names = ("tuned tf.data", "Python generator")
     shares = {}

@@ -84,7 +84,7 @@ def test_cost(
             if folder:
                 tensorflow.profiler.experimental.start(str(folder))
             try:
-                measured = measure(calls, calls, plan=Plan(budget_s=share_s / 12, least_rounds=2))
+                measured = measure(calls, calls, plan=Plan(share_s / 12, rounds=2, least_rounds=2))
             finally:
                 if folder:
                     tensorflow.profiler.experimental.stop()

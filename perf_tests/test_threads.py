@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tfgpu_doctor.bench import Measured, Plan, measure
-from tfgpu_doctor.collect.probe import Unavailable
-from tfgpu_doctor.collect.probes.limits import limits
-from tfgpu_doctor.host import Host
+from tfgpu_doctor.bench import Plan, measure
 from tfgpu_doctor.perf_tests.children import Answer, Child, children
+from tfgpu_doctor.perf_tests.figures import interval, plan_of
+from tfgpu_doctor.perf_tests.processors import usable_processors
 from tfgpu_doctor.perf_tests.programs.work_on_request import SIDE, WAITS
 from tfgpu_doctor.perf_tests.runner import Variant
 
@@ -26,12 +24,7 @@ _NOTHING: Mapping[str, str] = {}
 @pytest.fixture(scope="module")
 def processors() -> int:
     """The number of CPUs that this process may use, by its quota and its affinity."""
-    allowed = len(os.sched_getaffinity(0))
-    try:
-        quota = limits.function(Host()).cpu_quota
-    except Unavailable:
-        quota = None
-    return max(1, allowed if quota is None else min(allowed, int(quota)))
+    return usable_processors()
 
 
 def exact_sum() -> int:
@@ -76,7 +69,7 @@ def test_too_many(share_s: float, processors: int, metric: Callable[..., None]) 
     orders = [{"work": "product", "intra": threads, "inter": 1} for threads in (processors, crowd)]
     with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (fitting, many):
         assert fitting.ask().values["sum"] == many.ask().values["sum"] == exact_sum()
-        measured = measure(fitting.ask, many.ask, plan=Plan(budget_s=share_s))
+        measured = measure(fitting.ask, many.ask, plan=Plan(share_s))
     metric(
         "threads that fit", measured.ratio.value, "times as fast", device="CPU:0",
         about=f"{processors} threads compared with {crowd} for {processors} CPUs; {interval(measured)}",
@@ -92,13 +85,8 @@ def test_gpu_thread_mode(share_s: float, gpu: str, metric: Callable[..., None]) 
         answers = [own.ask(), shared.ask()]
         assert all(answer.devices == (gpu,) for answer in answers)
         assert np.isclose(answers[0].values["sum"], answers[1].values["sum"], rtol=1e-3)
-        measured = measure(own.ask, shared.ask, plan=Plan(budget_s=share_s))
+        measured = measure(own.ask, shared.ask, plan=plan_of(share_s, gpu))
     metric(
         "TF_GPU_THREAD_MODE=gpu_private", measured.ratio.value, "times as fast", device=gpu,
         about=f"compared with global, training with an input pipeline on the CPU; {interval(measured)}",
     )  # fmt: skip
-
-
-def interval(measured: Measured) -> str:
-    """Format the interval of a ratio."""
-    return f"95 % interval {measured.ratio.low:.2f} to {measured.ratio.high:.2f}"

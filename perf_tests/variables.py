@@ -4,4 +4,6 @@ from __future__ import annotations
 
 FACTS_VARIABLE = "TFGPU_DOCTOR_FACTS"  # a record of this machine, so that the run does not examine it again
 START_AGAIN = 75  # exit code if the GPU stopped responding to this process: the remaining tests need a new one
+BUSY_VARIABLE = "TFGPU_DOCTOR_BUSY"  # JSON: by the name of each GPU that others use ("GPU:0"), the signs of it
+ALTHOUGH_BUSY_VARIABLE = "TFGPU_DOCTOR_EVEN_IF_BUSY"  # set: these GPUs are measured all the same
 JOURNAL_VARIABLE = "TFGPU_DOCTOR_JOURNAL"  # where the run writes what it measures, line by line

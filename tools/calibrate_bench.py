@@ -15,27 +15,35 @@ from collections.abc import Callable, Sequence
 
 import calibration  # before numpy: sets the number of its threads
 import numpy as np
-from calibration.engine import quick_engine
-from calibration.families import JUDGES, MACHINES, SPREAD, engine, engine_bounds, family_bounds, learnt, simulate
+from calibration.families import (
+    COMPARISONS,
+    JUDGES,
+    MACHINES,
+    SPREAD,
+    engine,
+    engine_bounds,
+    family_bounds,
+    learnt,
+    simulate,
+)
 from calibration.methods import DESIGNS, METHODS, Method
 from calibration.scenarios import BEYOND, SCENARIOS, Random, Scenario
 from calibration.scores import Score, of_engine, of_method
 from tabulate import tabulate
 
-from tfgpu_doctor.bench.measurement import Plan
+from tfgpu_doctor.perf_tests.budget import LEAST_S, USUAL_S, Passes, passes_for
 
 __all__ = ["calibration", "main"]
-# Budgets of one comparison: the default, the least, that of `--budget full`; and a minimum duration of 2 s.
-PLANS = (
-    ("today", Plan()),
-    ("today, 1.5 s", Plan(budget_s=1.5)),
-    ("today, 20 s", Plan(budget_s=20.0)),
-    ("at least 2 s", Plan(least_rounds=200)),
+# What `bench` does with each budget, and what `pytest` does, in its one process.
+PASSES = (
+    *((f"--budget {text}", passes_for(seconds)) for text, seconds in (("2m", 120.0), ("5m", 300.0), ("full", None))),
+    *((f"pytest, {seconds:g} s", Passes(1, seconds)) for seconds in (LEAST_S, USUAL_S)),
 )
 _COLUMNS = (
     "scenario", "coverage", "or too noisy", "false faster", "false slower", "too noisy", "found faster", "found slower",
     "half width", "seconds", "broken",
 )  # fmt: skip
+_PLANTED = (1, COMPARISONS // 2, COMPARISONS)  # how many comparisons of a run became slower
 Judged = dict[str, list[Score]]  # by method, in the order of the scenarios
 
 
@@ -63,10 +71,11 @@ def row_of(scenario: Scenario, found: Score) -> list[str]:
     return [scenario.name, *map(percent, shares), f"{found.seconds:.2f}", ", ".join(found.misses(scenario)) or "-"]
 
 
-def by_plan(trials: int, seed: int, scenarios: Sequence[Scenario]) -> Judged:
-    """Let the engine measure all scenarios with each plan."""
+def by_budget(trials: int, seed: int, scenarios: Sequence[Scenario]) -> Judged:
+    """Let the engine measure all scenarios with each budget."""
     return {
-        name: [of_engine(each, random_of(seed, each, name), trials, plan) for each in scenarios] for name, plan in PLANS
+        name: [of_engine(each, random_of(seed, each, name), trials, passes) for each in scenarios]
+        for name, passes in PASSES
     }
 
 
@@ -108,12 +117,14 @@ def _found(score: Score) -> float:
 
 
 def engine_tables(trials: int, seed: int) -> tuple[str, bool]:
-    """Return the engine's tables, and whether it keeps all promises with its usual plan."""
-    judged, beyond = (by_plan(trials, seed, scenarios) for scenarios in (SCENARIOS, BEYOND))
+    """Return the engine's tables, and whether it keeps all promises with every budget."""
+    judged, beyond = (by_budget(trials, seed, scenarios) for scenarios in (SCENARIOS, BEYOND))
     usual = next(iter(judged.values()))
     rows = [row_of(*each) for each in zip(SCENARIOS, usual, strict=True)]
     others = three_tables(judged, SCENARIOS)
-    kept = not any(found.misses(scenario) for scenario, found in zip(SCENARIOS, usual, strict=True))
+    kept = not any(
+        found.misses(scenario) for scores in judged.values() for scenario, found in zip(SCENARIOS, scores, strict=True)
+    )
     return "\n\n".join((table(_COLUMNS, rows), others, f"Beyond:\n\n{three_tables(beyond, BEYOND)}")), kept
 
 
@@ -159,14 +170,18 @@ def compare_table(trials: int, seed: int) -> str:
         drawn = functools.partial(simulate, spread=spread, error=error, saved=saved)
         for name, judge in JUDGES:
             number = trials if judge is engine else 20 * trials
-            same, planted = (
-                judge(drawn(np.random.default_rng([seed, which]), number, planted=bool(which))) for which in (0, 1)
-            )
-            shares = (same.any(axis=1).mean(), planted[:, 0].mean())
+            shares = [judge(drawn(np.random.default_rng([seed, 0]), number, planted=0)).any(axis=1).mean()]
+            for count in _PLANTED:
+                found = judge(drawn(np.random.default_rng([seed, count]), number, planted=count))
+                shares.append(found[:, :count].mean())
             rows.append([str(saved), percent(spread), percent(error), name, *(percent(float(each)) for each in shares)])
     return table(
-        ("saved runs", "spread", "error of a measurement", "method", "runs with a false `slower`", "10 % found"), rows
-    )
+        (
+            "saved runs", "spread", "error of a measurement", "method", "runs with a false `slower`",
+            *(f"10 % found, if {count} changed" for count in _PLANTED),
+        ),
+        rows,
+    )  # fmt: skip
 
 
 def learn_table(trials: int, seed: int) -> str:
@@ -200,8 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in options.parts or parts:
         print(f"## {part}\n", flush=True)
         if part == "engine":
-            with quick_engine():
-                text, kept = engine_tables(*given)
+            text, kept = engine_tables(*given)
         else:
             text = tables[part](*given)
         print(text + "\n", flush=True)

@@ -46,7 +46,7 @@ def slowed_down(seconds: float) -> Callable[[], None]:
 def comparison(candidate: Callable[[], None], budget_s: float) -> Comparison:
     """Run one comparison of a variant with the work itself."""
     before = Reading.now()
-    ratio = measure(candidate, work, plan=Plan(budget_s=budget_s)).ratio
+    ratio = measure(candidate, work, plan=Plan(budget_s)).ratio
     after = Reading.now()
     verdict, reason = judge(ratio)
     return Comparison(
@@ -81,7 +81,7 @@ def main() -> None:
         counts["10 % slower, within a run", slow.verdict] += 1
         counts["the same, within a run", same.verdict] += 1
         for name, now in (("10 % slower, between runs", slow), ("the same, between runs", again)):
-            (row,) = compare(Bench(comparisons=(now,)), Bench(comparisons=(same,)))
+            (row,) = compare(Bench(comparisons=(now,)), [Bench(comparisons=(same,))])
             counts[name, row.status] += 1
     taken = (
         f"; other processes took {np.median(others):.0%} of the CPU time, {max(others):.0%} at most" if others else ""

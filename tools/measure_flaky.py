@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import os
 import re
 import subprocess
 import sys
@@ -28,7 +29,8 @@ def main() -> int:
     try:
         for number in range(options.runs):
             command = [sys.executable, "-m", "pytest", "-m", "timed", "-n", str(options.workers), "-q", *more]
-            done = subprocess.run([*command, "tests"], capture_output=True, text=True, check=False)
+            whole_lines = {**os.environ, "COLUMNS": "1000"}  # pytest cuts the reason of a failure at the line's end
+            done = subprocess.run([*command, "tests"], capture_output=True, text=True, check=False, env=whole_lines)
             found = re.findall(r"^(?:FAILED|ERROR) ((\S+).*)", done.stdout, re.MULTILINE)
             failed.update(test for _, test in found)
             said = (line for line, _ in found)

@@ -37,6 +37,7 @@ def generated() -> dict[pathlib.Path, str]:
     from tfgpu_doctor.model.facts import encode_facts
     from tfgpu_doctor.model.report import RehearsalReport
     from tfgpu_doctor.render.json_document import report_schema
+    from tfgpu_doctor.tracing import TraceReport
 
     machines = {
         ROOT / "tests/machines/synthetic" / name / "facts.json": encode_facts(facts).decode()
@@ -51,6 +52,7 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "doctor/bench/bench.schema.json": report_schema(BenchReport, "bench"),
         ROOT / "doctor/accept/certificate.schema.json": report_schema(Certificate, "certificate"),
         ROOT / "doctor/fleet/fleet.schema.json": report_schema(Fleet, "fleet"),
+        ROOT / "doctor/tracing/trace.schema.json": report_schema(TraceReport, "trace"),
         collected_comparisons.TABLE: collected_comparisons.table(),
         ROOT / "docs/profiles.md": profiles_page(),
         **machines,

@@ -8,7 +8,7 @@ from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 from tfgpu_doctor.model.tags import SUITES_STOPPED, requirement
 
 _SLOWING = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown")
-_FRACTIONS = {"TFLOP/s": "bench_least_share_of_peak", "GB/s": "bench_least_share_of_bandwidth"}
+_UNITS = ("TFLOP/s", "GB/s")
 
 
 @check(
@@ -81,7 +81,10 @@ def _slowing(comparisons: list[Comparison], knowledge: Knowledge) -> list[str]:
     sources=("https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",),
 )
 def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
-    """Large matrix products and copies come close to the data sheet's peak; if a GPU stays far below, something limits it.
+    """Large matrix products and copies reach what many healthy GPUs of the model reach; if not, something limits the GPU.
+
+    The data sheet alone says too little: healthy A100s reach 82 to 85 % of it in products, and 67 to 74 % in copies. Where
+    nobody measured many GPUs of a model, the share of the data sheet is reported, and nothing is required.
 
     Fix: run `tfgpu-doctor --level deep`, which checks clocks, temperature and power while the GPU works.
     """
@@ -89,18 +92,21 @@ def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
     limited = [
         (metric, metric.limit)
         for metric in bench.metrics
-        if metric.limit and metric.unit in _FRACTIONS and not metric.bounded_by
+        if metric.limit and metric.unit in _UNITS and not metric.bounded_by
     ]
     if not limited:
         raise Skip("no metric with a known limit was measured")
     for metric, limit in limited:
-        least = float(knowledge.boundaries[_FRACTIONS[metric.unit]].value)
-        if metric.value < least * limit:
+        least = float(knowledge.boundaries["bench_least_share_of_usual"].value)
+        if metric.usual and metric.value < least * metric.usual:
             yield Finding(
-                f"{_said(metric)}, {metric.value / limit:.0%} of the limit",
+                f"{_said(metric)}, {metric.value / metric.usual:.0%} of what GPUs of this model usually reach",
                 severity="warning",
                 confidence="low",
-                evidence=(f"{limit:,.4g} {metric.unit}: {metric.limit_source}", f"at least {least:.0%} is usual"),
+                evidence=(
+                    f"{metric.usual:,.4g} {metric.unit} is usual, at least {least:.0%} of it is due: {metric.usual_source}",
+                    f"{limit:,.4g} {metric.unit} is the limit: {metric.limit_source}",
+                ),
                 fix=Fix(
                     "Check clocks, temperature and power while the GPU works.",
                     ("tfgpu-doctor --level deep",),

@@ -13,7 +13,7 @@ from tfgpu_doctor._project import install
 from tfgpu_doctor.accept.reading import read_profile
 from tfgpu_doctor.accept.terms import Profile, Resolved
 from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary
-from tfgpu_doctor.bench import lacking_packages, measure_suites
+from tfgpu_doctor.bench import is_own, lacking_packages, measure_suites, why_unusable
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.cli.waiting import Waiting
@@ -50,6 +50,9 @@ class Examiner:
                 f"the profile requires the suites {', '.join(self.profile.suites)}, which run in the doctor's own Python, "
                 f"but {python} is a different one: install the doctor in the environment of that TensorFlow, and run it there"
             )
+        for suite in filter(is_own, self.profile.suites):
+            if why := why_unusable(suite, self.profile.suites):
+                refuse(f"the profile's suites: {why}")
         if lacking := lacking_packages():
             refuse(
                 f"the profile requires the suites {', '.join(self.profile.suites)}, but {', '.join(lacking)} cannot be "
@@ -74,7 +77,9 @@ class Examiner:
             interrupted = False
             if self.profile.suites and _reaches_goal(facts, self.profile):
                 try:
-                    bench = measure_suites(facts, self.profile.suites, parse_budget(self.profile.budget), waiting)
+                    budget_s = parse_budget(self.profile.budget)
+                    suites, busy = self.profile.suites, self.even_if_busy
+                    bench = measure_suites(facts, suites, budget_s, waiting, even_if_busy=busy)
                 except KeyboardInterrupt:
                     return Examined(facts, True, time.monotonic() - started)
                 facts, interrupted = msgspec.structs.replace(facts, bench=bench), bench.interrupted

@@ -1,9 +1,10 @@
 """Make a profile from repeated measurements of a known-good machine.
 
 The rule: each run provides the value that a later run is compared with (the lower end of a comparison's interval, a share
-of a peak). The bound is the lower one-sided 99 % prediction bound for one further run, from the logarithms of the runs:
-mean minus t(0.99, n-1) times s times the square root of 1 + 1/n (Hahn, Meeker: Statistical Intervals, 1991, chapter 4.8;
-one new value). It is at least 5 % below the mean: consecutive runs vary less than runs on different days.
+of a peak). The bounds are lower prediction bounds for one further run on another day, from the logarithms of the runs, and
+hold together: an equal machine meets all of them with 95 %. So each bound has Bonferroni's level, 1 - 0.05 / values
+(Hahn, Meeker: Statistical Intervals, 1991, chapter 4.8). As few runs show a spread poorly, the variance of a value is the
+larger of its own and the mean of its kind. docs/calibration.md shows how many equal machines are accepted.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from tfgpu_doctor.model.facts import Facts
 
 Value = TypeVar("Value")
 LEAST_RUNS, MOST_RUNS = 3, 20
-LEAST_MARGIN = 0.05  # minimum distance of a bound below the mean
+DAYS = 0.015  # standard deviation of a value's logarithm from day to day, which consecutive runs do not show
 MOST_MARGIN = 0.30  # a bound further below is useless: the runs vary too much
 _CALMER = "measure while nothing else runs, with more --runs or a longer `budget`; or set no minimum for it:"
 _DIGITS = 3
-# Quantiles of Student's t for 0.99 and 2 to 19 degrees of freedom:
+_LEVEL = 0.05  # the chance that an equal machine misses any bound
+# Quantiles of Student's t for 0.95 and 2 to 19 degrees of freedom:
 # https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
-T99 = (
-    6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.718,
-    2.681, 2.650, 2.624, 2.602, 2.583, 2.567, 2.552, 2.539,
+T95 = (
+    2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796,
+    1.782, 1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729,
 )  # fmt: skip
 
 
@@ -65,13 +67,39 @@ class Learnt:
     metric_fractions: Mapping[str, Bound]
 
 
-def bound_of(runs: Sequence[float]) -> Bound:
-    """Return the bound for one further run; `runs` are at least three numbers above 0."""
-    logs = [math.log(each) for each in runs]
-    spread = statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs)) * T99[len(logs) - LEAST_RUNS]
-    mean = statistics.fmean(logs)
-    value = math.exp(mean - max(spread, -math.log1p(-LEAST_MARGIN)))
-    return Bound(_rounded_down(value), tuple(runs), 1 - value / math.exp(mean))
+def bounds_of(table: Mapping[str, Sequence[float]], values: int) -> dict[str, Bound]:
+    """Return a bound for each value of one kind, from its runs: at least three numbers above 0, equally many of each.
+
+    `values`: the number of all values of the machine, which has to meet all bounds.
+    """
+    logs = {name: [math.log(each) for each in runs] for name, runs in table.items()}
+    variances = {name: statistics.variance(each) for name, each in logs.items()}
+    pooled = statistics.fmean(variances.values()) if variances else 0.0
+    found = {}
+    for name, runs in table.items():
+        count = len(runs)
+        spread = math.sqrt(max(variances[name], pooled) * (1 + 1 / count) + 2 * DAYS**2)
+        margin = quantile(len(table) * (count - 1), values) * spread
+        value = math.exp(statistics.fmean(logs[name]) - margin)
+        found[name] = Bound(_rounded_down(value), tuple(runs), 1 - math.exp(-margin))
+    return found
+
+
+def quantile(freedom: int, values: int) -> float:
+    """Return Student's t for 1 - 0.05 / values; off by 2 % at most with 4 degrees of freedom, by 0.1 % with 10.
+
+    The expansion is from Abramowitz, Stegun: Handbook of Mathematical Functions, 1964, 26.7.5.
+    """
+    if values == 1:
+        return T95[min(freedom, MOST_RUNS - 1) - 2]
+    x = statistics.NormalDist().inv_cdf(1 - _LEVEL / values)
+    return (
+        x
+        + (x**3 + x) / (4 * freedom)
+        + (5 * x**5 + 16 * x**3 + 3 * x) / (96 * freedom**2)
+        + (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / (384 * freedom**3)
+        + (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / (92160 * freedom**4)
+    )
 
 
 def _rounded_down(value: float) -> float:
@@ -90,10 +118,11 @@ def learn(runs: Sequence[Facts], leave_out: Collection[str] = ()) -> Learnt:
     memory = min(_the_same("the memory of the GPUs", [tuple(gpu_memory_of(facts)) for facts in runs]), default=0)
     driver = _version("the driver", [driver_of(facts) for facts in runs])
     tensorflow = _version("TensorFlow", [tensorflow_of(facts) for facts in runs])
-    bounds = [
-        _bounds([_without(leave_out, measured(facts)) for facts in runs])
+    tables = [
+        _values([_without(leave_out, measured(facts)) for facts in runs])
         for measured in (_speed_ups, _peak_fractions, _metric_fractions)
     ]
+    bounds = [bounds_of(table, sum(map(len, tables))) for table in tables]
     wide = {name: bound for table in bounds for name, bound in table.items() if bound.margin > MOST_MARGIN}
     if wide:
         told = "; ".join(_too_wide(name, bound) for name, bound in wide.items())
@@ -135,14 +164,14 @@ def _too_wide(name: str, bound: Bound) -> str:
     return f"{name} ({told}): a bound would be {bound.margin:.0%} below the mean, the maximum is {MOST_MARGIN:.0%}"
 
 
-def _bounds(runs: Sequence[Mapping[str, float]]) -> dict[str, Bound]:
-    """Return a bound for each value that every run has; a value that only some runs have is an error."""
+def _values(runs: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Return the runs of each value that every run has; a value that only some runs have is an error."""
     seen = {
         name: sum(run.get(name, 0.0) > 0 for run in runs) for name in dict.fromkeys(key for run in runs for key in run)
     }
     if some := {name: f"{name} (in {count} of {len(runs)})" for name, count in seen.items() if count < len(runs)}:
         raise NotLearnt(f"not every run has {', '.join(some.values())}; {_CALMER} {_leaving_out(some)}")
-    return {name: bound_of([run[name] for run in runs]) for name in seen}
+    return {name: [run[name] for run in runs] for name in seen}
 
 
 def _speed_ups(facts: Facts) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.vocabulary import comparisons_named, metrics_named
-from tfgpu_doctor.bench import NOISE_LIMIT, SUITE_VERSION
+from tfgpu_doctor.bench import NOISE_LIMIT, SUITE_VERSION, suite_of
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
 _BUDGET = "time budget"  # a test that the budget ended is not a fault of the machine
@@ -21,7 +21,7 @@ def suite_requirements(case: Case) -> Iterator[Requirement]:
     if why:
         yield case.ask("suites", "perf suites", "they complete").unmeasured(why, case.anew)
     bench = Bench() if bench is None or why else bench
-    for suite in profile.suites:
+    for suite in map(suite_of, profile.suites):
         asked = case.ask(f"suites.{suite}", f"suite {suite}", "measures something, and completes", by="suites")
         yield _suite(asked, suite, bench)
     for (suite, name), (key, least) in _asked_for(profile.speed_ups, comparisons_named).items():

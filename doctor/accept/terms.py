@@ -93,7 +93,7 @@ class Profile(_Table, frozen=True, kw_only=True):
              examples=[["device_placement", "training"]]),
     ] = ()  # fmt: skip
     budget: Annotated[str, Meta(description="the time limit for all suites together, or `full`", examples=["5m"])] = (
-        "60s"
+        "2m"
     )
     checks: Annotated[Checks, Meta(description="the checks that count")] = Checks()
     speed_ups: Annotated[

@@ -13,6 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfgpu_doctor.accept.terms import PRECISIONS, Allowed, Checks, Factor, Profile, Share, bytes_of, gpu_range
 from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary, nearest, refuse_unknown
+from tfgpu_doctor.bench import is_own, suite_of
 from tfgpu_doctor.model import SEVERITIES
 from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS
 from tfgpu_doctor.perf_tests.budget import parse_budget
@@ -125,8 +126,9 @@ def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         vocabulary.refuse_unknown_check(id, "checks.require")
     for suite in raw.get("suites", ()):
         vocabulary.refuse_unknown_suite(suite, "suites")
+    own = {suite_of(suite) for suite in raw.get("suites", ()) if is_own(suite)}
     for key in raw.get("speed-ups", {}):
-        vocabulary.refuse_unknown_comparison(key, "speed-ups")
+        vocabulary.refuse_unknown_comparison(key, "speed-ups", own)
     for key in raw.get("metric-fractions", {}):
         vocabulary.refuse_unknown_metric(key, "metric-fractions")
     for key in raw.get("peak-fractions", {}):
@@ -145,7 +147,7 @@ def validate_whole(profile: Profile) -> None:
         raise ProfileError("suites: level quick does not run TensorFlow; at least standard is required")
     for place, keys in (("speed-ups", profile.speed_ups), ("metric-fractions", profile.metric_fractions)):
         for key in keys:
-            if (suite := key.partition("/")[0]) not in profile.suites:
+            if (suite := key.partition("/")[0]) not in {suite_of(word) for word in profile.suites}:
                 raise ProfileError(f"{place}: {key!r} is measured by the suite {suite!r}: add it to `suites`")
     for id in profile.checks.require:
         if id in profile.checks.ignore or id.rstrip("0123456789") in profile.checks.ignore:

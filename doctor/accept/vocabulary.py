@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from tfgpu_doctor.bench import is_own, suite_of
 from tfgpu_doctor.diagnose.selection import Selection, UnknownId
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
@@ -50,7 +51,10 @@ def metrics_named(key: str) -> tuple[tuple[str, str], ...]:
 
 
 def _named(key: str, table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """Return the names that the key refers to. Nobody knows those of a user's own suite before it runs: any is one."""
     suite, _, name = key.partition("/")
+    if suite not in _measured().comparisons:
+        return ((suite, name),) if name else ()
     return tuple((suite, each) for each in table.get(suite, ()) if name in ("", each))
 
 
@@ -79,17 +83,22 @@ class Vocabulary:
         refuse_unknown(label, tuple(read_knowledge().causes), place, "cause")
 
     def refuse_unknown_suite(self, name: str, place: str) -> None:
-        """Validate a suite. Raises ProfileError."""
-        refuse_unknown(name, self.suites, place, "suite")
+        """Validate a suite, or the path of a user's own. Raises ProfileError."""
+        if not is_own(name):
+            refuse_unknown(name, self.suites, place, "suite")
+        elif suite_of(name) in self.suites:
+            raise ProfileError(f"{place}: the doctor has a suite {suite_of(name)!r} of its own: rename {name}")
 
-    def refuse_unknown_comparison(self, key: str, place: str) -> None:
-        """Validate a suite with comparisons, or one comparison. Raises ProfileError."""
-        if not comparisons_named(key):
+    def refuse_unknown_comparison(self, key: str, place: str, own: Collection[str]) -> None:
+        """Validate a suite with comparisons, or one comparison; `own`: the user's suites. Raises ProfileError."""
+        if key in own:
+            raise ProfileError(f"{place}: name the comparisons of your own suite: {key}/NAME")
+        if not comparisons_named(key) or key.partition("/")[0] not in {*own, *self.suites}:
             refuse_unknown(key, _keys(_measured().comparisons), place, "comparison")
 
     def refuse_unknown_metric(self, key: str, place: str) -> None:
         """Validate a suite with metrics that have a limit, or one such metric. Raises ProfileError."""
-        if not metrics_named(key):
+        if not metrics_named(key) or key.partition("/")[0] not in self.suites:
             refuse_unknown(key, _keys(_measured().metrics), place, "metric with a hardware limit")
 
 

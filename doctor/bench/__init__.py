@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from tfgpu_doctor.bench.measurement import Measured as Measured
     from tfgpu_doctor.bench.measurement import Plan as Plan
     from tfgpu_doctor.bench.measurement import measure as measure
+    from tfgpu_doctor.bench.names import is_own as is_own
+    from tfgpu_doctor.bench.names import suite_names as suite_names
+    from tfgpu_doctor.bench.names import suite_of as suite_of
+    from tfgpu_doctor.bench.names import why_unusable as why_unusable
     from tfgpu_doctor.bench.page import render_bench as render_bench
     from tfgpu_doctor.bench.pytest_document import extra_info as extra_info
     from tfgpu_doctor.bench.pytest_document import machine_part as machine_part
     from tfgpu_doctor.bench.references import place_of as place_of
     from tfgpu_doctor.bench.result import make_result as make_result
     from tfgpu_doctor.bench.run import SUITE_VERSION as SUITE_VERSION
-    from tfgpu_doctor.bench.run import suite_names as suite_names
     from tfgpu_doctor.bench.suites import lacking_packages as lacking_packages
     from tfgpu_doctor.bench.suites import measure_suites as measure_suites
     from tfgpu_doctor.bench.verdict import NOISE_LIMIT as NOISE_LIMIT
@@ -37,7 +40,10 @@ __getattr__ = exported(
         "place_of": "references",
         "make_result": "result",
         "SUITE_VERSION": "run",
-        "suite_names": "run",
+        "is_own": "names",
+        "suite_names": "names",
+        "suite_of": "names",
+        "why_unusable": "names",
         "NOISE_LIMIT": "verdict",
         "judge": "verdict",
     },

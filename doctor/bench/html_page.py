@@ -60,6 +60,7 @@ def render_bench_html(result: BenchReport) -> str:
             for suite, rows in _by_suite(sorted(metrics, key=lambda each: each.name))
         ],
         reference=words.reference(result),
+        changed=words.changed_in_words(result),
         changes=changes,
         same=changes.at(1.0),
         compared=any(each.change for each in result.regressions),

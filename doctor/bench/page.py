@@ -63,7 +63,7 @@ class _Page:
         ]
         parts += [self._metrics(result.metrics)]
         if result.reference:
-            parts.append(self._regressions(result.regressions))
+            parts += [self._one_line(changed_in_words(result)), self._regressions(result.regressions)]
         parts.append(self.lines(f"not measured: {names}: {why}" for why, names in left_out(result)))
         parts.append(self.lines(f"✗ {line}" for line in found_wrong(result)))
         parts.append(self._one_line(not_told(result)))
@@ -92,10 +92,14 @@ class _Page:
     def _regressions(self, regressions: Sequence[Regression]) -> str:
         heads = ("suite", "comparison", "status", "change", "earlier runs", "")
         rows = [
-            (each.suite, each.name, each.status, change_in_words(each), str(each.runs or ""), each.reason)
+            (each.suite, each.name, each.status, change_in_words(each), str(each.runs or ""), _told(each))
             for each in regressions
         ]
         return self._table(heads, rows)
+
+
+def _told(regression: Regression) -> str:
+    return f"measured twice: {regression.reason}" if regression.measured_again else regression.reason
 
 
 def _causes_in_markdown(causes: Iterable[RootCause]) -> str:
@@ -175,6 +179,12 @@ def change_in_words(regression: Regression) -> str:
     return f"{regression.change - 1:+.1%}" if regression.change else ""
 
 
+def changed_in_words(result: BenchReport) -> str:
+    """Say what else differs from the reference; empty if nothing is known to."""
+    told = [f"{each.what} {each.reference} → {each.now}" for each in result.changed]
+    return f"changed since {reference(result)}: {'; '.join(told)}" if told else ""
+
+
 def left_out(result: BenchReport) -> list[tuple[str, str]]:
     """List the reasons why something was not measured, each once, with the names of the tests and comparisons."""
     in_table = {comparison.name for comparison in result.comparisons}
@@ -199,6 +209,8 @@ def not_told(result: BenchReport) -> str:
     """Say what to do if a run could not be compared with its reference; empty if it could."""
     if not result.untold:
         return ""
+    if all(each.status == "no reference" for each in result.regressions):
+        return f"nothing was compared: {reference(result)} has none of these comparisons; `--save NAME` saves a run"
     of_them = "1 comparison" if result.untold == 1 else f"{result.untold} comparisons"
     why = f"for {of_them} a slowdown by 10% could not be confirmed or ruled out"
     return f"{why}: run it again with --budget full, or when the machine is idle"
@@ -222,4 +234,7 @@ def _counted(words: Sequence[str]) -> str:
 
 def reference(result: BenchReport) -> str:
     """Name the run that this run was compared with."""
-    return "the last run" if result.reference == "last" else f"the reference {result.reference}"
+    if result.reference == "last":
+        return "the last run"
+    several = f" ({result.reference_runs} runs)" if result.reference_runs > 1 else ""
+    return f"the reference {result.reference}{several}"

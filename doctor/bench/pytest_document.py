@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Side
 from tfgpu_doctor.model.report import MachineSummary, Report
 
 _OURS = "tfgpu_doctor"  # the doctor's part of `machine_info`
@@ -35,13 +35,18 @@ def write_document(bench: Bench, report: Report) -> str:
 
     return json.dumps(
         {
-            "machine_info": {**_python(), _OURS: machine_part(report, bench.suite_version)},
+            "machine_info": {
+                **_python(),
+                _OURS: {**machine_part(report, bench.suite_version), "conditions": bench.conditions},
+            },
             "commit_info": {},  # the run measures the machine, not the user's repository
             "benchmarks": [
-                _benchmark(comparison)
+                row
                 for comparison in bench.comparisons
                 if comparison.candidate and comparison.candidate.seconds
+                for row in _benchmarks(comparison)
             ],
+            _OURS: {"metrics": msgspec.to_builtins(bench.metrics)},
             "datetime": dt.datetime.now(dt.timezone.utc).isoformat(),
             "version": pytest_benchmark.__version__,
         },
@@ -61,6 +66,7 @@ def extra_info(comparison: Comparison) -> dict[str, Any]:
     return {
         **told,
         "device": comparison.device,
+        "process_ratios": list(comparison.process_ratios),
         "baseline_s": list(comparison.baseline.seconds) if comparison.baseline else [],
     }
 
@@ -77,27 +83,32 @@ def _python() -> dict[str, Any]:
     }
 
 
-def _benchmark(comparison: Comparison) -> dict[str, Any]:
+def _benchmarks(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the rows of both sides, as the plugin of pytest records them: one group, named by its sides."""
+    assert comparison.candidate
+    test = f"test_{comparison.suite}.py::test_{comparison.name}"
+    rows = [(comparison.candidate, test, extra_info(comparison))]
+    if comparison.baseline:
+        rows.append((comparison.baseline, f"{test} (baseline)", {"baseline_of": test}))
+    return [_benchmark(comparison, *row) for row in rows]
+
+
+def _benchmark(comparison: Comparison, side: Side, fullname: str, extra: dict[str, Any]) -> dict[str, Any]:
     from pytest_benchmark.stats import Stats
 
-    assert comparison.candidate
     stats = Stats()
-    for seconds in comparison.candidate.seconds:
+    for seconds in side.seconds:
         stats.update(seconds)
-    _, _, param = f"test_{comparison.name}".partition("[")
+    _, _, param = comparison.name.partition("[")
     return {
-        "group": f"test_{comparison.suite}",
-        "name": f"test_{comparison.name}",
-        "fullname": f"test_{comparison.suite}.py::test_{comparison.name}",
+        "group": f"{comparison.suite}/{comparison.name}",
+        "name": side.name,
+        "fullname": fullname,
         "params": None,
         "param": param.rstrip("]") or None,
-        "extra_info": extra_info(comparison),
+        "extra_info": extra,
         "options": {"min_rounds": comparison.rounds, "timer": "perf_counter", "warmup": True},
-        "stats": {
-            **stats.as_dict(),
-            "data": list(comparison.candidate.seconds),
-            "iterations": comparison.candidate.calls_a_round,
-        },
+        "stats": {**stats.as_dict(), "data": list(side.seconds), "iterations": side.calls_a_round},
     }
 
 
@@ -109,16 +120,18 @@ def read_document(content: bytes) -> Document:
         comparisons = [_comparison(row) for row in rows if "ratio" in row.get("extra_info", {})]
         machine = msgspec.convert(about["machine"], MachineSummary) if "machine" in about else None
         version = str(about.get("suite_version", ""))
+        conditions = msgspec.convert(about.get("conditions", {}), dict[str, str])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DocumentError(f"this is not a pytest-benchmark document ({type(error).__name__}: {error})") from error
     if not comparisons:
         raise DocumentError("none of its benchmarks is a tfgpu-doctor comparison")
-    return Document(Bench(suite_version=version, comparisons=tuple(comparisons)), machine)
+    return Document(Bench(suite_version=version, conditions=conditions, comparisons=tuple(comparisons)), machine)
 
 
 def _comparison(row: dict[str, Any]) -> Comparison:
     file, _, test = str(row["fullname"]).rpartition("/")[2].partition("::")
     told = {name: row["extra_info"].get(name) for name in ("verdict", "ratio", "interval")}
+    told["process_ratios"] = row["extra_info"].get("process_ratios", ())
     suite = file.removeprefix("test_").removesuffix(".py")
     known = {"suite": suite, "name": test.removeprefix("test_"), "rounds": row.get("stats", {}).get("rounds", 0)}
     return msgspec.convert({**told, **known}, Comparison)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from tfgpu_doctor.bench.conditions import Changed, changed_between
 from tfgpu_doctor.bench.history import History, PastRun, history_of
 from tfgpu_doctor.bench.pytest_document import DocumentError, read_document
-from tfgpu_doctor.bench.regression import Regression, compare
+from tfgpu_doctor.bench.run import SUITE_VERSION
 from tfgpu_doctor.cli.output import note, refuse
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.results import KeptRun, Results, ResultsError
@@ -19,33 +21,57 @@ from tfgpu_doctor.model.facts.bench import Bench, decode_bench
 from tfgpu_doctor.model.report import MachineSummary
 
 _LAST = "last"
+_BETWEEN = " | "
 _LARGEST_DOCUMENT_BYTES = 256 << 20
+_DRIVER, _TENSORFLOW = 1, 2  # of the words of a place, what may differ from the reference
+
+
+class Reference(NamedTuple):
+    """The runs to compare with, all of one place, and what else is known of this machine."""
+
+    runs: tuple[Bench, ...] = ()
+    earlier: tuple[Bench, ...] = ()  # all runs of this place
+    changed: tuple[Changed, ...] = ()  # what differs from the newest of the runs
 
 
 def place_of(facts: Facts, bench: Bench) -> str:
-    """Return what results must have in common to be compared: GPU, driver, TensorFlow, CPU, version of the suites."""
+    """Return where results belong: GPU, driver, TensorFlow, CPU, version of the suites."""
     system, runtime = facts.system, facts.runtime
     gpus = [gpu.name for gpu in facts.nvml.gpus] if facts.nvml else []
     driver = facts.nvml.driver_version if facts.nvml else ""
     cpu = f"{system.cpu_model} x{system.cpu_count}" if system else ""
     words = ("+".join(gpus) or "no GPU", driver, runtime.version if runtime else "", cpu, bench.suite_version)
-    return " | ".join(words)
+    return _BETWEEN.join(words)
 
 
-def compare_with(
-    reference: str, results: Results, place: str, suites: Sequence[str], now: Bench, machine: MachineSummary
-) -> list[Regression]:
-    """Compare with a saved run, the last run, or a pytest-benchmark document; exit if it cannot be read."""
+def _hardware(place: str) -> tuple[str, ...]:
+    """What results must have in common to be compared: the place without driver and TensorFlow."""
+    return tuple(word for number, word in enumerate(place.split(_BETWEEN)) if number not in (_DRIVER, _TENSORFLOW))
+
+
+def find_reference(
+    name: str, results: Results, place: str, suites: Sequence[str], now: Bench, machine: MachineSummary
+) -> Reference:
+    """Find the runs saved under a name, the last run, or a pytest-benchmark document; exit if it cannot be read.
+
+    They may have another driver or TensorFlow than this run.
+    """
     try:
-        here = results.of_place(place)
-        then = _of_file(reference, machine) if _is_file(reference) else _kept(reference, results, place, here)
+        here = tuple(past.bench for past in _past(results.of_place(place)))
+        runs = [_of_file(name, machine)] if _is_file(name) else _kept(name, results, place)
     except ResultsError as error:
         refuse(str(error))
-    if suites:  # comparisons of suites that were not selected are not missing
-        then = msgspec.structs.replace(
-            then, comparisons=tuple(comparison for comparison in then.comparisons if comparison.suite in suites)
-        )
-    return compare(now, then, [past.bench for past in _past(here)])
+    if not runs:
+        return Reference()
+    chosen = tuple(_only(run, suites) for run in runs)
+    return Reference(chosen, here, changed_between(now.conditions, runs[-1].conditions))
+
+
+def _only(run: Bench, suites: Sequence[str]) -> Bench:
+    """Without the comparisons of suites that were not selected: these are not missing."""
+    if not suites:
+        return run
+    return msgspec.structs.replace(run, comparisons=tuple(each for each in run.comparisons if each.suite in suites))
 
 
 def _is_file(reference: str) -> bool:
@@ -59,6 +85,9 @@ def _of_file(path: str, machine: MachineSummary) -> Bench:
         refuse(f"{path} cannot be read: {error.strerror or error}")
     except DocumentError as error:
         refuse(f"{path}: {error}; `tfgpu-doctor bench --benchmark-json FILE` writes one")
+    if document.bench.suite_version not in ("", SUITE_VERSION):
+        version = f"version {document.bench.suite_version} of the suites, and this is {SUITE_VERSION}"
+        refuse(f"{path} was measured with {version}: they measure different things; measure again with this doctor")
     then = document.machine
     if then and (then.gpus, then.driver) != (machine.gpus, machine.driver):
         note(f"{path} was measured on {_in_words(then)}, but this machine is {_in_words(machine)}")
@@ -69,19 +98,19 @@ def _in_words(machine: MachineSummary) -> str:
     return f"{', '.join(machine.gpus) or 'a machine without a GPU'}, driver {machine.driver or 'none'}"
 
 
-def _kept(reference: str, results: Results, place: str, here: Sequence[KeptRun]) -> Bench:
-    """Return the newest run with that name on this machine; print a note and return an empty run if there is none."""
-    if reference == _LAST:
-        chosen, elsewhere = here[-1:], []
-    else:
-        named = results.named(reference)
-        chosen = [run for run in named if run.place == place][-1:]
-        elsewhere = [] if chosen else named
-    if chosen:
-        return decode_bench(chosen[0].document)
-    where = f"; {reference!r} was saved on {elsewhere[-1].place}, but this machine is {place}" if elsewhere else ""
+def _kept(name: str, results: Results, place: str) -> list[Bench]:
+    """Return the runs with that name on this hardware, or the last run; print a note if there is none.
+
+    Of runs with different drivers or TensorFlows, those like the newest.
+    """
+    saved = results.newest_last() if name == _LAST else results.named(name)
+    alike = [run for run in saved if _hardware(run.place) == _hardware(place)]
+    if alike:
+        chosen = [run for run in alike if run.place == alike[-1].place]
+        return [decode_bench(run.document) for run in (chosen[-1:] if name == _LAST else chosen)]
+    where = f"; {name!r} was saved on {saved[-1].place}, but this machine is {place}" if saved and name != _LAST else ""
     note(f"there is no earlier run to compare with{where}")
-    return Bench()
+    return []
 
 
 def _past(runs: Sequence[KeptRun]) -> list[PastRun]:

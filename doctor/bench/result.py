@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tfgpu_doctor.bench.conditions import Changed
 from tfgpu_doctor.bench.regression import Regression
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 from tfgpu_doctor.model.report import MachineSummary, Report, RootCause, TargetSummary
@@ -28,8 +29,12 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[Metric, ...]
     skipped: dict[str, str]
     failed: dict[str, str]
+    busy: dict[str, str]  # GPUs that were not measured, as others use them
     problems: tuple[str, ...]
+    strict: bool
     reference: str  # the run to compare with; empty if none was selected
+    reference_runs: int  # its number of saved runs
+    changed: tuple[Changed, ...]  # what else differs from the reference
     regressions: tuple[Regression, ...]
     seconds: float
 
@@ -37,17 +42,21 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """0: results are as expected; 1: a finding, or slower than the reference; 3: inconclusive; 130: interrupted.
 
+        With `strict`, a comparison on the CPU whose candidate is not shown to be faster gives 1 as well.
+
         A GPU comparison whose candidate is not shown to be faster gives 1. Comparisons that could not be judged against
-        the reference are neither a pass nor a failure: they give 3, as does a run that measured nothing.
+        the reference are neither a pass nor a failure: they give 3, as does a run that measured nothing, or left out
+        GPUs that others use.
         """
         if self.interrupted:
             return _INTERRUPTED
         bad = any(cause.severity == "error" for cause in self.causes) or bool(self.problems or self.failed)
-        lost = any(comparison.on_gpu and comparison.verdict != "faster" for comparison in self.comparisons)
+        judged = [comparison for comparison in self.comparisons if comparison.on_gpu or self.strict]
+        lost = any(comparison.verdict != "faster" for comparison in judged)
         worse = any(each.status == "slower" for each in self.regressions)
         if bad or lost or worse:
             return 1
-        if self.untold or not any(comparison.ratio for comparison in self.comparisons):
+        if self.untold or self.busy or not any(comparison.interval for comparison in self.comparisons):
             return _NOT_TOLD
         return 0
 
@@ -64,15 +73,16 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_result(
-    report: Report, bench: Bench, *, reference: str = "", regressions: tuple[Regression, ...] = (), seconds: float
-) -> BenchReport:
+    report: Report, bench: Bench, *, reference: str = "", runs: int = 0, changed: tuple[Changed, ...] = (),
+    regressions: tuple[Regression, ...] = (), seconds: float, strict: bool = False,
+) -> BenchReport:  # fmt: skip
     """Combine the results of one run."""
     return BenchReport(
         doctor=report.doctor,
         recorded=report.recorded,
         suite_version=bench.suite_version,
         budget_s=bench.budget_s,
-        interrupted=report.interrupted,
+        interrupted=report.interrupted or bench.interrupted,
         target=report.target,
         machine=report.machine,
         causes=report.causes,
@@ -80,8 +90,12 @@ def make_result(
         metrics=bench.metrics,
         skipped=bench.skipped,
         failed=bench.failed,
+        busy=bench.busy,
         problems=bench.problems,
+        strict=strict,
         reference=reference,
+        reference_runs=runs,
+        changed=changed,
         regressions=regressions,
         seconds=round(seconds, 2),
     )

@@ -59,6 +59,7 @@ class Telemetry:
 
 
 def _seen_during(comparison: Comparison, sampling: Sampling, clock: float) -> Comparison:
-    span = (comparison.started - clock, comparison.started - clock + comparison.took_s)
-    looks = {gpu: sampling.looks(gpu, [span]) for gpu in sampling.gpus}
+    measured = comparison.spans or ((comparison.started, comparison.took_s),)
+    spans = [(started - clock, started - clock + took_s) for started, took_s in measured]
+    looks = {gpu: sampling.looks(gpu, spans) for gpu in sampling.gpus}
     return msgspec.structs.replace(comparison, readings={gpu: readings(found) for gpu, found in looks.items() if found})

@@ -28,6 +28,7 @@ _COMMANDS = {
     "matrix": ("advise.matrix_command", "show which TensorFlow releases fit which Python, driver and GPU"),
     "advise": ("advise.command", "find the newest release that works here, and the commands that install it"),
     "bench": ("bench.command", "run the perf suites: GPU and CPU, with and without each technique"),
+    "trace": ("tracing.command", "say where the steps of a profiled training spend their time, and what to change"),
     "accept": ("accept.command", "pass or fail a machine before it goes into service, with a certificate"),
     "ticket": (
         "ticket.command",

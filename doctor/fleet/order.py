@@ -10,7 +10,7 @@ from tfgpu_doctor.model.facts.stress import STRESS_LEVELS, Level
 from tfgpu_doctor.perf_tests.budget import parse_budget
 
 SPANNING = "multi_worker"  # the suite in which one process of each node takes part
-DEFAULT_BUDGET, SOAK_MINUTES = "60s", 10.0
+DEFAULT_BUDGET, SOAK_MINUTES = "2m", 10.0
 # Seconds: the doctor normally ends long before; this limit is for one that does not.
 _LIMITS_S: dict[Level, float] = {"quick": 120, "standard": 300, "deep": 600, "soak": 600}
 _SUITES_S, _FULL_BUDGET_S = 300.0, 3600.0  # to start and end suites; for suites without a time budget

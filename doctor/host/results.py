@@ -59,7 +59,11 @@ class Results:
         """The runs saved under a name, oldest first. Raises ResultsError."""
         return self._select("where name = ?", name)
 
-    def _select(self, condition: str, value: str) -> list[KeptRun]:
+    def newest_last(self) -> list[KeptRun]:
+        """All runs, oldest first. Raises ResultsError."""
+        return self._select("where name is not ?", None)
+
+    def _select(self, condition: str, value: str | None) -> list[KeptRun]:
         if not os.path.exists(self.path):
             return []
         with self._open() as connection:

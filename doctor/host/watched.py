@@ -27,16 +27,7 @@ def run_watched(
     descriptors (of a lock) that stay open until it has ended. `on_tick` is called about every second in the meantime.
     Raises OSError if it cannot be started.
     """
-    watcher = subprocess.Popen(
-        [sys.executable, "-I", _PROGRAM, *argv],
-        stdin=subprocess.PIPE,  # its closing tells the watcher that the doctor has exited
-        stdout=_standard_error(),
-        stderr=_standard_error(),
-        env=dict(environment),
-        cwd=folder,
-        pass_fds=tuple(holding),
-        start_new_session=True,  # Ctrl-C reaches only the doctor, which then ends this in order
-    )
+    watcher = start_watched(argv, environment=environment, folder=folder, holding=holding)
     assert watcher.stdin is not None
     until = time.monotonic() + deadline_s
     try:
@@ -50,6 +41,25 @@ def run_watched(
     finally:
         watcher.stdin.close()
         watcher.wait()
+
+
+def start_watched(
+    argv: Sequence[str], *, environment: Mapping[str, str], folder: str, holding: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a command in a folder, with its output on standard error; it is killed when the returned standard input closes.
+
+    Raises OSError if it cannot be started.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-I", _PROGRAM, *argv],
+        stdin=subprocess.PIPE,  # its closing tells the watcher that the doctor has exited
+        stdout=_standard_error(),
+        stderr=_standard_error(),
+        env=dict(environment),
+        cwd=folder,
+        pass_fds=tuple(holding),
+        start_new_session=True,  # Ctrl-C reaches only the doctor, which then ends this in order
+    )
 
 
 def _standard_error() -> int:

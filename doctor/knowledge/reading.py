@@ -31,6 +31,8 @@ from tfgpu_doctor.knowledge.schema import (
     PciGeneration,
     PtxasTarget,
     TensorFlowRelease,
+    TraceEvent,
+    TraceVerdict,
     Variable,
     Xid,
 )
@@ -188,6 +190,16 @@ class Knowledge:
     @functools.cached_property
     def _ptxas_targets(self) -> tuple[PtxasTarget, ...]:
         return _read("ptxas_targets", PtxasTarget)
+
+    @functools.cached_property
+    def trace_events(self) -> tuple[TraceEvent, ...]:
+        """What the names of events in a profile mean; the first that matches decides."""
+        return _read("trace_events", TraceEvent)
+
+    @functools.cached_property
+    def trace_verdicts(self) -> dict[str, TraceVerdict]:
+        """Map verdict to row."""
+        return {row.verdict: row for row in _read("trace_verdicts", TraceVerdict)}
 
     @functools.cached_property
     def boundaries(self) -> dict[str, Boundary]:

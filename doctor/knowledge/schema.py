@@ -248,6 +248,9 @@ class GpuModel(msgspec.Struct, frozen=True):
     tensor_cores: bool = False
     memory_bandwidth_gb_per_s: float | None = None  # 10^9 bytes per second; None if it is not certain
     peak_teraflops: dict[str, float] = {}  # "fp64", "fp32", "tf32", "fp16"; those that are certain
+    # What many healthy GPUs reached: TFLOP/s in "bfloat16", "float16", "tf32", "float32"; GB/s of a "copy" in the memory.
+    usual: dict[str, float] = {}
+    usual_source: str = ""
 
 
 class GpuSeries(msgspec.Struct, frozen=True):
@@ -291,6 +294,30 @@ class LogSymptom(msgspec.Struct, frozen=True):
     pattern: str
     example: str
     meaning: str
+
+
+class TraceEvent(msgspec.Struct, frozen=True):
+    """A kind of event in a profile; the table itself describes the fields."""
+
+    kind: str
+    pattern: str
+    example: str
+    first: str
+    last: str
+    source: str
+    checked: str
+
+
+class TraceVerdict(msgspec.Struct, frozen=True):
+    """What is said of a training, and what to do; the table itself describes the fields."""
+
+    verdict: str
+    title: str
+    fix: str
+    code: str
+    healthy: bool | None
+    source: str
+    checked: str
 
 
 class LogRelease(msgspec.Struct, frozen=True):

@@ -83,6 +83,10 @@ class Page:
             head = Text().append(start if place == 0 else " " * len(start), style=start_style)
             self._console.print(head.append_text(line), soft_wrap=True)
 
+    def line(self, text: str, style: str = "") -> None:
+        """Add a line that is never wrapped: a name of which no part may come to stand at the begin of a line."""
+        self._console.print(Text(clean(text), style=style), soft_wrap=True)
+
     def command(self, command: str) -> None:
         """Add a command to paste, never wrapped."""
         self._console.print(Text("       " + clean(command), style="bold cyan"), soft_wrap=True)

@@ -1,16 +1,20 @@
-"""Train one batch on several replicas, and report how their gradients match one device's, and the time of an all-reduce."""
+"""Train one batch on several replicas, and report how their gradients match one device's, and the times of all-reduces."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
 from typing import Any
 
+from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory
 from tfgpu_doctor.perf_tests.placement import watch_placement
 
-WIDTH, MILLION = 64, 1 << 20
+WIDTH = 64
+LEAST_S, IN_A_ROW = 0.02, 8  # seconds of a reading; all-reduces in one call
+_SMALL_BYTES = 64 << 20
 
 
 def logical(tf: Any, count: int) -> tuple[list[str], str]:
@@ -51,8 +55,6 @@ class Replicas:
         data = tf.data.Dataset.from_tensor_slices((self._inputs, self._due)).batch(batch)
         self._shares = next(iter(self.strategy.experimental_distribute_dataset(data)))
         self._step = tf.function(lambda shares: self.strategy.run(self._slope, args=shares))
-        self._values = self.strategy.experimental_distribute_values_from_function(lambda _: tf.ones(MILLION))
-        self._sum = tf.function(lambda values: self.strategy.run(self._add_up, args=(values,)))
 
     def _loss(self, weights: Any, inputs: Any, due: Any) -> Any:
         """Return the loss divided by the global batch, so that the replicas' losses add up to one device's loss."""
@@ -65,8 +67,16 @@ class Replicas:
         slope = tape.gradient(loss, self._weights)
         return tf.distribute.get_replica_context().all_reduce("SUM", slope), tf.shape(inputs)[0]
 
-    def _add_up(self, values: Any) -> Any:
-        return self._tf.distribute.get_replica_context().all_reduce("SUM", values)
+    def _summing(self) -> Any:
+        """Return a graph that adds up the values of all replicas a few times, divided so that they stay what they are."""
+        tf, count = self._tf, len(self._devices)
+
+        def add_up(given: Any) -> Any:
+            for _ in range(IN_A_ROW):
+                given = tf.distribute.get_replica_context().all_reduce("SUM", given) / count
+            return given[-1]
+
+        return tf.function(lambda values: self.strategy.run(add_up, args=(values,)))
 
     def check(self) -> dict[str, Any]:
         """Return the gradient's distance from one device's and from NumPy's in float64, and the batch of each replica."""
@@ -90,15 +100,30 @@ class Replicas:
             "devices": sorted({device for name, device in seen.operations if name == "MatMul"}),
         }
 
-    def all_reduce_s(self) -> float:
-        """Return the median time of an all-reduce of 4 MiB per replica."""
-        times = []
-        for _ in range(9):
+    def all_reduce_s(self, size: int) -> float:
+        """Return the time of one all-reduce of that many bytes per replica: the median of readings of at least 20 ms."""
+        values = self.strategy.experimental_distribute_values_from_function(lambda _: self._tf.ones(size // 4))
+        graph, count = self._summing(), len(self._devices)
+        answers = self.strategy.experimental_local_results(graph(values))  # traces
+        assert all(float(each) == 1.0 for each in answers), f"the sum of {count} ones is not {count}"
+
+        def reading_s(calls: int) -> float:
             started = time.perf_counter()
-            answers = self.strategy.experimental_local_results(self._sum(self._values))
-            assert all(float(each[-1]) == len(self._devices) for each in answers)
-            times.append(time.perf_counter() - started)
-        return sorted(times)[len(times) // 2]
+            for _ in range(calls):
+                answers = self.strategy.experimental_local_results(graph(values))
+            assert all(float(each) == 1.0 for each in answers)
+            return time.perf_counter() - started
+
+        calls = max(1, math.ceil(LEAST_S / min(reading_s(1), reading_s(1))))
+        return sorted(reading_s(calls) for _ in range(7))[3] / (calls * IN_A_ROW)
+
+
+def most_bytes(devices: list[str]) -> int:
+    """Return an eighth of the memory that is free on the fullest GPU, for each replica; 64 MiB if that is unknown."""
+    gpus = gpu_memory()
+    if not gpus:
+        return _SMALL_BYTES
+    return min(gpu.free for gpu in gpus) // 8 // (1 if len(gpus) >= len(devices) else len(devices))
 
 
 def main() -> None:
@@ -110,11 +135,10 @@ def main() -> None:
 
     devices, kind = logical(tf, order["replicas"])
     replicas = Replicas(tf, devices, order["batch"])
-    print(json.dumps({"kind": kind}), file=answers, flush=True)
+    print(json.dumps({"kind": kind, "most_bytes": most_bytes(devices)}), file=answers, flush=True)
     for line in sys.stdin:
-        answer = (
-            replicas.check() if line.strip() == "check" else {"seconds": replicas.all_reduce_s(), "bytes": 4 * MILLION}
-        )
+        word, _, size = line.strip().partition(" ")
+        answer = replicas.check() if word == "check" else {"seconds": replicas.all_reduce_s(int(size))}
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)
 

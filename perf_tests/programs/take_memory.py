@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any
 
+from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory
+
 MIB = 1 << 20
 SMALL_MIB = 64
 
@@ -27,17 +29,9 @@ def set_up(tf: Any, order: dict[str, Any]) -> None:
 
 
 def used_mib() -> float | None:
-    """Return the memory that NVML reports as used on all GPUs by all processes; None if it does not report it."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-        gpus = [pynvml.nvmlDeviceGetHandleByIndex(place) for place in range(pynvml.nvmlDeviceGetCount())]
-        return sum(float(pynvml.nvmlDeviceGetMemoryInfo(gpu).used) for gpu in gpus) / MIB
-    except pynvml.NVMLError:
-        return None
+    """Return the memory in use on all GPUs by all processes; None if NVML does not report it."""
+    gpus = gpu_memory()
+    return sum(gpu.used for gpu in gpus) / MIB if gpus else None
 
 
 def allocate(tf: Any, mebibytes: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfgpu_doctor.perf_tests.budget import LEAST_S, MOST_S, USUAL_S, Budget, parse_budget
+from tfgpu_doctor.perf_tests.budget import LEAST_S, MOST_S, USUAL_S, Budget, parse_budget, passes_for
 from tfgpu_doctor.perf_tests.replay import ReplayTimer
 
 
@@ -30,7 +30,7 @@ def test_what_is_left_is_shared_and_never_overdrawn() -> None:
         shares.append(share)
         now[0] += share
         budget.one_is_done()
-    assert len(shares) >= 15
+    assert len(shares) == 10
     assert now[0] <= 30.0
 
 
@@ -46,3 +46,36 @@ def test_the_timer_says_over_what_was_measured() -> None:
     first, second = timer(), timer()
     assert second - first == 0.25
     assert timer() > 0  # the usual clock again
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "processes", "seconds"),
+    [(20.0, 3, 0.5), (120.0, 3, 0.5), (180.0, 5, 0.3), (900.0, 5, 1.0), (None, 7, 1.0)],
+)
+def test_more_time_is_more_processes(budget_s: float | None, processes: int, seconds: float) -> None:
+    assert passes_for(budget_s) == (processes, seconds)
+
+
+@pytest.mark.parametrize("start_s", [3.0, 20.0])
+def test_the_first_of_several_processes_leaves_time_for_the_others(start_s: float) -> None:
+    now = [0.0]
+    budget = Budget(120.0, clock=lambda: now[0], processes=3)
+    now[0] = start_s
+    measured = 0
+    while budget.share_s(fixed_s=0.5):
+        measured += 1
+        now[0] += 2.0  # with its preparation
+    others_s = 2 * (min(start_s, 6.0) + 2.0 * measured)
+    assert measured >= 8
+    assert now[0] + others_s < 120.0
+
+
+def test_in_several_processes_every_comparison_takes_as_long() -> None:
+    now = [0.0]
+    budget = Budget(30.0, waiting=2, clock=lambda: now[0])
+    assert budget.share_s(fixed_s=0.5) == 0.5
+    now[0] = 29.4
+    assert budget.share_s(fixed_s=0.5) == 0.5
+    assert budget.share_s(needs_s=8.0, fixed_s=0.5) is None
+    now[0] = 29.6
+    assert budget.share_s(fixed_s=0.5) is None

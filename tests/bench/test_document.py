@@ -41,7 +41,7 @@ def test_what_is_written_is_read_again() -> None:
     )  # fmt: skip
     assert read.bench.suite_version == "1"
     assert read.machine is not None
-    assert [row.status for row in compare(RUN, read.bench)] == ["within", "no reference"]
+    assert [row.status for row in compare(RUN, [read.bench])] == ["within", "no reference"]
 
 
 def test_its_own_tool_shows_what_is_written(tmp_path: pathlib.Path) -> None:
@@ -52,7 +52,7 @@ def test_its_own_tool_shows_what_is_written(tmp_path: pathlib.Path) -> None:
         capture_output=True, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "test_prefetch[ahead]" in done.stdout
+    assert "pipeline/prefetch[ahead]" in done.stdout
     assert "test_pipeline.py::test_prefetch[ahead]" in (tmp_path / "table.csv").read_text()
 
 

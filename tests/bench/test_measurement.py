@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
+import itertools
 from collections.abc import Callable
 
 import pytest
 
-from tfgpu_doctor.bench.measurement import Plan, measure
+from tfgpu_doctor.bench.measurement import Plan, measure, orders
 from tfgpu_doctor.bench.verdict import judge
-
-pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
 
 
 class Machine:
@@ -36,15 +34,23 @@ def test_a_slower_candidate_is_called_slower() -> None:
     assert judge(measured.ratio)[0] == "slower"
 
 
-def test_the_sides_alternate() -> None:
+def test_the_order_of_the_sides_is_random_and_each_is_first_equally_often() -> None:
+    first = [order[0] for order in itertools.islice(orders(1), 400)]
+    assert all(sum(pair) == 1 for pair in zip(first[::2], first[1::2], strict=True))
+    changes = sum(one == other for one, other in zip(first[::2], first[2::2], strict=False))
+    assert 70 < changes < 130  # of 199; binomial, beyond 4 standard deviations
+    assert [order[0] for order in itertools.islice(orders(2), 400)] != first
+
+
+def test_the_order_is_what_is_measured() -> None:
     machine = Machine()
     measured = measure(
         machine.work("a", lambda: 0.01), machine.work("b", lambda: 0.01), clock=lambda: machine.now,
-        plan=Plan(least_rounds=12),
+        plan=Plan(0.2, rounds=12), seed=7,
     )  # fmt: skip
     timed = machine.calls[4:]  # two of each to find out how many calls fill a round
     assert len(measured.candidate_s) == 12
-    assert timed == ["a", "b", "b", "a"] * 6
+    assert timed == ["ab"[side] for order in itertools.islice(orders(7), 12) for side in order]
 
 
 def test_a_machine_that_slows_down_half_way_favours_no_side() -> None:
@@ -54,7 +60,7 @@ def test_a_machine_that_slows_down_half_way_favours_no_side() -> None:
         return 0.02 if machine.now > 1.0 else 0.01
 
     measured = measure(
-        machine.work("a", seconds), machine.work("b", seconds), clock=lambda: machine.now, plan=Plan(least_rounds=60)
+        machine.work("a", seconds), machine.work("b", seconds), clock=lambda: machine.now, plan=Plan(2.0)
     )
     assert judge(measured.ratio)[0] != "slower"
     assert judge(measured.ratio)[0] != "faster"
@@ -70,26 +76,32 @@ def test_short_calls_are_repeated_within_a_round() -> None:
     assert measured.candidate_s[0] == pytest.approx(0.0001)
 
 
-def test_it_ends_with_its_budget_and_never_without_the_least_number_of_rounds() -> None:
+@pytest.mark.parametrize(
+    ("call_s", "rounds"),
+    [
+        (0.01, 50),  # 20 ms a round: the seconds
+        (0.05, 15),  # the seconds suffice for 10 rounds, and for the usual number with patience
+        (0.2, 5),  # with patience for 5
+        (3.0, 5),  # for none: as few as an interval needs
+    ],
+)
+def test_it_takes_its_seconds_and_no_more_than_a_few_slow_rounds_need(call_s: float, rounds: int) -> None:
     machine = Machine()
-    noise = iter(range(10**6))
-    noisy = machine.work("a", lambda: 0.1 * (1 + next(noise) % 5))
-    measured = measure(noisy, machine.work("b", lambda: 0.1), clock=lambda: machine.now, plan=Plan(budget_s=0.5))
-    assert len(measured.candidate_s) == Plan().least_rounds
-    assert measured.seconds > 0.5
+    sides = (machine.work("a", lambda: call_s), machine.work("b", lambda: call_s))
+    measured = measure(*sides, clock=lambda: machine.now, plan=Plan(1.0, rounds=15, least_rounds=5, patience=2.0))
+    assert abs(len(measured.candidate_s) - rounds) <= 1
 
 
-def test_it_ends_when_the_interval_is_narrow_enough_and_with_more_time_at_a_narrower_one() -> None:
-    def rounds_within(budget_s: float) -> int:
-        machine, noise = Machine(), random.Random(7)
-        work = machine.work("a", lambda: 0.01 * (1 + noise.gauss(0, 0.05)))
-        plan = Plan(budget_s=budget_s)
-        measured = measure(work, machine.work("b", lambda: 0.01), clock=lambda: machine.now, plan=plan)
-        assert measured.ratio.half_width <= plan.enough
-        assert measured.seconds < budget_s
-        return len(measured.candidate_s)
+def test_what_is_measured_does_not_decide_when_it_ends() -> None:
+    def rounds(spread: float) -> int:
+        machine = Machine()
+        turns = itertools.cycle((1 - spread, 1 + spread, 1 + spread, 1 - spread))
+        work = machine.work("a", lambda: 0.01 * next(turns))
+        return len(
+            measure(work, machine.work("b", lambda: 0.01), clock=lambda: machine.now, plan=Plan(1.0)).candidate_s
+        )
 
-    assert rounds_within(20.0) > 2 * rounds_within(5.0) > 2 * Plan().least_rounds
+    assert abs(rounds(0.0) - rounds(0.5)) <= 1
 
 
 def test_every_reading_of_the_clock_waits_for_the_devices() -> None:

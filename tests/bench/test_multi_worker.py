@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from doctor_command import clean_environment
 
-from tfgpu_doctor.bench.run import SUITES
+from tfgpu_doctor.bench.names import SUITES
 from tfgpu_doctor.fleet.tf_config import TfConfig
 from tfgpu_doctor.perf_tests import peers
 from tfgpu_doctor.perf_tests.children import ANSWER_S, ChildDied, children
@@ -96,7 +96,7 @@ def test_the_processes_of_a_job_make_one_cluster() -> None:
     first, second = free_addresses(2)
     argv = [
         sys.executable, "-m", "pytest", "-c", f"{SUITES}/pytest.ini", f"{SUITES}/test_multi_worker.py", "-q",
-        "--budget", "full", "-k", "gradients",
+        "--tfgpu-budget", "full", "-k", "gradients",
     ]  # fmt: skip
     job = {"SLURM_JOB_NODELIST": f"{first},{second}", "SLURM_TASKS_PER_NODE": "1(x2)", "CUDA_VISIBLE_DEVICES": "-1"}
     ranks = [

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from healthy import broken, healthy
 
+from tfgpu_doctor.bench.conditions import Changed
 from tfgpu_doctor.bench.page import render_bench
 from tfgpu_doctor.bench.regression import compare
 from tfgpu_doctor.bench.result import BenchReport, make_result
@@ -31,7 +32,7 @@ def result(*comparisons: Comparison, then: Bench | None = None) -> BenchReport:
     bench = Bench(
         comparisons=comparisons, metrics=metrics, skipped={"test_x.py::test_scaling": "no GPU"}, problems=(EVIL,)
     )
-    regressions = tuple(compare(bench, then)) if then else ()
+    regressions = tuple(compare(bench, [then])) if then else ()
     report = diagnose(Facts(bench=bench))
     return make_result(report, bench, reference="before" if then else "", regressions=regressions, seconds=12.3)
 
@@ -88,7 +89,7 @@ def test_the_head_of_the_page_says_what_stands_against_it() -> None:
     slow = msgspec.structs.replace(WON, ratio=1.2, interval=(1.19, 1.21))
     bench, then = Bench(comparisons=(slow,)), Bench(comparisons=(WON, msgspec.structs.replace(WON, name="cache")))
     report = diagnose(broken(healthy(), bench=bench))
-    made = make_result(report, bench, reference="last", regressions=tuple(compare(bench, then)), seconds=1.0)
+    made = make_result(report, bench, reference="last", regressions=tuple(compare(bench, [then])), seconds=1.0)
     head, _, rest = render_bench(made, "html").partition("</header>")
     assert "compared with the last run: 1 slower, 1 missing" in head
     assert "Compared with the last run" in rest
@@ -154,7 +155,7 @@ def test_what_cannot_be_told_is_neither_a_pass_nor_a_fault(
     for format_ in ("text", "markdown", "html"):
         page = render_bench(found, format_)
         words = " ".join((Text(page).words if format_ == "html" else page).split())
-        assert ("run it again with --budget full" in words) == bool(untold)
+        assert ("run it again with --budget full" in words or "nothing was compared" in words) == bool(untold)
     assert ("Inconclusive" in words) == (code == 3)
 
 
@@ -164,3 +165,16 @@ def test_the_words_of_a_scale_of_changes_have_room(furthest: float) -> None:
     assert len(ticks) >= 3
     assert "0%" in [tick.text for tick in ticks]
     assert all(right.at - left.at >= 18 for left, right in itertools.pairwise(ticks))
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_what_else_changed_is_told_beside_what_became_slower(format_: str) -> None:
+    bench, then = Bench(comparisons=(WON,)), [Bench(comparisons=(WON,)), Bench(comparisons=(WON,))]
+    changed = (Changed(what="driver", now="560.35.03", reference="550.54.15"),)
+    found = make_result(
+        diagnose(healthy()), bench, reference="before", runs=2, changed=changed, regressions=tuple(compare(bench, then)),
+        seconds=1.0,
+    )  # fmt: skip
+    page = render_bench(found, format_).replace("\\", "")
+    words = Text(page).words if format_ == "html" else page
+    assert "changed since the reference before (2 runs): driver 550.54.15 → 560.35.03" in words

@@ -34,6 +34,15 @@ def test_what_does_not_prove_it(operations: tuple[tuple[str, str], ...], why: st
     assert why in placed(*operations).contradicts("GPU:0", PRODUCT)
 
 
+def test_every_gpu_that_shares_the_work_must_run_a_part_of_it() -> None:
+    both = placed(("MatMul", "GPU:0"), ("MatMul", "GPU:1"), ("Add", "CPU:0"))
+    assert both.contradicts("GPU:0", PRODUCT, also=("GPU:1",)) == ""
+    one = placed(("MatMul", "GPU:0"), ("Relu", "GPU:1"))
+    assert "on GPU:1, but no MatMul was observed there" in one.contradicts("GPU:0", PRODUCT, also=("GPU:1",))
+    third = placed(("MatMul", "GPU:0"), ("MatMul", "GPU:1"), ("MatMul", "GPU:2"))
+    assert "MatMul ran on GPU:2" in third.contradicts("GPU:0", PRODUCT, also=("GPU:1",))
+
+
 def test_without_a_name_the_usual_carriers_count() -> None:
     assert placed(("Add", "GPU:0")).contradicts("GPU:0") == ""
     assert "Conv2D ran on CPU:0" in placed(("Add", "GPU:0"), ("Conv2D", "CPU:0")).contradicts("GPU:0")

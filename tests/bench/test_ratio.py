@@ -1,4 +1,4 @@
-"""The ratio of medians, its interval, and the verdict that follows from it."""
+"""The ratio of two sides, its interval, and the verdict that follows from it."""
 
 from __future__ import annotations
 
@@ -7,46 +7,70 @@ import random
 
 import pytest
 
-from tfgpu_doctor.bench.ratio import Ratio, ratio_of_medians
+from tfgpu_doctor.bench.ratio import (
+    BATCHES,
+    PROCESS_SPREAD,
+    T975,
+    Ratio,
+    log_ratio,
+    quantile,
+    ratio_of_processes,
+    ratio_of_rounds,
+)
 from tfgpu_doctor.bench.verdict import judge
 
-pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+
+def test_the_quantiles_are_those_of_students_t() -> None:
+    student = pytest.importorskip("scipy.stats", reason="the benchmarks' own packages are not installed").t
+    for freedom, due in enumerate(T975, 1):
+        assert student.ppf(0.975, freedom) == pytest.approx(due, abs=6e-4)
+    assert (quantile(2), quantile(5), quantile(21)) == (T975[0], T975[3], T975[19])
+    assert quantile(0) == quantile(1) == quantile(22) == pytest.approx(student.ppf(0.975, 10**9), abs=1e-3)
 
 
-def noisy(median_s: float, rounds: int, seed: int, spread: float = 0.05) -> list[float]:
-    """Times as a machine gives them: mostly near the median, a few much slower."""
-    numbers = random.Random(seed)
-    return [median_s * math.exp(abs(numbers.gauss(0, spread)) + (numbers.random() < 0.1)) for _ in range(rounds)]
+def test_a_round_that_is_slow_on_both_sides_does_not_count() -> None:
+    assert math.exp(log_ratio([2.0, 20.0, 2.2, 2.0], [1.0, 10.0, 1.1, 9.0])) == pytest.approx(2.0)
 
 
-def test_the_ratio_is_that_of_the_medians() -> None:
-    ratio = ratio_of_medians([2.0, 2.0, 2.2] * 8, [1.0, 1.0, 9.0] * 8)
-    assert ratio.value == 2.0
-    assert ratio.low <= 2.0 <= ratio.high
+def test_the_interval_of_processes_is_students() -> None:
+    logs = [math.log(each) for each in (1.9, 2.0, 2.1)]
+    ratio = ratio_of_processes(logs)
+    student = pytest.importorskip("scipy.stats", reason="the benchmarks' own packages are not installed").t
+    low, high = student.interval(0.95, 2, loc=sum(logs) / 3, scale=_deviation(logs) / math.sqrt(3))
+    assert (ratio.low, ratio.high) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-3)
+    assert ratio.value == pytest.approx((1.9 * 2.0 * 2.1) ** (1 / 3))
+    assert ratio.log_error(3) == pytest.approx(_deviation(logs) / math.sqrt(3))
 
 
-def test_the_same_times_give_the_same_interval() -> None:
-    baseline, candidate = noisy(2.0, 60, seed=1), noisy(1.0, 60, seed=2)
-    assert ratio_of_medians(baseline, candidate) == ratio_of_medians(baseline, candidate)
+def _deviation(values: list[float]) -> float:
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((each - mean) ** 2 for each in values) / (len(values) - 1))
 
 
-def test_the_interval_holds_the_true_ratio_as_often_as_it_says() -> None:
-    held = 0
-    for seed in range(100):
-        ratio = ratio_of_medians(noisy(1.5, 60, seed=seed), noisy(1.0, 60, seed=1000 + seed))
-        held += ratio.low <= 1.5 <= ratio.high
-    assert (
-        held >= 88
-    )  # 95 are meant; with fewer than 88 of 100 the interval would be of another level (binomial, 0.1 %)
+def test_one_process_knows_no_better_than_processes_differ() -> None:
+    ratio = ratio_of_rounds([2.0] * 20, [1.0] * 20)
+    assert ratio.value == pytest.approx(2.0)
+    assert math.log(ratio.high / ratio.low) / 2 == pytest.approx(1.96 * PROCESS_SPREAD)
 
 
-def test_slow_moments_of_the_machine_widen_the_interval() -> None:
+def test_batches_that_differ_widen_the_interval() -> None:
     """A slow moment outlasts a round: rounds that are not independent must not count as if they were."""
-    steady = [1.0 + 0.01 * (place % 7) for place in range(240)]
-    in_blocks = [each * (1.5 if place // 40 % 2 else 1.0) for place, each in enumerate(steady)]
-    alone = ratio_of_medians(steady, steady[::-1])
-    blocked = ratio_of_medians(in_blocks, steady)
-    assert blocked.half_width > 3 * alone.half_width
+    steady = [1.0] * 50
+    in_batches = [1.0 + 0.1 * (place // 10 % 2) for place in range(50)]
+    by_turns = [1.0 + 0.1 * (place % 2) for place in range(50)]
+    assert ratio_of_rounds(in_batches, steady).half_width > 2 * ratio_of_rounds(by_turns, steady).half_width
+
+
+def test_every_round_is_in_one_batch() -> None:
+    numbers = random.Random(5)
+    for count in (BATCHES, 7, 12, 123):
+        slow = [math.exp(numbers.gauss(0, 0.01)) for _ in range(count)]
+        middle = ratio_of_rounds(slow, [1.0] * count)
+        for place in range(0, count, max(1, count // 3)):
+            changed = [*slow[:place], 1e6, *slow[place + 1 :]]
+            batch = math.ceil(count / BATCHES)
+            moved = ratio_of_rounds(changed, [1.0] * count)
+            assert moved != middle or batch > 2  # a median of three or more leaves it out
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,17 @@ import time
 
 import pytest
 
-from tfgpu_doctor.bench.run import Order, run_suites, suite_names
-from tfgpu_doctor.model.facts.bench import Bench
+from tfgpu_doctor.bench.names import suite_names
+from tfgpu_doctor.bench.run import Order, _Run, run_suites
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.perf_tests.budget import Passes
 from tfgpu_doctor.perf_tests.journal import Account
 
 # A comparison as the runner notes it, without TensorFlow.
 SUITE = """
 import os, time
-from tfgpu_doctor.perf_tests.journal import note
+import pytest
+from tfgpu_doctor.perf_tests.notes import note
 
 def start(name):
     note("start", {"suite": "made_up", "name": name, "at_least": 1.0, "on_gpu": False, "device": "CPU:0"})
@@ -171,6 +174,139 @@ def test_after_an_interrupt_what_was_measured_is_there(tmp_path: pathlib.Path) -
     assert verdicts(bench) == {"first": "faster"}
 
 
+PASSES = """
+@pytest.fixture
+def compare():
+    return lambda name, ratio: part(name, ratio)
+
+def part(name, ratio):
+    start(name)
+    with open(os.environ["COUNTED"], "a") as file:
+        file.write(f"{name} {os.getpid()}\\n")
+    row = {"suite": "made_up", "name": name, "verdict": "not run", "ratio": ratio, "process_ratios": [ratio], "rounds": 3}
+    note("comparison", {"comparison": row})
+
+def processes(name):
+    with open(os.environ["COUNTED"]) as file:
+        return len({line for line in file if line.startswith(name + " ")})
+"""
+
+
+def in_passes(folder: pathlib.Path, tests: str, **order: object) -> tuple[Bench, list[list[str]]]:
+    """Run a suite in three processes; return also which comparison ran in which process."""
+    counted = folder / "counted"
+    variables = {"COUNTED": str(counted)}
+    bench = run(folder, PASSES + textwrap.dedent(tests), variables=variables, **{"passes": Passes(3, 0.1), **order})
+    return bench, [line.split() for line in counted.read_text().splitlines()]
+
+
+def test_each_comparison_is_measured_in_several_processes_and_the_rest_in_the_last(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_figure():
+        assert processes("one") == processes("two") == 3
+
+    def test_one(compare):
+        note("metric", {"metric": {"suite": "made_up", "name": "operations", "value": processes("one"), "unit": ""}})
+        compare("one", 2.0)
+
+    def test_two(compare):
+        compare("two", 0.5)
+    """
+    (tmp_path / "counted").touch()
+    bench, ran = in_passes(tmp_path, tests)
+    assert [(each.name, each.value) for each in bench.metrics] == [("operations", 2.0)]  # the last of three
+    assert verdicts(bench) == {"one": "faster", "two": "slower", "first": "faster"}
+    assert (bench.failed, bench.skipped, bench.problems) == ({}, {}, ())
+    assert [name for name, _ in ran] == ["one", "two"] * 3
+    assert len({process for _, process in ran}) == 3
+    assert [len(each.process_ratios) for each in bench.comparisons] == [3, 3, 0]
+
+
+def test_what_a_measured_comparison_finds_wrong_beside_speed_is_told(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_one(compare):
+        compare("one", 2.0)
+        assert processes("one") != 2, "it was traced twice"
+    """
+    bench, _ = in_passes(tmp_path, tests)
+    assert verdicts(bench)["one"] == "faster"
+    assert list(bench.failed) == ["test_made_up.py::test_one"]
+    assert "it was traced twice" in bench.failed["test_made_up.py::test_one"]
+
+
+def test_what_was_not_measured_at_first_is_not_tried_again(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_one(compare):
+        compare("one", 2.0)
+
+    def test_skips(compare):
+        part("never", 1.0) if processes("one") > 1 else pytest.skip("no time")
+    """
+    bench, _ = in_passes(tmp_path, tests)
+    assert verdicts(bench) == {"one": "faster", "first": "faster"}
+    assert bench.skipped == {"test_made_up.py::test_skips": "no time"}
+
+
+@pytest.mark.slow
+def test_a_comparison_that_dies_in_a_later_process_has_no_verdict(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_dies(compare):
+        compare("dies", 2.0)
+        start("dies")
+        processes("dies") == 2 and os.kill(os.getpid(), 11)
+
+    def test_one(compare):
+        compare("one", 2.0)
+    """
+    bench, ran = in_passes(tmp_path, tests)
+    assert verdicts(bench) == {"dies": "not run", "one": "faster", "first": "faster"}
+    assert len([name for name, _ in ran if name == "one"]) == 3
+    assert len(bench.problems) == 1
+    assert "SIGSEGV" in bench.problems[0]
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_into_all_processes_is_left_out(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_one(compare):
+        compare("one", 2.0)
+
+    def test_slow(compare):
+        time.sleep(14)
+        compare("slow", 2.0)
+    """
+    bench, ran = in_passes(tmp_path, tests, budget_s=30.0)
+    assert verdicts(bench)["one"] == "faster"
+    assert "slow" not in verdicts(bench)
+    assert "time budget" in bench.skipped["test_made_up.py::test_slow"]
+    assert [name for name, _ in ran] == ["one", "slow", "one", "one"]
+    assert bench.problems == ()
+
+
+def test_after_an_interrupt_a_comparison_without_an_interval_has_no_verdict(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_one(compare):
+        compare("one", 2.0)
+        if processes("one") == 2:
+            time.sleep(600)
+    """
+
+    def press_ctrl_c(account: Account, seconds: float) -> None:
+        if len(account.comparisons) == 2:
+            raise KeyboardInterrupt
+
+    suite = tmp_path / "suites"
+    suite.mkdir()
+    (suite / "test_made_up.py").write_text(SUITE + PASSES + textwrap.dedent(tests))
+    variables = {"COUNTED": str(tmp_path / "counted")}
+    order = Order(journal=str(tmp_path / "journal"), folder=str(suite), passes=Passes(3, 0.1), variables=variables)
+    bench = run_suites(order, press_ctrl_c)
+    assert bench.interrupted
+    (comparison,) = bench.comparisons
+    assert (comparison.verdict, comparison.interval, comparison.ratio) == ("not run", None, 2.0)
+    assert "2 of 3 processes" in comparison.reason
+
+
 def test_what_a_suite_finds_wrong_beside_speed_is_told(tmp_path: pathlib.Path) -> None:
     bench = run(tmp_path, "def test_sums():\n    assert 1 + 1 == 3, 'the GPU adds up wrongly'\n")
     assert list(bench.failed) == ["test_made_up.py::test_sums"]
@@ -202,3 +338,33 @@ def test_a_budget_that_ends_before_the_first_test_is_the_reason(tmp_path: pathli
     assert name == "all tests"
     assert why.startswith("the time budget of 1 s ended before the first test")
     assert why.endswith("try --budget 3s")
+
+
+def planned(processes: int, left_s: float, *, start_s: float, test_s: float, tests: int = 4) -> tuple[int, int]:
+    """How many processes a run plans, and how many comparisons fit, after its first process measured some."""
+    order = Order(journal="", budget_s=1.0, passes=Passes(processes, 0.3))
+    run = _Run(order, time.time() + left_s, lambda _account, _s: None)
+    for number in range(tests):
+        part = Comparison(suite="s", name=str(number), verdict="not run", ratio=2.0, process_ratios=(2.0,))
+        run.account.comparisons.append(part)
+        run.account.tests[part.key] = f"test_s.py::test_{number}"
+        run.account.seconds[f"test_s.py::test_{number}"] = test_s
+    run._start_s = start_s
+    run._choose(2)
+    return run._passes.processes, len(run._chosen)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "processes", "fitting"),
+    [
+        (1000.0, 5, 4),
+        (4 * (5 + 2 * 1.15 * 2) + 1, 5, 2),  # two of the four comparisons fit into four more processes
+        (4 * (5 + 2 * 1.15) - 1, 4, 1),  # not even one does, but into three
+        (3 * (5 + 2 * 1.15) - 1, 3, 2),
+        (2 * (5 + 2 * 1.15) - 1, 5, 0),  # not into the fewest: nothing is measured
+    ],
+)
+def test_a_run_that_is_short_of_time_first_leaves_out_comparisons_and_then_processes(
+    left_s: float, processes: int, fitting: int
+) -> None:
+    assert planned(5, left_s, start_s=5.0, test_s=2.0) == (processes, fitting)

@@ -73,12 +73,11 @@ def counting(tmp_path: pathlib.Path) -> tuple[dict[str, str], pathlib.Path]:
     site.mkdir()
     (site / "sitecustomize.py").write_text(
         "import sys\n"
-        "class Finder:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'tfgpu_doctor.collect.examination':\n"
-        f"            with open({str(log)!r}, 'a') as file:\n"
-        "                file.write('one\\n')\n"
-        "sys.meta_path.insert(0, Finder())\n"
+        "def look(event, arguments):\n"
+        "    if event == 'import' and arguments[0] == 'tfgpu_doctor.collect.examination':\n"
+        f"        with open({str(log)!r}, 'a') as file:\n"
+        "            file.write('one\\n')\n"
+        "sys.addaudithook(look)\n"
     )
     paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths)}, log

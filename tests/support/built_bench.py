@@ -8,6 +8,7 @@ import msgspec
 from locations import RECORDS
 
 from tfgpu_doctor.bench import SUITE_VERSION
+from tfgpu_doctor.bench.conditions import Changed
 from tfgpu_doctor.bench.history import History, PastRun, history_of
 from tfgpu_doctor.bench.limits import with_measured_limits
 from tfgpu_doctor.bench.regression import compare
@@ -81,6 +82,12 @@ def metrics() -> tuple[Metric, ...]:
     return with_measured_limits(found)
 
 
+CHANGED = (
+    Changed(what="driver", now="560.35.03", reference="550.54.15"),
+    Changed(what="nvidia-cudnn-cu12", now="9.3.0.75", reference="9.1.1.17"),
+)
+
+
 def built_bench(comparisons: int = 200, run: int = 0) -> Bench:
     """One run."""
     return Bench(
@@ -96,7 +103,7 @@ def built_report(comparisons: int = 200, machine: str = "hgx-8-gpus-healthy", ru
     now = built_bench(comparisons, runs)
     facts = msgspec.structs.replace(decode_facts(RECORDS[machine].read_bytes()), bench=now)
     return make_result(
-        diagnose(facts), now, reference="before the update", regressions=tuple(compare(now, earlier[0], earlier)),
+        diagnose(facts), now, reference="before the update", runs=1, changed=CHANGED, regressions=tuple(compare(now, earlier[:1], earlier)),
         seconds=now.seconds,
     )  # fmt: skip
 

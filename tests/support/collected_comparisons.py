@@ -28,7 +28,7 @@ def pytest_collection_finish(session):
 @functools.cache
 def collected() -> tuple[tuple[str, str, str], ...]:
     """Kind, suite and name of each test: a COMPARISON, or another TEST."""
-    from tfgpu_doctor.bench.run import SUITES
+    from tfgpu_doctor.bench.names import SUITES
 
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "print_tests.py").write_text(_PLUGIN)
@@ -47,7 +47,7 @@ def collected() -> tuple[tuple[str, str, str], ...]:
 
 def comparisons() -> dict[str, list[str]]:
     """Suite to the names of its comparisons; a suite that holds none has an empty list."""
-    from tfgpu_doctor.bench.run import suite_names
+    from tfgpu_doctor.bench.names import suite_names
 
     return {
         suite: sorted(name for kind, its, name in collected() if (kind, its) == ("COMPARISON", suite))

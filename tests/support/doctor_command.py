@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from tfgpu_doctor.cli.main import run
 
-_OURS = ("CUDA", "TF_", "NVIDIA", "LD_", "SLURM", "PYTHON", "VIRTUAL_ENV", "CONDA", "TFGPU")
+_OURS = ("CUDA", "TF_", "NVIDIA", "LD_", "SLURM", "PYTHON", "VIRTUAL_ENV", "CONDA", "TFGPU", "PYTEST_XDIST")
 
 
 def clean_environment(**variables: str) -> dict[str, str]:

@@ -9,16 +9,22 @@ from typing import Any
 
 import pytest
 
+from tfgpu_doctor.perf_tests import runner
 from tfgpu_doctor.perf_tests.budget import Budget
 
 SHARE_S = 0.2
 _SIZES: dict[str, dict[str, Any]] = {
-    "test_device_placement": {"PEAK_SIDE": 256, "COPIED": 1 << 16, "CALLS": 20, "TRIPS": 4},
-    "test_mirrored_strategy": {"SCALED_BATCH": 16, "WIDTHS": {"CPU": 64, "GPU": 64}},
+    "test_compression": {"SPEED": {"CPU": (64, (32, 64, 64)), "GPU": (64, (32, 64, 64))}},
+    "test_device_placement": {"PEAK_SIDE": 256, "COPIED": 1 << 16, "CALLS": 20, "TRIPS": 4, "SUSTAINED_S": 0.05},
+    "test_inference": {"HALF_BATCH": 64, "VERIFIED": 64, "SIZES": (1, 8), "CROSSOVER_BATCHES": (1, 8)},
+    "test_mirrored_strategy": {
+        "SCALED_BATCH": 16, "COMPARED": (16, 64), "WIDTHS": {"CPU": 64, "GPU": 64}, "SIZES": {"CPU": (1 << 12,), "GPU": (1 << 12, 1 << 15)},
+    },
     "test_mixed_precision": {
         "SHAPES": {"dense": (64, 64), "convolution": (2, 8, 8, 16), "attention": (2, 16, 32)}, "HEADS": 2,
     },
-    "test_model_architecture": {"BATCHES": {"CPU": (1, 4), "GPU": (1, 4)}},
+    "test_model_architecture": {"BATCHES": {"CPU": (1, 4), "GPU": (1, 4)}, "FIRST_BATCH": 4, "MOST_BATCH": 40},
+    "test_pictures": {"PICTURES": 8, "ON_DEVICE": 16, "WIDTH": 8},
     "test_pipeline": {"PICTURES": 8},
     "test_profiler": {"SIDE": 128},
     "test_training": {"LARGE_BATCH": 64},
@@ -27,7 +33,8 @@ _SIZES: dict[str, dict[str, Any]] = {
 
 def pytest_configure() -> None:
     """A comparison stops after its least number of rounds."""
-    Budget.share_s = lambda self, needs_s=0.0: SHARE_S  # type: ignore[method-assign]
+    Budget.share_s = lambda self, needs_s=0.0, fixed_s=None: SHARE_S  # type: ignore[method-assign]
+    runner.WARM_UP_S = 0.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             assert hasattr(module, constant), f"{name} has no {constant}"
             setattr(module, constant, value)
         if name == "test_device_placement":
-            module.LARGE = {kind: size // 8 for kind, size in module.LARGE.items()}
+            module.LARGE = {kind: {1: sizes[1] // 8} for kind, sizes in module.LARGE.items()}
             module.SIZES = {kind: sizes[:2] for kind, sizes in module.SIZES.items()}
         if name == "test_model_architecture":
             module.SHAPES = dict.fromkeys(module.SHAPES, module.SHAPES["CPU"])

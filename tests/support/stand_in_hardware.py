@@ -17,6 +17,7 @@ _PYNVML = '''"""NVML's count of memory in use, from the ledgers of the processes
 import pathlib, types
 
 FOLDER = pathlib.Path(__file__).parent / "memory"
+MEMORY_MIB = {memory_mib}
 
 class NVMLError(Exception):
     pass
@@ -32,14 +33,15 @@ def nvmlDeviceGetHandleByIndex(place):
 
 def nvmlDeviceGetMemoryInfo(gpu):
     alive = [file for file in FOLDER.glob("*") if pathlib.Path("/proc", file.name).exists()]
-    return types.SimpleNamespace(used=sum(int(file.read_text() or 0) for file in alive) << 20)
+    used = sum(int(file.read_text() or 0) for file in alive)
+    return types.SimpleNamespace(used=used << 20, free=max(0, MEMORY_MIB - used) << 20)
 '''
 
 
 def write_nvml(folder: pathlib.Path) -> None:
     """Write the module pynvml, and the folder of the ledgers."""
     (folder / "memory").mkdir()
-    (folder / "pynvml.py").write_text(_PYNVML)
+    (folder / "pynvml.py").write_text(_PYNVML.format(memory_mib=MEMORY_MIB))
 
 
 def equip(tf: Any, folder: pathlib.Path) -> None:

@@ -7,12 +7,18 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 
+import msgspec
 import stand_in_hardware
 import stand_in_tensorflow
 from locations import RECORDS, TESTS
+from small_sizes import SHARE_S
 
-from tfgpu_doctor.bench.run import SUITES, Order, run_suites
+from tfgpu_doctor.bench.names import SUITES
+from tfgpu_doctor.bench.run import Order, run_suites
+from tfgpu_doctor.model.facts import Facts, decode_facts, encode_facts
 from tfgpu_doctor.model.facts.bench import Bench
+from tfgpu_doctor.model.facts.health import NvLink
+from tfgpu_doctor.perf_tests.budget import Passes
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
 
 HEALTHY = "cloud-vm-t4-healthy"  # a machine whose GPU works, so that the suites do not examine this one
@@ -43,6 +49,18 @@ def write_placeholder(folder: pathlib.Path, count: int = 1) -> pathlib.Path:
     return folder
 
 
+def linked(facts: Facts) -> Facts:
+    """The machine, its GPUs connected by NVLink."""
+    assert facts.nvml
+    gpus = tuple(
+        msgspec.structs.replace(
+            gpu, health=msgspec.structs.replace(gpu.health, nvlinks=(NvLink(index=0, active=True),))
+        )
+        for gpu in facts.nvml.gpus
+    )
+    return msgspec.structs.replace(facts, nvml=msgspec.structs.replace(facts.nvml, gpus=gpus))
+
+
 def run_on_stand_in(
     folder: pathlib.Path, count: int, suites: Sequence[str] = (), *, only: str = "", own: str = ""
 ) -> Bench:
@@ -52,13 +70,15 @@ def run_on_stand_in(
         (folder / "suites").mkdir()
         (folder / "suites/test_made_up.py").write_text(own)
     options = ("-p", "small_sizes", *(("-k", only) if only else ()))
+    recorded = folder / "facts.json"
+    recorded.write_bytes(encode_facts(linked(decode_facts(RECORDS[HEALTHY].read_bytes()))))
     path = os.pathsep.join([str(placeholder), str(TESTS / "support"), os.environ.get("PYTHONPATH", "")])
     variables = {
-        "PYTHONPATH": path.rstrip(os.pathsep), FACTS_VARIABLE: str(RECORDS[HEALTHY]), "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONPATH": path.rstrip(os.pathsep), FACTS_VARIABLE: str(recorded), "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": ",".join(str(place) for place in range(count)),
     }  # fmt: skip
     order = Order(
         journal=str(folder / "journal"), suites=suites, longest_s=LONG_S, pytest_options=options, variables=variables,
-        folder=str(folder / "suites") if own else SUITES,
+        folder=str(folder / "suites") if own else SUITES, passes=Passes(1, SHARE_S),
     )  # fmt: skip
     return run_suites(order)

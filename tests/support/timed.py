@@ -10,5 +10,5 @@ TIMED = {
     "render/test_size_and_speed.py", "collect/workers/test_gpu_health.py", "collect/workers/test_stress_programs.py",
     "collect/workers/test_sample_nvml.py", "rehearse/test_command.py", "fix/test_fix_command.py", "fix/test_killed.py",
     "ticket/test_ticket.py", "collect/test_broken_targets.py", "collect/test_examination.py", "collect/test_levels.py",
-    "collect/test_stress_interrupted.py",
+    "collect/test_stress_interrupted.py", "tracing/test_programs.py", "tracing/test_startup.py",
 }  # fmt: skip

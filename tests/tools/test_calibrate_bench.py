@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("scipy", reason="scipy, which the calibration needs, is not installed")
 import calibrate_bench
-from calibration.engine import quick_engine, replay
+from calibration.engine import judged, replay
 from calibration.families import COMPARISONS, Machine, holm, learnt, simulate, two_runs
 from calibration.methods import (
     fixed_b_quantile,
@@ -22,12 +22,13 @@ from calibration.methods import (
     t_interval,
     with_allowance,
 )
-from calibration.scenarios import SCENARIOS, Array, Scenario, Shape, autoregressive, bursts, from_slots, normal
+from calibration.scenarios import SCENARIOS, SEED, Array, Scenario, Shape, autoregressive, bursts, from_slots, normal
 from calibration.scores import Outcome, Score, of_engine, score, times
 from scipy.stats import t
 
 from tfgpu_doctor.bench.measurement import Plan, measure
-from tfgpu_doctor.bench.ratio import Ratio
+from tfgpu_doctor.bench.ratio import Ratio, ratio_of_processes
+from tfgpu_doctor.perf_tests.budget import Passes
 
 
 def random() -> np.random.Generator:
@@ -72,11 +73,12 @@ def test_bursts_take_a_tenth_of_the_time_and_last_20_steps() -> None:
     assert on[:, 1:].sum() / starts == pytest.approx(20, rel=0.06)
 
 
-def test_slots_alternate_as_the_sides_of_the_engine() -> None:
+def test_slots_are_in_the_order_of_the_engine() -> None:
     order: list[str] = []
     now = iter(np.arange(1e6))
-    plan = Plan(budget_s=1e-9, least_rounds=4, least_round_s=0.0)
-    measure(lambda: order.append("c"), lambda: order.append("b"), plan=plan, clock=lambda: float(next(now)))
+    plan = Plan(1e-9, rounds=4, least_rounds=4, least_round_s=0.0)
+    sides = (lambda: order.append("c"), lambda: order.append("b"))
+    measure(*sides, plan=plan, clock=lambda: float(next(now)), seed=SEED)
     baseline, candidate = from_slots(np.arange(8.0)).astype(int)
     rounds = order[-8:]
     assert [rounds[slot] for slot in baseline] == ["b"] * 4
@@ -85,32 +87,32 @@ def test_slots_alternate_as_the_sides_of_the_engine() -> None:
 
 def test_the_engine_measures_the_times_that_it_is_given() -> None:
     sides = given("independent 5 %").times(random(), Shape(1, 1, 640))[0, 0]
-    measured = replay(sides[0], sides[1], Plan())
+    measured = replay(sides[0], sides[1], Plan(3.0))
     number = len(measured.baseline_s)
     assert measured.baseline_s == pytest.approx(sides[0, :number])
     assert measured.candidate_s == pytest.approx(sides[1, :number])
-    assert measured.seconds == pytest.approx(sides[:, :number].sum() + 4 * 0.005)
+    assert measured.seconds == pytest.approx(sides[:, :number].sum())
 
 
-def test_the_quick_engine_gives_the_results_of_the_engine() -> None:
-    for name in ("independent 15 %", "own wander 0.9", "two modes"):
-        sides = given(name).times(random(), Shape(1, 1, 260))[0, 0]
-        plan = Plan(budget_s=1.5)
-        own = replay(sides[0], sides[1], plan)
-        with quick_engine():
-            quick = replay(sides[0], sides[1], plan)
-        assert quick.baseline_s == own.baseline_s
-        assert (quick.ratio.value, quick.ratio.low, quick.ratio.high) == pytest.approx(
-            (own.ratio.value, own.ratio.low, own.ratio.high), rel=1e-9
-        )
+def test_the_engine_combines_its_processes() -> None:
+    sides = given("process offsets").times(random(), Shape(1, 3, 100))[0]
+    ratio, seconds = judged(sides, Passes(3, 0.3))
+    logs = [replay(each[0], each[1], Plan.part(0.3)).log_ratio for each in sides]
+    assert ratio == ratio_of_processes(logs)
+    assert 0.9 < seconds < 1.0
+    alone, _ = judged(sides[:1], Passes(1, 0.3))
+    assert alone == replay(sides[0, 0], sides[0, 1], Plan(0.3)).ratio
 
 
 def test_a_planted_difference_scales_the_interval() -> None:
-    sides = given("skewed").times(random(), Shape(1, 1, 30))[0, 0]
-    plan = Plan(budget_s=1e-9, least_rounds=20)
-    same, planted = replay(sides[0], sides[1], plan).ratio, replay(sides[0], sides[1] / 1.1, plan).ratio
+    sides = given("skewed").times(random(), Shape(1, 3, 40))[0]
+    slower = sides.copy()
+    slower[:, 1] /= 1.1
+    same, planted = judged(sides, Passes(3, 0.1))[0], judged(slower, Passes(3, 0.1))[0]
     expected = times(same, 1.1)
-    assert (planted.value, planted.low, planted.high) == pytest.approx((expected.value, expected.low, expected.high))
+    assert (planted.value, planted.low, planted.high) == pytest.approx(
+        (expected.value, expected.low, expected.high), rel=0.02
+    )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
@@ -176,7 +178,7 @@ def test_holm_rejects_step_by_step() -> None:
 
 
 def test_unchanged_runs_have_as_many_false_alarms_as_the_level_says() -> None:
-    same = simulate(random(), 20_000, spread=0.015, error=0.005, saved=1, planted=False)
+    same = simulate(random(), 20_000, spread=0.015, error=0.005, saved=1, planted=0)
     # A change must also be 2 % or more, which it is where Holm rejects it.
     assert two_runs(same).any(axis=1).mean() == pytest.approx(1 - (1 - 0.05 / COMPARISONS) ** COMPARISONS, abs=0.005)
 
@@ -197,7 +199,7 @@ def outcome(low: float, high: float) -> Outcome:
 
 
 def test_a_score_counts_verdicts_and_names_broken_promises() -> None:
-    found = score([outcome(0.99, 1.01), outcome(1.05, 1.06), outcome(0.9, 0.95), outcome(0.7, 1.3)])
+    found = score([outcome(0.99, 1.01), outcome(1.05, 1.06), outcome(0.9, 0.95), outcome(0.7, 1.3)] * 4)
     assert (found.covered, found.held, found.faster, found.slower, found.noisy) == (0.5, 0.5, 0.25, 0.25, 0.25)
     assert (found.found_faster, found.found_slower) == (0.5, 0.75)
     assert found.misses(given("independent 1 %")) == ["covered", "false", "found"]
@@ -212,8 +214,7 @@ def test_noise_that_the_engine_tells_of_is_no_miss() -> None:
 
 
 def test_the_engine_covers_independent_noise() -> None:
-    with quick_engine():
-        found = of_engine(given("independent 1 %"), random(), 150, Plan(budget_s=1.5))
+    found = of_engine(given("independent 1 %"), random(), 150, Passes(5, 0.3))
     assert isinstance(found, Score)
     assert found.held > 0.85
     assert found.found_faster == found.found_slower == 1

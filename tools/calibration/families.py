@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm, t
 
 from calibration.scenarios import Array, Random
-from tfgpu_doctor.accept.learning import bound_of
+from tfgpu_doctor.accept.learning import bounds_of
 from tfgpu_doctor.bench.regression import compare
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
@@ -30,7 +30,7 @@ _FREEDOM = COMPARISONS * (2 * float(norm.pdf(_NORMAL)) * _NORMAL) ** 2 / (2 * _S
 
 @dataclass(frozen=True)
 class Runs:
-    """Logarithms of measured ratios: whole runs x comparisons. All are unchanged, but for the first if it is planted.
+    """Logarithms of measured ratios: whole runs x comparisons. All are unchanged, but for the first few that are planted.
 
     `earlier`: runs x saved runs x comparisons; the first is the reference. `again`: a second measurement of the run.
     """
@@ -49,9 +49,9 @@ class Runs:
 Judge: TypeAlias = Callable[[Runs], Array]  # which comparisons are `slower`: runs x comparisons, 0 or 1
 
 
-def simulate(random: Random, number: int, *, spread: float, error: float, saved: int, planted: bool) -> Runs:
-    """Return that many whole runs; each log ratio has the two independent normal errors."""
-    true = np.where(planted & (np.arange(COMPARISONS) == 0), math.log(SLOWED), 0.0)
+def simulate(random: Random, number: int, *, spread: float, error: float, saved: int, planted: int) -> Runs:
+    """Return that many whole runs; each log ratio has the two independent normal errors, and the first few are slower."""
+    true = np.where(np.arange(COMPARISONS) < planted, math.log(SLOWED), 0.0)
     scale = math.hypot(spread, error)
     now, again = true + scale * random.standard_normal((2, number, COMPARISONS))
     return Runs(now, again, scale * random.standard_normal((number, saved, COMPARISONS)), error)
@@ -68,11 +68,11 @@ def _bench(logs: Array, error: float) -> Bench:
 
 
 def engine(runs: Runs) -> Array:
-    """Let the engine's `compare` judge each run, by the first saved run, with the others as history."""
+    """Let the engine's `compare` judge each run against all saved runs; what looks changed is measured again."""
     found = np.zeros(runs.now.shape)
     for row, (now, earlier) in enumerate(zip(runs.now, runs.earlier, strict=True)):
         saved = [_bench(each, runs.error) for each in earlier]
-        for each in compare(_bench(now, runs.error), saved[0], saved):
+        for each in compare(_bench(now, runs.error), saved, (), _bench(runs.again[row], runs.error)):
             found[row, int(each.name)] = each.status == "slower"
     return found
 
@@ -157,8 +157,9 @@ Bounds: TypeAlias = Callable[[Array], Array]  # logarithms of the bounds, from t
 
 
 def engine_bounds(seen: Array) -> Array:
-    """Return the bounds that the engine learns, each from its own runs."""
-    return np.log([[bound_of(each).value for each in row] for row in np.exp(seen).tolist()])
+    """Return the bounds that the engine learns."""
+    tables = [{str(place): each for place, each in enumerate(row)} for row in np.exp(seen).tolist()]
+    return np.log([[each.value for each in bounds_of(table, len(table)).values()] for table in tables])
 
 
 def family_bounds(days: float) -> Bounds:

@@ -2,11 +2,12 @@
 
 Both sides are equal in distribution, unless a scenario says otherwise, so the true ratio is 1 for every statistic that
 scales with the times. One call takes 5 ms, so one round of both sides takes 10 ms. What happens to a machine at a time
-happens to both sides: it is generated for the slots of single calls, which alternate in order as in the engine.
+happens to both sides: it is generated for the slots of single calls, whose order is the engine's.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,11 +16,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
+from tfgpu_doctor.bench.measurement import CANDIDATE, orders
+
 Array: TypeAlias = npt.NDArray[np.float64]
 Random: TypeAlias = np.random.Generator
 
 CALL_S = 0.005  # one call of either side without noise
 ROUND_S = 2 * CALL_S
+SEED = 1  # of the order of the sides
 FLOOR = 0.01  # independent noise of every call, beside the noise that a scenario is about
 
 
@@ -101,10 +105,12 @@ def bursts(random: Random, shape: tuple[int, ...], gap: float, length: float) ->
 
 
 def from_slots(slots: Array) -> Array:
-    """Return what each side gets of a machine's noise, given per call: the candidate is first in rounds 0, 2, 4, …"""
+    """Return what each side gets of a machine's noise, given per call, in the engine's order."""
     pairs = slots.reshape((*slots.shape[:-1], -1, 2))
-    pairs[..., 1::2, :] = pairs[..., 1::2, ::-1]
-    return np.stack([pairs[..., 1], pairs[..., 0]], axis=-2)
+    order = np.array([first for first, _ in itertools.islice(orders(SEED), pairs.shape[-2])])
+    candidate_first = order == CANDIDATE
+    first, second = pairs[..., 0], pairs[..., 1]
+    return np.stack([np.where(candidate_first, second, first), np.where(candidate_first, first, second)], axis=-2)
 
 
 def _slots(shape: Shape) -> tuple[int, int, int]:

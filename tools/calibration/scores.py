@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.engine import replay
+from calibration.engine import judged
 from calibration.methods import Method
 from calibration.scenarios import ROUND_S, Random, Scenario, Shape
-from tfgpu_doctor.bench.measurement import Plan
 from tfgpu_doctor.bench.ratio import Ratio
 from tfgpu_doctor.bench.verdict import judge
+from tfgpu_doctor.perf_tests.budget import Passes
 
 PLANTED = 1.1  # times as fast, or as slow
 LEAST_COVERED, LEAST_IF_INDEPENDENT, MOST_FALSE, LEAST_FOUND = 0.90, 0.95, 0.025, 0.95
@@ -44,7 +44,7 @@ class Score:
     seconds: float  # median
 
     def misses(self, scenario: Scenario) -> list[str]:
-        """Return which promises are broken, by more than two standard errors of the simulation."""
+        """Return which promises are broken, by more than three standard errors of the simulation."""
         least = LEAST_IF_INDEPENDENT if scenario.independent else LEAST_COVERED
         short = {
             "covered": (least, self.held),
@@ -52,7 +52,7 @@ class Score:
             "found": (LEAST_FOUND if scenario.quiet else 0.0, min(self.found_faster, self.found_slower)),
         }
         return [
-            name for name, (due, seen) in short.items() if seen < due - 2 * math.sqrt(due * (1 - due) / self.trials)
+            name for name, (due, seen) in short.items() if seen < due - 3 * math.sqrt(due * (1 - due) / self.trials)
         ]
 
 
@@ -80,14 +80,11 @@ def score(outcomes: Sequence[Outcome]) -> Score:
     )  # fmt: skip
 
 
-def of_engine(scenario: Scenario, random: Random, trials: int, plan: Plan) -> Score:
+def of_engine(scenario: Scenario, random: Random, trials: int, passes: Passes) -> Score:
     """Let the engine measure that many trials."""
-    rounds = min(plan.most_rounds, math.ceil(2 * plan.budget_s / ROUND_S)) + _SPARE
-    found = []
-    for each in scenario.times(random, Shape(trials, 1, rounds)):
-        measured = replay(each[0, 0], each[0, 1], plan)
-        found.append(Outcome(measured.ratio, measured.seconds))
-    return score(found)
+    rounds = math.ceil(2 * passes.seconds / ROUND_S) + _SPARE
+    given = scenario.times(random, Shape(trials, passes.processes, rounds))
+    return score([Outcome(*judged(each, passes)) for each in given])
 
 
 def of_method(scenario: Scenario, random: Random, trials: int, method: Method) -> Score:

@@ -1,0 +1,62 @@
+"""A profile in memory: planes (a host, a device) of lines (a thread, a stream) of events, in columns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+Value = int | float | str
+Interval = tuple[float, float]
+
+
+@dataclass(slots=True)
+class Line:
+    """The events of a thread or of a stream.
+
+    `names`, `starts_ns`, `ends_ns`, `stats_at`, `stats_end` are columns of one length: the number of the name, begin
+    and end in ns after `begin_ns` (since 1970), and where the statistics lie in the file (equal where there are none).
+    """
+
+    number: int = 0
+    name: str = ""
+    begin_ns: int = 0
+    names: array[int] = field(default_factory=lambda: array("q"))
+    starts_ns: array[float] = field(default_factory=lambda: array("d"))
+    ends_ns: array[float] = field(default_factory=lambda: array("d"))
+    stats_at: array[int] = field(default_factory=lambda: array("q"))
+    stats_end: array[int] = field(default_factory=lambda: array("q"))
+    unwanted: int = 0  # events that were passed over
+
+    def __len__(self) -> int:
+        """The number of events that are kept."""
+        return len(self.names)
+
+
+def skipped(line: Line) -> None:
+    """Count an event that was passed over."""
+    line.unwanted += 1
+
+
+@dataclass(slots=True)
+class Plane:
+    """A host or a device: its lines, the names of events by number, and what the profiler says of the whole."""
+
+    name: str
+    lines: list[Line] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    stats: dict[str, Value] = field(default_factory=dict)
+    stats_reader: Callable[[Line, int], dict[str, Value]] = lambda _line, _place: {}
+
+    def stats_of(self, line: Line, place: int) -> dict[str, Value]:
+        """Return the statistics of an event by name; none if they are damaged."""
+        try:
+            return self.stats_reader(line, place)
+        except ValueError:
+            return {}
+
+    def events(self, line: Line, offset_ns: float) -> Iterator[tuple[str, float, float, int]]:
+        """Yield (name, begin, end, place) of each event, the times in ns after `offset_ns`' origin."""
+        names = self.names
+        for place, number in enumerate(line.names):
+            yield names.get(number, ""), line.starts_ns[place] + offset_ns, line.ends_ns[place] + offset_ns, place

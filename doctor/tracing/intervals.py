@@ -1,0 +1,88 @@
+"""Sets of time: sorted intervals that do not overlap, in any unit."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+
+Interval = tuple[float, float]
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the time that at least one of the intervals covers."""
+    joined: list[Interval] = []
+    begin = end = None
+    for low, high in sorted(intervals):
+        if begin is None or end is None:
+            begin, end = low, high
+        elif low > end:
+            joined.append((begin, end))
+            begin, end = low, high
+        elif high > end:
+            end = high
+    if begin is not None and end is not None:
+        joined.append((begin, end))
+    return joined
+
+
+def dilated(intervals: Iterable[Interval], gap: float = 1.0) -> list[Interval]:
+    """Return a union in which what lies closer together than a gap is one."""
+    joined: list[Interval] = []
+    for low, high in union(intervals):
+        if joined and low - joined[-1][1] < gap:
+            joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def length(intervals: Iterable[Interval]) -> float:
+    """Return the sum of the lengths."""
+    return sum(high - low for low, high in intervals)
+
+
+def clip(intervals: Sequence[Interval], low: float, high: float) -> list[Interval]:
+    """Return the part of a union that lies between two times."""
+    first = max(0, bisect.bisect_right(intervals, (low, float("inf"))) - 1)
+    kept = []
+    for begin, end in intervals[first:]:
+        if begin >= high:
+            break
+        if end > low < high:
+            kept.append((max(begin, low), min(end, high)))
+    return kept
+
+
+def overlap(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    """Return the time that two unions have in common."""
+    common: list[Interval] = []
+    one = other = 0
+    while one < len(some) and other < len(others):
+        low = max(some[one][0], others[other][0])
+        high = min(some[one][1], others[other][1])
+        if low < high:
+            common.append((low, high))
+        if some[one][1] < others[other][1]:
+            one += 1
+        else:
+            other += 1
+    return common
+
+
+def without(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    """Return the time of one union that another does not cover."""
+    left: list[Interval] = []
+    place = 0
+    for low, high in some:
+        at = low
+        while place < len(others) and others[place][1] <= at:
+            place += 1
+        scan = place
+        while scan < len(others) and others[scan][0] < high:
+            if others[scan][0] > at:
+                left.append((at, others[scan][0]))
+            at = max(at, others[scan][1])
+            scan += 1
+        if at < high:
+            left.append((at, high))
+    return left

@@ -1,0 +1,131 @@
+"""`with tfgpu_doctor.trace(): model.fit(...)`: the answer for the user's own process, as in a notebook."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+import threading
+import time
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tfgpu_doctor.host.scratch import scratch_folder
+from tfgpu_doctor.tracing.drawing import Drawing, draw
+from tfgpu_doctor.tracing.examine import examine
+from tfgpu_doctor.tracing.page import render_trace_text
+from tfgpu_doctor.tracing.reading import Unreadable, find_file, read_profile
+from tfgpu_doctor.tracing.recording import AGAIN, STARTUP
+from tfgpu_doctor.tracing.result import TraceReport, make_report
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_WIDTH = 100
+_TICK_S = 0.1
+_LONGEST_S = 60.0
+
+
+class trace:  # noqa: N801 - used like a function
+    """Record what TensorFlow does in a `with` block, and print where its steps spend their time.
+
+    The first recording begins at once and takes `seconds`; while it holds only the start of the training, or too few
+    steps, a longer one follows. `report` has the answer after the block; it is None if nothing was recorded.
+    """
+
+    def __init__(self, *, seconds: float = 5.0, show: bool = True) -> None:
+        self.report: TraceReport | None = None
+        self.problem = ""
+        self._drawing = Drawing()
+        self._seconds, self._show = seconds, show
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._scratch = scratch_folder()
+        self._folder = ""
+
+    def __enter__(self) -> Self:
+        """Begin to record. Raises ImportError without TensorFlow."""
+        import tensorflow as tf
+
+        self._folder = self._scratch.__enter__()
+        self._thread = threading.Thread(target=self._run, args=(tf,), name="tfgpu-doctor", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
+    ) -> None:
+        """End the recording, and print the answer unless the block failed."""
+        self._end.set()
+        assert self._thread is not None
+        self._thread.join()
+        self._scratch.__exit__(None, None, None)
+        if self._show and kind is None:
+            _show(self)
+
+    def _run(self, tf: Any) -> None:
+        recorder = _recorder_module().Recorder(None)
+        seconds, number = self._seconds, 0
+        while not self._end.is_set() or not number:
+            number += 1
+            folder = os.path.join(self._folder, str(number))
+            os.makedirs(folder)
+            try:
+                recorder.start(tf, folder)
+                self._wait(seconds)
+                recorder.stop(tf)
+                self._judge(folder)
+            except (Unreadable, RuntimeError, ValueError, OSError, tf.errors.OpError) as error:
+                self.problem = str(error).splitlines()[0]
+                return
+            if self.report and self.report.verdict not in AGAIN:
+                return
+            seconds = min(_LONGEST_S, 2 * seconds)
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._end.is_set():
+            self._end.wait(_TICK_S)
+
+    def _judge(self, folder: str) -> None:
+        profile = read_profile(find_file(folder))
+        verdict = examine(profile)
+        report = make_report(profile, verdict, "this program")
+        if self.report is None or report.steps.count >= self.report.steps.count:
+            self.report, self._drawing = report, draw(profile, verdict)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, for a notebook that shows this object."""
+        from markupsafe import escape
+
+        from tfgpu_doctor.tracing.html_page import render_trace_html
+
+        if self.report is None:
+            return f"<p>{escape(self.problem or 'nothing was recorded')}</p>"
+        page = escape(render_trace_html(self.report, None, self._drawing))
+        return f'<iframe title="tfgpu-doctor trace" sandbox="allow-scripts" width="100%" height="640" srcdoc="{page}"></iframe>'
+
+
+def _show(answer: trace) -> None:
+    """Print the text; in a notebook, show the page."""
+    if "IPython" in sys.modules and answer.report is not None:
+        with contextlib.suppress(ImportError, AttributeError):
+            from IPython import display, get_ipython
+
+            if get_ipython() is not None:
+                display.display(answer)  # type: ignore[no-untyped-call, unused-ignore]
+                return
+    if answer.report is not None:
+        sys.stdout.write(render_trace_text(answer.report, None, width=_WIDTH, colour=False))
+    else:
+        sys.stdout.write(f"tfgpu-doctor: nothing was recorded: {answer.problem or 'the block ended at once'}\n")
+
+
+def _recorder_module() -> ModuleType:
+    """The module that also runs in programs of other Pythons."""
+    spec = importlib.util.spec_from_file_location("_tfgpu_doctor_recorder", os.path.join(STARTUP, "recorder.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

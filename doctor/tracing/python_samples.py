@@ -1,0 +1,133 @@
+"""What the program's own Python did while it was recorded: stacks of its main thread, taken by the recorder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import msgspec
+
+from tfgpu_doctor.tracing.intervals import Interval, union
+
+FILE = "python_samples.json"
+_FRAMEWORK = re.compile(r"[/\\](tensorflow|keras|tf_keras|tensorflow_core|wrapt)[/\\]")
+_INSTALLED = re.compile(r"([/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<|[/\\]Lib[/\\])")
+_INNER = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")  # named by the function around them
+_HALF_MS = 10.0  # looks come every 10 ms or later
+
+Frame = tuple[str, int, str]
+
+
+class _Document(msgspec.Struct):
+    began_ns: int
+    every_s: float
+    samples: list[tuple[int, list[Frame], list[list[Frame]]]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A look at the main thread, in ms since the profile began: its stack, and those of other threads, innermost first."""
+
+    at: float
+    main: tuple[Frame, ...]
+    others: tuple[tuple[Frame, ...], ...]
+
+
+def read_samples(content: bytes, origin_ns: int, began_ns: int) -> list[Sample]:
+    """Read the recorder's file, for a profile whose first event is at `origin_ns` after its begin. msgspec.DecodeError."""
+    document = msgspec.json.decode(content, type=_Document)
+    zero = (began_ns or document.began_ns) + origin_ns
+    return [
+        Sample((at - zero) / 1e6, tuple(main), tuple(tuple(each) for each in others))
+        for at, main, others in document.samples
+    ]
+
+
+def of_user(stack: tuple[Frame, ...]) -> Frame | None:
+    """The user's function, if what runs is the user's or what it called; None if it is TensorFlow's or Keras'.
+
+    Below Keras it is the function that Keras called (a callback), else the innermost.
+    """
+    innermost = entered = None
+    for frame in stack:
+        if _FRAMEWORK.search(frame[0]):
+            return entered
+        if not _INSTALLED.search(frame[0]) and frame[2] not in _INNER:
+            innermost, entered = innermost or frame, frame
+    return innermost
+
+
+def in_callback(stack: tuple[Frame, ...]) -> bool:
+    """Whether Keras called this as a callback."""
+    return any("callback" in file.rpartition("/")[2].lower() and _FRAMEWORK.search(file) for file, _, _ in stack)
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """What the samples within some time show: the share of the user's own code, of callbacks, and the most frequent places."""
+
+    samples: int
+    user: float
+    callback: float
+    places: tuple[tuple[str, float], ...]
+
+
+def host_work(samples: list[Sample], times: list[Interval]) -> HostWork:
+    """Look at the samples that lie within the host's time; shares are of 1."""
+    within = [sample for sample, inside in zip(samples, _inside(samples, times), strict=True) if inside]
+    mine = [(frame, sample) for sample in within if (frame := of_user(sample.main))]
+    count = max(1, len(within))
+    places = _named([frame for frame, _ in mine])
+    return HostWork(
+        len(within), len(mine) / count, sum(in_callback(sample.main) for _, sample in mine) / count,
+        tuple((name, number / count) for name, number in places),
+    )  # fmt: skip
+
+
+def pipeline_places(samples: list[Sample], times: list[Interval]) -> list[tuple[str, float]]:
+    """The user's places in which other threads are while the program waits for input, and their shares of 1."""
+    found: list[Frame] = []
+    looked = 0
+    for sample, inside in zip(samples, _inside(samples, times), strict=True):
+        if inside:
+            looked += 1
+            found += {frame[::2]: frame for stack in sample.others if (frame := of_user(stack))}.values()
+    return [(name, number / looked) for name, number in _named(found)] if looked else []
+
+
+def python_elsewhere(samples: list[Sample]) -> list[Interval]:
+    """The time around looks that found the user's code on another thread: a pipeline's, as nobody else starts threads."""
+    return union(_around(sample) for sample in samples if any(of_user(stack) for stack in sample.others))
+
+
+def python_of_program(samples: list[Sample]) -> list[Interval]:
+    """The time around looks that found the user's own code on the main thread."""
+    return union(_around(sample) for sample in samples if of_user(sample.main))
+
+
+def _around(sample: Sample) -> Interval:
+    return (sample.at - _HALF_MS, sample.at + _HALF_MS)
+
+
+def _named(frames: list[Frame]) -> list[tuple[str, int]]:
+    """The most frequent functions, `load (train.py:31)` with the line where they mostly are, and how often."""
+    functions: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    for file, line, name in frames:
+        functions[file, name][line] += 1
+    first = sorted(functions.items(), key=lambda each: -each[1].total())[:3]
+    return [
+        (f"{name} ({os.path.basename(file)}:{lines.most_common(1)[0][0]})", lines.total())
+        for (file, name), lines in first
+    ]
+
+
+def _inside(samples: list[Sample], times: list[Interval]) -> list[bool]:
+    """Whether each sample lies in a union; both are in the order of time."""
+    found, place_ = [], 0
+    for sample in samples:
+        while place_ < len(times) and times[place_][1] < sample.at:
+            place_ += 1
+        found.append(place_ < len(times) and times[place_][0] <= sample.at)
+    return found

@@ -1,0 +1,155 @@
+"""Find and read a recording: a folder of TensorBoard, an .xplane.pb, or a trace.json with or without gzip."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import io
+import mmap
+import os
+import re
+import zlib
+
+import msgspec
+
+from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.tracing.chrome_trace import read_chrome_trace
+from tfgpu_doctor.tracing.events import Plane
+from tfgpu_doctor.tracing.processed import ENDING, Processed, read_processed
+from tfgpu_doctor.tracing.python_samples import FILE, read_samples
+from tfgpu_doctor.tracing.recorded import Kinds, Profile, make_profile
+from tfgpu_doctor.tracing.wire import CutOff
+from tfgpu_doctor.tracing.xplane import read_planes
+
+_MOST_BYTES = 1 << 30  # some 30 million events; also what a protocol buffer can hold is 2 GiB
+_NAME_ONE = "name an .xplane.pb file that TensorFlow wrote, or the folder it lies in"
+_GZIP = b"\x1f\x8b"
+_NAMES = ("*.xplane.pb", "*.trace.json.gz", "*.trace.json", "*" + ENDING)
+
+
+class Unreadable(Exception):
+    """What is no profile of TensorFlow, or too large; the message says what it is and what to do, on one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(clean(message.encode("utf-8", "replace").decode()).replace("\n", " "))
+
+
+def _unpacked(path: str, data: mmap.mmap) -> bytes:
+    """The text of a trace in JSON, with or without gzip."""
+    if data[:2] != _GZIP:
+        return bytes(data)
+    with gzip.open(io.BytesIO(data)) as packed:
+        text = packed.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise Unreadable(f"{path} unpacks to more than {_MOST_BYTES >> 30} GiB; record some seconds only")
+    return text
+
+
+def find_file(path: str) -> str:
+    """Return the newest profile in a folder, or the file itself. Raises Unreadable."""
+    if not os.path.isdir(path):
+        if not os.path.exists(path):
+            raise Unreadable(f"{path} does not exist; name a folder with profiles, or an .xplane.pb file")
+        return path
+    for name in _NAMES:
+        found = [
+            each
+            for each in glob.glob(os.path.join(glob.escape(path), "**", name), recursive=True)
+            if os.path.isfile(each)
+        ]
+        if found:
+            return max(found, key=lambda each: (os.path.getmtime(each), each))
+    raise Unreadable(
+        f"{path} holds no profile (no *.xplane.pb below it); TensorFlow writes LOGDIR/plugins/profile/DATE/HOST.xplane.pb"
+    )
+
+
+def read_profile(path: str) -> Profile:
+    """Read a recording, and the looks at its Python that lie beside it. Raises Unreadable."""
+    try:
+        if not os.path.isfile(path):
+            raise Unreadable(f"{path} is no regular file; save the profile to one first")
+        size = os.path.getsize(path)
+        if size > _MOST_BYTES:
+            raise Unreadable(
+                f"{path} has {size / 2**30:.1f} GiB; the doctor reads up to {_MOST_BYTES >> 30} GiB: record some seconds only, "
+                f"for instance with tfgpu-doctor trace --record-with"
+            )
+        with Files().open_binary(path) as file:
+            if size == 0:
+                raise Unreadable(
+                    f"{path} is empty: the program ended before TensorFlow had written the profile; record it again"
+                )
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    with data:
+        profile = _profile(path, data)
+    _add_samples(path, profile)
+    return profile
+
+
+def read_summary(path: str) -> Processed:
+    """Read what TensorBoard's plugin made of a profile. Raises Unreadable."""
+    try:
+        with Files().open_binary(path) as file:
+            return read_processed(file.read())
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{path} is no summary of a profile ({getattr(error, 'strerror', None) or error})") from error
+
+
+def _profile(path: str, data: mmap.mmap) -> Profile:
+    kinds, planes, cut_off = Kinds(), [], ""
+    head = data[:64]
+    if head[:2] == _GZIP or head.lstrip()[:1] in (b"{", b"["):
+        try:
+            planes = read_chrome_trace(_unpacked(path, data), kinds.wanted)
+        except (OSError, EOFError, zlib.error, RecursionError, UnicodeDecodeError, msgspec.DecodeError) as error:
+            raise Unreadable(f"{path} is no whole trace in JSON ({error}); record it again") from error
+        return _checked(path, planes, kinds, "")
+    content = bytes(data)
+    try:
+        for plane in read_planes(content, kinds.wanted):
+            planes.append(plane)
+    except CutOff as error:
+        cut_off = str(error)
+    except ValueError as error:
+        raise Unreadable(f"{path} is no profile of TensorFlow ({error}); {_NAME_ONE}") from error
+    return _checked(path, planes, kinds, cut_off)
+
+
+def _checked(path: str, planes: list[Plane], kinds: Kinds, cut_off: str) -> Profile:
+    """Make the profile, unless it is another tool's or another device's."""
+    names = " ".join(plane.name for plane in planes)
+    if cut_off and not any(len(line) for plane in planes for line in plane.lines):
+        raise Unreadable(f"{path} is cut off before its first events ({cut_off}); copy it again, or record it again")
+    if not planes:
+        raise Unreadable(f"{path} is no profile of TensorFlow: it names no host and no device; {_NAME_ONE}")
+    if "/device:TPU" in names:
+        raise Unreadable(
+            f"{path} is a profile of a TPU; the doctor judges NVIDIA GPUs and CPUs. Use XProf (pip install xprof)"
+        )
+    vendors = {str(plane.stats.get("device_vendor", "")) for plane in planes}
+    if "AMD" in vendors or re.search(r"ROCm|HIP", names):
+        raise Unreadable(
+            f"{path} is a profile of an AMD GPU; the doctor judges NVIDIA GPUs and CPUs. Use XProf (pip install xprof)"
+        )
+    if not re.search(r"/(host|device|job):", names):
+        called = names[:60].strip() or "without names of processes"
+        raise Unreadable(f"{path} is a trace of another tool ({called}), not of TensorFlow; {_NAME_ONE}")
+    return make_profile(planes, kinds, cut_off)
+
+
+def _add_samples(path: str, profile: Profile) -> None:
+    """The recorder leaves its file in the folder that it gave to TensorFlow: three above plugins/profile/DATE."""
+    folder = os.path.dirname(os.path.abspath(path))
+    for candidate in (folder, os.path.normpath(os.path.join(folder, "..", "..", ".."))):
+        file = os.path.join(candidate, FILE)
+        if os.path.exists(file):
+            try:
+                with Files().open_binary(file) as content:
+                    profile.samples = read_samples(content.read(), profile.origin_ns, profile.began_ns)
+            except (OSError, RecursionError, UnicodeDecodeError, msgspec.DecodeError):
+                continue
+            return

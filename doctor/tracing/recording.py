@@ -1,0 +1,112 @@
+"""Record a profile of a program that the doctor starts: when it trains, for some seconds, again if that was not enough."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from tfgpu_doctor.host.recorded_program import ProgramLost, RecordedProgram, Talk
+from tfgpu_doctor.tracing.examine import Verdict, examine
+from tfgpu_doctor.tracing.reading import Unreadable, find_file, read_profile
+from tfgpu_doctor.tracing.recorded import Profile
+
+STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")
+AGAIN = ("too_short", "warm_up")  # verdicts that a later, longer recording may settle
+_TICK_S = 0.2
+_LONGEST_S = 60.0
+_GROWTH = 2.0
+
+
+class NotRecorded(Exception):
+    """No profile came to be; the message says why and what to do."""
+
+
+class Recorder:
+    """Records one program; `after_s` after TensorFlow's import, `seconds` long, and gives up after `patience_s`."""
+
+    def __init__(
+        self, argv: Sequence[str], environment: dict[str, str], *, after_s: float, seconds: float, patience_s: float,
+        note: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._argv, self._environment = argv, environment
+        self._after_s, self._seconds, self._patience_s = after_s, seconds, patience_s
+        self._note = note
+
+    def record(self, folder: str) -> tuple[Profile, Verdict, str]:
+        """Start the program, record it into the folder, end it. Raises NotRecorded, and OSError if it cannot start."""
+        with RecordedProgram(self._argv, environment=self._environment, startup=STARTUP) as program:
+            talk = self._wait_for_tensorflow(program)
+            program.wait(self._after_s)
+            until = time.monotonic() + self._patience_s
+            seconds, number = self._seconds, 0
+            best: tuple[Profile, Verdict, str] | None = None
+            while True:
+                number += 1
+                found = self._once(program, talk, os.path.join(folder, str(number)), seconds)
+                if found is not None:
+                    best = found
+                if found and found[1].word not in AGAIN:
+                    return found
+                if program.exit_code is not None or time.monotonic() + seconds > until:
+                    break
+                self._note(f"{found[1].why if found else 'nothing was recorded'}; recording again, for {seconds:.0f} s")
+                seconds = min(_LONGEST_S, seconds * _GROWTH)
+            if best is None:
+                raise NotRecorded(_ended(program))
+            return best
+
+    def _wait_for_tensorflow(self, program: RecordedProgram) -> Talk:
+        """Wait until a process of the program has imported TensorFlow."""
+        until = time.monotonic() + self._patience_s
+        while not (ready := program.ready()):
+            if program.exit_code is not None:
+                raise NotRecorded(_ended(program))
+            if time.monotonic() > until:
+                raise NotRecorded(
+                    f"the program did not import TensorFlow within {self._patience_s:.0f} s; python -S, -I and -E keep "
+                    f"the recorder out, as does a program that clears PYTHONPATH"
+                )
+            program.wait(_TICK_S)
+        return ready[0]
+
+    def _once(
+        self, program: RecordedProgram, talk: Talk, folder: str, seconds: float
+    ) -> tuple[Profile, Verdict, str] | None:
+        """Record once; None if the program ended before anything was written."""
+        os.makedirs(folder)
+        try:
+            _checked(talk.ask(do="start", folder=folder))
+            program.wait(seconds)
+            _checked(talk.ask(do="stop"))
+        except ProgramLost:
+            pass  # at its end a program writes what it has recorded
+        try:
+            path = find_file(folder)
+            profile = read_profile(path)
+        except Unreadable:
+            return None
+        return profile, examine(profile), path
+
+
+def _checked(answer: dict[str, str]) -> None:
+    error = answer.get("error", "")
+    if "AlreadyExists" in error or "another profil" in error.lower():
+        raise NotRecorded(
+            "the program records a profile of its own at the same time (keras.callbacks.TensorBoard does: profile_batch=0 "
+            f"turns that off): {error.splitlines()[0]}"
+        )
+    if error:
+        raise NotRecorded(f"TensorFlow could not record: {error.splitlines()[0]}")
+
+
+def _ended(program: RecordedProgram) -> str:
+    code = program.exit_code
+    if code is None:
+        return (
+            "the program trained nothing that could be recorded; try a later time (--after) or a longer one (--seconds)"
+        )
+    return (
+        f"the program ended with exit code {code} before a profile was recorded; its training may be shorter than the "
+        "recording (--after 0 --seconds 2), or it uses no TensorFlow"
+    )

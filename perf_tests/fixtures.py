@@ -1,0 +1,239 @@
+"""Fixtures of the suites: time budget, TensorFlow, the GPU or the root cause of its absence, comparisons, metrics."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfgpu_doctor.perf_tests.notes import note
+from tfgpu_doctor.perf_tests.plugin import BUDGET, COMPARED, METRICS
+from tfgpu_doctor.perf_tests.replay import TIMER
+from tfgpu_doctor.perf_tests.timing import LEAST_READING_S
+from tfgpu_doctor.perf_tests.variables import ALTHOUGH_BUSY_VARIABLE, BUSY_VARIABLE, FACTS_VARIABLE
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from tfgpu_doctor.bench import Plan
+    from tfgpu_doctor.model.facts import Facts
+    from tfgpu_doctor.model.facts.bench import Comparison, Side
+    from tfgpu_doctor.model.report import Report
+    from tfgpu_doctor.perf_tests.runner import NotRun, Runner, Variant
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> ModuleType:
+    """TensorFlow with memory growth, so that a measurement never allocates a whole GPU."""
+    os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    module: ModuleType = pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    return module
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Facts | None:
+    """The facts of this machine from before the run, if the doctor saved them."""
+    from tfgpu_doctor.model.facts import decode_facts
+
+    path = os.environ.get(FACTS_VARIABLE)
+    if not path:
+        return None
+    with open(path, "rb") as file:
+        return decode_facts(file.read())
+
+
+@pytest.fixture(scope="session")
+def diagnosis(recorded: Facts | None) -> Report:
+    """The doctor's report on this machine, including TensorFlow."""
+    import tfgpu_doctor
+    from tfgpu_doctor.diagnose.engine import diagnose
+
+    return diagnose(recorded) if recorded else tfgpu_doctor.check()
+
+
+@pytest.fixture(scope="session")
+def gpus(tensorflow: Any) -> tuple[str, ...]:
+    """The GPUs that TensorFlow lists: "GPU:0", ..."""
+    return tuple(f"GPU:{place}" for place, _ in enumerate(tensorflow.config.list_physical_devices("GPU")))
+
+
+@pytest.fixture(scope="session")
+def gone(tensorflow: Any, gpus: tuple[str, ...], recorded: Facts | None, diagnosis: Report) -> str:
+    """Why no GPU responds although the diagnosis before the run found no error; noted once."""
+    from tfgpu_doctor.perf_tests.answering import why_lost, why_silent
+
+    if _root_cause(diagnosis):
+        return ""
+    before = len(recorded.runtime.gpus) if recorded and recorded.runtime else 0
+    why = why_lost(before, len(gpus)) or (gpus and why_silent(tensorflow, gpus[0])) or ""
+    if why:
+        note("gpu lost", {"why": why})
+    return why
+
+
+@pytest.fixture(autouse=True)
+def gpu_answers_if_there_is_one(request: pytest.FixtureRequest) -> None:
+    """Skip a test of a suite if the GPU stopped responding: a TensorFlow that cannot reach its GPU fails everywhere."""
+    names = request.fixturenames
+    is_ours = os.path.dirname(str(request.path)) == os.path.dirname(os.path.abspath(__file__))
+    if "tensorflow" in names and (is_ours or "share_s" in names) and (gone := request.getfixturevalue("gone")):
+        pytest.skip(f"the GPU stopped responding: {gone}")
+
+
+@pytest.fixture(scope="session")
+def gpu(gpus: tuple[str, ...], diagnosis: Report) -> str:
+    """The first GPU; without a GPU the test is skipped with the doctor's root cause, and where others use one with that."""
+    if not gpus:
+        pytest.skip(_root_cause(diagnosis) or "TensorFlow lists no GPU")
+    return _free(gpus)
+
+
+def _free(gpus: tuple[str, ...]) -> str:
+    """Return the first GPU; skip the test if others use any of them: both would slow each other down."""
+    busy = {name: signs for name, signs in busy_gpus().items() if name in gpus}
+    if busy and ALTHOUGH_BUSY_VARIABLE not in os.environ:
+        told = "; ".join(f"{name}: {signs}" for name, signs in busy.items())
+        pytest.skip(
+            f"others use a GPU ({told}): end them, choose idle GPUs with CUDA_VISIBLE_DEVICES, or add --even-if-busy"
+        )
+    return gpus[0]
+
+
+def busy_gpus() -> dict[str, str]:
+    """Return the signs that others use a GPU, by its name, as far as the doctor looked before the run."""
+    found: dict[str, str] = json.loads(os.environ.get(BUSY_VARIABLE, "{}"))
+    return found
+
+
+def _root_cause(diagnosis: Report) -> str:
+    """Return the doctor's root cause for an unused GPU; empty if there is none."""
+    cause = next((each for each in diagnosis.causes if each.severity == "error"), None)
+    return f"{cause.label}: {cause.title}" if cause else ""
+
+
+@pytest.fixture(scope="session")
+def device(gpus: tuple[str, ...]) -> str:
+    """The device for work that can run anywhere: the first GPU if there is one, else the CPU."""
+    return _free(gpus) if gpus else "CPU:0"
+
+
+@pytest.fixture(scope="session")
+def runner(tensorflow: Any, gpus: tuple[str, ...]) -> Runner:
+    """The runner of the comparisons; every GPU finishes its work before the clock is read."""
+    from tfgpu_doctor.perf_tests.runner import Runner
+
+    return Runner(tensorflow.test.experimental.sync_devices if gpus else lambda: None)
+
+
+@pytest.fixture
+def share_s(request: pytest.FixtureRequest) -> float:
+    """The seconds that this test may measure; skips the test if the budget is used up."""
+    if hasattr(request.config, "workerinput"):
+        pytest.fail("measurements at the same time disturb each other: run pytest without -n", pytrace=False)
+    marker = request.node.get_closest_marker("priority")
+    needs_s = marker.kwargs.get("needs_s", 0.0) if marker else 0.0
+    fixed_s = request.config.getoption("--tfgpu-share") if "compare" in request.fixturenames else None
+    share: float | None = request.config.stash[BUDGET].share_s(needs_s, fixed_s)
+    if share is None:
+        pytest.skip("the time budget ended before this test; a budget of `full` runs all tests")
+    return share
+
+
+@pytest.fixture
+def compare(
+    request: pytest.FixtureRequest, runner: Runner, gpus: tuple[str, ...], share_s: float, benchmark: Any
+) -> Callable[..., None]:
+    """Run a comparison: `compare(candidate, baseline, at_least=1.0)`. Passes if the candidate is faster by that ratio.
+
+    `on_measured` is called with the result, whatever the verdict. In one of several processes (--tfgpu-share), the test
+    then passes. If the candidate is not faster, the test fails on a machine with a GPU. On a machine without one it is
+    skipped, with the verdict, unless --tfgpu-strict is given: a result on two busy cores does not prove the contrary.
+    """
+    from tfgpu_doctor.bench import extra_info
+
+    config = request.config
+    alone = config.getoption("--tfgpu-share") is None
+
+    def hold(
+        candidate: Variant,
+        baseline: Variant,
+        *,
+        at_least: float = 1.0,
+        on_measured: Callable[[Comparison], None] = lambda _: None,
+    ) -> None:
+        on_gpu = "GPU" in candidate.device + baseline.device
+        plan = None if benchmark.disabled else _plan(config, share_s, alone=alone, on_gpu=on_gpu)
+        name = (request.node.path.stem.removeprefix("test_"), request.node.name.removeprefix("test_"))
+        result, trouble = runner.hold(name, candidate, baseline, at_least=at_least, plan=plan, alone=alone)
+        if trouble:
+            benchmark.extra_info.update(extra_info(result))
+            _give_up(name[1], trouble)
+        if plan is None:
+            return
+        config.stash[COMPARED] = True
+        assert result.candidate
+        assert result.baseline
+        _keep(benchmark, result.candidate, result.baseline, extra_info(result))
+        on_measured(result)
+        if alone and result.verdict != "faster":
+            fails = gpus or config.getoption("--tfgpu-strict")
+            (pytest.fail if fails else pytest.skip)(f"{result.name}: {result.verdict}, {result.reason}")
+
+    return hold
+
+
+def _plan(config: pytest.Config, share_s: float, *, alone: bool, on_gpu: bool) -> Plan:
+    """Return how long to measure; options of pytest-benchmark that were given decide where this process judges alone."""
+    from tfgpu_doctor.bench import Plan
+
+    if not alone:
+        plan = Plan.part(share_s)
+    else:
+        given = {word.partition("=")[0] for word in config.invocation_params.args}
+        plan = Plan(float(config.getoption("benchmark_max_time")) if "--benchmark-max-time" in given else share_s)
+        if "--benchmark-min-rounds" in given:
+            rounds = max(plan.least_rounds, config.getoption("benchmark_min_rounds"))
+            plan = dataclasses.replace(plan, rounds=rounds, least_rounds=rounds)
+    return dataclasses.replace(plan, least_round_s=LEAST_READING_S) if on_gpu else plan
+
+
+def _give_up(name: str, trouble: NotRun) -> None:
+    (pytest.fail if trouble.fault else pytest.skip)(f"{name}: {trouble}")
+
+
+def _keep(benchmark: Any, candidate: Side, baseline: Side, info: dict[str, Any]) -> None:
+    """Pass the measured times of both sides to pytest-benchmark, as one group of its table and of its JSON."""
+    test = benchmark.fullname
+    beside = copy.copy(benchmark)
+    beside.extra_info = {"baseline_of": test}
+    beside.fullname = f"{test} (baseline)"
+    benchmark.extra_info.update(info)
+    for fixture, side in ((benchmark, candidate), (beside, baseline)):
+        fixture.name = side.name
+        TIMER.replay(side.seconds)
+        try:
+            fixture.pedantic(lambda: None, rounds=len(side.seconds), iterations=1)
+        finally:
+            TIMER.stop()
+
+
+@pytest.fixture
+def metric(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Record a measurement that is not a comparison: `metric(name, value, unit, device=..., limit=..., about=...)`."""
+    import msgspec
+
+    from tfgpu_doctor.model.facts.bench import Metric
+
+    def keep(name: str, value: float, unit: str, **more: Any) -> None:
+        suite = request.node.path.stem.removeprefix("test_")
+        row = msgspec.to_builtins(Metric(suite=suite, name=name, value=float(value), unit=unit, **more))
+        request.config.stash[METRICS].append(row)
+        note("metric", {"metric": row})
+
+    return keep

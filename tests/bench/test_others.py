@@ -1,0 +1,102 @@
+"""GPUs that other processes use are not loaded, and the run says so."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+import msgspec
+import pytest
+from healthy import healthy
+from simulated import Simulate
+from stand_in_run import run_on_stand_in
+
+from tfgpu_doctor.bench.others import used_by_others
+from tfgpu_doctor.bench.result import make_result
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.perf_tests.variables import ALTHOUGH_BUSY_VARIABLE, BUSY_VARIABLE
+
+SUITE = """
+from tfgpu_doctor.perf_tests.runner import Variant
+
+def side(tf, name, device):
+    def call():
+        with tf.device(device):
+            return tf.linalg.matmul(tf.ones((64, 64)), tf.ones((64, 64)))
+    return Variant(name, call, lambda result: None, device)
+
+def test_on_the_gpu(compare, tensorflow, gpu):
+    compare(side(tensorflow, "GPU", gpu), side(tensorflow, "CPU", "CPU:0"))
+
+def test_wherever(compare, tensorflow, device):
+    compare(side(tensorflow, "one", device), side(tensorflow, "other", device))
+
+def test_on_the_cpu(compare, tensorflow):
+    compare(side(tensorflow, "one", "CPU:0"), side(tensorflow, "other", "CPU:0"))
+"""
+
+
+def found(simulate: Simulate, **gpu: Any) -> dict[str, str]:
+    variables = simulate(gpu)
+    return used_by_others(Host(environment={"PATH": os.environ["PATH"], **variables}), one_gpu())
+
+
+def one_gpu() -> Facts:
+    facts = healthy()
+    assert len(facts.runtime.gpus if facts.runtime else ()) == 1
+    return facts
+
+
+@pytest.mark.slow
+def test_a_process_on_the_gpu_is_a_sign(simulate: Simulate) -> None:
+    told = found(simulate, processes=[{"pid": 4242, "name": "python", "memory_bytes": 1 << 30}])
+    assert set(told) == {"GPU:0"}
+    assert "computes on it" in told["GPU:0"]
+
+
+@pytest.mark.slow
+def test_an_idle_gpu_has_none(simulate: Simulate) -> None:
+    assert found(simulate) == {}
+
+
+def test_where_nvml_cannot_tell_nothing_is_refused() -> None:
+    assert used_by_others(Host(environment={"PATH": os.environ["PATH"]}), one_gpu()) == {}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+@pytest.mark.parametrize("even_if_busy", [False, True])
+def test_what_needs_that_gpu_is_left_out_with_the_reason(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, even_if_busy: bool
+) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    monkeypatch.setenv(BUSY_VARIABLE, '{"GPU:0": "python (4242) computes on it"}')
+    if even_if_busy:
+        monkeypatch.setenv(ALTHOUGH_BUSY_VARIABLE, "1")
+    bench = run_on_stand_in(tmp_path, 1, own=SUITE)
+    ran = {comparison.name for comparison in bench.comparisons}
+    assert ran == ({"on_the_gpu", "wherever", "on_the_cpu"} if even_if_busy else {"on_the_cpu"})
+    told = {test.partition("::test_")[2]: why for test, why in bench.skipped.items()}
+    assert set(told) == (set() if even_if_busy else {"on_the_gpu", "wherever"})
+    for why in told.values():
+        assert "GPU:0: python (4242) computes on it" in why
+        assert "CUDA_VISIBLE_DEVICES" in why
+
+
+def test_a_run_without_the_gpus_that_others_use_is_no_pass() -> None:
+    won = Comparison(suite="s", name="n", verdict="faster", ratio=2.0, interval=(1.9, 2.1))
+    bench = Bench(comparisons=(won,), busy={"GPU:0": "python (4242) computes on it"})
+    report = diagnose(healthy())
+    assert make_result(report, bench, seconds=1.0).exit_code == 3
+    assert make_result(report, msgspec.structs.replace(bench, busy={}), seconds=1.0).exit_code == 0
+
+
+def test_a_lost_comparison_on_the_cpu_fails_if_asked() -> None:
+    lost = Comparison(suite="s", name="n", verdict="not shown", ratio=1.0, interval=(0.98, 1.02))
+    report, bench = diagnose(healthy()), Bench(comparisons=(lost,))
+    assert make_result(report, bench, seconds=1.0).exit_code == 0
+    assert make_result(report, bench, seconds=1.0, strict=True).exit_code == 1

@@ -1,0 +1,192 @@
+"""The plugin of pytest as users meet it: their own comparisons, pytest-benchmark's options, and tests that compare nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from doctor_command import clean_environment
+from judged import profile_of
+from locations import ROOT
+
+from tfgpu_doctor.accept.vocabulary import ProfileError
+from tfgpu_doctor.bench.names import why_unusable
+from tfgpu_doctor.bench.pytest_document import read_document
+from tfgpu_doctor.bench.run import Order, run_suites
+from tfgpu_doctor.perf_tests.budget import Passes
+
+# Comparisons of somebody who never saw the doctor's own suites; the sides sleep, so that a busy machine changes nothing.
+OWN = """
+import os, time
+import pytest
+from tfgpu_doctor.perf_tests.runner import Variant
+
+def variant(tf, name, seconds):
+    def call():
+        with open(os.environ["CALLS"], "a") as file:
+            file.write(name + "\\n")
+        time.sleep(seconds)
+        with tf.device("CPU:0"):
+            return tf.constant(1.0) + 1.0
+    def verify(result):
+        assert float(result) == 2.0
+    return Variant(name, call, verify)
+
+def test_parse(compare, tensorflow, metric):
+    metric("files", 3, "files")
+    compare(variant(tensorflow, "quick parser", 0.002), variant(tensorflow, "slow parser", 0.02), at_least=1.5)
+
+def test_load(compare, tensorflow):
+    compare(variant(tensorflow, "same", 0.01), variant(tensorflow, "as this", 0.01))
+"""
+PLAIN = """
+import sys
+def test_second_in_the_alphabet(): pass
+def test_first():
+    assert "tensorflow" not in sys.modules and "tfgpu_doctor.bench" not in sys.modules
+"""
+_MORE = ("-q", "-rs", "-p", "no:cacheprovider", "-p", "no:randomly")
+
+
+def run_pytest(
+    folder: pathlib.Path, *words: str, text: str = OWN, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    (folder / "test_ingest.py").write_text(text)
+    environment = {**clean_environment(), "CALLS": str(folder / "calls"), "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *_MORE, *words, "test_ingest.py"], cwd=folder, env=environment, text=True,
+        capture_output=True, timeout=600, check=False,
+    )  # fmt: skip
+
+
+def calls(folder: pathlib.Path) -> list[str]:
+    path = folder / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_tests_that_compare_nothing_are_left_alone(tmp_path: pathlib.Path) -> None:
+    done = run_pytest(tmp_path, "-vv", text=PLAIN)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.index("test_second_in_the_alphabet") < done.stdout.index("test_first")
+
+
+def test_without_pytest_benchmark_it_stays_out_of_the_way(tmp_path: pathlib.Path) -> None:
+    done = run_pytest(tmp_path, "-p", "no:benchmark", text=PLAIN, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_pytest(tmp_path, "-p", "tfgpu_doctor.perf_tests.plugin", text=PLAIN, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_suites_are_found_in_the_installed_package(tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", *_MORE, "--pyargs", "tfgpu_doctor.perf_tests"]
+    done = subprocess.run(command, cwd=tmp_path, env=clean_environment(), text=True, capture_output=True, check=False)
+    assert "test_prefetch" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.tensorflow
+class TestWithTensorFlow:
+    @pytest.fixture(autouse=True)
+    def _tensorflow(self) -> None:
+        pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+        if os.path.exists("/proc/driver/nvidia"):
+            pytest.skip("this machine has a GPU: a lost comparison fails")
+
+    def test_own_comparisons_are_in_the_table_and_in_the_document(self, tmp_path: pathlib.Path) -> None:
+        path = tmp_path / "found.json"
+        done = run_pytest(tmp_path, f"--benchmark-json={path}", "--benchmark-max-time=0.4")
+        assert done.returncode == 0, done.stdout
+        assert "1 passed, 1 skipped" in done.stdout
+        assert "load: not shown" in done.stdout or "load: too noisy" in done.stdout
+        table = done.stdout[done.stdout.index("benchmark 'ingest/parse': 2 tests") :]
+        assert "quick parser" in table
+        assert "slow parser" in table
+        document = json.loads(path.read_text())
+        rows = {row["name"]: row for row in document["benchmarks"]}
+        assert set(rows) == {"quick parser", "slow parser", "same", "as this"}
+        ratio = rows["slow parser"]["stats"]["median"] / rows["quick parser"]["stats"]["median"]
+        assert rows["quick parser"]["extra_info"]["ratio"] == pytest.approx(ratio, rel=0.3)
+        assert [row["name"] for row in document["tfgpu_doctor"]["metrics"]] == ["files"]
+        read = read_document(path.read_bytes()).bench
+        assert [each.key for each in read.comparisons] == ["ingest::parse", "ingest::load"]
+
+    def test_disabled_benchmarks_are_verified_and_not_measured(self, tmp_path: pathlib.Path) -> None:
+        done = run_pytest(tmp_path, "--benchmark-disable")
+        assert "2 passed" in done.stdout, done.stdout
+        assert sorted(calls(tmp_path)) == sorted(["quick parser", "slow parser", "same", "as this"])
+
+    @pytest.mark.slow
+    def test_the_number_of_rounds_is_at_least_what_was_asked_for(self, tmp_path: pathlib.Path) -> None:
+        run_pytest(tmp_path, "--benchmark-max-time=0.1", "--benchmark-min-rounds=30", "-k", "parse")
+        assert calls(tmp_path).count("slow parser") >= 30
+
+    @pytest.mark.slow
+    def test_a_lost_comparison_fails_if_asked(self, tmp_path: pathlib.Path) -> None:
+        done = run_pytest(tmp_path, "--tfgpu-strict", "--benchmark-max-time=0.2", "-k", "load")
+        assert done.returncode == 1
+        assert "Failed: load: " in done.stdout
+
+    @pytest.mark.slow
+    def test_measuring_several_at_a_time_is_refused(self, tmp_path: pathlib.Path) -> None:
+        pytest.importorskip("xdist")
+        done = run_pytest(tmp_path, "-n", "2")
+        assert done.returncode == 1
+        assert "measurements at the same time disturb each other: run pytest without -n" in done.stdout
+
+    @pytest.mark.slow
+    def test_bench_runs_them_in_several_processes(self, tmp_path: pathlib.Path) -> None:
+        (tmp_path / "test_ingest.py").write_text(textwrap.dedent(OWN))
+        variables = {"CALLS": str(tmp_path / "calls")}
+        suites = [str(tmp_path / "test_ingest.py")]
+        order = Order(journal=str(tmp_path / "journal"), suites=suites, passes=Passes(3, 0.1), variables=variables)
+        bench = run_suites(order)
+        found = {each.key: each for each in bench.comparisons}
+        assert set(found) == {"ingest::parse", "ingest::load"}, bench
+        assert found["ingest::parse"].verdict == "faster"
+        assert len(found["ingest::parse"].process_ratios) == 3
+        assert bench.problems == ()
+
+    def test_the_example_works(self, tmp_path: pathlib.Path) -> None:
+        example = ROOT / "examples/acme_benchmarks"
+        document = tmp_path / "found.json"
+        command = [sys.executable, "-m", "pytest", *_MORE, "--benchmark-max-time=1", f"--benchmark-json={document}"]
+        done = subprocess.run(
+            [*command, str(example / "perf")], cwd=tmp_path, text=True, capture_output=True, check=False,
+            env=clean_environment(PYTHONPATH=str(example / "src"), PYTHONDONTWRITEBYTECODE="1"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        (comparison,) = read_document(document.read_bytes()).bench.comparisons
+        assert comparison.key == "ingest::parse"
+        assert comparison.ratio
+        assert comparison.ratio > 2
+
+
+def test_own_suites_are_checked_before_they_run(tmp_path: pathlib.Path) -> None:
+    good, taken, other = (tmp_path / name for name in ("test_ingest.py", "test_pipeline.py", "ingest.py"))
+    for path in (good, taken, other):
+        path.touch()
+    assert why_unusable(str(good), [str(good), "pipeline"]) == ""
+    assert "the doctor has a suite of this name" in why_unusable(str(taken), [str(taken)])
+    assert "a suite is a file named test_NAME.py" in why_unusable(str(other), [str(other)])
+    assert "does not exist" in why_unusable(str(tmp_path / "test_x.py"), [])
+    twin = tmp_path / "twin/test_ingest.py"
+    assert "two suites of this name" in why_unusable(str(good), [str(good), str(twin)])
+
+
+def test_a_profile_may_require_an_own_suite(tmp_path: pathlib.Path) -> None:
+    suites = 'suites = ["perf/test_ingest.py"]\n'
+    profile = profile_of(f'{suites}[speed-ups]\n"ingest/parse" = 1.5\n', tmp_path).profile
+    assert profile.speed_ups == {"ingest/parse": 1.5}
+    for text, said in (
+        ('[speed-ups]\n"ingest/parse" = 1.5\n', "there is no comparison 'ingest/parse'"),
+        (f'{suites}[speed-ups]\n"ingest" = 1.5\n', "name the comparisons of your own suite: ingest/NAME"),
+        ('suites = ["perf/test_pipeline.py"]\n', "the doctor has a suite 'pipeline' of its own"),
+    ):
+        with pytest.raises(ProfileError, match=re.escape(said)):
+            profile_of(text, tmp_path, "other.toml")

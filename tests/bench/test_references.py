@@ -1,0 +1,104 @@
+"""Which earlier run is the reference, and what else changed since it."""
+
+from __future__ import annotations
+
+import pathlib
+
+import msgspec
+import pytest
+
+from tfgpu_doctor.bench.conditions import Changed, changed_between, conditions_of
+from tfgpu_doctor.bench.references import find_reference, keep_run, place_of
+from tfgpu_doctor.bench.run import SUITE_VERSION
+from tfgpu_doctor.host.results import Results
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.model.facts.nvidia import Nvml, NvmlGpu
+from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target
+from tfgpu_doctor.model.report import MachineSummary
+
+NOBODY = MachineSummary()
+
+
+def machine(gpu: str = "NVIDIA T4", driver: str = "550.54.15", tensorflow: str = "2.20.0") -> Facts:
+    return Facts(
+        nvml=Nvml(Attempt("answered"), driver_version=driver, gpus=(NvmlGpu(0, name=gpu),)),
+        runtime=Runtime(Attempt("answered"), version=tensorflow),
+        target=Target(
+            Attempt("answered"), version="3.12.1", distributions=(Distribution("nvidia-cudnn-cu12", "9.3.0"),)
+        ),
+    )
+
+
+def run(facts: Facts, ratio: float = 2.0) -> Bench:
+    measured = Comparison(suite="pipeline", name="map", verdict="faster", ratio=ratio, interval=(1.9, 2.1))
+    return Bench(suite_version=SUITE_VERSION, conditions=conditions_of(facts), comparisons=(measured,))
+
+
+def keep(results: Results, facts: Facts, name: str | None = "before", ratio: float = 2.0) -> None:
+    bench = run(facts, ratio)
+    keep_run(results, name, bench, place_of(facts, bench))
+
+
+@pytest.fixture
+def results(tmp_path: pathlib.Path) -> Results:
+    return Results(str(tmp_path / "results.sqlite"))
+
+
+def found(results: Results, facts: Facts, name: str = "before") -> tuple[list[float | None], tuple[Changed, ...]]:
+    now = run(facts)
+    reference = find_reference(name, results, place_of(facts, now), (), now, NOBODY)
+    return [each.comparisons[0].ratio for each in reference.runs], reference.changed
+
+
+def test_all_runs_under_a_name_are_the_reference(results: Results) -> None:
+    keep(results, machine(), ratio=2.0)
+    keep(results, machine(), ratio=2.1)
+    keep(results, machine(), None, ratio=3.0)
+    assert found(results, machine()) == ([2.0, 2.1], ())
+
+
+def test_the_last_run_is_one_run(results: Results) -> None:
+    keep(results, machine(), ratio=2.0)
+    keep(results, machine(), None, ratio=3.0)
+    assert found(results, machine(), "last") == ([3.0], ())
+
+
+def test_a_new_driver_and_tensorflow_are_compared_and_told(results: Results) -> None:
+    keep(results, machine())
+    ratios, changed = found(results, machine(driver="560.35.03", tensorflow="2.21.0"))
+    assert ratios == [2.0]
+    assert changed == (
+        Changed(what="driver", now="560.35.03", reference="550.54.15"),
+        Changed(what="TensorFlow", now="2.21.0", reference="2.20.0"),
+    )
+    assert found(results, machine(driver="560.35.03"), "last")[0] == [2.0]
+
+
+def test_runs_of_different_drivers_are_not_one_reference(results: Results) -> None:
+    keep(results, machine(), ratio=2.0)
+    keep(results, machine(driver="560.35.03"), ratio=2.1)
+    assert found(results, machine())[0] == [2.1]
+
+
+def test_another_gpu_is_no_reference(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(results, machine("NVIDIA L4"))
+    assert found(results, machine()) == ([], ())
+    assert "'before' was saved on NVIDIA L4" in capsys.readouterr().err
+
+
+def test_another_version_of_the_suites_is_no_reference(results: Results) -> None:
+    old = msgspec.structs.replace(run(machine()), suite_version="1")
+    keep_run(results, "before", old, place_of(machine(), old))
+    assert found(results, machine()) == ([], ())
+
+
+def test_what_else_changed_is_packages_variables_and_settings() -> None:
+    before = {"Python": "3.12.1", "nvidia-cudnn-cu12": "9.3.0", "ECC of GPU 0": "on", "kernel": "6.1"}
+    now = {"Python": "3.12.1", "nvidia-cudnn-cu12": "9.8.0", "ECC of GPU 0": "on", "TF_XLA_FLAGS": "--x"}
+    assert [(each.what, each.reference, each.now) for each in changed_between(now, before)] == [
+        ("nvidia-cudnn-cu12", "9.3.0", "9.8.0"), ("TF_XLA_FLAGS", "none", "--x"), ("kernel", "6.1", "none"),
+    ]  # fmt: skip
+    assert changed_between(now, {}) == ()
+    assert conditions_of(machine())["nvidia-cudnn-cu12"] == "9.3.0"

@@ -1,0 +1,116 @@
+"""Real trainings with this TensorFlow, recorded by the doctor as a user would: the bottleneck is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+pytestmark = [pytest.mark.tensorflow]
+
+PROGRAMS = pathlib.Path(__file__).parent / "programs.py"
+# Further programs, all releases: tools/record_traces.py.
+CHOSEN = {
+    "py_function": "input_python", "run_eagerly": "eager", "retracing": "retracing", "slow_callback": "host_callback",
+    "tiny_steps": "launch_bound", "shuffle_buffer": "input_shuffle", "healthy_dense": "compute_bound",
+}  # fmt: skip
+
+
+def record(folder: pathlib.Path, name: str, *more: str) -> subprocess.CompletedProcess[str]:
+    program = f"{shlex.quote(sys.executable)} {shlex.quote(str(PROGRAMS))} {name} --seconds 120"
+    argv = [
+        sys.executable,
+        "-m",
+        "tfgpu_doctor",
+        "trace",
+        "--record-with",
+        program,
+        "--after",
+        "2",
+        "--seconds",
+        "3",
+        *more,
+    ]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(argv, capture_output=True, text=True, env=environment, cwd=folder, timeout=500, check=False)
+
+
+def test_a_recording_is_kept_and_read_again(tmp_path: pathlib.Path) -> None:
+    done = record(tmp_path, "serial_map", "--format", "json", "--save", "kept")
+    document = json.loads(done.stdout)
+    assert (document["verdict"], done.returncode) == ("input_serial_map", 1)
+    assert document["steps"]["count"] >= 3
+    assert document["gain"]["step_ms_at_best"] < document["steps"]["mean_ms"]
+    assert any(stage["is_slowest"] and stage["path"].endswith("Map") for stage in document["pipeline"])
+    assert sorted(each.name for each in (tmp_path / "kept").iterdir()) == ["plugins", "python_samples.json"]
+    again = subprocess.run(
+        [sys.executable, "-m", "tfgpu_doctor", "trace", "kept", "--format", "json"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert json.loads(again.stdout)["verdict"] == "input_serial_map"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHOSEN)
+def test_the_bottleneck_is_named(tmp_path: pathlib.Path, name: str) -> None:
+    done = record(tmp_path, name, "--format", "json")
+    document = json.loads(done.stdout)
+    assert document["verdict"] == CHOSEN[name]
+    assert document["healthy"] is (CHOSEN[name] == "compute_bound")
+    assert done.returncode == (0 if document["healthy"] else 1)
+
+
+@pytest.mark.slow
+def test_the_function_that_holds_the_steps_up_is_named(tmp_path: pathlib.Path) -> None:
+    done = record(tmp_path, "slow_callback")
+    assert "on_train_batch_end (programs.py:" in done.stdout
+
+
+@pytest.mark.slow
+def test_in_the_program_itself(tmp_path: pathlib.Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(PROGRAMS.parent)!r}); import programs, tfgpu_doctor\n"
+        "with tfgpu_doctor.trace(seconds=3) as answer:\n    programs.serial_map(12)\n"
+        "assert answer.report.verdict == 'input_serial_map', answer.report\nassert '<iframe' in answer._repr_html_()\n"
+    )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "input_serial_map" in done.stdout
+
+
+def test_a_program_without_tensorflow(tmp_path: pathlib.Path) -> None:
+    argv = [
+        sys.executable,
+        "-m",
+        "tfgpu_doctor",
+        "trace",
+        "--record-with",
+        f"{shlex.quote(sys.executable)} -c 'print(1)'",
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "ended with exit code 0 before a profile was recorded" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_program_that_records_itself(tmp_path: pathlib.Path) -> None:
+    """TensorFlow records one profile at a time."""
+    (tmp_path / "own.py").write_text(
+        "import time, tensorflow as tf\ntf.profiler.experimental.start('own')\ntime.sleep(300)\n"
+    )
+    argv = [
+        sys.executable, "-m", "tfgpu_doctor", "trace", "--record-with", f"{shlex.quote(sys.executable)} own.py", "--after", "5",
+    ]  # fmt: skip
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "records a profile of its own" in done.stderr
+    assert "Traceback" not in done.stderr

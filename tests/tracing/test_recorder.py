@@ -1,0 +1,216 @@
+"""The recorder in the user's program: it records when it is asked, and leaves the program as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import time
+
+import pytest
+from recorded_training import LONG_S, TRAIN, ended, folder_of, recorded, training, wait_for, write_training
+
+from tfgpu_doctor.host import recorded_program
+from tfgpu_doctor.host.recorded_program import ProgramLost
+from tfgpu_doctor.tracing.python_samples import FILE, read_samples
+
+pytestmark = [
+    pytest.mark.timed,
+    pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no sockets with a path"),
+]
+
+
+@pytest.fixture
+def fake(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """The current folder, with a package tensorflow and a training."""
+    write_training(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_socket_is_gone_if_the_doctor_fails(fake: pathlib.Path) -> None:
+    program = recorded("train.py")
+    folder = folder_of(program)
+
+    def fail() -> None:
+        with program:
+            training(program)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert not folder.exists()
+    assert program.exit_code is not None
+
+
+def test_a_program_killed_while_it_is_recorded(fake: pathlib.Path) -> None:
+    with recorded("train.py") as program:
+        folder, talk = folder_of(program), training(program)
+        assert talk.ask(do="start", folder=str(fake / "kept")) == {"did": "start", "error": ""}
+        os.kill(talk.pid, signal.SIGKILL)
+        assert ended(program) == 137
+        with pytest.raises(ProgramLost, match="has ended"):
+            talk.ask(do="stop")
+        assert program.ready() == [] or program.talks == [talk]
+    assert not folder.exists()
+
+
+def test_a_recording(fake: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kept = fake / "kept"
+    with recorded("train.py", TMPDIR=str(fake)) as program:
+        talk = training(program)
+        assert talk.tensorflow == "2.99.1"
+        began = time.time_ns()
+        assert talk.ask(do="start", folder=str(kept)) == {"did": "start", "error": ""}
+        assert (kept / "started").read_text() == "2", "the level of the host's events"
+        program.wait(1.0)
+        assert talk.ask(do="stop") == {"did": "stop", "error": ""}
+        assert (kept / "stopped").exists()
+        (fake / "end").touch()
+        assert ended(program) == 4
+    content = (kept / FILE).read_bytes()
+    assert 0 <= json.loads(content)["began_ns"] - began < LONG_S * 1e9
+    samples = read_samples(content, 0, began)
+    assert [each.at for each in samples] == sorted(each.at for each in samples)
+    assert all(0 <= each.at < LONG_S * 1000 for each in samples)
+    own = [frame for each in samples for frame in each.main if os.path.basename(frame[0]) == "train.py"]
+    assert {"main"} <= {name for _, _, name in own} <= {"load_rows", "main", "<module>"}
+    assert capfd.readouterr().err == "trained\n"
+
+
+def test_a_second_recording_holds_its_own_samples_alone(fake: pathlib.Path) -> None:
+    began = {}
+    with recorded("train.py") as program:
+        talk = training(program)
+        for name in ("one", "two"):
+            (fake / name).mkdir()
+            began[name] = time.time_ns()
+            assert talk.ask(do="start", folder=str(fake / name))["error"] == ""
+            program.wait(0.5)
+            assert talk.ask(do="stop")["error"] == ""
+        assert talk.ask(do="stop") == {"did": "stop", "error": ""}, "there is nothing to stop"
+    second = json.loads((fake / "two" / FILE).read_bytes())
+    assert second["began_ns"] >= began["two"]
+    assert all(at >= began["two"] for at, *_ in second["samples"])
+
+
+def test_errors_are_answered(fake: pathlib.Path) -> None:
+    with recorded("train.py") as program:
+        talk = training(program)
+        (fake / "refuse").touch()
+        answer = talk.ask(do="start", folder=str(fake / "kept"))
+        assert answer == {"did": "start", "error": "RuntimeError: Another profiler is running."}
+        assert talk.ask(do="stop") == {"did": "stop", "error": ""}, "nothing was begun"
+        (fake / "refuse").unlink()
+        assert talk.ask(do="start", folder=str(fake / "no/such/folder"))["error"].startswith("FileNotFoundError")
+        assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == ""
+        (fake / "refuse").touch()
+        assert talk.ask(do="stop") == {"did": "stop", "error": "ValueError: nothing\nwas recorded"}
+        (fake / "refuse").unlink()
+        assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == "", "it can begin again"
+        assert talk.ask(do="stop")["error"] == ""
+
+
+def test_the_switch_interval_is_the_program_s_own_again(fake: pathlib.Path) -> None:
+    """Python's own is 5 ms."""
+    with recorded("train.py") as program:
+        talk = training(program)
+        wait_for((fake / "interval").exists, program)
+        usual = (fake / "interval").read_text()
+        assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == ""
+        wait_for(lambda: (fake / "interval").read_text() != usual, program)
+        assert talk.ask(do="stop")["error"] == ""
+        wait_for(lambda: (fake / "interval").read_text() == usual, program)
+    assert float(usual) == 0.005
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_program_that_ends_while_it_is_recorded_writes_what_it_has(fake: pathlib.Path, begun: bool) -> None:
+    with recorded("train.py") as program:
+        talk = training(program)
+        if begun:
+            assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == ""
+        (fake / "end").touch()
+        assert ended(program) == 4
+    assert (fake / "kept/stopped").exists() == (fake / "kept" / FILE).exists() == begun
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_doctor_that_closes_first(fake: pathlib.Path, begun: bool) -> None:
+    """The recording ends, the program goes on, and the socket is gone."""
+    with recorded("train.py") as program:
+        talk, folder = training(program), folder_of(program)
+        if begun:
+            assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == ""
+        talk.close()
+        if begun:
+            wait_for((fake / "kept" / FILE).exists)
+        assert program.exit_code is None
+        (fake / "end").touch()
+        assert ended(program) == 4
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_a_program_that_the_doctor_ends(fake: pathlib.Path, handled: bool) -> None:
+    """By SIGTERM; a program that ends itself then also writes what was recorded."""
+    if handled:
+        (fake / "train.py").write_text(f"import signal, sys\nsignal.signal(15, lambda *_: sys.exit(6))\n{TRAIN}")
+    with recorded("train.py") as program:
+        assert training(program).ask(do="start", folder=str(fake / "kept"))["error"] == ""
+    assert program.exit_code == (6 if handled else 128 + signal.SIGTERM)
+    assert (fake / "kept/stopped").exists() == (fake / "kept" / FILE).exists() == handled
+
+
+def test_a_program_that_does_not_end_is_killed(fake: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_program, "_GRACE_S", 0.5)
+    (fake / "train.py").write_text(f"import signal\nsignal.signal(15, signal.SIG_IGN)\n{TRAIN}")
+    with recorded("train.py") as program:
+        talk, folder = training(program), folder_of(program)
+    assert program.exit_code == 128 + signal.SIGKILL
+    with pytest.raises(ProcessLookupError):
+        os.kill(talk.pid, 0)
+    assert not folder.exists()
+
+
+def test_a_child_forked_while_it_is_recorded_ends_at_once(fake: pathlib.Path) -> None:
+    """It has no recorder to wait for, and its Python switches threads as before."""
+    (fake / "train.py").write_text(
+        "import os, sys, time, tensorflow\n"
+        "while not os.path.exists('kept/started'): time.sleep(0.05)\n"
+        "while sys.getswitchinterval() == 0.005: time.sleep(0.05)\n"
+        "began, pid = time.monotonic(), os.fork()\n"
+        "if not pid: print(sys.getswitchinterval(), file=open('interval', 'w')); sys.exit(3)\n"
+        "code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])\n"
+        "print(code, time.monotonic() - began, file=open('child.new', 'w'), flush=True)\n"
+        "os.rename('child.new', 'child')\n"
+        "while not os.path.exists('end'): time.sleep(0.05)\n"
+    )
+    with recorded("train.py") as program:
+        talk = training(program)
+        assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == ""
+        wait_for((fake / "child").exists, program)
+        assert talk.ask(do="stop")["error"] == ""
+        (fake / "end").touch()
+        assert ended(program) == 0
+    code, seconds = (fake / "child").read_text().split()
+    assert code == "3"
+    assert (fake / "interval").read_text() == "0.005\n"
+    assert float(seconds) < 15.0, "the recorder gives a profile 20 s to be written"
+
+
+def test_the_program_that_imports_tensorflow_is_the_one_that_is_asked(fake: pathlib.Path) -> None:
+    """A shell script, or a launcher, that starts the training."""
+    (fake / "launch.py").write_text(
+        "import subprocess, sys; sys.exit(subprocess.run([sys.executable, 'train.py']).returncode)"
+    )
+    with recorded("launch.py") as program:
+        talk = training(program)
+        assert len(program.talks) == 1
+        assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == ""
+        assert talk.ask(do="stop")["error"] == ""
+        (fake / "end").touch()
+        assert ended(program) == 4
+    assert (fake / "kept/stopped").exists()
