@@ -150,7 +150,7 @@ class _Run:
         """Run all passes; those between the first and the last only if the first measured something."""
         process = 1
         while process <= self._passes.processes and not self._over:
-            if process > 1:
+            if process == 2 or self._chosen:  # what one process did not measure again has no interval
                 self._choose(process)
             if process in (1, self._passes.processes) or self._chosen:
                 self._one_pass(process)

@@ -283,6 +283,19 @@ def test_what_does_not_fit_into_all_processes_is_left_out(tmp_path: pathlib.Path
     assert bench.problems == ()
 
 
+@pytest.mark.slow
+def test_what_fits_into_one_more_process_of_two_is_not_measured_again(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_slow(compare):
+        time.sleep(10)
+        compare("slow", 2.0)
+    """
+    bench, ran = in_passes(tmp_path, tests, budget_s=26.0)
+    assert [name for name, _ in ran] == ["slow"]
+    assert verdicts(bench) == {}
+    assert "1 of 3 processes" in bench.skipped["test_made_up.py::test_slow"]
+
+
 def test_after_an_interrupt_a_comparison_without_an_interval_has_no_verdict(tmp_path: pathlib.Path) -> None:
     tests = """
     def test_one(compare):

@@ -338,10 +338,10 @@ static int answer(unsigned *count, Process *rows, unsigned pid, unsigned long lo
   rows->used = used;
   return 0;
 }
-int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, Process *p) { return answer(n, p, 1234, 1ull << 30); }
-int nvmlDeviceGetGraphicsRunningProcesses_v3(void *d, unsigned *n, Process *p) { return answer(n, p, 900, -1ull); }
+int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, Process *p) { return answer(n, p, 5001234, 1ull << 30); }
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *d, unsigned *n, Process *p) { return answer(n, p, 5000900, -1ull); }
 int nvmlSystemGetProcessName(unsigned pid, char *name, unsigned n) {
-  strcpy(name, pid == 900 ? "/usr/lib/xorg/Xorg" : NAME);
+  strcpy(name, pid == 5000900 ? "/usr/lib/xorg/Xorg" : NAME);
   return 0;
 }
 """
@@ -351,8 +351,8 @@ def test_the_processes_on_a_gpu_are_told(tmp_path: pathlib.Path) -> None:
     compiled(tmp_path / "libnvidia-ml.so.1", LITTLE + '#define NAME "python"\n' + TENANTS)
     found = ask_nvml(within(tmp_path))
     assert found.gpus[0].processes == (
-        GpuProcess(pid=900, name="/usr/lib/xorg/Xorg", computes=False, memory_bytes=None),
-        GpuProcess(pid=1234, name="python", computes=True, memory_bytes=1 << 30),
+        GpuProcess(pid=5000900, name="/usr/lib/xorg/Xorg", computes=False, memory_bytes=None),
+        GpuProcess(pid=5001234, name="python", computes=True, memory_bytes=1 << 30),
     )
 
 
@@ -360,7 +360,7 @@ def test_a_process_of_a_name_of_undecodable_bytes_costs_nothing_else(tmp_path: p
     compiled(tmp_path / "libnvidia-ml.so.1", LITTLE + '#define NAME "/home/andr\\xe9/train"\n' + TENANTS)
     found = ask_nvml(within(tmp_path))
     assert found.attempt.answered
-    assert [process.pid for process in found.gpus[0].processes] == [900, 1234]
+    assert [process.pid for process in found.gpus[0].processes] == [5000900, 5001234]
 
 
 def test_nothing_that_hangs_stays_behind(simulate: Simulate, tmp_path: pathlib.Path) -> None:
