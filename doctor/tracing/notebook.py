@@ -65,7 +65,7 @@ class trace:  # noqa: N801 - used like a function
             _show(self)
 
     def _run(self, tf: Any) -> None:
-        recorder = _recorder_module().Recorder(None)
+        recorder = recorder_module().Recorder(None)
         seconds, number = self._seconds, 0
         while not self._end.is_set() or not number:
             number += 1
@@ -122,7 +122,7 @@ def _show(answer: trace) -> None:
         sys.stdout.write(f"tfgpu-doctor: nothing was recorded: {answer.problem or 'the block ended at once'}\n")
 
 
-def _recorder_module() -> ModuleType:
+def recorder_module() -> ModuleType:
     """The module that also runs in programs of other Pythons."""
     spec = importlib.util.spec_from_file_location("_tfgpu_doctor_recorder", os.path.join(STARTUP, "recorder.py"))
     assert spec is not None and spec.loader is not None
