@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.model.facts.stress import Level
     from tfgpu_doctor.model.report import Report
     from tfgpu_doctor.tracing import trace
+    from tfgpu_doctor.watching import WatchCallback, watch
 
 if __name__ != "tfgpu_doctor":
     # Under the folder's name, every class would exist twice; CONTRIBUTING.md maps folders to packages.
@@ -16,15 +17,19 @@ if __name__ != "tfgpu_doctor":
 
 from tfgpu_doctor._project import __version__  # noqa: E402 - under the folder's name there is no such package
 
-__all__ = ["__version__", "check", "trace"]
+__all__ = ["WatchCallback", "__version__", "check", "trace", "watch"]
 
 
 def __getattr__(name: str) -> object:
-    """Import `trace` when it is used: it needs more than the rest of this module."""
+    """Import what records a training when it is used: it needs more than the rest of this module."""
     if name == "trace":
         from tfgpu_doctor.tracing import trace
 
         return trace
+    if name in ("watch", "WatchCallback"):
+        from tfgpu_doctor import watching
+
+        return getattr(watching, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

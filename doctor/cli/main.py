@@ -29,6 +29,7 @@ _COMMANDS = {
     "advise": ("advise.command", "find the newest release that works here, and the commands that install it"),
     "bench": ("bench.command", "run the perf suites: GPU and CPU, with and without each technique"),
     "trace": ("tracing.command", "say where the steps of a profiled training spend their time, and what to change"),
+    "watch": ("watching.command", "run a training and say why its GPU idles, and that it hangs"),
     "accept": ("accept.command", "pass or fail a machine before it goes into service, with a certificate"),
     "ticket": (
         "ticket.command",

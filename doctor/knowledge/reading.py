@@ -34,6 +34,7 @@ from tfgpu_doctor.knowledge.schema import (
     TraceEvent,
     TraceVerdict,
     Variable,
+    WatchWord,
     Xid,
 )
 
@@ -200,6 +201,11 @@ class Knowledge:
     def trace_verdicts(self) -> dict[str, TraceVerdict]:
         """Map verdict to row."""
         return {row.verdict: row for row in _read("trace_verdicts", TraceVerdict)}
+
+    @functools.cached_property
+    def watch_words(self) -> dict[str, WatchWord]:
+        """Map word to row."""
+        return {row.word: row for row in _read("watch_words", WatchWord)}
 
     @functools.cached_property
     def boundaries(self) -> dict[str, Boundary]:

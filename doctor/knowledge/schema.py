@@ -320,6 +320,17 @@ class TraceVerdict(msgspec.Struct, frozen=True):
     checked: str
 
 
+class WatchWord(msgspec.Struct, frozen=True):
+    """What is said of a running training beside the verdicts of its profile; the table itself describes the fields."""
+
+    word: str
+    kind: Literal["machine", "hang", "state"]
+    title: str
+    fix: str
+    source: str
+    checked: str
+
+
 class LogRelease(msgspec.Struct, frozen=True):
     """The release whose source has a message at that line."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tfgpu_doctor.tracing.events import Line, Plane, Value, skipped
+from tfgpu_doctor.tracing.events import Line, Plane, Value
 
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
@@ -54,7 +54,7 @@ def read_chrome_trace(text: bytes, wanted: Callable[[str], bool]) -> list[Plane]
             _name(event, plane, line)
         elif event.ph == "X":
             if not wanted(event.name):
-                skipped(line)
+                line.unwanted += 1
                 continue
             number = numbers.setdefault(event.name, len(numbers))
             plane.names[number] = event.name

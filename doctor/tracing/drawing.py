@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tfgpu_doctor.tracing.breakdown import PARTS, streams
+from tfgpu_doctor.tracing.breakdown import PARTS
 from tfgpu_doctor.tracing.examine import Verdict
-from tfgpu_doctor.tracing.intervals import clip, length, union
+from tfgpu_doctor.tracing.gpu_streams import streams
+from tfgpu_doctor.tracing.intervals import Interval, clip, length, union
 from tfgpu_doctor.tracing.recorded import Profile
 
 _SLOTS = 400  # pieces of time in a lane
@@ -56,7 +57,7 @@ def draw(profile: Profile, verdict: Verdict) -> Drawing:
     )  # fmt: skip
 
 
-def _pieces(times: list[tuple[float, float]], low: float, high: float) -> tuple[tuple[float, float, float], ...]:
+def _pieces(times: list[Interval], low: float, high: float) -> tuple[tuple[float, float, float], ...]:
     """Intervals as they are where they are few, else how full each slot is."""
     inside = clip(times, low, high)
     width = max(high - low, 1e-9)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Value = int | float | str
-Interval = tuple[float, float]
 
 
 @dataclass(slots=True)
@@ -33,11 +32,6 @@ class Line:
         return len(self.names)
 
 
-def skipped(line: Line) -> None:
-    """Count an event that was passed over."""
-    line.unwanted += 1
-
-
 @dataclass(slots=True)
 class Plane:
     """A host or a device: its lines, the names of events by number, and what the profiler says of the whole."""
@@ -54,9 +48,3 @@ class Plane:
             return self.stats_reader(line, place)
         except ValueError:
             return {}
-
-    def events(self, line: Line, offset_ns: float) -> Iterator[tuple[str, float, float, int]]:
-        """Yield (name, begin, end, place) of each event, the times in ns after `offset_ns`' origin."""
-        names = self.names
-        for place, number in enumerate(line.names):
-            yield names.get(number, ""), line.starts_ns[place] + offset_ns, line.ends_ns[place] + offset_ns, place

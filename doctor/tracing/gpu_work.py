@@ -7,7 +7,7 @@ import statistics
 
 import msgspec
 
-from tfgpu_doctor.tracing.breakdown import busiest_gpu, is_collective, is_copy, streams
+from tfgpu_doctor.tracing.gpu_streams import busiest_gpu, is_collective, is_copy, streams
 from tfgpu_doctor.tracing.intervals import clip, length, union
 from tfgpu_doctor.tracing.recorded import Profile
 from tfgpu_doctor.tracing.steps import Steps

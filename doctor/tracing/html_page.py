@@ -35,7 +35,9 @@ def render_trace_html(report: TraceReport, other: Comparison | None, drawing: Dr
         todo=cause.fix if cause else next_step(report),
         subject=words.subject(report),
         verdict_line=words.verdict_line(report),
-        shares=[(part, words.NAMES[part], share) for part in PARTS if (share := getattr(report.shares, part)) >= 0.005],
+        shares=[
+            (part, words.NAMES[part], share) for part in PARTS if (share := getattr(report.shares, part)) >= words.LEAST
+        ],
         drawing=drawing,
         lanes=[(lane, words.NAMES.get(lane.name, lane.name)) for lane in drawing.lanes],
         other=other,

@@ -11,17 +11,11 @@ Interval = tuple[float, float]
 def union(intervals: Iterable[Interval]) -> list[Interval]:
     """Return the time that at least one of the intervals covers."""
     joined: list[Interval] = []
-    begin = end = None
-    for low, high in sorted(intervals):
-        if begin is None or end is None:
-            begin, end = low, high
-        elif low > end:
-            joined.append((begin, end))
-            begin, end = low, high
-        elif high > end:
-            end = high
-    if begin is not None and end is not None:
-        joined.append((begin, end))
+    for interval in sorted(intervals):
+        if not joined or interval[0] > joined[-1][1]:
+            joined.append(interval)
+        elif interval[1] > joined[-1][1]:
+            joined[-1] = (joined[-1][0], interval[1])
     return joined
 
 
@@ -39,6 +33,12 @@ def dilated(intervals: Iterable[Interval], gap: float = 1.0) -> list[Interval]:
 def length(intervals: Iterable[Interval]) -> float:
     """Return the sum of the lengths."""
     return sum(high - low for low, high in intervals)
+
+
+def shared(some: Sequence[Interval], others: Sequence[Interval]) -> float:
+    """Return how much of one union lies in another, of 1."""
+    whole = length(some)
+    return length(overlap(some, others)) / whole if whole else 0.0
 
 
 def clip(intervals: Sequence[Interval], low: float, high: float) -> list[Interval]:

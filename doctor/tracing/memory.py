@@ -7,7 +7,7 @@ from collections import defaultdict
 import msgspec
 
 from tfgpu_doctor.tracing.events import Value
-from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
+from tfgpu_doctor.tracing.recorded import Profile
 
 _MOST_EVENTS = 60_000  # their statistics are read one by one
 _POINTS = 120
@@ -55,14 +55,10 @@ def memory_of(profile: Profile) -> tuple[MemoryRow, ...]:
         return ()
     readings: dict[str, list[Reading]] = defaultdict(list)
     for event, thread in sorted(events, key=lambda each: each[0].begin):
-        stats = _stats(event, thread)
+        stats = thread.stats(event)
         readings[str(stats.get("allocator_name", ""))].append((event.begin, stats, "Deallocation" not in event.name))
     rows = [_row(name, found) for name, found in readings.items() if name]
     return tuple(sorted(rows, key=lambda each: (not each.allocator.startswith("GPU"), each.allocator)))
-
-
-def _stats(event: Event, thread: Thread) -> dict[str, Value]:
-    return thread.stats(event)
 
 
 def _row(name: str, readings: list[Reading]) -> MemoryRow:

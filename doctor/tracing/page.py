@@ -20,7 +20,7 @@ NAMES = {
     "idle": "idle, or waiting for a CPU",
 }  # fmt: skip
 _BAR = 30
-_LEAST = 0.005
+LEAST = 0.005  # of a step's time: less is not worth a line
 
 
 def render_trace_text(report: TraceReport, other: Comparison | None, *, width: int, colour: bool) -> str:
@@ -88,7 +88,8 @@ def render_trace_markdown(report: TraceReport, other: Comparison | None) -> str:
         lines += [f"- {escape(report.why)}", ""]
     fix = cause.fix if cause else todo
     if fix and fix.text:
-        lines += [f"**Fix:** {escape(fix.text)}", "", "```python", clean(fix.code), "```", ""]
+        language = "python" if cause else "sh"
+        lines += [f"**Fix:** {escape(fix.text)}", "", f"```{language}", clean(fix.code), "```", ""]
     if report.gain.step_ms_at_best is not None:
         lines += [
             f"At best, steps would take {report.gain.step_ms_at_best:.1f} ms in place of {report.steps.mean_ms:.1f}.",
@@ -147,7 +148,7 @@ def first_cause(report: TraceReport) -> TraceCause | None:
 def shares(report: TraceReport) -> Iterable[tuple[float, str]]:
     """The parts of a step that are worth a line, the largest first."""
     found = [(getattr(report.shares, part), NAMES[part]) for part in PARTS]
-    return sorted(((share, name) for share, name in found if share >= _LEAST), reverse=True)
+    return sorted(((share, name) for share, name in found if share >= LEAST), reverse=True)
 
 
 def other_causes(report: TraceReport) -> str:

@@ -48,6 +48,19 @@ class Stage:
         return _count(self.settings.get("parallelism"))
 
     @property
+    def in_words(self) -> str:
+        """What tf.data calls it, with its number, and where it is: `MapDataset:2 (Prefetch::MapAndBatch::Map)`."""
+        path = self.path.removeprefix("Iterator::").removeprefix("Root::")
+        name = str(self.settings.get("name", ""))
+        return f"{name} ({path})" if name else path
+
+    @property
+    def number(self) -> str:
+        """Its number, counted from the source, which is 0; empty if it has none, or is several stages in one."""
+        found = re.fullmatch(r"\w+:(\d+)", str(self.settings.get("name", "")), re.ASCII)
+        return found[1] if found else ""
+
+    @property
     def each_ms(self) -> float:
         """The mean time of a call."""
         return self.total / self.calls if self.calls else 0.0
@@ -59,8 +72,7 @@ class Pipeline:
 
     root: Stage
     stages: dict[str, Stage]
-    python: list[Interval]
-    functions: float  # ms of the user's functions, summed over threads
+    python: list[Interval]  # the time in which its functions are in Python, as far as events show it
 
     @property
     def cores(self) -> int:
@@ -82,36 +94,45 @@ def find_pipeline(profile: Profile, window: Interval, unfinished: Sequence[Inter
 
     In the time of an unfinished step, a call that lasts has no event: a stage is then busy while one below it is.
     """
-    spans: dict[str, list[Interval]] = {}
-    samples: dict[str, tuple[Thread, Event]] = {}
-    for thread in profile.threads:
-        for event in thread.events.get("iterator", ()):
-            spans.setdefault(event.name, []).append(event.interval)
-            samples[event.name] = (thread, event)
-    stages: dict[str, Stage] = {}
-    for name, intervals in spans.items():
-        within = [
-            (max(low, window[0]), min(high, window[1]))
-            for low, high in intervals
-            if high > window[0] and low < window[1]
-        ]
-        if within:
-            thread, event = samples[name]
-            stages[name] = Stage(name, union(within), length(within), len(within), thread.stats(event))
-            stages[name].long_calls = _long_calls(within) + sum(not clip(stages[name].busy, *gap) for gap in unfinished)
+    stages = _stages(profile, window, unfinished)
     python = _python(profile, window)
     _leave_out_wrappers(stages, python)
     _link(stages)
-    for stage in sorted(stages.values(), key=lambda each: -len(each.path)):
-        below = dilated(
-            interval for child in stage.children for gap in unfinished for interval in clip(child.busy, *gap)
-        )
-        stage.busy = union([*stage.busy, *below]) if below else stage.busy
+    _extend(stages, unfinished)
     roots = [stage for path, stage in stages.items() if path.rpartition("::")[0] not in stages]
     if not roots:
         return None
     root = max(roots, key=lambda each: (each.path.startswith("Iterator::Root"), length(each.busy)))
-    return Pipeline(root, stages, python, _functions(profile, window))
+    return Pipeline(root, stages, python)
+
+
+def _stages(profile: Profile, window: Interval, unfinished: Sequence[Interval]) -> dict[str, Stage]:
+    """The stages by path, each with its calls within the steps, and with what tf.data says at its last call of all."""
+    calls: dict[str, list[Event]] = {}
+    threads: dict[str, Thread] = {}
+    for thread in profile.threads:
+        for event in thread.events.get("iterator", ()):
+            calls.setdefault(event.name, []).append(event)
+            threads[event.name] = thread
+    low, high = window
+    stages: dict[str, Stage] = {}
+    for path, events in calls.items():
+        within = [
+            (max(each.begin, low), min(each.end, high)) for each in events if each.end > low and each.begin < high
+        ]
+        if within:
+            stage = Stage(path, union(within), length(within), len(within), threads[path].stats(events[-1]))
+            stage.long_calls = _long_calls(within) + sum(not clip(stage.busy, *gap) for gap in unfinished)
+            stages[path] = stage
+    return stages
+
+
+def _extend(stages: dict[str, Stage], unfinished: Sequence[Interval]) -> None:
+    """In the time of an unfinished step, a stage is busy while one below it is; those at the source come first."""
+    for stage in sorted(stages.values(), key=lambda each: -len(each.path)):
+        below = [interval for child in stage.children for gap in unfinished for interval in clip(child.busy, *gap)]
+        if below:
+            stage.busy = union([*stage.busy, *dilated(below)])
 
 
 def _long_calls(calls: list[Interval]) -> int:
@@ -145,15 +166,6 @@ def _python(profile: Profile, window: Interval) -> list[Interval]:
     return clip(union(found), *window)
 
 
-def _functions(profile: Profile, window: Interval) -> float:
-    return sum(
-        event.duration
-        for thread in profile.threads
-        for event in thread.events.get("user function", ())
-        if window[0] <= event.begin < window[1]
-    )
-
-
 def slowest(pipeline: Pipeline, waits: list[Interval]) -> Stage | None:
     """Follow the waiting from the program towards the source, to the stage whose own work takes the time.
 
@@ -166,7 +178,7 @@ def slowest(pipeline: Pipeline, waits: list[Interval]) -> Stage | None:
             busy = length(overlap(child.busy, waits)) / max(length(waits), 1e-9)
             if busy < _BUSY:
                 return None if stage.kind == "Prefetch" else stage
-        elif length([(0.0, sum(each.total for each in stage.children))]) < _MOST_OF_STAGE * stage.total:
+        elif sum(each.total for each in stage.children) < _MOST_OF_STAGE * stage.total:
             return stage
         stage = child
     return None if stage is pipeline.root or stage.kind == "Prefetch" else stage

@@ -5,6 +5,7 @@ The messages: https://github.com/tensorflow/profiler/blob/v2.4.0/plugin/tensorbo
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ def read_processed(data: bytes) -> Processed:
                 _add_stage(data, at, end, found)
     except CutOff as error:
         raise ValueError(f"it is cut off: {error}") from error
-    if not found.steps:
+    if not sum(found.steps):
         raise ValueError("it has no steps")
     return found
 
@@ -69,9 +70,15 @@ def _add_step(data: bytes, at: int, end: int, found: Processed) -> None:
                 if part_kind != FIXED64:
                     continue
                 if part == _STEP_TIME:
-                    found.steps.append(double(value))
+                    found.steps.append(_ms(value))
                 elif part in _PARTS:
-                    found.parts[_PARTS[part]] += double(value)
+                    found.parts[_PARTS[part]] += _ms(value)
+
+
+def _ms(bits: int) -> float:
+    """A time; what cannot be one, in a damaged file, is none."""
+    value = double(bits)
+    return value if math.isfinite(value) and value > 0 else 0.0
 
 
 def _add_stage(data: bytes, at: int, end: int, found: Processed) -> None:
@@ -82,7 +89,7 @@ def _add_stage(data: bytes, at: int, end: int, found: Processed) -> None:
         elif number == _COUNT and kind == VARINT:
             calls = value
         elif number == _SELF and kind == FIXED64:
-            own_ms = double(value)
+            own_ms = _ms(value)
         elif number == _CATEGORY and kind == BYTES:
             category = text(data, value, after)
     before = found.stages.get(name, (0, 0.0, category))

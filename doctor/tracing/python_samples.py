@@ -111,6 +111,24 @@ def _around(sample: Sample) -> Interval:
     return (sample.at - _HALF_MS, sample.at + _HALF_MS)
 
 
+def callbacks(samples: list[Sample], times: list[Interval]) -> list[str]:
+    """The user's functions that TensorFlow or Keras called within some time, whatever they called themselves."""
+    within = [sample for sample, inside in zip(samples, _inside(samples, times), strict=True) if inside]
+    frames = [frame for sample in within if (frame := _called_back(sample.main))]
+    return [name for name, _ in _named(frames)]
+
+
+def _called_back(stack: tuple[Frame, ...]) -> Frame | None:
+    """The outermost of the user's frames below TensorFlow's or Keras'."""
+    below = False
+    for frame in reversed(stack):
+        if _FRAMEWORK.search(frame[0]):
+            below = True
+        elif below and not _INSTALLED.search(frame[0]):
+            return frame
+    return None
+
+
 def _named(frames: list[Frame]) -> list[tuple[str, int]]:
     """The most frequent functions, `load (train.py:31)` with the line where they mostly are, and how often."""
     functions: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
@@ -125,9 +143,9 @@ def _named(frames: list[Frame]) -> list[tuple[str, int]]:
 
 def _inside(samples: list[Sample], times: list[Interval]) -> list[bool]:
     """Whether each sample lies in a union; both are in the order of time."""
-    found, place_ = [], 0
+    found, place = [], 0
     for sample in samples:
-        while place_ < len(times) and times[place_][1] < sample.at:
-            place_ += 1
-        found.append(place_ < len(times) and times[place_][0] <= sample.at)
+        while place < len(times) and times[place][1] < sample.at:
+            place += 1
+        found.append(place < len(times) and times[place][0] <= sample.at)
     return found

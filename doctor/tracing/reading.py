@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import gzip
 import io
-import mmap
 import os
 import re
 import zlib
@@ -35,10 +34,10 @@ class Unreadable(Exception):
         super().__init__(clean(message.encode("utf-8", "replace").decode()).replace("\n", " "))
 
 
-def _unpacked(path: str, data: mmap.mmap) -> bytes:
+def _unpacked(path: str, data: bytes) -> bytes:
     """The text of a trace in JSON, with or without gzip."""
     if data[:2] != _GZIP:
-        return bytes(data)
+        return data
     with gzip.open(io.BytesIO(data)) as packed:
         text = packed.read(_MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
@@ -73,19 +72,18 @@ def read_profile(path: str) -> Profile:
         size = os.path.getsize(path)
         if size > _MOST_BYTES:
             raise Unreadable(
-                f"{path} has {size / 2**30:.1f} GiB; the doctor reads up to {_MOST_BYTES >> 30} GiB: record some seconds only, "
-                f"for instance with tfgpu-doctor trace --record-with"
+                f"{path} has {size / 2**30:.1f} GiB; the doctor reads up to {_MOST_BYTES >> 30} GiB: record some "
+                f"seconds only, for instance with tfgpu-doctor trace --record-with"
             )
         with Files().open_binary(path) as file:
             if size == 0:
                 raise Unreadable(
                     f"{path} is empty: the program ended before TensorFlow had written the profile; record it again"
                 )
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            data = file.read()
     except (OSError, ValueError) as error:
         raise Unreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    with data:
-        profile = _profile(path, data)
+    profile = _profile(path, data)
     _add_samples(path, profile)
     return profile
 
@@ -99,7 +97,7 @@ def read_summary(path: str) -> Processed:
         raise Unreadable(f"{path} is no summary of a profile ({getattr(error, 'strerror', None) or error})") from error
 
 
-def _profile(path: str, data: mmap.mmap) -> Profile:
+def _profile(path: str, data: bytes) -> Profile:
     kinds, planes, cut_off = Kinds(), [], ""
     head = data[:64]
     if head[:2] == _GZIP or head.lstrip()[:1] in (b"{", b"["):
@@ -108,9 +106,8 @@ def _profile(path: str, data: mmap.mmap) -> Profile:
         except (OSError, EOFError, zlib.error, RecursionError, UnicodeDecodeError, msgspec.DecodeError) as error:
             raise Unreadable(f"{path} is no whole trace in JSON ({error}); record it again") from error
         return _checked(path, planes, kinds, "")
-    content = bytes(data)
     try:
-        for plane in read_planes(content, kinds.wanted):
+        for plane in read_planes(data, kinds.wanted):
             planes.append(plane)
     except CutOff as error:
         cut_off = str(error)

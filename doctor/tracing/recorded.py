@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.tracing.events import Interval, Line, Plane, Value
+from tfgpu_doctor.tracing.events import Line, Plane, Value
+from tfgpu_doctor.tracing.intervals import Interval
 from tfgpu_doctor.tracing.python_samples import Sample
 
 PASSED_OVER = "passed over"
@@ -76,6 +77,11 @@ class Thread:
         """Whether it is a thread of tf.data's own."""
         return self.name.startswith("tf_data")
 
+    @property
+    def prepares_batches(self) -> bool:
+        """Whether it works for the pipeline; the thread on which a graph waits for its next batch does not."""
+        return self.of_pipeline and "get_next" not in self.name
+
 
 @dataclass(slots=True)
 class Stream:
@@ -108,10 +114,8 @@ class Profile:
     def end(self) -> float:
         """When the last event ended."""
         ends = [max(thread.line.ends_ns) + thread.line.begin_ns for thread in self.threads if len(thread.line)]
-        ends += [
-            each.events[-1].end * 1e6 + self.origin_ns for lines in self.gpus.values() for each in lines if each.events
-        ]
-        return (max(ends, default=self.origin_ns) - self.origin_ns) / 1e6
+        on_gpus = [event.end for streams in self.gpus.values() for stream in streams for event in stream.events]
+        return max((max(ends, default=self.origin_ns) - self.origin_ns) / 1e6, max(on_gpus, default=0.0))
 
 
 def make_profile(planes: Iterable[Plane], kinds: Kinds, cut_off: str = "") -> Profile:

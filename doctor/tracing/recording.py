@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from tfgpu_doctor.host.recorded_program import ProgramLost, RecordedProgram, Talk
+from tfgpu_doctor.host.recorded_program import RecordedProgram
+from tfgpu_doctor.host.talk import ProgramLost, Talk
 from tfgpu_doctor.tracing.examine import Verdict, examine
 from tfgpu_doctor.tracing.reading import Unreadable, find_file, read_profile
 from tfgpu_doctor.tracing.recorded import Profile

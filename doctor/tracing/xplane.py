@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from tfgpu_doctor.tracing.events import Line, Plane, Value, skipped
+from tfgpu_doctor.tracing.events import Line, Plane, Value
 from tfgpu_doctor.tracing.wire import BYTES, FIXED64, CutOff, double, fields, signed, text, varint
 
 _METADATA, _OFFSET, _DURATION, _STATS = 0x08, 0x10, 0x18, 0x22  # the keys of an event's fields
@@ -120,7 +120,7 @@ def _events(data: bytes | memoryview, at: int, end: int, line: Line, unwanted: s
             if size and data[at] == _METADATA:
                 number, at = varint(data, at + 1)
             if number in unwanted:
-                skipped(line)
+                line.unwanted += 1
                 at = after
                 continue
             if at < after and data[at] == _OFFSET:

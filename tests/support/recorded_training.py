@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from doctor_command import clean_environment
 
-from tfgpu_doctor.host.recorded_program import RecordedProgram, Talk
+from tfgpu_doctor.host.recorded_program import RecordedProgram
+from tfgpu_doctor.host.talk import Talk
 from tfgpu_doctor.tracing.recording import STARTUP
 
 LONG_S = 120.0  # for what takes a second: nothing fails because the machine is slow
@@ -80,4 +81,4 @@ def ended(program: RecordedProgram) -> int | None:
 
 
 def folder_of(program: RecordedProgram) -> pathlib.Path:
-    return pathlib.Path(program._path).parent
+    return pathlib.Path(program.folder)

@@ -10,8 +10,6 @@ import made_trace
 import pytest
 from made_trace import MadeEvent, MadeLine, MadePlane, Ref, training
 
-from tfgpu_doctor.tracing.processed import read_processed
-from tfgpu_doctor.tracing.processed_report import processed_report
 from tfgpu_doctor.tracing.python_samples import FILE
 from tfgpu_doctor.tracing.result import TraceReport
 
@@ -49,6 +47,63 @@ def test_a_generator_of_the_user_is_python(tmp_path: pathlib.Path) -> None:
     assert judged(tmp_path, planes).verdict == "input_python"
 
 
+def test_a_stage_on_fewer_cpus_than_there_are(tmp_path: pathlib.Path) -> None:
+    planes = waiting("ParallelMapV2")
+    for event in planes[0].lines[-1].events:
+        event.stats |= {"parallelism": 2, "name": "ParallelMapDatasetV2:3"}
+    (cause,) = judged(tmp_path, planes).causes
+    assert cause.label == "input_serial_map"
+    assert cause.title.endswith("that runs only 2 at once")
+    assert cause.fix.text.startswith(
+        "Let ParallelMapDatasetV2:3 (Prefetch::ParallelMapV2) run more than 2 at once (stage 3, counted from the source"
+    )
+
+
+def test_a_stage_of_several_has_no_number(tmp_path: pathlib.Path) -> None:
+    planes = waiting("Map")
+    for event in planes[0].lines[-1].events:
+        event.stats["name"] = "fused(MapDataset:3,BatchDatasetV2:4)"
+    (cause,) = judged(tmp_path, planes).causes
+    assert cause.fix.text.startswith("Let fused(MapDataset:3,BatchDatasetV2:4) (Prefetch::Map) run in parallel. ")
+
+
+def samples(folder: pathlib.Path, stack: list[tuple[str, int, str]], at_ms: range) -> None:
+    """Looks at the main thread, of which each found the same."""
+    rows = [[round(at * 1e6), stack, []] for at in at_ms]
+    (folder / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.01, "samples": rows}))
+
+
+KERAS = "/x/site-packages/keras/src/"
+FIT = [(KERAS + "trainers/trainer.py", 7, "fit"), ("/home/me/train.py", 90, "main")]
+CALLBACK = [
+    ("/home/me/train.py", 12, "on_train_batch_end"),
+    (KERAS + "callbacks/callback_list.py", 5, "on_batch_end"),
+    *FIT,
+]
+
+
+def test_the_function_between_the_steps_is_named(tmp_path: pathlib.Path) -> None:
+    samples(tmp_path, CALLBACK, range(1, 250, 5))
+    report = judged(tmp_path, training(compute_ms=2.0))
+    assert report.verdict == "host_callback"
+    assert report.causes[0].fix.text.startswith("Do the work of on_train_batch_end (train.py:12) less often")
+
+
+def test_a_callback_that_calls_keras_in_a_few_steps_is_named(tmp_path: pathlib.Path) -> None:
+    """It saves the model: what runs then is Keras' own code, and the user's is around it."""
+    planes = training(steps=11, step_ms=20.0, compute_ms=18.0)
+    for line in planes[0].lines:
+        for event in line.events:
+            event.begin_ms += 200.0 * (event.begin_ms >= 120.0)
+    samples(tmp_path, [(KERAS + "saving/saving_lib.py", 3, "save_weights"), *CALLBACK], range(125, 315, 10))
+    report = judged(tmp_path, planes)
+    assert (report.verdict, report.title) == (
+        "uneven_steps", "Some steps wait for other work: on_train_batch_end (train.py:12)",
+    )  # fmt: skip
+    samples(tmp_path, [(KERAS + "saving/saving_lib.py", 3, "save_weights"), *FIT], range(125, 315, 10))
+    assert judged(tmp_path, planes).title == "Some steps wait for other work"
+
+
 def test_the_step_s_own_python_waits_for_the_pipeline_s(tmp_path: pathlib.Path) -> None:
     """Python's lock: what the pipeline's Python takes is not the launching's."""
     planes = training(step_ms=20.0, compute_ms=1.0, input_ms=5.0, stage="Iterator::Root::Prefetch")
@@ -67,6 +122,7 @@ def test_the_step_s_own_python_waits_for_the_pipeline_s(tmp_path: pathlib.Path) 
     assert report.shares.input > 0.8
     assert any("load (train.py:31)" in line for line in report.causes[0].evidence)
     assert any("(the GIL)" in line for line in report.causes[0].evidence)
+    assert "Write load (train.py:31) as TensorFlow operations" in report.causes[0].fix.text
 
 
 def test_xla_inside_of_a_graph(tmp_path: pathlib.Path) -> None:
@@ -75,7 +131,9 @@ def test_xla_inside_of_a_graph(tmp_path: pathlib.Path) -> None:
     metadata = MadeLine("modules", [MadeEvent(f"a_inference_train_step_9__XlaMustCompile_x({at})") for at in range(12)])
     report = judged(tmp_path, [*planes, MadePlane("/host:metadata", [metadata])])
     assert report.verdict == "compile"
-    assert "12 times" in report.causes[0].evidence[0]
+    assert report.causes[0].evidence[0] == "XLA compiled train_step 12 times"
+    assert report.title == "XLA compiles train_step again and again"
+    assert "or leave XLA off for train_step." in report.causes[0].fix.text
 
 
 def test_waits_that_nothing_explains_are_no_health(tmp_path: pathlib.Path) -> None:
@@ -106,7 +164,7 @@ def test_tracing_counts_unless_it_is_the_begin(tmp_path: pathlib.Path, traced: i
     planes[0].lines[0].events += every_step("tf.function-graph_building", 0.1, 17.0, steps=traced)
     report = judged(tmp_path, planes)
     assert report.verdict == verdict
-    assert ("left out" in report.why) == (traced == 1)
+    assert report.why == ("the first step builds graphs or compiles, and is left out" if traced == 1 else "")
 
 
 def test_the_start_of_a_training_alone(tmp_path: pathlib.Path) -> None:
@@ -144,48 +202,44 @@ def test_made_up_gpus(tmp_path: pathlib.Path, verdict: str) -> None:
     assert report.gpu.in_16_bit == 1.0
 
 
-def test_a_gpu_without_events(tmp_path: pathlib.Path) -> None:
+WITHOUT_KERNELS = {
+    "no-plane": [],
+    "a-plane-without-lines": [MadePlane("/device:GPU:0")],
+    "a-line-without-events": [gpu()],
+    "copies-alone": [gpu(*every_step("MemcpyH2D", 1.0, 2.0))],
+    "lines-that-are-no-streams": [gpu(*kernels(1.0), name="TensorFlow Ops")],
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_KERNELS)
+@pytest.mark.parametrize("thread", ["tf_gpu_private_0/8", "tf_GPU_Event_Manager/9"])
+def test_a_gpu_that_was_used_without_a_kernel(tmp_path: pathlib.Path, name: str, thread: str) -> None:
     planes = training()
+    planes[0].lines.append(MadeLine(thread, [MadeEvent("ExecutorState::Process", 0.0, 1.0)]))
+    report = judged(tmp_path, [*planes, *WITHOUT_KERNELS[name]])
+    assert (report.verdict, report.healthy, report.causes) == ("no_device_events", None, ())
+    assert thread.partition("/")[0] in report.why
+    assert report.gpu is None
+
+
+@pytest.mark.parametrize("name", ["no-plane", "a-plane-without-lines", "a-line-without-events"])
+def test_a_gpu_that_was_not_used(tmp_path: pathlib.Path, name: str) -> None:
+    """The program computes on the processor, whether or not there is a GPU beside it."""
+    report = judged(tmp_path, [*training(), *WITHOUT_KERNELS[name]])
+    assert (report.verdict, report.healthy) == ("compute_bound", True)
+    assert report.shares.compute == pytest.approx(0.9, abs=0.02)
+    assert report.operations[0].name == "MatMul:MatMul"
+    (note,) = report.notes
+    assert "computation is the processor's" in note
+
+
+def test_a_gpu_with_kernels_is_judged(tmp_path: pathlib.Path) -> None:
+    planes = training(compute_ms=2.0)
     planes[0].lines.append(MadeLine("tf_gpu_private_0/8", [MadeEvent("ExecutorState::Process", 0.0, 1.0)]))
-    report = judged(tmp_path, planes)
-    assert (report.verdict, report.healthy) == ("no_device_events", None)
-    assert "tf_gpu_private_0" in report.why
+    assert judged(tmp_path, [*planes, gpu(*kernels(18.0))]).verdict == "compute_bound"
 
 
-def summary(*stages: str, input_ms: float) -> bytes:
-    step = made_trace.message(2, _double(2, 100.0) + _double(6, 90.0 - input_ms) + _double(11, input_ms))
-    rows = b"".join(
-        made_trace.message(6, made_trace.message(1, stage) + made_trace.number(2, 5) + _double(5, 10.0 + at))
-        for at, stage in enumerate(stages)
-    )
-    return made_trace.message(4, step) * 4 + rows
-
-
-def _double(key: int, value: float) -> bytes:
-    import struct
-
-    return made_trace.varint(key << 3 | 1) + struct.pack("<d", value)
-
-
-@pytest.mark.parametrize(
-    ("stages", "input_ms", "verdict"),
-    [
-        (("Iterator::Prefetch::Generator", "Iterator::Model::Prefetch::TFRecord"), 80.0, "input_slow_source"),
-        (("Iterator::Prefetch::MapAndBatch", "Iterator::Prefetch"), 80.0, "input_cpu_bound"),
-        (("Iterator::Prefetch::Map[3]",), 80.0, "input_serial_map"),
-        ((), 80.0, "input_cpu_bound"),
-        (("Iterator::Prefetch::Map",), 5.0, "compute_bound"),
-    ],
-)
-def test_a_summary_of_tensorboard(stages: tuple[str, ...], input_ms: float, verdict: str) -> None:
-    report = processed_report(read_processed(summary(*stages, input_ms=input_ms)), "x.input_pipeline.pb")
-    assert report.verdict == verdict
-    assert report.steps.count == 4
-    assert report.shares.input == input_ms / 100
-    assert report.healthy is (verdict == "compute_bound")
-
-
-@pytest.mark.parametrize("content", [b"", b"\x08\x01", b"\x22\x90\x01", b"hello world"])
-def test_what_is_no_summary(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        read_processed(content)
+def test_the_copies_that_take_most_are_named(tmp_path: pathlib.Path) -> None:
+    planes = GPUS["copies"]()
+    planes[-1].lines[0].events += every_step("MemcpyD2H", 19.0, 0.5)
+    assert "96% of the copies' time is MemcpyH2D" in judged(tmp_path, planes).causes[0].evidence

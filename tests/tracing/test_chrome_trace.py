@@ -105,6 +105,7 @@ def test_columns() -> None:
     (plane,) = read_chrome_trace(json.dumps(events).encode(), Kinds().wanted)
     (line,) = plane.lines
     assert (plane.name, line.name, line.unwanted) == ("/host:CPU", "python", 1)
-    assert [event[:3] for event in plane.events(line, 0.0)] == [("work", 1500.0, 1750.0), ("instant", 3000.0, 3000.0)]
+    assert [plane.names[each] for each in line.names] == ["work", "instant"]
+    assert (list(line.starts_ns), list(line.ends_ns)) == ([1500.0, 3000.0], [1750.0, 3000.0])
     assert plane.stats_of(line, 0) == {"id": -12, "b": 1.5, "c": "x", "d": True}
     assert plane.stats_of(line, 1) == {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgpu_doctor.tracing.intervals import Interval, clip, length, overlap, union, without
+from tfgpu_doctor.tracing.intervals import Interval, clip, dilated, length, overlap, shared, union, without
 
 TIME = st.integers(0, 40)
 SPANS = st.lists(st.tuples(TIME, TIME).map(lambda pair: (min(pair), max(pair))), max_size=12)
@@ -64,6 +65,21 @@ def test_without_is_the_rest(some: list[Interval], others: list[Interval]) -> No
 def test_what_two_have_in_common_and_the_rest_are_the_whole(some: list[Interval], others: list[Interval]) -> None:
     assert length(overlap(some, others)) + length(without(some, others)) == length(some)
     assert union([*overlap(some, others), *without(some, others)]) == some
+
+
+@given(UNIONS, UNIONS)
+def test_shared_is_the_share_in_the_others(some: list[Interval], others: list[Interval]) -> None:
+    assert shared(some, some) == (1.0 if some else 0.0)
+    assert shared(some, others) * length(some) == pytest.approx(len(moments(some) & moments(others)))
+
+
+@given(SPANS, st.integers(1, 9))
+def test_dilated_closes_the_small_gaps(spans: list[Interval], gap: int) -> None:
+    joined = dilated(spans, gap)
+    assert moments(joined) >= moments(spans)
+    assert all(other[0] - one[1] >= gap for one, other in itertools.pairwise(joined))
+    added = without(joined, union(spans))
+    assert all(high - low < gap for low, high in added)
 
 
 def test_nothing() -> None:

@@ -15,7 +15,8 @@ import pytest
 from doctor_command import clean_environment
 from recorded_training import LONG_S, ended, folder_of, recorded
 
-from tfgpu_doctor.host.recorded_program import SOCKET_VARIABLE, RecordedProgram
+from tfgpu_doctor.host.listening import SOCKET_VARIABLE
+from tfgpu_doctor.host.recorded_program import RecordedProgram
 from tfgpu_doctor.tracing.recording import STARTUP
 
 pytestmark = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import string
 
@@ -10,13 +11,18 @@ import pytest
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import TraceEvent, TraceVerdict
 from tfgpu_doctor.tracing.recorded import PASSED_OVER, Kinds
+from tfgpu_doctor.tracing.wording import filled
 
 EVENTS = read_knowledge().trace_events
 KINDS = {
     PASSED_OVER, "memory", "input wait", "iterator", "python", "user function", "tracing", "xla compile", "xla run", "call",
     "eager", "executor", "run", "collective", "checkpoint", "operation", "copy",
 }  # fmt: skip
-WORDS = {"stage", "function", "place", "what"}
+VERDICTS = read_knowledge().trace_verdicts.values()
+WORDS = {
+    "stage": "MapDataset:2 (Prefetch::Map)", "number": "2", "function": "train_step", "place": "load (train.py:31)",
+    "what": "2 at once",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("row", EVENTS, ids=lambda row: row.example)
@@ -53,11 +59,69 @@ def test_names_that_are_alike_are_told_apart(name: str, kind: str) -> None:
     assert Kinds().of(name) == kind
 
 
-@pytest.mark.parametrize("row", read_knowledge().trace_verdicts.values(), ids=lambda row: row.verdict)
+def each_verdict() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("row", VERDICTS, ids=lambda row: row.verdict)
+
+
+def words_of(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+@each_verdict()
 def test_what_is_said_of_a_verdict(row: TraceVerdict) -> None:
-    texts = (row.title, row.fix)
-    named = {name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
-    assert named <= WORDS
+    assert words_of(row.title + row.fix) <= set(WORDS)
     assert row.title and row.source
-    assert bool(row.fix) == (row.verdict != "compute_bound")
+    assert bool(row.fix) == bool(row.code) == (row.verdict != "compute_bound")
     assert not row.title.endswith(".")
+
+
+@each_verdict()
+def test_a_verdict_without_an_answer_has_no_words(row: TraceVerdict) -> None:
+    """Nothing is known then that could be filled in."""
+    assert row.healthy is False or not re.search(r"[\[\]{}]", row.title + row.fix)
+
+
+@each_verdict()
+def test_whatever_is_known_the_text_is_whole(row: TraceVerdict) -> None:
+    for count in range(len(WORDS) + 1):
+        for known in itertools.combinations(WORDS.items(), count):
+            words = dict(known)
+            whole(filled(row.title, words), words, ends="")
+            if row.fix:
+                whole(filled(row.fix, words), words, ends=".")
+
+
+@each_verdict()
+def test_what_is_known_is_named(row: TraceVerdict) -> None:
+    for name in words_of(row.title + row.fix):
+        words = {name: WORDS[name]}
+        assert WORDS[name] in filled(row.title, words) + filled(row.fix, words)
+
+
+def whole(text: str, words: dict[str, str], ends: str) -> None:
+    """Sentences that begin in upper case, or with a name; no mark is doubled, and nothing of the template is left."""
+    for word in words.values():
+        text = text.replace(word, "Name")
+    assert text
+    assert text == text.strip()
+    assert not re.search(r"[\[\]{}|]", text)
+    assert not re.search(r"  |\.\s*\.(?!\.)|[,:;]\s*[.,:;]|\s[.,:;](\s|$)|\s\(\s*\)", text)
+    assert all(each[:1].isupper() for each in re.split(r"(?<=[.?!]) ", text))
+    assert text.endswith(ends) and not text.endswith((",", ":", ";"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        ("It is [{place}|here].", {"place": "there"}, "It is there."),
+        ("It is [{place}|here].", {}, "It is here."),
+        ("It is [{place}|here].", {"place": ""}, "It is here."),
+        ("It is [{place} of {what}|of {what}|here].", {"what": "x"}, "It is of x."),
+        ("It is here[ ({place})].", {"what": "x"}, "It is here."),
+        ("It is [{place}|here].", {"place": "{what} [a|b]"}, "It is {what} [a|b]."),
+        ("", {}, ""),
+    ],
+)
+def test_words_are_filled_in(text: str, words: dict[str, str], said: str) -> None:
+    """What a trace calls something is no template."""
+    assert filled(text, words) == said

@@ -101,7 +101,7 @@ def test_events_without_times_or_name() -> None:
     (plane,) = read_planes(content, lambda _: True)
     (line,) = plane.lines
     assert (list(line.names), list(line.starts_ns), list(line.ends_ns)) == ([0, 0], [0.0, 0.0], [0.0, 0.005])
-    assert [event[0] for event in plane.events(line, 0.0)] == ["", ""]
+    assert plane.names == {}
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -127,7 +127,8 @@ def test_unwanted_events_are_counted_and_not_kept() -> None:
     (plane,) = read_planes(data, lambda name: name != "noise")
     (line,) = plane.lines
     assert (len(line), line.unwanted) == (1, 3)
-    assert list(plane.events(line, 1000.0)) == [("work", 2_001_000.0, 3_001_000.0, 0)]
+    assert [plane.names[each] for each in line.names] == ["work"]
+    assert (list(line.starts_ns), list(line.ends_ns)) == ([2_000_000.0], [3_000_000.0])
 
 
 @given(st.data())
@@ -208,8 +209,9 @@ Row = tuple[str, int, str, str, float, float]
 def _of_the_doctor(file: pathlib.Path) -> Iterator[Row]:
     for plane in read_planes(file.read_bytes(), lambda _: True):
         for line in plane.lines:
-            for name, begin, end, _ in plane.events(line, float(line.begin_ns)):
-                yield plane.name, line.number, line.name, name, begin, end
+            at = float(line.begin_ns)
+            for name, begin, end in zip(line.names, line.starts_ns, line.ends_ns, strict=True):
+                yield plane.name, line.number, line.name, plane.names[name], begin + at, end + at
 
 
 def _of_tensorflow(file: pathlib.Path) -> Iterator[Row]:

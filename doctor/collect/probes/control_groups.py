@@ -1,4 +1,4 @@
-"""The control groups of this process, version 1 and version 2."""
+"""The control groups of a process, version 1 and version 2."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ _SECOND = "cgroup2"  # the name of version 2 in mountinfo
 
 
 class ControlGroups:
-    """The control groups of this process, from /proc/self/cgroup and /proc/self/mountinfo."""
+    """The control groups of a process, this one by default, from /proc/PID/cgroup and /proc/self/mountinfo.
 
-    def __init__(self, host: Host) -> None:
+    The mounts are always those of this process: it opens the files, and both files name groups as it sees them.
+    """
+
+    def __init__(self, host: Host, pid: int | None = None) -> None:
         self._files = host.files
-        self._paths = _paths(host.files.text_if_any("/proc/self/cgroup"))
+        self._paths = _paths(host.files.text_if_any(f"/proc/{'self' if pid is None else pid}/cgroup"))
         self._mounts = _mounts(host.files.text_if_any("/proc/self/mountinfo"))
 
     def version(self, controller: str) -> int:

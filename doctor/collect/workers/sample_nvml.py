@@ -49,6 +49,7 @@ def describe(nvml: Any, handle: Any) -> dict[str, object]:
     pci = asked(nvml, "nvmlDeviceGetPciInfo", handle)
     address = getattr(pci, "busId", "")
     return {
+        "name": asked(nvml, "nvmlDeviceGetName", handle) or "",
         "uuid": asked(nvml, "nvmlDeviceGetUUID", handle) or "",
         "pci_address": (address.decode("ascii", "replace") if isinstance(address, bytes) else address).lower(),
         "max_sm_mhz": asked(nvml, "nvmlDeviceGetMaxClockInfo", handle, SM),
@@ -108,6 +109,7 @@ def look(nvml: Any, handle: Any, with_tenants: bool) -> dict[str, object]:
     if with_tenants:
         row["tenants"] = tenants(nvml, handle)
         row["used_bytes"] = memory.used if memory else None
+        row["total_bytes"] = memory.total if memory else None
         row["drawing_bytes"] = drawing_bytes(nvml, handle)
     return row
 

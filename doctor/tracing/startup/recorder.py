@@ -1,8 +1,9 @@
 """The thread in the user's program that records a profile of TensorFlow when asked through a Unix socket.
 
-A request and an answer is a line of JSON: {"do": "start", "folder": ...} and {"do": "stop"}; {"did": ..., "error": ...}.
-It may use the standard library alone, of any Python from 3.8 on. While it records, it also looks a hundred times a second
-at what the main thread's Python does: TensorFlow's profile says nothing of that.
+A request and an answer is a line of JSON: {"do": "start", "folder": ...}, {"do": "stop"} and {"do": "look"}; {"did": ...,
+"error": ...}. Without a request it says {"did": "ready"} once TensorFlow is imported, and {"did": "ending"} when the
+program is over. It may use the standard library alone, of any Python from 3.8 on. While it records, it also looks a
+hundred times a second at what the main thread's Python does: TensorFlow's profile says nothing of that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _SWITCH_S = 0.0005  # with Python's own 5 ms the looks would fall where the main
 _CONNECT_S = 2.0
 _LONGEST_S = 120.0  # a recording that nobody ends
 _DEPTH = 40
+_THREADS = 40  # of a look
 
 Stack = List[List[Any]]  # of frames, innermost first: file, line, function
 
@@ -41,6 +43,8 @@ class Recorder:
         self.sampled = threading.Event()
         self.thread = self.began_ns = 0
         self.interval_s = sys.getswitchinterval()
+        self.saying = threading.Lock()
+        self.told_ready = False
 
     @property
     def connection(self) -> socket.socket:
@@ -54,29 +58,29 @@ class Recorder:
         self.thread = threading.get_ident()
         try:
             tensorflow = self._tensorflow()
-            if tensorflow is None:
-                return
-            self._say(
-                did="ready",
-                pid=os.getpid(),
-                tensorflow=str(getattr(tensorflow, "__version__", "")),
-                program=sys.argv[:1],
-            )
-            waiting = b""
-            while not self.ending.is_set():
-                got = self.connection.recv(65536)
-                if not got:
-                    break
-                waiting += got
-                while b"\n" in waiting:
-                    line, _, waiting = waiting.partition(b"\n")
-                    self._answer(tensorflow, json.loads(line.decode("utf-8")))
+            if tensorflow is not None:
+                self._say(did="ready", pid=os.getpid())
+                self.told_ready = True
+                self._serve(tensorflow)
         except Exception:  # noqa: BLE001 - the connection is lost, or speaks another language: the program goes on
             pass
-        finally:
+        try:
             if self.folder:
                 self.stop(sys.modules["tensorflow"])
-            self.idle.set()
+        except Exception:  # noqa: BLE001 - at its end a program may have no TensorFlow any more
+            pass
+        self.idle.set()
+
+    def _serve(self, tensorflow: Any) -> None:
+        waiting = b""
+        while not self.ending.is_set():
+            got = self.connection.recv(65536)
+            if not got:
+                return
+            waiting += got
+            while b"\n" in waiting:
+                line, _, waiting = waiting.partition(b"\n")
+                self._answer(tensorflow, json.loads(line.decode("utf-8")))
 
     def _tensorflow(self) -> Any:
         """TensorFlow, once the program has imported all of it; None if the program ends before."""
@@ -96,10 +100,14 @@ class Recorder:
         return None
 
     def _say(self, **words: object) -> None:
-        self.connection.sendall(json.dumps(words).encode("utf-8") + b"\n")
+        with self.saying:
+            self.connection.sendall(json.dumps(words).encode("utf-8") + b"\n")
 
-    def _answer(self, tensorflow: Any, request: Dict[str, str]) -> None:
+    def _answer(self, tensorflow: Any, request: Dict[str, Any]) -> None:
         error = ""
+        if request["do"] == "look":
+            self._say(did="look", **self.look(bool(request.get("others"))))
+            return
         try:
             if request["do"] == "start":
                 self.start(tensorflow, request["folder"])
@@ -116,7 +124,7 @@ class Recorder:
             options = tensorflow.profiler.experimental.ProfilerOptions(host_tracer_level=2)
             began_ns = time.time_ns()
             tensorflow.profiler.experimental.start(folder, options)
-        except BaseException:
+        except BaseException:  # also an interrupt: the end of the program would wait
             self.idle.set()
             raise
         self.folder, self.samples, self.began_ns = folder, [], began_ns
@@ -135,6 +143,37 @@ class Recorder:
                 json.dump({"began_ns": self.began_ns, "every_s": _SAMPLE_EVERY_S, "samples": self.samples}, file)
         finally:
             self.idle.set()
+
+    def look(self, others: bool) -> Dict[str, Any]:
+        """What the main thread does: its stack, and a key that stays only while it executes the same call.
+
+        With `others`, the stacks of the other threads too, and how many workers TF_CONFIG names.
+        """
+        frames = sys._current_frames()  # noqa: SLF001 - the documented way to another thread's stack
+        main = frames.pop(threading.main_thread().ident or 0, None)
+        found: Dict[str, Any] = {"stack": [], "key": ""}
+        if main is not None:
+            found = {"stack": _frames(main), "key": _key(main)}
+        if others:
+            own = (threading.get_ident(), self.thread)
+            found["others"] = [_frames(frames[each]) for each in list(frames)[:_THREADS] if each not in own]
+            found["workers"] = _workers(os.environ.get("TF_CONFIG", ""))
+            found["own_thread"] = threading.get_native_id()
+        del frames, main
+        return found
+
+    def end(self) -> None:
+        """Tell that the program is over, and of what it died; then wait for a profile that is being written."""
+        self.ending.set()
+        try:
+            if self.told_ready:
+                problem = getattr(sys, "last_value", None)
+                said = "" if problem is None else "%s: %s" % (type(problem).__name__, str(problem)[:300])
+                self._say(did="ending", error=said)
+            self.connection.shutdown(socket.SHUT_RD)
+        except (OSError, ValueError):
+            pass
+        self.idle.wait(20.0)
 
     def _sample(self) -> None:
         main, end = threading.main_thread().ident, time.monotonic() + _LONGEST_S
@@ -174,6 +213,25 @@ def _frames(innermost: FrameType) -> Stack:
     return rows
 
 
+def _key(innermost: FrameType) -> str:
+    """The frames of a stack by identity, with the instruction of each."""
+    words = []
+    frame: Optional[FrameType] = innermost
+    while frame is not None and len(words) < _DEPTH:
+        words.append("%x.%x" % (id(frame), frame.f_lasti))
+        frame = frame.f_back
+    return " ".join(words)
+
+
+def _workers(settings: str) -> int:
+    """How many workers TF_CONFIG names: https://www.tensorflow.org/guide/distributed_training#TF_CONFIG."""
+    try:
+        cluster = json.loads(settings or "{}").get("cluster", {})
+        return sum(len(cluster.get(role, ())) for role in ("chief", "worker"))
+    except (AttributeError, TypeError, ValueError):
+        return 0
+
+
 def _waits(frames: Stack) -> bool:
     """Whether a thread only waits for another, by Python's own modules."""
     return str(frames[0][0]).endswith(("threading.py", "queue.py", "selectors.py", "socket.py"))
@@ -187,14 +245,6 @@ def begin(path: str) -> None:
     connection.settimeout(None)
     recorder = Recorder(connection)
 
-    def end() -> None:
-        recorder.ending.set()
-        try:
-            connection.shutdown(socket.SHUT_RD)
-        except OSError:
-            pass
-        recorder.idle.wait(20.0)  # a profile that is being written
-
-    atexit.register(end)
+    atexit.register(recorder.end)
     os.register_at_fork(after_in_child=recorder.forget)
     _thread.start_new_thread(recorder.run, ())

@@ -1,0 +1,75 @@
+"""Beside a launched program: ends it and removes a folder if the doctor dies before it has done so.
+
+`python -I janitor.py FOLDER PID`. Standard input is a pipe from the doctor: a byte before its end means that all is
+done; the end alone means that the doctor was killed. The program gets SIGTERM, and SIGKILL some seconds later, with all
+of its descendants.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+
+GRACE_S = 10.0
+TICK_S = 0.1
+
+
+def main() -> None:
+    """Wait for the end of the doctor; see above."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # they are for the program, and the doctor
+    folder, pid = sys.argv[1], int(sys.argv[2])
+    started = start_time(pid)
+    if os.read(0, 1):
+        return
+    family = [(pid, started), *((each, start_time(each)) for each in descendants(pid))]
+    send(family[:1], signal.SIGTERM)
+    until = time.monotonic() + GRACE_S
+    while time.monotonic() < until and start_time(pid) == started != "":
+        time.sleep(TICK_S)
+    send(family, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def start_time(pid: int) -> str:
+    """When a process started, in ticks since boot: with its id it names one process. Empty if it is gone, or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            words = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if words[0] in (b"Z", b"X") else words[19].decode()
+
+
+def descendants(pid: int) -> list[int]:
+    """The children of a process, and theirs."""
+    parents: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdecimal():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:
+                continue
+            parents.setdefault(parent, []).append(int(name))
+    found = list(parents.get(pid, ()))
+    for each in found:  # grows meanwhile
+        found += parents.get(each, ())
+    return found
+
+
+def send(family: list[tuple[int, str]], number: int) -> None:
+    """Send a signal to those processes that are still the same."""
+    for pid, started in family:
+        if started and start_time(pid) == started:
+            try:
+                os.kill(pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""A program that runs as if the doctor were not there: the same terminal, output, signals and exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tfgpu_doctor.host.janitor import descendants, send, start_time
+from tfgpu_doctor.host.listening import Listener
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_JANITOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "janitor.py")
+_FORWARDED = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+)
+_FROM_A_PROCESS = (
+    0  # si_code of kill(2) and less; the terminal's own signals, which reach the program too, are SI_KERNEL
+)
+_GRACE_S = 10.0
+
+
+class LaunchedProgram:
+    """A running command with the doctor's standard input, output and error; a context manager, which cleans up.
+
+    While it runs, signals wait: `wait` passes on those that a process sent to the doctor. Use it from the main thread,
+    before other threads start.
+    """
+
+    def __init__(self, argv: Sequence[str], *, environment: Mapping[str, str], startup: str) -> None:
+        """Start the command in the current folder. Raises OSError if that is not possible."""
+        self.listener = Listener()
+        self._waiting = {*_FORWARDED, signal.SIGCHLD}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, self._waiting)
+        self._mask = before
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                env=self.listener.variables(environment, startup),
+                # There is one thread yet; a program that starts with blocked signals could not be interrupted.
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,  # noqa: PLW1509
+            )
+        except (OSError, ValueError, subprocess.SubprocessError):
+            self._restore()
+            self.listener.close()
+            raise
+        self.pid = self._process.pid
+        self._janitor = subprocess.Popen(
+            [sys.executable, "-I", _JANITOR, self.listener.folder, str(self.pid)],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, at most until the program ends; meanwhile its processes connect, and signals are passed on."""
+        end = time.monotonic() + seconds
+        while self.exit_code is None:
+            self.listener.accept()
+            left = end - time.monotonic()
+            told = signal.sigtimedwait(self._waiting, max(0.0, left))
+            if told is not None and told.si_signo in _FORWARDED and told.si_code <= _FROM_A_PROCESS:
+                self._process.send_signal(told.si_signo)
+            if left <= 0:
+                return
+
+    def end(self) -> str:
+        """End the program and its descendants in order; return the signal that did it, empty if it had ended."""
+        if self.exit_code is not None:
+            return ""
+        family = [(each, start_time(each)) for each in (self.pid, *descendants(self.pid))]
+        ended_by = ""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            ended_by = number.name
+            self._process.send_signal(number)
+            send(family, signal.SIGCONT)  # a stopped process gets no other signal
+            self.wait(_GRACE_S)
+            if self.exit_code is not None:
+                break
+        send(family, signal.SIGKILL)
+        return ended_by
+
+    def close(self) -> None:
+        """Remove the socket and its folder; the program must have ended, or it is ended."""
+        self.end()
+        self.listener.close()
+        assert self._janitor.stdin is not None
+        try:
+            self._janitor.stdin.write(b"done")
+            self._janitor.stdin.close()
+        except OSError:
+            pass
+        self._janitor.wait()
+        self._restore()
+
+    def _restore(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+def die_like(exit_code: int) -> int:
+    """Return the exit code of a program; if a signal ended it, die of the same, without a second core file."""
+    if exit_code >= 0:
+        return exit_code
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    number = -exit_code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 128 + number

@@ -1,0 +1,71 @@
+"""The connection to the recording thread of one process of a program."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any
+
+_ANSWER_S = 60.0  # for TensorFlow to write a profile
+_MOST_BYTES = 8 << 20  # of an answer
+
+
+class ProgramLost(Exception):
+    """The program ended, or stopped responding; the message says which."""
+
+
+class Talk:
+    """The connection to the recording thread of one process; `pid` is 0 until that has imported TensorFlow."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._read = b""
+        self.pid = 0
+
+    def ready(self) -> bool:
+        """Whether the process has imported TensorFlow; looks without waiting. ProgramLost if it is gone."""
+        if not self.pid and (told := self._line(0.0)):
+            self.pid = int(told["pid"])
+        return bool(self.pid)
+
+    def send(self, **request: object) -> None:
+        """Send a request. ProgramLost."""
+        try:
+            self._connection.settimeout(_ANSWER_S)
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            raise ProgramLost("the program has ended") from error
+
+    def heard(self) -> dict[str, Any] | None:
+        """The next answer, None if there is none yet. ProgramLost."""
+        return self._line(0.0)
+
+    def ask(self, **request: object) -> dict[str, Any]:
+        """Send a request, and return its answer. ProgramLost."""
+        self.send(**request)
+        answer = self._line(_ANSWER_S)
+        if answer is None:
+            raise ProgramLost(f"the program has not answered for {_ANSWER_S:.0f} s")
+        return answer
+
+    def close(self) -> None:
+        """End the connection: the process stops what it records."""
+        self._connection.close()
+
+    def _line(self, wait_s: float) -> dict[str, Any] | None:
+        end = time.monotonic() + wait_s
+        while b"\n" not in self._read:
+            try:
+                self._connection.settimeout(max(0.001, end - time.monotonic()))
+                got = self._connection.recv(1 << 16)
+            except TimeoutError:
+                return None
+            except OSError as error:
+                raise ProgramLost("the program has ended") from error
+            if not got or len(self._read) > _MOST_BYTES:
+                raise ProgramLost("the program has ended")
+            self._read += got
+        line, _, self._read = self._read.partition(b"\n")
+        answer = json.loads(line)
+        return answer if isinstance(answer, dict) else None

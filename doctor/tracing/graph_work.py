@@ -1,0 +1,77 @@
+"""The model's graphs on the host: when they run on the processor, and when they are built or compiled."""
+
+from __future__ import annotations
+
+from tfgpu_doctor.tracing.intervals import Interval, clip, overlap, union, without
+from tfgpu_doctor.tracing.recorded import Event, Profile
+from tfgpu_doctor.tracing.steps import Steps, outermost, waits_of
+
+
+def work_of_processor(profile: Profile, steps: Steps) -> tuple[list[Interval], list[Interval]]:
+    """The computation of the graphs that the program's thread began, not the pipeline's; and the reductions."""
+    runs = _runs_of_model(profile)
+    found: list[Interval] = []
+    collectives: list[Interval] = []
+    for thread in profile.threads:
+        collectives += [each.interval for each in thread.events.get("collective", ())]
+        if thread.of_pipeline:
+            continue
+        executed = thread.events.get("executor", ())
+        found += [each.interval for each in executed if thread.stats(each).get("id") in runs]
+        if thread is steps.thread:
+            found += [each.interval for kind in ("eager", "xla run") for each in thread.events.get(kind, ())]
+    together = union(collectives)
+    return without(without(union(found), together), _waits_inside(profile, steps)), together
+
+
+def _waits_inside(profile: Profile, steps: Steps) -> list[Interval]:
+    """Waiting inside of an operation that is no work: the operation that asks the iterator."""
+    asking = union(
+        each.interval
+        for thread in profile.threads
+        if not thread.of_pipeline
+        for each in thread.events.get("input wait", ())
+    )
+    return overlap(asking, waits_of(profile, steps))
+
+
+def _runs_of_model(profile: Profile) -> set[object]:
+    """The ids of runs of graphs that no stage of the pipeline began."""
+    pipeline: set[object] = set()
+    model: set[object] = set()
+    for thread in profile.threads:
+        if thread.prepares_batches:
+            continue
+        for kind in ("run", "input wait"):
+            model |= {thread.stats(event).get("id") for event in thread.events.get(kind, ())}
+        pipeline |= {thread.stats(event).get("id") for event in thread.events.get("user function", ())}
+    return model - pipeline - {None}
+
+
+def compiling(profile: Profile, steps: Steps) -> list[Interval]:
+    """Tracing of functions, and XLA: a call that compiles, less what it executes."""
+    if steps.thread is None:
+        return []
+    events = steps.thread.events
+    found = [each.interval for each in events.get("tracing", ())]
+    compiled = union(each.interval for each in events.get("xla compile", ()))
+    ran = union(each.interval for each in events.get("xla run", ()))
+    for call in outermost(list(events.get("call", ()))):
+        if clip(compiled, *call.interval):
+            found += without([call.interval], ran)
+    # The first run of a graph that was just traced prepares it: shape inference, placement, grappler.
+    if traced := traced_calls(steps):
+        computed, _ = work_of_processor(profile, steps)
+        found += without(union(call.interval for call in traced), computed)
+    for thread in profile.threads:  # inside of a graph, a part that XLA compiles
+        if thread is not steps.thread and not thread.of_pipeline:
+            found += [each.interval for each in thread.events.get("xla compile", ())]
+    return union(found)
+
+
+def traced_calls(steps: Steps) -> list[Event]:
+    """The calls of functions that built a graph first."""
+    if steps.thread is None:
+        return []
+    built = union(each.interval for each in steps.thread.events.get("tracing", ()))
+    return [call for call in steps.calls if clip(built, *call.interval)]

@@ -1,0 +1,151 @@
+"""Why the steps wait for input: the stage of the pipeline that is slow, and what makes it slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfgpu_doctor.tracing.case import MODERATE, Case, Found
+from tfgpu_doctor.tracing.intervals import length, shared
+from tfgpu_doctor.tracing.pipeline import Pipeline, Stage, slowest
+from tfgpu_doctor.tracing.python_samples import pipeline_places
+
+_PYTHON = 0.4  # of the waiting
+_LOCKED = 0.1  # of the steps' time
+_ALL_WAITING = 0.75  # of the steps' time: then a pipeline that worked ahead would not be much faster
+_REFILLS = 1.8  # elements that a shuffle takes in for each that it gives
+_SMALL_MS = 0.3  # an element whose own work is less than what tf.data spends around it
+_ELEMENTS = 32
+_OWN_WORK = 0.5
+# Stages at the begin of a pipeline that read; and those that do work of their own on what they are given.
+SOURCES = (
+    "TFRecord", "TextLine", "FixedLength", "CSV", "Sql", "Snapshot", "Load", "Files", "MatchingFiles", "Directed",
+)  # fmt: skip
+_WITH_WORK = (
+    "Map", "Filter", "FlatMap", "Interleave", "Batch", "Padded", "Unbatch", "Scan", "Reduce", "Group", "Window", "Bucket",
+    "Rebatch", "Shuffle", "Flat", "Zip", "Concatenate", "Dense", "Sparse",
+)  # fmt: skip
+
+
+def waiting_for_input(case: Case) -> Found | None:
+    """Return the reason why the steps wait for input; None if they do not, or if no stage works while they wait."""
+    if case.share("input") < MODERATE or case.pipeline is None:
+        return None
+    stage = slowest(case.pipeline, case.times.waits)
+    python = shared(case.times.parts["input"], case.times.python)
+    if stage is None or python >= _PYTHON or stage.kind == "Generator":
+        found = _in_python(case, stage, python) if stage or python >= _PYTHON else None
+    else:
+        found = _slow_stage(case, case.pipeline, stage)
+    if found is None:
+        return None
+    waits = f"the steps wait {case.ms('input'):.1f} of {case.steps.mean_ms:.1f} ms for input"
+    reason, *more = found.evidence
+    if case.times.lock_ms > _LOCKED * length([case.times.window]):
+        lock_ms = case.times.lock_ms / case.steps.count
+        more.insert(0, f"{lock_ms:.1f} ms of that the step's own Python waits for Python's lock (the GIL)")
+    found.evidence = [waits, reason, *more]
+    return found
+
+
+def _in_python(case: Case, stage: Stage | None, python: float) -> Found:
+    """The pipeline is in Python: below this stage, if one is known."""
+    below = f", below {stage.in_words}" if stage else ""
+    found = Found("input_python", "high", case.share("input"), [
+        f"during {python:.0%} of that time the pipeline is in Python{below}",
+    ], stage)  # fmt: skip
+    for name, part in pipeline_places(case.profile.samples, case.times.waits)[:2]:
+        found.evidence.append(f"{part:.0%} of the looks found {name}")
+        found.words.setdefault("place", name)
+    return found
+
+
+def _slow_stage(case: Case, pipeline: Pipeline, stage: Stage) -> Found:
+    """Why a stage is slow that is not in Python: the first rule that fits."""
+    share, named = case.share("input"), stage.in_words
+    if shuffle := _refilled(pipeline, stage):
+        source = shuffle.children[0]
+        return Found("input_shuffle", "high", share, [
+            f"{shuffle.in_words} took in {source.calls} elements and gave {shuffle.calls}: it fills its buffer",
+        ], stage, {"stage": shuffle.in_words})  # fmt: skip
+    if share < _ALL_WAITING and not any(each.is_async for each in _upwards(pipeline, stage)):
+        return Found("input_no_prefetch", "high", share, [
+            f"no stage works ahead: {named} runs only when a step asks, for {pipeline.root.each_ms:.1f} ms",
+        ], stage)  # fmt: skip
+    if _reads(stage):
+        return Found("input_slow_source", "high", share, [
+            f"{named} reads for {stage.each_ms:.2f} ms each, {stage.calls} times, and all other stages wait for it",
+        ], stage)  # fmt: skip
+    if small := _per_element(case, pipeline, stage):
+        words = {"stage": ""} if "Batch" in stage.kind else {}  # the text says: batch before this stage
+        return Found("input_per_element", "high", share, [small], stage, words)
+    if not stage.is_async:
+        return Found("input_serial_map", "high", share, [
+            f"{named} works for {stage.each_ms:.2f} ms each, {stage.calls} times, one after the other",
+        ], stage)  # fmt: skip
+    return _parallel(share, pipeline, stage)
+
+
+def _parallel(share: float, pipeline: Pipeline, stage: Stage) -> Found:
+    """The stage runs in parallel: on fewer CPUs than there are, or on all."""
+    autotuned = str(stage.settings.get("autotune", "")).lower() == "true"
+    if not autotuned and 0 < stage.parallelism < pipeline.cores:
+        at_once = f"{stage.parallelism} at once"
+        return Found("input_serial_map", "high", share, [
+            f"{stage.in_words} runs {at_once}, on {pipeline.cores} CPUs",
+        ], stage, {"what": at_once})  # fmt: skip
+    return Found("input_cpu_bound", "medium", share, [
+        f"{stage.in_words} runs {stage.parallelism or 'several'} at once, on {pipeline.cores or 'all'} CPUs, "
+        "and is still too slow",
+    ], stage)  # fmt: skip
+
+
+def _reads(stage: Stage) -> bool:
+    """Whether a stage has no work but to read, or to hand on what it reads."""
+    with_work = stage.is_async or stage.kind.startswith(_WITH_WORK)
+    return not with_work and (bool(stage.children) or stage.kind.startswith(SOURCES))
+
+
+def _refilled(pipeline: Pipeline, stage: Stage) -> Stage | None:
+    """The shuffle whose buffer is filled: more than once, or with elements that cost little themselves.
+
+    One fill with costly elements is the begin of a training; what makes them costly is then the reason.
+    """
+    for above in _upwards(pipeline, stage):
+        if not above.kind.startswith("Shuffle") or not above.children:
+            continue
+        source = above.children[0]
+        if source.calls >= _REFILLS * max(1, above.calls) and (above.long_calls > 1 or source.each_ms < _SMALL_MS):
+            return above
+    return None
+
+
+def _upwards(pipeline: Pipeline, stage: Stage) -> Iterator[Stage]:
+    """The stage, and those after it up to the program."""
+    at: Stage | None = stage
+    while at is not None:
+        yield at
+        at = pipeline.parent(at)
+
+
+def _per_element(case: Case, pipeline: Pipeline, stage: Stage) -> str:
+    """Say so if elements are many and small: then tf.data's own work around each is what takes the time."""
+    elements = max([stage.calls, *(each.calls for each in stage.children)])
+    batches = max(1, pipeline.root.calls)
+    waits_ms = length(case.times.waits)
+    each_ms = waits_ms / max(1, elements)
+    if elements < _ELEMENTS * batches or not 0 < each_ms <= _SMALL_MS:
+        return ""
+    low, high = case.steps.window
+    operations_ms = sum(
+        event.duration
+        for thread in case.profile.threads
+        if thread is not case.steps.thread
+        for event in thread.events.get("operation", ())
+        if low <= event.begin < high
+    ) - length(case.times.parts["compute"])
+    if operations_ms > _OWN_WORK * waits_ms:
+        return ""
+    return (
+        f"{stage.in_words} handles {elements // batches} single elements for each batch, {1000 * each_ms:.0f} µs each; "
+        f"their operations take {max(0.0, operations_ms) / waits_ms:.0%} of that time"
+    )

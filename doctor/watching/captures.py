@@ -1,0 +1,149 @@
+"""When the training is recorded, for how long, and what each recording says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfgpu_doctor.tracing import AGAIN, TraceReport, Unreadable, judge_profile
+from tfgpu_doctor.watching.voice import Voice
+
+FIRST_S = 5.0  # after the import of TensorFlow
+LENGTH_S, LONGEST_S = 2.0, 20.0
+STEPS = 5  # in a recording
+INTERVALS_S = (20.0, 60.0, 120.0, 300.0)  # after a recording that told something; the last one repeats
+_SOON_S = 3.0
+_REST = 9.0  # times the length of a recording that told nothing: a tenth of the time is spent on such
+_EARLY_S = 60.0  # of the training; the first answer is worth more
+_CHANGED_S = 12.0  # between recordings because something changed
+_MOST_CHANGED_S = 120.0
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A recording that was read: when it was made (monotonic, in s), of which process, and what it says."""
+
+    at_s: float
+    pid: int
+    report: TraceReport
+
+    @property
+    def tells(self) -> bool:
+        """Whether it holds enough steps to judge."""
+        return self.report.verdict not in AGAIN
+
+
+class Captures:
+    """Records one process after the other; `tick` starts, ends and reads recordings, and returns each that is new."""
+
+    def __init__(self, folder: str, command: str, *, every_s: float | None = None) -> None:
+        self._folder, self._command = folder, command
+        self._intervals = INTERVALS_S if every_s is None else (every_s,)
+        self.count = 0  # that were read
+        self.problem = ""  # why the last one failed
+        self._number = self._told = 0
+        self._began_s: float | None = None  # the first process was there
+        self._next_s = 0.0
+        self._length_s, self._changed_s = LENGTH_S, _CHANGED_S
+        self._voice: Voice | None = None
+        self._since_s = self._last_s = 0.0
+        self._reading: threading.Thread | None = None
+        self._read: Capture | None = None
+        self._last: Capture | None = None
+        self._for_change = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process is being recorded now."""
+        return self._voice is not None
+
+    def tick(self, now: float, voices: Sequence[Voice], *, changed: bool) -> Capture | None:
+        """Do what is due. `changed`: the picture from outside is another one since the last recording."""
+        if self._began_s is None and voices:
+            self._began_s, self._next_s = now, now + FIRST_S
+        if self._reading is not None:
+            return self._finish(now)
+        if self._voice is not None:
+            self._go_on(now, self._voice)
+        elif (chosen := self._choose(voices)) and self._is_due(now, changed):
+            self._for_change = now < self._next_s
+            self._begin(now, chosen)
+        return None
+
+    def give_up(self) -> None:
+        """The program has ended: what it wrote at its end is read no more."""
+        if self._reading is not None:
+            self._reading.join()
+
+    def _is_due(self, now: float, changed: bool) -> bool:
+        return now >= self._next_s or (changed and now >= self._last_s + self._changed_s)
+
+    def _choose(self, voices: Sequence[Voice]) -> Voice | None:
+        """The process that told something before, else one after the other."""
+        found = [each for each in voices if not each.lost and each.over is None]
+        if self._last and self._last.tells:
+            found = [each for each in found if each.pid == self._last.pid] or found
+        return found[self._number % len(found)] if found else None
+
+    def _begin(self, now: float, voice: Voice) -> None:
+        self._number += 1
+        folder = os.path.join(self._folder, str(self._number))
+        os.makedirs(folder, exist_ok=True)
+        self._voice, self._since_s = voice, now
+        voice.start(folder)
+
+    def _go_on(self, now: float, voice: Voice) -> None:
+        if voice.lost or voice.over is not None:
+            self._read_it(voice)  # at its end a program writes what it has recorded
+        elif voice.recording == "running":
+            if now - self._since_s >= self._length_s:
+                voice.stop()
+        elif voice.recording == "asked":
+            self._since_s = now
+        elif voice.recording == "":
+            self._read_it(voice)
+
+    def _read_it(self, voice: Voice) -> None:
+        self._voice, self._last_s = None, self._since_s
+        folder = os.path.join(self._folder, str(self._number))
+        self._reading = threading.Thread(target=self._judge, args=(folder, voice), daemon=True)
+        self._reading.start()
+
+    def _judge(self, folder: str, voice: Voice) -> None:
+        self._read, self.problem = None, "the doctor failed to judge the recording"
+        try:
+            report = judge_profile(folder, self._command)
+            self._read, self.problem = Capture(self._since_s, voice.pid, report), ""
+        except Unreadable as error:
+            self.problem = voice.problem or str(error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _finish(self, now: float) -> Capture | None:
+        assert self._reading is not None
+        if self._reading.is_alive():
+            return None
+        self._reading = None
+        found, before = self._read, self._last
+        if found is not None:
+            self.count += 1
+            self._last = found
+        self._plan(now, found, before)
+        return found
+
+    def _plan(self, now: float, found: Capture | None, before: Capture | None) -> None:
+        if found is not None and found.tells:
+            if self._for_change:
+                same = before is not None and before.report.verdict == found.report.verdict
+                self._changed_s = min(_MOST_CHANGED_S, 2 * self._changed_s) if same else _CHANGED_S
+            self._next_s = now + self._intervals[min(self._told, len(self._intervals) - 1)]
+            self._told += 1
+            steps_s = STEPS * found.report.steps.mean_ms / 1000
+            self._length_s = min(LONGEST_S, max(LENGTH_S, steps_s))
+            return
+        early = now - (self._began_s or now) < _EARLY_S
+        self._next_s = now + (_SOON_S if early else _REST * self._length_s)
+        self._length_s = min(LONGEST_S, 2 * self._length_s)

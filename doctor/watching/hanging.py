@@ -1,0 +1,188 @@
+"""Whether the program stands still, since when, and why."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.watching.reading import GpuReading, Reading
+from tfgpu_doctor.watching.result import Hang
+from tfgpu_doctor.watching.standing import Seen, Standing, why_standing
+from tfgpu_doctor.watching.thread_states import ThreadState, main_progress, thread_states
+from tfgpu_doctor.watching.voice import Voice
+
+AFTER_S = 60.0  # without any progress of a program that uses no CPU
+EXIT_S = 30.0  # of a program that is over
+_BUSY = 5.0  # times as long if the program still uses a CPU: one step may take long
+_STALLS, _LONGEST_S = 3.0, 3600.0  # times the longest pause that it made before
+_CPU_S, _SWITCHES = 0.01, 3  # of the main thread between two looks: less is no progress
+_IDLE_CPU = 0.1
+_ANSWER_S = 5.0
+_SPY_S = 40.0
+_NATIVE_LINE = re.compile(r"^\s+(?P<name>.+?) \((?P<where>[^()]*)\)\s*$")
+
+
+@dataclass
+class _Stall:
+    since_s: float
+    key: str = ""
+    cpu_s: float = 0.0
+    switches: int = 0
+    used_cpu_s: float = 0.0  # of the whole program, meanwhile
+
+    def idle(self, now: float) -> bool:
+        """Whether the program used next to no CPU since."""
+        return self.used_cpu_s <= _IDLE_CPU * max(1.0, now - self.since_s)
+
+
+class HangWatch:
+    """Looks at the main thread of the process that trains, once a second; `hang` is what stands now, None if nothing."""
+
+    def __init__(
+        self, host: Host, *, after_s: float = AFTER_S, native: bool = True, note: Callable[[str], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        """Watch. `native`: py-spy may stop the program for some seconds once it hangs."""
+        self.hang: Hang | None = None
+        self._native = native
+        self._host, self._after_s, self._note = host, after_s, note
+        self._stalls: dict[int, _Stall] = {}
+        self._longest_s = 0.0
+        self._last_s: float | None = None
+        self._examining: _Examination | None = None
+
+    def tick(
+        self, now: float, voices: Sequence[Voice], trained: set[int], started: int, reading: Reading | None,
+        gpus: Sequence[GpuReading],
+    ) -> Hang | None:  # fmt: skip
+        """Return the hang that began with this look. `trained`: processes that made steps; `started`: the launched one."""
+        passed_s = now - self._last_s if self._last_s is not None else 0.0
+        self._last_s = now
+        if passed_s > 10.0:  # the doctor itself was stopped
+            self._stalls.clear()
+        for voice in _that_count(voices, trained, started):
+            stall = self._follow(now, voice, passed_s, reading)
+            if stall is None or self.hang is not None:
+                continue
+            if self._examining is None and now - stall.since_s >= self._limit_s(now, stall, voice):
+                self._examining = _Examination(self._host, voice, now, native=self._native)
+        if self._examining is not None and (standing := self._examining.tick(now)):
+            examined, self._examining = self._examining, None
+            stall = self._stalls.get(examined.voice.pid)
+            if stall is not None and now - stall.since_s >= self._after_s / 2:
+                self.hang = _made(standing, examined.voice.pid, stall.since_s, now, reading, gpus)
+                return self.hang
+        return None
+
+    def _limit_s(self, now: float, stall: _Stall, voice: Voice) -> float:
+        idle = stall.idle(now)
+        if voice.over is not None and idle:
+            return min(EXIT_S, self._after_s)
+        after_s = self._after_s if idle else _BUSY * self._after_s
+        return max(after_s, min(_LONGEST_S, _STALLS * self._longest_s))
+
+    def _follow(self, now: float, voice: Voice, passed_s: float, reading: Reading | None) -> _Stall | None:
+        """Compare with the look before; None once the process has ended."""
+        progress = main_progress(self._host, voice.pid)
+        if progress is None:
+            self._stalls.pop(voice.pid, None)
+            return None
+        key = voice.look.key if voice.look else ""
+        stall = self._stalls.get(voice.pid)
+        if stall is None:
+            stall = self._stalls[voice.pid] = _Stall(now, key, *progress)
+        moved = progress[0] - stall.cpu_s > _CPU_S or progress[1] - stall.switches > _SWITCHES
+        answered = voice.asked_s is None
+        if moved or (answered and key != stall.key):
+            self._went_on(now, stall)
+            stall = self._stalls[voice.pid] = _Stall(now, key)
+        stall.cpu_s, stall.switches = progress
+        stall.used_cpu_s += passed_s * (reading.cpu if reading else 0.0)
+        voice.ask(others=False)
+        return stall
+
+    def _went_on(self, now: float, stall: _Stall) -> None:
+        self._longest_s = max(self._longest_s, now - stall.since_s)
+        if self.hang is not None:
+            self._note(f"the program goes on after {now - stall.since_s:.0f} s")
+            self.hang = None
+
+
+def _that_count(voices: Sequence[Voice], trained: set[int], started: int) -> list[Voice]:
+    """The processes that train; a worker of a pool may wait for ever."""
+    found = [each for each in voices if each.pid in trained]
+    return found or [each for each in voices if each.pid == started or len(voices) == 1]
+
+
+class _Examination:
+    """Asks once more, with all threads, and for native stacks, without waiting for either."""
+
+    def __init__(self, host: Host, voice: Voice, now: float, *, native: bool) -> None:
+        self.voice, self._host, self._began_s, self._with_native = voice, host, now, native
+        self._asked = False
+        self._native: list[str] | None = None
+        self._thread = threading.Thread(target=self._spy, daemon=True)
+
+    def tick(self, now: float) -> Standing | None:
+        """Return the answer once it is there."""
+        voice = self.voice
+        if not self._asked:
+            if voice.asked_s is None or now - self._began_s > _ANSWER_S:
+                self._asked = True
+                voice.ask(others=True)
+                self._thread.start()
+            return None
+        if self._thread.is_alive():
+            return None
+        waited = voice.asked_s is not None and voice.over is None
+        if waited and now - self._began_s < 2 * _ANSWER_S:
+            return None
+        unanswered_s = now - voice.asked_s if waited and voice.asked_s is not None else 0.0
+        states = thread_states(self._host, voice.pid)
+        return why_standing(
+            Seen(voice.look, unanswered_s, main_first(states, voice.pid), voice.over, self._native or ())
+        )
+
+    def _spy(self) -> None:
+        """py-spy stops the program for some seconds: of one that hangs nothing is lost by that."""
+        if not self._with_native:
+            return
+        argv = ["py-spy", "dump", "--native", "--pid", str(self.voice.pid)]
+        done = self._host.run(argv, deadline_s=_SPY_S)
+        if done.exit_code == 0:
+            self._native = native_functions(done.stdout.decode("utf-8", "replace"))
+
+
+def native_functions(dump: str) -> list[str]:
+    """The functions of the main thread in a dump of py-spy, innermost first, with the library or file of each."""
+    found: list[str] = []
+    inside = False
+    for line in dump.splitlines():
+        if line.startswith("Thread "):
+            inside = '"MainThread"' in line
+        elif inside and (row := _NATIVE_LINE.match(line)):
+            found.append(f"{row['name']} ({row['where']})")
+    return found
+
+
+def main_first(states: Sequence[ThreadState], pid: int) -> list[ThreadState]:
+    """The main thread first."""
+    return sorted(states, key=lambda each: each.tid != pid)
+
+
+def _made(
+    standing: Standing, pid: int, since_s: float, now: float, reading: Reading | None, gpus: Sequence[GpuReading]
+) -> Hang:
+    row = read_knowledge().watch_words[standing.kind]
+    words = {"pid": str(pid), "place": "the program", "what": "it", **standing.words}
+    held = [gpu.own_bytes for gpu in gpus if gpu.own_bytes is not None]
+    return Hang(
+        kind=standing.kind, title=row.title, at_s=since_s, seconds=round(now - since_s, 1),
+        evidence=(f"no progress for {now - since_s:.0f} s", *standing.evidence),
+        fix=row.fix.format(**words),
+        holds_gpu_bytes=sum(held) if held else None,
+        holds_memory_bytes=reading.memory_bytes if reading else None,
+    )  # fmt: skip

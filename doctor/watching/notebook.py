@@ -1,0 +1,174 @@
+"""`with tfgpu_doctor.watch(): model.fit(...)`, and the same as a callback of Keras."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.scratch import scratch_folder
+from tfgpu_doctor.tracing import recorder_module
+from tfgpu_doctor.watching.hanging import AFTER_S
+from tfgpu_doctor.watching.page import render_watch_text
+from tfgpu_doctor.watching.reporting import make_watch_report
+from tfgpu_doctor.watching.result import WatchReport
+from tfgpu_doctor.watching.rules import parse_rule
+from tfgpu_doctor.watching.telling import Telling
+from tfgpu_doctor.watching.voice import Look, Voice, make_look
+from tfgpu_doctor.watching.watcher import Watcher, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+_TICK_S = 0.2
+_WIDTH = 100
+
+
+class InnerVoice:
+    """The process of the doctor itself: it records on the thread that asks."""
+
+    def __init__(self, tensorflow: Any) -> None:
+        self._tensorflow = tensorflow
+        self._recorder = recorder_module().Recorder(None)
+        self._recorder.thread = threading.get_ident()
+        self.pid = os.getpid()
+        self.look: Look | None = None
+        self.asked_s: float | None = None
+        self.recording, self.problem = "", ""
+        self.over: str | None = None
+        self.lost = False
+
+    def ask(self, *, others: bool) -> None:
+        """Look at once."""
+        self.look = make_look(self._recorder.look(others), time.monotonic())
+
+    def start(self, folder: str) -> None:
+        """Begin to record."""
+        self.problem = self._try(self._recorder.start, self._tensorflow, folder)
+        self.recording = "" if self.problem else "running"
+
+    def stop(self) -> None:
+        """Write what was recorded."""
+        self.problem, self.recording = self._try(self._recorder.stop, self._tensorflow), ""
+
+    def _try(self, function: Any, *arguments: Any) -> str:
+        try:
+            function(*arguments)
+        except (RuntimeError, ValueError, OSError, self._tensorflow.errors.OpError) as error:
+            return str(error)
+        return ""
+
+
+class watch:  # noqa: N801 - used like a function
+    """Watch what TensorFlow does in a `with` block: what its steps wait for, and whether it stands still.
+
+    `hang_after` in seconds; `fail_if` are rules such as "gpu_idle > 40 % for 5 min". After the block `report` has the
+    answer, which is printed too. With `live`, a line is printed for each change of the verdict.
+    """
+
+    def __init__(
+        self, *, fail_if: Sequence[str] = (), hang_after: float = AFTER_S, live: bool = True, show: bool = True
+    ) -> None:
+        """Raises ValueError for a rule that cannot be read."""
+        self.report: WatchReport | None = None
+        self._wish = Wish("this program", hang_after_s=hang_after, rules=[parse_rule(rule) for rule in fail_if])
+        self._live, self._show = live, show
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._scratch = scratch_folder()
+
+    def __enter__(self) -> Self:
+        """Begin to watch. Raises ImportError without TensorFlow."""
+        import tensorflow as tf
+
+        folder = self._scratch.__enter__()
+        self._thread = threading.Thread(target=self._run, args=(tf, folder), name="tfgpu-doctor", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, and print the report unless the block failed."""
+        self._end.set()
+        assert self._thread is not None
+        self._thread.join()
+        self._scratch.__exit__(None, None, None)
+        if self._show and kind is None:
+            _print(self)
+
+    def _run(self, tensorflow: Any, folder: str) -> None:
+        voice: Voice = InnerVoice(tensorflow)
+        told = Telling(live=self._live, plain=True)
+        watcher = Watcher(Host(), os.getpid(), self._wish, folder=folder, voices=lambda: [voice], told=told)
+        while not self._end.is_set():
+            watcher.tick()
+            self._end.wait(_TICK_S)
+        if voice.recording:
+            voice.stop()
+        watcher.end()
+        told.close()
+        self.report = make_watch_report(watcher, exit_code=None)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, for a notebook that shows this object."""
+        from markupsafe import escape
+
+        from tfgpu_doctor.watching.html_page import render_watch_html
+
+        if self.report is None:
+            return "<p>the block has not ended yet</p>"
+        page = escape(render_watch_html(self.report))
+        return f'<iframe title="tfgpu-doctor watch" sandbox="allow-scripts" width="100%" height="640" srcdoc="{page}"></iframe>'
+
+
+def _print(watched: watch) -> None:
+    """Print the text; in a notebook, show the page."""
+    if watched.report is None:
+        return
+    if "IPython" in sys.modules:
+        with contextlib.suppress(ImportError, AttributeError):
+            from IPython import display, get_ipython
+
+            if get_ipython() is not None:
+                display.display(watched)  # type: ignore[no-untyped-call, unused-ignore]
+                return
+    sys.stdout.write(render_watch_text(watched.report, width=_WIDTH, colour=False))
+
+
+def WatchCallback(**options: Any) -> Any:  # noqa: N802 - a class, made when Keras is there
+    """Return a callback of Keras that watches from the begin of the training to its end; `options` are those of `watch`.
+
+    Raises ImportError without Keras.
+    """
+    try:
+        import keras
+    except ImportError:
+        from tensorflow import keras
+
+    class _Callback(keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
+        """Watches the training."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.watched = watch(**options)
+            self._began = False
+
+        def on_train_begin(self, logs: object = None) -> None:  # noqa: ARG002 - Keras' signature
+            """Begin to watch."""
+            self.watched.__enter__()
+            self._began = True
+
+        def on_train_end(self, logs: object = None) -> None:  # noqa: ARG002
+            """End, and print the report."""
+            if self._began:
+                self.watched.__exit__(None, None, None)
+
+    return _Callback()

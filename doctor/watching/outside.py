@@ -1,0 +1,136 @@
+"""A running process, looked at from outside: nothing in it is changed, stopped or guessed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from tfgpu_doctor.cli.output import refuse
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.scratch import scratch_folder
+from tfgpu_doctor.tracing import of_user
+from tfgpu_doctor.watching.beside import Watched
+from tfgpu_doctor.watching.reporting import make_watch_report
+from tfgpu_doctor.watching.standing import in_words
+from tfgpu_doctor.watching.telling import Telling
+from tfgpu_doctor.watching.thread_states import main_progress
+from tfgpu_doctor.watching.voice import Look, Stack, Voice
+from tfgpu_doctor.watching.watcher import Watcher, Wish
+
+_TICK_S = 0.2
+_LOOK_EVERY_S = 5.0  # py-spy needs about 0.2 s of CPU for a look
+_SPY_S = 30.0
+_MISSING = re.compile(r"Permission|ptrace|privileg|Operation not permitted", re.IGNORECASE)
+
+
+class SpyVoice:
+    """Looks at the Python of another process with py-spy, which reads its memory; it cannot be asked to record."""
+
+    def __init__(self, host: Host, pid: int) -> None:
+        self._host, self.pid = host, pid
+        self.look: Look | None = None
+        self.asked_s: float | None = None
+        self.recording, self.problem = "", "from outside nothing can be recorded"
+        self.over: str | None = None
+        self.lost = False
+        self.unable = ""  # why there are no looks
+        self.places: Counter[str] = Counter()  # the user's function in the main thread, by how often it was found
+        self._next_s = 0.0
+        self._others = False
+
+    def ask(self, *, others: bool) -> None:
+        """Ask for a look, unless one is awaited, or came just now."""
+        now = time.monotonic()
+        if self.unable or self.asked_s is not None or (now < self._next_s and not others):
+            return
+        self.asked_s, self._next_s, self._others = now, now + _LOOK_EVERY_S, others
+        threading.Thread(target=self._spy, daemon=True).start()
+
+    def start(self, folder: str) -> None:
+        """From outside nothing can be recorded."""
+
+    def stop(self) -> None:
+        """From outside nothing can be recorded."""
+
+    def _spy(self) -> None:
+        argv = ["py-spy", "dump", "--nonblocking", "--full-filenames", "--json", "--pid", str(self.pid)]
+        done = self._host.run(argv, deadline_s=_SPY_S)
+        if done.exit_code == 0:
+            self._take(json.loads(done.stdout))
+        elif done.not_started:
+            self.unable = "Python's frames need py-spy: pip install 'tfgpu-doctor[watch]'"
+        elif _MISSING.search(done.stderr):
+            self.unable = "py-spy may not read this process: it needs the same user, and CAP_SYS_PTRACE in a container"
+        self.asked_s = None
+
+    def _take(self, threads: Sequence[dict[str, object]]) -> None:
+        stacks = {str(each.get("thread_name")): _stack(each) for each in threads}
+        main = stacks.pop("MainThread", ())
+        key = " ".join(f"{file}:{line}" for file, line, _ in main)
+        others = tuple(stacks.values()) if self._others else None
+        self.look = Look(time.monotonic(), main, key, others)
+        if place := of_user(main):
+            self.places[in_words((place,))] += 1
+        elif main:
+            self.places[f"{in_words(main[:1])} of TensorFlow or Python"] += 1
+
+
+def _stack(thread: dict[str, object]) -> Stack:
+    frames = thread.get("frames")
+    rows = frames if isinstance(frames, list) else []
+    return tuple((str(each["filename"]), int(each["line"]), str(each["name"])) for each in rows)
+
+
+def watch_pid(pid: int, wish: Wish, telling: Telling, *, seconds: float | None) -> Watched:
+    """Look at a process until it ends, the time is over, or Ctrl-C. Exits with one line if it may not be looked at."""
+    host = Host()
+    _check(host, pid)
+    voice = SpyVoice(host, pid)
+    voices: list[Voice] = [voice]
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with scratch_folder() as folder:
+        watcher = Watcher(host, pid, wish, folder=folder, voices=lambda: voices, told=telling)
+        end = None if seconds is None else time.monotonic() + seconds
+        try:
+            while main_progress(host, pid) is not None and (end is None or time.monotonic() < end):
+                watcher.tick()
+                time.sleep(_TICK_S)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+            watcher.end()
+            telling.close()
+            host.stop()
+    _note_places(watcher, voice)
+    report = make_watch_report(watcher, exit_code=None)
+    telling.end(report)
+    return Watched(report, 0)
+
+
+def _check(host: Host, pid: int) -> None:
+    """Refuse a process that is not there, or another user's."""
+    try:
+        owner = host.files.status(f"/proc/{pid}").uid
+    except OSError:
+        refuse(f"there is no process {pid}")
+    if owner != os.getuid() != 0:
+        refuse(f"process {pid} belongs to user {owner}, not to {os.getuid()}: run the doctor as the same user")
+
+
+def _note_places(watcher: Watcher, voice: SpyVoice) -> None:
+    """What Python's frames showed, and how the next start can be looked into."""
+    notes = watcher.course.notes
+    if voice.unable:
+        notes.append(voice.unable)
+    looks = sum(voice.places.values())
+    found = ", ".join(f"{name} {count / looks:.0%}" for name, count in voice.places.most_common(3))
+    if found:
+        notes.append(f"its main thread was in {found} ({looks} looks)")
+    notes.append("what its steps wait for cannot be seen from outside; the next start: tfgpu-doctor watch -- COMMAND")

@@ -1,0 +1,148 @@
+"""The report at the end, from what was seen."""
+
+from __future__ import annotations
+
+import datetime as dt
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from tfgpu_doctor._project import __version__
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.tracing import Gain, Shares, StepTimes, TraceReport
+from tfgpu_doctor.watching.reading import GpuReading, Reading
+from tfgpu_doctor.watching.result import GpuSummary, Hang, HostSummary, Turn, WatchReport
+from tfgpu_doctor.watching.watcher import Watcher
+from tfgpu_doctor.watching.words import cleaned
+
+_IDLE = 0.05  # utilisation
+_STATES = ("starting", "watching", "outside")
+
+
+def make_watch_report(watcher: Watcher, *, exit_code: int | None, ended_by: str = "") -> WatchReport:
+    """Put together what was seen; `ended_by` is the signal with which the doctor ended a program that hung."""
+    course, seconds = watcher.course, watcher.seconds
+    hang = _hang(watcher, seconds, ended_by)
+    verdict = "hang" if hang else main_verdict(course.timeline, seconds)
+    report = watcher.report_of(verdict)
+    last = report or (course.captures[-1].report if course.captures else None)
+    title, why, healthy = _words(watcher, verdict, hang, report)
+    whole = WatchReport(
+        doctor=__version__,
+        command=watcher.wish.command,
+        started=dt.datetime.fromtimestamp(watcher.began_at, dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        seconds=round(seconds, 1),
+        exit_code=exit_code,
+        from_outside=watcher.wish.from_outside,
+        verdict=verdict, title=title, why=why, healthy=healthy,
+        steps=last.steps if last else StepTimes(count=0, median_ms=0.0, mean_ms=0.0, found_by=""),
+        shares=last.shares if last else Shares(**dict.fromkeys(Shares.__struct_fields__, 0.0)),
+        causes=report.causes if report else (),
+        gain=report.gain if report else Gain(),
+        machine=watcher.machine.found(),
+        timeline=tuple(course.timeline),
+        gpus=tuple(_gpu(looks) for looks in course.gpus.values()),
+        host=_host(course.readings),
+        hang=hang,
+        rules=tuple(rule.result() for rule in watcher.rules),
+        captures=watcher.captures.count,
+        notes=tuple(_notes(watcher)),
+        trace=last,
+    )  # fmt: skip
+    return cleaned(whole)
+
+
+def main_verdict(timeline: Sequence[Turn], seconds: float) -> str:
+    """The verdict that was right for most of the time; what says nothing counts only if nothing else was said."""
+    times: dict[str, float] = defaultdict(float)
+    ends = [*(turn.at_s for turn in timeline[1:]), seconds]
+    for turn, end_s in zip(timeline, ends, strict=False):
+        times[turn.verdict] += max(0.0, end_s - turn.at_s)
+    told = {verdict: time_s for verdict, time_s in times.items() if verdict not in (*_STATES, "hang")}
+    if told:
+        return max(told, key=lambda each: told[each])
+    return timeline[-1].verdict if timeline and timeline[-1].verdict != "hang" else "watching"
+
+
+def _hang(watcher: Watcher, seconds: float, ended_by: str) -> Hang | None:
+    """The hang that stands at the end, with its whole time."""
+    hangs = watcher.course.hangs
+    if watcher.hang is None or not hangs:
+        return None
+    return msgspec.structs.replace(hangs[-1], seconds=round(seconds - hangs[-1].at_s, 1), ended=ended_by)
+
+
+def _words(
+    watcher: Watcher, verdict: str, hang: Hang | None, report: TraceReport | None
+) -> tuple[str, str, bool | None]:
+    if hang:
+        return hang.title, hang.evidence[0], False
+    if report:
+        return report.title, report.why, report.healthy
+    row = read_knowledge().watch_words[verdict]
+    why = "" if row.kind == "machine" else _why_unknown(watcher)
+    return row.title, why, False if row.kind == "machine" else None
+
+
+def _why_unknown(watcher: Watcher) -> str:
+    if watcher.wish.from_outside:
+        return "the program was started without the recorder: TensorFlow's own times cannot be seen"
+    if watcher.captures.problem:
+        return f"no recording could be read: {watcher.captures.problem}"
+    if watcher.captures.count:
+        return "the recordings hold too few steps to judge"
+    if all(turn.verdict == "starting" for turn in watcher.course.timeline):
+        return (
+            "no process of the program has imported TensorFlow; python -S, -I and -E keep the recorder out, as does a "
+            "program that clears PYTHONPATH"
+        )
+    return "the program ended before it was recorded; the first recording begins some seconds after TensorFlow's import"
+
+
+def _gpu(looks: Sequence[GpuReading]) -> GpuSummary:
+    used = [each.utilization for each in looks if each.utilization is not None]
+    reasons = Counter(word for each in looks for word in each.reasons or ())
+    told = sum(each.reasons is not None for each in looks)
+    tenants = Counter(f"{name or 'a process'} ({pid})" for each in looks for pid, name, _ in each.tenants)
+    return GpuSummary(
+        index=looks[-1].index, name=looks[-1].name, uuid=looks[-1].uuid,
+        utilization=round(statistics.fmean(used), 4) if used else None,
+        idle_share=round(sum(each < _IDLE for each in used) / len(used), 4) if used else None,
+        peak_used_bytes=_most(looks, lambda each: each.used_bytes), total_bytes=looks[-1].total_bytes,
+        power_w=_mean(looks, lambda each: each.power_w), temperature_c=_most(looks, lambda each: each.temperature_c),
+        sm_mhz=_mean(looks, lambda each: each.sm_mhz), max_sm_mhz=looks[-1].max_sm_mhz,
+        reasons={word: round(count / told, 3) for word, count in sorted(reasons.items())},
+        tenants=tuple(name for name, _ in tenants.most_common(5)),
+    )  # fmt: skip
+
+
+def _host(looks: Sequence[Reading]) -> HostSummary | None:
+    if not looks:
+        return None
+    return HostSummary(
+        cpu=_mean(looks, lambda each: each.cpu) or 0.0, cpus=looks[-1].cpus,
+        queued=_mean(looks, lambda each: each.queued), others_cpu=_mean(looks, lambda each: each.others_cpu),
+        throttled=_mean(looks, lambda each: each.throttled), io_stalled=_mean(looks, lambda each: each.io_stalled),
+        peak_memory_bytes=max(each.memory_bytes for each in looks),
+    )  # fmt: skip
+
+
+def _mean(looks: Sequence[Any], value: Callable[[Any], float | None]) -> float | None:
+    known = [found for each in looks if (found := value(each)) is not None]
+    return round(statistics.fmean(known), 3) if known else None
+
+
+def _most(looks: Sequence[Any], value: Callable[[Any], Any]) -> Any:
+    return max((found for each in looks if (found := value(each)) is not None), default=None)
+
+
+def _notes(watcher: Watcher) -> list[str]:
+    notes = list(watcher.course.notes)
+    if trouble := watcher.gpus.trouble:
+        notes.append(f"the GPUs could not be read: {trouble}")
+    if watcher.captures.problem and watcher.captures.count == 0:
+        notes.append(f"TensorFlow did not record: {watcher.captures.problem}")
+    return notes

@@ -1,0 +1,179 @@
+"""Why a program makes no step: from its Python stacks, its threads in the kernel, and native stacks where py-spy is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tfgpu_doctor.tracing import of_user
+from tfgpu_doctor.watching.thread_states import ThreadState
+from tfgpu_doctor.watching.voice import Look, Stack
+
+_BEGINS = ("<module>", "_run_module_as_main")  # the outermost function of a running program
+_READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "openat", "flock")
+_PLUMBING = ("pipe:", "socket:", "anon_inode:", "/dev/null", "/memfd:")  # of the process's own threads, mostly
+_ITERATORS = re.compile(r"(iterator_ops|dataset_adapter|data_adapter|input_lib)")
+_NATIVE = (  # functions of TensorFlow on a native stack, and the kind that they show
+    (re.compile(r"~?IteratorResource|::~Iterator|IteratorBase"), "input"),
+    (re.compile(r"Collective|[Nn]ccl"), "collective"),
+    (re.compile(r"\(libcuda\.so|\(libnvidia"), "driver"),
+)
+_DESTRUCTOR = re.compile(r"[\w:]*IteratorResource::~IteratorResource|~Iterator\b")
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of a process that makes no step."""
+
+    look: Look | None  # the newest; None if it never answered
+    unanswered_s: float  # for how long it has not answered a look
+    states: Sequence[ThreadState]
+    over: str | None = None  # the program is over: its exception, or ""
+    native: Sequence[str] = ()  # functions of the main thread, innermost first
+
+
+@dataclass
+class Standing:
+    """The kind of a hang, the words for its sentence, and the evidence."""
+
+    kind: str
+    words: dict[str, str] = field(default_factory=dict)
+    evidence: list[str] = field(default_factory=list)
+
+
+def why_standing(seen: Seen) -> Standing:
+    """Judge what was seen. The first kind that has its own evidence counts."""
+    evidence = _native_words(seen.native)
+    judges = (_stopped, _exit, _driver, _read, _collective, _input, _python)
+    for judge in judges:
+        if found := judge(seen):
+            found.evidence += evidence
+            return found
+    for pattern, kind in _NATIVE:
+        if hit := next((name for name in seen.native if pattern.search(name)), None):
+            return Standing(
+                kind, {"place": "the input pipeline", "what": ""}, [f"the main thread is in {hit}", *evidence]
+            )
+    words = []
+    if seen.look and seen.look.stack:
+        words.append(
+            f"the main thread is in {in_words(seen.look.stack[:1])}, called from {_called_from(seen.look.stack)}"
+        )
+    if seen.unanswered_s > 0:
+        words.append(
+            f"its Python has not answered for {seen.unanswered_s:.0f} s: native code holds Python's lock (the GIL)"
+        )
+    return Standing("unknown", {}, [*words, *evidence])
+
+
+def _stopped(seen: Seen) -> Standing | None:
+    main = seen.states[0] if seen.states else None
+    if main is None or main.state not in ("T", "t"):
+        return None
+    why = "a debugger holds it" if main.state == "t" else "it got SIGSTOP or the like"
+    return Standing("stopped", {}, [f"its state is {main.state}: {why}"])
+
+
+def _exit(seen: Seen) -> Standing | None:
+    """The program is over: it said so, or its main thread is in nothing that the program called."""
+    stack = seen.look.stack if seen.look else ()
+    destructor = next((name for name in seen.native if _DESTRUCTOR.search(name)), "")
+    late = bool(stack) and stack[-1][2] not in _BEGINS and seen.unanswered_s == 0
+    if seen.over is None and not late and not (destructor and seen.unanswered_s > 0):
+        return None
+    evidence = []
+    if seen.over:
+        evidence.append(f"it died of {seen.over}")
+    if late:
+        place = of_user(stack)
+        evidence.append(f"at the end the main thread waits in {in_words((place and (place,)) or stack[-1:])}")
+    if destructor:
+        evidence.append(
+            f"TensorFlow's destructor {destructor} waits for the pipeline's Python, and holds Python's lock"
+        )
+    return Standing("exit", {}, evidence or ["its Python has ended"])
+
+
+def _driver(seen: Seen) -> Standing | None:
+    for each in seen.states:
+        if each.state == "D" and each.file.startswith("/dev/nvidia"):
+            where = f"thread {each.tid} ({each.name}) is in {each.syscall} on {each.file}, state D"
+            return Standing("driver", {}, [where])
+    return None
+
+
+def _read(seen: Seen) -> Standing | None:
+    """The main thread, or a thread with the user's Python, reads what gives nothing; sockets only on the main thread."""
+    own = seen.look.own_thread if seen.look else 0
+    elsewhere = any(of_user(stack) for stack in (seen.look.others or ())) if seen.look else False
+    for at, each in enumerate(seen.states):
+        if each.tid == own or each.syscall not in _READS or not each.file:
+            continue
+        if at and (not elsewhere or each.file.startswith(_PLUMBING)):
+            continue
+        place = _place(seen.look.stack if not at and seen.look else ())
+        if at and seen.look:
+            place = _place_elsewhere(seen.look.others or ())
+        words = {"what": each.file, "place": place}
+        return Standing("read", words, [f"{'the main thread' if not at else each.name} is in {each.syscall} of {each.file}"
+                                        + (f", called by {place}" if place else "")])  # fmt: skip
+    return None
+
+
+def _collective(seen: Seen) -> Standing | None:
+    look = seen.look
+    if look is None or look.workers < 2 or of_user(look.stack):
+        return None
+    return Standing("collective", {}, [
+        f"TF_CONFIG names {look.workers} workers, and the main thread waits in {in_words(look.stack[:1])}",
+    ])  # fmt: skip
+
+
+def _input(seen: Seen) -> Standing | None:
+    look = seen.look
+    if look is None or of_user(look.stack):
+        return None
+    place = _place_elsewhere(look.others or ())
+    if place:
+        return Standing("input", {"place": place}, [f"another thread is in {place} meanwhile"])
+    if any(_ITERATORS.search(file) for file, _, _ in look.stack[:12]):
+        return Standing(
+            "input", {"place": "the input pipeline"}, [f"the main thread waits in {in_words(look.stack[:1])}"]
+        )
+    return None
+
+
+def _python(seen: Seen) -> Standing | None:
+    place = _place(seen.look.stack) if seen.look and seen.unanswered_s == 0 else ""
+    return Standing("python", {"place": place}, [f"the main thread is in {place}"]) if place else None
+
+
+def _place(stack: Stack) -> str:
+    """The user's function that waits, and what of Python's own it called."""
+    mine = of_user(stack)
+    if mine is None:
+        return ""
+    called = [] if mine == stack[0] else [f", in {in_words(stack[:1])}"]
+    return in_words((mine,)) + "".join(called)
+
+
+def _place_elsewhere(others: Sequence[Stack]) -> str:
+    return next((place for stack in others if (place := _place(stack))), "")
+
+
+def _called_from(stack: Stack) -> str:
+    mine = next((frame for frame in stack if "site-packages" not in frame[0]), stack[-1])
+    return in_words((mine,))
+
+
+def in_words(frames: Sequence[tuple[str, int, str]]) -> str:
+    """Name a frame: `load (train.py:31)`."""
+    file, line, name = frames[0]
+    return f"{name} ({os.path.basename(file)}:{line})"
+
+
+def _native_words(native: Sequence[str]) -> list[str]:
+    return [f"native stack: {' ← '.join(native[:_SHOWN])}"] if native else []

@@ -1,0 +1,140 @@
+"""What a process of the training can be asked: to record itself, and what its main thread does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tfgpu_doctor.host.listening import Listener
+from tfgpu_doctor.host.talk import ProgramLost, Talk
+
+Frame = tuple[str, int, str]  # file, line, function
+Stack = tuple[Frame, ...]  # innermost first
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the main thread did at a moment (monotonic, in s); `key` stays only while it executes one call."""
+
+    at_s: float
+    stack: Stack
+    key: str
+    others: tuple[Stack, ...] | None = None  # of the other threads with Python, if they were asked for
+    workers: int = 0  # that TF_CONFIG names
+    own_thread: int = 0  # the kernel's id of the thread that answered
+
+
+class Voice(Protocol):
+    """One process with TensorFlow. Nothing here waits; answers come later."""
+
+    pid: int
+    look: Look | None  # the newest
+    asked_s: float | None  # since when a look is not answered
+    recording: str  # "", "asked", "running", "ending"
+    problem: str  # why the last recording failed
+    over: str | None  # the program is over: of what exception it died, or ""
+    lost: bool  # the process has ended, or its connection
+
+    def ask(self, *, others: bool) -> None:
+        """Ask for a look, unless one is awaited."""
+
+    def start(self, folder: str) -> None:
+        """Begin to record."""
+
+    def stop(self) -> None:
+        """Write what was recorded; `recording` is empty then."""
+
+
+class SocketVoice:
+    """A process of a program that was launched."""
+
+    def __init__(self, talk: Talk) -> None:
+        self.talk, self.pid = talk, talk.pid
+        self.look: Look | None = None
+        self.asked_s: float | None = None
+        self.recording, self.problem = "", ""
+        self.over: str | None = None
+        self.lost = False
+
+    def ask(self, *, others: bool) -> None:
+        """Ask for a look, unless one is awaited."""
+        if self.asked_s is None and self.over is None:
+            self.asked_s = time.monotonic()
+            self._send(do="look", others=others)
+
+    def start(self, folder: str) -> None:
+        """Begin to record."""
+        self.recording, self.problem = "asked", ""
+        self._send(do="start", folder=folder)
+
+    def stop(self) -> None:
+        """Write what was recorded; `recording` is empty then."""
+        self.recording = "ending"
+        self._send(do="stop")
+
+    def hear(self) -> None:
+        """Take the answers that have come."""
+        try:
+            while not self.lost and (told := self.talk.heard()) is not None:
+                self._take(told)
+        except (ProgramLost, ValueError):
+            self.lost = True
+
+    def _send(self, **request: object) -> None:
+        try:
+            self.talk.send(**request)
+        except ProgramLost:
+            self.lost = True
+
+    def _take(self, told: dict[str, Any]) -> None:
+        did = told.get("did")
+        if did == "look":
+            self.look, self.asked_s = make_look(told, time.monotonic()), None
+        elif did == "ending":
+            self.over = str(told.get("error", ""))
+        elif did == "start":
+            self.problem = str(told.get("error", ""))
+            self.recording = "" if self.problem else "running"
+        elif did == "stop":
+            self.problem, self.recording = str(told.get("error", "")), ""
+
+
+def make_look(told: dict[str, Any], at_s: float) -> Look:
+    """A look from the answer of the recorder."""
+    others = told.get("others")
+    return Look(
+        at_s, _stack(told["stack"]), str(told["key"]),
+        None if others is None else tuple(_stack(each) for each in others), int(told.get("workers", 0)),
+        int(told.get("own_thread", 0)),
+    )  # fmt: skip
+
+
+def _stack(rows: Sequence[Sequence[Any]]) -> Stack:
+    return tuple((str(file), int(line), str(name)) for file, line, name in rows)
+
+
+class Voices:
+    """The processes of a launched program that have imported TensorFlow, in the order in which they came."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._known: dict[Talk, SocketVoice] = {}
+
+    def hear(self) -> list[Voice]:
+        """Take what has come, and return those that run or have ended unexpectedly since."""
+        self._listener.accept()
+        for talk in list(self._listener.talks):
+            if talk not in self._known and self._ready(talk):
+                self._known[talk] = SocketVoice(talk)
+        for voice in self._known.values():
+            voice.hear()
+        return list(self._known.values())
+
+    def _ready(self, talk: Talk) -> bool:
+        try:
+            return talk.ready()
+        except (ProgramLost, ValueError):
+            self._listener.drop(talk)
+            return False

@@ -1,0 +1,232 @@
+"""How good `watch` is: verdicts of programs whose truth is known, hangs, planted troubles, and what watching costs.
+
+    python tools/measure_watch.py verdicts [--truth truth.json --folder programs] [--seconds 60] [PROGRAM ...]
+    python tools/measure_watch.py hangs --truth truth.json --folder programs [--patience 400]
+    python tools/measure_watch.py planted --truth truth.json --folder programs
+    python tools/measure_watch.py cost [--rounds 5] [PROGRAM ...]
+
+Without a folder the programs are those of tests/tracing/programs.py. A truth is a list of {"program", "verdict",
+"also_allowed"}, of {"program", "kind", "names"} (hangs; a kind of "" means that it must stay silent), or of {"program",
+"plant", "expected"} with a plant.py in the folder that has plant(trouble, pid) -> undo. Nothing else should run beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from tabulate import tabulate
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OURS = ROOT / "tests/tracing/programs.py"
+QUIET = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def ours(python: str) -> list[dict[str, Any]]:
+    """The programs of the tests; their verdicts stand in them."""
+    code = (
+        f"import sys, json; sys.path.insert(0, {str(OURS.parent)!r}); import programs; "
+        "print(json.dumps({name: row[0] for name, row in programs.PROGRAMS.items()}))"
+    )
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    verdicts = json.loads(done.stdout.splitlines()[-1])
+    return [{"program": name, "verdict": verdict} for name, verdict in verdicts.items()]
+
+
+def command(python: str, row: dict[str, Any], folder: pathlib.Path | None, seconds: float) -> list[str]:
+    """How a program is run."""
+    file = row["program"] if row["program"].endswith(".py") else row["program"] + ".py"
+    words = [str(OURS), row["program"]] if folder is None else [str(folder / file)]
+    return [python, *words, "--seconds", str(int(seconds))]
+
+
+class Watch:
+    """`watch` beside a program; its report and its events."""
+
+    def __init__(self, argv: list[str], *options: str) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.report_path, self.events_path = f"{self.folder.name}/report.json", f"{self.folder.name}/events"
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tfgpu_doctor", "watch", "--no-live", "--format", "json", "-o", self.report_path,
+             "--events", self.events_path, *options, "--", *argv],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **QUIET}, cwd=self.folder.name,
+        )  # fmt: skip
+
+    def events(self) -> list[dict[str, Any]]:
+        """What was told so far."""
+        try:
+            with open(self.events_path) as file:
+                return [json.loads(line) for line in file]
+        except FileNotFoundError:
+            return []
+
+    def end(self) -> dict[str, Any]:
+        """End the program by SIGTERM if it still runs, and return the report."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        return self.report()
+
+    def report(self) -> dict[str, Any]:
+        """The report; a word in its place if there is none."""
+        try:
+            with open(self.report_path) as file:
+                found: dict[str, Any] = json.load(file)
+                return found
+        except FileNotFoundError:
+            return {"verdict": "no report", "timeline": [], "hang": None, "machine": []}
+
+
+def verdicts(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[list[Any]]:
+    """Whether the verdict was right at the end, and when it was told first."""
+    table = []
+    for row in rows:
+        watch = Watch(command(arguments.python, row, arguments.folder, arguments.seconds))
+        try:
+            watch.process.wait(arguments.seconds + 120)
+        except subprocess.TimeoutExpired:
+            pass
+        report = watch.end()
+        allowed = {row["verdict"], *row.get("also_allowed", [])}
+        said = [turn["verdict"] for turn in report["timeline"]]
+        at_s = next((turn["at_s"] for turn in report["timeline"] if turn["verdict"] in allowed), None)
+        table.append([row["program"], row["verdict"], report["verdict"], "ok" if report["verdict"] in allowed else "WRONG",
+                      at_s, " ".join(said), report.get("captures")])  # fmt: skip
+        print(*table[-1], flush=True)
+    return table
+
+
+def hangs(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[list[Any]]:
+    """Whether a hang was found, its kind, and what the sentence names."""
+    table = []
+    for row in rows:
+        watch = Watch(command(arguments.python, row, arguments.folder, arguments.seconds))
+        until = time.monotonic() + arguments.patience
+        found: dict[str, Any] | None = None
+        while time.monotonic() < until and watch.process.poll() is None and found is None:
+            time.sleep(1)
+            found = next((each for each in watch.events() if each["event"] == "hang"), None)
+        watch.end()
+        kind = found["kind"] if found else ""
+        words = json.dumps(found) if found else ""
+        named = any(name in words for name in row.get("names", [])) if row.get("names") else None
+        right = kind == row.get("kind", "")
+        table.append([row["program"], row.get("kind", ""), kind, "ok" if right else "WRONG", named,
+                      found and found["seconds"], (found or {}).get("evidence")])  # fmt: skip
+        print(*table[-1], flush=True)
+    return table
+
+
+def planted(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[list[Any]]:
+    """Whether a trouble that begins after 40 s is named within 15 s, and not before."""
+    spec = importlib.util.spec_from_file_location("plant", arguments.folder / "plant.py")
+    assert spec is not None and spec.loader is not None
+    planting = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(planting)
+    table = []
+    for row in rows:
+        watch = Watch(command(arguments.python, row, arguments.folder, 100))
+        time.sleep(40)
+        before = [each["label"] for each in watch.events() if each["event"] == "machine"]
+        children = pathlib.Path(f"/proc/{watch.process.pid}/task/{watch.process.pid}/children").read_text().split()
+        pid = next(
+            int(each) for each in children if b"janitor" not in pathlib.Path(f"/proc/{each}/cmdline").read_bytes()
+        )
+        at_s = time.monotonic() - watch.began
+        undo = planting.plant(row["plant"], pid)
+        try:
+            time.sleep(35)
+        finally:
+            undo()
+        told = [each for each in watch.events() if each["event"] == "machine" and each["label"] == row["expected"]]
+        turns = [each for each in watch.events() if each["event"] == "verdict"]
+        report = watch.end()
+        after_s = round(told[0]["seconds"] - at_s, 1) if told else None
+        turned = next((round(each["seconds"] - at_s, 1) for each in turns if each["verdict"] == row["expected"]), None)
+        table.append([row["program"], row["plant"], row["expected"], after_s, turned, " ".join(before),
+                      " ".join(each["label"] for each in report["machine"])])  # fmt: skip
+        print(*table[-1], flush=True)
+    return table
+
+
+STEPS = """
+import sys, time, json, statistics
+import numpy as np, tensorflow as tf
+model = tf.keras.Sequential([tf.keras.layers.Input((256,)), *[tf.keras.layers.Dense(512, activation="relu") for _ in range(4)],
+                             tf.keras.layers.Dense(1)])
+optimizer = tf.keras.optimizers.Adam()
+@tf.function
+def step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(x) - y) ** 2)
+    optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+    return loss
+x, y = tf.random.normal((64, 256)), tf.random.normal((64, 1))
+step(x, y)
+times, end = [], time.monotonic() + {seconds}
+while time.monotonic() < end:
+    began = time.perf_counter(); step(x, y).numpy(); times.append(time.perf_counter() - began)
+import resource
+print(json.dumps([statistics.median(times), statistics.fmean(times), len(times),
+                  resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
+"""
+
+
+def cost(arguments: argparse.Namespace) -> list[list[Any]]:
+    """Steps with and without the watch, interleaved: the median step, the mean step, and the memory."""
+    code = STEPS.replace("{seconds}", str(arguments.seconds))
+    found: dict[bool, list[list[float]]] = {False: [], True: []}
+    for number in range(arguments.rounds):
+        for watched in (False, True) if number % 2 else (True, False):
+            argv = [arguments.python, "-c", code]
+            if watched:
+                argv = [sys.executable, "-m", "tfgpu_doctor", "watch", "--no-live", "-o", os.devnull, "--", *argv]
+            done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **QUIET}, check=True)
+            found[watched].append(json.loads(done.stdout.splitlines()[-1]))
+            print(watched, found[watched][-1], flush=True)
+    table = []
+    for at, name in enumerate(("median step, ms", "mean step, ms", "steps", "peak memory, MiB")):
+        scale = (1000, 1000, 1, 1 / 1024)[at]
+        plain, watched_ = (statistics.median(row[at] for row in found[each]) * scale for each in (False, True))
+        ratio = statistics.median(one[at] / other[at] for one, other in zip(found[True], found[False], strict=True))
+        table.append([name, round(plain, 3), round(watched_, 3), f"{ratio:.4f}", f"{watched_ - plain:+.3f}"])
+    return table
+
+
+def main() -> None:
+    """Read the arguments, measure, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("verdicts", "hangs", "planted", "cost"))
+    parser.add_argument("programs", nargs="*")
+    parser.add_argument("--truth", type=pathlib.Path)
+    parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--patience", type=float, default=400.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    if arguments.what == "cost":
+        print(tabulate(cost(arguments), headers=("", "without", "with", "ratio", "difference")))
+        return
+    rows = json.loads(arguments.truth.read_text("utf-8")) if arguments.truth else ours(arguments.python)
+    rows = [row for row in rows if not arguments.programs or row["program"] in arguments.programs]
+    table = {"verdicts": verdicts, "hangs": hangs, "planted": planted}[arguments.what](arguments, rows)
+    print(tabulate(table, disable_numparse=True))
+
+
+if __name__ == "__main__":
+    main()
