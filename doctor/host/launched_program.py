@@ -92,7 +92,7 @@ class LaunchedProgram:
             self._process.send_signal(number)
             send(family, signal.SIGCONT)  # a stopped process gets no other signal
             self.wait(_GRACE_S)
-            if self.exit_code is not None:
+            if self._process.returncode is not None:
                 break
         send(family, signal.SIGKILL)
         return ended_by

@@ -149,7 +149,7 @@ def WatchCallback(**options: Any) -> Any:  # noqa: N802 - a class, made when Ker
     Raises ImportError without Keras.
     """
     try:
-        import keras
+        import keras  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         from tensorflow import keras
 

@@ -285,7 +285,7 @@ class Watcher:
         }  # fmt: skip
 
     def _own_pids(self) -> set[int]:
-        return self._signals.pids
+        return self._signals.pids()
 
     def _note(self, text: str) -> None:
         self.course.notes.append(text)

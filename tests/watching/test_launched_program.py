@@ -119,18 +119,18 @@ def test_a_signal_to_the_doctor_reaches_the_program(tmp_path: pathlib.Path) -> N
 
 def test_ctrl_c_in_a_terminal_reaches_the_program_once(tmp_path: pathlib.Path) -> None:
     code = (
-        "import os, time\nprint('ready', os.getpid(), flush=True)\n"
-        "times = 0\nuntil = None\n"
+        "import os, time\ntimes, until, ready = 0, None, False\n"
         "while until is None or time.monotonic() < until:\n"
-        "    try:\n        time.sleep(0.05)\n"
+        "    try:\n        if not ready:\n            ready = True\n            print('ready', os.getpid(), flush=True)\n"
+        "        time.sleep(0.05)\n"
         "    except KeyboardInterrupt:\n        times += 1\n        until = time.monotonic() + 1.0\n"
         "print('interrupted', times, flush=True)\n"
     )
     controlling, terminal = os.openpty()
     process, _ = started(tmp_path, code, stdin=terminal, start_new_session=True, preexec_fn=_take_terminal)
     os.write(controlling, b"\x03")
-    out, _ = process.communicate(timeout=LONG_S)
-    assert out == "interrupted 1\n"
+    out, errors = process.communicate(timeout=LONG_S)
+    assert out == "interrupted 1\n", errors
     assert process.returncode == 0
     os.close(controlling)
     os.close(terminal)

@@ -18,7 +18,7 @@ import pytest
 from rich.cells import cell_len
 
 from tfgpu_doctor.tracing import TraceReport
-from tfgpu_doctor.tracing.result import StageRow
+from tfgpu_doctor.tracing.tables import StageRow
 from tfgpu_doctor.watching.live import Bottom, PlainLines, State, lines, sentence
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_what_is_no_rule_is_told(text: str, why: str) -> None:
         parse_rule(text)
 
 
-def followed(text: str, values: list[float | None]) -> tuple[RuleWatch, list[int]]:
+def followed(text: str, values: Sequence[float | None]) -> tuple[RuleWatch, list[int]]:
     """A rule that saw a value each second, and when it said that it is broken."""
     watch = RuleWatch(parse_rule(text))
     name = watch.rule.name

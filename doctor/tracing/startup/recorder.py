@@ -215,7 +215,7 @@ def _frames(innermost: FrameType) -> Stack:
 
 def _key(innermost: FrameType) -> str:
     """The frames of a stack by identity, with the instruction of each."""
-    words = []
+    words = []  # type: List[str]
     frame: Optional[FrameType] = innermost
     while frame is not None and len(words) < _DEPTH:
         words.append("%x.%x" % (id(frame), frame.f_lasti))
