@@ -38,6 +38,7 @@ def generated() -> dict[pathlib.Path, str]:
     from tfgpu_doctor.model.report import RehearsalReport
     from tfgpu_doctor.render.json_document import report_schema
     from tfgpu_doctor.tracing import TraceReport
+    from tfgpu_doctor.watching import WatchReport
 
     machines = {
         ROOT / "tests/machines/synthetic" / name / "facts.json": encode_facts(facts).decode()
@@ -53,6 +54,7 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "doctor/accept/certificate.schema.json": report_schema(Certificate, "certificate"),
         ROOT / "doctor/fleet/fleet.schema.json": report_schema(Fleet, "fleet"),
         ROOT / "doctor/tracing/trace.schema.json": report_schema(TraceReport, "trace"),
+        ROOT / "doctor/watching/watch.schema.json": report_schema(WatchReport, "watch"),
         collected_comparisons.TABLE: collected_comparisons.table(),
         ROOT / "docs/profiles.md": profiles_page(),
         **machines,

@@ -101,7 +101,8 @@ class HangWatch:
             stall = self._stalls[voice.pid] = _Stall(now, key)
         stall.cpu_s, stall.switches = progress
         stall.used_cpu_s += passed_s * (reading.cpu if reading else 0.0)
-        voice.ask(others=False)
+        if self._examining is None:
+            voice.ask(others=False)
         return stall
 
     def _went_on(self, now: float, stall: _Stall) -> None:
@@ -122,29 +123,28 @@ class _Examination:
 
     def __init__(self, host: Host, voice: Voice, now: float, *, native: bool) -> None:
         self.voice, self._host, self._began_s, self._with_native = voice, host, now, native
-        self._asked = False
-        self._native: list[str] | None = None
+        self._asked_s: float | None = None
+        self._native: list[str] = []
         self._thread = threading.Thread(target=self._spy, daemon=True)
 
     def tick(self, now: float) -> Standing | None:
         """Return the answer once it is there."""
         voice = self.voice
-        if not self._asked:
+        if self._asked_s is None:
             if voice.asked_s is None or now - self._began_s > _ANSWER_S:
-                self._asked = True
+                self._asked_s = now
                 voice.ask(others=True)
-                self._thread.start()
             return None
+        look = voice.look if voice.look and voice.look.others is not None else None
+        if look is None and voice.over is None and now - self._asked_s < _ANSWER_S:
+            return None
+        if self._thread.ident is None:  # it stops the program: only once that has answered
+            self._thread.start()
         if self._thread.is_alive():
             return None
-        waited = voice.asked_s is not None and voice.over is None
-        if waited and now - self._began_s < 2 * _ANSWER_S:
-            return None
-        unanswered_s = now - voice.asked_s if waited and voice.asked_s is not None else 0.0
-        states = thread_states(self._host, voice.pid)
-        return why_standing(
-            Seen(voice.look, unanswered_s, main_first(states, voice.pid), voice.over, self._native or ())
-        )
+        unanswered_s = 0.0 if look or voice.over is not None else now - (voice.asked_s or self._asked_s)
+        states = main_first(thread_states(self._host, voice.pid), voice.pid)
+        return why_standing(Seen(look or voice.look, unanswered_s, states, voice.over, self._native))
 
     def _spy(self) -> None:
         """py-spy stops the program for some seconds: of one that hangs nothing is lost by that."""

@@ -88,7 +88,7 @@ class RuleWatch:
         """Add a look; return whether the rule is broken for the first time now."""
         value = values.get(self.rule.name)
         self._looks.append((at_s, value))
-        while at_s - self._looks[0][0] > self.rule.seconds:
+        while len(self._looks) > 1 and at_s - self._looks[1][0] >= self.rule.seconds:
             self._looks.popleft()
         known = [each for _, each in self._looks if each is not None]
         self._known = self._known or bool(known)

@@ -80,6 +80,7 @@ def _stopped(seen: Seen) -> Standing | None:
 def _exit(seen: Seen) -> Standing | None:
     """The program is over: it said so, or its main thread is in nothing that the program called."""
     stack = seen.look.stack if seen.look else ()
+    others = (seen.look.others if seen.look else None) or ()
     destructor = next((name for name in seen.native if _DESTRUCTOR.search(name)), "")
     late = bool(stack) and stack[-1][2] not in _BEGINS and seen.unanswered_s == 0
     if seen.over is None and not late and not (destructor and seen.unanswered_s > 0):

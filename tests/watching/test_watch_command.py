@@ -1,0 +1,244 @@
+"""`watch` as a user runs it: beside real processes, and beside real trainings."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jsonschema
+import pytest
+from doctor_command import clean_environment, doctor_argv
+from locations import ROOT, TESTS
+from recorded_training import write_training
+
+pytestmark = [
+    pytest.mark.timed,
+    pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="watch needs Linux"),
+]
+SCHEMA = json.loads((ROOT / "doctor/watching/watch.schema.json").read_text("utf-8"))
+PROGRAMS = TESTS / "tracing/programs.py"
+LONG_S = 300.0
+STANDING = """
+import tensorflow, time, threading
+def wait_for_approval():
+    threading.Event().wait()
+print("trained", flush=True)
+wait_for_approval()
+"""
+
+
+def watch(*words: str, folder: pathlib.Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        doctor_argv("watch", *words), capture_output=True, text=True, cwd=folder, timeout=LONG_S, check=False,
+        env=clean_environment(TMPDIR=str(folder), **variables),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def fake(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder with a package tensorflow that is none."""
+    write_training(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "name a command after --, or a process with --pid"),
+        (("--pid", "1", "--", "true"), "name a command after --, or a process with --pid"),
+        (("--fail-if", "gpu_idel > 4 %", "--", "true"), "'gpu_idel' in 'gpu_idel > 4 %' is not known"),
+        (("--format", "html", "--", "true"), "a page needs a file: -o FILE"),
+        (
+            (
+                "--pid",
+                "99999999",
+            ),
+            "there is no process 99999999",
+        ),
+    ],
+)
+def test_wrong_usage_starts_nothing(tmp_path: pathlib.Path, words: tuple[str, ...], why: str) -> None:
+    done = watch(*words, folder=tmp_path)
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_program_that_stands_still_is_ended_and_named(fake: pathlib.Path) -> None:
+    done = watch(
+        "--hang-after", "5", "--on-hang", "stop", "--events", "events", "--prometheus", "metrics", "--format", "json",
+        "-o", "report", "--", sys.executable, "-c", STANDING, folder=fake,
+    )  # fmt: skip
+    assert done.stdout == "trained\n"
+    assert done.returncode == 17, done.stderr
+    report = json.loads((fake / "report").read_text())
+    jsonschema.validate(report, SCHEMA)
+    assert (report["verdict"], report["healthy"]) == ("hang", False)
+    hang = report["hang"]
+    assert (hang["kind"], hang["ended"]) == ("python", "SIGTERM")
+    assert any("wait_for_approval (<string>:4)" in line for line in hang["evidence"])
+    events = [json.loads(line) for line in (fake / "events").read_text().splitlines()]
+    assert {"verdict", "hang", "end"} <= {each["event"] for each in events}
+    assert "tfgpu_watch_hang 1" in (fake / "metrics").read_text()
+    assert [each.name for each in fake.iterdir() if each.name.startswith("tfgpu")] == []
+
+
+@pytest.mark.slow
+def test_a_hang_that_is_only_told_does_not_end_the_program(fake: pathlib.Path) -> None:
+    code = "import tensorflow, time\ntime.sleep(14)\nprint('went on')"
+    done = watch("--hang-after", "5", "--", sys.executable, "-c", code, folder=fake)
+    assert (done.returncode, done.stdout) == (0, "went on\n")
+    assert "The program waits in its own Python code" in done.stderr
+    assert "the program goes on after" in done.stderr or "hang" in done.stderr
+
+
+def test_a_broken_rule_fails_a_run_that_ended_well(tmp_path: pathlib.Path) -> None:
+    code = "import time; time.sleep(5)"
+    options = (
+        "--fail-if",
+        "cpu < 90 % for 2 s",
+        "--fail-if",
+        "gpu_idle > 1 % for 2 s",
+        "--no-live",
+        "--format",
+        "json",
+    )
+    done = watch(*options, "-o", "report", "--", sys.executable, "-c", code, folder=tmp_path)
+    assert done.returncode == 18, done.stderr
+    rules = json.loads((tmp_path / "report").read_text())["rules"]
+    assert [rule["broken"] for rule in rules] in ([True, None], [True, True])  # the second where there is a GPU
+    failed = watch(
+        *options, "-o", "report", "--", sys.executable, "-c", code + "; raise SystemExit(4)", folder=tmp_path
+    )
+    assert failed.returncode == 4
+
+
+@pytest.mark.slow
+def test_every_format_says_the_same(fake: pathlib.Path) -> None:
+    told = {}
+    for format_ in ("text", "markdown", "html", "json"):
+        done = watch(
+            "--hang-after", "5", "--on-hang", "stop", "--format", format_, "-o", format_, "--no-live", "--",
+            sys.executable, "-c", STANDING, folder=fake,
+        )  # fmt: skip
+        assert done.returncode == 17
+        told[format_] = (fake / format_).read_text()
+    assert all("The program waits in its own Python code" in text for text in told.values())
+    assert [name for name, text in told.items() if "wait_for_approval" not in text.replace("\\", "")] == []
+
+
+def test_a_report_that_cannot_be_written_changes_no_exit_code(tmp_path: pathlib.Path) -> None:
+    done = watch("-o", "no/such/folder/report", "--", sys.executable, "-c", "raise SystemExit(5)", folder=tmp_path)
+    assert done.returncode == 5
+    assert "cannot be written" in done.stderr
+
+
+@pytest.mark.slow
+def test_from_outside_nothing_is_stopped_and_nothing_guessed(tmp_path: pathlib.Path) -> None:
+    code = "import time\ndef wait_long():\n    time.sleep(600)\nprint('ready', flush=True)\nwait_long()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        done = watch(
+            "--pid", str(program.pid), "--seconds", "14", "--hang-after", "5", "--format", "json", "-o", "report",
+            "--no-live", folder=tmp_path,
+        )  # fmt: skip
+        assert program.poll() is None
+        program.kill()
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report").read_text())
+    jsonschema.validate(report, SCHEMA)
+    assert report["from_outside"]
+    assert report["causes"] == []
+    assert any("tfgpu-doctor watch -- COMMAND" in note for note in report["notes"])
+    assert report["hang"]["kind"] in ("python", "unknown")  # without py-spy nobody knows where
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start a process of another user")
+def test_a_process_of_another_user_is_refused(tmp_path: pathlib.Path) -> None:
+    from tfgpu_doctor.host import Host
+
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as mine:
+        as_nobody = "import os, sys; os.setuid(65534); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        argv = [sys.executable, "-c", as_nobody, *doctor_argv("watch", "--pid", str(mine.pid))[1:]]
+        if not Host().files.exists("/proc/self/status"):
+            pytest.skip("there is no /proc")
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path)
+        mine.kill()
+    if "No module named" in done.stderr or "Permission" in done.stderr:
+        pytest.skip("this Python lies where only root may read")
+    assert done.returncode == 2
+    assert "belongs to user 0, not to 65534: run the doctor as the same user" in done.stderr
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "verdict"), [("py_function", "input_python"), ("healthy_loop", "compute_bound")])
+def test_a_real_training(tmp_path: pathlib.Path, name: str, verdict: str) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    done = watch(
+        "--format", "json", "-o", "report", "--no-live", "--on-hang", "stop", "--", sys.executable, str(PROGRAMS), name,
+        "--seconds", "40", folder=tmp_path, TF_CPP_MIN_LOG_LEVEL="3",
+    )  # fmt: skip
+    report = json.loads((tmp_path / "report").read_text())
+    jsonschema.validate(report, SCHEMA)
+    assert done.returncode in (0, 17)  # TensorFlow's own destructor may hang after a py_function
+    told = {turn["verdict"] for turn in report["timeline"]}
+    assert verdict in told or "cpu_contention" in told, report["timeline"]
+    assert report["trace"]["verdict"] == verdict
+    assert report["captures"] >= 1
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_in_the_program_itself(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\nimport programs, tfgpu_doctor\n"
+        "with tfgpu_doctor.watch(live=False) as watched:\n    programs.PROGRAMS['serial_map'][1](30)\n"
+        "print('\\nVERDICT', watched.report.trace.verdict, watched.report.captures)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=LONG_S,
+        env=clean_environment(TF_CPP_MIN_LOG_LEVEL="3"), cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "VERDICT input_serial_map" in done.stdout
+    assert "waiting for input" in done.stdout
+
+
+@pytest.mark.slow
+def test_two_hundred_starts_and_kills_leave_nothing(tmp_path: pathlib.Path) -> None:
+    code = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
+    pids = []
+    for number in range(200):
+        process = subprocess.Popen(
+            doctor_argv("watch", "--no-live", "-o", os.devnull, "--", sys.executable, "-c", code),
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean_environment(TMPDIR=str(tmp_path)),
+        )  # fmt: skip
+        assert process.stdout is not None
+        pids.append(int(process.stdout.readline()))
+        sent = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)[number % 3]
+        os.kill(process.pid if number % 2 else pids[-1], sent)
+        process.communicate(timeout=LONG_S)
+    until = time.monotonic() + LONG_S
+    while time.monotonic() < until:
+        alive = [pid for pid in pids if pathlib.Path(f"/proc/{pid}/cmdline").exists() and "600" in _command(pid)]
+        left = [each.name for each in tmp_path.iterdir() if each.name.startswith("tfgpu")]
+        if not alive and not left:
+            return
+        time.sleep(0.5)
+    pytest.fail(f"processes {alive}, folders {left}")
+
+
+def _command(pid: int) -> str:
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
