@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from typing import Any
 
 _ANSWER_S = 60.0  # for TensorFlow to write a profile
+_VISIT_S = 2.0
 _MOST_BYTES = 8 << 20  # of an answer
 
 
 class ProgramLost(Exception):
     """The program ended, or stopped responding; the message says which."""
+
+
+def visit(pid: int, runtime_folder: str) -> Talk | None:
+    """Connect to a process that listens, started with the start-up module on its PYTHONPATH; None if it does not."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(_VISIT_S)
+    try:
+        connection.connect(os.path.join(runtime_folder or "/tmp", f"tfgpu-doctor-{os.getuid()}", str(pid)))
+    except OSError:
+        connection.close()
+        return None
+    return Talk(connection)
 
 
 class Talk:

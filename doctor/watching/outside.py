@@ -10,17 +10,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.scratch import scratch_folder
-from tfgpu_doctor.tracing import of_user
+from tfgpu_doctor.host.talk import visit
+from tfgpu_doctor.tracing import STARTUP, of_user
 from tfgpu_doctor.watching.beside import Watched
 from tfgpu_doctor.watching.reporting import make_watch_report
 from tfgpu_doctor.watching.standing import in_words
 from tfgpu_doctor.watching.telling import Telling
 from tfgpu_doctor.watching.thread_states import main_progress
-from tfgpu_doctor.watching.voice import Look, Stack, Voice
+from tfgpu_doctor.watching.voice import Look, Stack, Visited
 from tfgpu_doctor.watching.watcher import Watcher, Wish
 
 _TICK_S = 0.2
@@ -91,11 +93,13 @@ def watch_pid(pid: int, wish: Wish, telling: Telling, *, seconds: float | None) 
     """Look at a process until it ends, the time is over, or Ctrl-C. Exits with one line if it may not be looked at."""
     host = Host()
     _check(host, pid)
-    voice = SpyVoice(host, pid)
-    voices: list[Voice] = [voice]
+    spy, talk = SpyVoice(host, pid), visit(pid, host.environment.get("XDG_RUNTIME_DIR", ""))
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with scratch_folder() as folder:
-        watcher = Watcher(host, pid, wish, folder=folder, voices=lambda: voices, told=telling)
+        voices = Visited(talk).hear if talk else lambda: [spy]
+        watcher = Watcher(
+            host, pid, replace(wish, from_outside=talk is None), folder=folder, voices=voices, told=telling
+        )
         end = None if seconds is None else time.monotonic() + seconds
         try:
             while main_progress(host, pid) is not None and (end is None or time.monotonic() < end):
@@ -108,7 +112,10 @@ def watch_pid(pid: int, wish: Wish, telling: Telling, *, seconds: float | None) 
             watcher.end()
             telling.close()
             host.stop()
-    _note_places(watcher, voice)
+    if talk is None:
+        _note_places(watcher, spy)
+    else:
+        talk.close()
     report = make_watch_report(watcher, exit_code=None)
     telling.end(report)
     return Watched(report, 0)
@@ -133,4 +140,7 @@ def _note_places(watcher: Watcher, voice: SpyVoice) -> None:
     found = ", ".join(f"{name} {count / looks:.0%}" for name, count in voice.places.most_common(3))
     if found:
         notes.append(f"its main thread was in {found} ({looks} looks)")
-    notes.append("what its steps wait for cannot be seen from outside; the next start: tfgpu-doctor watch -- COMMAND")
+    notes.append(
+        "what its steps wait for cannot be seen from outside; the next start: tfgpu-doctor watch -- COMMAND, or "
+        f"PYTHONPATH={STARTUP} COMMAND, and --pid again"
+    )

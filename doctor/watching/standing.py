@@ -90,7 +90,9 @@ def _exit(seen: Seen) -> Standing | None:
         evidence.append(f"it died of {seen.over}")
     if late:
         place = of_user(stack)
-        evidence.append(f"at the end the main thread waits in {in_words((place and (place,)) or stack[-1:])}")
+        evidence.append(f"at the end the main thread waits in {in_words((place,) if place else stack[-1:])}")
+        if elsewhere := _place_elsewhere(others):
+            evidence.append(f"a thread of the program still runs: {elsewhere}")
     if destructor:
         evidence.append(
             f"TensorFlow's destructor {destructor} waits for the pipeline's Python, and holds Python's lock"

@@ -138,3 +138,23 @@ class Voices:
         except (ProgramLost, ValueError):
             self._listener.drop(talk)
             return False
+
+
+class Visited:
+    """A process that listens, and was found running."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._voice: SocketVoice | None = None
+
+    def hear(self) -> list[Voice]:
+        """Take what has come; empty until it has imported TensorFlow."""
+        try:
+            if self._voice is None and self._talk.ready():
+                self._voice = SocketVoice(self._talk)
+        except (ProgramLost, ValueError):
+            return []
+        if self._voice is None:
+            return []
+        self._voice.hear()
+        return [self._voice]

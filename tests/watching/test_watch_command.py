@@ -16,6 +16,8 @@ from doctor_command import clean_environment, doctor_argv
 from locations import ROOT, TESTS
 from recorded_training import write_training
 
+from tfgpu_doctor.tracing import STARTUP
+
 pytestmark = [
     pytest.mark.timed,
     pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="watch needs Linux"),
@@ -157,6 +159,27 @@ def test_from_outside_nothing_is_stopped_and_nothing_guessed(tmp_path: pathlib.P
     assert report["causes"] == []
     assert any("tfgpu-doctor watch -- COMMAND" in note for note in report["notes"])
     assert report["hang"]["kind"] in ("python", "unknown")  # without py-spy nobody knows where
+
+
+def test_a_program_started_with_the_variable_is_looked_into_later(fake: pathlib.Path) -> None:
+    variables = clean_environment(XDG_RUNTIME_DIR=str(fake), PYTHONPATH=STARTUP)
+    with subprocess.Popen([sys.executable, "-c", STANDING], stdout=subprocess.PIPE, env=variables, cwd=fake) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        done = watch(
+            "--pid", str(program.pid), "--seconds", "14", "--hang-after", "5", "--format", "json", "-o", "report",
+            "--no-live", folder=fake, XDG_RUNTIME_DIR=str(fake),
+        )  # fmt: skip
+        again = watch("--pid", str(program.pid), "--seconds", "2", "--no-live", folder=fake, XDG_RUNTIME_DIR=str(fake))
+        assert program.poll() is None
+        (socket,) = fake.glob("tfgpu-doctor-*/*")
+        assert (socket.name, socket.parent.stat().st_mode & 0o777) == (str(program.pid), 0o700)
+        program.terminate()
+    assert (done.returncode, again.returncode) == (0, 0), done.stderr
+    report = json.loads((fake / "report").read_text())
+    assert not report["from_outside"]
+    assert report["hang"]["kind"] == "python"
+    assert "wait_for_approval (<string>:4)" in str(report["hang"]["evidence"])
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may start a process of another user")

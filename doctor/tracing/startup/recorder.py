@@ -13,6 +13,7 @@ import atexit
 import json
 import os
 import socket
+import stat
 import sys
 import threading
 import time
@@ -59,14 +60,33 @@ class Recorder:
         try:
             tensorflow = self._tensorflow()
             if tensorflow is not None:
-                self._say(did="ready", pid=os.getpid())
-                self.told_ready = True
-                self._serve(tensorflow)
-        except Exception:  # noqa: BLE001 - the connection is lost, or speaks another language: the program goes on
+                self._visit(tensorflow)
+        except Exception:  # noqa: BLE001 - the connection is lost: the program goes on
+            pass
+
+    def listen(self, listener: socket.socket) -> None:
+        """Answer one doctor after the other, until the program ends."""
+        self.thread = threading.get_ident()
+        try:
+            tensorflow = self._tensorflow()
+            while tensorflow is not None and not self.ending.is_set():
+                self._maybe = listener.accept()[0]
+                self._visit(tensorflow)
+                self._maybe.close()
+                self._maybe, self.told_ready = None, False
+        except Exception:  # noqa: BLE001 - the socket is gone: the program goes on
+            pass
+
+    def _visit(self, tensorflow: Any) -> None:
+        try:
+            self._say(did="ready", pid=os.getpid())
+            self.told_ready = True
+            self._serve(tensorflow)
+        except Exception:  # noqa: BLE001 - the connection is lost, or speaks another language
             pass
         try:
             if self.folder:
-                self.stop(sys.modules["tensorflow"])
+                self.stop(tensorflow)
         except Exception:  # noqa: BLE001 - at its end a program may have no TensorFlow any more
             pass
         self.idle.set()
@@ -84,15 +104,17 @@ class Recorder:
 
     def _tensorflow(self) -> Any:
         """TensorFlow, once the program has imported all of it; None if the program ends before."""
-        self.connection.setblocking(False)
+        if self._maybe is not None:
+            self._maybe.setblocking(False)
         while not self.ending.is_set():
             module = sys.modules.get("tensorflow")
             spec = getattr(module, "__spec__", None)
             if module is not None and not getattr(spec, "_initializing", False) and hasattr(module, "profiler"):
-                self.connection.setblocking(True)
+                if self._maybe is not None:
+                    self._maybe.setblocking(True)
                 return module
             try:
-                if not self.connection.recv(1, socket.MSG_PEEK):
+                if self._maybe is not None and not self._maybe.recv(1, socket.MSG_PEEK):
                     return None  # nobody listens any more
             except BlockingIOError:
                 pass
@@ -170,7 +192,8 @@ class Recorder:
                 problem = getattr(sys, "last_value", None)
                 said = "" if problem is None else "%s: %s" % (type(problem).__name__, str(problem)[:300])
                 self._say(did="ending", error=said)
-            self.connection.shutdown(socket.SHUT_RD)
+            if self._maybe is not None:
+                self._maybe.shutdown(socket.SHUT_RD)
         except (OSError, ValueError):
             pass
         self.idle.wait(20.0)
@@ -190,7 +213,8 @@ class Recorder:
         sys.setswitchinterval(self.interval_s)
         self.folder = ""
         self.idle.set()
-        self.connection.close()
+        if self._maybe is not None:
+            self._maybe.close()
 
     def _look(self, main: Optional[int], end: float) -> None:
         while self.folder and time.monotonic() < end and not self.ending.is_set():
@@ -248,3 +272,30 @@ def begin(path: str) -> None:
     atexit.register(recorder.end)
     os.register_at_fork(after_in_child=recorder.forget)
     _thread.start_new_thread(recorder.run, ())
+
+
+def wait_here(base: str) -> None:
+    """Listen for a doctor that may come later, at BASE/tfgpu-doctor-UID/PID, which only this user can reach."""
+    folder = os.path.join(base, "tfgpu-doctor-%d" % os.getuid())
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise OSError("%s is not a folder of this user alone" % folder)
+    for name in os.listdir(folder):
+        if not os.path.exists("/proc/" + name):
+            os.unlink(os.path.join(folder, name))  # of a program that was killed
+    own, path = os.getpid(), os.path.join(folder, str(os.getpid()))
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(1)
+    recorder = Recorder(None)
+
+    def end() -> None:
+        recorder.end()
+        if os.getpid() == own:
+            os.unlink(path)
+
+    atexit.register(end)
+    os.register_at_fork(after_in_child=recorder.forget)
+    os.register_at_fork(after_in_child=listener.close)
+    _thread.start_new_thread(recorder.listen, (listener,))

@@ -28,7 +28,10 @@ def _listen() -> None:
         assert spec is not None and spec.loader is not None
         recorder = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(recorder)
-        recorder.begin(socket_path)
+        if socket_path:
+            recorder.begin(socket_path)
+        else:  # the user put this folder on PYTHONPATH: a doctor may come later
+            recorder.wait_here(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
     except Exception as problem:  # noqa: BLE001 - the user's program runs whatever happens here
         sys.stderr.write("tfgpu-doctor: this program is not recorded: %r\n" % (problem,))
 
@@ -46,6 +49,6 @@ def _next_sitecustomize() -> None:
             raise
 
 
-if os.path.exists(os.environ.get("TFGPU_DOCTOR_TRACE_SOCKET", "")):
+if os.path.exists(os.environ.get("TFGPU_DOCTOR_TRACE_SOCKET", "/")):
     sys.meta_path.insert(0, _Finder())
 _next_sitecustomize()
