@@ -142,7 +142,8 @@ def _most(looks: Sequence[Any], value: Callable[[Any], Any]) -> Any:
 def _notes(watcher: Watcher) -> list[str]:
     notes = list(watcher.course.notes)
     if trouble := watcher.gpus.trouble:
-        notes.append(f"the GPUs could not be read: {trouble}")
+        missing = "libnvidia-ml.so.1 is not here" if "cannot open shared object file" in trouble else trouble
+        notes.append(f"nothing is known of GPUs: {missing}")
     if watcher.captures.problem and watcher.captures.count == 0:
         notes.append(f"TensorFlow did not record: {watcher.captures.problem}")
     return notes

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import functools
 import itertools
+import lzma
+import pathlib
+import tempfile
 from collections.abc import Callable
 
+import made_trace
+import made_watch
 import pytest
 from browser import Browser
 from built_bench import built_history, built_report
-from locations import RECORDS
+from locations import RECORDS, TESTS
 
 from tfgpu_doctor.bench.history import history_of
 from tfgpu_doctor.bench.history_page import render_history
@@ -19,6 +24,18 @@ from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts, decode_facts
 from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.render import render
+from tfgpu_doctor.tracing.html_page import render_trace_html
+from tfgpu_doctor.watching.html_page import render_watch_html
+
+
+def trace_page(release: str) -> str:
+    """The page on a real profile."""
+    (file,) = (TESTS / "tracing/recorded").glob(f"{release}*.xz")
+    with tempfile.TemporaryDirectory() as folder:
+        made_trace.save_bytes(pathlib.Path(folder), lzma.decompress(file.read_bytes()))
+        report, drawing = made_trace.judged(pathlib.Path(folder))
+    return render_trace_html(report, None, drawing)
+
 
 SAMPLE = (
     "hgx-8-gpus-at-work", "one-of-8-gpus-is-lost", "workstation-healthy", "vm-without-gpu", "tensorflow-2.21.0-misses-cusolver",
@@ -33,6 +50,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "bench that measured nothing": lambda: render_bench(make_result(diagnose(Facts()), Bench(), seconds=1.0), "html"),
     "history": lambda: render_history(built_history(), "html"),
     "history without a run": lambda: render_history(history_of("here", []), "html"),
+    "trace": lambda: trace_page("2.21"),
+    "trace of an older release": lambda: trace_page("2.12"),
+    "watch": lambda: render_watch_html(made_watch.input_bound()),
+    "watch of a hang": lambda: render_watch_html(made_watch.hung()),
+    "watch of eight GPUs": lambda: render_watch_html(made_watch.eight_gpus()),
 }
 WIDTHS = (320, 360, 768, 1440)
 

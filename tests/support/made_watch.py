@@ -8,6 +8,7 @@ import msgspec
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import Gain, Shares, StepTimes, TraceCause, TraceFix, TraceReport
+from tfgpu_doctor.tracing.wording import filled
 from tfgpu_doctor.watching.result import (
     GpuSummary,
     Hang,
@@ -48,7 +49,7 @@ def cause(label: str = "input_python", word: str = "load (train.py:31)", share: 
         evidence=(
             "the steps wait 27.3 of 30.7 ms for input", f"97% of the looks found {word}",
         ),
-        fix=TraceFix(text=row.fix, code=row.code),
+        fix=TraceFix(text=filled(row.fix, {}), code=row.code),
     )  # fmt: skip
 
 
