@@ -73,10 +73,14 @@ class Captures:
             self._begin(now, chosen)
         return None
 
-    def give_up(self) -> None:
-        """The program has ended: what it wrote at its end is read no more."""
-        if self._reading is not None:
-            self._reading.join()
+    def end(self, now: float) -> Capture | None:
+        """The program has ended: return what it wrote at its end, if it was being recorded."""
+        if self._voice is not None:
+            self._read_it(self._voice)
+        if self._reading is None:
+            return None
+        self._reading.join()
+        return self._finish(now)
 
     def _is_due(self, now: float, changed: bool) -> bool:
         return now >= self._next_s or (changed and now >= self._last_s + self._changed_s)

@@ -72,7 +72,9 @@ class HangWatch:
         if self._examining is not None and (standing := self._examining.tick(now)):
             examined, self._examining = self._examining, None
             stall = self._stalls.get(examined.voice.pid)
-            if stall is not None and now - stall.since_s >= self._after_s / 2:
+            if stall is not None and not standing.kind:
+                self._stalls[examined.voice.pid] = _Stall(now, stall.key, stall.cpu_s, stall.switches)
+            elif stall is not None and now - stall.since_s >= self._after_s / 2:
                 self.hang = _made(standing, examined.voice.pid, stall.since_s, now, reading, gpus)
                 return self.hang
         return None

@@ -27,6 +27,8 @@ def make_watch_report(watcher: Watcher, *, exit_code: int | None, ended_by: str 
     course, seconds = watcher.course, watcher.seconds
     hang = _hang(watcher, seconds, ended_by)
     verdict = "hang" if hang else main_verdict(course.timeline, seconds)
+    if verdict == "starting" and exit_code is not None:
+        verdict = "no_tensorflow"
     report = watcher.report_of(verdict)
     last = report or (course.captures[-1].report if course.captures else None)
     title, why, healthy = _words(watcher, verdict, hang, report)
@@ -94,7 +96,7 @@ def _why_unknown(watcher: Watcher) -> str:
         return f"no recording could be read: {watcher.captures.problem}"
     if watcher.captures.count:
         return "the recordings hold too few steps to judge"
-    if all(turn.verdict == "starting" for turn in watcher.course.timeline):
+    if not watcher.with_tensorflow:
         return (
             "no process of the program has imported TensorFlow; python -S, -I and -E keep the recorder out, as does a "
             "program that clears PYTHONPATH"

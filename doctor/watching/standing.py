@@ -15,6 +15,7 @@ _BEGINS = ("<module>", "_run_module_as_main")  # the outermost function of a run
 _READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "openat", "flock")
 _PLUMBING = ("pipe:", "socket:", "anon_inode:", "/dev/null", "/memfd:")  # of the process's own threads, mostly
 _ITERATORS = re.compile(r"(iterator_ops|dataset_adapter|data_adapter|input_lib)")
+_SERVES = re.compile(r"(server_lib|socketserver|selectors|selector_events)\.py$")  # waits for requests: its work
 _NATIVE = (  # functions of TensorFlow on a native stack, and the kind that they show
     (re.compile(r"~?IteratorResource|::~Iterator|IteratorBase"), "input"),
     (re.compile(r"Collective|[Nn]ccl"), "collective"),
@@ -37,7 +38,7 @@ class Seen:
 
 @dataclass
 class Standing:
-    """The kind of a hang, the words for its sentence, and the evidence."""
+    """The kind of a hang, the words for its sentence, and the evidence. An empty kind: it waits for requests, no hang."""
 
     kind: str
     words: dict[str, str] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class Standing:
 def why_standing(seen: Seen) -> Standing:
     """Judge what was seen. The first kind that has its own evidence counts."""
     evidence = _native_words(seen.native)
-    judges = (_stopped, _exit, _driver, _read, _collective, _input, _python)
+    judges = (_stopped, _exit, _driver, _serves, _read, _collective, _input, _python)
     for judge in judges:
         if found := judge(seen):
             found.evidence += evidence
@@ -106,6 +107,12 @@ def _driver(seen: Seen) -> Standing | None:
             where = f"thread {each.tid} ({each.name}) is in {each.syscall} on {each.file}, state D"
             return Standing("driver", {}, [where])
     return None
+
+
+def _serves(seen: Seen) -> Standing | None:
+    """A parameter server, a dispatcher of tf.data, a kernel of a notebook."""
+    stack = seen.look.stack if seen.look and seen.unanswered_s == 0 else ()
+    return Standing("") if any(_SERVES.search(file) for file, _, _ in stack[:3]) else None
 
 
 def _read(seen: Seen) -> Standing | None:

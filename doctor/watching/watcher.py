@@ -99,7 +99,7 @@ class Watcher:
         self._seen_s: dict[str, float] = {}  # when a cause of the machine was seen last, and since when
         self._since_s: dict[str, float] = {}
         self._before: dict[str, bool | None] = {}  # whether the training was healthy when a cause appeared
-        self._with_tensorflow = False
+        self.with_tensorflow = False
         self._lost: set[int] = set()
         self.gpus.start()
 
@@ -127,7 +127,7 @@ class Watcher:
         """Do what is due."""
         now = time.monotonic()
         voices = list(self._voices())
-        self._with_tensorflow = self._with_tensorflow or bool(voices)
+        self.with_tensorflow = self.with_tensorflow or bool(voices)
         busy = self.captures.busy
         recordable = [] if self.wish.from_outside else voices
         capture = self.captures.tick(now, recordable, changed=self._picture.changed)
@@ -144,7 +144,10 @@ class Watcher:
     def end(self) -> None:
         """Stop what runs beside the program."""
         self.gpus.stop()
-        self.captures.give_up()
+        now = time.monotonic()
+        if capture := self.captures.end(now):
+            self._take(capture)
+            self._turn(now)
 
     def _take(self, capture: Capture) -> None:
         if capture.report.steps.count:
@@ -226,7 +229,7 @@ class Watcher:
                 at_s=at_s, verdict=report.verdict, title=report.title, share=share, step_ms=report.steps.mean_ms,
                 causes=tuple(active),
             )  # fmt: skip
-        word = "outside" if self.wish.from_outside else "watching" if self._with_tensorflow else "starting"
+        word = "outside" if self.wish.from_outside else "watching" if self.with_tensorflow else "starting"
         return Turn(at_s=at_s, verdict=word, title=words[word].title)
 
     def _first_of_machine(self, active: Sequence[str]) -> str | None:

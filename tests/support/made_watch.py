@@ -33,7 +33,7 @@ def watched(**fields: Any) -> WatchReport:
     """A report of which nothing is known, with these fields."""
     empty: dict[str, Any] = {
         "doctor": "0.1", "command": "python train.py", "started": "2026-11-23T10:00:00Z", "seconds": 723.0, "exit_code": 0,
-        "from_outside": False, "verdict": "watching", "title": "The training runs; nothing is known of its steps yet",
+        "from_outside": False, "verdict": "watching", "title": "Nothing is known of the steps of the training yet",
         "why": "", "healthy": None, "steps": StepTimes(count=0, median_ms=0.0, mean_ms=0.0, found_by=""),
         "shares": _NOTHING, "causes": (), "gain": Gain(), "machine": (), "timeline": (), "gpus": (), "host": None,
         "hang": None, "rules": (), "captures": 0, "notes": (),

@@ -116,6 +116,16 @@ def test_a_program_that_ends_while_it_is_recorded(captures: Captures) -> None:
     assert run(captures, [voice], 200, begin=FIRST_S + 3) == []
 
 
+def test_what_was_recorded_when_the_program_ended_is_read(captures: Captures) -> None:
+    voice = MadeVoice()
+    assert run(captures, [voice], FIRST_S + 1) == []
+    voice.stop()
+    last = captures.end(FIRST_S + 1.2)
+    assert last is not None
+    assert last.report.verdict == "input_python"
+    assert captures.end(FIRST_S + 2) is None
+
+
 def test_a_process_that_told_something_is_recorded_again_before_others(captures: Captures) -> None:
     silent, telling = MadeVoice(pid=1, profile=None), MadeVoice(pid=2)
     found = run(captures, [silent, telling], 200)

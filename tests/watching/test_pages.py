@@ -97,7 +97,7 @@ def test_what_was_before_a_hang_is_taken_from_the_timeline_too() -> None:
     assert headline(report).before == made_watch.cause().title
     late = Turn(at_s=500.0, verdict="hang", title=hung.hang.title)
     assert headline(msgspec.structs.replace(report, timeline=(*report.timeline, late))) == headline(report)
-    first = Turn(at_s=2.0, verdict="watching", title="The training runs; nothing is known of its steps yet")
+    first = Turn(at_s=2.0, verdict="watching", title="Nothing is known of the steps of the training yet")
     assert headline(msgspec.structs.replace(report, timeline=(first, late))).before == ""
 
 

@@ -12,6 +12,9 @@ from tfgpu_doctor.watching.voice import Frame, Look, Stack
 TF = "/env/lib/python3.12/site-packages/tensorflow/python/eager/execute.py"
 KERAS = "/env/lib/python3.12/site-packages/keras/src/trainers/trainer.py"
 ITERATOR = "/env/lib/python3.12/site-packages/tensorflow/python/data/ops/iterator_ops.py"
+SERVER = "/env/lib/python3.12/site-packages/tensorflow/python/training/server_lib.py"
+SELECT = "/usr/lib/python3.12/selectors.py"
+ASYNCIO = "/usr/lib/python3.12/asyncio/base_events.py"
 THREADING = "/usr/lib/python3.12/threading.py"
 MODULE: Frame = ("/home/me/train.py", 90, "<module>")
 IN_TENSORFLOW: Stack = ((TF, 53, "quick_execute"), (KERAS, 300, "fit"), MODULE)
@@ -62,6 +65,8 @@ DESTRUCTOR = ["syscall (libc.so.6)", "tensorflow::data::IteratorResource::~Itera
             Seen(look(((THREADING, 5, "wait"), ("/home/me/train.py", 40, "on_epoch_end"), (KERAS, 3, "fit"), MODULE)), 0, [main()]),
             "python", "on_epoch_end (train.py:40), in wait (threading.py:5)",
         ),
+        (Seen(look(((SERVER, 9, "join"), MODULE)), 0, [main(), RECORDER]), "", ""),
+        (Seen(look(((SELECT, 9, "select"), (ASYNCIO, 1, "_run_once"), MODULE)), 0, [main(), RECORDER]), "", ""),
         (Seen(look(IN_TENSORFLOW), 0, [main(), RECORDER]), "unknown", "quick_execute (execute.py:53)"),
         (Seen(None, 12, [main()]), "unknown", "native code holds Python's lock"),
         (Seen(look(IN_TENSORFLOW), 0, [main()], native=["ncclAllReduce (libnccl.so.2)"]), "collective", "ncclAllReduce"),
