@@ -1,0 +1,139 @@
+"""The one verdict of a run, from its timeline; and a watcher beside a real process."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.watching.hanging import HangWatch
+from tfgpu_doctor.watching.reporting import main_verdict, make_watch_report
+from tfgpu_doctor.watching.result import Turn
+from tfgpu_doctor.watching.telling import Telling
+from tfgpu_doctor.watching.voice import Look
+from tfgpu_doctor.watching.watcher import Watcher, Wish
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="there is no /proc")
+
+
+def turns(*rows: tuple[float, str]) -> list[Turn]:
+    return [Turn(at_s=at_s, verdict=verdict, title="") for at_s, verdict in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds", "verdict"),
+    [
+        ([(0, "starting"), (60, "watching"), (70, "input_python")], 75, "input_python"),
+        ([(0, "compute_bound"), (50, "input_python")], 60, "compute_bound"),
+        ([(0, "compute_bound"), (10, "cpu_contention"), (90, "compute_bound")], 100, "cpu_contention"),
+        ([(0, "starting"), (5, "watching")], 60, "watching"),
+        ([(0, "starting")], 60, "starting"),
+        ([(0, "compute_bound"), (20, "hang")], 900, "compute_bound"),  # it went on: else the hang is the verdict
+        ([(0, "starting"), (5, "hang")], 60, "watching"),
+        ([], 0, "watching"),
+    ],
+)
+def test_the_verdict_that_held_longest_counts(rows: list[tuple[float, str]], seconds: float, verdict: str) -> None:
+    assert main_verdict(turns(*rows), seconds) == verdict
+
+
+def test_a_program_without_tensorflow(tmp_path: pathlib.Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
+        told = Telling(live=False)
+        watcher = Watcher(Host(), program.pid, Wish("sleep"), folder=str(tmp_path), voices=list, told=told)
+        watcher.tick()
+        time.sleep(1.1)
+        watcher.tick()
+        program.kill()
+        program.wait()
+        watcher.tick()  # nobody is there to be looked at
+        watcher.end()
+    report = make_watch_report(watcher, exit_code=-9)
+    assert (report.verdict, report.healthy, report.exit_code) == ("no_tensorflow", None, -9)
+    assert "no process of the program has imported TensorFlow" in report.why
+    assert report.host is not None
+    assert report.host.peak_memory_bytes > 1 << 20
+    assert report.timeline[0].verdict == "starting"
+
+
+class Standing:
+    """A process of the test's own that answers looks, always with the same stack."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.look: Look | None = None
+        self.asked_s: float | None = None
+        self.recording, self.problem = "", ""
+        self.over: str | None = None
+        self.lost = False
+
+    def ask(self, *, others: bool) -> None:
+        stack = (("/home/me/train.py", 31, "wait_for_data"), ("/home/me/train.py", 90, "<module>"))
+        self.look = Look(time.monotonic(), stack, "k", () if others else None)
+
+    def start(self, folder: str) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+def hang_of(watch: HangWatch, voice: Standing, seconds: int, trained: set[int], begin: float = 0.0) -> list[float]:
+    """When a hang was found, with one look a second."""
+    found = []
+    for second in range(seconds):
+        if watch.tick(begin + second, [voice], trained, voice.pid, None, []):
+            found.append(begin + second)
+        while watch._examining and watch._examining._thread.is_alive():
+            time.sleep(0.01)
+    return found
+
+
+def test_a_process_that_stands_still_is_found_once_and_only_when_it_is_time() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
+        time.sleep(1.0)
+        notes: list[str] = []
+        watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
+        voice = Standing(program.pid)
+        (found,) = hang_of(watch, voice, 200, {program.pid})
+        assert 60 <= found < 75
+        assert watch.hang is not None
+        assert watch.hang.kind == "python"
+        assert "wait_for_data (train.py:31)" in watch.hang.evidence[1]
+        voice.ask = lambda *, others: setattr(voice, "look", Look(0.0, (), "another", None))  # type: ignore[method-assign]
+        hang_of(watch, voice, 2, {program.pid}, begin=200.0)
+        assert watch.hang is None
+        assert notes == ["the program goes on after 200 s"] or "goes on after" in notes[0]
+        # It paused for long before: it gets three times as long now.
+        voice.ask = lambda *, others: None  # type: ignore[method-assign]
+        assert hang_of(watch, voice, 500, {program.pid}, begin=203.0) == []
+        program.kill()
+
+
+def test_the_time_in_which_the_doctor_itself_was_stopped_does_not_count() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
+        watch, voice = HangWatch(Host(), after_s=60.0, native=False), Standing(program.pid)
+        assert hang_of(watch, voice, 30, {program.pid}) == []
+        assert hang_of(watch, voice, 50, {program.pid}, begin=900.0) == []
+        program.kill()
+
+
+def test_a_worker_that_never_trained_may_wait() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
+        watch, voice, other = (
+            HangWatch(Host(), after_s=60.0, native=False),
+            Standing(program.pid),
+            Standing(os.getpid()),
+        )
+        looks = iter(range(1000))
+        other.ask = lambda *, others: setattr(other, "look", Look(0.0, (), str(next(looks)), None))  # type: ignore[method-assign]
+        assert [watch.tick(float(second), [voice, other], {other.pid}, 1, None, []) for second in range(100)] == [
+            None
+        ] * 100
+        assert watch.tick(100.0, [voice], {voice.pid}, 1, None, []) is None  # it counts from now on
+        program.kill()
