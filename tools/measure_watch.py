@@ -97,7 +97,7 @@ def verdicts(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[
     for row in rows:
         watch = Watch(command(arguments.python, row, arguments.folder, arguments.seconds))
         try:
-            watch.process.wait(arguments.seconds + 120)
+            watch.process.wait(arguments.seconds + 60)
         except subprocess.TimeoutExpired:
             pass
         report = watch.end()

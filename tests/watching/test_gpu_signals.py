@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from doctor_command import clean_environment, doctor_argv
 from simulated import GPU, Simulate
 
 from tfgpu_doctor.host import Host
@@ -157,3 +160,28 @@ def test_answers_of_another_shape_are_trouble_until_they_are_understood() -> Non
     signals._hear({"samples": {"3.0": {}}})
     assert (signals.latest(), signals.trouble) == ([], "NVML reports no GPU")
     signals.stop()
+
+
+def test_a_watched_run_says_what_the_gpus_did(simulate: Simulate, tmp_path: pathlib.Path) -> None:
+    """Through the command: a GPU that works hot and slow is named, one that idles breaks a rule."""
+    hot = {
+        "clocks_mhz": {"sm": 600, "max_sm": 2100}, "utilization_percent": 97, "temperature_c": {"gpu": 93},
+        "throttle_reasons": ["hw_thermal_slowdown"], "memory_used_bytes": 5 << 30,
+    }  # fmt: skip
+    variables = simulate(hot, {"utilization_percent": 0})
+    done = subprocess.run(
+        doctor_argv("watch", "--no-live", "--format", "json", "-o", "report", "--events", "events",
+                    "--fail-if", "gpu_idle > 40 % for 3 s", "--", sys.executable, "-c", "import time; time.sleep(12)"),
+        capture_output=True, text=True, check=False, cwd=tmp_path, env=clean_environment(**variables), timeout=LONG_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (18, ""), done.stderr
+    report = json.loads((tmp_path / "report").read_text())
+    first, second = report["gpus"]
+    assert (first["utilization"], first["idle_share"], first["temperature_c"]) == (0.97, 0.0, 93)
+    assert (second["utilization"], second["idle_share"]) == (0.0, 1.0)
+    (cause,) = [each for each in report["machine"] if each["label"] == "gpu_slowed"]
+    assert "600 of 2100 MHz, hw_thermal_slowdown, 93 °C" in cause["evidence"][0]
+    assert report["rules"][0]["broken"] is True
+    assert {"machine", "rule", "end"} <= {
+        json.loads(line)["event"] for line in (tmp_path / "events").read_text().splitlines()
+    }

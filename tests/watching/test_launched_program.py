@@ -47,7 +47,7 @@ def started(tmp_path: pathlib.Path, code: str, *options: str, **more: object) ->
     process = subprocess.Popen(
         watch("--no-live", "-o", str(tmp_path / "report.json"), "--format", "json", *options, "--", sys.executable, "-c", code),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=clean_environment(TMPDIR=str(tmp_path)), **more,  # type: ignore[call-overload]
+        env=clean_environment(TMPDIR=str(tmp_path)), **{"preexec_fn": _heed_interrupts, **more},  # type: ignore[call-overload]
     )  # fmt: skip
     assert process.stdout is not None
     word, pid = process.stdout.readline().split()
@@ -136,10 +136,16 @@ def test_ctrl_c_in_a_terminal_reaches_the_program_once(tmp_path: pathlib.Path) -
     os.close(terminal)
 
 
+def _heed_interrupts() -> None:
+    """A shell starts what runs in the background with SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _take_terminal() -> None:
     import fcntl
     import termios
 
+    _heed_interrupts()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

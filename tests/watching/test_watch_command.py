@@ -244,6 +244,7 @@ def test_two_hundred_starts_and_kills_leave_nothing(tmp_path: pathlib.Path) -> N
         process = subprocess.Popen(
             doctor_argv("watch", "--no-live", "-o", os.devnull, "--", sys.executable, "-c", code),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean_environment(TMPDIR=str(tmp_path)),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
         )  # fmt: skip
         assert process.stdout is not None
         pids.append(int(process.stdout.readline()))
