@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfgpu_doctor.tracing import TraceReport
+from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import RuleResult
 
 # Name, what it is, and its unit: shares are written in per cent.
@@ -70,6 +72,23 @@ def parse_rule(text: str) -> Rule:
     if seconds <= 0:
         raise ValueError(f"the time in {text!r} must be longer than 0 s")
     return Rule(" ".join(text.split()), name, found["sign"], value, seconds)
+
+
+def values_of(reading: Reading, gpus: Sequence[GpuReading], report: TraceReport | None) -> dict[str, float | None]:
+    """The values that rules speak of, at this moment; shares of 1, None where nobody knows."""
+    whole = reading.cpus or reading.machine_cpus
+    used = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+    full = [gpu.used_bytes / gpu.total_bytes for gpu in gpus if gpu.used_bytes is not None and gpu.total_bytes]
+    util = sum(used) / len(used) if used else None
+    limit = reading.memory_limit_bytes
+    return {
+        "gpu_util": util, "gpu_idle": None if util is None else 1 - util, "gpu_memory": max(full, default=None),
+        "input_wait": report.shares.input if report else None, "step_ms": report.steps.mean_ms if report else None,
+        "cpu": reading.cpu / whole if whole else None,
+        "cpu_queued": reading.queued / whole if whole and reading.queued is not None else None,
+        "throttled": reading.throttled, "io_stalled": reading.io_stalled,
+        "memory": reading.memory_bytes / limit if limit else None,
+    }  # fmt: skip
 
 
 @dataclass

@@ -14,19 +14,17 @@ from tfgpu_doctor.watching.captures import Capture, Captures
 from tfgpu_doctor.watching.gpu_signals import GpuSignals
 from tfgpu_doctor.watching.hanging import AFTER_S, HangWatch
 from tfgpu_doctor.watching.live import State, sentence
-from tfgpu_doctor.watching.machine_causes import MachineCauses, explains
+from tfgpu_doctor.watching.live_verdict import HANGS, LiveVerdict
+from tfgpu_doctor.watching.machine_causes import MachineCauses
 from tfgpu_doctor.watching.picture import Picture
 from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, Turn
-from tfgpu_doctor.watching.rules import Rule, RuleWatch
+from tfgpu_doctor.watching.rules import Rule, RuleWatch, values_of
 from tfgpu_doctor.watching.voice import Voice
 
 LOOK_EVERY_S = 1.0
 _SURE = 60  # looks
-_RECENT = 10  # looks
-_LINGERS_S = 5.0  # a cause of the machine that is not seen for so long is over
-_HANGS = "hang"
 _KEPT = 6 * 3600  # looks: of a long training the last hours
 
 
@@ -85,7 +83,7 @@ class Watcher:
         self.began_s = time.monotonic()
         self.began_at = time.time()
         self.course = Course()
-        self.machine = MachineCauses()
+        self._verdict = LiveVerdict(lambda cause: told.machine(cause, self.seconds))
         self.rules = [RuleWatch(rule) for rule in wish.rules]
         self.captures = Captures(folder, wish.command, every_s=wish.every_s)
         self.hanging = HangWatch(host, after_s=wish.hang_after_s, native=not wish.from_outside, note=self._note)
@@ -96,9 +94,6 @@ class Watcher:
         self._last_s = 0.0
         self._trained: set[int] = set()
         self._capture: Capture | None = None  # the last that tells something
-        self._seen_s: dict[str, float] = {}  # when a cause of the machine was seen last, and since when
-        self._since_s: dict[str, float] = {}
-        self._before: dict[str, bool | None] = {}  # whether the training was healthy when a cause appeared
         self.with_tensorflow = False
         self._lost: set[int] = set()
         self.gpus.start()
@@ -114,14 +109,13 @@ class Watcher:
         return self.hanging.hang
 
     @property
-    def reading(self) -> Reading | None:
-        """The last look at the program."""
-        return self.course.readings[-1] if self.course.readings else None
+    def machine(self) -> MachineCauses:
+        """What of the machine slowed the program."""
+        return self._verdict.machine
 
     @property
-    def capture(self) -> Capture | None:
-        """The last recording that tells something."""
-        return self._capture
+    def _report(self) -> TraceReport | None:
+        return self._capture.report if self._capture else None
 
     def tick(self) -> None:
         """Do what is due."""
@@ -170,21 +164,13 @@ class Watcher:
                 del looks[:-_KEPT]
         self._find_lost(gpus)
         self._picture.add(reading, gpus)
-        self.machine.add(reading, gpus)
-        for label in self.machine.active:
-            if label not in self._since_s:
-                self._since_s[label] = now
-                self._before[label] = self._capture.report.healthy if self._capture else None
-                self._told.machine(next(each for each in self.machine.found() if each.label == label), self.seconds)
-            self._seen_s[label] = now
-        for label in [each for each, seen_s in self._seen_s.items() if now - seen_s > _LINGERS_S]:
-            del self._seen_s[label], self._since_s[label]
+        self._verdict.look(now, reading, gpus, self._report)
         if hang := self.hanging.tick(now, voices, self._trained, self.pid, reading, gpus):
             hang = self._since_begin(hang)
             self.course.hangs.append(hang)
             self._told.hang(hang)
         for rule in self.rules:
-            if rule.add(self.seconds, self._values(reading, gpus)):
+            if rule.add(self.seconds, values_of(reading, gpus, self._report)):
                 self._told.rule(rule.result(), self.seconds)
         self._turn(now)
         self._told.show(self.state(reading, gpus))
@@ -206,47 +192,18 @@ class Watcher:
 
     def _turn(self, now: float) -> None:
         """Note the verdict if it is another one than before."""
-        turn = self._verdict(now)
+        state = "outside" if self.wish.from_outside else "watching" if self.with_tensorflow else "starting"
+        at_s = round(now - self.began_s, 1)
+        turn = self._verdict.turn(at_s, self.hang, self._report, self.course.readings, state)
         before = self.course.timeline[-1] if self.course.timeline else None
         if before is None or (before.verdict, before.causes) != (turn.verdict, turn.causes):
             self.course.timeline.append(turn)
             self._told.turn(turn)
 
-    def _verdict(self, now: float) -> Turn:
-        at_s = round(now - self.began_s, 1)
-        words = read_knowledge().watch_words
-        if self.hang is not None:
-            return Turn(at_s=at_s, verdict=_HANGS, title=self.hang.title)
-        active = sorted(self._seen_s, key=lambda label: self._since_s[label])
-        report = self._capture.report if self._capture else None
-        first = self._first_of_machine(active)
-        if first is not None:
-            others = tuple(each for each in active if each != first)
-            return Turn(at_s=at_s, verdict=first, title=words[first].title, causes=others)
-        if report is not None:
-            share = next((each.share for each in report.causes if each.label == report.verdict), None)
-            return Turn(
-                at_s=at_s, verdict=report.verdict, title=report.title, share=share, step_ms=report.steps.mean_ms,
-                causes=tuple(active),
-            )  # fmt: skip
-        word = "outside" if self.wish.from_outside else "watching" if self.with_tensorflow else "starting"
-        return Turn(at_s=at_s, verdict=word, title=words[word].title)
-
-    def _first_of_machine(self, active: Sequence[str]) -> str | None:
-        """The cause of the machine that comes before what the recording says; None if the program has its own reason."""
-        if not active:
-            return None
-        first, capture = active[0], self._capture
-        if capture is None or self._before.get(first) is True:
-            return first  # it trained well before
-        if self._before.get(first) is False:
-            return None
-        return first if explains(first, capture.report, self.course.readings[-_RECENT:]) else None
-
     def state(self, reading: Reading | None, gpus: Sequence[GpuReading]) -> State:
         """What is known at this moment."""
         turn = self.course.timeline[-1]
-        report = self._capture.report if self._capture else None
+        report = self._report
         own = report is not None and turn.verdict == report.verdict
         titles = read_knowledge().watch_words
         behind = " and ".join(_inner(titles[each].title) for each in turn.causes)
@@ -260,7 +217,7 @@ class Watcher:
     def healthy(self, turn: Turn) -> bool | None:
         """Whether a verdict says that all is well; None if it does not tell."""
         row = read_knowledge().watch_words.get(turn.verdict)
-        if turn.verdict == _HANGS or (row and row.kind == "machine"):
+        if turn.verdict == HANGS or (row and row.kind == "machine"):
             return False
         report = self.report_of(turn.verdict)
         return report.healthy if report else None
@@ -269,23 +226,6 @@ class Watcher:
         """The last recording with this verdict."""
         found = [each.report for each in self.course.captures if each.report.verdict == verdict]
         return found[-1] if found else None
-
-    def _values(self, reading: Reading, gpus: Sequence[GpuReading]) -> dict[str, float | None]:
-        """The values that rules speak of; shares of 1."""
-        whole = reading.cpus or reading.machine_cpus
-        used = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
-        full = [gpu.used_bytes / gpu.total_bytes for gpu in gpus if gpu.used_bytes is not None and gpu.total_bytes]
-        report = self._capture.report if self._capture else None
-        util = sum(used) / len(used) if used else None
-        limit = reading.memory_limit_bytes
-        return {
-            "gpu_util": util, "gpu_idle": None if util is None else 1 - util, "gpu_memory": max(full, default=None),
-            "input_wait": report.shares.input if report else None, "step_ms": report.steps.mean_ms if report else None,
-            "cpu": reading.cpu / whole if whole else None,
-            "cpu_queued": reading.queued / whole if whole and reading.queued is not None else None,
-            "throttled": reading.throttled, "io_stalled": reading.io_stalled,
-            "memory": reading.memory_bytes / limit if limit else None,
-        }  # fmt: skip
 
     def _own_pids(self) -> set[int]:
         return self._signals.pids()
