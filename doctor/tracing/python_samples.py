@@ -13,7 +13,9 @@ from tfgpu_doctor.tracing.intervals import Interval, union
 
 FILE = "python_samples.json"
 _FRAMEWORK = re.compile(r"[/\\](tensorflow|keras|tf_keras|tensorflow_core|wrapt)[/\\]")
-_INSTALLED = re.compile(r"([/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<(?!string>|stdin>|ipython)|[/\\]Lib[/\\])")
+_INSTALLED = re.compile(
+    r"([/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<(?!string>|stdin>|ipython)|[/\\]Lib[/\\])"
+)
 _INNER = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")  # named by the function around them
 _HALF_MS = 10.0  # looks come every 10 ms or later
 

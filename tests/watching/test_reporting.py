@@ -94,6 +94,11 @@ def hang_of(watch: HangWatch, voice: Standing, seconds: int, trained: set[int], 
     return found
 
 
+def said_of(watch: HangWatch) -> list[str]:
+    """The kind and the evidence of the hang that stands."""
+    return [watch.hang.kind, *watch.hang.evidence] if watch.hang else []
+
+
 def test_a_process_that_stands_still_is_found_once_and_only_when_it_is_time() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
         time.sleep(1.0)
@@ -102,12 +107,11 @@ def test_a_process_that_stands_still_is_found_once_and_only_when_it_is_time() ->
         voice = Standing(program.pid)
         (found,) = hang_of(watch, voice, 200, {program.pid})
         assert 60 <= found < 75
-        assert watch.hang is not None
-        assert watch.hang.kind == "python"
-        assert "wait_for_data (train.py:31)" in watch.hang.evidence[1]
+        assert said_of(watch)[0] == "python"
+        assert "wait_for_data (train.py:31)" in said_of(watch)[2]
         voice.ask = lambda *, others: setattr(voice, "look", Look(0.0, (), "another", None))  # type: ignore[method-assign]
         hang_of(watch, voice, 2, {program.pid}, begin=200.0)
-        assert watch.hang is None
+        assert said_of(watch) == []
         assert notes == ["the program goes on after 200 s"] or "goes on after" in notes[0]
         # It paused for long before: it gets three times as long now.
         voice.ask = lambda *, others: None  # type: ignore[method-assign]
