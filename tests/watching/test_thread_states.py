@@ -23,6 +23,8 @@ pytestmark = [
 LONG_S = 120.0
 Start = Callable[..., int]
 
+SLEEP = "clock_nanosleep" if sys.version_info >= (3, 11) else "pselect6"  # what time.sleep calls
+
 
 @pytest.fixture
 def start() -> Iterator[Start]:
@@ -83,7 +85,7 @@ def test_a_lock_names_its_file(start: Start, tmp_path: pathlib.Path) -> None:
     [
         ("import socket; a, b = socket.socketpair(); ready(); a.recv(1)", "recvfrom", "socket:["),
         ("import os; a, b = os.pipe(); ready(); os.read(a, 1)", "read", "pipe:["),
-        ("import time; ready(); time.sleep(1000)", "clock_nanosleep", ""),
+        ("import time; ready(); time.sleep(1000)", SLEEP, ""),
         ("import threading; ready(); threading.Lock().acquire() and threading.Event().wait()", "futex", ""),
         ("import subprocess; p = subprocess.Popen(['cat']); ready(); p.wait()", "wait4", ""),  # ends with our pipe
     ],
@@ -106,7 +108,7 @@ def test_every_thread_is_told(start: Start) -> None:
 
 def test_progress_of_the_main_thread(start: Start) -> None:
     asleep, busy = start("import time; ready(); time.sleep(1000)"), start("ready()\nwhile True: pass")
-    waiting(asleep, "clock_nanosleep")
+    waiting(asleep, SLEEP)
     first, ends = main_progress(Host(), busy), time.monotonic() + LONG_S
     assert first is not None
     before = main_progress(Host(), asleep)
