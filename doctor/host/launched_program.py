@@ -52,11 +52,18 @@ class LaunchedProgram:
             self._restore()
             self.listener.close()
             raise
-        self.pid = self._process.pid
-        self._janitor = subprocess.Popen(
-            [sys.executable, "-I", _JANITOR, self.listener.folder, str(self.pid)],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        self.pid, self._was_ended = self._process.pid, False
+        try:
+            self._janitor = subprocess.Popen(
+                [sys.executable, "-I", _JANITOR, self.listener.folder, str(self.pid)],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            self._restore()
+            self.listener.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -83,8 +90,9 @@ class LaunchedProgram:
 
     def end(self) -> str:
         """End the program and its descendants in order; return the signal that did it, empty if it had ended."""
-        if self.exit_code is not None:
+        if self.exit_code is not None or self._was_ended:
             return ""
+        self._was_ended = True
         family = [(each, start_time(each)) for each in (self.pid, *descendants(self.pid))]
         ended_by = ""
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -65,12 +65,12 @@ class Processes:
         errors = _Reader(process.stderr, _MOST_ERROR_BYTES)
         timed_out = not _ended(process, (output, errors), started + deadline_s, until)
         if timed_out:
-            _kill_group(process)
+            kill_group(process)
         try:
             code = process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             code = None
-        _kill_group(process)  # children that it left behind
+        kill_group(process)  # children that it left behind
         _drain((output, errors))
         if process.stdin is not None:
             process.stdin.close()
@@ -81,7 +81,7 @@ class Processes:
             errors.content.decode("utf-8", "replace"),
             time.monotonic() - started,
             exit_code=None if timed_out else code,
-            signal=_signal_name(code) if not timed_out else "",
+            signal=signal_name(code) if not timed_out else "",
             timed_out=timed_out,
             stuck=code is None,
         )
@@ -92,7 +92,7 @@ class Processes:
             self._stopped = True
             running = list(self._running)
         for process in running:
-            _kill_group(process)
+            kill_group(process)
 
     def _start(self, argv: Sequence[str], environment: Mapping[str, str], stdin: int) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -150,7 +150,7 @@ def _drain(readers: Sequence[_Reader]) -> None:
         reader.join(_GRACE_S)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all its children."""
     try:
         if hasattr(os, "killpg"):
@@ -183,7 +183,8 @@ def _ended(
     return True
 
 
-def _signal_name(code: int | None) -> str:
+def signal_name(code: int | None) -> str:
+    """The name of the signal that ended a process, from its exit code; empty if none did."""
     if code is None or code >= 0:
         return ""
     try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
+
+from tfgpu_doctor.host.processes import kill_group, signal_name
 
 _MOST_LINE_BYTES = 4 << 20
 _MOST_WORDS = 300
@@ -55,7 +55,7 @@ class Streamed:
             _close(process.stdin)
             self._thread.join(_TO_END_S)
             if self._thread.is_alive():
-                _kill_group(process)
+                kill_group(process)
         self._thread.join(2 * _GRACE_S)
 
     def _run(self) -> None:
@@ -107,23 +107,13 @@ def _end(process: subprocess.Popen[bytes], last_words: str) -> str:
             code = process.wait(patience)
             break
         except subprocess.TimeoutExpired:
-            _kill_group(process)
+            kill_group(process)
     else:
         return "could not be killed: it is blocked in the kernel"
-    _kill_group(process)
+    kill_group(process)
     if code < 0:
-        return f"was killed by {_signal_name(-code)}"
+        return f"was killed by {signal_name(code)}"
     return f"ended with exit code {code}" + (f": {last_words}" if last_words else "")
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    except (ProcessLookupError, PermissionError):
-        pass  # it has already ended
 
 
 def _close(pipe: IO[bytes] | None) -> None:
@@ -132,10 +122,3 @@ def _close(pipe: IO[bytes] | None) -> None:
             pipe.close()
     except OSError:
         pass  # the other end is closed
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
-
 from tfgpu_doctor.model.report import OUTCOMES, Outcome, Report, Result, VersionRow
 from tfgpu_doctor.model.tags import LIBRARIES
 from tfgpu_doctor.render.layout import render_page
+from tfgpu_doctor.render.notebook import framed
 from tfgpu_doctor.render.words import answers, counts_line, headline, subject, unjudged
 
 TONES: dict[Outcome, str] = {
@@ -20,7 +19,6 @@ TONES: dict[Outcome, str] = {
     "skip": "idle",
     "crash": "bad",
 }
-_NOTEBOOK_HEIGHT = 640  # pixels: a page in a notebook scrolls inside its frame
 
 
 @dataclass(frozen=True)
@@ -68,11 +66,8 @@ def render_html(report: Report) -> str:
 
 
 def render_in_notebook(report: Report) -> str:
-    """Return the page in its own frame, so that its style and script do not affect the notebook."""
-    return Markup(  # noqa: S704 - all input is escaped
-        f'<iframe title="tfgpu-doctor" sandbox="allow-scripts" width="100%" height="{_NOTEBOOK_HEIGHT}" '
-        f'style="border:0" srcdoc="{escape(render_html(report))}"></iframe>'
-    )
+    """Return the page in its own frame."""
+    return framed(render_html(report), "tfgpu-doctor")
 
 
 def verdict(report: Report) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import msgspec
@@ -27,22 +28,24 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """An allocator, such as GPU_0_bfc: bytes in use at most, its limit, and the share of its free memory in pieces.
 
-    `fragmentation` is TensorFlow's: 1 - largest free piece / free memory. `course` has (ms since the begin, bytes).
+    `fragmentation` is TensorFlow's: 1 - largest free piece / free memory; None where nothing was free.
+    `course` has (ms since the begin, bytes).
     """
 
     allocator: str
     peak_bytes: int
     limit_bytes: int
-    fragmentation: float
+    fragmentation: float | None
     holders: tuple[Holder, ...]
     course: tuple[tuple[float, int], ...]
 
     @property
     def warning(self) -> str:
         """What is wrong with it; empty if nothing is."""
-        if self.limit_bytes and self.peak_bytes > _FULL * self.limit_bytes and self.fragmentation > _IN_PIECES:
+        pieces = self.fragmentation or 0.0
+        if self.limit_bytes and self.peak_bytes > _FULL * self.limit_bytes and pieces > _IN_PIECES:
             return (
-                f"{self.allocator} was {self.peak_bytes / self.limit_bytes:.0%} full, and {self.fragmentation:.0%} of what is "
+                f"{self.allocator} was {self.peak_bytes / self.limit_bytes:.0%} full, and {pieces:.0%} of what is "
                 "free lies in pieces: a large tensor may find no place (TF_GPU_ALLOCATOR=cuda_malloc_async avoids that)"
             )
         return ""
@@ -65,13 +68,14 @@ def _row(name: str, readings: list[Reading]) -> MemoryRow:
     used = [int(stats.get("bytes_allocated", 0)) for _, stats, _ in readings]
     highest = max(range(len(used)), key=lambda each: used[each])
     at_peak = readings[highest][1]
+    pieces = float(at_peak.get("fragmentation", math.nan))
     every = max(1, len(readings) // _POINTS)
     course = [(round(at, 3), used[place]) for place, (at, _, _) in enumerate(readings)]
     return MemoryRow(
         allocator=name,
         peak_bytes=max(*used, int(at_peak.get("peak_bytes_in_use", 0))),
         limit_bytes=used[highest] + int(at_peak.get("bytes_available", 0)),
-        fragmentation=round(float(at_peak.get("fragmentation", 0.0)), 4),
+        fragmentation=None if math.isnan(pieces) else round(pieces, 4),
         holders=_holders(readings[: highest + 1]),
         course=tuple(sorted({*course[::every], course[highest], course[-1]})),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import sys
@@ -12,6 +11,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tfgpu_doctor.host.scratch import scratch_folder
+from tfgpu_doctor.render.notebook import displayed, framed
 from tfgpu_doctor.tracing.drawing import Drawing, draw
 from tfgpu_doctor.tracing.examine import examine
 from tfgpu_doctor.tracing.page import render_trace_text
@@ -103,23 +103,15 @@ class trace:  # noqa: N801 - used like a function
 
         if self.report is None:
             return f"<p>{escape(self.problem or 'nothing was recorded')}</p>"
-        page = escape(render_trace_html(self.report, None, self._drawing))
-        return f'<iframe title="tfgpu-doctor trace" sandbox="allow-scripts" width="100%" height="640" srcdoc="{page}"></iframe>'
+        return framed(render_trace_html(self.report, None, self._drawing), "tfgpu-doctor trace")
 
 
 def _show(answer: trace) -> None:
     """Print the text; in a notebook, show the page."""
-    if "IPython" in sys.modules and answer.report is not None:
-        with contextlib.suppress(ImportError, AttributeError):
-            from IPython import display, get_ipython
-
-            if get_ipython() is not None:
-                display.display(answer)  # type: ignore[no-untyped-call, unused-ignore]
-                return
-    if answer.report is not None:
-        sys.stdout.write(render_trace_text(answer.report, None, width=_WIDTH, colour=False))
-    else:
+    if answer.report is None:
         sys.stdout.write(f"tfgpu-doctor: nothing was recorded: {answer.problem or 'the block ended at once'}\n")
+    elif not displayed(answer):
+        sys.stdout.write(render_trace_text(answer.report, None, width=_WIDTH, colour=False))
 
 
 def recorder_module() -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 import sys
@@ -12,13 +13,13 @@ from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.launched_program import die_like
 from tfgpu_doctor.render.json_document import as_json
-from tfgpu_doctor.watching.beside import in_words, watch_command
+from tfgpu_doctor.watching.beside import watch_command
 from tfgpu_doctor.watching.hanging import AFTER_S
 from tfgpu_doctor.watching.page import render_watch_markdown, render_watch_text
+from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.result import WatchReport
 from tfgpu_doctor.watching.rules import parse_rule
-from tfgpu_doctor.watching.telling import Telling
-from tfgpu_doctor.watching.watcher import Wish
+from tfgpu_doctor.watching.watcher import WatchOptions
 
 _FORMATS = ("text", "json", "markdown", "html")
 _WIDTH = 100
@@ -49,7 +50,7 @@ def watch(
     """Run a training and say, while it runs and at its end, what its steps wait for, and that it stands still.
 
     Its input, output, signals and exit code stay its own. Exit code: the program's; 17 if it was ended because it hung,
-    18 if it ended well and a rule is broken, 2 wrong usage.
+    18 if it ended well and a rule is broken, 19 if a rule could not be judged, 2 wrong usage.
     """
     if bool(command) == (pid is not None):
         refuse("name a command after --, or a process with --pid")
@@ -61,16 +62,18 @@ def watch(
         refuse("watch needs Linux; `tfgpu-doctor trace --record-with` runs here too")
     if format_ == "html" and output is None:
         refuse("a page needs a file: -o FILE")
-    telling = Telling(live=not no_live, events=events, metrics=metrics)
+    reporter = Reporter(live=not no_live, events=events, metrics=metrics)
     if pid is not None:
         from tfgpu_doctor.watching.outside import watch_pid
 
-        wish = Wish(f"process {pid}", hang_after_s=hang_after, every_s=every_s, rules=parsed, from_outside=True)
-        watched = watch_pid(pid, wish, telling, seconds=seconds)
+        options = WatchOptions(
+            f"process {pid}", hang_after_s=hang_after, every_s=every_s, rules=parsed, from_outside=True
+        )
+        watched = watch_pid(pid, options, reporter, seconds=seconds)
     else:
-        wish = Wish(in_words(command), hang_after_s=hang_after, every_s=every_s, rules=parsed)
+        options = WatchOptions(shlex.join(command), hang_after_s=hang_after, every_s=every_s, rules=parsed)
         try:
-            watched = watch_command(command, wish, telling, stop_hangs=on_hang == "stop")
+            watched = watch_command(command, options, reporter, stop_hangs=on_hang == "stop")
         except OSError as error:
             note(f"error: {command[0]} cannot be started: {error.strerror or error}")
             return 126 if isinstance(error, PermissionError) else 127  # as a shell says it

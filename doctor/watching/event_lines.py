@@ -10,7 +10,7 @@ import msgspec
 
 from tfgpu_doctor.host.files import append_whole
 from tfgpu_doctor.watching.reading import GpuReading
-from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, Turn, WatchReport
+from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, TimelineEntry, WatchReport
 from tfgpu_doctor.watching.units import clean_texts, one_line
 from tfgpu_doctor.watching.words import HANG
 
@@ -30,7 +30,7 @@ class EventLines:
         self._note, self._now = note, now
         self._noted = False
 
-    def verdict(self, turn: Turn) -> None:
+    def verdict(self, turn: TimelineEntry) -> None:
         """The verdict is another one."""
         self.add("verdict", turn.at_s, msgspec.to_builtins(turn))
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.watching.agent import Agent
+from tfgpu_doctor.watching.hang_diagnosis import Diagnosis, HangEvidence, diagnose_hang
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import Hang
-from tfgpu_doctor.watching.standing import Seen, Standing, why_standing
 from tfgpu_doctor.watching.thread_states import ThreadState, main_progress, thread_states
-from tfgpu_doctor.watching.voice import Voice
 
 AFTER_S = 60.0  # without any progress of a program that uses no CPU
 EXIT_S = 30.0  # of a program that is over
@@ -55,7 +55,7 @@ class HangWatch:
         self._examining: _Examination | None = None
 
     def tick(
-        self, now: float, voices: Sequence[Voice], trained: set[int], started: int, reading: Reading | None,
+        self, now: float, agents: Sequence[Agent], trained: set[int], started: int, reading: Reading | None,
         gpus: Sequence[GpuReading],
     ) -> Hang | None:  # fmt: skip
         """Return the hang that began with this look. `trained`: processes that made steps; `started`: the launched one."""
@@ -63,48 +63,48 @@ class HangWatch:
         self._last_s = now
         if passed_s > 10.0:  # the doctor itself was stopped
             self._stalls.clear()
-        for voice in _that_count(voices, trained, started):
-            stall = self._follow(now, voice, passed_s, reading)
+        for agent in _that_count(agents, trained, started):
+            stall = self._follow(now, agent, passed_s, reading)
             if stall is None or self.hang is not None:
                 continue
-            if self._examining is None and now - stall.since_s >= self._limit_s(now, stall, voice):
-                self._examining = _Examination(self._host, voice, now, native=self._native)
+            if self._examining is None and now - stall.since_s >= self._limit_s(now, stall, agent):
+                self._examining = _Examination(self._host, agent, now, native=self._native)
         if self._examining is not None and (standing := self._examining.tick(now)):
             examined, self._examining = self._examining, None
-            stall = self._stalls.get(examined.voice.pid)
+            stall = self._stalls.get(examined.agent.pid)
             if stall is not None and not standing.kind:
-                self._stalls[examined.voice.pid] = _Stall(now, stall.key, stall.cpu_s, stall.switches)
+                self._stalls[examined.agent.pid] = _Stall(now, stall.key, stall.cpu_s, stall.switches)
             elif stall is not None and now - stall.since_s >= self._after_s / 2:
-                self.hang = _made(standing, examined.voice.pid, stall.since_s, now, reading, gpus)
+                self.hang = _made(standing, examined.agent.pid, stall.since_s, now, reading, gpus)
                 return self.hang
         return None
 
-    def _limit_s(self, now: float, stall: _Stall, voice: Voice) -> float:
+    def _limit_s(self, now: float, stall: _Stall, agent: Agent) -> float:
         idle = stall.idle(now)
-        if voice.over is not None and idle:
+        if agent.over is not None and idle:
             return min(EXIT_S, self._after_s)
         after_s = self._after_s if idle else _BUSY * self._after_s
         return max(after_s, min(_LONGEST_S, _STALLS * self._longest_s))
 
-    def _follow(self, now: float, voice: Voice, passed_s: float, reading: Reading | None) -> _Stall | None:
+    def _follow(self, now: float, agent: Agent, passed_s: float, reading: Reading | None) -> _Stall | None:
         """Compare with the look before; None once the process has ended."""
-        progress = main_progress(self._host, voice.pid)
+        progress = main_progress(self._host, agent.pid)
         if progress is None:
-            self._stalls.pop(voice.pid, None)
+            self._stalls.pop(agent.pid, None)
             return None
-        key = voice.look.key if voice.look else ""
-        stall = self._stalls.get(voice.pid)
+        key = agent.look.key if agent.look else ""
+        stall = self._stalls.get(agent.pid)
         if stall is None:
-            stall = self._stalls[voice.pid] = _Stall(now, key, *progress)
+            stall = self._stalls[agent.pid] = _Stall(now, key, *progress)
         moved = progress[0] - stall.cpu_s > _CPU_S or progress[1] - stall.switches > _SWITCHES
-        answered = voice.asked_s is None
+        answered = agent.asked_s is None
         if moved or (answered and key != stall.key):
             self._went_on(now, stall)
-            stall = self._stalls[voice.pid] = _Stall(now, key)
+            stall = self._stalls[agent.pid] = _Stall(now, key)
         stall.cpu_s, stall.switches = progress
         stall.used_cpu_s += passed_s * (reading.cpu if reading else 0.0)
         if self._examining is None:
-            voice.ask(others=False)
+            agent.ask(others=False)
         return stall
 
     def _went_on(self, now: float, stall: _Stall) -> None:
@@ -114,57 +114,57 @@ class HangWatch:
             self.hang = None
 
 
-def _that_count(voices: Sequence[Voice], trained: set[int], started: int) -> list[Voice]:
+def _that_count(agents: Sequence[Agent], trained: set[int], started: int) -> list[Agent]:
     """The processes that train; a worker of a pool may wait for ever."""
-    found = [each for each in voices if each.pid in trained]
-    return found or [each for each in voices if each.pid == started or len(voices) == 1]
+    found = [each for each in agents if each.pid in trained]
+    return found or [each for each in agents if each.pid == started or len(agents) == 1]
 
 
 class _Examination:
     """Asks once more, with all threads, and for native stacks, without waiting for either."""
 
-    def __init__(self, host: Host, voice: Voice, now: float, *, native: bool) -> None:
-        self.voice, self._host, self._began_s, self._with_native = voice, host, now, native
+    def __init__(self, host: Host, agent: Agent, now: float, *, native: bool) -> None:
+        self.agent, self._host, self._began_s, self._with_native = agent, host, now, native
         self._asked_s: float | None = None
         self._native: list[str] = []
         self._thread = threading.Thread(target=self._spy, daemon=True)
 
-    def tick(self, now: float) -> Standing | None:
+    def tick(self, now: float) -> Diagnosis | None:
         """Return the answer once it is there."""
-        voice = self.voice
+        agent = self.agent
         if self._asked_s is None:
-            if voice.asked_s is None or now - self._began_s > _ANSWER_S:
+            if agent.asked_s is None or now - self._began_s > _ANSWER_S:
                 self._asked_s = now
-                voice.ask(others=True)
+                agent.ask(others=True)
             return None
-        look = voice.look if voice.look and voice.look.others is not None else None
-        if look is None and voice.over is None and now - self._asked_s < _ANSWER_S:
+        look = agent.look if agent.look and agent.look.others is not None else None
+        if look is None and agent.over is None and now - self._asked_s < _ANSWER_S:
             return None
         if self._thread.ident is None:  # it stops the program: only once that has answered
             self._thread.start()
         if self._thread.is_alive():
             return None
-        unanswered_s = 0.0 if look or voice.over is not None else now - (voice.asked_s or self._asked_s)
-        states = main_first(thread_states(self._host, voice.pid), voice.pid)
-        return why_standing(Seen(look or voice.look, unanswered_s, states, voice.over, self._native))
+        unanswered_s = 0.0 if look or agent.over is not None else now - (agent.asked_s or self._asked_s)
+        states = main_first(thread_states(self._host, agent.pid), agent.pid)
+        return diagnose_hang(HangEvidence(look or agent.look, unanswered_s, states, agent.over, self._native))
 
     def _spy(self) -> None:
         """py-spy stops the program for some seconds: of one that hangs nothing is lost by that."""
         if not self._with_native:
             return
-        argv = ["py-spy", "dump", "--native", "--pid", str(self.voice.pid)]
+        argv = ["py-spy", "dump", "--native", "--pid", str(self.agent.pid)]
         done = self._host.run(argv, deadline_s=_SPY_S)
         if done.exit_code == 0:
-            self._native = native_functions(done.stdout.decode("utf-8", "replace"))
+            self._native = native_functions(done.stdout.decode("utf-8", "replace"), self.agent.pid)
 
 
-def native_functions(dump: str) -> list[str]:
-    """The functions of the main thread in a dump of py-spy, innermost first, with the library or file of each."""
+def native_functions(dump: str, pid: int) -> list[str]:
+    """The functions of the process's main thread in a dump of py-spy, innermost first, with the library or file of each."""
     found: list[str] = []
     inside = False
     for line in dump.splitlines():
         if line.startswith("Thread "):
-            inside = '"MainThread"' in line
+            inside = '"MainThread"' in line or line.startswith(f"Thread {pid} ")
         elif inside and (row := _NATIVE_LINE.match(line)):
             found.append(f"{row['name']} ({row['where']})")
     return found
@@ -176,7 +176,7 @@ def main_first(states: Sequence[ThreadState], pid: int) -> list[ThreadState]:
 
 
 def _made(
-    standing: Standing, pid: int, since_s: float, now: float, reading: Reading | None, gpus: Sequence[GpuReading]
+    standing: Diagnosis, pid: int, since_s: float, now: float, reading: Reading | None, gpus: Sequence[GpuReading]
 ) -> Hang:
     row = read_knowledge().watch_words[standing.kind]
     words = {"pid": str(pid), "place": "the program", "what": "it", **standing.words}

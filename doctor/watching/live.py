@@ -166,7 +166,7 @@ class Bottom:
         place = columns, rows, len(texts)
         reserved = "" if place == self._shown else self._reserved(len(texts))
         self._shown = place
-        self._write(reserved + self._picture(texts, rows, False if state.hang else state.healthy))
+        self._write(reserved + self._changes(texts, rows, False if state.hang else state.healthy))
 
     def close(self) -> None:
         """Give the rows back, empty, and the cursor to where the program had it."""
@@ -187,7 +187,7 @@ class Bottom:
             return "\x1bD" * count + f"\x1b[{count}A"
         return "\x1b7\x1b[r\x1b8" + _wiped_below(count)
 
-    def _picture(self, texts: Sequence[str], rows: int, healthy: bool | None) -> str:
+    def _changes(self, texts: Sequence[str], rows: int, healthy: bool | None) -> str:
         """The region each time anew: a program that resets the terminal takes it away."""
         first = rows - len(texts) + 1
         drawn = "".join(f"\x1b[{first + place};1H\x1b[0m\x1b[2K{text}" for place, text in enumerate(texts[:-1]))

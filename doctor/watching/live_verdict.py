@@ -8,7 +8,7 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import TraceReport
 from tfgpu_doctor.watching.machine_causes import MachineCauses, explains
 from tfgpu_doctor.watching.reading import GpuReading, Reading
-from tfgpu_doctor.watching.result import Hang, MachineCause, Turn
+from tfgpu_doctor.watching.result import Hang, MachineCause, TimelineEntry
 
 HANGS = "hang"
 _LINGERS_S = 5.0  # a cause of the machine that is not seen for so long is over
@@ -40,19 +40,19 @@ class LiveVerdict:
 
     def turn(
         self, at_s: float, hang: Hang | None, report: TraceReport | None, readings: Sequence[Reading], state: str
-    ) -> Turn:
+    ) -> TimelineEntry:
         """The verdict now; `state` is the word where nothing is known, `at_s` the time since the start."""
         words = read_knowledge().watch_words
         if hang is not None:
-            return Turn(at_s=at_s, verdict=HANGS, title=hang.title)
+            return TimelineEntry(at_s=at_s, verdict=HANGS, title=hang.title)
         active = sorted(self._seen_s, key=lambda label: self._since_s[label])
         if first := self._first(active, report, readings[-_RECENT:]):
             others = tuple(each for each in active if each != first)
-            return Turn(at_s=at_s, verdict=first, title=words[first].title, causes=others)
+            return TimelineEntry(at_s=at_s, verdict=first, title=words[first].title, causes=others)
         if report is None:
-            return Turn(at_s=at_s, verdict=state, title=words[state].title)
+            return TimelineEntry(at_s=at_s, verdict=state, title=words[state].title)
         share = next((each.share for each in report.causes if each.label == report.verdict), None)
-        return Turn(
+        return TimelineEntry(
             at_s=at_s, verdict=report.verdict, title=report.title, share=share, step_ms=report.steps.mean_ms,
             causes=tuple(active),
         )  # fmt: skip

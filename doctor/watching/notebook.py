@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -10,17 +9,19 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from tfgpu_doctor._project import report_it
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.scratch import scratch_folder
+from tfgpu_doctor.render.notebook import displayed, framed
 from tfgpu_doctor.tracing import recorder_module
+from tfgpu_doctor.watching.agent import Agent, Look, make_look
 from tfgpu_doctor.watching.hanging import AFTER_S
 from tfgpu_doctor.watching.page import render_watch_text
+from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import make_watch_report
 from tfgpu_doctor.watching.result import WatchReport
 from tfgpu_doctor.watching.rules import parse_rule
-from tfgpu_doctor.watching.telling import Telling
-from tfgpu_doctor.watching.voice import Look, Voice, make_look
-from tfgpu_doctor.watching.watcher import Watcher, Wish
+from tfgpu_doctor.watching.watcher import Watcher, WatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ _TICK_S = 0.2
 _WIDTH = 100
 
 
-class InnerVoice:
+class InProcessAgent:
     """The process of the doctor itself: it records on the thread that asks."""
 
     def __init__(self, tensorflow: Any) -> None:
@@ -78,7 +79,9 @@ class watch:  # noqa: N801 - used like a function
     ) -> None:
         """Raises ValueError for a rule that cannot be read."""
         self.report: WatchReport | None = None
-        self._wish = Wish("this program", hang_after_s=hang_after, rules=[parse_rule(rule) for rule in fail_if])
+        self._options = WatchOptions(
+            "this program", hang_after_s=hang_after, rules=[parse_rule(rule) for rule in fail_if]
+        )
         self._live, self._show = live, show
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
@@ -105,42 +108,36 @@ class watch:  # noqa: N801 - used like a function
             _print(self)
 
     def _run(self, tensorflow: Any, folder: str) -> None:
-        voice: Voice = InnerVoice(tensorflow)
-        told = Telling(live=self._live, plain=True)
-        watcher = Watcher(Host(), os.getpid(), self._wish, folder=folder, voices=lambda: [voice], told=told)
+        agent: Agent = InProcessAgent(tensorflow)
+        told = Reporter(live=self._live, plain=True)
+        watcher = Watcher(Host(), os.getpid(), self._options, folder=folder, agents=lambda: [agent], told=told)
         while not self._end.is_set():
             watcher.tick()
             self._end.wait(_TICK_S)
-        if voice.recording:
-            voice.stop()
+        if agent.recording:
+            agent.stop()
         watcher.end()
         told.close()
         self.report = make_watch_report(watcher, exit_code=None)
 
     def _repr_html_(self) -> str:
         """The page in a frame, for a notebook that shows this object."""
-        from markupsafe import escape
-
         from tfgpu_doctor.watching.html_page import render_watch_html
 
         if self.report is None:
             return "<p>the block has not ended yet</p>"
-        page = escape(render_watch_html(self.report))
-        return f'<iframe title="tfgpu-doctor watch" sandbox="allow-scripts" width="100%" height="640" srcdoc="{page}"></iframe>'
+        return framed(render_watch_html(self.report), "tfgpu-doctor watch")
 
 
 def _print(watched: watch) -> None:
     """Print the text; in a notebook, show the page."""
     if watched.report is None:
-        return
-    if "IPython" in sys.modules:
-        with contextlib.suppress(ImportError, AttributeError):
-            from IPython import display, get_ipython
-
-            if get_ipython() is not None:
-                display.display(watched)  # type: ignore[no-untyped-call, unused-ignore]
-                return
-    sys.stdout.write(render_watch_text(watched.report, width=_WIDTH, colour=False))
+        sys.stdout.write(
+            "tfgpu-doctor: the training could not be watched: the doctor itself failed; "
+            f"please {report_it('how the training was started')}\n"
+        )
+    elif not displayed(watched):
+        sys.stdout.write(render_watch_text(watched.report, width=_WIDTH, colour=False))
 
 
 def WatchCallback(**options: Any) -> Any:  # noqa: N802 - a class, made when Keras is there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,13 +18,15 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.host.talk import visit
 from tfgpu_doctor.tracing import STARTUP, of_user
+from tfgpu_doctor.watching.agent import AttachedAgent, Look, Stack
 from tfgpu_doctor.watching.beside import Watched
+from tfgpu_doctor.watching.hang_diagnosis import in_words
+from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import make_watch_report
-from tfgpu_doctor.watching.standing import in_words
-from tfgpu_doctor.watching.telling import Telling
 from tfgpu_doctor.watching.thread_states import main_progress
-from tfgpu_doctor.watching.voice import Look, Stack, Visited
-from tfgpu_doctor.watching.watcher import Watcher, Wish
+from tfgpu_doctor.watching.watcher import Watcher, WatchOptions
+
+Thread = dict[str, object]  # of py-spy's JSON
 
 _TICK_S = 0.2
 _LOOK_EVERY_S = 5.0  # py-spy needs about 0.2 s of CPU for a look
@@ -31,7 +34,7 @@ _SPY_S = 30.0
 _MISSING = re.compile(r"Permission|ptrace|privileg|Operation not permitted", re.IGNORECASE)
 
 
-class SpyVoice:
+class PySpyAgent:
     """Looks at the Python of another process with py-spy, which reads its memory; it cannot be asked to record."""
 
     def __init__(self, host: Host, pid: int) -> None:
@@ -64,18 +67,19 @@ class SpyVoice:
         argv = ["py-spy", "dump", "--nonblocking", "--full-filenames", "--json", "--pid", str(self.pid)]
         done = self._host.run(argv, deadline_s=_SPY_S)
         if done.exit_code == 0:
-            self._take(json.loads(done.stdout))
+            with contextlib.suppress(ValueError):  # it read while the program changed
+                self._take(json.loads(done.stdout))
         elif done.not_started:
             self.unable = "Python's frames need py-spy: pip install 'tfgpu-doctor[watch]'"
         elif _MISSING.search(done.stderr):
             self.unable = "py-spy may not read this process: it needs the same user, and CAP_SYS_PTRACE in a container"
         self.asked_s = None
 
-    def _take(self, threads: Sequence[dict[str, object]]) -> None:
-        stacks = {str(each.get("thread_name")): _stack(each) for each in threads}
-        main = stacks.pop("MainThread", ())
+    def _take(self, threads: Sequence[Thread]) -> None:
+        first = main_thread(threads, self.pid)
+        main = _stack(first) if first else ()
         key = " ".join(f"{file}:{line}" for file, line, _ in main)
-        others = tuple(stacks.values()) if self._others else None
+        others = tuple(_stack(each) for each in threads if each is not first) if self._others else None
         self.look = Look(time.monotonic(), main, key, others)
         if place := of_user(main):
             self.places[in_words((place,))] += 1
@@ -83,22 +87,32 @@ class SpyVoice:
             self.places[f"{in_words(main[:1])} of TensorFlow or Python"] += 1
 
 
-def _stack(thread: dict[str, object]) -> Stack:
+def main_thread(threads: Sequence[Thread], pid: int) -> Thread | None:
+    """The main thread. Its name is known only where the program imports threading; the kernel's id not always."""
+    named = (
+        next((each for each in threads if each.get("os_thread_id") == pid), None),
+        next((each for each in threads if each.get("thread_name") == "MainThread"), None),
+        threads[0] if len(threads) == 1 else None,
+    )
+    return next((each for each in named if each is not None), None)
+
+
+def _stack(thread: Thread) -> Stack:
     frames = thread.get("frames")
     rows = frames if isinstance(frames, list) else []
     return tuple((str(each["filename"]), int(each["line"]), str(each["name"])) for each in rows)
 
 
-def watch_pid(pid: int, wish: Wish, telling: Telling, *, seconds: float | None) -> Watched:
+def watch_pid(pid: int, options: WatchOptions, reporter: Reporter, *, seconds: float | None) -> Watched:
     """Look at a process until it ends, the time is over, or Ctrl-C. Exits with one line if it may not be looked at."""
     host = Host()
     _check(host, pid)
-    spy, talk = SpyVoice(host, pid), visit(pid, host.environment.get("XDG_RUNTIME_DIR", ""))
+    spy, talk = PySpyAgent(host, pid), visit(pid, host.environment.get("XDG_RUNTIME_DIR", ""))
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with scratch_folder() as folder:
-        voices = Visited(talk).hear if talk else lambda: [spy]
+        agents = AttachedAgent(talk).hear if talk else lambda: [spy]
         watcher = Watcher(
-            host, pid, replace(wish, from_outside=talk is None), folder=folder, voices=voices, told=telling
+            host, pid, replace(options, from_outside=talk is None), folder=folder, agents=agents, told=reporter
         )
         end = None if seconds is None else time.monotonic() + seconds
         try:
@@ -110,14 +124,14 @@ def watch_pid(pid: int, wish: Wish, telling: Telling, *, seconds: float | None) 
         finally:
             signal.signal(signal.SIGTERM, previous)
             watcher.end()
-            telling.close()
+            reporter.close()
             host.stop()
     if talk is None:
         _note_places(watcher, spy)
     else:
         talk.close()
     report = make_watch_report(watcher, exit_code=None)
-    telling.end(report)
+    reporter.end(report)
     return Watched(report, 0)
 
 
@@ -131,13 +145,13 @@ def _check(host: Host, pid: int) -> None:
         refuse(f"process {pid} belongs to user {owner}, not to {os.getuid()}: run the doctor as the same user")
 
 
-def _note_places(watcher: Watcher, voice: SpyVoice) -> None:
+def _note_places(watcher: Watcher, agent: PySpyAgent) -> None:
     """What Python's frames showed, and how the next start can be looked into."""
-    notes = watcher.course.notes
-    if voice.unable:
-        notes.append(voice.unable)
-    looks = sum(voice.places.values())
-    found = ", ".join(f"{name} {count / looks:.0%}" for name, count in voice.places.most_common(3))
+    notes = watcher.history.notes
+    if agent.unable:
+        notes.append(agent.unable)
+    looks = sum(agent.places.values())
+    found = ", ".join(f"{name} {count / looks:.0%}" for name, count in agent.places.most_common(3))
     if found:
         notes.append(f"its main thread was in {found} ({looks} looks)")
     notes.append(

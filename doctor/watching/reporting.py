@@ -13,65 +13,66 @@ import msgspec
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import Gain, Shares, StepTimes, TraceReport
+from tfgpu_doctor.watching.live_verdict import HANGS
 from tfgpu_doctor.watching.reading import GpuReading, Reading
-from tfgpu_doctor.watching.result import GpuSummary, Hang, HostSummary, Turn, WatchReport
+from tfgpu_doctor.watching.result import GpuSummary, Hang, HostSummary, TimelineEntry, WatchReport
 from tfgpu_doctor.watching.watcher import Watcher
 from tfgpu_doctor.watching.words import cleaned
 
 _IDLE = 0.05  # utilisation
-_STATES = ("starting", "watching", "outside")
 
 
 def make_watch_report(watcher: Watcher, *, exit_code: int | None, ended_by: str = "") -> WatchReport:
     """Put together what was seen; `ended_by` is the signal with which the doctor ended a program that hung."""
-    course, seconds = watcher.course, watcher.seconds
+    history, seconds = watcher.history, watcher.seconds
     hang = _hang(watcher, seconds, ended_by)
-    verdict = "hang" if hang else main_verdict(course.timeline, seconds)
+    verdict = HANGS if hang else main_verdict(history.timeline, seconds)
     if verdict == "starting" and exit_code is not None:
         verdict = "no_tensorflow"
     report = watcher.report_of(verdict)
-    last = report or (course.captures[-1].report if course.captures else None)
+    last = report or (history.captures[-1].report if history.captures else None)
     title, why, healthy = _words(watcher, verdict, hang, report)
     whole = WatchReport(
         doctor=__version__,
-        command=watcher.wish.command,
+        command=watcher.options.command,
         started=dt.datetime.fromtimestamp(watcher.began_at, dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         seconds=round(seconds, 1),
         exit_code=exit_code,
-        from_outside=watcher.wish.from_outside,
+        from_outside=watcher.options.from_outside,
         verdict=verdict, title=title, why=why, healthy=healthy,
         steps=last.steps if last else StepTimes(count=0, median_ms=0.0, mean_ms=0.0, found_by=""),
         shares=last.shares if last else Shares(**dict.fromkeys(Shares.__struct_fields__, 0.0)),
         causes=report.causes if report else (),
         gain=report.gain if report else Gain(),
         machine=watcher.machine.found(),
-        timeline=tuple(course.timeline),
-        gpus=tuple(_gpu(looks) for looks in course.gpus.values()),
-        host=_host(course.readings),
+        timeline=tuple(history.timeline),
+        gpus=tuple(_gpu(looks) for looks in history.gpus.values()),
+        host=_host(history.readings),
         hang=hang,
         rules=tuple(rule.result() for rule in watcher.rules),
         captures=watcher.captures.count,
-        notes=tuple(_notes(watcher)),
+        notes=tuple(_notes(watcher, why)),
         trace=last,
     )  # fmt: skip
     return cleaned(whole)
 
 
-def main_verdict(timeline: Sequence[Turn], seconds: float) -> str:
+def main_verdict(timeline: Sequence[TimelineEntry], seconds: float) -> str:
     """The verdict that was right for most of the time; what says nothing counts only if nothing else was said."""
     times: dict[str, float] = defaultdict(float)
     ends = [*(turn.at_s for turn in timeline[1:]), seconds]
     for turn, end_s in zip(timeline, ends, strict=False):
         times[turn.verdict] += max(0.0, end_s - turn.at_s)
-    told = {verdict: time_s for verdict, time_s in times.items() if verdict not in (*_STATES, "hang")}
+    states = {word for word, row in read_knowledge().watch_words.items() if row.kind == "state"}
+    told = {verdict: time_s for verdict, time_s in times.items() if verdict not in states | {HANGS}}
     if told:
         return max(told, key=lambda each: told[each])
-    return timeline[-1].verdict if timeline and timeline[-1].verdict != "hang" else "watching"
+    return timeline[-1].verdict if timeline and timeline[-1].verdict != HANGS else "watching"
 
 
 def _hang(watcher: Watcher, seconds: float, ended_by: str) -> Hang | None:
     """The hang that stands at the end, with its whole time."""
-    hangs = watcher.course.hangs
+    hangs = watcher.history.hangs
     if watcher.hang is None or not hangs:
         return None
     return msgspec.structs.replace(hangs[-1], seconds=round(seconds - hangs[-1].at_s, 1), ended=ended_by)
@@ -90,7 +91,7 @@ def _words(
 
 
 def _why_unknown(watcher: Watcher) -> str:
-    if watcher.wish.from_outside:
+    if watcher.options.from_outside:
         return "the program was started without the recorder: TensorFlow's own times cannot be seen"
     if watcher.captures.problem:
         return f"no recording could be read: {watcher.captures.problem}"
@@ -141,11 +142,12 @@ def _most(looks: Sequence[Any], value: Callable[[Any], Any]) -> Any:
     return max((found for each in looks if (found := value(each)) is not None), default=None)
 
 
-def _notes(watcher: Watcher) -> list[str]:
-    notes = list(watcher.course.notes)
+def _notes(watcher: Watcher, why: str) -> list[str]:
+    notes = list(watcher.history.notes)
     if trouble := watcher.gpus.trouble:
         missing = "libnvidia-ml.so.1 is not here" if "cannot open shared object file" in trouble else trouble
         notes.append(f"nothing is known of GPUs: {missing}")
-    if watcher.captures.problem and watcher.captures.count == 0:
-        notes.append(f"TensorFlow did not record: {watcher.captures.problem}")
+    problem = watcher.captures.problem
+    if problem and watcher.captures.count == 0 and problem not in why:
+        notes.append(f"TensorFlow did not record: {problem}")
     return notes

@@ -9,7 +9,7 @@ from tfgpu_doctor.tracing import Gain, Shares, StepTimes, TraceCause, TraceRepor
 SCHEMA = 1
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A moment in the timeline: from `at_s` (since the start) on the verdict was this one."""
 
     at_s: float
@@ -103,7 +103,7 @@ class WatchReport(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[TraceCause, ...]
     gain: Gain
     machine: tuple[MachineCause, ...]
-    timeline: tuple[Turn, ...]
+    timeline: tuple[TimelineEntry, ...]
     gpus: tuple[GpuSummary, ...]
     host: HostSummary | None
     hang: Hang | None

@@ -75,7 +75,11 @@ def parse_rule(text: str) -> Rule:
 
 
 def values_of(reading: Reading, gpus: Sequence[GpuReading], report: TraceReport | None) -> dict[str, float | None]:
-    """The values that rules speak of, at this moment; shares of 1, None where nobody knows."""
+    """The values that rules speak of, at this moment; shares of 1, None where nobody knows.
+
+    Of the GPUs those count that the program holds memory on; all of them if NVML does not tell.
+    """
+    gpus = [gpu for gpu in gpus if gpu.own_bytes] or gpus
     whole = reading.cpus or reading.machine_cpus
     used = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
     full = [gpu.used_bytes / gpu.total_bytes for gpu in gpus if gpu.used_bytes is not None and gpu.total_bytes]
@@ -101,11 +105,15 @@ class RuleWatch:
     _known: bool = False
     _covered: bool = False
     _longest_s: float = 0.0
+    _first_s: float | None = None
+    _looked_s: float = 0.0
     _since_s: float | None = None
 
     def add(self, at_s: float, values: Mapping[str, float | None]) -> bool:
         """Add a look; return whether the rule is broken for the first time now."""
         value = values.get(self.rule.name)
+        self._first_s = at_s if self._first_s is None else self._first_s
+        self._looked_s = at_s - self._first_s
         self._looks.append((at_s, value))
         while len(self._looks) > 1 and at_s - self._looks[1][0] >= self.rule.seconds:
             self._looks.popleft()
@@ -133,6 +141,8 @@ class RuleWatch:
         why = ""
         if not self._known:
             broken, why = None, f"{self.rule.name} was never known"
+        elif not self._covered and self._looked_s < self.rule.seconds:
+            why = f"the run was shorter than {self.rule.seconds:g} s"
         elif not self._covered:
             broken, why = None, f"{self.rule.name} was not known for {self.rule.seconds:g} s together"
         return RuleResult(

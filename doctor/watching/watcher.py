@@ -10,28 +10,28 @@ from typing import Protocol
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import TraceReport
+from tfgpu_doctor.watching.agent import Agent
 from tfgpu_doctor.watching.captures import Capture, Captures
+from tfgpu_doctor.watching.change_detector import ChangeDetector
 from tfgpu_doctor.watching.gpu_signals import GpuSignals
 from tfgpu_doctor.watching.hanging import AFTER_S, HangWatch
 from tfgpu_doctor.watching.live import State, sentence
 from tfgpu_doctor.watching.live_verdict import HANGS, LiveVerdict
 from tfgpu_doctor.watching.machine_causes import MachineCauses
-from tfgpu_doctor.watching.picture import Picture
 from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import GpuReading, Reading
-from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, Turn
+from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, TimelineEntry
 from tfgpu_doctor.watching.rules import Rule, RuleWatch, values_of
-from tfgpu_doctor.watching.voice import Voice
 
 LOOK_EVERY_S = 1.0
 _SURE = 60  # looks
 _KEPT = 6 * 3600  # looks: of a long training the last hours
 
 
-class Told(Protocol):
+class Observer(Protocol):
     """Who hears what happens; `seconds` since the start."""
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: TimelineEntry) -> None:
         """The verdict is another one."""
 
     def machine(self, cause: MachineCause, seconds: float) -> None:
@@ -51,7 +51,7 @@ class Told(Protocol):
 
 
 @dataclass(frozen=True)
-class Wish:
+class WatchOptions:
     """How to watch: `command` is for the report, `every_s` the time between recordings (None: growing)."""
 
     command: str
@@ -62,10 +62,10 @@ class Wish:
 
 
 @dataclass
-class Course:
+class History:
     """What was seen so far; times in s since the start."""
 
-    timeline: list[Turn] = field(default_factory=list)
+    timeline: list[TimelineEntry] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     gpus: dict[int, list[GpuReading]] = field(default_factory=dict)
     captures: list[Capture] = field(default_factory=list)  # the last of each verdict
@@ -77,20 +77,20 @@ class Watcher:
     """Call `tick` several times a second, from one thread; nothing in it waits."""
 
     def __init__(
-        self, host: Host, pid: int, wish: Wish, *, folder: str, voices: Callable[[], Sequence[Voice]], told: Told,
+        self, host: Host, pid: int, options: WatchOptions, *, folder: str, agents: Callable[[], Sequence[Agent]], told: Observer,
     ) -> None:  # fmt: skip
-        self.wish, self.pid = wish, pid
+        self.options, self.pid = options, pid
         self.began_s = time.monotonic()
         self.began_at = time.time()
-        self.course = Course()
+        self.history = History()
         self._verdict = LiveVerdict(lambda cause: told.machine(cause, self.seconds))
-        self.rules = [RuleWatch(rule) for rule in wish.rules]
-        self.captures = Captures(folder, wish.command, every_s=wish.every_s)
-        self.hanging = HangWatch(host, after_s=wish.hang_after_s, native=not wish.from_outside, note=self._note)
+        self.rules = [RuleWatch(rule) for rule in options.rules]
+        self.captures = Captures(folder, options.command, every_s=options.every_s)
+        self.hanging = HangWatch(host, after_s=options.hang_after_s, native=not options.from_outside, note=self._note)
         self.gpus = GpuSignals(host, self._own_pids)
         self._signals = ProgramSignals(host, pid)
-        self._voices, self._told = voices, told
-        self._picture = Picture()
+        self._agents, self._told = agents, told
+        self._changes = ChangeDetector()
         self._last_s = 0.0
         self._trained: set[int] = set()
         self._capture: Capture | None = None  # the last that tells something
@@ -120,18 +120,18 @@ class Watcher:
     def tick(self) -> None:
         """Do what is due."""
         now = time.monotonic()
-        voices = list(self._voices())
-        self.with_tensorflow = self.with_tensorflow or bool(voices)
+        agents = list(self._agents())
+        self.with_tensorflow = self.with_tensorflow or bool(agents)
         busy = self.captures.busy
-        recordable = [] if self.wish.from_outside else voices
-        capture = self.captures.tick(now, recordable, changed=self._picture.changed)
+        recordable = [] if self.options.from_outside else agents
+        capture = self.captures.tick(now, recordable, changed=self._changes.changed)
         if busy and not self.captures.busy:
-            self._picture.recorded()
+            self._changes.recorded()
         if capture is not None:
             self._take(capture)
         if now - self._last_s >= LOOK_EVERY_S:
             self._last_s = now
-            self._look(now, voices)
+            self._look(now, agents)
         elif capture is not None:
             self._turn(now)
 
@@ -148,26 +148,26 @@ class Watcher:
             self._trained.add(capture.pid)
         if capture.tells:
             self._capture = capture
-            others = [each for each in self.course.captures if each.report.verdict != capture.report.verdict]
-            self.course.captures = [*others, capture]
+            others = [each for each in self.history.captures if each.report.verdict != capture.report.verdict]
+            self.history.captures = [*others, capture]
 
-    def _look(self, now: float, voices: Sequence[Voice]) -> None:
+    def _look(self, now: float, agents: Sequence[Agent]) -> None:
         reading, gpus = self._signals.look(), self.gpus.latest()
         if reading is None:
             return
-        self.course.readings.append(reading)
-        del self.course.readings[:-_KEPT]
+        self.history.readings.append(reading)
+        del self.history.readings[:-_KEPT]
         for gpu in gpus:
-            looks = self.course.gpus.setdefault(gpu.index, [])
+            looks = self.history.gpus.setdefault(gpu.index, [])
             if not looks or looks[-1].at_s != gpu.at_s:
                 looks.append(gpu)
                 del looks[:-_KEPT]
         self._find_lost(gpus)
-        self._picture.add(reading, gpus)
+        self._changes.add(reading, gpus)
         self._verdict.look(now, reading, gpus, self._report)
-        if hang := self.hanging.tick(now, voices, self._trained, self.pid, reading, gpus):
+        if hang := self.hanging.tick(now, agents, self._trained, self.pid, reading, gpus):
             hang = self._since_begin(hang)
-            self.course.hangs.append(hang)
+            self.history.hangs.append(hang)
             self._told.hang(hang)
         for rule in self.rules:
             if rule.add(self.seconds, values_of(reading, gpus, self._report)):
@@ -178,7 +178,7 @@ class Watcher:
     def _find_lost(self, gpus: Sequence[GpuReading]) -> None:
         """A GPU that answered, and of which NVML says nothing any more while it speaks of others."""
         for gpu in gpus:
-            known = any(each.used_bytes is not None for each in self.course.gpus.get(gpu.index, ())[-_SURE:])
+            known = any(each.used_bytes is not None for each in self.history.gpus.get(gpu.index, ())[-_SURE:])
             silent = gpu.used_bytes is None and gpu.utilization is None and gpu.temperature_c is None
             if silent and known and gpu.index not in self._lost:
                 self._lost.add(gpu.index)
@@ -192,17 +192,17 @@ class Watcher:
 
     def _turn(self, now: float) -> None:
         """Note the verdict if it is another one than before."""
-        state = "outside" if self.wish.from_outside else "watching" if self.with_tensorflow else "starting"
+        state = "outside" if self.options.from_outside else "watching" if self.with_tensorflow else "starting"
         at_s = round(now - self.began_s, 1)
-        turn = self._verdict.turn(at_s, self.hang, self._report, self.course.readings, state)
-        before = self.course.timeline[-1] if self.course.timeline else None
+        turn = self._verdict.turn(at_s, self.hang, self._report, self.history.readings, state)
+        before = self.history.timeline[-1] if self.history.timeline else None
         if before is None or (before.verdict, before.causes) != (turn.verdict, turn.causes):
-            self.course.timeline.append(turn)
+            self.history.timeline.append(turn)
             self._told.turn(turn)
 
     def state(self, reading: Reading | None, gpus: Sequence[GpuReading]) -> State:
         """What is known at this moment."""
-        turn = self.course.timeline[-1]
+        turn = self.history.timeline[-1]
         report = self._report
         own = report is not None and turn.verdict == report.verdict
         titles = read_knowledge().watch_words
@@ -214,7 +214,7 @@ class Watcher:
             shares=report.shares if report else None,
         )  # fmt: skip
 
-    def healthy(self, turn: Turn) -> bool | None:
+    def healthy(self, turn: TimelineEntry) -> bool | None:
         """Whether a verdict says that all is well; None if it does not tell."""
         row = read_knowledge().watch_words.get(turn.verdict)
         if turn.verdict == HANGS or (row and row.kind == "machine"):
@@ -224,14 +224,14 @@ class Watcher:
 
     def report_of(self, verdict: str) -> TraceReport | None:
         """The last recording with this verdict."""
-        found = [each.report for each in self.course.captures if each.report.verdict == verdict]
+        found = [each.report for each in self.history.captures if each.report.verdict == verdict]
         return found[-1] if found else None
 
     def _own_pids(self) -> set[int]:
         return self._signals.pids()
 
     def _note(self, text: str) -> None:
-        self.course.notes.append(text)
+        self.history.notes.append(text)
 
 
 def _inner(title: str) -> str:

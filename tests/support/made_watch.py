@@ -15,7 +15,7 @@ from tfgpu_doctor.watching.result import (
     HostSummary,
     MachineCause,
     RuleResult,
-    Turn,
+    TimelineEntry,
     WatchReport,
 )
 
@@ -77,10 +77,10 @@ def host(**fields: Any) -> HostSummary:
     return HostSummary(**{**known, **fields})
 
 
-def turn(at_s: float, verdict: str, *causes: str) -> Turn:
+def turn(at_s: float, verdict: str, *causes: str) -> TimelineEntry:
     """A moment of the timeline."""
     row = read_knowledge().trace_verdicts[verdict]
-    return Turn(at_s=at_s, verdict=verdict, title=row.title, share=0.8, step_ms=29.9, causes=causes)
+    return TimelineEntry(at_s=at_s, verdict=verdict, title=row.title, share=0.8, step_ms=29.9, causes=causes)
 
 
 def healthy() -> WatchReport:
@@ -168,7 +168,7 @@ def hostile(word: str = HOSTILE) -> WatchReport:
     return msgspec.structs.replace(
         report, command=word, title=f"The steps wait{word}", why=word, notes=(word, "x"), rules=with_rules(word).rules,
         gpus=(gpu(name=word, uuid=word, tenants=(word,), reasons={word: 0.5, "sw_power_cap": 0.5}),), started=word,
-        timeline=(*report.timeline, Turn(at_s=450.0, verdict=f"a{word}", title=word, causes=(word,))),
+        timeline=(*report.timeline, TimelineEntry(at_s=450.0, verdict=f"a{word}", title=word, causes=(word,))),
     )  # fmt: skip
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import pathlib
 from collections.abc import Callable
 
 import made_trace
 import pytest
-from made_trace import MadeEvent, MadeLine, MadePlane, Ref, training
+from made_trace import MadeEvent, MadeLine, MadePlane, Ref, Stat, training
 
 from tfgpu_doctor.tracing.python_samples import FILE
 from tfgpu_doctor.tracing.result import TraceReport
@@ -176,6 +177,25 @@ def test_the_start_of_a_training_alone(tmp_path: pathlib.Path) -> None:
 
 def gpu(*events: MadeEvent, name: str = "Stream #14(Compute)") -> MadePlane:
     return MadePlane("/device:GPU:0", [MadeLine(name, list(events))], {"compute_cap_major": 8, "compute_cap_minor": 0})
+
+
+def test_an_allocator_with_nothing_free_has_no_fragmentation(tmp_path: pathlib.Path) -> None:
+    """TensorFlow writes nan, 0 of 0, for the CPU's allocators."""
+    rows = {}
+    for pieces in (math.nan, 0.25):
+        stats: dict[str, Stat] = {
+            "allocator_name": "mklcpu",
+            "bytes_allocated": 512,
+            "fragmentation": pieces,
+            "addr": 7,
+        }
+        planes = training(compute_ms=18.0)
+        planes[0].lines.append(MadeLine("allocator", [MadeEvent("MemoryAllocation", 1.0, 0.1, stats)]))
+        (tmp_path / str(pieces)).mkdir()
+        (rows[str(pieces)],) = judged(tmp_path / str(pieces), planes).memory
+    assert [row.fragmentation for row in rows.values()] == [None, 0.25]
+    assert rows["nan"].peak_bytes == 512
+    assert rows["nan"].warning == ""
 
 
 def kernels(duration_ms: float) -> list[MadeEvent]:

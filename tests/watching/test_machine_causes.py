@@ -8,8 +8,8 @@ import made_watch
 import msgspec
 import pytest
 
+from tfgpu_doctor.watching.change_detector import ChangeDetector
 from tfgpu_doctor.watching.machine_causes import MachineCauses, explains
-from tfgpu_doctor.watching.picture import Picture
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 
 USUAL = {
@@ -120,7 +120,7 @@ def test_whether_the_machine_explains_what_the_steps_wait_for(
 
 
 def test_the_picture_changes_with_the_cpu_and_the_gpus() -> None:
-    picture = Picture()
+    picture = ChangeDetector()
     for second in range(8):
         picture.add(reading(float(second)), [HOT])
     assert not picture.changed

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
-import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import made_watch
 import msgspec
 import pytest
-from browser import Browser
 from document_shapes import SHAPES
 from made_watch import REPORTS
 
 from tfgpu_doctor.watching.html_page import render_watch_html
 from tfgpu_doctor.watching.page import render_watch_markdown, render_watch_text
-from tfgpu_doctor.watching.result import Turn, WatchReport
+from tfgpu_doctor.watching.result import TimelineEntry, WatchReport
 from tfgpu_doctor.watching.stretches import in_slots, stretches, totals
 from tfgpu_doctor.watching.units import clock, duration
 from tfgpu_doctor.watching.words import cleaned, headline, machine_line
@@ -95,9 +92,9 @@ def test_what_was_before_a_hang_is_taken_from_the_timeline_too() -> None:
     assert hung.hang
     report = msgspec.structs.replace(hung, verdict="hang", title=hung.hang.title, causes=())
     assert headline(report).before == made_watch.cause().title
-    late = Turn(at_s=500.0, verdict="hang", title=hung.hang.title)
+    late = TimelineEntry(at_s=500.0, verdict="hang", title=hung.hang.title)
     assert headline(msgspec.structs.replace(report, timeline=(*report.timeline, late))) == headline(report)
-    first = Turn(at_s=2.0, verdict="watching", title="Nothing is known of the steps of the training yet")
+    first = TimelineEntry(at_s=2.0, verdict="watching", title="Nothing is known of the steps of the training yet")
     assert headline(msgspec.structs.replace(report, timeline=(first, late))).before == ""
 
 
@@ -226,57 +223,3 @@ def test_a_page_does_not_grow_with_the_time_of_the_run() -> None:
         sizes.append([len(render(report)) for render in FORMATS.values()])
         assert all("behind it" in render(report) for render in FORMATS.values())
     assert all(later < 1.1 * first for first, later in zip(*sizes, strict=True))
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with contextlib.closing(Browser(tmp_path_factory.mktemp("browser"))) as found:
-        yield found
-
-
-@pytest.fixture(params=REPORTS, scope="module")
-def page(request: pytest.FixtureRequest) -> str:
-    return render_watch_html(REPORTS[request.param]())
-
-
-def test_in_the_browser_it_fits_and_asks_for_nothing(browser: Browser, page: str) -> None:
-    browser.show(page)
-    for width in (320, 360, 768, 1440):
-        browser.look(width=width)
-        assert browser.overflowing == [], width
-    assert browser.said == []
-    assert browser.requested == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_in_the_browser_it_can_be_read(browser: Browser, page: str, scheme: str) -> None:
-    browser.show(page, scheme=scheme)
-    browser.run("for (const each of document.querySelectorAll('details')) each.open = true")
-    assert browser.pale == []
-
-
-def test_in_the_browser_headings_and_names_are_in_order(browser: Browser, page: str) -> None:
-    browser.show(page)
-    headings = browser.run("return [...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])")
-    assert headings[0] == 1
-    assert headings.count(1) == 1
-    assert all(after <= before + 1 for before, after in itertools.pairwise(headings)), headings
-    for landmark in ("header", "main", "footer"):
-        assert browser.run(f"return document.querySelectorAll('body > {landmark}').length") == 1
-    assert browser.run(_NAMELESS) == []
-
-
-# What has no name for a screen reader, or links to what is not there.
-_NAMELESS = """
-const found = [];
-const note = each => found.push(each.outerHTML.slice(0, 120));
-const named = each => document.getElementById(each.getAttribute("aria-labelledby") ?? "")?.textContent.trim()
-  || each.getAttribute("aria-label")?.trim();
-for (const each of document.querySelectorAll("nav, section, [role=region], [role=img]")) if (!named(each)) note(each);
-for (const each of document.querySelectorAll("svg:not([role=img])")) if (!each.closest("[aria-hidden=true]")) note(each);
-for (const each of document.querySelectorAll("th")) if (!each.scope) note(each);
-for (const each of document.querySelectorAll("a[href]")) {
-  if (!each.textContent.trim() || !document.getElementById(decodeURIComponent(each.hash.slice(1)))) note(each);
-}
-return found;
-"""

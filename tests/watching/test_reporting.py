@@ -11,18 +11,18 @@ import time
 import pytest
 
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.watching.agent import Look
 from tfgpu_doctor.watching.hanging import HangWatch
+from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import main_verdict, make_watch_report
-from tfgpu_doctor.watching.result import Turn
-from tfgpu_doctor.watching.telling import Telling
-from tfgpu_doctor.watching.voice import Look
-from tfgpu_doctor.watching.watcher import Watcher, Wish
+from tfgpu_doctor.watching.result import TimelineEntry
+from tfgpu_doctor.watching.watcher import Watcher, WatchOptions
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="there is no /proc")
 
 
-def turns(*rows: tuple[float, str]) -> list[Turn]:
-    return [Turn(at_s=at_s, verdict=verdict, title="") for at_s, verdict in rows]
+def turns(*rows: tuple[float, str]) -> list[TimelineEntry]:
+    return [TimelineEntry(at_s=at_s, verdict=verdict, title="") for at_s, verdict in rows]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_the_verdict_that_held_longest_counts(rows: list[tuple[float, str]], sec
 
 def test_a_program_without_tensorflow(tmp_path: pathlib.Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        told = Telling(live=False)
-        watcher = Watcher(Host(), program.pid, Wish("sleep"), folder=str(tmp_path), voices=list, told=told)
+        told = Reporter(live=False)
+        watcher = Watcher(Host(), program.pid, WatchOptions("sleep"), folder=str(tmp_path), agents=list, told=told)
         watcher.tick()
         time.sleep(1.1)
         watcher.tick()
@@ -61,7 +61,7 @@ def test_a_program_without_tensorflow(tmp_path: pathlib.Path) -> None:
     assert report.timeline[0].verdict == "starting"
 
 
-class Standing:
+class StandingAgent:
     """A process of the test's own that answers looks, always with the same stack."""
 
     def __init__(self, pid: int) -> None:
@@ -83,11 +83,11 @@ class Standing:
         pass
 
 
-def hang_of(watch: HangWatch, voice: Standing, seconds: int, trained: set[int], begin: float = 0.0) -> list[float]:
+def hang_of(watch: HangWatch, agent: StandingAgent, seconds: int, trained: set[int], begin: float = 0.0) -> list[float]:
     """When a hang was found, with one look a second."""
     found = []
     for second in range(seconds):
-        if watch.tick(begin + second, [voice], trained, voice.pid, None, []):
+        if watch.tick(begin + second, [agent], trained, agent.pid, None, []):
             found.append(begin + second)
         while watch._examining and watch._examining._thread.is_alive():
             time.sleep(0.01)
@@ -104,40 +104,40 @@ def test_a_process_that_stands_still_is_found_once_and_only_when_it_is_time() ->
         time.sleep(1.0)
         notes: list[str] = []
         watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
-        voice = Standing(program.pid)
-        (found,) = hang_of(watch, voice, 200, {program.pid})
+        agent = StandingAgent(program.pid)
+        (found,) = hang_of(watch, agent, 200, {program.pid})
         assert 60 <= found < 75
         assert said_of(watch)[0] == "python"
         assert "wait_for_data (train.py:31)" in said_of(watch)[2]
-        voice.ask = lambda *, others: setattr(voice, "look", Look(0.0, (), "another", None))  # type: ignore[method-assign]
-        hang_of(watch, voice, 2, {program.pid}, begin=200.0)
+        agent.ask = lambda *, others: setattr(agent, "look", Look(0.0, (), "another", None))  # type: ignore[method-assign]
+        hang_of(watch, agent, 2, {program.pid}, begin=200.0)
         assert said_of(watch) == []
         assert notes == ["the program goes on after 200 s"] or "goes on after" in notes[0]
         # It paused for long before: it gets three times as long now.
-        voice.ask = lambda *, others: None  # type: ignore[method-assign]
-        assert hang_of(watch, voice, 500, {program.pid}, begin=203.0) == []
+        agent.ask = lambda *, others: None  # type: ignore[method-assign]
+        assert hang_of(watch, agent, 500, {program.pid}, begin=203.0) == []
         program.kill()
 
 
 def test_the_time_in_which_the_doctor_itself_was_stopped_does_not_count() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        watch, voice = HangWatch(Host(), after_s=60.0, native=False), Standing(program.pid)
-        assert hang_of(watch, voice, 30, {program.pid}) == []
-        assert hang_of(watch, voice, 50, {program.pid}, begin=900.0) == []
+        watch, agent = HangWatch(Host(), after_s=60.0, native=False), StandingAgent(program.pid)
+        assert hang_of(watch, agent, 30, {program.pid}) == []
+        assert hang_of(watch, agent, 50, {program.pid}, begin=900.0) == []
         program.kill()
 
 
 def test_a_worker_that_never_trained_may_wait() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        watch, voice, other = (
+        watch, agent, other = (
             HangWatch(Host(), after_s=60.0, native=False),
-            Standing(program.pid),
-            Standing(os.getpid()),
+            StandingAgent(program.pid),
+            StandingAgent(os.getpid()),
         )
         looks = iter(range(1000))
         other.ask = lambda *, others: setattr(other, "look", Look(0.0, (), str(next(looks)), None))  # type: ignore[method-assign]
-        assert [watch.tick(float(second), [voice, other], {other.pid}, 1, None, []) for second in range(100)] == [
+        assert [watch.tick(float(second), [agent, other], {other.pid}, 1, None, []) for second in range(100)] == [
             None
         ] * 100
-        assert watch.tick(100.0, [voice], {voice.pid}, 1, None, []) is None  # it counts from now on
+        assert watch.tick(100.0, [agent], {agent.pid}, 1, None, []) is None  # it counts from now on
         program.kill()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
-from tfgpu_doctor.watching.rules import VALUES, Rule, RuleWatch, parse_rule
+from tfgpu_doctor.watching.reading import GpuReading, Reading
+from tfgpu_doctor.watching.rules import VALUES, Rule, RuleWatch, parse_rule, values_of
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,6 @@ def test_a_short_peak_breaks_nothing() -> None:
     ("values", "why"),
     [
         ([None] * 40, "gpu_idle was never known"),
-        ([1.0] * 5, "gpu_idle was not known for 10 s together"),
         ([1.0, None, None] * 20, "gpu_idle was not known for 10 s together"),
     ],
 )
@@ -73,6 +74,22 @@ def test_what_was_not_measured_is_neither_kept_nor_broken(values: list[float | N
     watch, said = followed("gpu_idle > 40 % for 10 s", values)
     assert said == []
     assert (watch.result().broken, watch.result().why) == (None, why)
+
+
+def test_a_run_shorter_than_the_rule_has_not_broken_it() -> None:
+    watch, said = followed("gpu_idle > 40 % for 10 s", [1.0] * 5)
+    assert said == []
+    assert (watch.result().broken, watch.result().why) == (False, "the run was shorter than 10 s")
+
+
+def test_only_the_gpus_that_the_program_uses_count() -> None:
+    mine = GpuReading(at_s=0.0, index=0, utilization=0.9, own_bytes=1 << 30, used_bytes=1 << 30, total_bytes=4 << 30)
+    idle = GpuReading(at_s=0.0, index=1, utilization=0.0, own_bytes=0, used_bytes=0, total_bytes=4 << 30)
+    unknown = [msgspec.structs.replace(each, own_bytes=None) for each in (mine, idle)]
+    reading = Reading(at_s=0.0)
+    assert values_of(reading, [mine, idle], None)["gpu_idle"] == pytest.approx(0.1)
+    assert values_of(reading, unknown, None)["gpu_idle"] == pytest.approx(0.55)
+    assert values_of(reading, [], None)["gpu_idle"] is None
 
 
 def test_each_value_has_a_unit_and_a_sentence() -> None:

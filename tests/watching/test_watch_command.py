@@ -266,3 +266,24 @@ def _command(pid: int) -> str:
         return pathlib.Path(f"/proc/{pid}/cmdline").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_as_a_callback_of_keras(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\nimport programs, tfgpu_doctor\n"
+        "rows = programs.numbers().map(programs.labelled).batch(16).repeat()\n"
+        "callback = tfgpu_doctor.WatchCallback(live=False, fail_if=['cpu < 1 % for 5 s'])\n"
+        "programs.fit(programs.dense(64, 8), rows, 20, callbacks=[callback])\n"
+        "report = callback.watched.report\nprint('\\nSEEN', report.captures, report.steps.count > 0, report.rules[0].broken)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=LONG_S,
+        env=clean_environment(TF_CPP_MIN_LOG_LEVEL="3"), cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "SEEN 1 True False" in done.stdout or "SEEN 2 True False" in done.stdout, done.stdout
+    assert "watched for" in done.stdout

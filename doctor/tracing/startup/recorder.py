@@ -9,11 +9,9 @@ hundred times a second at what the main thread's Python does: TensorFlow's profi
 from __future__ import annotations
 
 import _thread
-import atexit
 import json
 import os
 import socket
-import stat
 import sys
 import threading
 import time
@@ -23,7 +21,6 @@ from typing import Any, Dict, List, Optional
 _LOOK_EVERY_S = 0.1  # for TensorFlow in sys.modules
 _SAMPLE_EVERY_S = 0.01
 _SWITCH_S = 0.0005  # with Python's own 5 ms the looks would fall where the main thread lets go of the GIL by itself
-_CONNECT_S = 2.0
 _LONGEST_S = 120.0  # a recording that nobody ends
 _DEPTH = 40
 _THREADS = 40  # of a look
@@ -259,43 +256,3 @@ def _workers(settings: str) -> int:
 def _waits(frames: Stack) -> bool:
     """Whether a thread only waits for another, by Python's own modules."""
     return str(frames[0][0]).endswith(("threading.py", "queue.py", "selectors.py", "socket.py"))
-
-
-def begin(path: str) -> None:
-    """Connect to the socket, and start the thread; not one of `threading`'s, whose list is the program's."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(_CONNECT_S)
-    connection.connect(path)
-    connection.settimeout(None)
-    recorder = Recorder(connection)
-
-    atexit.register(recorder.end)
-    os.register_at_fork(after_in_child=recorder.forget)
-    _thread.start_new_thread(recorder.run, ())
-
-
-def wait_here(base: str) -> None:
-    """Listen for a doctor that may come later, at BASE/tfgpu-doctor-UID/PID, which only this user can reach."""
-    folder = os.path.join(base, "tfgpu-doctor-%d" % os.getuid())
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise OSError("%s is not a folder of this user alone" % folder)
-    for name in os.listdir(folder):
-        if not os.path.exists("/proc/" + name):
-            os.unlink(os.path.join(folder, name))  # of a program that was killed
-    own, path = os.getpid(), os.path.join(folder, str(os.getpid()))
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    listener.listen(1)
-    recorder = Recorder(None)
-
-    def end() -> None:
-        recorder.end()
-        if os.getpid() == own:
-            os.unlink(path)
-
-    atexit.register(end)
-    os.register_at_fork(after_in_child=recorder.forget)
-    os.register_at_fork(after_in_child=listener.close)
-    _thread.start_new_thread(recorder.listen, (listener,))

@@ -22,18 +22,24 @@ class _Finder:
 def _listen() -> None:
     socket_path = os.environ.get("TFGPU_DOCTOR_TRACE_SOCKET", "")
     try:
-        import importlib.util
-
-        spec = importlib.util.spec_from_file_location("_tfgpu_doctor_recorder", os.path.join(_HERE, "recorder.py"))
-        assert spec is not None and spec.loader is not None
-        recorder = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(recorder)
+        recorder, meeting = _module("recorder"), _module("meeting")
         if socket_path:
-            recorder.begin(socket_path)
+            meeting.begin(recorder.Recorder, socket_path)
         else:  # the user put this folder on PYTHONPATH: a doctor may come later
-            recorder.wait_here(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
+            meeting.wait_here(recorder.Recorder, os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
     except Exception as problem:  # noqa: BLE001 - the user's program runs whatever happens here
         sys.stderr.write("tfgpu-doctor: this program is not recorded: %r\n" % (problem,))
+
+
+def _module(name: str) -> Any:
+    """A module beside this one, by its path: the folder is on the search path no more."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("_tfgpu_doctor_" + name, os.path.join(_HERE, name + ".py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _next_sitecustomize() -> None:

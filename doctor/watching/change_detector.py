@@ -14,7 +14,7 @@ _BEFORE = 5
 _CHANGES = {"cpu": 0.25, "queued": 0.25, "throttled": 0.2, "io_stalled": 0.2, "memory_stalled": 0.1, "gpu": 0.25}
 
 
-class Picture:
+class ChangeDetector:
     """The last looks, and how they were when the program was last recorded."""
 
     def __init__(self) -> None:

@@ -12,13 +12,13 @@ from tfgpu_doctor.watching.event_lines import EventLines
 from tfgpu_doctor.watching.live import Bottom, PlainLines, State
 from tfgpu_doctor.watching.prometheus_text import render_prometheus
 from tfgpu_doctor.watching.reading import GpuReading
-from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, Turn, WatchReport
+from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, TimelineEntry, WatchReport
 from tfgpu_doctor.watching.units import one_line
 
 _METRICS_EVERY_S = 10.0
 
 
-class Telling:
+class Reporter:
     """Hears of the watched program; `close` puts the terminal back."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Telling:
         self._events = EventLines(events, note) if events else None
         self._metrics, self._written_s, self._noted = metrics, 0.0, False
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: TimelineEntry) -> None:
         """The verdict is another one."""
         if self._events:
             self._events.verdict(turn)

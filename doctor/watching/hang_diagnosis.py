@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tfgpu_doctor.tracing import of_user
+from tfgpu_doctor.watching.agent import Look, Stack
 from tfgpu_doctor.watching.thread_states import ThreadState
-from tfgpu_doctor.watching.voice import Look, Stack
 
 _BEGINS = ("<module>", "_run_module_as_main")  # the outermost function of a running program
 _READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "openat", "flock")
 _PLUMBING = ("pipe:", "socket:", "anon_inode:", "/dev/null", "/memfd:")  # of the process's own threads, mostly
 _ITERATORS = re.compile(r"(iterator_ops|dataset_adapter|data_adapter|input_lib)")
-_SERVES = re.compile(r"(server_lib|socketserver|selectors|selector_events)\.py$")  # waits for requests: its work
+_SERVES = re.compile(r"(server_lib|socketserver|base_events|selector_events)\.py$")  # waits for requests
 _NATIVE = (  # functions of TensorFlow on a native stack, and the kind that they show
     (re.compile(r"~?IteratorResource|::~Iterator|IteratorBase"), "input"),
     (re.compile(r"Collective|[Nn]ccl"), "collective"),
@@ -26,7 +26,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Seen:
+class HangEvidence:
     """What was seen of a process that makes no step."""
 
     look: Look | None  # the newest; None if it never answered
@@ -37,7 +37,7 @@ class Seen:
 
 
 @dataclass
-class Standing:
+class Diagnosis:
     """The kind of a hang, the words for its sentence, and the evidence. An empty kind: it waits for requests, no hang."""
 
     kind: str
@@ -45,7 +45,7 @@ class Standing:
     evidence: list[str] = field(default_factory=list)
 
 
-def why_standing(seen: Seen) -> Standing:
+def diagnose_hang(seen: HangEvidence) -> Diagnosis:
     """Judge what was seen. The first kind that has its own evidence counts."""
     evidence = _native_words(seen.native)
     judges = (_stopped, _exit, _driver, _serves, _read, _collective, _input, _python)
@@ -55,7 +55,7 @@ def why_standing(seen: Seen) -> Standing:
             return found
     for pattern, kind in _NATIVE:
         if hit := next((name for name in seen.native if pattern.search(name)), None):
-            return Standing(
+            return Diagnosis(
                 kind, {"place": "the input pipeline", "what": ""}, [f"the main thread is in {hit}", *evidence]
             )
     words = []
@@ -67,18 +67,18 @@ def why_standing(seen: Seen) -> Standing:
         words.append(
             f"its Python has not answered for {seen.unanswered_s:.0f} s: native code holds Python's lock (the GIL)"
         )
-    return Standing("unknown", {}, [*words, *evidence])
+    return Diagnosis("unknown", {}, [*words, *evidence])
 
 
-def _stopped(seen: Seen) -> Standing | None:
+def _stopped(seen: HangEvidence) -> Diagnosis | None:
     main = seen.states[0] if seen.states else None
     if main is None or main.state not in ("T", "t"):
         return None
     why = "a debugger holds it" if main.state == "t" else "it got SIGSTOP or the like"
-    return Standing("stopped", {}, [f"its state is {main.state}: {why}"])
+    return Diagnosis("stopped", {}, [f"its state is {main.state}: {why}"])
 
 
-def _exit(seen: Seen) -> Standing | None:
+def _exit(seen: HangEvidence) -> Diagnosis | None:
     """The program is over: it said so, or its main thread is in nothing that the program called."""
     stack = seen.look.stack if seen.look else ()
     others = (seen.look.others if seen.look else None) or ()
@@ -98,24 +98,24 @@ def _exit(seen: Seen) -> Standing | None:
         evidence.append(
             f"TensorFlow's destructor {destructor} waits for the pipeline's Python, and holds Python's lock"
         )
-    return Standing("exit", {}, evidence or ["its Python has ended"])
+    return Diagnosis("exit", {}, evidence or ["its Python has ended"])
 
 
-def _driver(seen: Seen) -> Standing | None:
+def _driver(seen: HangEvidence) -> Diagnosis | None:
     for each in seen.states:
         if each.state == "D" and each.file.startswith("/dev/nvidia"):
             where = f"thread {each.tid} ({each.name}) is in {each.syscall} on {each.file}, state D"
-            return Standing("driver", {}, [where])
+            return Diagnosis("driver", {}, [where])
     return None
 
 
-def _serves(seen: Seen) -> Standing | None:
+def _serves(seen: HangEvidence) -> Diagnosis | None:
     """A parameter server, a dispatcher of tf.data, a kernel of a notebook."""
     stack = seen.look.stack if seen.look and seen.unanswered_s == 0 else ()
-    return Standing("") if any(_SERVES.search(file) for file, _, _ in stack[:3]) else None
+    return Diagnosis("") if any(_SERVES.search(file) for file, _, _ in stack[:3]) else None
 
 
-def _read(seen: Seen) -> Standing | None:
+def _read(seen: HangEvidence) -> Diagnosis | None:
     """The main thread, or a thread with the user's Python, reads what gives nothing; sockets only on the main thread."""
     own = seen.look.own_thread if seen.look else 0
     elsewhere = any(of_user(stack) for stack in (seen.look.others or ())) if seen.look else False
@@ -128,37 +128,37 @@ def _read(seen: Seen) -> Standing | None:
         if at and seen.look:
             place = _place_elsewhere(seen.look.others or ())
         words = {"what": each.file, "place": place}
-        return Standing("read", words, [f"{'the main thread' if not at else each.name} is in {each.syscall} of {each.file}"
+        return Diagnosis("read", words, [f"{'the main thread' if not at else each.name} is in {each.syscall} of {each.file}"
                                         + (f", called by {place}" if place else "")])  # fmt: skip
     return None
 
 
-def _collective(seen: Seen) -> Standing | None:
+def _collective(seen: HangEvidence) -> Diagnosis | None:
     look = seen.look
-    if look is None or look.workers < 2 or of_user(look.stack):
+    if look is None or not look.stack or look.workers < 2 or of_user(look.stack):
         return None
-    return Standing("collective", {}, [
+    return Diagnosis("collective", {}, [
         f"TF_CONFIG names {look.workers} workers, and the main thread waits in {in_words(look.stack[:1])}",
     ])  # fmt: skip
 
 
-def _input(seen: Seen) -> Standing | None:
+def _input(seen: HangEvidence) -> Diagnosis | None:
     look = seen.look
-    if look is None or of_user(look.stack):
+    if look is None or not look.stack or of_user(look.stack):
         return None
     place = _place_elsewhere(look.others or ())
     if place:
-        return Standing("input", {"place": place}, [f"another thread is in {place} meanwhile"])
+        return Diagnosis("input", {"place": place}, [f"another thread is in {place} meanwhile"])
     if any(_ITERATORS.search(file) for file, _, _ in look.stack[:12]):
-        return Standing(
+        return Diagnosis(
             "input", {"place": "the input pipeline"}, [f"the main thread waits in {in_words(look.stack[:1])}"]
         )
     return None
 
 
-def _python(seen: Seen) -> Standing | None:
+def _python(seen: HangEvidence) -> Diagnosis | None:
     place = _place(seen.look.stack) if seen.look and seen.unanswered_s == 0 else ""
-    return Standing("python", {"place": place}, [f"the main thread is in {place}"]) if place else None
+    return Diagnosis("python", {"place": place}, [f"the main thread is in {place}"]) if place else None
 
 
 def _place(stack: Stack) -> str:

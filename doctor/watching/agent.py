@@ -26,7 +26,7 @@ class Look:
     own_thread: int = 0  # the kernel's id of the thread that answered
 
 
-class Voice(Protocol):
+class Agent(Protocol):
     """One process with TensorFlow. Nothing here waits; answers come later."""
 
     pid: int
@@ -47,7 +47,7 @@ class Voice(Protocol):
         """Write what was recorded; `recording` is empty then."""
 
 
-class SocketVoice:
+class SocketAgent:
     """A process of a program that was launched."""
 
     def __init__(self, talk: Talk) -> None:
@@ -115,21 +115,21 @@ def _stack(rows: Sequence[Sequence[Any]]) -> Stack:
     return tuple((str(file), int(line), str(name)) for file, line, name in rows)
 
 
-class Voices:
+class Agents:
     """The processes of a launched program that have imported TensorFlow, in the order in which they came."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._known: dict[Talk, SocketVoice] = {}
+        self._known: dict[Talk, SocketAgent] = {}
 
-    def hear(self) -> list[Voice]:
+    def hear(self) -> list[Agent]:
         """Take what has come, and return those that run or have ended unexpectedly since."""
         self._listener.accept()
         for talk in list(self._listener.talks):
             if talk not in self._known and self._ready(talk):
-                self._known[talk] = SocketVoice(talk)
-        for voice in self._known.values():
-            voice.hear()
+                self._known[talk] = SocketAgent(talk)
+        for agent in self._known.values():
+            agent.hear()
         return list(self._known.values())
 
     def _ready(self, talk: Talk) -> bool:
@@ -140,21 +140,21 @@ class Voices:
             return False
 
 
-class Visited:
+class AttachedAgent:
     """A process that listens, and was found running."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
-        self._voice: SocketVoice | None = None
+        self._agent: SocketAgent | None = None
 
-    def hear(self) -> list[Voice]:
+    def hear(self) -> list[Agent]:
         """Take what has come; empty until it has imported TensorFlow."""
         try:
-            if self._voice is None and self._talk.ready():
-                self._voice = SocketVoice(self._talk)
+            if self._agent is None and self._talk.ready():
+                self._agent = SocketAgent(self._talk)
         except (ProgramLost, ValueError):
             return []
-        if self._voice is None:
+        if self._agent is None:
             return []
-        self._voice.hear()
-        return [self._voice]
+        self._agent.hear()
+        return [self._agent]
