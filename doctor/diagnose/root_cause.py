@@ -52,4 +52,6 @@ def _cause(same: Sequence[tuple[Result, Finding]], results: Iterable[Result]) ->
         evidence=tuple(dict.fromkeys([*finding.evidence, *more])),
         fix=finding.fix or Fix(f"`tfgpu-doctor explain {first.id}` describes the check."),
         explains=tuple(id for id in dict.fromkeys([*ids, *blocked]) if id != first.id),
+        devices=tuple(dict.fromkeys(device for _, each in same for device in each.devices)),
+        figures=tuple(dict.fromkeys(figure for _, each in same for figure in each.figures)),
     )

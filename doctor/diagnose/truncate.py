@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tfgpu_doctor.model import SEVERITIES, Finding, Fix
+from tfgpu_doctor.model import SEVERITIES, Figure, Finding, Fix
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import (
     GpuCard,
@@ -104,6 +104,8 @@ def _bound_finding(finding: Finding) -> Finding:
         cause=_name(finding.cause),
         evidence=_bound_lines(finding.evidence),
         fix=_bound_fix(finding.fix) if finding.fix else None,
+        devices=_bound_names_of(finding.devices),
+        figures=_bound_figures(finding.figures),
     )
 
 
@@ -115,6 +117,19 @@ def _bound_cause(cause: RootCause) -> RootCause:
         evidence=_bound_lines(cause.evidence),
         costs=_cut(cause.costs),
         fix=_bound_fix(cause.fix),
+        devices=_bound_names_of(cause.devices),
+        figures=_bound_figures(cause.figures),
+    )
+
+
+def _bound_names_of(devices: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(_name, devices[:_MOST_GPUS]))
+
+
+def _bound_figures(figures: Sequence[Figure]) -> tuple[Figure, ...]:
+    return tuple(
+        replace(each, name=_name(each.name), unit=_name(each.unit), device=_name(each.device))
+        for each in figures[:_MOST_ROWS]
     )
 
 

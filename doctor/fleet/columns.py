@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tfgpu_doctor.fleet.node import Cause
+from tfgpu_doctor.fleet.history_runs import Points, no_points
 from tfgpu_doctor.fleet.reports_read import Heard, decode_checks, decode_settings
-from tfgpu_doctor.model import Severity
+from tfgpu_doctor.fleet.troubles import Troubles
 
 _Key = TypeVar("_Key")
 _MOST_ALIKE = 4096  # cached texts of settings; if all nodes differ, a larger cache does not help
 _LONGEST = 200
 _LEAST_VALUE, _MOST_VALUE = 1e-15, 1e18  # in any unit of any measurement
-FIRST, SECOND, EARLIER = 0, 1, 2  # first test, retest, earlier run
+FIRST, SECOND = 0, 1  # first test, retest
 NO_GPU = "GPUs not known"
 
 
@@ -67,7 +67,7 @@ class Node(msgspec.Struct, gc=False):
 
 
 class Columns:
-    """The first test of all nodes, their retest, and their earlier runs."""
+    """The first test of all nodes, and their retest."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -78,11 +78,8 @@ class Columns:
         self.of_node = (array("i"), array("i"))  # signature of settings, of checks
         self.series = Numbers[tuple[str, str, str, str]]()  # name, model, unit, what is better
         self.devices = Numbers[str]()
-        self.points = (array("i"), array("i"), array("i"), array("i"), array("d"))  # look, node, series, device, value
-        self.causes = Numbers[tuple[str, str, str, Severity]]()
-        self.unmet = Numbers[str]()
-        self.has = {look: (array("i"), array("i")) for look in ("cause", "unmet")}  # node, number
-        self.had_again = {"cause": set[tuple[int, int]](), "unmet": set[tuple[int, int]]()}
+        self.points = no_points()
+        self.troubles = Troubles()
 
     def add(self, heard: Heard) -> None:
         """Add a node's report of the first test. Raises msgspec.DecodeError."""
@@ -98,29 +95,26 @@ class Columns:
                 heard.reason[:_LONGEST], heard.exit_code, fails,
             )
         )  # fmt: skip
-        self._measure(heard, number, FIRST)
-        for which, found in self._troubles(heard):
-            self.has[which][0].append(number)
-            self.has[which][1].append(found)
+        self._measure(heard, number, FIRST, self.points)
+        self.troubles.add(heard, number)
 
     def look_again(self, heard: Heard) -> bool:
         """Add the retest of a node; return false if there was no first test."""
         number = self.number_of.get(heard.node)
         if number is None:
             return False
-        self._measure(heard, number, SECOND)
-        for which, found in self._troubles(heard):
-            self.had_again[which].add((number, found))
+        self._measure(heard, number, SECOND, self.points)
+        self.troubles.look_again(heard, number)
         return True
 
-    def remember(self, heard: Heard, run: int) -> None:
-        """Add an earlier run of a node; the first run has number 0."""
+    def remember(self, heard: Heard, points: Points) -> None:
+        """Add what an earlier run measured on a node to `points`, unless the node has no report now."""
         number = self.number_of.get(heard.node)
         if number is not None:
-            self._measure(heard, number, EARLIER + run)
+            self._measure(heard, number, FIRST, points)
 
-    def _measure(self, heard: Heard, number: int, look: int) -> None:
-        looks, nodes, series, devices, values = self.points
+    def _measure(self, heard: Heard, number: int, look: int, points: Points) -> None:
+        looks, nodes, series, devices, values = points
         for each in heard.measurements:
             value = each.value
             if _LEAST_VALUE <= value <= _MOST_VALUE:
@@ -132,10 +126,11 @@ class Columns:
             else:
                 self.left_out += 1
 
-    def _troubles(self, heard: Heard) -> list[tuple[str, int]]:
-        causes = {self.causes[_key(cause)] for cause in heard.causes}
-        unmet = {self.unmet[words[:_LONGEST]] for words in heard.unmet}
-        return [("cause", each) for each in sorted(causes)] + [("unmet", each) for each in sorted(unmet)]
+    def measured_now(self) -> tuple[Any, Any, Any]:
+        """Return node, series and device of every value of the first test, as numpy arrays."""
+        look, node, series, device, _ = map(numpy_of, self.points)
+        first = look == FIRST
+        return node[first], series[first], device[first]
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Return the columns of each table by table name, as numpy arrays."""
@@ -148,10 +143,8 @@ class Columns:
             "setting": dict(zip(("signature", "name", "value"), self.settings.rows, strict=True)),
             "outcome": dict(zip(("signature", "name", "value"), self.checks.rows, strict=True)),
             "point": dict(zip(("look", "node", "series", "device", "value"), self.points, strict=True)),
-            "cause": dict(zip(("node", "number"), self.has["cause"], strict=True)),
-            "unmet": dict(zip(("node", "number"), self.has["unmet"], strict=True)),
         }  # fmt: skip
-        return {name: {column: _numpy(each) for column, each in table.items()} for name, table in arrays.items()}
+        return {name: {column: numpy_of(each) for column, each in table.items()} for name, table in arrays.items()}
 
     def _kinds(self) -> list[str]:
         """Return the kind of every node; one whose GPUs do not respond gets the kind of its CPU model, or of all nodes."""
@@ -167,14 +160,11 @@ class Columns:
         return [node.kind for node in self.nodes]
 
 
-def _numpy(column: array[Any]) -> Any:
+def numpy_of(column: array[Any]) -> Any:
+    """Return the numbers as a numpy array that shares their memory: while it exists, nothing can be appended."""
     import numpy as np
 
     return np.frombuffer(column, dtype="int32" if column.typecode == "i" else "float64")
-
-
-def _key(cause: Cause) -> tuple[str, str, str, Severity]:
-    return cause.label[:_LONGEST], cause.id[:_LONGEST], cause.title[:_LONGEST], cause.severity
 
 
 def kind_of(models: str) -> str:

@@ -12,6 +12,7 @@ FLEET_SCHEMA = 2
 # The status of a node, worst first. `bad`: it failed or was slow in test and retest; `silent`: it has no report.
 Status = Literal["bad", "fails", "suspect", "silent", "not judged", "differs", "good"]
 STATUSES: tuple[Status, ...] = ("bad", "fails", "suspect", "silent", "not judged", "differs", "good")
+BUSY = "busy"  # the outcome of a node whose GPUs others use: it is not judged
 Against = Literal["peers", "own history"]
 
 
@@ -19,11 +20,12 @@ class CauseGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A root cause or an unmet requirement, with the nodes that have it."""
 
     label: str
-    id: str
+    id: str  # of the check; of an unmet requirement, its key
     title: str
     severity: Severity
     nodes: tuple[str, ...]
-    again: tuple[str, ...] = ()  # the nodes that had it in the retest as well
+    again: tuple[str, ...] = ()  # the nodes that had it in the retest as well, on the same GPUs
+    examples: tuple[str, ...] = ()  # what some of the nodes say, if they differ in their words
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import msgspec
 
 import tfgpu_doctor
-from tfgpu_doctor.fleet.columns import NO_GPU, Columns, kind_of
+from tfgpu_doctor.fleet.columns import NO_GPU, Columns, kind_of, numpy_of
 from tfgpu_doctor.fleet.database import Database
 from tfgpu_doctor.fleet.drift import drift
 from tfgpu_doctor.fleet.fleet import (
+    BUSY,
     STATUSES,
     CauseGroup,
     CheckRow,
@@ -26,11 +27,11 @@ from tfgpu_doctor.fleet.fleet import (
     Suspect,
     Varied,
 )  # fmt: skip
+from tfgpu_doctor.fleet.history_runs import EarlierRuns, no_points, spread
 from tfgpu_doctor.fleet.outliers import Measured, measured
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, decode_settings, read_reports
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS
 from tfgpu_doctor.host.files import Files
-from tfgpu_doctor.model import SEVERITIES
 
 _REPORTED = "reported"
 _FINDINGS, _NOT_JUDGED = 1, 3
@@ -64,24 +65,20 @@ def merge(
     for file, heard in read_reports(folder, files):
         _add(columns, file, heard, files)
     _add_second(columns, os.path.join(folder, SECOND_FOLDER), files, notes)
-    for run, earlier in enumerate(history):
-        refused: list[RefusedFile] = []
-        for _, heard in read_reports(earlier, refused):
-            columns.remember(heard, run)
-        if faults := sum(each.fault for each in refused):
-            notes.append(f"{faults} files of the earlier run {earlier} could not be read")
+    earlier = _earlier(columns, history, notes)
     if columns.left_out:
         notes.append(f"{columns.left_out} values are outside the range of any measurement and left out")
     known = _golden(golden, columns) if golden else None
     database = Database(columns)
     try:
-        found = measured(database, columns)
+        found = measured(database, columns, earlier)
         differing, varied = drift(database, columns, known.settings if known else None, known.kind if known else "")
         checks = _checks(database, columns)
-        causes, unmet = _causes(database, columns), _unmet(database, columns)
         patterns = database.rows("select checks, list(node order by node) from node group by 1 ")
     finally:
         database.close()
+    names = [node.name for node in columns.nodes]
+    causes, unmet = columns.troubles.groups("cause", names), columns.troubles.groups("unmet", names)
     if known and known.kind not in columns.kind_names:
         notes.append(f"no node has the GPUs of the golden node ({known.kind}): no node is compared with it")
     asked = None if expected is None else frozenset(expected)
@@ -112,6 +109,22 @@ def _add_second(columns: Columns, folder: str, files: list[RefusedFile], notes: 
         notes.append(f"{len(strange)} nodes have a retest without a first report: {', '.join(sorted(strange)[:5])}")
 
 
+def _earlier(columns: Columns, folders: Sequence[str], notes: list[str]) -> EarlierRuns:
+    """Return the medians of the earlier runs. Each is read and reduced on its own, so memory does not depend on their number."""
+    chosen = spread(folders)
+    if len(chosen) < len(folders):
+        notes.append(f"of {len(folders)} earlier runs, {len(chosen)} are compared, evenly spread from the first to the last")
+    runs = EarlierRuns(columns.measured_now(), len(chosen))
+    for folder in chosen:
+        refused, points = list[RefusedFile](), no_points()
+        for _, heard in read_reports(folder, refused):
+            columns.remember(heard, points)
+        runs.add(*map(numpy_of, points[1:]))
+        if faults := sum(each.fault for each in refused):
+            notes.append(f"{faults} files of the earlier run {folder} could not be read")
+    return runs
+
+
 def _golden(golden: str | Golden, columns: Columns) -> Golden:
     if isinstance(golden, Golden):
         return golden
@@ -125,37 +138,6 @@ def _golden(golden: str | Golden, columns: Columns) -> Golden:
         if each == signature
     }
     return Golden(golden, settings)
-
-
-def _causes(database: Database, columns: Columns) -> tuple[CauseGroup, ...]:
-    """Return the causes, most severe first, then by the number of nodes."""
-    keys, again = list(columns.causes), columns.had_again["cause"]
-    found = []
-    for number, nodes in database.rows("select number, list(node) from cause group by 1"):
-        label, id, title, severity = keys[number]
-        found.append(
-            CauseGroup(
-                label=label, id=id, title=title, severity=severity, nodes=_named(columns, nodes),
-                again=_named(columns, [node for node in nodes if (node, number) in again]),
-            )
-        )  # fmt: skip
-    return tuple(sorted(found, key=lambda each: (-SEVERITIES.index(each.severity), -len(each.nodes), each.title)))
-
-
-def _unmet(database: Database, columns: Columns) -> tuple[CauseGroup, ...]:
-    words, again = list(columns.unmet), columns.had_again["unmet"]
-    found = [
-        CauseGroup(
-            label="", id="", title=words[number], severity="error", nodes=_named(columns, nodes),
-            again=_named(columns, [node for node in nodes if (node, number) in again]),
-        )
-        for number, nodes in database.rows("select number, list(node) from unmet group by 1")
-    ]  # fmt: skip
-    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.title)))
-
-
-def _named(columns: Columns, numbers: Iterable[int]) -> tuple[str, ...]:
-    return tuple(sorted(columns.nodes[number].name for number in numbers))
 
 
 def _checks(database: Database, columns: Columns) -> tuple[CheckRow, ...]:
@@ -217,7 +199,7 @@ def _statuses(
                 found[node] = status
 
     for each in silent:
-        say(each.nodes, "silent")
+        say(each.nodes, "not judged" if each.outcome == BUSY else "silent")
     for node in columns.nodes:
         if node.outcome == _REPORTED:
             say([node.name], _alone(node.exit_code, node.fails))

@@ -7,13 +7,13 @@ from typing import Literal
 
 import msgspec
 
-from tfgpu_doctor.model import Severity
+from tfgpu_doctor.model import Figure, Severity
 from tfgpu_doctor.model.report import Outcome, Report
 
 NODE_SCHEMA = 1
 KIND = "tfgpu-doctor node"
 # The node reported itself, or the process that waited for it gives the reason why it did not.
-NodeOutcome = Literal["reported", "died", "hung", "not started", "disappeared", "interrupted"]
+NodeOutcome = Literal["reported", "died", "hung", "busy", "not started", "disappeared", "interrupted"]
 Direction = Literal["higher", "lower"]
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_NAME = 120
@@ -31,12 +31,28 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary of a root cause; the report has the details."""
+    """A summary of a root cause; the report has the details. `id`, `label` and `devices` are its key: the words may differ."""
 
     label: str
     id: str
     title: str
     severity: Severity
+    devices: tuple[str, ...] = ()  # the GPUs that have it; empty for the node
+    figures: tuple[Figure, ...] = ()
+
+
+class Unmet(msgspec.Struct, frozen=True, kw_only=True):
+    """A requirement of the profile that the node does not meet. `key` stays the same at the next examination."""
+
+    key: str  # "speed-ups.training/step[cnn]"
+    title: str
+    required: str
+    measured: str = ""
+
+    @property
+    def words(self) -> str:
+        """The requirement beside what was measured."""
+        return f"{self.title}: {self.required} required, {self.measured}"
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +72,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     measurements: tuple[Measurement, ...] = ()
     checks: dict[str, Outcome] = {}  # by id
     causes: tuple[Cause, ...] = ()
-    unmet: tuple[str, ...] = ()  # unmet requirements of a profile, in words
+    unmet: tuple[Unmet, ...] = ()
     profile: str = ""  # the profile that was checked
     report: Report | None = None
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tfgpu_doctor.cli.output import deliver, refuse
-from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
+from tfgpu_doctor.fleet.node import NodeReport, Unmet, encode_node, file_name
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
 from tfgpu_doctor.fleet.order_options import order_of, order_options
 from tfgpu_doctor.fleet.reporting import in_a_line, node_report
@@ -73,7 +73,7 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
         exit_code=certificate.exit_code if certificate else report.exit_code(settings.fail_level),
         profile=resolved.name if resolved else "",
         unmet=[
-            f"{row.title}: {row.required} required, {row.measured or row.outcome}"
+            Unmet(key=row.key, title=row.title, required=row.required, measured=row.measured or row.outcome)
             for row in (certificate.requirements if certificate else ()) if not row.holds and row.outcome != "explained"
         ],
     )  # fmt: skip

@@ -80,7 +80,9 @@ class OnRay:
 
             def run() -> None:
                 answers.append(
-                    host.run(argv, deadline_s=_TO_JOIN_S + self.task.deadline_s + _GRACE_S, until=threading.Event())
+                    host.run(
+                        argv, deadline_s=_TO_JOIN_S + 2 * (self.task.deadline_s + _GRACE_S), until=threading.Event()
+                    )
                 )
                 over.set()
 

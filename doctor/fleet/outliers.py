@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfgpu_doctor.fleet.columns import EARLIER, FIRST, SECOND, Columns
+from tfgpu_doctor.fleet.columns import FIRST, SECOND, Columns
 from tfgpu_doctor.fleet.database import Database
 from tfgpu_doctor.fleet.fleet import FleetChange, Second, Series, Suspect
+from tfgpu_doctor.fleet.history_runs import EarlierRuns
 from tfgpu_doctor.fleet.thresholds import (
     A_FEW,
     FALSE_SUSPECTS,
@@ -38,8 +39,7 @@ _PEERS, _HISTORY = 0, 1
 # Logarithms with the sign set so that more is worse: of the values, and of the changes since the median of earlier runs.
 _TURNED = f"""
 create or replace table turned as
-with before as (select series, node, device, median(turn * ln(value)) own from point join turn using (series)
-                where look >= {EARLIER} group by all)
+with before as (select series, node, device, turn * y own from earlier join turn using (series))
 select {_PEERS}::tinyint against, series, node, device, turn * ln(value) x, 0.0::double own
 from point join turn using (series) where look = {FIRST}
 union all
@@ -119,12 +119,13 @@ class Measured:
     changes: tuple[FleetChange, ...]
 
 
-def measured(database: Database, columns: Columns) -> Measured:
+def measured(database: Database, columns: Columns, earlier: EarlierRuns) -> Measured:
     """Return the slow nodes by measurement, and the spread of all measurements."""
     import numpy as np
 
     turns = np.array([1 if better == "lower" else -1 for _, _, _, better in columns.series], dtype="int32")
     database.add("turn", {"series": np.arange(len(turns), dtype="int32"), "turn": turns})
+    database.add("earlier", earlier.table())
     database.run(_TURNED)
     database.run(_DEVIATIONS)
     database.run(_SCALES)

@@ -31,7 +31,7 @@ def render_prometheus(fleet: Fleet) -> str:
         (
             "cause_nodes", "Nodes with a root cause.",
             [
-                ({"id": each.id, "label": each.label, "severity": each.severity, "title": each.title}, len(each.nodes))
+                ({"id": each.id, "label": each.label, "severity": each.severity}, len(each.nodes))
                 for each in fleet.causes
             ],
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfgpu_doctor.fleet.measurements import measurements_of
-from tfgpu_doctor.fleet.node import Cause, NodeOutcome, NodeReport
+from tfgpu_doctor.fleet.node import Cause, NodeOutcome, NodeReport, Unmet
 from tfgpu_doctor.fleet.settings import settings_of
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.report import Report
@@ -13,7 +13,7 @@ from tfgpu_doctor.model.report import Report
 
 def node_report(
     node: str, facts: Facts, report: Report, *, began: str, seconds: float, exit_code: int,
-    order: str = "", profile: str = "", unmet: Sequence[str] = (),
+    order: str = "", profile: str = "", unmet: Sequence[Unmet] = (),
 ) -> NodeReport:  # fmt: skip
     """Return the report of an examined node."""
     return NodeReport(
@@ -28,7 +28,15 @@ def node_report(
         measurements=measurements_of(facts),
         checks={result.id: result.outcome for result in report.results},
         causes=tuple(
-            Cause(label=cause.label, id=cause.id, title=cause.title, severity=cause.severity) for cause in report.causes
+            Cause(
+                label=cause.label,
+                id=cause.id,
+                title=cause.title,
+                severity=cause.severity,
+                devices=cause.devices,
+                figures=cause.figures,
+            )
+            for cause in report.causes
         ),
         unmet=tuple(unmet),
         profile=profile,
@@ -46,7 +54,7 @@ def in_a_line(report: NodeReport) -> str:
     if report.outcome != "reported":
         return f"{report.outcome}: {report.reason}" if report.reason else report.outcome
     if report.unmet:
-        return f"not accepted by {report.profile}: {'; '.join(report.unmet[:3])}"
+        return f"not accepted by {report.profile}: {'; '.join(each.words for each in report.unmet[:3])}"
     if report.causes:
         return "; ".join(f"{cause.label} ({cause.id}): {cause.title}" for cause in report.causes[:3])
     return "healthy" if report.exit_code == 0 else f"not judged, exit code {report.exit_code}"

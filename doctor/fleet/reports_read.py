@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tfgpu_doctor.fleet.fleet import RefusedFile
-from tfgpu_doctor.fleet.node import KIND, NODE_SCHEMA, Cause, Measurement, NodeOutcome, file_name
+from tfgpu_doctor.fleet.node import KIND, NODE_SCHEMA, Cause, Measurement, NodeOutcome, Unmet, file_name
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.gathered import Unread, gather
 
@@ -40,7 +40,7 @@ class Heard(msgspec.Struct, frozen=True):
     checks: msgspec.Raw = msgspec.Raw(b"{}")
     measurements: list[Measurement] = []
     causes: list[Cause] = []
-    unmet: list[str] = []
+    unmet: list[Unmet] = []
 
 
 class _Kind(msgspec.Struct):

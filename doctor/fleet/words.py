@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.fleet.fleet import STATUSES, CauseGroup, Drift, Fleet, Status, Suspect, Varied
+from tfgpu_doctor.fleet.fleet import BUSY, STATUSES, CauseGroup, Drift, Fleet, Silence, Status, Suspect, Varied
 from tfgpu_doctor.render.words import number
 
 FEW = 4  # node names on a line
@@ -60,10 +60,7 @@ def sections(fleet: Fleet) -> list[Section]:
     found = [
         _section("Causes", _tone(fleet.causes), map(cause_line, fleet.causes)),
         _section("Unmet requirements", "bad", map(cause_line, fleet.unmet)),
-        _section(
-            "Nodes without a report", "bad",
-            (f"{few(each.nodes)}: {each.outcome}{f', {short(each.reason)}' if each.reason else ''}" for each in fleet.silent),
-        ),
+        _section("Nodes without a report", "bad", (_silence_line(each) for each in fleet.silent if each.outcome != BUSY)),
         _section("Files that are not a node report", "bad", _file_lines(fleet, fault=True)),
         _section("Bad: slow in test and retest", "bad", suspect_lines(fleet.suspects, bad=True)),
         _section("Suspects: slow in one test", "poor", suspect_lines(fleet.suspects, bad=False)),
@@ -75,12 +72,24 @@ def sections(fleet: Fleet) -> list[Section]:
             ),
         ),
         _section("Configured differently", "poor", map(drift_line, fleet.drift)),
-        _section("Not judged", "idle", [few(fleet.not_judged)] if fleet.not_judged else []),
+        _section("Not judged", "idle", _not_judged_lines(fleet)),
         _section("Settings without a single usual value", "idle", map(varied_line, fleet.varied)),
         _section("Not compared, or compared with reservations", "idle", uncompared(fleet)),
         _section("Also", "idle", _also(fleet)),
     ]  # fmt: skip
     return [each for each in found if each.lines]
+
+
+def _silence_line(silence: Silence) -> str:
+    return f"{few(silence.nodes)}: {silence.outcome}{f', {short(silence.reason)}' if silence.reason else ''}"
+
+
+def _not_judged_lines(fleet: Fleet) -> Iterator[str]:
+    busy = [each for each in fleet.silent if each.outcome == BUSY]
+    yield from map(_silence_line, busy)
+    named = {node for each in busy for node in each.nodes}
+    if others := [node for node in fleet.not_judged if node not in named]:
+        yield few(others)
 
 
 def _section(title: str, tone: str, lines: Iterable[str]) -> Section:
@@ -97,9 +106,10 @@ def _tone(causes: Sequence[CauseGroup]) -> str:
 
 def cause_line(cause: CauseGroup) -> str:
     """Return a cause with its nodes, and those that had it again in the retest."""
-    named = f" ({cause.id}, {cause.label}, {cause.severity})" if cause.id else ""
+    named = f" ({cause.id}, {cause.label}, {cause.severity})" if cause.label else f" ({cause.id})"
     again = f"; again in the retest: {few(cause.again)}" if cause.again else ""
-    return f"{few(cause.nodes)}: {short(cause.title)}{named}{again}"
+    examples = f"; for example: {'; '.join(map(short, cause.examples))}" if cause.examples else ""
+    return f"{few(cause.nodes)}: {short(cause.title)}{named}{again}{examples}"
 
 
 def suspect_lines(suspects: Iterable[Suspect], *, bad: bool) -> Iterator[str]:

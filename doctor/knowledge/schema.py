@@ -117,6 +117,7 @@ class Cause(msgspec.Struct, frozen=True):
         False  # an error with this label means that a GPU of the machine is not fit for work, whoever else works
     )
     costs: str = ""  # what it costs while TensorFlow computes nevertheless
+    drains: bool = False  # an error with this label lies in the node's hardware or driver: no job should start there
 
 
 class Variable(msgspec.Struct, frozen=True):

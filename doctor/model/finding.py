@@ -23,8 +23,22 @@ class Fix:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A number that a finding rests on: 12 uncorrectable errors of a GPU. The key of a finding does not contain it."""
+
+    name: str  # "uncorrectable errors", "float16 matrix product"
+    value: float
+    unit: str = ""  # "GB/s", "°C"; empty for counts and ratios
+    device: str = ""  # one of the finding's devices; empty if it is not of one device
+
+
+@dataclass(frozen=True)
 class Finding:
-    """A problem that was found; `cause` is a label of the knowledge's list of causes."""
+    """A problem that was found; `cause` is a label of the knowledge's list of causes.
+
+    The check's id, `cause` and `devices` are its key: they stay the same when the problem is found again. `message` and
+    `figures` may differ then.
+    """
 
     message: str
     cause: str = UNDETERMINED
@@ -33,6 +47,8 @@ class Finding:
     severity: Severity = "error"
     confidence: Confidence = "high"
     blocks: bool = True  # an error: whether it blocks the checks that come after; if not, only those tagged UNFIT
+    devices: tuple[str, ...] = ()  # the GPUs that have it: UUID, else PCI address, else "GPU 1"; empty for the machine
+    figures: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True)

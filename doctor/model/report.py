@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from tfgpu_doctor.model import SEVERITIES, Confidence, Finding, Fix, Severity
+from tfgpu_doctor.model import SEVERITIES, Confidence, Figure, Finding, Fix, Severity
 from tfgpu_doctor.model.facts.stress import Level
 from tfgpu_doctor.model.tags import Goal
 
@@ -117,7 +117,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RootCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding that explains others. `explains` are the ids of checks that could not be evaluated because of it."""
+    """A finding that explains others. `explains` are the ids of checks that could not be evaluated because of it.
+
+    `id`, `label` and `devices` are its key: they stay the same when it is found again, unlike `title` and `figures`.
+    """
 
     label: str
     id: str
@@ -128,6 +131,8 @@ class RootCause(msgspec.Struct, frozen=True, kw_only=True):
     costs: str = ""  # what it costs while TensorFlow computes nevertheless; empty for an error
     fix: Fix
     explains: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # the GPUs that have it: UUID, else PCI address, else "GPU 1"; empty for the machine
+    figures: tuple[Figure, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,8 +22,9 @@ pytest.importorskip("numpy", reason="the extra fleet is not installed")
 from tfgpu_doctor.fleet.fleet import STATUSES, Fleet
 from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 from tfgpu_doctor.fleet.merge import merge
-from tfgpu_doctor.fleet.node import Cause, file_name
+from tfgpu_doctor.fleet.node import Cause, Unmet, file_name
 from tfgpu_doctor.fleet.page import render_fleet
+from tfgpu_doctor.model import Figure
 
 SCHEMA = json.loads((ROOT / "doctor/fleet/fleet.schema.json").read_text("utf-8"))
 HOSTILE = (
@@ -36,12 +37,12 @@ HOSTILE = (
 def troubled(text: str) -> MadeUpFleet:
     """A fleet with something to say in every section, and `text` in every place that a node can fill."""
     fleet = MadeUpFleet(40, models=2)
-    cause = Cause(label=text, id=text, title=text, severity="error")
+    cause = Cause(label=text, id=text, title=text, severity="error", devices=(text,), figures=(Figure(text, 3, text, text),))
     fleet.slow("n00003", 16, by=0.3)
     fleet.slow("n00004", 16, by=0.3)
     for name in ("n00005", "n00006"):
         fleet.nodes[name].update(
-            causes=(cause,), unmet=(text,), exit_code=1, checks={**fleet.nodes[name]["checks"], text: "fail"}
+            causes=(cause,), unmet=(Unmet(key=text, title=text, required=text, measured=text),), exit_code=1, checks={**fleet.nodes[name]["checks"], text: "fail"}
         )
     fleet.set("n00007", {text: text, "kernel": text, "$X": text})
     fleet.nodes["n00008"].update(outcome="hung", reason=text, exit_code=None, settings={}, measurements=(), checks={})

@@ -237,3 +237,50 @@ def test_a_node_whose_tensorflow_is_broken_is_named(cluster: Any, tmp_path: path
     assert labels[broken.id] - labels[good.id] == {"PKG004"}, done.stderr
     assert "half of an installation" in json.dumps(found[broken.id[:8]]["report"]["causes"])
     assert done.returncode == 1
+
+
+def test_a_node_whose_gpus_are_taken_is_busy_and_not_judged(cluster: Any, tmp_path: pathlib.Path) -> None:
+    taken = Node(cluster, tmp_path / "taken")
+    out = tmp_path / "out"
+    code = (
+        f"import ray, time\nray.init(address={cluster.address!r}, log_to_driver=False)\n"
+        "@ray.remote(num_gpus=2)\ndef hold():\n    time.sleep(600)\n"
+        "job = hold.remote()\n"
+        "while ray.available_resources().get('GPU', 0):\n    time.sleep(0.1)\n"
+        "print('held', flush=True)\nray.get(job)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    command = [
+        sys.executable,
+        "-m",
+        "tfgpu_doctor",
+        "fleet",
+        "run",
+        "--ray",
+        cluster.address,
+        "--out",
+        str(out),
+        "--level",
+        "deep",
+    ]
+    try:
+        done = subprocess.run(
+            [*command, "--deadline", "30", "--no-retest"], text=True, capture_output=True, timeout=400, check=False
+        )
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    found = reports(out)[taken.id[:8]]
+    assert found["outcome"] == "busy", done.stderr
+    assert "its 2 GPUs were not free" in found["reason"]
+    assert "hung" not in done.stdout
+    document = subprocess.run(
+        [sys.executable, "-m", "tfgpu_doctor", "fleet", "report", str(out), "--format", "json"],
+        text=True, capture_output=True, timeout=100, check=False,
+    )  # fmt: skip
+    statuses = json.loads(document.stdout)["statuses"]
+    assert [name[-8:] for name in statuses["not judged"] if name.endswith(taken.id[:8])] == [taken.id[:8]]
+    assert statuses["silent"] == []

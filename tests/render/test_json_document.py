@@ -16,7 +16,7 @@ from locations import ROOT
 DEFINITIONS: dict[str, Any] = json.loads((ROOT / "doctor/render/report.schema.json").read_text("utf-8"))["$defs"]
 HEADINGS = {
     "Report": "The report", "TargetSummary": "target", "MachineSummary": "machine", "RootCause": "causes", "Fix": "fix",
-    "Result": "results", "Finding": "findings", "VersionRow": "versions", "LibraryCopy": "libraries", "GpuCard": "gpus",
+    "Result": "results", "Finding": "findings", "Figure": "figures", "VersionRow": "versions", "LibraryCopy": "libraries", "GpuCard": "gpus",
     "GpuUser": "users",
 }  # fmt: skip
 WORDS = {

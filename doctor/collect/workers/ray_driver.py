@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 TYPE_CHECKING = False
@@ -91,22 +92,69 @@ def living(ray: Any) -> list[dict[str, Any]]:
 
 
 def examine(ray: Any, nodes: list[dict[str, Any]], order: Any, journal: Journal, folder: str) -> None:
-    """One task per node; a node that does not respond within the deadline is given up."""
-    started = time.monotonic()
-    out = {submit(ray, node, order, variables_of(nodes, place, order)): node for place, node in enumerate(nodes)}
+    """One task per node; a node that does not start it, or does not respond once it has, is given up at the deadline."""
+    began = Starts(ray)
+    submitted = time.monotonic()
+    out = {
+        submit(ray, node, order, variables_of(nodes, place, order), began.queue): node
+        for place, node in enumerate(nodes)
+    }
     while out:
-        passed = time.monotonic() - started
         done, _ = ray.wait(list(out), num_returns=1, timeout=LOOK_EVERY_S)
+        now = time.monotonic()
+        began.look(now)
         for each in done:
             node = out.pop(each)
-            journal.note("node", name=node["name"], seconds=passed, **answer(ray, each, folder))
-        if passed > order.deadline_s + order.grace_s:
-            for each, node in out.items():
-                more = ", or its %g GPUs were not free" % node["gpus"] if order.takes_gpus and node["gpus"] else ""
-                why = "no response within %.0f s: the node hangs%s" % (passed, more)
-                journal.note("node", name=node["name"], seconds=passed, outcome="hung", why=why)
+            journal.note("node", name=node["name"], seconds=now - submitted, **answer(ray, each, folder))
+        for each, node in list(out.items()):
+            since = began.at.get(node["name"], submitted)
+            if now - since > order.deadline_s + order.grace_s:
+                told = gave_up(node, now - since, order, started=node["name"] in began.at)
+                journal.note("node", name=node["name"], seconds=now - submitted, **told)
                 ray.cancel(each, force=True)
+                del out[each]
+
+
+class Starts:
+    """When each node began its task: one that waits for GPUs is busy, and not hung."""
+
+    def __init__(self, ray: Any) -> None:
+        from ray.util.queue import Queue
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        self.queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
+        self.at: dict[str, float] = {}
+
+    def look(self, now: float) -> None:
+        """Note the nodes that have begun since the last look."""
+        from ray.exceptions import RayError
+
+        try:
+            names = self.queue.get_nowait_batch(self.queue.qsize())
+        except RayError:  # the node with the queue is gone
             return
+        self.at.update((name, now) for name in names if name not in self.at)
+
+
+def say_began(queue: Any, name: str) -> None:
+    """Called on the node; a node whose message is lost is given up as early as one that never began."""
+    from ray.exceptions import RayError
+
+    try:
+        queue.put(name, timeout=10)
+    except RayError:
+        pass
+
+
+def gave_up(node: dict[str, Any], passed: float, order: Any, started: bool) -> dict[str, str]:
+    """The outcome of a node that gave no result, and the reason."""
+    if started:
+        return {"outcome": "hung", "why": "no response within %.0f s: the node hangs" % passed}
+    if order.takes_gpus and node["gpus"]:
+        why = "its %g GPUs were not free within %.0f s: other work on the cluster holds them" % (node["gpus"], passed)
+        return {"outcome": "busy", "why": why}
+    return {"outcome": "not started", "why": "Ray started no worker on the node within %.0f s" % passed}
 
 
 def variables_of(nodes: list[dict[str, Any]], place: int, order: Any) -> dict[str, str]:
@@ -119,7 +167,7 @@ def variables_of(nodes: list[dict[str, Any]], place: int, order: Any) -> dict[st
     return found
 
 
-def submit(ray: Any, node: dict[str, Any], order: Any, variables: dict[str, str]) -> Any:
+def submit(ray: Any, node: dict[str, Any], order: Any, variables: dict[str, str], began: Any) -> Any:
     """Start a node's task, which takes either no GPU or all GPUs of the node."""
     from ray import cloudpickle
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -138,7 +186,9 @@ def submit(ray: Any, node: dict[str, Any], order: Any, variables: dict[str, str]
         scheduling_strategy=NodeAffinitySchedulingStrategy(node["id"], soft=False),
     )
     files = {name: base64.b64decode(content) for name, content in order.files.items()}
-    return remote.remote(["--name", node["name"], *order.options], files, order.deadline_s)
+    return remote.remote(
+        ["--name", node["name"], *order.options], files, order.deadline_s, partial(say_began, began, node["name"])
+    )
 
 
 def answer(ray: Any, reference: Any, folder: str) -> dict[str, Any]:

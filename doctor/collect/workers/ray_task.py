@@ -11,12 +11,19 @@ import subprocess
 import sys
 import tempfile
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def examine(options: list[str], files: dict[str, bytes], deadline_s: float) -> dict[str, object]:
+
+def examine(
+    options: list[str], files: dict[str, bytes], deadline_s: float, began: Callable[[], object]
+) -> dict[str, object]:
     """Run `fleet node` with these options in a folder that contains these files; return its result, or why there is none.
 
-    `document` is the node's report; `outcome` and `why` are set if there is no report.
+    `document` is the node's report; `outcome` and `why` are set if there is no report. Calls `began` first.
     """
+    began()
     try:
         watcher = importlib.util.find_spec("tfgpu_doctor.host.run_watched")
     except ImportError:
