@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import platform
 import threading
 import time
 from dataclasses import dataclass
@@ -106,7 +107,8 @@ def check(
     if record and not interrupted:
         _record(found, record)
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
-    deliver(_render(report, format_, verbose, output), output)
+    node = "" if facts or root != "/" else platform.node()
+    deliver(_render(report, format_, node, verbose, output), output)
     if format_ == "github":
         add_job_summary(report)
     return report.exit_code(configuration.fail_level)
@@ -198,8 +200,9 @@ def _diagnose(facts: Facts, configuration: Configuration, interrupted: bool, sec
     )
 
 
-def _render(report: Report, format_: str, verbose: bool, output: str | None) -> str:
+def _render(report: Report, format_: str, node: str, verbose: bool, output: str | None) -> str:
     from tfgpu_doctor.diagnose.plugins import load_checks
     from tfgpu_doctor.render import render
 
-    return render(report, format_, checks=load_checks()[0], verbose=verbose, to_terminal=output is None)
+    checks = load_checks()[0]
+    return render(report, format_, checks=checks, node=node, verbose=verbose, to_terminal=output is None)

@@ -1,26 +1,14 @@
-"""The comparison of a fleet in the Prometheus text format, for the node exporter's textfile collector or a Pushgateway.
-
-https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
-"""
+"""The comparison of a fleet as metrics, for the node exporter's textfile collector or a Pushgateway."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
 from tfgpu_doctor.fleet.fleet import STATUSES, Fleet
-from tfgpu_doctor.model.plain_text import clean
-
-_LONGEST = 400
-_Sample = tuple[dict[str, str], float]
+from tfgpu_doctor.render.exposition import Family, Sample, exposition
 
 
 def render_prometheus(fleet: Fleet) -> str:
     """Return the document, with one metric family per kind of result."""
-    families: tuple[tuple[str, str, list[_Sample]], ...] = (
+    families: tuple[Family, ...] = (
         ("nodes", "Nodes by status.", [({"status": each}, len(fleet.statuses[each])) for each in STATUSES]),
         ("nodes_reported", "Nodes that reported.", [({}, fleet.heard)]),
         ("nodes_expected", "Nodes that are expected to report.", [({}, fleet.expected)] if fleet.expected is not None else []),
@@ -60,23 +48,20 @@ def render_prometheus(fleet: Fleet) -> str:
         ("files_refused", "Files that are not a node report.", [({}, sum(each.fault for each in fleet.files))]),
         ("exit_code", "Exit code of the comparison.", [({}, fleet.exit_code)]),
     )  # fmt: skip
-    registry = CollectorRegistry()
-    registry.register(_Collected([_family(name, about, samples) for name, about, samples in families if samples]))
-    return generate_latest(registry).decode()
+    return exposition("tfgpu_doctor_fleet_", families) + exposition("tfgpu_", [_of_nodes(fleet)])
 
 
-class _Collected(Collector):
-    """Metric families that are ready."""
+def _of_nodes(fleet: Fleet) -> Family:
+    """The causes of each node, as `check --format prometheus` gives them on the node itself."""
+    samples: list[Sample] = [
+        ({"node": node, "id": each.id, "label": each.label, "severity": each.severity}, 1)
+        for each in fleet.causes
+        for node in each.nodes
+    ]
+    return "node_cause", "1 for each root cause.", samples
 
-    def __init__(self, families: list[GaugeMetricFamily]) -> None:
-        self._families = families
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """All of them."""
-        yield from self._families
-
-
-def _drift(fleet: Fleet) -> list[_Sample]:
+def _drift(fleet: Fleet) -> list[Sample]:
     counts: dict[tuple[str, str, str], int] = {}
     for each in fleet.drift:
         for differs in each.differences:
@@ -85,17 +70,3 @@ def _drift(fleet: Fleet) -> list[_Sample]:
     return [
         ({"kind": kind, "setting": setting, "value": value}, count) for (kind, setting, value), count in counts.items()
     ]
-
-
-def _family(name: str, about: str, samples: Sequence[_Sample]) -> GaugeMetricFamily:
-    """The metric; of two samples with the same labels after shortening, only the first is kept."""
-    family, seen = (
-        GaugeMetricFamily(f"tfgpu_doctor_fleet_{name}", about, labels=list(samples[0][0])),
-        set[tuple[str, ...]](),
-    )
-    for labels, value in samples:
-        words = tuple(clean(" ".join(word.split()))[:_LONGEST] for word in labels.values())
-        if words not in seen:
-            seen.add(words)
-            family.add_metric(words, value)
-    return family

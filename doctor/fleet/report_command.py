@@ -47,7 +47,7 @@ def report(
     alike and as fast as its peers, 1 findings, 2 wrong usage or an unreadable folder, 3 no node reported, or one was not
     judged.
     """
-    lacking = [name for name in ("duckdb", "numpy", "prometheus_client") if importlib.util.find_spec(name) is None]
+    lacking = [name for name in ("duckdb", "numpy") if importlib.util.find_spec(name) is None]
     if lacking:
         refuse(f"{' and '.join(lacking)} cannot be imported here; install the extra fleet: {install('fleet')}")
     from tfgpu_doctor.fleet.merge import merge

@@ -66,9 +66,7 @@ def run(
     alike and as fast as its peers, 1 findings, 2 wrong usage, 3 no node reported, or one was not judged, 130 interrupted
     (reports that have arrived are kept).
     """
-    if lacking := [
-        name for name in ("ray", "duckdb", "numpy", "prometheus_client") if importlib.util.find_spec(name) is None
-    ]:
+    if lacking := [name for name in ("ray", "duckdb", "numpy") if importlib.util.find_spec(name) is None]:
         refuse(f"{', '.join(lacking)} cannot be imported here: {_project.install('fleet')}")
     task = _task(order_of(**asked), deadline, python, install)
     try:

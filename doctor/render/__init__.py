@@ -20,20 +20,25 @@ _RENDERERS = {
     "github": ("github_annotations", "render_github"),
     "sarif": ("sarif", "render_sarif"),
     "html": ("html_page", "render_html"),
+    "prometheus": ("prometheus_text", "render_prometheus"),
 }
 FORMATS = ("text", *_RENDERERS)
-_EXPLAINING = ("sarif",)  # formats whose function also takes the checks
 _WIDEST = 110
 
 
 def render(
-    report: Report, format_: str, *, checks: Sequence[Check] = (), verbose: bool = False, to_terminal: bool = False
-) -> str:
-    """Return the report in one of `FORMATS`, as a complete document. SARIF takes the explanations of its rules from `checks`."""
+    report: Report, format_: str, *, checks: Sequence[Check] = (), node: str = "", verbose: bool = False,
+    to_terminal: bool = False,
+) -> str:  # fmt: skip
+    """Return the report in one of `FORMATS`, as a complete document.
+
+    SARIF takes the explanations of its rules from `checks`; `node` names the machine in Prometheus' series.
+    """
     if format_ in _RENDERERS:
         module, function = _RENDERERS[format_]
         renderer = getattr(importlib.import_module(f"tfgpu_doctor.render.{module}"), function)
-        document = renderer(report, checks) if format_ in _EXPLAINING else renderer(report)
+        more = {"sarif": (checks,), "prometheus": (node,)}.get(format_, ())
+        document = renderer(report, *more)
         assert isinstance(document, str)
         return document
     from tfgpu_doctor.render.text import render_text

@@ -111,7 +111,11 @@ def test_prometheus_reads_what_was_written(which: str, request: pytest.FixtureRe
     assert samples == {each: len(fleet.statuses[each]) for each in STATUSES}
     odd = families["tfgpu_doctor_fleet_node_status"].samples
     assert len(odd) == sum(len(nodes) for each, nodes in fleet.statuses.items() if each != "good")
-    assert all(family.name.startswith("tfgpu_doctor_fleet_") and family.type == "gauge" for family in families.values())
+    assert all(family.type == "gauge" for family in families.values())
+    assert {name for name in families if not name.startswith("tfgpu_doctor_fleet_")} == {"tfgpu_node_cause"}
+    assert len(families["tfgpu_node_cause"].samples) == len(
+        {(node, each.id, each.label, each.severity) for each in fleet.causes for node in each.nodes}
+    )
     assert sum(len(family.samples) for family in families.values()) == sum(
         not line.startswith("#") for line in document.splitlines()
     )

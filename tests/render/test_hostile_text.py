@@ -154,7 +154,7 @@ def test_ten_megabytes_of_text_are_read_and_shown_in_part(letter: str) -> None:
     for format_ in FORMATS:
         document = render(report, format_)
         assert len(document) < 2 << 20
-        assert "(truncated)" in document
+        assert format_ == "prometheus" or "(truncated)" in document  # metrics have no messages
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,13 @@ def _of_github(document: str) -> object:
     return [match[1] if match else "no annotation" for match in found]
 
 
+def _of_metrics(document: str) -> object:
+    """Each sample's name and the names of its labels; two samples whose labels are the same are one."""
+    lines = re.findall(r'^(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? [\d.e+-]+$', document, re.MULTILINE)
+    assert len(lines) == sum(not line.startswith("#") for line in document.split("\n")[:-1])
+    return [(name, re.findall(r'(\w+)="(?:[^"\\]|\\.)*"', labels)) for name, labels in lines]
+
+
 SHAPES: dict[str, Callable[[str], object]] = {
     "text": _of_text,
     "json": lambda document: _of_value(json.loads(document)),
@@ -72,4 +79,5 @@ SHAPES: dict[str, Callable[[str], object]] = {
     "junit": lambda document: _of_element(ET.fromstring(document)),
     "github": _of_github,
     "html": _of_html,
+    "prometheus": _of_metrics,
 }
