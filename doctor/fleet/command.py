@@ -15,6 +15,11 @@ _COMMANDS = {
     "emit": ("fleet.emit_command", "write the job for Slurm, Kubernetes or MPI"),
     "tfconfig": ("fleet.tfconfig_command", "print TF_CONFIG for this process of a job, and its faults"),
     "node": ("fleet.node_command", "examine this node and write its report"),
+    "ingest": ("fleet.ingest_command", "put the reports of a run into a store, for `fleet history`"),
+    "history": ("fleet.history_command", "what changed on the nodes since yesterday, and what is getting slower"),
+    "act": ("fleet.act_command", "print, or carry out, what takes bad nodes out of service and good ones back"),
+    "rma": ("fleet.rma_command", "write what a vendor asks for when a GPU is returned"),
+    "drains": ("fleet.drains_command", "say whether what was found on a node drains it"),
 }
 
 

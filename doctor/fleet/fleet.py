@@ -6,13 +6,18 @@ from typing import Literal
 
 import msgspec
 
+from tfgpu_doctor.fleet.known import Recognized
 from tfgpu_doctor.model import Severity
 
 FLEET_SCHEMA = 2
-# The status of a node, worst first. `bad`: it failed or was slow in test and retest; `silent`: it has no report.
-Status = Literal["bad", "fails", "suspect", "silent", "not judged", "differs", "good"]
-STATUSES: tuple[Status, ...] = ("bad", "fails", "suspect", "silent", "not judged", "differs", "good")
+# The status of a node, worst first. `bad`: it failed or was slow in test and retest; `silent`: it has no report; `known`:
+# somebody looks after all that it has.
+Status = Literal["bad", "fails", "suspect", "silent", "not judged", "differs", "known", "good"]
+STATUSES: tuple[Status, ...] = ("bad", "fails", "suspect", "silent", "not judged", "differs", "known", "good")
+REPORTED = "reported"  # the outcome of a node that delivered its own report
 BUSY = "busy"  # the outcome of a node whose GPUs others use: it is not judged
+NOT_GRANTED = "not granted"  # the outcome where the batch system hides the GPUs that the job did not ask for
+UNJUDGED = (BUSY, NOT_GRANTED)
 Against = Literal["peers", "own history"]
 
 
@@ -26,6 +31,7 @@ class CauseGroup(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     again: tuple[str, ...] = ()  # the nodes that had it in the retest as well, on the same GPUs
     examples: tuple[str, ...] = ()  # what some of the nodes say, if they differ in their words
+    fix: str = ""  # what to do if nothing more is known; each node's report has its own
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +175,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     not_judged: tuple[str, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     drift: tuple[Drift, ...] = ()
+    known: tuple[Recognized, ...] = ()
     varied: tuple[Varied, ...] = ()
     changes: tuple[FleetChange, ...] = ()
     series: tuple[Series, ...] = ()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfgpu_doctor.fleet.fleet import STATUSES, Fleet, Pattern, Series, Suspect
+from tfgpu_doctor.fleet.node_sets import folded, is_node_name
+from tfgpu_doctor.fleet.node_table import MOST, node_rows
 from tfgpu_doctor.fleet.words import TONES, WORDS, few, headline, sections, short
 from tfgpu_doctor.render.html_page import TONES as TONES_OF_OUTCOMES
 from tfgpu_doctor.render.layout import render_page
@@ -19,6 +21,7 @@ _MOST_PATTERNS = 60
 _MOST_CHECKS = 60
 _MOST_SERIES = 120
 _MOST_NAMES = 1000
+_MOST_FIXES = 20
 _NAMED = 12  # outliers of a distribution
 _HEIGHT = 72.0  # pixels of a histogram
 
@@ -63,8 +66,8 @@ class Distribution:
     named: str
 
 
-def render_html(fleet: Fleet) -> str:
-    """Return the whole page."""
+def render_html(fleet: Fleet, reports: str = "") -> str:
+    """Return the whole page. `reports`: the folder of the reports, seen from the page; empty if that is unknown."""
     by_series: dict[tuple[str, str], list[Suspect]] = {}
     for each in fleet.suspects:
         if each.against == "peers":
@@ -80,11 +83,11 @@ def render_html(fleet: Fleet) -> str:
         heading=headline(fleet),
         counts=[(f"{len(fleet.statuses[each]):,} {WORDS[each]}", TONES[each]) for each in STATUSES if fleet.statuses[each]],
         sections=sections(fleet),
+        fixes=[(each, few(each.nodes)) for each in fleet.causes if each.severity == "error" and each.fix][:_MOST_FIXES],
+        nodes=node_rows(fleet, reports),
+        more_nodes=max(0, sum(len(nodes) for each, nodes in fleet.statuses.items() if each != "good") - MOST),
         cells=_cells(fleet),
-        named=[
-            (WORDS[each], len(nodes), ", ".join(map(short, nodes[:_MOST_NAMES])))
-            for each, nodes in fleet.statuses.items() if nodes and each != "good"
-        ],
+        named=[(WORDS[each], len(nodes), _names(nodes)) for each, nodes in fleet.statuses.items() if nodes and each != "good"],
         rows=math.ceil(min(_MOST_CELLS, sum(map(len, fleet.statuses.values()))) / _COLUMNS),
         checks=checks,
         patterns=[_row(each, checks) for each in _worst_first(fleet.patterns)[:_MOST_PATTERNS]],
@@ -94,6 +97,13 @@ def render_html(fleet: Fleet) -> str:
         more_series=len(fleet.series) - len(shown),
         height=_HEIGHT,
     )  # fmt: skip
+
+
+def _names(nodes: Sequence[str]) -> str:
+    """Return all names as one set; odd names one by one, and not all of them."""
+    plain = [name for name in nodes if is_node_name(name)]
+    odd = [short(name) for name in nodes if not is_node_name(name)]
+    return ", ".join([*([folded(plain)] if plain else []), *odd[:_MOST_NAMES]])
 
 
 def _cells(fleet: Fleet) -> list[Cell]:

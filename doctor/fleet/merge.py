@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from tfgpu_doctor.fleet.columns import NO_GPU, Columns, kind_of, numpy_of
 from tfgpu_doctor.fleet.database import Database
 from tfgpu_doctor.fleet.drift import drift
 from tfgpu_doctor.fleet.fleet import (
-    BUSY,
+    REPORTED,
     STATUSES,
     CauseGroup,
     CheckRow,
@@ -24,16 +25,17 @@ from tfgpu_doctor.fleet.fleet import (
     RefusedFile,
     Silence,
     Status,
-    Suspect,
     Varied,
 )  # fmt: skip
 from tfgpu_doctor.fleet.history_runs import EarlierRuns, no_points, spread
+from tfgpu_doctor.fleet.known import Known, KnownIssue, Recognized
 from tfgpu_doctor.fleet.outliers import Measured, measured
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, decode_settings, read_reports
+from tfgpu_doctor.fleet.statuses import statuses
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS
 from tfgpu_doctor.host.files import Files
 
-_REPORTED = "reported"
+_NO_FINDING: tuple[Status, ...] = ("good", "known", "not judged")
 _FINDINGS, _NOT_JUDGED = 1, 3
 
 
@@ -56,7 +58,13 @@ def golden_of(heard: Heard) -> Golden:
 
 
 def merge(
-    folder: str, *, golden: str | Golden = "", expected: Iterable[str] | None = None, history: Sequence[str] = ()
+    folder: str,
+    *,
+    golden: str | Golden = "",
+    expected: Iterable[str] | None = None,
+    history: Sequence[str] = (),
+    issues: Iterable[KnownIssue] = (),
+    today: dt.date | None = None,
 ) -> Fleet:
     """Return the comparison of the reports in a folder. Raises OSError if a folder cannot be listed, and KeyError if the
     golden node did not report.
@@ -68,25 +76,29 @@ def merge(
     earlier = _earlier(columns, history, notes)
     if columns.left_out:
         notes.append(f"{columns.left_out} values are outside the range of any measurement and left out")
-    known = _golden(golden, columns) if golden else None
+    reference = _golden(golden, columns) if golden else None
     database = Database(columns)
     try:
         found = measured(database, columns, earlier)
-        differing, varied = drift(database, columns, known.settings if known else None, known.kind if known else "")
+        differing, varied = drift(
+            database, columns, reference.settings if reference else None, reference.kind if reference else ""
+        )
         checks = _checks(database, columns)
         patterns = database.rows("select checks, list(node order by node) from node group by 1 ")
     finally:
         database.close()
     names = [node.name for node in columns.nodes]
     causes, unmet = columns.troubles.groups("cause", names), columns.troubles.groups("unmet", names)
-    if known and known.kind not in columns.kind_names:
-        notes.append(f"no node has the GPUs of the golden node ({known.kind}): no node is compared with it")
+    if reference and reference.kind not in columns.kind_names:
+        notes.append(f"no node has the GPUs of the golden node ({reference.kind}): no node is compared with it")
     asked = None if expected is None else frozenset(expected)
     silent = _silent(columns, asked)
-    statuses = _statuses(columns, causes + unmet, silent, found.suspects, differing)
+    known = Known(issues, today or dt.datetime.now().astimezone().date())
+    by_node = statuses(columns, causes + unmet, silent, found.suspects, differing, known)
+    notes += known.notes(columns.number_of)
     return _fleet(
-        columns, statuses, known, asked, files=files, notes=notes, found=found, drift=differing, varied=varied,
-        checks=checks, causes=causes, unmet=unmet, silent=silent,
+        columns, by_node, reference, asked, known=known.recognized(), files=files, notes=notes, found=found,
+        drift=differing, varied=varied, checks=checks, causes=causes, unmet=unmet, silent=silent,
         patterns=_patterns(columns, patterns, checks),
     )  # fmt: skip
 
@@ -103,7 +115,7 @@ def _add_second(columns: Columns, folder: str, files: list[RefusedFile], notes: 
         return
     strange = []
     for _, heard in read_reports(folder, files, f"{SECOND_FOLDER}/"):
-        if heard.outcome == _REPORTED and not columns.look_again(heard):
+        if heard.outcome == REPORTED and not columns.look_again(heard):
             strange.append(heard.node)
     if strange:
         notes.append(f"{len(strange)} nodes have a retest without a first report: {', '.join(sorted(strange)[:5])}")
@@ -113,7 +125,9 @@ def _earlier(columns: Columns, folders: Sequence[str], notes: list[str]) -> Earl
     """Return the medians of the earlier runs. Each is read and reduced on its own, so memory does not depend on their number."""
     chosen = spread(folders)
     if len(chosen) < len(folders):
-        notes.append(f"of {len(folders)} earlier runs, {len(chosen)} are compared, evenly spread from the first to the last")
+        notes.append(
+            f"of {len(folders)} earlier runs, {len(chosen)} are compared, evenly spread from the first to the last"
+        )
     runs = EarlierRuns(columns.measured_now(), len(chosen))
     for folder in chosen:
         refused, points = list[RefusedFile](), no_points()
@@ -163,7 +177,7 @@ def _patterns(
             outcomes.setdefault(signature, {})[names[name]] = values[value]
     alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for signature, nodes in rows:
-        reported = [columns.nodes[node].name for node in nodes if columns.nodes[node].outcome == _REPORTED]
+        reported = [columns.nodes[node].name for node in nodes if columns.nodes[node].outcome == REPORTED]
         if reported:
             alike.setdefault(tuple(sorted(outcomes.get(signature, {}).items())), []).extend(reported)
     found = [
@@ -176,7 +190,7 @@ def _patterns(
 def _silent(columns: Columns, asked: frozenset[str] | None) -> tuple[Silence, ...]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for node in columns.nodes:
-        if node.outcome != _REPORTED:
+        if node.outcome != REPORTED:
             reasons.setdefault((node.outcome, node.reason), []).append(node.name)
     if missing := sorted((asked or frozenset()) - columns.number_of.keys()):
         reasons["not heard of", ""] = missing
@@ -186,55 +200,21 @@ def _silent(columns: Columns, asked: frozenset[str] | None) -> tuple[Silence, ..
     )
 
 
-def _statuses(
-    columns: Columns, troubles: Sequence[CauseGroup], silent: Sequence[Silence], suspects: Sequence[Suspect],
-    differing: Sequence[Drift],
-) -> dict[str, Status]:  # fmt: skip
-    """Return every node with its worst status."""
-    found: dict[str, Status] = {}
-
-    def say(nodes: Iterable[str], status: Status) -> None:
-        for node in nodes:
-            if node not in found or STATUSES.index(status) < STATUSES.index(found[node]):
-                found[node] = status
-
-    for each in silent:
-        say(each.nodes, "not judged" if each.outcome == BUSY else "silent")
-    for node in columns.nodes:
-        if node.outcome == _REPORTED:
-            say([node.name], _alone(node.exit_code, node.fails))
-    for group in troubles:
-        if group.severity == "error":
-            say(group.again, "bad")
-    for suspect in suspects:
-        say([suspect.node], "bad" if suspect.second and suspect.second.slow else "suspect")
-    for drifted in differing:
-        say(drifted.nodes, "differs")
-    return found
-
-
-def _alone(exit_code: int | None, fails: bool) -> Status:
-    """Return the status of a node according to its own report."""
-    if fails or exit_code == _FINDINGS:
-        return "fails"
-    return "good" if exit_code == 0 else "not judged"
-
-
 def _fleet(
-    columns: Columns, statuses: dict[str, Status], golden: Golden | None, asked: frozenset[str] | None, *,
+    columns: Columns, by_node: dict[str, Status], golden: Golden | None, asked: frozenset[str] | None, *,
     files: list[RefusedFile], notes: list[str], found: Measured, drift: tuple[Drift, ...], varied: tuple[Varied, ...],
     checks: tuple[CheckRow, ...], causes: tuple[CauseGroup, ...], unmet: tuple[CauseGroup, ...],
-    silent: tuple[Silence, ...], patterns: tuple[Pattern, ...],
+    silent: tuple[Silence, ...], patterns: tuple[Pattern, ...], known: tuple[Recognized, ...],
 ) -> Fleet:  # fmt: skip
     by_status: dict[Status, list[str]] = {each: [] for each in STATUSES}
-    for name in sorted(statuses):
-        by_status[statuses[name]].append(name)
-    heard = sum(node.outcome == _REPORTED for node in columns.nodes)
-    wrong = any(by_status[each] for each in STATUSES if each not in ("good", "not judged"))
+    for name in sorted(by_node):
+        by_status[by_node[name]].append(name)
+    heard = sum(node.outcome == REPORTED for node in columns.nodes)
+    wrong = any(by_status[each] for each in STATUSES if each not in _NO_FINDING)
     wrong = wrong or bool(found.changes) or any(each.fault for each in files)
     kinds: dict[str, int] = {}
     for node in columns.nodes:
-        if node.outcome == _REPORTED:
+        if node.outcome == REPORTED:
             kinds[node.kind] = kinds.get(node.kind, 0) + 1
     return Fleet(
         doctor=tfgpu_doctor.__version__,
@@ -244,7 +224,8 @@ def _fleet(
         golden=golden.name if golden else "",
         statuses={each: tuple(nodes) for each, nodes in by_status.items()},
         causes=causes, unmet=unmet, silent=silent, not_judged=tuple(by_status["not judged"]),
-        suspects=found.suspects, drift=drift, varied=varied, changes=found.changes, series=found.series, checks=checks,
+        suspects=found.suspects, drift=drift, known=known, varied=varied, changes=found.changes, series=found.series,
+        checks=checks,
         patterns=patterns, files=tuple(sorted(files, key=lambda each: (not each.fault, each.file))), notes=tuple(notes),
         kinds=tuple(
             Kind(name=name, nodes=count, compared=count >= FEWEST_PEERS)

@@ -13,7 +13,7 @@ from tfgpu_doctor.model.report import Outcome, Report
 NODE_SCHEMA = 1
 KIND = "tfgpu-doctor node"
 # The node reported itself, or the process that waited for it gives the reason why it did not.
-NodeOutcome = Literal["reported", "died", "hung", "busy", "not started", "disappeared", "interrupted"]
+NodeOutcome = Literal["reported", "died", "hung", "busy", "not granted", "not started", "disappeared", "interrupted"]
 Direction = Literal["higher", "lower"]
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_NAME = 120
@@ -55,6 +55,30 @@ class Unmet(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.title}: {self.required} required, {self.measured}"
 
 
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU as its vendor knows it; empty if NVML does not say."""
+
+    device: str  # as causes name it
+    index: int
+    name: str = ""
+    serial: str = ""
+    part_number: str = ""
+    uuid: str = ""
+    vbios: str = ""
+    pci_address: str = ""
+
+
+class DriverCode(msgspec.Struct, frozen=True, kw_only=True):
+    """Xids or SXids of one code in the kernel log since the last boot."""
+
+    kind: str  # "xid", "sxid"
+    code: int
+    count: int
+    pci_address: str = ""
+    text: str = ""  # of the last one
+    age_s: float | None = None  # of the last one, when the node was looked at
+
+
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a fleet's folder. The compared values are outside `report`, so the comparison does not decode it."""
 
@@ -74,6 +98,9 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[Cause, ...] = ()
     unmet: tuple[Unmet, ...] = ()
     profile: str = ""  # the profile that was checked
+    driver: str = ""
+    boards: tuple[Board, ...] = ()
+    driver_codes: tuple[DriverCode, ...] = ()
     report: Report | None = None
 
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from tfgpu_doctor.fleet.fleet import Fleet
 from tfgpu_doctor.fleet.words import Section, headline, sections
 from tfgpu_doctor.render.json_document import as_json
 
+if TYPE_CHECKING:
+    from tfgpu_doctor.render.text import Page
+
 _MARKS = {"bad": ("✗", "red"), "poor": ("!", "yellow"), "idle": ("·", "dim"), "good": ("✓", "green")}
 
 
-def render_fleet(fleet: Fleet, format_: str, *, width: int = 110, colour: bool = False) -> str:
-    """Return the document in one of `FLEET_FORMATS`, with the final newline."""
+def render_fleet(fleet: Fleet, format_: str, *, width: int = 110, colour: bool = False, reports: str = "") -> str:
+    """Return the document in one of `FLEET_FORMATS`, with the final newline.
+
+    `reports`: the folder of the reports, seen from the page, for its links; empty if that is unknown.
+    """
     if format_ == "json":
         return as_json(fleet)
     if format_ == "html":
         from tfgpu_doctor.fleet.html_page import render_html
 
-        return render_html(fleet)
+        return render_html(fleet, reports)
     if format_ == "prometheus":
         from tfgpu_doctor.fleet.prometheus import render_prometheus
 
@@ -29,12 +38,7 @@ def _text(fleet: Fleet, width: int, colour: bool) -> str:
 
     page = Page(width, colour)
     page.say(headline(fleet), style="bold green" if fleet.exit_code == 0 else "bold")
-    for section in sections(fleet):
-        page.gap()
-        mark, style = _MARKS[section.tone]
-        page.say(section.title, start=f"{mark} ", style="bold", start_style=f"bold {style}")
-        for line in section.lines:
-            page.say(" ".join(line.split()), start="  • ")
+    say_sections(page, sections(fleet))
     if fleet.exit_code == 0 and not fleet.causes:
         page.gap()
         page.say(
@@ -43,12 +47,21 @@ def _text(fleet: Fleet, width: int, colour: bool) -> str:
     return page.text
 
 
+def say_sections(page: Page, sections: Iterable[Section]) -> None:
+    """Add each section with its mark and its lines to a page of text."""
+    for section in sections:
+        page.gap()
+        mark, style = _MARKS[section.tone]
+        page.say(section.title, start=f"{mark} ", style="bold", start_style=f"bold {style}")
+        for line in section.lines:
+            page.say(" ".join(line.split()), start="  • ")
+
+
 def _markdown(fleet: Fleet) -> str:
     from tfgpu_doctor.render.markdown_page import escape
 
     lines = ["## tfgpu-doctor fleet report", "", f"**{escape(headline(fleet))}**", ""]
-    for section in sections(fleet):
-        lines += _section_in_markdown(section)
+    lines += sections_in_markdown(sections(fleet))
     table = [
         f"| {escape(each.measurement)} | {escape(each.model)} | {each.nodes} | {each.median:.4g} {escape(each.unit)} | "
         f"{each.spread:.1%} | "
@@ -65,7 +78,11 @@ def _markdown(fleet: Fleet) -> str:
     return "\n".join([*lines, f"_tfgpu-doctor {escape(fleet.doctor)}_", ""])
 
 
-def _section_in_markdown(section: Section) -> list[str]:
+def sections_in_markdown(sections: Iterable[Section]) -> list[str]:
+    """Return the lines of Markdown of all sections."""
     from tfgpu_doctor.render.markdown_page import escape
 
-    return [f"### {section.title}", "", *(f"- {escape(line)}" for line in section.lines), ""]
+    lines = []
+    for section in sections:
+        lines += [f"### {section.title}", "", *(f"- {escape(line)}" for line in section.lines), ""]
+    return lines

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from tfgpu_doctor.fleet.fleet import NOT_GRANTED
+from tfgpu_doctor.fleet.hardware import boards_of, driver_codes_of
 from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import Cause, NodeOutcome, NodeReport, Unmet
 from tfgpu_doctor.fleet.settings import settings_of
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.report import Report
+
+_NO_GPU_GRANTED = "scheduler_did_not_grant_gpu"  # a label
+_NOT_JUDGED = 3
 
 
 def node_report(
@@ -16,7 +23,7 @@ def node_report(
     order: str = "", profile: str = "", unmet: Sequence[Unmet] = (),
 ) -> NodeReport:  # fmt: skip
     """Return the report of an examined node."""
-    return NodeReport(
+    found = NodeReport(
         node=node,
         outcome="interrupted" if report.interrupted else "reported",
         began=began,
@@ -40,7 +47,29 @@ def node_report(
         ),
         unmet=tuple(unmet),
         profile=profile,
+        driver=facts.driver.version if facts.driver else "",
+        boards=boards_of(facts),
+        driver_codes=driver_codes_of(facts),
         report=report,
+    )
+    if report.interrupted or not (reason := _not_granted(facts, report)):
+        return found
+    return msgspec.structs.replace(
+        found, outcome=NOT_GRANTED, reason=reason, exit_code=_NOT_JUDGED, causes=(), unmet=(), measurements=()
+    )
+
+
+def _not_granted(facts: Facts, report: Report) -> str:
+    """Return why the job sees no GPU of the node, if only because it asked for none: that says nothing about the node."""
+    scheduler = facts.scheduler
+    if not scheduler or not scheduler.kind or scheduler.granted:
+        return ""
+    if not any(cause.label == _NO_GPU_GRANTED and cause.severity == "error" for cause in report.causes):
+        return ""
+    asking = " (`fleet emit slurm --gpus N`)" if scheduler.kind == "slurm" else ""
+    return (
+        f"the job asked {scheduler.kind} for no GPU, and this cluster hides the GPUs that a job did not ask for: ask for "
+        f"all GPUs of the node{asking}"
     )
 
 

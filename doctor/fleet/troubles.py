@@ -73,6 +73,7 @@ class Troubles:
             severity=key.severity,
             nodes=tuple(sorted(names[node] for node in self._nodes[key])),
             again=tuple(sorted(names[node] for node in self._again.get(key, ()))),
+            fix=_fix(key),
             examples=tuple(said[:_EXAMPLES]) if len(said) > 1 or key.what == "unmet" else (),
         )
 
@@ -84,6 +85,11 @@ def _troubles(heard: Heard) -> Iterator[_Trouble]:
     for each in heard.unmet:
         title = f"{each.title}: {each.required} required"[:_LONGEST]
         yield _Trouble(Key("unmet", "", each.key[:_LONGEST], "error", title), each.measured[:_LONGEST], frozenset())
+
+
+def _fix(key: Key) -> str:
+    row = read_knowledge().causes.get(key.label)
+    return row.fix if row else ""
 
 
 def _title(key: Key, said: Sequence[str]) -> str:

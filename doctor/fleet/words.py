@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.fleet.fleet import BUSY, STATUSES, CauseGroup, Drift, Fleet, Silence, Status, Suspect, Varied
+from tfgpu_doctor.fleet.fleet import STATUSES, UNJUDGED, CauseGroup, Drift, Fleet, Silence, Status, Suspect, Varied
+from tfgpu_doctor.fleet.known import Recognized
+from tfgpu_doctor.fleet.node_sets import folded, is_node_name
 from tfgpu_doctor.render.words import number
 
 FEW = 4  # node names on a line
@@ -18,10 +20,12 @@ WORDS: dict[Status, str] = {
     "silent": "without a report",
     "not judged": "not judged",
     "differs": "configured differently",
+    "known": "with known issues only",
     "good": "good",
 }
 TONES: dict[Status, str] = {
-    "bad": "bad", "fails": "bad", "suspect": "poor", "silent": "bad", "not judged": "idle", "differs": "poor", "good": "good",
+    "bad": "bad", "fails": "bad", "suspect": "poor", "silent": "bad", "not judged": "idle", "differs": "poor",
+    "known": "idle", "good": "good",
 }  # fmt: skip
 
 
@@ -43,8 +47,10 @@ def headline(fleet: Fleet) -> str:
 
 
 def few(nodes: Sequence[str], total: int | None = None) -> str:
-    """`12 nodes: n01, n02, n03, n04 and 8 more`."""
+    """`12 nodes: n[01-10,14,17]`; if that is long or a name is odd, `12 nodes: n01, n02, n03, n04 and 8 more`."""
     total = len(nodes) if total is None else total
+    if FEW < len(nodes) == total and all(map(is_node_name, nodes)) and len(whole := folded(nodes)) <= _LONGEST:
+        return f"{_count(total)}: {whole}"
     shown = ", ".join(short(node) for node in nodes[:FEW])
     more = f" and {total - FEW:,} more" if total > FEW else ""
     return f"{_count(total)}: {shown}{more}" if shown else _count(total)
@@ -57,25 +63,27 @@ def short(text: str) -> str:
 
 def sections(fleet: Fleet) -> list[Section]:
     """Return the sections, most severe first; empty sections are left out."""
+    causes = _unknown(fleet, fleet.causes)
     found = [
-        _section("Causes", _tone(fleet.causes), map(cause_line, fleet.causes)),
-        _section("Unmet requirements", "bad", map(cause_line, fleet.unmet)),
-        _section("Nodes without a report", "bad", (_silence_line(each) for each in fleet.silent if each.outcome != BUSY)),
-        _section("Files that are not a node report", "bad", _file_lines(fleet, fault=True)),
-        _section("Bad: slow in test and retest", "bad", suspect_lines(fleet.suspects, bad=True)),
-        _section("Suspects: slow in one test", "poor", suspect_lines(fleet.suspects, bad=False)),
-        _section(
+        section("Causes", _tone(causes), map(cause_line, causes)),
+        section("Unmet requirements", "bad", map(cause_line, _unknown(fleet, fleet.unmet))),
+        section("Nodes without a report", "bad", (_silence_line(each) for each in fleet.silent if each.outcome not in UNJUDGED)),
+        section("Files that are not a node report", "bad", _file_lines(fleet, fault=True)),
+        section("Bad: slow in test and retest", "bad", suspect_lines(fleet.suspects, bad=True)),
+        section("Suspects: slow in one test", "poor", suspect_lines(fleet.suspects, bad=False)),
+        section(
             "Slower than before across the whole fleet", "poor",
             (
                 f"{short(each.measurement)} on {short(each.model)}: {each.change:+.1%} on {_count(each.nodes)}"
                 for each in fleet.changes
             ),
         ),
-        _section("Configured differently", "poor", map(drift_line, fleet.drift)),
-        _section("Not judged", "idle", _not_judged_lines(fleet)),
-        _section("Settings without a single usual value", "idle", map(varied_line, fleet.varied)),
-        _section("Not compared, or compared with reservations", "idle", uncompared(fleet)),
-        _section("Also", "idle", _also(fleet)),
+        section("Configured differently", "poor", map(drift_line, fleet.drift)),
+        section("Known issues", "idle", map(_known_line, fleet.known)),
+        section("Not judged", "idle", _not_judged_lines(fleet)),
+        section("Settings without a single usual value", "idle", map(varied_line, fleet.varied)),
+        section("Not compared, or compared with reservations", "idle", uncompared(fleet)),
+        section("Also", "idle", _also(fleet)),
     ]  # fmt: skip
     return [each for each in found if each.lines]
 
@@ -84,15 +92,27 @@ def _silence_line(silence: Silence) -> str:
     return f"{few(silence.nodes)}: {silence.outcome}{f', {short(silence.reason)}' if silence.reason else ''}"
 
 
+def _unknown(fleet: Fleet, groups: Sequence[CauseGroup]) -> list[CauseGroup]:
+    """Leave out what only nodes with known issues have: it stands under these."""
+    known = set(fleet.statuses["known"])
+    return [each for each in groups if not known.issuperset(each.nodes)]
+
+
+def _known_line(known: Recognized) -> str:
+    why = f": {short(known.why)}" if known.why else ""
+    return f"{few(known.nodes)}: {short(known.cause)}, {short(known.owner)} until {known.until}{why}"
+
+
 def _not_judged_lines(fleet: Fleet) -> Iterator[str]:
-    busy = [each for each in fleet.silent if each.outcome == BUSY]
-    yield from map(_silence_line, busy)
-    named = {node for each in busy for node in each.nodes}
+    unjudged = [each for each in fleet.silent if each.outcome in UNJUDGED]
+    yield from map(_silence_line, unjudged)
+    named = {node for each in unjudged for node in each.nodes}
     if others := [node for node in fleet.not_judged if node not in named]:
         yield few(others)
 
 
-def _section(title: str, tone: str, lines: Iterable[str]) -> Section:
+def section(title: str, tone: str, lines: Iterable[str]) -> Section:
+    """Return a section with as many lines as anybody reads."""
     all_lines = list(lines)
     shown = all_lines[:_MOST_LINES]
     if len(all_lines) > len(shown):

@@ -37,12 +37,17 @@ HOSTILE = (
 def troubled(text: str) -> MadeUpFleet:
     """A fleet with something to say in every section, and `text` in every place that a node can fill."""
     fleet = MadeUpFleet(40, models=2)
-    cause = Cause(label=text, id=text, title=text, severity="error", devices=(text,), figures=(Figure(text, 3, text, text),))
+    cause = Cause(
+        label=text, id=text, title=text, severity="error", devices=(text,), figures=(Figure(text, 3, text, text),)
+    )
     fleet.slow("n00003", 16, by=0.3)
     fleet.slow("n00004", 16, by=0.3)
     for name in ("n00005", "n00006"):
         fleet.nodes[name].update(
-            causes=(cause,), unmet=(Unmet(key=text, title=text, required=text, measured=text),), exit_code=1, checks={**fleet.nodes[name]["checks"], text: "fail"}
+            causes=(cause,),
+            unmet=(Unmet(key=text, title=text, required=text, measured=text),),
+            exit_code=1,
+            checks={**fleet.nodes[name]["checks"], text: "fail"},
         )
     fleet.set("n00007", {text: text, "kernel": text, "$X": text})
     fleet.nodes["n00008"].update(outcome="hung", reason=text, exit_code=None, settings={}, measurements=(), checks={})
@@ -144,11 +149,8 @@ def test_the_text_is_short_and_begins_with_causes(tmp_path: pathlib.Path) -> Non
     assert (
         text.splitlines()[0] == "500 nodes: 12 with findings in their own report, 20 configured differently, 468 good."
     )
-    assert (
-        "  • 12 nodes: n00000, n00001, n00002, n00003 and 8 more: the driver is too old (DRV002, driver_too_old, error)"
-        in text
-    )
-    assert "  • 20 nodes: n00020, n00021, n00022, n00023 and 16 more: kernel old (others 6.8.0-48-generic)" in text
+    assert "  • 12 nodes: n[00000-00011]: the driver is too old (DRV002, driver_too_old, error)" in text
+    assert "  • 20 nodes: n[00020-00039]: kernel old (others 6.8.0-48-generic)" in text
     assert text.index("Causes") < text.index("Configured differently")
     assert len(text.splitlines()) < 10
 
@@ -193,7 +195,7 @@ def test_golden_may_be_a_node_or_a_file(tmp_path: pathlib.Path) -> None:
     fleet.write(tmp_path / "reports")
     for golden in ("n00002", str(tmp_path / "reports" / file_name("n00002"))):
         done = run_doctor("fleet", "report", str(tmp_path / "reports"), "--golden", golden)
-        assert "5 nodes: n00000, n00001, n00003, n00004 and 1 more: kernel 6.8.0-48-generic (others new)" in done.stdout
+        assert "5 nodes: n[00000-00001,00003-00005]: kernel 6.8.0-48-generic (others new)" in done.stdout
 
 
 def test_wrong_usage_is_one_line(tmp_path: pathlib.Path) -> None:
@@ -249,3 +251,37 @@ def test_ten_thousand_nodes_are_a_page_that_can_be_used(browser: Browser, tmp_pa
     browser.show(page)
     assert browser.run("return document.querySelectorAll('*').length") < 30_000
     assert browser.said == []
+
+
+def test_a_node_is_found_and_its_report_is_linked(browser: Browser, tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(40)
+    cause = Cause(label="driver_too_old", id="DRV002", title="driver 470 is too old", severity="error")
+    for name in ("n00003", "n00017"):
+        fleet.nodes[name].update(causes=(cause,), exit_code=1)
+    fleet.set("n00008", {"kernel": "5.4.0-1"})
+    fleet.write(tmp_path / "night one")
+    done = run_doctor(
+        "fleet", "report", str(tmp_path / "night one"), "--format", "html", "-o", str(tmp_path / "fleet.html")
+    )
+    assert done.returncode == 1
+    page = (tmp_path / "fleet.html").read_text()
+    links = re.findall(r'<a href="([^"#]*)">(n\d+)</a>', page)
+    assert links == [
+        ("night%20one/n00003.json", "n00003"),
+        ("night%20one/n00017.json", "n00017"),
+        ("night%20one/n00008.json", "n00008"),
+    ]
+    browser.show(page)
+    visible = "return [...document.querySelectorAll('#node-rows tr')].filter((row) => row.offsetHeight).map((row) => row.cells[0].textContent)"
+    assert browser.run(visible) == ["n00003", "n00017", "n00008"]
+    find = "const field = document.querySelector('[type=search]'); field.value = arguments[0]; field.dispatchEvent(new Event('input'))"
+    for words, names in (
+        ("N00017", ["n00017"]),
+        ("too old", ["n00003", "n00017"]),
+        ("kernel", ["n00008"]),
+        ("nobody", []),
+        ("", ["n00003", "n00017", "n00008"]),
+    ):
+        browser.run(find.replace("arguments[0]", json.dumps(words)))
+        assert browser.run(visible) == names, words
+    assert "Install" in page or "driver" in page.partition("What to do")[2]

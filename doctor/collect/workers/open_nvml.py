@@ -121,6 +121,9 @@ def describe(ask: Any, handle: Any, row: dict[str, object]) -> None:
     row["uuid"] = ask("nvmlDeviceGetUUID", handle) or ""
     address = getattr(ask("nvmlDeviceGetPciInfo", handle), "busId", "")
     row["pci_address"] = (address.decode("ascii", "replace") if isinstance(address, bytes) else address).lower()
+    row["serial"] = ask("nvmlDeviceGetSerial", handle) or ""
+    row["part_number"] = ask("nvmlDeviceGetBoardPartNumber", handle) or ""
+    row["vbios"] = ask("nvmlDeviceGetVbiosVersion", handle) or ""
     capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
     row["compute_capability"] = "%d.%d" % tuple(capability) if capability else ""
     memory = ask("nvmlDeviceGetMemoryInfo", handle)

@@ -87,6 +87,9 @@ def gpu_of(values: Values, index: int) -> NvmlGpu:
         mig_devices=tuple(each.uuid for each in slices),
         processes=tuple(_processes(values)),
         health=_health(values, slices),
+        serial=values.text("serial_number", "serial"),
+        part_number=values.text("gpu_part_number", "board_part_number"),
+        vbios=values.text("vbios_version"),
     )
 
 

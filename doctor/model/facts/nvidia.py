@@ -7,6 +7,7 @@ from tfgpu_doctor.model.facts.health import GpuHealth, GpuTrouble
 from tfgpu_doctor.model.redaction import (
     Account,
     Count,
+    Digest,
     FilePath,
     ModelName,
     ProcessName,
@@ -117,6 +118,9 @@ class NvmlGpu(Fact, frozen=True):
     mig_devices: tuple[Text, ...] = ()  # their UUIDs
     processes: tuple[GpuProcess, ...] = ()
     health: GpuHealth = GpuHealth()
+    serial: Digest = ""  # on the board's label; GeForce cards have none
+    part_number: Text = ""  # of the board: "900-2G500-0000-000"
+    vbios: Text = ""  # "96.00.61.00.01"
 
 
 class Nvml(Fact, frozen=True):

@@ -17,6 +17,23 @@ for (const box of document.querySelectorAll("pre.command")) {
   frame.append(box, button);
 }
 
+// A field that shows only the rows that contain all of its words.
+for (const field of document.querySelectorAll("input[data-filters]")) {
+  const rows = [...document.getElementById(field.dataset.filters).rows];
+  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const around = field.closest("p"), said = around.querySelector("[aria-live]");
+  around.hidden = false;
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let left = 0;
+    rows.forEach((row, place) => {
+      row.hidden = !words.every((word) => texts[place].includes(word));
+      left += !row.hidden;
+    });
+    said.textContent = words.length ? `${left} of ${rows.length}` : "";
+  });
+}
+
 // What is folded is open on paper, and where a link leads to.
 const folded = () => document.querySelectorAll("details:not([open])");
 let opened = [];

@@ -1,0 +1,112 @@
+"""What to do with the nodes of a fleet: who leaves service and why, and who comes back after a clean look."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfgpu_doctor.fleet.fleet import CauseGroup, Fleet, Suspect
+from tfgpu_doctor.fleet.node_sets import is_node_name
+from tfgpu_doctor.knowledge import Knowledge
+
+OURS = "tfgpu-doctor:"  # how a reason begins that the doctor gave
+_SHARE = 0.05  # of the nodes: more at once are hardly one defect each
+_UNSAFE = re.compile(r"[^A-Za-z0-9 ._:,()/%+'-]+")
+_LONGEST = 200
+
+
+@dataclass(frozen=True)
+class Held:
+    """A node that is out of service now. `reason`: as the scheduler tells it; `ours`: the doctor took it out."""
+
+    reason: str
+    ours: bool
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """Nodes that leave service for one reason; `cause` is its label, or `slow`."""
+
+    nodes: tuple[str, ...]
+    cause: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who leaves and who returns. `too_many`: more would leave at once than `most`."""
+
+    leaving: tuple[Leaving, ...]
+    returning: tuple[str, ...]
+    notes: tuple[str, ...]
+    most: int
+
+    @property
+    def too_many(self) -> bool:
+        """Whether a person has to look first."""
+        return sum(len(each.nodes) for each in self.leaving) > self.most
+
+
+def plan(fleet: Fleet, held: Mapping[str, Held] | None, knowledge: Knowledge, most: int | None) -> Plan:
+    """Decide by the comparison alone. `held`: the nodes that are out of service; None if that could not be read.
+
+    A node leaves if it is bad, or has an error of its own hardware or driver (the column `drains` of causes.json). It
+    returns if the doctor took it out and it is good now: an examination found nothing, and it is as fast as its peers.
+    """
+    reasons = dict(_reasons(fleet, knowledge))
+    notes = []
+    if strange := sorted(name for name in reasons if not is_node_name(name)):
+        notes.append(f"{len(strange)} reports name nodes that no scheduler can have: nothing is done about them")
+    if others := sorted(name for name in reasons if name in (held or {}) and is_node_name(name)):
+        notes.append(f"out of service already, and left as they are: {', '.join(others)}")
+    if held is None:
+        notes.append("which nodes are out of service could not be read: nobody returns, and some may have left already")
+    leaving: dict[tuple[str, str], list[str]] = {}
+    for name, why in sorted(reasons.items()):
+        if is_node_name(name) and name not in (held or {}):
+            leaving.setdefault(why, []).append(name)
+    good = set(fleet.statuses["good"])
+    total = sum(map(len, fleet.statuses.values()))
+    return Plan(
+        leaving=tuple(Leaving(tuple(nodes), *why) for why, nodes in leaving.items()),
+        returning=tuple(sorted(name for name, each in (held or {}).items() if each.ours and name in good)),
+        notes=tuple(notes),
+        most=max(1, round(_SHARE * total)) if most is None else most,
+    )
+
+
+def _reasons(fleet: Fleet, knowledge: Knowledge) -> Iterable[tuple[str, tuple[str, str]]]:
+    """Yield a node, and the label and the reason why it leaves; a later one for the same node counts more."""
+    bad, failing = set(fleet.statuses["bad"]), set(fleet.statuses["fails"])
+    for suspect in fleet.suspects:
+        if suspect.node in bad and suspect.second and suspect.second.slow:
+            yield suspect.node, ("slow", _line(_slow(suspect)))
+    for group in reversed(fleet.unmet):
+        for name in group.again:
+            if name in bad:
+                yield name, ("requirement", _line(f"{group.title} in test and retest"))
+    for cause in reversed(fleet.causes):
+        if cause.severity == "error":
+            for name in cause.nodes:
+                if (name in bad and name in cause.again) or (name in bad | failing and _drains(cause, knowledge)):
+                    yield name, (cause.label, _line(f"{cause.label} ({cause.id}): {cause.title}"))
+
+
+def _drains(cause: CauseGroup, knowledge: Knowledge) -> bool:
+    row = knowledge.causes.get(cause.label)
+    return row is not None and row.drains
+
+
+def _slow(suspect: Suspect) -> str:
+    return f"{suspect.measurement} {suspect.change:+.0%} in test and retest"
+
+
+def _line(words: str) -> str:
+    """One line of characters that are harmless on a command line and in a scheduler's tables."""
+    return " ".join(_UNSAFE.sub(" ", f"{OURS} {words}").split())[:_LONGEST]
+
+
+def leaving_names(leaving: Sequence[Leaving]) -> list[str]:
+    """Return all nodes that leave."""
+    return [name for each in leaving for name in each.nodes]

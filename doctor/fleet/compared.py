@@ -1,0 +1,105 @@
+"""The comparison of a folder as the commands make it: with the expected nodes and the known issues, or one line why not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tfgpu_doctor._project import install
+from tfgpu_doctor.cli.output import refuse
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.fleet.fleet import Fleet
+    from tfgpu_doctor.fleet.known import KnownIssue
+    from tfgpu_doctor.fleet.merge import Golden
+
+_MOST_NAMES_BYTES = 64 << 20
+
+
+def compared(
+    folder: str,
+    *,
+    expect: str | None = None,
+    golden: str | None = None,
+    history: Sequence[str] = (),
+    known: str | None = None,
+) -> Fleet:
+    """Return the comparison of the reports in a folder; refuse what cannot be read."""
+    if lacking := [name for name in ("duckdb", "numpy") if importlib.util.find_spec(name) is None]:
+        refuse(f"{' and '.join(lacking)} cannot be imported here; install the extra fleet: {install('fleet')}")
+    from tfgpu_doctor.fleet.merge import merge
+
+    expected = _expected(folder, expect)
+    reference = _golden(golden) if golden else ""
+    issues = _known(known) if known else ()
+    _refuse_unreadable((folder, *history))
+    try:
+        return merge(folder, golden=reference, expected=expected, history=history, issues=issues)
+    except KeyError:
+        refuse(f"--golden {golden} is neither a file nor a node that reported in {folder}")
+
+
+def _refuse_unreadable(folders: Sequence[str]) -> None:
+    for folder in folders:
+        try:
+            os.listdir(folder)
+        except OSError as error:
+            refuse(f"{folder} cannot be read: {error.strerror or error}")
+
+
+def _known(path: str) -> tuple[KnownIssue, ...]:
+    from tfgpu_doctor.fleet.known import KnownError, read_known
+
+    try:
+        return read_known(path)
+    except KnownError as error:
+        refuse(str(error))
+
+
+def _golden(golden: str) -> str | Golden:
+    import msgspec
+
+    from tfgpu_doctor.fleet.merge import golden_of
+    from tfgpu_doctor.fleet.reports_read import Heard, decode
+    from tfgpu_doctor.host.files import Files
+
+    if not Files().exists(golden) or os.path.isdir(golden):
+        return golden
+    try:
+        heard = decode(Files().read_bytes(golden))
+    except OSError as error:
+        refuse(f"{golden} cannot be read: {error.strerror or error}")
+    if not isinstance(heard, Heard):
+        refuse(f"{golden} cannot be used as the golden node: {heard}")
+    try:
+        return golden_of(heard)
+    except msgspec.DecodeError as error:
+        refuse(f"{golden} cannot be used as the golden node: {error}")
+
+
+def _expected(folder: str, expect: str | None) -> list[str] | None:
+    """Return the names of the expected nodes, or None if no list is given."""
+    from tfgpu_doctor.fleet.reports_read import EXPECTED_FILE
+    from tfgpu_doctor.host.files import Files
+
+    path = expect or os.path.join(folder, EXPECTED_FILE)
+    if not Files().exists(path):
+        return [name.strip() for name in expect.split(",") if name.strip()] if expect else None
+    try:
+        content = Files().read_bytes(path, _MOST_NAMES_BYTES)
+    except OSError as error:
+        refuse(f"{path} cannot be read: {error.strerror or error}")
+    return _names(path, content)
+
+
+def _names(path: str, content: bytes) -> list[str]:
+    import msgspec
+
+    if not content.lstrip().startswith(b"["):
+        return [line.strip() for line in content.decode("utf-8", "replace").splitlines() if line.strip()]
+    try:
+        return msgspec.json.decode(content, type=list[str])
+    except msgspec.DecodeError as error:
+        refuse(f"{path} is not a list of node names: {error}")

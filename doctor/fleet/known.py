@@ -1,0 +1,113 @@
+"""Known issues: what somebody already looks after, so that the report shows what is new."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Sequence
+from typing import Annotated
+
+import msgspec
+
+from tfgpu_doctor.fleet.launched import expand
+from tfgpu_doctor.host.files import Files
+
+_MOST_BYTES = 4 << 20
+_EVERY = "*"
+
+
+class KnownError(Exception):
+    """The file cannot be read; the message says where and why."""
+
+
+class KnownIssue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry: these nodes have this trouble until that day, and somebody looks after it."""
+
+    nodes: tuple[str, ...]  # names, sets such as n[001-004], or *
+    # A label, the id of a check, the key of a requirement, a measurement, a setting, or an outcome: "hung".
+    cause: Annotated[str, msgspec.Meta(min_length=1)]
+    owner: str
+    until: dt.date  # the last day
+    why: str = ""
+
+
+class Recognized(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes whose trouble is known."""
+
+    cause: str
+    owner: str
+    until: dt.date
+    why: str
+    nodes: tuple[str, ...]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    known: tuple[KnownIssue, ...]
+
+
+def read_known(path: str) -> tuple[KnownIssue, ...]:
+    """Read the table [[known]] of a TOML file. Raises KnownError."""
+    try:
+        text = Files().read_bytes(path, _MOST_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise KnownError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        found = msgspec.toml.decode(text, type=_File).known
+    except msgspec.DecodeError as error:
+        raise KnownError(f"{path}: {error}") from None
+    for place, each in enumerate(found):
+        for nodes in each.nodes:
+            try:
+                expand(nodes)
+            except ValueError as error:
+                raise KnownError(f"{path}: known[{place}].nodes: {error}") from None
+    return found
+
+
+class Known:
+    """The entries that hold today, by node; notes what is over, and what no node has any more."""
+
+    def __init__(self, issues: Iterable[KnownIssue], today: dt.date) -> None:
+        self._entries: list[tuple[KnownIssue, frozenset[str]]] = []
+        self._over: list[KnownIssue] = []
+        self._seen: dict[int, set[str]] = {}
+        for each in issues:
+            if each.until < today:
+                self._over.append(each)
+            else:
+                self._entries.append((each, frozenset(name for nodes in each.nodes for name in expand(nodes))))
+
+    def covers(self, node: str, *names: str) -> bool:
+        """Whether an entry names the node and one of the names of its trouble."""
+        found = [
+            place
+            for place, (issue, nodes) in enumerate(self._entries)
+            if issue.cause in names and (node in nodes or _EVERY in nodes)
+        ]
+        for place in found:
+            self._seen.setdefault(place, set()).add(node)
+        return bool(found)
+
+    def recognized(self) -> tuple[Recognized, ...]:
+        """Return the entries that some node has, with these nodes."""
+        return tuple(
+            Recognized(
+                cause=issue.cause, owner=issue.owner, until=issue.until, why=issue.why,
+                nodes=tuple(sorted(self._seen[place])),
+            )
+            for place, (issue, _) in enumerate(self._entries) if place in self._seen
+        )  # fmt: skip
+
+    def notes(self, heard: Collection[str]) -> Sequence[str]:
+        """Return what to change in the file. `heard`: the nodes of the fleet."""
+        found = [
+            f"the known issue {each.cause} on {', '.join(each.nodes)} was to end on {each.until}: it counts again, "
+            f"ask {each.owner}"
+            for each in self._over
+        ]
+        for place, (issue, nodes) in enumerate(self._entries):
+            if place not in self._seen and (_EVERY in nodes or nodes & set(heard)):
+                found.append(
+                    f"no node has the known issue {issue.cause} on {', '.join(issue.nodes)} any more: "
+                    f"{issue.owner} can remove it"
+                )
+        return found

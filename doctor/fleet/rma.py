@@ -1,0 +1,107 @@
+"""The case of a node for its vendor: which boards, what was found twice, the driver's codes, and NVIDIA's action for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tfgpu_doctor.fleet.fleet import Fleet, Suspect
+from tfgpu_doctor.fleet.node import Board, Cause, NodeReport
+from tfgpu_doctor.fleet.words import suspect_line
+from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.render.markdown_page import escape
+from tfgpu_doctor.render.words import number
+
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node's first look, its retest if there was one, and its measurements that are worse than noise explains."""
+
+    first: NodeReport
+    second: NodeReport | None
+    suspects: tuple[Suspect, ...]
+
+    @property
+    def boards(self) -> tuple[Board, ...]:
+        """The boards that an error names; all where none does, since it is not known which."""
+        named = {device for cause in self.errors for device in cause.devices}
+        latest = (self.second or self.first).boards or self.first.boards
+        return tuple(each for each in latest if each.device in named) or latest
+
+    @property
+    def errors(self) -> list[Cause]:
+        """The errors of both looks."""
+        looks = (self.first, self.second) if self.second else (self.first,)
+        return [cause for look in looks for cause in look.causes if cause.severity == "error"]
+
+
+def case_of(fleet: Fleet, first: NodeReport, second: NodeReport | None) -> Case:
+    """Return the case of a node."""
+    return Case(first, second, tuple(each for each in fleet.suspects if each.node == first.node))
+
+
+def as_markdown(case: Case, knowledge: Knowledge) -> str:
+    """Return the document that goes with the two reports."""
+    first = case.first
+    models = first.settings.get("GPU models", "") or _UNKNOWN
+    lines = [
+        f"# {escape(first.node)}: GPUs to return", "",
+        f"Driver {escape(first.driver) or _UNKNOWN}; GPUs of the node: {escape(models)}; tfgpu-doctor {escape(first.doctor)}.",
+        "", "## Boards", "", *_boards(case.boards),
+        "", "## What was found", "", *_look("First examination", first),
+        *(_look("Retest", case.second) if case.second else ["", "There was no retest.", ""]),
+    ]  # fmt: skip
+    if case.suspects:
+        lines += ["## Slower than its peers", "", *(f"- {escape(suspect_line([each]))}" for each in case.suspects), ""]
+    codes = list(_codes(case, knowledge))
+    lines += ["## Codes of the driver since the last boot", ""]
+    lines += codes or ["None in what could be read of the kernel log."]
+    return "\n".join([*lines, ""])
+
+
+def _boards(boards: Sequence[Board]) -> list[str]:
+    if not boards:
+        return ["NVML read no GPU of this node: take the serial numbers from the boards."]
+    rows = (
+        (each.name, each.serial, each.part_number, each.uuid, each.vbios, each.pci_address, str(each.index))
+        for each in boards
+    )
+    head = [
+        "| board | serial number | part number | UUID | VBIOS | PCI address | index |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return head + [f"| {' | '.join(escape(word) or _UNKNOWN for word in row)} |" for row in rows]
+
+
+def _look(title: str, look: NodeReport) -> list[str]:
+    lines = [f"### {title}, {escape(look.began) or 'at an unknown time'} ({escape(look.order) or 'as usual'})", ""]
+    if look.outcome != "reported":
+        lines += [f"- {escape(look.outcome)}: {escape(look.reason)}"]
+    for cause in look.causes:
+        devices = f"; {', '.join(map(escape, cause.devices))}" if cause.devices else ""
+        lines += [
+            f"- **{escape(cause.title)}** ({escape(cause.id)}, {escape(cause.label)}, {cause.severity}{devices})"
+        ]
+        lines += [f"  - {line}" for line in _figures(cause)]
+    lines += [f"- not met: {escape(each.words)}" for each in look.unmet]
+    return [*(lines if len(lines) > 2 else [*lines, "- nothing"]), ""]
+
+
+def _figures(cause: Cause) -> Iterator[str]:
+    for each in cause.figures:
+        device = f" of {escape(each.device)}" if each.device else ""
+        yield f"{escape(each.name)}{device}: {number(each.value)} {escape(each.unit)}".rstrip()
+
+
+def _codes(case: Case, knowledge: Knowledge) -> Iterable[str]:
+    latest = case.second if case.second and case.second.outcome == "reported" else case.first
+    for each in latest.driver_codes:
+        row = knowledge.xids.get((each.kind, each.code))  # type: ignore[call-overload]
+        name = {"xid": "Xid", "sxid": "SXid"}.get(each.kind, each.kind)
+        where = f" at {escape(each.pci_address)}" if each.pci_address else ""
+        yield f"- **{escape(name)} {each.code}**{f', {each.count} times' if each.count > 1 else ''}{where}: {escape(each.text)}"
+        if row:
+            yield f"  - meaning: {escape(row.meaning)} ({row.source})"
+            yield f"  - NVIDIA's action: {escape(row.action)}"

@@ -1,0 +1,251 @@
+"""`fleet act`: who leaves service and who returns, the commands, and that nothing happens without --apply."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shlex
+import sys
+
+import pytest
+from doctor_command import run_doctor
+from made_up_fleet import MadeUpFleet
+from slurm_lab import running_lab
+
+pytest.importorskip("duckdb", reason="the extra fleet is not installed")
+pytest.importorskip("numpy", reason="the extra fleet is not installed")
+
+from tfgpu_doctor.fleet.acting import Held, Plan, plan
+from tfgpu_doctor.fleet.merge import merge
+from tfgpu_doctor.fleet.node import Cause
+from tfgpu_doctor.knowledge import read_knowledge
+
+ECC = Cause(label="hardware_ecc_error", id="GPU011", title="GPU 1 has 3 uncorrectable errors", severity="error")
+NO_TENSORFLOW = Cause(
+    label="tensorflow_not_installed", id="TFW001", title="TensorFlow is not installed", severity="error"
+)
+OLD_DRIVER = Cause(label="driver_too_old", id="DRV002", title="the driver is too old", severity="warning")
+
+
+def made(folder: pathlib.Path, **causes: Cause) -> MadeUpFleet:
+    fleet = MadeUpFleet(40)
+    for name, cause in causes.items():
+        fleet.nodes[name].update(causes=(cause,), exit_code=1)
+    fleet.write(folder)
+    return fleet
+
+
+def planned(folder: pathlib.Path, held: dict[str, Held] | None = None, most: int | None = None) -> Plan:
+    return plan(merge(str(folder)), held if held is not None else {}, read_knowledge(), most)
+
+
+def test_only_what_lies_in_the_node_takes_it_out(tmp_path: pathlib.Path) -> None:
+    made(tmp_path, n00003=ECC, n00004=NO_TENSORFLOW, n00005=OLD_DRIVER)
+    (leaving,) = planned(tmp_path).leaving
+    assert leaving.nodes == ("n00003",)
+    assert leaving.reason == "tfgpu-doctor: hardware_ecc_error (GPU011): GPU 1 has 3 uncorrectable errors"
+
+
+def test_what_fails_twice_leaves_whatever_it_is(tmp_path: pathlib.Path) -> None:
+    made(tmp_path, n00004=NO_TENSORFLOW)
+    (tmp_path / "second").mkdir()
+    fleet = MadeUpFleet(40)
+    fleet.nodes["n00004"].update(causes=(NO_TENSORFLOW,), exit_code=1)
+    fleet.write(tmp_path / "second", only={"n00004", "n00007"})
+    assert [each.nodes for each in planned(tmp_path).leaving] == [("n00004",)]
+
+
+def test_who_is_slow_twice_leaves_with_the_figure(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(40)
+    fleet.slow("n00003", 14, by=0.4)
+    fleet.write(tmp_path)
+    assert planned(tmp_path).leaving == ()
+    (tmp_path / "second").mkdir()
+    fleet.write(tmp_path / "second", only={"n00003", "n00007"})
+    (leaving,) = planned(tmp_path).leaving
+    assert (leaving.nodes, leaving.cause) == (("n00003",), "slow")
+    assert re.fullmatch(r"tfgpu-doctor: .+ [+-]\d+% in test and retest", leaving.reason)
+
+
+def test_only_the_doctor_s_own_come_back_and_only_after_a_clean_look(tmp_path: pathlib.Path) -> None:
+    made(tmp_path, n00003=ECC)
+    ours, theirs = Held("tfgpu-doctor: hardware_ecc_error", ours=True), Held("new fans", ours=False)
+    found = planned(tmp_path, {"n00003": ours, "n00005": ours, "n00006": theirs, "gone": ours})
+    assert found.returning == ("n00005",)
+    assert found.leaving == ()
+    assert any("n00003" in note for note in found.notes)
+
+
+def test_nobody_returns_where_the_state_is_unknown(tmp_path: pathlib.Path) -> None:
+    made(tmp_path, n00003=ECC)
+    found = plan(merge(str(tmp_path)), None, read_knowledge(), None)
+    assert found.returning == ()
+    assert [each.nodes for each in found.leaving] == [("n00003",)]
+    assert any("could not be read" in note for note in found.notes)
+
+
+def test_names_that_a_shell_would_read_reach_no_command(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(40)
+    title = "GPU $(reboot) `x`\n; rm -rf / 'quoted' \u202e"
+    fleet.nodes["n00003"].update(
+        causes=(Cause(label="hardware_ecc_error", id="GPU011", title=title, severity="error"),)
+    )
+    fleet.nodes["$(reboot)"] = {**fleet.nodes["n00003"], "node": "$(reboot)"}
+    fleet.write(tmp_path)
+    found = planned(tmp_path)
+    (leaving,) = found.leaving
+    assert leaving.nodes == ("n00003",)
+    assert not set(leaving.reason) & set("$`;\"\n\\|&<>*?\u202e")
+    assert any("no scheduler can have" in note for note in found.notes)
+
+
+KUBECTL = """#!{python}
+import json, sys
+with open({log!r}, "a") as file:
+    file.write(json.dumps(sys.argv[1:]) + "\\n")
+if sys.argv[1] == "get":
+    labels = {{"tfgpu-doctor/cause": "hardware_ecc_error"}}
+    item = {{"metadata": {{"name": "n00005", "labels": labels}}, "spec": {{"unschedulable": True}}}}
+    print(json.dumps({{"items": [item, {{"metadata": {{"name": "n00006"}}, "spec": {{}}}}]}}))
+elif {fails!r} in sys.argv:
+    sys.exit("error: nodes is forbidden")
+"""
+
+
+def with_kubectl(folder: pathlib.Path, fails: str = "never") -> tuple[dict[str, str], pathlib.Path]:
+    """A kubectl that writes down how it was called: there is no cluster here."""
+    log, programs = folder / "called", folder / "programs"
+    programs.mkdir()
+    (programs / "kubectl").write_text(KUBECTL.format(python=sys.executable, log=str(log), fails=fails))
+    (programs / "kubectl").chmod(0o755)
+    return {"PATH": f"{programs}:/usr/bin:/bin"}, log
+
+
+def calls(log: pathlib.Path) -> list[list[str]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_kubernetes_without_apply_only_reads(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "reports").mkdir()
+    made(tmp_path / "reports", n00003=ECC)
+    variables, log = with_kubectl(tmp_path)
+    done = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", "--cordon", **variables)
+    assert done.returncode == 1, done.stderr
+    assert calls(log) == [["get", "nodes", "--output=json"]]
+    lines = [shlex.split(line) for line in done.stdout.splitlines()]
+    assert ["kubectl", "label", "node", "n00003", "tfgpu-doctor/cause=hardware_ecc_error", "--overwrite"] in lines
+    assert [
+        "kubectl",
+        "taint",
+        "node",
+        "n00003",
+        "tfgpu-doctor/cause=hardware_ecc_error:NoSchedule",
+        "--overwrite",
+    ] in lines
+    assert ["kubectl", "cordon", "n00003"] in lines
+    assert ["kubectl", "uncordon", "n00005"] in lines
+    assert lines[-1] == ["kubectl", "label", "node", "n00005", "tfgpu-doctor/cause-"]
+    patch = next(
+        json.loads(word[8:]) for line in lines for word in line if word.startswith("--patch=") and "n00003" in line
+    )
+    assert patch["status"]["conditions"][0]["type"] == "TfgpuDoctor"
+    assert patch["status"]["conditions"][0]["reason"] == "HardwareEccError"
+
+
+def test_kubernetes_with_apply_carries_out_what_it_printed(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "reports").mkdir()
+    made(tmp_path / "reports", n00003=ECC)
+    variables, log = with_kubectl(tmp_path, fails="taint")
+    printed = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", **variables).stdout
+    done = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", "--apply", **variables)
+    assert done.returncode == 1
+    assert [["kubectl", *call] for call in calls(log)[2:]] == [shlex.split(line) for line in printed.splitlines()]
+    assert "failed: kubectl taint" in done.stdout
+    assert "nodes is forbidden" in done.stdout
+    assert "done: kubectl label" in done.stdout
+
+
+def test_more_than_a_few_are_printed_and_not_carried_out(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "reports").mkdir()
+    made(tmp_path / "reports", n00003=ECC, n00004=ECC, n00007=ECC)
+    variables, log = with_kubectl(tmp_path)
+    arguments = ("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes")
+    words = "3 nodes would leave service, more than --most 2"
+    printed = run_doctor(*arguments, **variables)
+    assert (printed.returncode, words in printed.stderr) == (1, True)
+    assert "n00003" in printed.stdout
+    refused = run_doctor(*arguments, "--apply", **variables)
+    assert (refused.returncode, words in refused.stderr, refused.stdout) == (2, True, "")
+    assert {call[0] for call in calls(log)} == {"get"}
+    assert run_doctor(*arguments, "--apply", "--most", "3", **variables).returncode == 0
+    assert {call[0] for call in calls(log)} > {"get", "taint"}
+
+
+def test_without_a_scheduler_the_commands_are_printed_and_apply_is_refused(tmp_path: pathlib.Path) -> None:
+    made(tmp_path, n00003=ECC, n00012=ECC)
+    done = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", PATH="/nonexistent")
+    assert shlex.split(done.stdout) == [
+        "scontrol", "update", "NodeName=n[00003,00012]", "State=DRAIN",
+        "Reason=tfgpu-doctor: hardware_ecc_error (GPU011): GPU 1 has 3 uncorrectable errors",
+    ]  # fmt: skip
+    assert "could not be read" in done.stderr
+    refused = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", "--apply", PATH="/nonexistent")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "sinfo cannot be started here" in refused.stderr
+
+
+def test_a_healthy_fleet_needs_nothing(tmp_path: pathlib.Path) -> None:
+    made(tmp_path)
+    done = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", PATH="/nonexistent")
+    assert (done.returncode, done.stdout) == (0, "nothing is to be done\n")
+
+
+def test_known_issues_are_left_alone(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "reports").mkdir()
+    made(tmp_path / "reports", n00003=ECC)
+    (tmp_path / "known.toml").write_text(
+        '[[known]]\nnodes=["n00003"]\ncause="GPU011"\nowner="anna"\nuntil=2999-01-01\n'
+    )
+    done = run_doctor(
+        "fleet",
+        "act",
+        str(tmp_path / "reports"),
+        "--on",
+        "slurm",
+        "--known",
+        str(tmp_path / "known.toml"),
+        PATH="/nonexistent",
+    )
+    assert (done.returncode, done.stdout) == (0, "nothing is to be done\n")
+
+
+@pytest.mark.slow
+def test_on_a_real_slurm_bad_nodes_leave_and_come_back(tmp_path: pathlib.Path, driver_folder: pathlib.Path) -> None:
+    """n1 has ECC errors and leaves; n2 was drained by somebody; n1 comes back once it is clean, n2 never does."""
+    reports = tmp_path / "reports"
+    reports.mkdir()
+
+    def look(*causes: Cause) -> None:
+        fleet = MadeUpFleet(4)
+        for number, (old, node) in enumerate(list(fleet.nodes.items()), start=1):
+            fleet.nodes[f"n{number}"] = {**fleet.nodes.pop(old), "node": f"n{number}"}
+            assert node
+        fleet.nodes["n1"].update(causes=causes, exit_code=1 if causes else 0)
+        fleet.write(reports)
+
+    with running_lab(tmp_path / "lab", driver_folder) as lab:
+        lab.run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=new fans")
+        act = ("fleet", "act", str(reports), "--on", "slurm")
+        look(ECC)
+        assert run_doctor(*act, environment=lab.environment).returncode == 1
+        assert lab.drained() == ["n2"]
+        done = run_doctor(*act, "--apply", environment=lab.environment)
+        assert (done.returncode, lab.drained()) == (0, ["n1", "n2"]), done.stderr
+        assert lab.reason("n1") == "tfgpu-doctor: hardware_ecc_error (GPU011): GPU 1 has 3 uncorrectable errors"
+        assert run_doctor(*act, environment=lab.environment).stdout == "nothing is to be done\n"
+        look()
+        assert shlex.split(run_doctor(*act, environment=lab.environment).stdout)[2:] == ["NodeName=n1", "State=RESUME"]
+        assert run_doctor(*act, "--apply", environment=lab.environment).returncode == 0
+        assert lab.drained() == ["n2"]
+        assert lab.reason("n2") == "new fans"

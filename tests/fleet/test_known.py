@@ -1,0 +1,156 @@
+"""Known issues: what somebody looks after keeps the report green, until its day, and nothing else does."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pathlib
+
+import pytest
+from doctor_command import run_doctor
+from made_up_fleet import MadeUpFleet
+
+pytest.importorskip("duckdb", reason="the extra fleet is not installed")
+pytest.importorskip("numpy", reason="the extra fleet is not installed")
+
+from tfgpu_doctor.fleet.fleet import Fleet
+from tfgpu_doctor.fleet.known import KnownError, read_known
+from tfgpu_doctor.fleet.merge import merge
+from tfgpu_doctor.fleet.node import Cause, Unmet
+from tfgpu_doctor.fleet.page import render_fleet
+
+TODAY = dt.date(2026, 11, 23)
+ENTRY = '[[known]]\nnodes = ["{nodes}"]\ncause = "{cause}"\nowner = "anna"\nuntil = {until}\nwhy = "RMA 4711"\n'
+
+
+def ecc(label: str = "hardware_ecc_error", severity: str = "error") -> Cause:
+    return Cause(label=label, id="GPU011", title="GPU 1 has 3 errors", severity=severity)  # type: ignore[arg-type]
+
+
+def troubled() -> MadeUpFleet:
+    """n00003 and n00004 have ECC errors, n00005 misses a requirement, n00006 hung, n00007 is slow, n00008 differs."""
+    fleet = MadeUpFleet(40)
+    for name in ("n00003", "n00004"):
+        fleet.nodes[name].update(causes=(ecc(),), exit_code=1)
+    fleet.nodes["n00005"].update(unmet=(Unmet(key="speed.copy", title="copies", required="24 GB/s"),), exit_code=1)
+    fleet.nodes["n00006"].update(outcome="hung", exit_code=None, settings={}, measurements=(), checks={})
+    fleet.slow("n00007", 14, by=0.4)
+    fleet.set("n00008", {"kernel": "5.4.0-1"})
+    return fleet
+
+
+def found(folder: pathlib.Path, *entries: tuple[str, str], until: str = "2026-12-24") -> Fleet:
+    troubled().write(folder)
+    file = folder.parent / "known.toml"
+    file.write_text("".join(ENTRY.format(nodes=nodes, cause=cause, until=until) for nodes, cause in entries))
+    return merge(str(folder), issues=read_known(str(file)) if entries else (), today=TODAY)
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "reports").mkdir()
+    return tmp_path / "reports"
+
+
+def test_without_entries_everything_counts(folder: pathlib.Path) -> None:
+    fleet = found(folder)
+    assert fleet.statuses["fails"] == ("n00003", "n00004", "n00005")
+    assert (fleet.statuses["silent"], fleet.statuses["suspect"]) == (("n00006",), ("n00007",))
+    assert fleet.statuses["differs"] == ("n00008",)
+    assert fleet.statuses["known"] == ()
+
+
+def test_an_entry_covers_its_nodes_and_its_cause_alone(folder: pathlib.Path) -> None:
+    fleet = found(folder, ("n00003", "hardware_ecc_error"))
+    assert fleet.statuses["known"] == ("n00003",)
+    assert fleet.statuses["fails"] == ("n00004", "n00005")
+    assert fleet.exit_code == 1
+    (row,) = fleet.known
+    assert (row.nodes, row.owner, row.until) == (("n00003",), "anna", dt.date(2026, 12, 24))
+
+
+def test_what_is_all_known_is_green(folder: pathlib.Path) -> None:
+    fleet = found(
+        folder, ("n[00003-00004]", "GPU011"), ("*", "speed.copy"), ("n00006", "hung"),
+        ("n00007", troubled().nodes["n00007"]["measurements"][14].name), ("n00008", "kernel"),
+    )  # fmt: skip
+    assert fleet.statuses["known"] == ("n00003", "n00004", "n00005", "n00006", "n00007", "n00008")
+    assert fleet.exit_code == 0
+    text = render_fleet(fleet, "text", width=200)
+    assert "✗" not in text.replace("✗ Nodes without", "")
+    assert "anna until 2026-12-24: RMA 4711" in text
+
+
+def test_another_cause_of_the_same_node_counts(folder: pathlib.Path) -> None:
+    fleet = troubled()
+    fleet.nodes["n00003"]["causes"] = (ecc(), ecc("gpu_lost"))
+    fleet.write(folder)
+    file = folder.parent / "known.toml"
+    file.write_text(ENTRY.format(nodes="n00003", cause="hardware_ecc_error", until="2026-12-24"))
+    assert "n00003" in merge(str(folder), issues=read_known(str(file)), today=TODAY).statuses["fails"]
+
+
+def test_a_known_cause_that_comes_back_in_the_retest_is_not_bad(folder: pathlib.Path) -> None:
+    troubled().write(folder)
+    (folder / "second").mkdir()
+    troubled().write(folder / "second", only={"n00003", "n00004"})
+    file = folder.parent / "known.toml"
+    file.write_text(ENTRY.format(nodes="n00003", cause="hardware_ecc_error", until="2026-12-24"))
+    fleet = merge(str(folder), issues=read_known(str(file)), today=TODAY)
+    assert fleet.statuses["bad"] == ("n00004",)
+    assert "n00003" in fleet.statuses["known"]
+
+
+@pytest.mark.parametrize(("until", "known"), [("2026-11-22", False), ("2026-11-23", True)])
+def test_an_entry_holds_to_the_end_of_its_day(folder: pathlib.Path, until: str, known: bool) -> None:
+    fleet = found(folder, ("n[00003-00004]", "hardware_ecc_error"), until=until)
+    assert (fleet.statuses["known"] == ("n00003", "n00004")) == known
+    assert any("was to end on 2026-11-22" in note for note in fleet.notes) != known
+
+
+def test_an_entry_that_nobody_needs_any_more_is_noted(folder: pathlib.Path) -> None:
+    fleet = found(folder, ("n00001", "gpu_lost"), ("elsewhere", "gpu_lost"))
+    assert [note for note in fleet.notes if "anna can remove it" in note] == [
+        "no node has the known issue gpu_lost on n00001 any more: anna can remove it"
+    ]
+
+
+def test_a_node_that_ends_with_findings_because_of_a_warning(folder: pathlib.Path) -> None:
+    """`fail-level` warning in the settings of the node."""
+    fleet = MadeUpFleet(10)
+    fleet.nodes["n00003"].update(causes=(ecc(severity="warning"), ecc("gpu_lost", "info")), exit_code=1)
+    fleet.write(folder)
+    file = folder.parent / "known.toml"
+    file.write_text(ENTRY.format(nodes="n00003", cause="hardware_ecc_error", until="2026-12-24"))
+    assert merge(str(folder), today=TODAY).statuses["fails"] == ("n00003",)
+    assert merge(str(folder), issues=read_known(str(file)), today=TODAY).statuses["known"] == ("n00003",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("known = 3", "known"),
+        ("[[known]]\nnodes = ['n1']\n", "cause"),
+        (ENTRY.format(nodes="n[1-", cause="x", until="2026-12-24"), "known[0].nodes"),
+        (ENTRY.format(nodes="n1", cause="x", until='"soon"'), "until"),
+        (ENTRY.format(nodes="n1", cause="", until="2026-12-24"), "cause"),
+        (ENTRY.format(nodes="n1", cause="x", until="2026-12-24") + "extra = 1\n", "extra"),
+        ("[[known", "known.toml"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_place(tmp_path: pathlib.Path, text: str, words: str) -> None:
+    (tmp_path / "known.toml").write_text(text)
+    with pytest.raises(KnownError, match=r"known\.toml") as caught:
+        read_known(str(tmp_path / "known.toml"))
+    assert words in str(caught.value)
+
+
+def test_the_command_takes_the_file(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(10)
+    fleet.nodes["n00003"].update(causes=(ecc(),), exit_code=1)
+    fleet.write(folder)
+    (tmp_path / "known.toml").write_text(ENTRY.format(nodes="n00003", cause="GPU011", until="2999-12-24"))
+    assert run_doctor("fleet", "report", str(folder)).returncode == 1
+    done = run_doctor("fleet", "report", str(folder), "--known", str(tmp_path / "known.toml"))
+    assert (done.returncode, "RMA 4711" in done.stdout) == (0, True)
+    refused = run_doctor("fleet", "report", str(folder), "--known", str(tmp_path / "none.toml"))
+    assert (refused.returncode, "none.toml cannot be read" in refused.stderr) == (2, True)

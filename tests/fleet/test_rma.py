@@ -1,0 +1,99 @@
+"""The bundle for a vendor: serial numbers of the GPUs in question, both looks, the driver's codes with NVIDIA's actions."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import zipfile
+
+import msgspec
+import pytest
+from doctor_command import run_doctor
+from made_up_fleet import MadeUpFleet
+from replayed import facts_of, report_on
+
+pytest.importorskip("duckdb", reason="the extra fleet is not installed")
+pytest.importorskip("numpy", reason="the extra fleet is not installed")
+
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
+from tfgpu_doctor.fleet.reporting import node_report
+from tfgpu_doctor.knowledge import read_knowledge
+
+
+def looked_at(machine: str, node: str, serial: str = "1654321012345") -> NodeReport:
+    """A recorded machine as a node, whose first GPU has a label."""
+    facts = facts_of(machine)
+    assert facts.nvml
+    first = msgspec.structs.replace(
+        facts.nvml.gpus[0], serial=serial, vbios="92.00.45.00.03", part_number="900-21001-0000-000"
+    )
+    nvml = msgspec.structs.replace(facts.nvml, gpus=(first, *facts.nvml.gpus[1:]))
+    facts = msgspec.structs.replace(facts, nvml=nvml)
+    return node_report(node, facts, diagnose(facts), began="2026-11-23T10:00:00Z", seconds=9.0, exit_code=1)
+
+
+def bundle(folder: pathlib.Path, node: str) -> dict[str, str]:
+    done = run_doctor("fleet", "rma", str(folder), node, "-o", str(folder.parent / "case.zip"))
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(folder.parent / "case.zip") as found:
+        return {name: found.read(name).decode() for name in found.namelist()}
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    MadeUpFleet(20).write(tmp_path / "reports")
+    return tmp_path / "reports"
+
+
+def test_the_case_has_what_a_vendor_asks_for(folder: pathlib.Path) -> None:
+    found = looked_at("a100-xid-48", "sick")
+    for place in (folder, folder / "second"):
+        place.mkdir(exist_ok=True)
+        (place / file_name("sick")).write_bytes(encode_node(found))
+    files = bundle(folder, "sick")
+    assert list(files) == ["rma.md", "first.json", "second.json"]
+    assert json.loads(files["first.json"])["boards"][0]["serial"] == "1654321012345"
+    text = files["rma.md"]
+    action = read_knowledge().xids["xid", 48].action
+    for words in ("1654321012345", "92.00.45.00.03", "900-21001-0000-000", found.boards[0].uuid, found.driver):
+        assert words in text.replace("\\", ""), text
+    assert text.replace("\\", "").count(report_on("a100-xid-48").causes[0].label) == 2
+    assert "**Xid 48**" in text
+    assert action.split(".")[0][:40] in text.replace("\\", "")
+
+
+def test_only_the_gpus_in_question_are_listed(folder: pathlib.Path) -> None:
+    found = looked_at("server-xid-79-on-one-of-eight", "lost")
+    (folder / file_name("lost")).write_bytes(encode_node(found))
+    text = bundle(folder, "lost")["rma.md"]
+    (error,) = [cause for cause in found.causes if cause.severity == "error" and cause.devices][:1]
+    listed = [each for each in found.boards if each.device in error.devices]
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "serial" not in line]
+    assert len(rows) == (len(listed) or len(found.boards))
+    assert "There was no retest." in text
+
+
+def test_a_healthy_node_is_told_to_be_none(folder: pathlib.Path) -> None:
+    done = run_doctor("fleet", "rma", str(folder), "n00003", "-o", str(folder.parent / "case.zip"))
+    assert "nothing was found on n00003" in done.stderr
+
+
+def test_who_did_not_report_has_no_case(folder: pathlib.Path) -> None:
+    done = run_doctor("fleet", "rma", str(folder), "nobody")
+    assert (done.returncode, "there is no report of nobody" in done.stderr) == (2, True)
+
+
+def test_hostile_names_stay_in_their_cells(folder: pathlib.Path) -> None:
+    hostile = "x | y\n# forged\n<script>alert(1)</script> ::error::"
+    found = looked_at("a100-xid-48", "sick", serial=hostile)
+    cause = msgspec.structs.replace(found.causes[0], title=hostile)
+    (folder / file_name("sick")).write_bytes(
+        encode_node(msgspec.structs.replace(found, causes=(cause,), driver=hostile))
+    )
+    text = bundle(folder, "sick")["rma.md"]
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        "# sick: GPUs to return", "## Boards", "## What was found", text.split("## What was found\n\n")[1].splitlines()[0],
+        "## Codes of the driver since the last boot",
+    ]  # fmt: skip
+    assert "<script>" not in text
