@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler
@@ -158,6 +159,9 @@ def shared_memory_suffices(container: Container, cuda_driver: CudaDriver, knowle
             severity="warning",
             evidence=(f"{container.shm_bytes} bytes; NCCL's guide recommends {int(row.value) >> 30} GiB",),
             fix=Fix(_MORE_SHM.get(container.kind, _MORE_SHM["podman"])),
+            figures=figures_of(
+                "", [("shared memory", container.shm_bytes, "B"), ("GPUs by CUDA", len(cuda_driver.gpus), "")]
+            ),
         )
         return
     free = "" if container.shm_free_bytes is None else f", of which {container.shm_free_bytes >> 20} MiB are free"

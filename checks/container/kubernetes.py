@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Container, Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
@@ -48,6 +49,7 @@ def pod_has_its_own_gpus(
             fix=Fix(
                 "Request the GPUs in the pod: resources.limits `nvidia.com/gpu`. Other pods may be using the same GPUs."
             ),
+            figures=figures_of("", [("GPUs of the pod", seen, "")]),
         )
         yield Evidence(f"CUDA lists {seen} GPUs")
     else:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
@@ -11,6 +14,7 @@ from tfgpu_doctor.model.facts.python import Runtime
 
 _ASK_KERNEL = "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid`."
 _STATED = ("driver_library_version_mismatch", "gpu_hang", "gpu_lost", "gpu_reset_required", "no_nvidia_driver")
+_LOST = re.compile(r"\bGPU \d+(?=:)")  # records of earlier releases name the GPU in the error
 _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."
 
 
@@ -54,6 +58,8 @@ def nvml_answers(
             *nvml.attempt.stderr[-3:],
         ),
         fix=Fix(row.action if row and row.action else f"{_ASK_KERNEL} {_RESET}"),
+        devices=tuple(_LOST.findall(nvml.error_text)),
+        figures=figures_of("", [("GPUs that NVML read", len(nvml.gpus), "")]),
     )
 
 

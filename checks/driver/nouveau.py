@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.driver.kernel_module import INSTALL
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
@@ -53,6 +54,7 @@ def nouveau_is_not_loaded(
                 f"NVIDIA's own module is {'also loaded' if 'nvidia' in modules else 'not loaded'}",
             ),
             fix=Fix(_BLACKLIST),
+            devices=(device_of(gpu),),
         )
     if not held or others_work:
         yield Evidence(", ".join(f"{gpu.address} is bound to {gpu.driver or 'no driver'}" for gpu in pci.nvidia_gpus))

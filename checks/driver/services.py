@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import Services
@@ -68,6 +69,7 @@ def fabric_manager_runs(
                 f"Install the fabric manager in exactly the driver's version{f' {theirs}' if theirs else ''}, then as root run "
                 "`systemctl enable --now nvidia-fabricmanager` (or `restart`), and wait a minute."
             ),
+            figures=figures_of("", [("NVSwitches", len(switches), "")]),
         )
 
 

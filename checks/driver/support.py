@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from tfgpu_doctor.checks.devices import devices_of
 from tfgpu_doctor.checks.kernel_log.xids import same_place
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -79,6 +80,7 @@ def driver_supports_gpu(
                 f"the installed driver is {installed or 'of unknown version'}, its module is {flavour or 'of unknown flavour'}",
             ),
             fix=Fix(fix),
+            devices=devices_of(gpus) or tuple(each.pci_address for each in refused),
         )
     elif installed or flavour:
         known = [f"{gpu.address} is {text}" for gpu, text in _generations(gpus, knowledge)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, serves_by_mps, size, tenants, title
+from tfgpu_doctor.checks.gpu.readings import memory_use
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
@@ -46,6 +48,7 @@ def compute_mode_lets_in(nvml: Nvml, cuda_driver: CudaDriver | None = None, runt
             cause="exclusive_compute_mode",
             evidence=(f"NVML reports the compute mode {gpu.compute_mode}",),
             fix=_FREE_IT,
+            devices=(device_of(gpu),),
         )
     if cuda_driver and cuda_driver.init_code == 46:
         yield Finding(
@@ -85,6 +88,8 @@ def _may_be_held(gpu: NvmlGpu) -> Finding:
             "As root, `nvidia-smi` and `fuser -v /dev/nvidia*` show processes of other users. " + _FREE_IT.text,
             ("nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",),
         ),
+        devices=(device_of(gpu),),
+        figures=memory_use(gpu),
     )
 
 

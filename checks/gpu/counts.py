@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import place, serves_by_mps, title, told_places
 from tfgpu_doctor.checks.kernel_log.xids import same_place
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Figure, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml, NvmlGpu
@@ -55,7 +58,7 @@ def all_know_the_same_gpus(
     bus = pci.nvidia_gpus if pci and not system.wsl else ()
     nvml = nvml if nvml and nvml.works and nvml.gpus else None
     counts = _counts(len(bus), nvml, device_nodes, cuda_driver, runtime)
-    yield Evidence(f"GPUs: {counts}")
+    yield Evidence(_said(counts))
     given = _who_gives(container, scheduler, device_nodes)
     for device in _missing_from_nvml(bus, nvml) if nvml else _missing_from_cuda_alone(bus, cuda_driver):
         reason = (
@@ -82,14 +85,25 @@ def all_know_the_same_gpus(
 
 def _counts(
     on_bus: int, nvml: Nvml | None, device_nodes: DeviceNodes | None, cuda_driver: CudaDriver, runtime: Runtime | None
-) -> str:
+) -> dict[str, int]:
     """Return how many GPUs each of them lists."""
-    counts = [f"{on_bus} on the PCI bus"] if on_bus else []
-    counts += [f"{nvml.gpu_count} by NVML"] if nvml else []
-    counts += [f"{len(device_nodes.gpus)} under /dev"] if device_nodes and device_nodes.gpus else []
-    counts += [f"{len(cuda_driver.gpus)} by CUDA"]
-    counts += [f"{len(runtime.gpus)} by TensorFlow"] if runtime and runtime.gpus_listed else []
-    return ", ".join(counts)
+    counts = {"on the PCI bus": on_bus} if on_bus else {}
+    if nvml:
+        counts["by NVML"] = nvml.gpu_count
+    if device_nodes and device_nodes.gpus:
+        counts["under /dev"] = len(device_nodes.gpus)
+    counts["by CUDA"] = len(cuda_driver.gpus)
+    if runtime and runtime.gpus_listed:
+        counts["by TensorFlow"] = len(runtime.gpus)
+    return counts
+
+
+def _said(counts: Mapping[str, int]) -> str:
+    return f"GPUs: {', '.join(f'{number} {where}' for where, number in counts.items())}"
+
+
+def _figures(counts: Mapping[str, int]) -> tuple[Figure, ...]:
+    return figures_of("", [(f"GPUs {where}", number, "") for where, number in counts.items()])
 
 
 def _who_gives(container: Container | None, scheduler: Scheduler | None, device_nodes: DeviceNodes | None) -> str:
@@ -159,6 +173,7 @@ def _refused(
         fix=Fix(
             "If this GPU is to compute, it needs a machine with the driver branch that supports it. Otherwise ignore it."
         ),
+        devices=(device_of(device),),
     )
 
 
@@ -178,7 +193,7 @@ def _name(device: PciDevice, knowledge: Knowledge) -> str:
     return knowledge.name_for_id(device.device) or f"the GPU {device.vendor}:{device.device}"
 
 
-def _lost(device: PciDevice, counts: str) -> Finding:
+def _lost(device: PciDevice, counts: Mapping[str, int]) -> Finding:
     bound = bool(device.driver)
     return Finding(
         f"the GPU at {device.address} is bound to the driver, but the driver does not list it: it failed to start"
@@ -187,7 +202,7 @@ def _lost(device: PciDevice, counts: str) -> Finding:
         cause="gpu_start_failed" if bound else UNDETERMINED,
         confidence="medium" if bound else "low",
         evidence=(
-            f"GPUs: {counts}",
+            _said(counts),
             f"{device.vendor}:{device.device} at {device.address}, {f'driver {device.driver}' if bound else 'no driver'}",
         ),
         fix=Fix(
@@ -197,6 +212,8 @@ def _lost(device: PciDevice, counts: str) -> Finding:
             "virtual machine, bind it to vfio-pci: the doctor then leaves it out."
         ),
         blocks=False,
+        devices=(device_of(device),),
+        figures=_figures(counts),
     )
 
 
@@ -223,11 +240,13 @@ def _why_not_in_cuda(gpu: NvmlGpu, nvml: Nvml, environment: Environment, given: 
     return given
 
 
-def _ignored(gpu: NvmlGpu, counts: str) -> Finding:
+def _ignored(gpu: NvmlGpu, counts: Mapping[str, int]) -> Finding:
     return Finding(
         f"NVML lists {title(gpu)}, but CUDA does not",
         confidence="low",
-        evidence=(f"GPUs: {counts}", "CUDA_VISIBLE_DEVICES is not set, and MIG is off"),
+        evidence=(_said(counts), "CUDA_VISIBLE_DEVICES is not set, and MIG is off"),
         fix=Fix(f"CUDA omits a GPU that is too old for the driver, or that cannot be started. {_ASK_KERNEL}"),
         blocks=False,
+        devices=(device_of(gpu),),
+        figures=_figures(counts),
     )

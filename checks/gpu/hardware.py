@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.hosting import Hosting
@@ -171,6 +172,11 @@ def multiprocessors_suffice(cuda_driver: CudaDriver, environment: Environment, k
                 fix=Fix(
                     "To use it anyway, lower the minimum.",
                     (f"export TF_MIN_GPU_MULTIPROCESSOR_COUNT={gpu.multiprocessors}",),
+                ),
+                devices=(device_of(gpu),),
+                figures=figures_of(
+                    device_of(gpu),
+                    [("multiprocessors", gpu.multiprocessors, ""), ("fewest multiprocessors allowed", least, "")],
                 ),
             )
         else:

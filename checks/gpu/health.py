@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
+from tfgpu_doctor.checks.gpu.readings import memory_errors
 from tfgpu_doctor.checks.gpu.trouble import TROUBLES, in_trouble, signs_of_loss, why_harmless
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
@@ -97,7 +99,7 @@ def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: 
         computes = bool(runtime and runtime.computes)
         yield from (replace(each, blocks=not computes) for each in findings)
         if not findings:
-            yield Evidence(f"GPU {gpu.index}: {', '.join(_memory_figures(gpu))}")
+            yield Evidence(f"GPU {gpu.index}: {', '.join(_said_of_memory(gpu))}")
 
 
 def _has_errors(gpu: NvmlGpu) -> bool:
@@ -111,28 +113,31 @@ def _tells_of_errors(gpu: NvmlGpu) -> bool:
 
 def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
     ecc, rows, pages = gpu.health.ecc, gpu.health.remapped_rows, gpu.health.retired_pages
-    figures = tuple(_memory_figures(gpu))
+    told = tuple(_said_of_memory(gpu))
     reset = _RESET.format(index=gpu.index)
     uncorrected = ecc.volatile_uncorrected if ecc else None
     if uncorrected:
         # NVIDIA's driver contains an error if it can, and reports when no action is needed.
         contained = gpu.health.recovery_action == "none"
         yield _memory_finding(
+            gpu,
             f"{title(gpu)} has had {uncorrected} uncorrectable memory errors since the driver was loaded",
-            figures + (("the driver requests no action: it contained the errors",) if contained else ()),
+            told + (("the driver requests no action: it contained the errors",) if contained else ()),
             f"First {reset} If errors recur, run `dcgmi diag -r 3` and have the card replaced.",
             "warning" if contained else "error",
         )
     if rows and rows.failed:
         yield _memory_finding(
+            gpu,
             f"{title(gpu)} has no spare row left for a failing memory row",
-            figures,
+            told,
             "Have the card replaced: NVIDIA accepts a failed remapping as a reason.",
         )
     if ecc and ecc.sram_threshold_exceeded:
         yield _memory_finding(
+            gpu,
             f"{title(gpu)} has more errors in its caches than NVIDIA's threshold",
-            figures,
+            told,
             "Have the card replaced: NVIDIA sets this flag for cards that need replacement.",
         )
     if (rows and rows.pending) or (pages and pages.pending):
@@ -144,14 +149,24 @@ def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
         fix = f"Before the machine takes new work, {reset} Programs that run now may end first."
         errors = uncorrected or (rows and rows.failed) or (ecc and ecc.sram_threshold_exceeded)
         cause = "hardware_ecc_error" if errors else "gpu_reset_required"  # with errors, they are the reason
-        yield Finding(f"{title(gpu)}: {what}", cause=cause, evidence=figures, fix=Fix(fix))
+        yield replace(_memory_finding(gpu, f"{title(gpu)}: {what}", told, fix), cause=cause)
 
 
-def _memory_finding(message: str, figures: tuple[str, ...], fix: str, severity: Severity = "error") -> Finding:
-    return Finding(message, cause="hardware_ecc_error", severity=severity, evidence=figures, fix=Fix(fix))
+def _memory_finding(
+    gpu: NvmlGpu, message: str, told: tuple[str, ...], fix: str, severity: Severity = "error"
+) -> Finding:
+    return Finding(
+        message,
+        cause="hardware_ecc_error",
+        severity=severity,
+        evidence=told,
+        fix=Fix(fix),
+        devices=(device_of(gpu),),
+        figures=memory_errors(gpu),
+    )
 
 
-def _memory_figures(gpu: NvmlGpu) -> Iterable[str]:
+def _said_of_memory(gpu: NvmlGpu) -> Iterable[str]:
     ecc, rows, pages = gpu.health.ecc, gpu.health.remapped_rows, gpu.health.retired_pages
     if ecc and not ecc.enabled:
         yield "ECC is off"
@@ -199,6 +214,8 @@ def no_reset_is_asked_for(nvml: Nvml, cuda_driver: CudaDriver | None = None, run
             cause="hardware_ecc_error" if _has_errors(gpu) else "gpu_reset_required",
             severity="error" if action in _UNUSABLE else "warning",
             blocks=not (runtime and runtime.computes),
-            evidence=(f"NVML reports the recovery action {action!r}", *_memory_figures(gpu)),
+            evidence=(f"NVML reports the recovery action {action!r}", *_said_of_memory(gpu)),
             fix=Fix(f"{_ASK_KERNEL} Then {'reboot.' if reboot else _RESET.format(index=gpu.index)}"),
+            devices=(device_of(gpu),),
+            figures=memory_errors(gpu),
         )

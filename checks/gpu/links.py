@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import device_of, devices_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, place, title
+from tfgpu_doctor.checks.gpu.readings import nvlinks, pcie_link
 from tfgpu_doctor.checks.gpu.throttling import is_of_laptop
 from tfgpu_doctor.checks.machine.pci_bus import lane_speeds
 from tfgpu_doctor.knowledge import Knowledge
@@ -103,6 +105,8 @@ def _narrow(gpu: NvmlGpu, device: PciDevice | None, nvml: Nvml, knowledge: Knowl
             "or a disk shares lanes with this one.",
             (_QUERY,),
         ),
+        devices=(device_of(gpu),),
+        figures=pcie_link(gpu, most),
     )
 
 
@@ -129,6 +133,8 @@ def _slow(gpu: NvmlGpu, device: PciDevice | None, knowledge: Knowledge) -> Findi
             "contact makes both ends agree on a lower speed.",
             (_QUERY,),
         ),
+        devices=(device_of(gpu),),
+        figures=pcie_link(gpu, _most(gpu, device)),
     )
 
 
@@ -190,6 +196,8 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
                 ("nvidia-smi nvlink --status",),
             ),
             blocks=False,
+            devices=(device_of(gpu),),
+            figures=nvlinks(gpu, most),
         )
 
 
@@ -240,6 +248,8 @@ def fabric_is_set_up(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver |
             "minute. `journalctl -u nvidia-fabricmanager` says why it did not start."
         ),
         blocks=not works,
+        devices=devices_of(waiting),
+        figures=figures_of("", [("GPUs outside the fabric", len(waiting), ""), ("GPUs of the fabric", len(gpus), "")]),
     )
 
 

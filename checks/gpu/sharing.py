@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import device_of, devices_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, tenants, title, who
+from tfgpu_doctor.checks.gpu.readings import memory_use
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.health import MigDevice
@@ -44,6 +46,7 @@ def one_mig_device_is_asked_for(nvml: Nvml, environment: Environment, cuda_drive
                 "an administrator disable MIG (`nvidia-smi -mig 0`).",
                 (f"export CUDA_VISIBLE_DEVICES={asked[0]}",),
             ),
+            figures=figures_of("", [("MIG devices asked for", len(asked), ""), ("devices of CUDA", given, "")]),
         )
         return
     for line in _layout(divided):
@@ -111,6 +114,8 @@ def memory_is_not_shared(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
                 "Find out whose process it is, and end it; for a notebook, shut down its kernel from its menu.",
                 show_holders(gpu),
             ),
+            devices=(device_of(gpu),),
+            figures=memory_use(gpu, held),
         )
 
 
@@ -150,6 +155,7 @@ def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yield
                 ("nvidia-smi -q",),
             ),
             blocks=not (cuda_driver and cuda_driver.gpus),
+            devices=(device_of(gpu),),
         )
 
 
@@ -172,11 +178,15 @@ def gpu_stays_initialised(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> 
         raise Skip("NVML does not report the persistence mode")
     modes = (f"GPU {gpu.index} {'on' if gpu.health.persistence_mode else 'off'}" for gpu in told)
     yield Evidence(f"persistence mode: {', '.join(modes)}")
-    off = [str(gpu.index) for gpu in told if not gpu.health.persistence_mode and not gpu.processes]
+    off = [gpu for gpu in told if not gpu.health.persistence_mode and not gpu.processes]
     if off:
         yield Finding(
             f"persistence mode is off for {len(off)} of {len(told)} GPUs: the first use of each takes some seconds longer",
             severity="info",
-            evidence=(f"NVML reports this for GPU {', '.join(off)}, which no program uses at the moment",),
+            evidence=(
+                f"NVML reports this for GPU {', '.join(str(gpu.index) for gpu in off)}, which no program uses at the moment",
+            ),
             fix=Fix("If this matters, run `systemctl enable --now nvidia-persistenced` as root."),
+            devices=devices_of(off),
+            figures=figures_of("", [("GPUs without persistence mode", len(off), ""), ("GPUs", len(told), "")]),
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
+from tfgpu_doctor.checks.gpu.readings import heat_and_clocks, limit_in_force, power_limits
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.health import Temperature
@@ -70,6 +72,8 @@ def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) ->
                 + (" A laptop also does this on battery." if is_of_laptop(gpu) and not heat else ""),
                 ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",),
             ),
+            devices=(device_of(gpu),),
+            figures=heat_and_clocks(gpu),
         )
 
 
@@ -149,8 +153,7 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
     for gpu in gpus:
         power = gpu.health.power
         default = power.default_limit_w or 0.0
-        limits = [each for each in (power.enforced_limit_w, power.limit_w) if each]
-        limit = min(limits) if limits else default
+        limit = limit_in_force(gpu) or default
         if limit >= least * default or is_of_laptop(gpu):
             yield Evidence(f"GPU {gpu.index}: may draw {limit:.0f} W, {default:.0f} W by default")
             continue
@@ -183,4 +186,6 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
                 if by_hand
                 else "Check the machine's management controller for a power cap, and check its power supplies."
             ),
+            devices=(device_of(gpu),),
+            figures=power_limits(gpu),
         )

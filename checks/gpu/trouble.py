@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import chosen, place, short_address, told_places
 from tfgpu_doctor.checks.kernel_log.xids import ago, is_news, same_place
 from tfgpu_doctor.knowledge import Knowledge
@@ -74,6 +75,8 @@ def in_trouble(
             (f"export CUDA_VISIBLE_DEVICES={','.join(healthy)}",) if hide else (),
         ),
         blocks=not others_work,
+        devices=(device_of(trouble),),
+        figures=figures_of(device_of(trouble), [("time without response", trouble.seconds or None, "s")]),
     )
 
 

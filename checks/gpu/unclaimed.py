@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tfgpu_doctor.checks.devices import devices_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
@@ -98,6 +99,7 @@ def driver_takes_gpu(
                 + "`sudo dmesg | grep NVRM` and NVIDIA's list of legacy GPUs say which driver branch supports this GPU: install "
                 "that branch, or the proprietary modules instead of the open ones."
             ),
+            devices=devices_of(free),
         )
 
 

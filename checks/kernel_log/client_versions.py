@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.kernel_log.xids import ago, is_current, reach, read_log
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Confidence, Evidence, Finding, Fix, Stage, Yielded, check
@@ -56,4 +57,5 @@ def _rejected(said: KernelMessage, works: bool) -> Finding:
         confidence=confidence,
         evidence=(said.text, f"last {ago(said.last_age_s)}, {said.count} times"),
         fix=Fix("Restart that program; if it is rejected again, reboot." if works else _REBOOT),
+        figures=figures_of("", [("rejected connections", said.count, "")]),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.kernel_log.xids import ago, is_bound_elsewhere, is_current, is_ours, read_log, same_place
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -74,4 +75,6 @@ def _not_started(said: KernelMessage, firmware: tuple[KernelMessage, ...], other
         blocks=not others_work,
         evidence=(said.text, *(each.text for each in firmware[:1]), "neither NVML nor CUDA lists it"),
         fix=Fix(_REINSTALL if firmware else _LOOK),
+        devices=(said.pci_address,),
+        figures=figures_of(said.pci_address, [("failed starts", said.count, "")]),
     )

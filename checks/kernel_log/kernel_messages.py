@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.gpu.in_use import chosen
 from tfgpu_doctor.checks.kernel_log.signs import nothing_is_known, signs_of_trouble
 from tfgpu_doctor.checks.kernel_log.xids import (
@@ -140,6 +141,8 @@ def _about(
         fix=Fix(
             (f"The driver itself requests: {each.group(1)}. " if each else "") + (row.action if row else UNKNOWN_CODE)
         ),
+        devices=(address,),
+        figures=figures_of(address, chief.rows),
     )
 
 
@@ -195,4 +198,5 @@ def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
                 "Lower the power limit for a test (as root `nvidia-smi -pl WATTS`): if that helps, use a power supply "
                 "and cables that can handle the GPU's load steps. Otherwise check the seating of the card and its riser."
             ),
+            devices=(lost[0].pci_address,),
         )

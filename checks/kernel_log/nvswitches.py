@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.gpu.links import fabric_is_incomplete
 from tfgpu_doctor.checks.kernel_log.kernel_messages import BEFORE, UNKNOWN_CODE, XIDS
 from tfgpu_doctor.checks.kernel_log.signs import nothing_is_known
@@ -68,6 +69,8 @@ def switches_report_no_fault(
                 f"source: {reach(kernel_log)}",
             ),
             fix=Fix(chief.row.action if chief.row else UNKNOWN_CODE),
+            devices=(address,),
+            figures=figures_of(address, chief.rows),
             blocks=not computes,
         )
     if not news:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.kernel_log.xids import (
     ago,
     is_bound_elsewhere,
@@ -75,4 +76,6 @@ def _lost(said: KernelMessage, fatal: list[KernelMessage], asked: bool, others_w
         blocks=not others_work,
         evidence=(said.text, fatal[0].text, f"neither NVML nor CUDA {'lists it' if asked else 'was asked for it'}"),
         fix=Fix(_FIX),
+        devices=(said.pci_address,),
+        figures=figures_of(said.pci_address, [("reports that the GPU was given up", said.count, "")]),
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tfgpu_doctor.checks.devices import Row
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.schema import Xid
 from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, Severity, Skip
@@ -46,9 +47,17 @@ class Reported:
     @property
     def name(self) -> str:
         """Return `Xid 79`, with the count if it occurred more than once."""
-        word = "SXid" if self.message.kind == "sxid" else "Xid"
         times = f" ({self.message.count} times)" if self.message.count > 1 else ""
-        return f"{word} {self.code}{times}"
+        return f"{self._word} {self.code}{times}"
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Return the code and how often it was reported, as figures."""
+        return (self._word, self.code, ""), (f"{self._word} reports", self.message.count, "")
+
+    @property
+    def _word(self) -> str:
+        return "SXid" if self.message.kind == "sxid" else "Xid"
 
 
 def read_log(kernel_log: KernelLog) -> KernelLog:

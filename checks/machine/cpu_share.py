@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
@@ -65,6 +66,7 @@ def threads_fit_processors(
                 *([f"the quota is set in {limits.cpu_quota_group}"] if limits.cpu_quota_group else ()),
             ),
             fix=_fix(share, harm),
+            figures=figures_of("", [("CPUs allowed", share, ""), ("CPUs counted", counted, "")]),
         )
         yield Evidence(f"{said}; TensorFlow counts {counted} CPUs")
 

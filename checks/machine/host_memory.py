@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
@@ -50,7 +53,9 @@ def memory_suffices(
         if limits.memory_limit_bytes is None and (left is None or left >= _LITTLE_BYTES):
             raise Skip(f"TensorFlow {runtime.attempt.ending}, and memory was not short when the doctor started")
         memory = f"{who} {_size(total)}, of which {_size(left or 0)} were available when the doctor started"
-        yield _killed(runtime, limits, (memory, *_of_machine(limits, system)), kernel_log)
+        rows: list[Row] = [("host memory", total, "B"), ("host memory available", left, "B")]
+        found = _killed(runtime, limits, (memory, *_of_machine(limits, system)), kernel_log)
+        yield replace(found, figures=figures_of("", rows))
         return
     largest = max((gpu.memory_bytes for gpu in (cuda_driver.gpus if cuda_driver else ())), default=0)
     if total < largest:
@@ -65,6 +70,7 @@ def memory_suffices(
             fix=Fix(
                 f"Read data in parts with tf.data. {_MORE}" if limits.memory_limit_bytes else "Read data in parts."
             ),
+            figures=figures_of("", [("host memory", total, "B"), ("memory of the largest GPU", largest, "B")]),
         )
     yield Evidence(f"{who} {_size(total)}" + (f", {_size(left)} are available" if left is not None else ""))
 
@@ -139,6 +145,7 @@ def data_buffers_fit(limits: Limits, system: System, knowledge: Knowledge) -> Yi
                 f"Set `options = tf.data.Options(); options.autotune.ram_budget = {bytes_}` and call `dataset.with_options("
                 "options)` for datasets that use AUTOTUNE."
             ),
+            figures=figures_of("", [("buffers of tf.data", budget, "B"), ("host memory available", left, "B")]),
         )
     yield Evidence(f"a budget of {_size(budget)} for buffers, {_size(left)} available")
 

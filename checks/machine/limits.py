@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.limits import Limits
@@ -58,6 +59,7 @@ def address_space_suffices(
                 "(h_vmem of Grid Engine: request more, or no limit), /etc/security/limits.conf (as), or a shell profile.",
                 ("ulimit -v unlimited",),
             ),
+            figures=figures_of("", [("address space allowed", limit, "B")]),
         )
     elif cuda_driver and cuda_driver.works:
         yield Evidence(f"{said}, and cuInit succeeds")
@@ -113,9 +115,18 @@ def threads_may_be_started(
                 "and systemd, or `ulimit -u`. Or let TensorFlow start fewer threads.",
                 ("export TF_NUM_INTRAOP_THREADS=4", "export TF_NUM_INTEROP_THREADS=4"),
             ),
+            figures=figures_of("", [*_tasks(limits), ("threads of TensorFlow", wanted, ""), ("CPUs", processors, "")]),
         )
     else:
         yield Evidence(said or "no control group limits the number of tasks")
+
+
+def _tasks(limits: Limits) -> list[Row]:
+    return [
+        ("tasks allowed", limits.tasks_limit, ""),
+        ("tasks", limits.tasks_used, ""),
+        ("tasks allowed to the user", limits.resource("nproc"), ""),
+    ]
 
 
 def _room(limits: Limits) -> int | None:
@@ -167,6 +178,7 @@ def files_may_be_opened(
                 "Raise the limit, at most to the value of `ulimit -Hn`.",
                 (f"ulimit -n {max(least, 4 * limit if died else 0)}",),
             ),
+            figures=figures_of("", [("open files allowed", limit, "")]),
         )
     yield Evidence(f"ulimit -n is {'unlimited' if limit is None else limit}")
 
@@ -197,5 +209,6 @@ def memory_may_be_locked(limits: Limits, system: System, knowledge: Knowledge) -
                 "Start the container with `--ulimit memlock=-1`; outside a container, set memlock to unlimited in "
                 "/etc/security/limits.conf, or LimitMEMLOCK=infinity for slurmd."
             ),
+            figures=figures_of("", [("memory that may be locked", limit, "B")]),
         )
     yield Evidence(f"ulimit -l is {'unlimited' if limit is None else f'{limit >> 10} KiB'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import devices_of
 from tfgpu_doctor.checks.gpu.in_use import place
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.limits import Limits, numbers_in
@@ -38,6 +39,7 @@ def program_is_near_its_gpu(limits: Limits, system: System, pci: Pci, cuda_drive
         return
     yield Evidence(_said(places))
     near = next(iter(far.values()))
+    bound = [gpu for gpu in cuda_driver.gpus if f"GPU {gpu.index}" in far]
     yield Finding(
         f"the program is bound to CPUs {limits.cpu_list}, but every visible GPU is attached to other CPUs",
         severity="info",
@@ -47,6 +49,7 @@ def program_is_near_its_gpu(limits: Limits, system: System, pci: Pci, cuda_drive
             f"`taskset -c {near.cpu_list} python ...`. In Slurm, use `--gres-flags=enforce-binding`; in Kubernetes, the "
             "topology manager policy single-numa-node; in Docker, `--cpuset-cpus`."
         ),
+        devices=devices_of(bound),
     )
 
 

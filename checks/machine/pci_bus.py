@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
 from tfgpu_doctor.checks.kernel_log.xids import OFF_THE_BUS, ago, is_news, same_place
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -59,6 +60,14 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
                     *([f"{corrected:.0f} corrected errors per hour"] if corrected else ()),
                 ),
                 fix=Fix(_SEAT),
+                devices=(device_of(gpu),),
+                figures=figures_of(
+                    device_of(gpu),
+                    [
+                        *((f"{kind} PCI errors", number, "") for kind, number in counts.items()),
+                        ("correctable PCI errors per hour", corrected, ""),
+                    ],
+                ),
             )
         elif gpu.errors or gpu.port_errors:
             yield Evidence(f"{gpu.address}: {counted} since boot")
@@ -119,6 +128,10 @@ def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None
                     *lane_speeds(gpu),
                 ),
                 fix=Fix(_SEAT),
+                devices=(device_of(gpu),),
+                figures=figures_of(
+                    device_of(gpu), [("PCI Express lanes", used, ""), ("highest PCI Express lanes", possible, "")]
+                ),
             )
         yield Evidence(f"{gpu.address}: {used} of {possible} lanes")
 
@@ -170,9 +183,14 @@ def iommu_lets_gpus_talk(
     evidence = tuple(
         f"{gpu.address} is in the IOMMU group {gpu.iommu_group} of type {gpu.iommu_type}" for gpu in translated
     )
+    rejected = sum(each.count for each in faults)
     if faults or translated:
+        rows: list[Row] = [
+            ("accesses rejected by the IOMMU", rejected, ""),
+            ("GPUs behind a translating IOMMU", len(translated), ""),
+        ]
         yield Finding(
-            f"the IOMMU rejected {sum(each.count for each in faults)} accesses by GPUs"
+            f"the IOMMU rejected {rejected} accesses by GPUs"
             if faults
             else f"the IOMMU translates the addresses of {len(translated)} GPUs, which can misdirect copies between them",
             cause="multi_gpu_p2p_iommu_acs",
@@ -184,6 +202,8 @@ def iommu_lets_gpus_talk(
                 "line or disable the IOMMU in the firmware; `NCCL_P2P_DISABLE=1` shows whether this is the cause.",
                 ("export NCCL_P2P_DISABLE=1",) if faults else (),
             ),
+            devices=tuple(each.pci_address for each in faults) or devices_of(translated),
+            figures=figures_of("", rows),
         )
     if not faults:
         groups = {gpu.iommu_type or "none" for gpu in gpus}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
@@ -52,7 +55,22 @@ def gpu_beats_cpu(bench: Bench, knowledge: Knowledge) -> Yielded:
                     f"tfgpu-doctor bench {lost[0].suite} --budget full",
                 ),
             ),
+            devices=_devices(lost),
+            figures=figures_of("", _ratios(lost, len(comparisons))),
         )
+
+
+def _devices(measured: Iterable[Comparison | Metric]) -> tuple[str, ...]:
+    """Return the GPUs that ran the candidates, or the work of the metrics."""
+    return tuple(dict.fromkeys(each.device for each in measured if each.device.startswith("GPU:")))
+
+
+def _ratios(lost: Sequence[Comparison], count: int) -> list[Row]:
+    return [
+        ("comparisons that show no faster candidate", len(lost), ""),
+        ("comparisons on the GPU", count, ""),
+        *((f"{_name(each)}: times as fast", each.ratio, "") for each in lost),
+    ]
 
 
 def _name(comparison: Comparison) -> str:
@@ -111,9 +129,21 @@ def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
                     "Check clocks, temperature and power while the GPU works.",
                     ("tfgpu-doctor --level deep",),
                 ),
+                devices=_devices([metric]),
+                figures=figures_of("".join(_devices([metric])), _speeds(metric)),
             )
         else:
             yield Evidence(f"{_said(metric)}, {metric.value / limit:.0%} of the limit")
+
+
+def _speeds(metric: Metric) -> list[Row]:
+    name = f"{metric.suite} {metric.name}"
+    return [
+        (name, metric.value, metric.unit),
+        (f"{name}: usual value", metric.usual, metric.unit),
+        (f"{name}: share of the usual value", metric.value / metric.usual if metric.usual else None, ""),
+        (f"{name}: limit", metric.limit, metric.unit),
+    ]
 
 
 def _said(metric: Metric) -> str:
@@ -146,6 +176,7 @@ def gpu_answers_to_the_end(bench: Bench) -> Yielded:
                 "Diagnose the machine in its current state: an Xid in the kernel log names the event.",
                 ("tfgpu-doctor",),
             ),
+            devices=_devices(bench.comparisons),
         )
         return
     ended = sum(comparison.on_gpu and comparison.verdict != "not run" for comparison in bench.comparisons)
@@ -179,6 +210,7 @@ def suites_find_nothing_wrong(bench: Bench) -> Yielded:
             confidence="low",
             evidence=tuple(f"{test}: {why}" for test, why in bench.failed.items()),
             fix=Fix("Run only its suite to see whether it fails again.", (f"tfgpu-doctor bench {_suite(first)}",)),
+            figures=figures_of("", [("failed tests", len(bench.failed), "")]),
         )
         return
     yield Evidence(f"no wrong result; comparisons: {len(bench.comparisons)}, metrics: {len(bench.metrics)}")

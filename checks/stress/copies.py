@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tfgpu_doctor.checks.devices import Row, device_of, figures_of
 from tfgpu_doctor.checks.stress.results import under_stress
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -35,7 +36,7 @@ def copies_arrive(stress: StressTest) -> Yielded:
         raise Skip(_why_none(stress))
     for each in copied:
         if each.mismatches:
-            yield _changed(each)
+            yield _changed(each, stress)
     for what, rows in (("between host and GPU", _with_host(copied)), ("between GPUs", _across(copied))):
         sound = [each for each in rows if not each.mismatches]
         if sound:
@@ -45,8 +46,9 @@ def copies_arrive(stress: StressTest) -> Yielded:
             )
 
 
-def _changed(each: Transfer) -> Finding:
+def _changed(each: Transfer, stress: StressTest) -> Finding:
     between = _HOST not in (each.source, each.destination)
+    devices = _devices(each, stress)
     return Finding(
         f"a copy from {_end(each.source)} to {_end(each.destination)} arrives changed in {each.mismatches:,} words",
         cause="multi_gpu_p2p_iommu_acs" if between else "hardware_faulty_gpu",
@@ -59,6 +61,8 @@ def _changed(each: Transfer) -> Finding:
             else "Reseat the card, remove any riser or extension cable, and test again; then try another slot, then "
             "another card."
         ),
+        devices=devices,
+        figures=figures_of(_one(devices), [(f"{_direction(each)}: words changed", each.mismatches, "")]),
     )
 
 
@@ -94,19 +98,33 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
         if speed >= least * capacity:
             yield Evidence(f"{_way(each)}: {link}")
             continue
-        yield Finding(
-            f"copies from {_end(each.source)} to {_end(each.destination)} use {speed / capacity:.0%} of the PCIe link",
-            cause=UNDETERMINED,
-            severity="warning",
-            confidence="low",
-            evidence=(f"{link}, the fastest of {each.copies} copies of {_mebibytes(each)} of pinned memory",),
-            fix=Fix(
-                "Bind the program to the GPU's socket (`numactl --cpunodebind`, see `nvidia-smi topo -m`); check the IOMMU "
-                "and power-saving settings; try another slot."
-            ),
-        )
-    for figure in told:
-        yield Evidence(figure)
+        yield _slow(each, speed, capacity, link, stress)
+    for line in told:
+        yield Evidence(line)
+
+
+def _slow(each: Transfer, speed: float, capacity: float, link: str, stress: StressTest) -> Finding:
+    devices, direction = _devices(each, stress), _direction(each)
+    rows: list[Row] = [
+        (direction, speed, "GB/s"),
+        (f"{direction}: speed of the link", capacity, "GB/s"),
+        (f"{direction}: share of the link", speed / capacity, ""),
+        (f"{direction}: PCI Express generation", each.pcie_generation, ""),
+        (f"{direction}: PCI Express lanes", each.pcie_width, ""),
+    ]
+    return Finding(
+        f"copies from {_end(each.source)} to {_end(each.destination)} use {speed / capacity:.0%} of the PCIe link",
+        cause=UNDETERMINED,
+        severity="warning",
+        confidence="low",
+        evidence=(f"{link}, the fastest of {each.copies} copies of {_mebibytes(each)} of pinned memory",),
+        fix=Fix(
+            "Bind the program to the GPU's socket (`numactl --cpunodebind`, see `nvidia-smi topo -m`); check the IOMMU "
+            "and power-saving settings; try another slot."
+        ),
+        devices=devices,
+        figures=figures_of(_one(devices), rows),
+    )
 
 
 def _between(across: Sequence[Transfer]) -> list[str]:
@@ -124,6 +142,22 @@ def _capacity(each: Transfer, knowledge: Knowledge) -> float | None:
         return None
     capacity = float(row.value) * each.pcie_width
     return capacity if (each.gb_per_s or 0.0) <= _BELIEVED * capacity else None
+
+
+def _devices(each: Transfer, stress: StressTest) -> tuple[str, ...]:
+    """Return the GPUs at the ends of a copy, the source first."""
+    known = {f"GPU:{gpu.index}": device_of(gpu) for gpu in stress.gpus}
+    return tuple(known.get(end, end) for end in (each.source, each.destination) if end != _HOST)
+
+
+def _one(devices: tuple[str, ...]) -> str:
+    return devices[0] if len(devices) == 1 else ""
+
+
+def _direction(each: Transfer) -> str:
+    if each.source == _HOST:
+        return "copy from the host"
+    return "copy to the host" if each.destination == _HOST else "copy between GPUs"
 
 
 def _with_host(rows: Sequence[Transfer]) -> list[Transfer]:

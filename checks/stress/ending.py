@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.stress.results import REPLACE, called, under_stress, why_nothing
 from tfgpu_doctor.checks.tensorflow.computation import explain_error
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -53,6 +54,7 @@ def _left_alone(gpu: StressedGpu) -> Finding:
         fix=Fix(
             "Test it when it is idle, or use --even-if-busy: the test and the other program then slow each other down."
         ),
+        devices=(device_of(gpu),),
     )
 
 
@@ -85,4 +87,5 @@ def _ending(gpu: StressedGpu, stress: StressTest) -> Finding | Evidence | None:
         confidence="low" if cause == UNDETERMINED else "medium",
         evidence=(gpu.error or attempt.ending, *filter(None, attempt.stderr[-4:])),
         fix=Fix(fix),
+        devices=(device_of(gpu),),
     )

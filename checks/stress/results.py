@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import size
 from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.stress import Exactness, MemoryPattern, StressedGpu, StressTest
@@ -96,7 +98,20 @@ def _unequal(gpu: StressedGpu, rows: Sequence[Exactness], mismatches: int) -> Fi
             f"the last result deviates from its float64 reference by {rows[-1].deviation or 0:.2g} of the rounding tolerance",
         ),
         fix=Fix(REPLACE),
+        devices=(device_of(gpu),),
+        figures=figures_of(
+            device_of(gpu),
+            [
+                (f"{_kind(each)}: elements that differ", mismatches, ""),
+                (f"{_kind(each)}: repetitions", times, ""),
+                (f"{_kind(each)}: error in rounding tolerances", rows[-1].deviation, ""),
+            ],
+        ),
     )
+
+
+def _kind(each: Exactness) -> str:
+    return f"{each.precision} {each.operation}"
 
 
 def _off(gpu: StressedGpu, rows: Sequence[Exactness], stress: StressTest) -> Finding | None:
@@ -126,6 +141,8 @@ def _off(gpu: StressedGpu, rows: Sequence[Exactness], stress: StressTest) -> Fin
             if right
             else "Try another release of TensorFlow and its CUDA libraries; if the result is still wrong, the GPU is faulty."
         ),
+        devices=(device_of(gpu),),
+        figures=figures_of(device_of(gpu), [(f"{_kind(each)}: error in rounding tolerances", off, "")]),
     )
 
 
@@ -172,7 +189,7 @@ def gpus_agree(stress: StressTest) -> Yielded:
             if len(set(results.values())) == 1:
                 agreed.setdefault(", ".join(map(str, results)), []).append(what)
             else:
-                yield from _compare({gpu.index: gpu for gpu in gpus}, results, what)
+                yield from _compare({gpu.index: gpu for gpu in gpus}, results, kind)
     for names, operations in agreed.items():
         yield Evidence(f"GPUs {names} give identical bits for {', '.join(operations)}")
     if not judged:
@@ -193,27 +210,42 @@ def _digests(gpu: StressedGpu, kind: tuple[str, str]) -> tuple[str, ...]:
     return rows[-1].digests if sound else ()
 
 
-def _compare(gpus: dict[int, StressedGpu], results: dict[int, tuple[str, ...]], what: str) -> Iterator[Finding]:
+def _compare(
+    gpus: dict[int, StressedGpu], results: dict[int, tuple[str, ...]], kind: tuple[str, str]
+) -> Iterator[Finding]:
     """Results that differ: those of the few are named, where most agree."""
+    operation, precision = kind
+    what = f"the {operation} in {precision}"
     (common, count), *_ = Counter(results.values()).most_common()
     alone = [index for index, digests in results.items() if digests != common]
     if count <= len(results) / 2:
         names = " and ".join(called(gpus[index]) for index in results)
-        yield _disagreement(f"{what} differs between {names}; which of them is wrong is unknown", "low", (), what)
+        message = f"{what} differs between {names}; which of them is wrong is unknown"
+        yield _disagreement(message, "low", (), what, [gpus[index] for index in results])
         return
     for index in alone:
         parts = sum(one != other for one, other in zip(results[index], common, strict=False))
         said = (f"{parts} of {len(common)} parts of the result differ from the {count} other GPUs",)
-        yield _disagreement(f"{what} on {called(gpus[index])} differs from the other GPUs", "medium", said, what)
+        message = f"{what} on {called(gpus[index])} differs from the other GPUs"
+        found = _disagreement(message, "medium", said, what, [gpus[index]])
+        rows: list[Row] = [
+            (f"{precision} {operation}: parts that differ", parts, ""),
+            (f"{precision} {operation}: parts", len(common), ""),
+            ("GPUs that agree", count, ""),
+        ]
+        yield replace(found, figures=figures_of(device_of(gpus[index]), rows))
 
 
-def _disagreement(message: str, confidence: Confidence, evidence: tuple[str, ...], what: str) -> Finding:
+def _disagreement(
+    message: str, confidence: Confidence, evidence: tuple[str, ...], what: str, gpus: Sequence[StressedGpu]
+) -> Finding:
     return Finding(
         message,
         cause="hardware_faulty_gpu",
         confidence=confidence,
         evidence=(*evidence, f"each of these GPUs repeats {what} to the last bit"),
         fix=Fix(REPLACE),
+        devices=devices_of(gpus),
     )
 
 
@@ -252,14 +284,24 @@ def memory_keeps(stress: StressTest) -> Yielded:
 
 
 def _flipped(gpu: StressedGpu, bad: Sequence[MemoryPattern], tested: Sequence[MemoryPattern]) -> Finding:
-    words = sum(each.mismatches for each in bad)
+    words, least = sum(each.mismatches for each in bad), min(each.tested_bytes for each in tested)
     examples = tuple(f"pattern {each.pattern}: {each.example}" for each in bad if each.example)[:4]
     return Finding(
         f"the memory of {called(gpu)} does not retain what is written to it: {words:,} words changed",
         cause="hardware_faulty_gpu",
         evidence=(
-            f"{len(bad)} of {len(tested)} passes differ, each over {size(min(each.tested_bytes for each in tested))}",
+            f"{len(bad)} of {len(tested)} passes differ, each over {size(least)}",
             *examples,
         ),
         fix=Fix(REPLACE),
+        devices=(device_of(gpu),),
+        figures=figures_of(
+            device_of(gpu),
+            [
+                ("words changed", words, ""),
+                ("memory tested", least, "B"),
+                ("passes that differ", len(bad), ""),
+                ("passes", len(tested), ""),
+            ],
+        ),
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import device_of, figures_of
+from tfgpu_doctor.checks.stress.readings import drift, speeds, under_load
 from tfgpu_doctor.checks.stress.results import called, under_stress, why_nothing
 from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.knowledge.references import MATMUL, sustained_speed
 from tfgpu_doctor.knowledge.schema import GpuModel
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.stress import Readings, StressedGpu, StressRound, StressTest
@@ -61,6 +64,10 @@ def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
                 if cold
                 else "Check fans, dust, air flow and room temperature; then power and clock limits.",
                 ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",),
+            ),
+            devices=(device_of(gpu),),
+            figures=figures_of(
+                device_of(gpu), [("share of the highest SM clock", fraction, ""), *under_load(gpu, known)]
             ),
         )
     cut = _cut_short(stress)
@@ -142,9 +149,10 @@ def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
         judged = True
         model = _model(gpu, knowledge)
         peaks = _peaks(gpu, model)
-        shares = {name: speed / peaks[name] for name, speed in best.items() if name in peaks}
+        doubtful = [name for name, speed in best.items() if not _as_others(gpu, name, speed, knowledge)]
+        shares = {name: best[name] / peaks[name] for name in doubtful if name in peaks}
         if shares and min(shares.values()) < _boundary(knowledge, "reached_peak_fraction"):
-            yield _slow(gpu, best, peaks, knowledge)
+            yield _slow(gpu, best, {name: peaks[name] for name in shares}, knowledge)
             continue
         told = ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items())
         yield Evidence(
@@ -153,6 +161,12 @@ def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
         )
     if not judged:
         raise Skip(why_nothing(stress))
+
+
+def _as_others(gpu: StressedGpu, precision: str, teraflops: float, knowledge: Knowledge) -> bool:
+    """Return whether a GPU is as fast as others of its model were measured, which says more than its data sheet."""
+    row = sustained_speed(knowledge, gpu.name, MATMUL, precision)
+    return row is not None and teraflops >= _boundary(knowledge, "bench_least_share_of_usual") * row.value
 
 
 def _fastest(gpu: StressedGpu) -> dict[str, float]:
@@ -189,6 +203,7 @@ def _speed(name: str, speed: float, peak: float | None) -> str:
 
 def _slow(gpu: StressedGpu, best: dict[str, float], peaks: dict[str, float], knowledge: Knowledge) -> Finding:
     known = [each for each in gpu.readings if each.sm_mhz]
+    at_work = [each for each in known if _at_work(each)]
     reasons = _slowing(known, knowledge)
     worst = min((name for name in best if name in peaks), key=lambda name: best[name] / peaks[name])
     shared = gpu.busy or (("it is part of a GPU that is partitioned by MIG",) if gpu.mig else ())
@@ -210,6 +225,8 @@ def _slow(gpu: StressedGpu, best: dict[str, float], peaks: dict[str, float], kno
             else "Check clocks and limits under load (`nvidia-smi -q -d PERFORMANCE,POWER,CLOCK`); if they are correct, "
             "compare with another card of the same model."
         ),
+        devices=(device_of(gpu),),
+        figures=figures_of(device_of(gpu), [*speeds(best, peaks), *under_load(gpu, at_work)]),
     )  # fmt: skip
 
 
@@ -266,6 +283,8 @@ def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) ->
         fix=Fix(
             "Check the cooling and the power supply; soak one GPU alone to distinguish a GPU problem from a machine problem."
         ),
+        devices=(device_of(gpu),),
+        figures=figures_of(device_of(gpu), [("time under load", minutes, "min"), *drift(first, last, ends)]),
     )
 
 

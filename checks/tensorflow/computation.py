@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.tensorflow.kernels import NO_KERNEL
 from tfgpu_doctor.checks.tensorflow.log_lines import complaints, likely_causes
 from tfgpu_doctor.knowledge import Knowledge
@@ -103,6 +106,8 @@ def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge, cuda_dri
             *complaints(runtime, knowledge)[-4:],
         ),
         fix=Fix(fix),
+        devices=(each.device,),
+        figures=figures_of(each.device, [(f"{each.operation}: error", each.largest_error, "")]),
     )
 
 
@@ -174,6 +179,7 @@ def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Findin
             severity="warning",
             evidence=compiling,
             fix=Fix("Allow half an hour once; the result is then cached.", ("tfgpu-doctor --deadline 2400",)),
+            devices=_reached(runtime),
         )
     ending = runtime.attempt.ending if not runtime.attempt.answered else "stopped: " + runtime.use_error
     if flags := runtime.log_lines("parse_flags_from_env.cc"):
@@ -189,7 +195,13 @@ def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Findin
         evidence=(*runtime.attempt.stderr[-6:], *complaints(runtime, knowledge)[-4:])
         or ("it printed nothing before it ended",),
         fix=Fix("Check `sudo dmesg | grep -i -e NVRM -e Xid`: a failing GPU leaves a line there."),
+        devices=_reached(runtime),
     )
+
+
+def _reached(runtime: Runtime) -> tuple[str, ...]:
+    """Return the GPU that TensorFlow worked on last; empty if it had not come to any."""
+    return tuple(re.findall(r"\bGPU:\d+", runtime.attempt.phase))
 
 
 @check(

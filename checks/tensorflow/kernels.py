@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tfgpu_doctor.checks.devices import device_of, devices_of
 from tfgpu_doctor.checks.driver.versions import driver_system
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import kernels_for, newest_major
@@ -56,6 +59,7 @@ def driver_compiles_ptx(
                 *([f"CUDA {row.cuda} was released with driver {row.driver(os)} ({row.source})"] if row else ()),
             ),
             fix=Fix(f"Upgrade the driver to {row.driver(os)} or newer." if row else "Upgrade the driver."),
+            devices=devices_of(needs),
         )
     else:
         yield Evidence(f"the driver supports CUDA {supported}; the PTX is from CUDA {tensorflow.cuda_version}")
@@ -112,11 +116,12 @@ def kernels_fit_gpu(
                 fix=Fix(
                     "Use an older TensorFlow built for this GPU, build TensorFlow for it yourself, or use a newer GPU."
                 ),
+                devices=(device_of(gpu),),
             )
         else:
-            yield _from_ptx(
-                tensorflow, index, capability, evidence, runtime, _is_too_new(capability, tensorflow, knowledge)
-            )
+            too_new = _is_too_new(capability, tensorflow, knowledge)
+            found = _from_ptx(tensorflow, index, capability, evidence, runtime, too_new)
+            yield replace(found, devices=(device_of(gpu),))
 
 
 def _is_too_new(capability: str, tensorflow: TensorFlow, knowledge: Knowledge) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, who
+from tfgpu_doctor.checks.gpu.readings import memory_use
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.gpu_holders import GpuHolders
@@ -70,6 +72,8 @@ def memory_is_left(
                 fix=Fix(
                     "End the process that holds the memory (for a notebook: shut down its kernel).", show_holders(gpu)
                 ),
+                devices=(device_of(gpu),),
+                figures=memory_use(gpu),
             )
         else:
             yield Evidence(f"GPU {gpu.index}: {size(free)} of {size(total)} free")
@@ -160,6 +164,7 @@ def growth_is_the_same(runtime: Runtime) -> Yielded:
             fix=Fix(
                 "An imported file sets it, such as a .pth file or sitecustomize.py. Set it for all GPUs or for none."
             ),
+            devices=tuple(states),
         )
     else:
         word = "on" if any(states.values()) else "off"
@@ -234,7 +239,8 @@ def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver:
         raise Skip("NVML lists no GPU")
     growth = environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
     on = growth or environment.get("TF_GPU_ALLOCATOR") == "cuda_malloc_async"
-    shared = [line for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig for line in who(gpu)]
+    used = {device_of(gpu): who(gpu) for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig and who(gpu)}
+    shared = [line for lines in used.values() for line in lines]
     state = "on" if on else "off, unless the program sets it"
     yield Evidence(f"{len(shared)} other processes compute on the GPU; memory growth is {state}")
     if shared and not on:
@@ -244,4 +250,6 @@ def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver:
             severity="info",
             evidence=tuple(shared),
             fix=Fix("Make TensorFlow allocate memory as needed.", ("export TF_FORCE_GPU_ALLOW_GROWTH=true",)),
+            devices=tuple(used),
+            figures=figures_of("", [("other processes that compute on the GPUs", len(shared), "")]),
         )

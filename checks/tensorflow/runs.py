@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
+from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.checks.tensorflow.log_lines import cause_in_log, complaints
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -113,7 +115,8 @@ def tensorflow_lists_gpus(
         raise Skip("the number of the driver's GPUs is unknown")
     else:
         message = f"TensorFlow lists {len(runtime.gpus)} GPUs, but the driver has {expected or 'an unknown number'}"
-        yield _finding(message, runtime, system, knowledge)
+        rows: list[Row] = [("GPUs by TensorFlow", len(runtime.gpus), ""), ("GPUs by CUDA", expected or None, "")]
+        yield replace(_finding(message, runtime, system, knowledge), figures=figures_of("", rows))
 
 
 def _finding(message: str, runtime: Runtime, system: System, knowledge: Knowledge) -> Finding:

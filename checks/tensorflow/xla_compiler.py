@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.commands import pip
+from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import requirements_on
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
@@ -93,6 +94,7 @@ def ptxas_knows_gpu(
                     "Remove that ptxas from PATH, or replace the wheel: uninstall every nvidia-cuda-nvcc, then install "
                     "TensorFlow's version."
                 ),
+                devices=(device_of(gpu),),
             )
         else:
             yield Evidence(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
+from tfgpu_doctor.diagnose.device_names import DeviceNames
 from tfgpu_doctor.diagnose.report_builder import build_report
 from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.knowledge import read_knowledge
@@ -51,6 +52,7 @@ def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
     by_id = {check.id: check for check in checks}
     given = {name: getattr(facts, name) for name in Facts.__struct_fields__}
     given["knowledge"] = read_knowledge()
+    device_names = DeviceNames(facts)
     results: dict[str, Result] = {}
     unknown: set[str] = set()
     for id in TopologicalSorter({check.id: _known(check.after, by_id) for check in checks}).static_order():
@@ -62,7 +64,7 @@ def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
             unknown.add(id)
             results[id] = _result(check, "skip", reason=f"{lacking} could not be determined")
         else:
-            results[id], known = _run(check, given, facts.unknown)
+            results[id], known = _run(check, given, facts.unknown, device_names)
             unknown |= set() if known else {id}
     return results
 
@@ -89,7 +91,9 @@ def _blocks(failed: Result, check: Check) -> bool:
     return UNFIT in check.tags or any(finding.blocks for finding in errors)
 
 
-def _run(check: Check, given: Mapping[str, Any], unknown: Mapping[str, str]) -> tuple[Result, bool]:
+def _run(
+    check: Check, given: Mapping[str, Any], unknown: Mapping[str, str], device_names: DeviceNames
+) -> tuple[Result, bool]:
     """Return the result of one check, and whether the checks after it may be judged."""
     lost = next((name for name in check.needs if given.get(name) is None), None)
     if lost:
@@ -100,12 +104,12 @@ def _run(check: Check, given: Mapping[str, Any], unknown: Mapping[str, str]) -> 
     yielded: list[Finding | Evidence] = []
     try:
         yielded.extend(check.function(**{name: given[name] for name in names}))
+        findings = tuple(device_names.in_finding(each) for each in yielded if isinstance(each, Finding))
     except Skip as skip:
         return _result(check, "skip", reason=str(skip)), not isinstance(skip, CannotTell)
     except Exception as error:  # noqa: BLE001 - a check that crashes is reported as such; the others continue
         reason = f"{type(error).__name__}: {error}"
         return _result(check, "crash", reason=reason), True
-    findings = tuple(each for each in yielded if isinstance(each, Finding))
     severities = {finding.severity for finding in findings}
     result = _result(
         check,

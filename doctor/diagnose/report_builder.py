@@ -45,17 +45,21 @@ def build_report(
     """Return the report on a machine with these results, which may omit checks; its text is cleaned and bounded."""
     counts: dict[str, int] = {outcome: sum(result.outcome == outcome for result in results) for outcome in OUTCOMES}
     wanted = _QUICK_GOALS if facts.quick else _REHEARSAL_GOALS if facts.simulated else _GOALS
-    goals = [result for result in results if result.goal in wanted] or results
-    passed = any(result.outcome in ("pass", "warn") for result in goals)
+    goals = [result for result in results if result.goal in wanted]
+    asked = goals or results  # without a goal among the checks nothing is healthy, but what was asked may be judged
+    passed = any(result.outcome in ("pass", "warn") for result in asked)
     untried = facts.quick or facts.simulated or (facts.target is None and facts.runtime is None)
     computes = None if untried else _computes(results)
     fit = _fit(results, computes, facts)
     return bound(
         Report(
-            healthy=passed and fit is not False and not (counts["fail"] or counts["crash"] or interrupted),
+            healthy=bool(goals)
+            and passed
+            and fit is not False
+            and not (counts["fail"] or counts["crash"] or interrupted),
             computes=computes,
             fit=fit,
-            judged=passed or any(result.outcome == "fail" or _is_waived(result, results) for result in goals),
+            judged=passed or any(result.outcome == "fail" or _is_waived(result, results) for result in asked),
             doctor=facts.doctor,
             recorded=facts.recorded,
             quick=facts.quick,

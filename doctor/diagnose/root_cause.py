@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tfgpu_doctor.model import CONFIDENCES, SEVERITIES, UNDETERMINED, Finding, Fix
+from tfgpu_doctor.model import CONFIDENCES, SEVERITIES, UNDETERMINED, Figure, Finding, Fix
 from tfgpu_doctor.model.report import Result, RootCause
 
 
@@ -53,5 +53,14 @@ def _cause(same: Sequence[tuple[Result, Finding]], results: Iterable[Result]) ->
         fix=finding.fix or Fix(f"`tfgpu-doctor explain {first.id}` describes the check."),
         explains=tuple(id for id in dict.fromkeys([*ids, *blocked]) if id != first.id),
         devices=tuple(dict.fromkeys(device for _, each in same for device in each.devices)),
-        figures=tuple(dict.fromkeys(figure for _, each in same for figure in each.figures)),
+        figures=_figures(each for _, each in same),
     )
+
+
+def _figures(findings: Iterable[Finding]) -> tuple[Figure, ...]:
+    """Return one figure of each name and device, that of the first finding: each is a series of numbers."""
+    found: dict[tuple[str, str], Figure] = {}
+    for finding in findings:
+        for figure in finding.figures:
+            found.setdefault((figure.name, figure.device), figure)
+    return tuple(found.values())

@@ -39,7 +39,7 @@ class Troubles:
         self._nodes: dict[Key, list[int]] = {}
         self._words: dict[Key, Counter[str]] = {}
         self._again: dict[Key, set[int]] = {}
-        self._of_node: dict[tuple[int, str, str], list[tuple[Key, frozenset[str]]]] = {}
+        self._of_node: dict[tuple[int, str], list[tuple[Key, frozenset[str]]]] = {}
 
     def add(self, heard: Heard, node: int) -> None:
         """Add the first test of a node."""
@@ -50,13 +50,13 @@ class Troubles:
             said = self._words.setdefault(key, Counter())
             if words in said or len(said) < _MOST_WORDS:
                 said[words] += 1
-            self._of_node.setdefault((node, key.label, key.id), []).append((key, devices))
+            self._of_node.setdefault((node, _identity(key)), []).append((key, devices))
 
     def look_again(self, heard: Heard, node: int) -> None:
-        """Add the retest of a node: the same check and cause count, on a GPU that had it before if both say on which."""
+        """Add the retest of a node: the same cause counts, on a GPU that had it before if both say on which."""
         for again, _, devices in _troubles(heard):
-            for key, before in self._of_node.get((node, again.label, again.id), ()):
-                if not before or not devices or before & devices:
+            for key, before in self._of_node.get((node, _identity(again)), ()):
+                if _may_be_same(before, devices):
                     self._again.setdefault(key, set()).add(node)
 
     def groups(self, what: Literal["cause", "unmet"], names: Sequence[str]) -> tuple[CauseGroup, ...]:
@@ -76,6 +76,22 @@ class Troubles:
             fix=_fix(key),
             examples=tuple(said[:_EXAMPLES]) if len(said) > 1 or key.what == "unmet" else (),
         )
+
+
+def _identity(key: Key) -> str:
+    """The cause, whichever check ranks first in the report; the check or the requirement where no cause is known."""
+    return key.label if key.label not in ("", UNDETERMINED) else key.id
+
+
+def _may_be_same(before: frozenset[str], after: frozenset[str]) -> bool:
+    """Whether the same GPU may be meant. One that is lost between the looks is named by its address, no longer by its UUID."""
+    if not before or not after or before & after:
+        return True
+    return all(map(_is_uuid, before)) != all(map(_is_uuid, after))
+
+
+def _is_uuid(device: str) -> bool:
+    return device.startswith(("GPU-", "MIG-"))
 
 
 def _troubles(heard: Heard) -> Iterator[_Trouble]:

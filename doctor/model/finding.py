@@ -47,7 +47,7 @@ class Finding:
     severity: Severity = "error"
     confidence: Confidence = "high"
     blocks: bool = True  # an error: whether it blocks the checks that come after; if not, only those tagged UNFIT
-    devices: tuple[str, ...] = ()  # the GPUs that have it: UUID, else PCI address, else "GPU 1"; empty for the machine
+    devices: tuple[str, ...] = ()  # the GPUs or NVSwitches: UUID, else PCI address, else number; empty for the machine
     figures: tuple[Figure, ...] = ()
 
 

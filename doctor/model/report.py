@@ -131,7 +131,7 @@ class RootCause(msgspec.Struct, frozen=True, kw_only=True):
     costs: str = ""  # what it costs while TensorFlow computes nevertheless; empty for an error
     fix: Fix
     explains: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()  # the GPUs that have it: UUID, else PCI address, else "GPU 1"; empty for the machine
+    devices: tuple[str, ...] = ()  # the GPUs or NVSwitches: UUID, else PCI address, else number; empty for the machine
     figures: tuple[Figure, ...] = ()
 
 

@@ -55,7 +55,9 @@ def _crashes(report: Report) -> Iterator[_Annotation]:
 
 def _verdict(report: Report) -> Iterator[_Annotation]:
     """Yield the verdict that no cause states: healthy, or not judged."""
-    if report.healthy:
+    if report.healthy or (
+        report.judged and not report.causes and not report.counts["crash"] and not report.interrupted
+    ):
         said = [f"{question}: {answer}" for question, answer in answers(report)]
         yield "notice", "tfgpu-doctor", "\n".join([headline(report), *said, subject(report), counts_line(report)])
     elif why := open_question(report):

@@ -78,6 +78,8 @@ def verdict(report: Report) -> tuple[str, str]:
         return ("Works, with issues to fix", "poor") if report.causes else ("Healthy", "good")
     if any(cause.severity == "error" for cause in report.causes) or report.counts["crash"]:
         return "Not healthy", "bad"
+    if report.judged and not report.causes:
+        return "Selected checks pass", "idle"
     return ("Not judged, with issues to fix", "poor") if report.causes else ("Not judged", "poor")
 
 

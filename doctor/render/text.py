@@ -38,8 +38,8 @@ def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> s
         page.gap()
     for cause in report.causes:
         say_cause(page, cause, verbose)
-    if not report.healthy and not report.causes:
-        for line in unjudged(report):
+    if not report.healthy and not report.causes and (reasons := unjudged(report)):
+        for line in reasons:
             page.say(line, start="  • ")
         page.gap()
     for result in report.results:

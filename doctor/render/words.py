@@ -25,8 +25,6 @@ def headline(report: Report) -> str:
         proof = (
             "the driver provides a GPU; TensorFlow itself was not tested (--quick)"
             if report.quick
-            else "nothing is wrong in what was examined; whether TensorFlow computes on a GPU was not judged"
-            if report.computes is None
             else "TensorFlow computes on the GPU"
         )
         count = len(report.causes)
@@ -39,6 +37,8 @@ def headline(report: Report) -> str:
         return ""
     if report.counts["crash"]:
         return "A check of the doctor crashed; what it examines was not judged."
+    if report.judged:
+        return "The selected checks pass. Whether TensorFlow computes on a GPU was not among them."
     return "Not judged: no fault was found, but nothing showed that TensorFlow computes on a GPU."
 
 

@@ -274,3 +274,11 @@ def test_what_the_suites_need_is_asked_for_first(tmp_path: pathlib.Path) -> None
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     line = refused("--profile", "workstation", "--python", str(tmp_path / "venv"))
     assert "device_placement, which run in the doctor's own Python" in line
+
+
+def test_an_empty_name_of_a_profile_is_refused() -> None:
+    """As an unset variable in CI gives it: it must not judge by another profile."""
+    for arguments in (("accept", "--profile", ""), ("fleet", "node", "--out", ".", "--profile", "")):
+        done = run_doctor(*arguments)
+        assert (done.returncode, done.stdout) == (2, ""), arguments
+        assert "is empty (an unset variable?)" in done.stderr

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from healthy import broken
+from said_numbers import names_a_gpu, without_figure
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Check, Evidence, Finding, Skip
 from tfgpu_doctor.model.facts import Facts
 
 Yielded = list[Finding | Evidence]
+_MEASURE_GPUS = ("BUS", "HLT", "LNK", "LOD", "MEM001", "SHR", "XID")  # their messages hold no numbers but measured ones
 
 
 class Judge:
@@ -69,11 +71,21 @@ def assert_is_fit_to_be_shown(finding: Finding, check: Check) -> None:
     assert finding.cause in (*check.causes, UNDETERMINED), f"{check.id} does not declare {finding.cause}"
     assert finding.evidence, f"no evidence for: {finding.message}"
     assert all(finding.evidence)
+    assert_names_its_gpus_and_numbers(finding, check)
     assert finding.fix, f"no next step for: {finding.message}"
     assert finding.fix.text
     for command in finding.fix.commands:
         assert shlex.split(command)[0] not in ("sudo", "rm", "mv")
         assert "\n" not in command
+
+
+def assert_names_its_gpus_and_numbers(finding: Finding, check: Check) -> None:
+    assert any(finding.devices) or not names_a_gpu(finding.message), finding.message
+    assert all(not figure.device or figure.device in finding.devices for figure in finding.figures), finding.message
+    told = [(figure.name, figure.device) for figure in finding.figures]
+    assert len(told) == len(set(told)), told
+    if check.id.startswith(_MEASURE_GPUS):
+        assert without_figure(finding) == [], finding.message
 
 
 @pytest.fixture

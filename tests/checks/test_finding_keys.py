@@ -39,7 +39,7 @@ DEVICES = {
     "dell-xe9680-xid-119": {"XID001": {("0000:9b:00.0",)}},
     "gpu-that-failed-to-start": {"SHR001": {("0000:02:00.0",)}},
     "gpu-unknown-error-after-aer": {"HLT001": {("0000:03:00.0",)}},
-    "hgx-h100-sxid-22013": {"XID002": {()}},
+    "hgx-h100-sxid-22013": {"XID002": {("0000:04:00.0",)}},
     "l40-off-the-bus": {"XID001": {("0000:b3:00.0",)}},
     "loaded-gpu-stands-alone": {"LOD002": {("GPU-3f6f3a5e-0000-0000-0000-000000000002",)}},
     "one-of-8-gpus-hangs": {"HLT001": {("GPU-3f6f3a5e-0000-0000-0000-000000000003",)}},
@@ -52,7 +52,7 @@ DEVICES = {
     "server-xid-79-on-one-of-eight": {"XID001": {("0000:08:00.0",)}},
     "tesla-xid-79-after-aer": {"XID001": {("0000:02:00.0",)}},
     "table-with-err": {"GPU002": {("0000:01:00.0",)}},
-    "workstation-xid-79": {"HLT001": {("0000:01:00.0",)}, "XID001": {("0000:01:00.0",)}},
+    "workstation-xid-79": {"XID001": {("0000:01:00.0",)}},
 }  # fmt: skip
 
 
@@ -79,7 +79,11 @@ def test_devices_are_those_that_the_record_shows(machine: str, devices: dict[str
 
 @every_machine
 def test_a_finding_whose_message_names_a_gpu_has_devices(machine: str) -> None:
-    bare = [f"{id}: {each.message}" for id, each in findings_of(report_on(machine)) if names_a_gpu(each.message) and not each.devices]
+    bare = [
+        f"{id}: {each.message}"
+        for id, each in findings_of(report_on(machine))
+        if names_a_gpu(each.message) and not each.devices
+    ]
     assert bare == []
 
 
@@ -118,9 +122,17 @@ def test_figures_are_named_by_words_that_stay(machine: str) -> None:
     for id, each in findings_of(report_on(machine)):
         for figure in each.figures:
             assert figure.name == figure.name.strip() != "", id
-            assert not re.search(r"(?<![a-z])\d", figure.name), f"{id}: {figure.name}"
+            assert not re.search(r"\b\d", figure.name), f"{id}: {figure.name}"
         told = [(figure.name, figure.device) for figure in each.figures]
         assert len(told) == len(set(told)), f"{id} has two figures of one name"
+
+
+@every_machine
+def test_a_root_cause_has_one_figure_of_each_name_and_gpu(machine: str) -> None:
+    """They become one series each."""
+    for cause in report_on(machine).causes:
+        told = [(figure.name, figure.device) for figure in cause.figures]
+        assert len(told) == len(set(told)), cause.label
 
 
 @every_machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import typing
 from typing import Any
 
@@ -14,6 +15,7 @@ from odd_ground import GROUND_FACTS, with_ground
 from odd_health import ODD_HEALTH, ODD_TROUBLES
 from odd_kernel import KERNEL_FACTS
 from odd_stress import STRESS_FACTS
+from said_numbers import names_a_gpu
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.knowledge import read_knowledge
@@ -369,5 +371,9 @@ def assert_it_can_be_shown(check: Check, facts: dict[str, Any]) -> None:
             assert each.fix and each.fix.text, check.id
             assert each.cause in (*check.causes, "undetermined"), check.id
             assert not any("\n" in command for command in each.fix.commands), check.id
+            assert any(each.devices) or not names_a_gpu(each.message), f"{check.id}: {each.message}"
+            for figure in each.figures:
+                assert figure.name and math.isfinite(figure.value), f"{check.id}: {figure}"
+                assert not figure.device or figure.device in each.devices, f"{check.id}: {figure}"
         else:
             assert isinstance(each, Evidence)

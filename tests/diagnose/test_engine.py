@@ -159,7 +159,7 @@ def test_a_gpu_of_eight_that_hangs_leaves_the_others_to_be_judged() -> None:
     [
         (healthy(), {}, True, True, True),
         (healthy(quick=True), {}, None, None, True),
-        (healthy(), {"select": ("DRV",)}, None, None, True),
+        (healthy(), {"select": ("DRV",)}, None, None, False),
         (healthy(), {"ignore": ("HLT002",)}, True, None, True),
         (healthy(), {"ignore": ("GPU004",)}, None, None, False),
         (broken(runtime=None), {}, None, None, False),
@@ -303,7 +303,12 @@ def test_a_broken_plugin_is_shown() -> None:
 def test_selected_checks_alone_are_shown() -> None:
     report = diagnose(healthy(), selection=Selection(select=("MEM", "DRV002")))
     assert {result.id for result in report.results} == {"DRV002", *(c.id for c in ALL_CHECKS if c.id.startswith("MEM"))}
-    assert report.healthy is True
+    assert (report.healthy, report.judged, report.exit_code()) == (False, True, 0)  # none of them shows that it computes
+
+
+def test_a_selection_with_the_question_itself_may_be_healthy() -> None:
+    goal = next(each.id for each in ALL_CHECKS if each.goal == "computes")
+    assert diagnose(healthy(), selection=Selection(select=(goal,))).healthy is True
 
 
 def test_a_failed_prerequisite_of_a_selected_check_is_shown() -> None:

@@ -41,13 +41,13 @@ def install(site: pathlib.Path, module: str, source: str, entry: str) -> None:
     (info / "entry_points.txt").write_text(f"[tfgpu_doctor.checks]\n{entry}\n")
 
 
-def doctor_with(site: pathlib.Path, *arguments: str) -> dict[str, Any]:
+def doctor_with(site: pathlib.Path, *arguments: str, warns: str = "") -> dict[str, Any]:
     facts = TESTS / "machines/synthetic/workstation-healthy/facts.json"
     done = subprocess.run(
         doctor_argv("--facts", str(facts), "--format", "json", *arguments), capture_output=True, text=True,
         env=clean_environment(PYTHONPATH=os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])), check=False,
     )  # fmt: skip
-    assert done.stderr == ""
+    assert done.stderr == warns
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -68,6 +68,38 @@ def test_a_plugin_that_does_not_import_is_a_crash(tmp_path: pathlib.Path) -> Non
     assert crash["outcome"] == "crash"
     assert "nothing_of_that_name" in crash["reason"]
     assert document["healthy"] is False
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("import os; os._exit(0)", "it ended the process that loaded it (exit code 0)"),
+        ("import os; os.kill(os.getpid(), 9)", "it ended the process that loaded it (SIGKILL"),
+        ("import sys; sys.stdout.write('{'); sys.stdout.flush(); raise OSError('none')", "OSError: none"),
+    ],
+)
+def test_a_plugin_that_ends_the_process_that_loads_it_is_a_crash(
+    tmp_path: pathlib.Path, source: str, words: str
+) -> None:
+    install(tmp_path, "acme", source, "acme = acme:driver_is_supported")
+    document = doctor_with(tmp_path)
+    crash = document["results"][-1]
+    assert (crash["id"], crash["outcome"]) == ("plugin:acme", "crash")
+    assert words in crash["reason"]
+    assert document["healthy"] is False
+
+
+def test_a_plugin_that_prints_while_it_is_loaded_does_not_speak_in_the_document(tmp_path: pathlib.Path) -> None:
+    install(tmp_path, "acme", "print('::error::forged')" + PLUGIN, "acme = acme:driver_is_supported")
+    (result,) = doctor_with(tmp_path, "--select", "ACME001", warns="::error::forged\n")["results"]
+    assert result["outcome"] == "fail"
+
+
+@pytest.mark.slow
+def test_a_plugin_that_hangs_is_a_crash(tmp_path: pathlib.Path) -> None:
+    install(tmp_path, "acme", "import time; time.sleep(600)", "acme = acme:driver_is_supported")
+    assert "it was not loaded within 20 s" in doctor_with(tmp_path)["results"][-1]["reason"]
 
 
 def test_an_id_that_is_taken_is_refused() -> None:

@@ -45,6 +45,7 @@ def twice(folder: pathlib.Path, first: Cause | Unmet, second: Cause | Unmet) -> 
         (changed(3), True),
         (changed(3, device=""), True),  # it does not say on which
         (changed(2, device="GPU-2"), False),
+        (changed(2, device="0000:3b:00.0"), True),  # lost since: no table gives its UUID any more
         (changed(2, label="gpu_overheats"), False),
     ],
 )
@@ -52,6 +53,11 @@ def test_a_node_that_fails_twice_is_bad_whatever_the_number(tmp_path: pathlib.Pa
     fleet = twice(tmp_path, changed(2), second)
     assert ("n00003" in fleet.statuses["bad"]) == bad
     assert ("n00003" in fleet.statuses["fails"]) != bad
+
+
+def test_a_cause_is_found_again_by_whichever_check(tmp_path: pathlib.Path) -> None:
+    again = Cause(label="gpu_memory_wrong", id="HLT001", title="errors", severity="error", devices=("GPU-1",))
+    assert twice(tmp_path, changed(2), again).statuses["bad"] == ("n00003",)
 
 
 def test_a_warning_that_is_an_error_the_second_time_is_found_again(tmp_path: pathlib.Path) -> None:

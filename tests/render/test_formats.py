@@ -64,6 +64,7 @@ VERDICTS: dict[str, Callable[[str], str]] = {
     "json": lambda document: _word(json.loads(document)["healthy"]),
     "junit": _of_junit,
     "sarif": lambda document: _word(json.loads(document)["runs"][0]["properties"]["healthy"]),
+    "prometheus": lambda document: _word("\ntfgpu_node_healthy{node=\"\"} 1.0\n" in document),
 }
 
 
@@ -188,7 +189,8 @@ def test_a_crash_is_an_error_in_every_format() -> None:
     report = msgspec.structs.replace(report, results=(crash, *report.results[1:]), counts=counts, healthy=False)
     assert report.exit_code() == 3
     for format_ in FORMATS:
-        assert "ZeroDivisionError" in render(report, format_), format_
+        told = 'outcome="crash"} 1.0' if format_ == "prometheus" else "ZeroDivisionError"
+        assert told in render(report, format_), format_
     assert "<error" in render(report, "junit")
     assert render(report, "github").startswith("::error ")
     assert json.loads(render(report, "sarif"))["runs"][0]["invocations"][0]["executionSuccessful"] is False
