@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.knowledge.references import COPY, MATMUL, sustained_speed
 from tfgpu_doctor.knowledge.schema import GpuModel
 from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
 
@@ -41,7 +42,7 @@ def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
     return {
         "limit": model.memory_bandwidth_gb_per_s,
         "limit_source": f"{model.name}: {model.source}",
-        **_usual(model, "copy"),
+        **_usual(model, COPY),
     }
 
 
@@ -51,14 +52,15 @@ def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
     if model is None or kind not in model.peak_teraflops:
         return {}
     limit = {"limit": model.peak_teraflops[kind], "limit_source": f"{model.name}: {model.source}"}
-    return {**limit, **_usual(model, precision)}
+    return {**limit, **_usual(model, MATMUL, precision)}
 
 
-def _usual(model: GpuModel, what: str) -> dict[str, Any]:
+def _usual(model: GpuModel, what: str, precision: str = "") -> dict[str, Any]:
     """What many healthy GPUs of this model reach, with its source; empty if nobody is known to have measured them."""
-    if what not in model.usual:
+    row = sustained_speed(read_knowledge(), model.name, what, precision)
+    if row is None or row.n == 1:
         return {}
-    return {"usual": model.usual[what], "usual_source": f"{model.name}: {model.usual_source}"}
+    return {"usual": row.value, "usual_source": f"{model.name}: {row.said}"}
 
 
 def link_in_words() -> str:

@@ -70,11 +70,12 @@ def test_all_reduce(share_s: float, replicas: Callable[[], Child], gpus: tuple[s
     for size in sizes:
         took_s = child.ask(f"all-reduce {size}").values["seconds"]
         bus = size / took_s * 2 * (count - 1) / count
-        metric(f"all-reduce of {_in_words(size)}", bus / 1e9, "GB/s", device=kind, about=about)
+        metric(f"all-reduce of {in_words(size)}", bus / 1e9, "GB/s", device=kind, about=about)
     assert sizes, "not even the smallest size fits into the free memory"
 
 
-def _in_words(size: int) -> str:
+def in_words(size: int) -> str:
+    """Return a size in bytes with its unit."""
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 

@@ -1,6 +1,11 @@
 """Measure the speed of merging fleet reports against a plain Python loop over json.load with the same grouping.
 
     python tools/measure_fleet.py [--nodes 100,1000,10000] [--rounds 3] [--folder /tmp]
+    python tools/measure_fleet.py --days 365 [--nodes 2000] [--seed N] [--store FOLDER]
+
+The second form makes daily reports of nodes with 8 GPUs and 30 measurements each, puts each day into a store, and measures
+that and `fleet history` on the whole store. Slow nodes and drifts are planted, with a seed that nobody chose unless one is
+given; the table says how many were found, and what was found besides them.
 
 Reports are full reports generated from a recorded machine, with 30 measurements, planted slow nodes and planted drift.
 Both methods alternate, each in a separate process; medians. CPU time is more reliable than wall time on a busy machine.
@@ -14,6 +19,7 @@ import math
 import os
 import pathlib
 import resource
+import secrets
 import statistics
 import subprocess
 import sys
@@ -26,6 +32,9 @@ from tabulate import tabulate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/support"))
 _PLANTED = 20
+_DRIFTS = 10  # of each kind
+_SHARE = 0.12  # by which a planted line gets worse
+_GPUS = 8
 
 
 def plain(folder: str) -> int:
@@ -108,16 +117,90 @@ def make(folder: pathlib.Path, count: int) -> None:
     fleet.write(folder)
 
 
+def planted_days(nodes: int, days: int, seed: int) -> tuple[Any, set[tuple[str, str, str]]]:
+    """Return a fleet that gets 3 % slower as a whole on one day, and its lines that get worse on their own."""
+    import numpy as np
+    from fleet_days import FleetDays
+
+    fleet = FleetDays(nodes, gpus=_GPUS, seed=seed, remembered=0.5, missing=0.002)
+    chance = np.random.default_rng(seed + 1)
+    ways: tuple[Any, ...] = (
+        lambda day: _SHARE * day / days,  # all the time
+        lambda day: _SHARE * max(0, day - days + 60) / 60,  # in the last two months
+        lambda day: _SHARE * max(0, day - days + 25) / 25,  # in the last weeks
+        lambda day: _SHARE * (day > days * 0.6),  # on one day
+    )
+    for place, way in enumerate(ways * _DRIFTS):
+        fleet.drifts[place * nodes // (len(ways) * _DRIFTS), int(chance.integers(_GPUS)), int(chance.integers(30))] = (
+            way
+        )
+    fleet.fleet = lambda day, _: 0.03 * (day > days // 2)
+    return fleet, {(fleet.names[node], f"GPU:{gpu}", fleet.measured[each][0]) for node, gpu, each in fleet.drifts}
+
+
+def fill(store_folder: str, nodes: int, days: int, seed: int) -> None:
+    """Put the days into a store, write what is planted beside it, and print the time for one day."""
+    from tfgpu_doctor.fleet.store import Store
+    from tfgpu_doctor.fleet.store_weeks import roll
+    from tfgpu_doctor.fleet.store_write import ingest
+
+    fleet, planted = planted_days(nodes, days, seed)
+    pathlib.Path(f"{store_folder}.planted.json").write_text(json.dumps({"seed": seed, "planted": sorted(planted)}))
+    store, took = Store(store_folder, create=True), []
+    for day in range(days):
+        with tempfile.TemporaryDirectory() as folder:
+            fleet.write(folder, day)
+            began = time.process_time()
+            ingest(folder, store)
+            roll(store)
+            took.append(time.process_time() - began)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    size = sum(path.stat().st_size for path in pathlib.Path(store_folder).rglob("*.parquet")) / 1e6
+    print(f"{days} days: {statistics.median(took):.1f} s CPU per day, {peak:.0f} MB of memory, {size:.0f} MB on disk")
+
+
+def query(store_folder: str) -> None:
+    """Print the time of `fleet history` on a store, and what it found of what is planted."""
+    command = [sys.executable, "-m", "tfgpu_doctor", "fleet", "history", "--store", store_folder, "--format", "json"]
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wall, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = json.loads(done.stdout)
+    slower = {(each["node"], each["device"], each["measurement"]) for each in found["slower"]}
+    truth = json.loads(pathlib.Path(f"{store_folder}.planted.json").read_text())
+    planted = {tuple(each) for each in truth["planted"]}
+    print(
+        f"history: {wall:.1f} s, {used.ru_utime + used.ru_stime:.1f} s CPU, {used.ru_maxrss / 1024:.0f} MB; "
+        f"{len(slower & planted)} of {len(planted)} planted lines, {len(slower - planted)} others of {found['compared']:,}; "
+        f"seed {truth['seed']}"
+    )
+
+
+def over_time(options: argparse.Namespace) -> None:
+    """Make a store unless it exists, and query it."""
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        store = options.store or f"{folder}/store"
+        if not os.path.exists(store):
+            fill(store, int(options.nodes) if options.nodes.isdigit() else 2000, options.days, options.seed)
+        query(store)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", default="100,1000,10000")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder")
+    parser.add_argument("--days", type=int)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    parser.add_argument("--store", help="where the store is made; one that exists is only queried")
     parser.add_argument("--one", choices=("plain", "merge"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         one(options.one, options.folder)
+        return
+    if options.days:
+        over_time(options)
         return
     rows = []
     for count in map(int, options.nodes.split(",")):

@@ -33,6 +33,7 @@ def generated() -> dict[pathlib.Path, str]:
     from tfgpu_doctor.checks import ALL_CHECKS
     from tfgpu_doctor.diagnose.explanation import checks_page
     from tfgpu_doctor.fleet.fleet import Fleet
+    from tfgpu_doctor.fleet.history import History
     from tfgpu_doctor.knowledge import read_knowledge
     from tfgpu_doctor.model.facts import encode_facts
     from tfgpu_doctor.model.report import RehearsalReport
@@ -53,6 +54,7 @@ def generated() -> dict[pathlib.Path, str]:
         ROOT / "doctor/bench/bench.schema.json": report_schema(BenchReport, "bench"),
         ROOT / "doctor/accept/certificate.schema.json": report_schema(Certificate, "certificate"),
         ROOT / "doctor/fleet/fleet.schema.json": report_schema(Fleet, "fleet"),
+        ROOT / "doctor/fleet/history.schema.json": report_schema(History, "fleet history"),
         ROOT / "doctor/tracing/trace.schema.json": report_schema(TraceReport, "trace"),
         ROOT / "doctor/watching/watch.schema.json": report_schema(WatchReport, "watch"),
         collected_comparisons.TABLE: collected_comparisons.table(),

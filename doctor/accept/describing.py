@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
+from tfgpu_doctor.accept.quantities import QUANTITIES
 from tfgpu_doctor.accept.terms import Allowed, Checks, Profile, Resolved
-from tfgpu_doctor.accept.vocabulary import measured_names
+from tfgpu_doctor.accept.vocabulary import measured_names, suite_metric, suite_units
 
 _MARKED = re.compile(
-    r"(<!-- (keys|shipped|comparisons): made by tools/write_generated.py -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (keys|shipped|quantities|comparisons): made by tools/write_generated.py -->\n).*?(<!-- end -->)", re.DOTALL
 )
 _TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "checks": ("[checks]", Checks),
@@ -23,7 +24,12 @@ _TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
 
 def filled_page(page: str, profiles: dict[str, Resolved]) -> str:
     """Return the page with the text between its markers generated again; `profiles` are the shipped profiles by name."""
-    made = {"keys": keys_table(), "shipped": _shipped_table(profiles), "comparisons": _comparisons_table()}
+    made = {
+        "keys": keys_table(),
+        "shipped": _shipped_table(profiles),
+        "quantities": _quantities_table(),
+        "comparisons": _comparisons_table(),
+    }
     return _MARKED.sub(lambda found: f"{found[1]}{made[found[2]]}{found[3]}", page)
 
 
@@ -65,18 +71,32 @@ def _shipped_table(profiles: dict[str, Resolved]) -> str:
     return _table(("profile", "purpose"), rows)
 
 
+def _quantities_table() -> str:
+    rows = [
+        (f"`{name}`", quantity.unit, quantity.title, "yes" if quantity.reference else "")
+        for name, quantity in QUANTITIES.items()
+    ]
+    return _table(("name", "unit", "the stress test measures", "has references"), rows)
+
+
 def _comparisons_table() -> str:
     comparisons, metrics = measured_names()
+    units: dict[str, list[str]] = {suite: [] for suite in comparisons}
+    for key, unit in suite_units().items():
+        suite, name = suite_metric(key)
+        units[suite].append(f"`{name}` ({unit})")
     rows = [
         (
             f"`{suite}`",
             ", ".join(f"`{name}`" for name in names),
             ", ".join(f"`{name}`" for name in metrics.get(suite, ())),
+            ", ".join(units[suite]),
         )
         for suite, names in comparisons.items()
-        if names
+        if names or units[suite]
     ]
-    return _table(("suite", "comparisons for `[speed-ups]`", "metrics for `[metric-fractions]`"), rows)
+    heads = ("suite", "comparisons for `[speed-ups]`", "metrics for `[metric-fractions]`", "metrics for `[metrics]`")
+    return _table(heads, rows)
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tfgpu_doctor._project import install
+from tfgpu_doctor.accept.job import in_job_across_nodes
 from tfgpu_doctor.accept.reading import read_profile
+from tfgpu_doctor.accept.rules_suites import suites_due
 from tfgpu_doctor.accept.terms import Profile, Resolved
 from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary
 from tfgpu_doctor.bench import is_own, lacking_packages, measure_suites, why_unusable
@@ -42,20 +44,20 @@ class Examiner:
 
     def check_usage(self) -> None:
         """Reject settings that cannot work before anything is measured."""
-        if not self.profile.suites:
+        if not self.profile.all_suites:
             return
         python = self.settings.python
         if python and os.path.dirname(find_python(python)) != os.path.dirname(sys.executable):
             refuse(
-                f"the profile requires the suites {', '.join(self.profile.suites)}, which run in the doctor's own Python, "
+                f"the profile requires the suites {', '.join(self.profile.all_suites)}, which run in the doctor's own Python, "
                 f"but {python} is a different one: install the doctor in the environment of that TensorFlow, and run it there"
             )
-        for suite in filter(is_own, self.profile.suites):
-            if why := why_unusable(suite, self.profile.suites):
+        for suite in filter(is_own, self.profile.all_suites):
+            if why := why_unusable(suite, self.profile.all_suites):
                 refuse(f"the profile's suites: {why}")
         if lacking := lacking_packages():
             refuse(
-                f"the profile requires the suites {', '.join(self.profile.suites)}, but {', '.join(lacking)} cannot be "
+                f"the profile requires the suites {', '.join(self.profile.all_suites)}, but {', '.join(lacking)} cannot be "
                 f"imported here: {install('bench')}"
             )
 
@@ -75,11 +77,11 @@ class Examiner:
             except Interrupted as stop:
                 return Examined(stop.facts, True, time.monotonic() - started)
             interrupted = False
-            if self.profile.suites and _reaches_goal(facts, self.profile):
+            suites = tuple(suites_due(self.profile, facts, several_nodes=in_job_across_nodes()))
+            if suites and _reaches_goal(facts, self.profile):
                 try:
                     budget_s = parse_budget(self.profile.budget)
-                    suites, busy = self.profile.suites, self.even_if_busy
-                    bench = measure_suites(facts, suites, budget_s, waiting, even_if_busy=busy)
+                    bench = measure_suites(facts, suites, budget_s, waiting, even_if_busy=self.even_if_busy)
                 except KeyboardInterrupt:
                     return Examined(facts, True, time.monotonic() - started)
                 facts, interrupted = msgspec.structs.replace(facts, bench=bench), bench.interrupted

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from packaging.specifiers import SpecifierSet
 
+from tfgpu_doctor.accept.quantities import QUANTITIES
 from tfgpu_doctor.accept.requirement import Case, Requirement
 from tfgpu_doctor.accept.terms import gpu_range
 from tfgpu_doctor.model.facts.stress import LEVELS
 from tfgpu_doctor.model.tags import GPU_LOST, STRESS, SUITES_STOPPED, requirement
 
-_MEASURED_BY_SUITES = ("suites", "speed-ups", "metric-fractions")
+_MEASURED_BY_SUITES = ("suites", "speed-ups", "metric-fractions", "metrics")
+_MEASURED_UNDER_STRESS = ("peak-fractions", "reference-fractions", "spreads")
 
 
 def explained(rows: Sequence[Requirement], case: Case) -> Iterator[Requirement]:
@@ -42,9 +44,9 @@ def _rows_behind(row: Requirement, case: Case) -> list[str]:
     kind, _, name = row.key.partition(".")
     if row.outcome != "not measured":
         return []
-    if kind == "peak-fractions" or _waits_for_load(row, case):
+    if kind in _MEASURED_UNDER_STRESS or (kind == "metrics" and name in QUANTITIES) or _waits_for_load(row, case):
         return ["level"]
-    if kind in ("speed-ups", "metric-fractions"):
+    if kind in ("speed-ups", "metric-fractions", "metrics"):
         return [f"suites.{name.partition('/')[0]}", "suites"]
     return ["suites"] if kind == "suites" and name else []
 
@@ -67,6 +69,8 @@ def _checks_behind(row: Requirement, case: Case) -> Iterable[str]:
         return _ids(case, GPU_LOST)
     if kind in ("speed-ups", "metric-fractions"):
         return [id for id in _ids(case, requirement(kind)) if _names(id, name.replace("/", " ", 1), case)]
+    if kind == "reference-fractions":
+        kind = "peak-fractions"  # the same checks report why a GPU is slow
     return _ids(case, requirement(kind)) if kind in ("suites", "peak-fractions") else []
 
 

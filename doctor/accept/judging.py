@@ -14,8 +14,10 @@ from tfgpu_doctor.accept.explaining import explained
 from tfgpu_doctor.accept.requirement import Case, Requirement
 from tfgpu_doctor.accept.rules_checks import allowance_notes, check_requirements, is_as_asked, required_checks
 from tfgpu_doctor.accept.rules_machine import driver_of, goal_of, machine_requirements, tensorflow_of
+from tfgpu_doctor.accept.rules_references import reference_requirements
 from tfgpu_doctor.accept.rules_stress import stress_requirements
 from tfgpu_doctor.accept.rules_suites import suite_requirements
+from tfgpu_doctor.accept.rules_units import unit_requirements
 from tfgpu_doctor.accept.terms import Resolved
 from tfgpu_doctor.diagnose.engine import BrokenPlugin, diagnose
 from tfgpu_doctor.diagnose.selection import Selection
@@ -80,7 +82,10 @@ def _in_utf8(value: Any) -> Any:
 
 def _requirements(case: Case) -> list[Requirement]:
     """Return findings first, then requirements of the machine, then requirements of its performance."""
-    parts = (check_requirements, machine_requirements, stress_requirements, required_checks, suite_requirements)
+    parts = (
+        check_requirements, machine_requirements, stress_requirements, reference_requirements, required_checks,
+        suite_requirements, unit_requirements,
+    )  # fmt: skip
     return [row for part in parts for row in part(case)]
 
 

@@ -32,8 +32,8 @@ def _case(row: Requirement) -> TestCase:
     remedy = f"; to measure it: {row.remedy}" if row.outcome == "not measured" else ""
     text = _text(f"required: {row.required}; {measured(row)}{remedy}; from {row.profile}")
     name = _text(f"{row.title} ({row.key})")
-    if row.outcome == "explained":
-        return made_case(_CLASS, name, Skipped(text, "explained"))
+    if row.outcome in ("explained", "not judged"):
+        return made_case(_CLASS, name, Skipped(text, row.outcome))
     if row.holds:
         return made_case(_CLASS, name, None, text=text)
     return made_case(_CLASS, name, Failure(text, _text(row.outcome)))

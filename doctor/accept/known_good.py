@@ -33,13 +33,12 @@ def learn_profile(
             return certificate.exit_code
         found.append(examined)
     try:
-        learnt = learn([examined.facts for examined in found], leave_out)
+        learnt = learn([examined.facts for examined in found], leave_out, resolved.profile)
     except NotLearnt as error:
         note(f"no profile was learned: {error}")
         return _REFUSED
     deliver(profile_text(learnt, _base(named, output), _about(learnt, len(found))), output)
-    bounds = sum(map(len, (learnt.speed_ups, learnt.peak_fractions, learnt.metric_fractions)))
-    note(f"{bounds} bounds from {len(found)} runs" + (f", in {output}" if output else ""))
+    note(f"{learnt.bounds} bounds from {_from(learnt, len(found))}" + (f", in {output}" if output else ""))
     return 0
 
 
@@ -59,4 +58,14 @@ def _base(named: str, output: str | None) -> str:
 
 def _about(learnt: Learnt, runs: int) -> str:
     machine = f"{learnt.gpus} x {learnt.models[0]}" if learnt.gpus else "a machine without a GPU"
-    return f"learned on {time.strftime('%Y-%m-%d', time.gmtime())} from {runs} runs on {machine}"
+    return f"learned on {time.strftime('%Y-%m-%d', time.gmtime())} from {_from(learnt, runs)} on {machine}"
+
+
+def _from(learnt: Learnt, runs: int) -> str:
+    """Return what the bounds come from; of several machines also how many of them a profile from the others accepts."""
+    if learnt.machines == 1:
+        return f"{runs} runs"
+    told = f"{runs} runs of {learnt.machines} machines"
+    if learnt.accepted is None:
+        return told
+    return f"{told} ({learnt.accepted} of {learnt.machines} are accepted by what the others teach)"

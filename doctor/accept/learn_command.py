@@ -12,7 +12,12 @@ from tfgpu_doctor.cli.output import refuse
 @click.option("--profile", metavar="NAME|FILE", default="server", show_default=True, help="The profile to extend.")
 @click.option("--runs", type=click.IntRange(3, 20), default=5, show_default=True, help="How often to measure.")
 @click.option("--leave-out", metavar="NAME", multiple=True, help="Set no minimum for this: pipeline/fit.")
-@click.option("--facts", metavar="FILE", multiple=True, help="Learn from records of one machine instead; repeatable.")
+@click.option(
+    "--facts",
+    metavar="FILE",
+    multiple=True,
+    help="Learn from records of one machine, or of three or more, instead; repeatable.",
+)
 @options.python
 @options.even_if_busy
 @options.deadline
@@ -30,7 +35,8 @@ def learn(
 ) -> int:
     """Measure a known-good machine several times, and write a profile with the minimums that it reaches.
 
-    The machine must pass the base profile in each run. Exit code: 0 written, 1 not learned, 2 wrong usage or unreadable
+    The machine must pass the base profile in each run. From records of several machines of one model, the minimums are those
+    that machines of this model reach. Exit code: 0 written, 1 not learned, 2 wrong usage or unreadable
     input, 3 the doctor itself failed, 130 interrupted.
     """
     from tfgpu_doctor.accept.known_good import learn_profile

@@ -24,9 +24,11 @@ from tfgpu_doctor.accept.words import (
 )
 from tfgpu_doctor.render.json_document import as_json
 
-_MARKS: dict[Outcome, str] = {"met": "✓", "missed": "✗", "not measured": "✗", "explained": "·", "allowed": "!"}
+_MARKS: dict[Outcome, str] = {
+    "met": "✓", "missed": "✗", "not measured": "✗", "explained": "·", "allowed": "!", "not judged": "-",
+}  # fmt: skip
 _TONES: dict[Outcome, str] = {
-    "met": "good", "missed": "bad", "not measured": "bad", "explained": "idle", "allowed": "poor",
+    "met": "good", "missed": "bad", "not measured": "bad", "explained": "idle", "allowed": "poor", "not judged": "idle",
 }  # fmt: skip
 _HEADS = ("", "requirement", "required", "measured", "from")
 _LEAST_WIDTH, _WIDEST = 60, 110

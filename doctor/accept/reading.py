@@ -18,7 +18,9 @@ from tfgpu_doctor.host.files import Files
 
 _SHIPPED = os.path.join(FOLDER, "profiles")
 _TOML = ".toml"
-_MERGED = ("checks", "speed-ups", "peak-fractions", "metric-fractions")  # key by key along `extends`
+_MERGED = (
+    "checks", "speed-ups", "peak-fractions", "metric-fractions", "reference-fractions", "metrics", "spreads",
+)  # key by key along `extends`  # fmt: skip
 _MOST_BYTES = 64 << 10
 _EARLIER = {"figure-fractions": "metric-fractions"}
 _OWN = ("about", "extends")  # not inherited
@@ -42,7 +44,7 @@ def read_profile(name: str, vocabulary: Vocabulary) -> Resolved:
     """Return the shipped profile of that name, or the profile in that file. Raises ProfileError."""
     layers: list[_Layer] = []
     wanted, folder = name, "."
-    while wanted:
+    while wanted or not layers:
         try:
             layer = _read(_find(wanted, folder), wanted)
         except ProfileError as error:
@@ -60,6 +62,8 @@ def read_profile(name: str, vocabulary: Vocabulary) -> Resolved:
 
 def _find(name: str, folder: str) -> str:
     """Return the path of a profile; a name without an extension is a shipped profile, or else an existing file."""
+    if not name:
+        raise ProfileError(f"the name of the profile is empty (an unset variable?); {nearest(name, tuple(shipped_profiles()))}")
     if not name.endswith(_TOML) and os.sep not in name:
         if name in shipped_profiles():
             return os.path.join(_SHIPPED, name + _TOML)

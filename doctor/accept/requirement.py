@@ -13,9 +13,9 @@ from tfgpu_doctor.accept.terms import Profile, Resolved
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.report import Report, Result
 
-Outcome = Literal["met", "missed", "not measured", "explained", "allowed"]
-OUTCOMES: tuple[Outcome, ...] = ("met", "missed", "not measured", "explained", "allowed")
-HOLDING: tuple[Outcome, ...] = ("met", "allowed")
+Outcome = Literal["met", "missed", "not measured", "explained", "allowed", "not judged"]
+OUTCOMES: tuple[Outcome, ...] = ("met", "missed", "not measured", "explained", "allowed", "not judged")
+HOLDING: tuple[Outcome, ...] = ("met", "allowed", "not judged")
 OF_A_CHECK = ("checks", "goal", "require", "allowed")
 _LOCAL = "/job:localhost/replica:0/task:0/device:"  # TensorFlow's prefix of the name of each device
 _LONGEST = 500  # characters of a measured value: names of GPUs and errors may have any length
@@ -24,6 +24,7 @@ _LONGEST = 500  # characters of a measured value: names of GPUs and errors may h
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the certificate. `profile` is the profile that sets it; `reason` says why it was not met, or is allowed.
 
+    A row is `not judged` if it was measured, but there is nothing to compare it with; it neither passes nor fails.
     A row is `explained` if it fails because of other rows: `explained_by` contains their keys.
     """
 
@@ -79,6 +80,10 @@ class Asked:
     def unmeasured(self, why: str, remedy: str) -> Requirement:
         """Return the row of a requirement that could not be measured, with the way to measure it."""
         return self._row("not measured", "", why, remedy)
+
+    def unjudged(self, measured: str, why: str) -> Requirement:
+        """Return the row of a value that there is nothing to compare with: it is no pass and no fault."""
+        return self._row("not judged", measured, why)
 
     def allowed(self, measured: str, reason: str) -> Requirement:
         """Return the row of a finding that the profile allows."""

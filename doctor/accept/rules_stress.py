@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfgpu_doctor.accept.quantities import PEAKS, speeds_in
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.rules_machine import listed_gpus
 from tfgpu_doctor.accept.terms import Precision
@@ -11,14 +12,7 @@ from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, StressedGpu, StressTest
 
-_PEAKS = {
-    "float32": "fp32",
-    "tf32": "tf32",
-    "float16": "fp16",
-    "bfloat16": "fp16",
-}  # both 16-bit formats have the same speed
-
-_ALONE = "end the processes that use the GPU, or add --even-if-busy"
+ALONE = "end the processes that use the GPU, or add --even-if-busy"
 
 
 def stress_requirements(case: Case) -> Iterator[Requirement]:
@@ -40,7 +34,7 @@ def _level(case: Case) -> Requirement:
         return asked.met(f"level {reached}")
     why = why_not_loaded(facts, case.why_unknown("stress", "the GPUs were not stress-tested"))
     if why or facts.stress is None:
-        return asked.unmeasured(why, _ALONE)
+        return asked.unmeasured(why, ALONE)
     if wanted == "soak" and facts.stress.seconds < 60 * case.profile.minutes:
         return asked.unmeasured(f"the stress test lasted {facts.stress.seconds / 60:.1f} min", case.anew)
     return asked.met(
@@ -69,7 +63,7 @@ def _peak(case: Case, precision: Precision, least: float, asked: Asked) -> Requi
     facts = case.facts
     why = why_not_loaded(facts, case.why_unknown("stress", f"it requires level deep; the level is {case.report.level}"))
     if why or facts.stress is None:
-        return asked.unmeasured(why, _ALONE)
+        return asked.unmeasured(why, ALONE)
     shares = peak_shares(facts.stress, precision)
     unknown = [f"GPU {index}: {share}" for index, share in shares.items() if isinstance(share, str)]
     if unknown:
@@ -87,14 +81,12 @@ def peak_shares(stress: StressTest, precision: Precision) -> dict[int, float | s
 
 
 def _share(gpu: StressedGpu, precision: Precision, knowledge: Knowledge) -> float | str:
-    done = [each for each in gpu.speeds if each.precision == precision]
-    timed = [each.teraflops for each in done if each.teraflops and each.iterations and each.finite and not each.error]
+    timed = speeds_in(gpu, precision)
     if not timed:
-        errors = [each.error for each in done if each.error]
+        errors = [each.error for each in gpu.speeds if each.precision == precision and each.error]
         return errors[0] if errors else gpu.error or f"no matrix product in {precision} was timed"
-    name = gpu.name.partition(" MIG ")[0]
-    model = knowledge.gpu_named(name) or next((row for row in knowledge.gpus if name in row.aliases), None)
-    peak = model.peak_teraflops.get(_PEAKS[precision]) if model else None
+    model = knowledge.gpu_called(gpu.name)
+    peak = model.peak_teraflops.get(PEAKS[precision]) if model else None
     if model is None or not peak:
         return f"the peak of {gpu.name or 'this model'} in {precision} is not in the table of GPUs"
     # The peak of a MIG slice is proportional to its share of the multiprocessors.

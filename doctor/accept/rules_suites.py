@@ -6,24 +6,28 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
+from tfgpu_doctor.accept.rules_machine import listed_gpus
+from tfgpu_doctor.accept.terms import Profile
 from tfgpu_doctor.accept.vocabulary import comparisons_named, metrics_named
 from tfgpu_doctor.bench import NOISE_LIMIT, SUITE_VERSION, suite_of
+from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
 _BUDGET = "time budget"  # a test that the budget ended is not a fault of the machine
-_LONGER = "find out why with `tfgpu-doctor bench`, or give the suites more time with `budget`"
+LONGER = "find out why with `tfgpu-doctor bench`, or give the suites more time with `budget`"
 
 
 def suite_requirements(case: Case) -> Iterator[Requirement]:
     """Yield whether the suites ran at all, then each suite, the comparisons, the metrics."""
-    profile, bench = case.profile, case.facts.bench
-    why = _why_none(case) if profile.suites else ""
-    if why:
+    profile, suites = case.profile, suites_due(case.profile, case.facts)
+    if why := _why_none(case) if suites else "":
         yield case.ask("suites", "perf suites", "they complete").unmeasured(why, case.anew)
-    bench = Bench() if bench is None or why else bench
-    for suite in map(suite_of, profile.suites):
-        asked = case.ask(f"suites.{suite}", f"suite {suite}", "measures something, and completes", by="suites")
-        yield _suite(asked, suite, bench)
+    bench = counted_bench(case)
+    for suite, by in suites.items():
+        asked = case.ask(
+            f"suites.{suite_of(suite)}", f"suite {suite_of(suite)}", "measures something, and completes", by=by
+        )
+        yield _suite(asked, suite_of(suite), bench)
     for (suite, name), (key, least) in _asked_for(profile.speed_ups, comparisons_named).items():
         row, by = f"speed-ups.{suite}/{name}", f"speed-ups.{key}"
         asked = case.ask(row, f"{suite}/{name}", f"{least:g} times as fast", by=by)
@@ -32,6 +36,32 @@ def suite_requirements(case: Case) -> Iterator[Requirement]:
         row, by = f"metric-fractions.{suite}/{name}", f"metric-fractions.{key}"
         asked = case.ask(row, f"{suite}/{name}", f"{least:.0%} of the hardware limit", by=by)
         yield _fraction(asked, bench, (suite, name), least)
+
+
+def suites_due(profile: Profile, facts: Facts, *, several_nodes: bool = False) -> dict[str, str]:
+    """Return the suites that the machine has to run, and the key of the profile that asks for each.
+
+    `several_nodes`: it is examined in a job across nodes; a record of such a job contains what those suites did.
+    """
+    found = dict.fromkeys(profile.suites, "suites")
+    if len(listed_gpus(facts)) > 1:
+        found |= dict.fromkeys(profile.suites_of_several_gpus, "suites-of-several-gpus")
+    for suite in profile.suites_of_several_nodes:
+        if several_nodes or (facts.bench and _took_part(facts.bench, suite_of(suite))):
+            found[suite] = "suites-of-several-nodes"
+    return found
+
+
+def _took_part(bench: Bench, suite: str) -> bool:
+    measured = {*(each.suite for each in bench.comparisons), *(each.suite for each in bench.metrics)}
+    told = (*bench.problems, *bench.failed, *bench.skipped)
+    return suite in measured or any(f"test_{suite}.py::" in each for each in told)
+
+
+def counted_bench(case: Case) -> Bench:
+    """Return what the suites measured; an empty run if it does not count."""
+    bench = case.facts.bench
+    return Bench() if bench is None or _why_none(case) else bench
 
 
 def _why_none(case: Case) -> str:
@@ -62,7 +92,7 @@ def _suite(asked: Asked, suite: str, bench: Bench) -> Requirement:
     comparisons = [comparison for comparison in bench.comparisons if comparison.suite == suite and comparison.ratio]
     metrics = [metric for metric in bench.metrics if metric.suite == suite]
     if not comparisons and not metrics:
-        return asked.unmeasured(_why_skipped(bench, suite, "") or "it measured nothing", _LONGER)
+        return asked.unmeasured(why_skipped(bench, suite, "") or "it measured nothing", LONGER)
     return asked.met(f"{_so_many(len(comparisons), 'comparison')}, {_so_many(len(metrics), 'metric')}")
 
 
@@ -75,7 +105,7 @@ def _is_of(problem: str, suite: str) -> bool:
     return f"test_{suite}.py::" in problem or ".py::" not in problem
 
 
-def _why_skipped(bench: Bench, suite: str, name: str) -> str:
+def why_skipped(bench: Bench, suite: str, name: str) -> str:
     """Return why a test of the suite measured nothing: the test of one comparison, or the first of all tests."""
     end = f"test_{suite}.py::test_{name}" if name else f"test_{suite}.py::"
     told = {**bench.skipped, **dict(each.split(": ", 1) for each in bench.problems if ".py::" in each and ": " in each)}
@@ -100,8 +130,8 @@ def _speed_up(asked: Asked, bench: Bench, key: tuple[str, str], least: float) ->
     )
     least_shown = shown(comparison) if comparison else None
     if comparison is None or comparison.ratio is None or comparison.interval is None or least_shown is None:
-        told = comparison.reason if comparison else _why_skipped(bench, *key)
-        return asked.unmeasured(told or "the comparison was not run", _LONGER)
+        told = comparison.reason if comparison else why_skipped(bench, *key)
+        return asked.unmeasured(told or "the comparison was not run", LONGER)
     told = f"{comparison.ratio:.3g} (95 %: {comparison.interval[0]:.3g} to {comparison.interval[1]:.3g})"
     return asked.judged(
         least_shown >= least,
@@ -113,7 +143,7 @@ def _speed_up(asked: Asked, bench: Bench, key: tuple[str, str], least: float) ->
 def _fraction(asked: Asked, bench: Bench, key: tuple[str, str], least: float) -> Requirement:
     found = [metric for metric in bench.metrics if (metric.suite, metric.name) == key]
     if not found:
-        return asked.unmeasured(_why_skipped(bench, key[0], "") or "it was not measured", _LONGER)
+        return asked.unmeasured(why_skipped(bench, key[0], "") or "it was not measured", LONGER)
     shares = [share for each in found if (share := share_of(each)) is not None]
     if len(shares) != len(found):
         why = f"the hardware limit is unknown for {found[0].device or 'this device'}"

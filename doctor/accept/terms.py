@@ -15,6 +15,8 @@ from tfgpu_doctor.model.facts.stress import Level
 Precision = Literal["float32", "tf32", "float16", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "float16", "bfloat16")
 Share = Annotated[float, Meta(gt=0, le=1, examples=[0.5])]
+Limit = Annotated[str, Meta(examples=[">= 24 GB/s"])]
+Spread = Annotated[str, Meta(examples=["<= 5 %"])]
 Factor = Annotated[float, Meta(gt=0, examples=[2.5])]
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB)")
 _UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
@@ -92,6 +94,14 @@ class Profile(_Table, frozen=True, kw_only=True):
         Meta(description="the [perf suites](guide.md#benchmarks) to run; each must measure something",
              examples=[["device_placement", "training"]]),
     ] = ()  # fmt: skip
+    suites_of_several_gpus: Annotated[
+        tuple[str, ...],
+        Meta(description="suites that also run if the machine has two GPUs or more", examples=[["mirrored_strategy"]]),
+    ] = ()  # fmt: skip
+    suites_of_several_nodes: Annotated[
+        tuple[str, ...],
+        Meta(description="suites that also run in a job across several nodes", examples=[["multi_worker"]]),
+    ] = ()  # fmt: skip
     budget: Annotated[str, Meta(description="the time limit for all suites together, or `full`", examples=["5m"])] = (
         "2m"
     )
@@ -106,6 +116,21 @@ class Profile(_Table, frozen=True, kw_only=True):
         Meta(description="the share of its model's peak that every GPU reaches in matrix products; requires `level` deep or soak",
              examples=[{"float16": 0.5}]),
     ] = {}  # fmt: skip
+    reference_fractions: Annotated[
+        dict[str, Share],
+        Meta(description="the share of what healthy GPUs of its model [reach](#references) that every GPU reaches, by name of "
+             "what the stress test measures; requires `level` deep or soak", examples=[{"float16": 0.75}]),
+    ] = {}  # fmt: skip
+    metrics: Annotated[
+        dict[str, Limit],
+        Meta(description="the least (`>=`) or the most (`<=`) in units, by name of what the stress test measures, on every GPU, "
+             "or by `suite/metric`", examples=[{"host-to-device": ">= 24 GB/s"}]),
+    ] = {}  # fmt: skip
+    spreads: Annotated[
+        dict[str, Spread],
+        Meta(description="by how much the slowest GPU of the machine may be slower than the fastest, by name of what the stress "
+             "test measures", examples=[{"float16": "<= 5 %"}]),
+    ] = {}  # fmt: skip
     metric_fractions: Annotated[
         dict[str, Share],
         Meta(description="the share of the hardware limit that a metric of a suite reaches, by `suite/metric`, or "
@@ -115,6 +140,11 @@ class Profile(_Table, frozen=True, kw_only=True):
         tuple[Allowed, ...],
         Meta(description="known findings that are accepted until a date; `extends` adds its own"),
     ] = ()  # fmt: skip
+
+    @property
+    def all_suites(self) -> tuple[str, ...]:
+        """The suites that run on any machine, and those that run on some."""
+        return (*self.suites, *self.suites_of_several_gpus, *self.suites_of_several_nodes)
 
     @property
     def without_gpu(self) -> bool:

@@ -11,8 +11,20 @@ from typing import Any
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from tfgpu_doctor.accept.terms import PRECISIONS, Allowed, Checks, Factor, Profile, Share, bytes_of, gpu_range
-from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary, nearest, refuse_unknown
+from tfgpu_doctor.accept.terms import (
+    PRECISIONS,
+    Allowed,
+    Checks,
+    Factor,
+    Limit,
+    Profile,
+    Share,
+    Spread,
+    bytes_of,
+    gpu_range,
+)
+from tfgpu_doctor.accept.validating_units import measured_by_suites, stress_tables, validate_units
+from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary, nearest, refuse_unknown, suite_metric
 from tfgpu_doctor.bench import is_own, suite_of
 from tfgpu_doctor.model import SEVERITIES
 from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS
@@ -20,7 +32,10 @@ from tfgpu_doctor.perf_tests.budget import parse_budget
 
 _WHERE = re.compile(r" - at `.*`$")
 _CHOICES: Mapping[str, Sequence[str]] = {"level": LEVELS, "fail-level": SEVERITIES}
-_VALUES: Mapping[str, Any] = {"speed-ups": Factor, "peak-fractions": Share, "metric-fractions": Share}
+_VALUES: Mapping[str, Any] = {
+    "speed-ups": Factor, "peak-fractions": Share, "metric-fractions": Share, "reference-fractions": Share,
+    "metrics": Limit, "spreads": Spread,
+}  # fmt: skip
 _RANGES = {"gpus": ">=2, or >=2,<4", "driver": ">=550, or >=550,<600", "tensorflow": ">=2.16, or >=2.16,<2.22"}
 
 
@@ -124,8 +139,9 @@ def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         vocabulary.refuse_unknown_checks(checks.get(key, ()), f"checks.{key}")
     for id in checks.get("require", ()):
         vocabulary.refuse_unknown_check(id, "checks.require")
-    for suite in raw.get("suites", ()):
-        vocabulary.refuse_unknown_suite(suite, "suites")
+    for key in ("suites", "suites-of-several-gpus", "suites-of-several-nodes"):
+        for suite in raw.get(key, ()):
+            vocabulary.refuse_unknown_suite(suite, key)
     own = {suite_of(suite) for suite in raw.get("suites", ()) if is_own(suite)}
     for key in raw.get("speed-ups", {}):
         vocabulary.refuse_unknown_comparison(key, "speed-ups", own)
@@ -133,21 +149,25 @@ def _validate_names(raw: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         vocabulary.refuse_unknown_metric(key, "metric-fractions")
     for key in raw.get("peak-fractions", {}):
         refuse_unknown(key, PRECISIONS, "peak-fractions", "precision")
+    validate_units(raw, vocabulary, own)
 
 
 def validate_whole(profile: Profile) -> None:
     """Reject combinations of keys that contradict each other. Raises ProfileError."""
-    if profile.peak_fractions and profile.level not in STRESS_LEVELS:
+    for place in stress_tables(profile) if profile.level not in STRESS_LEVELS else ():
         raise ProfileError(
-            f"peak-fractions: the stress test measures them, but level is {profile.level!r}: deep or soak is required"
+            f"{place}: the stress test measures them, but level is {profile.level!r}: deep or soak is required"
         )
     if profile.without_gpu and profile.level != "standard":
         raise ProfileError(f"level: {profile.level!r} is for machines with GPUs, but gpus is 0: standard is required")
-    if profile.suites and profile.level == "quick":
+    if profile.all_suites and profile.level == "quick":
         raise ProfileError("suites: level quick does not run TensorFlow; at least standard is required")
-    for place, keys in (("speed-ups", profile.speed_ups), ("metric-fractions", profile.metric_fractions)):
+    for place, keys in (
+        ("speed-ups", profile.speed_ups), ("metric-fractions", profile.metric_fractions),
+        ("metrics", measured_by_suites(profile)),
+    ):  # fmt: skip
         for key in keys:
-            if (suite := key.partition("/")[0]) not in {suite_of(word) for word in profile.suites}:
+            if (suite := suite_metric(key)[0]) not in map(suite_of, profile.all_suites):
                 raise ProfileError(f"{place}: {key!r} is measured by the suite {suite!r}: add it to `suites`")
     for id in profile.checks.require:
         if id in profile.checks.ignore or id.rstrip("0123456789") in profile.checks.ignore:

@@ -15,6 +15,7 @@ from tfgpu_doctor.diagnose.selection import Selection, UnknownId
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
 
+ALL_REDUCE = "all-reduce"
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -26,6 +27,7 @@ class _Measured(msgspec.Struct, frozen=True):
     """The names of what each suite measures."""
 
     about: str
+    units: dict[str, dict[str, str]]
     metrics: dict[str, tuple[str, ...]]
     comparisons: dict[str, tuple[str, ...]]
 
@@ -48,6 +50,23 @@ def comparisons_named(key: str) -> tuple[tuple[str, str], ...]:
 def metrics_named(key: str) -> tuple[tuple[str, str], ...]:
     """Return suite and name of each metric that "suite" or "suite/metric" refers to."""
     return _named(key, _measured().metrics)
+
+
+def suite_metric(key: str) -> tuple[str, str]:
+    """Return suite and name of the metric that "suite/metric" refers to; `all-reduce` is the largest of several."""
+    suite, _, name = key.partition("/")
+    return ("mirrored_strategy", ALL_REDUCE) if key == ALL_REDUCE else (suite, name)
+
+
+def all_reduces() -> tuple[str, ...]:
+    """Return the metrics of the all-reduce among the GPUs of a machine, the smallest message first."""
+    return tuple(name for name in _measured().units["mirrored_strategy"] if name.startswith(f"{ALL_REDUCE} of "))
+
+
+def suite_units() -> Mapping[str, str]:
+    """Return the unit of each metric of the doctor's suites that a requirement in units can name, by "suite/metric"."""
+    found = {f"{suite}/{name}": unit for suite, units in _measured().units.items() for name, unit in units.items()}
+    return {ALL_REDUCE: "GB/s", **found}
 
 
 def _named(key: str, table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str], ...]:

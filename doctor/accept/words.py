@@ -63,6 +63,8 @@ def measured(row: Requirement) -> str:
         return f"{row.measured}; {because}" if row.measured else because
     if row.outcome == "not measured":
         return f"not measured: {row.reason}"
+    if row.outcome == "not judged":
+        return f"{row.measured}; not judged: {row.reason}"
     if row.outcome == "allowed":
         return f"{row.measured}; allowed: {row.reason}"
     return f"{row.measured}; {row.reason}" if row.reason else row.measured

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from tfgpu_doctor.accept.learning import Bound, Learnt
+from tfgpu_doctor.accept.bounds import Bound
+from tfgpu_doctor.accept.learning import Learnt
+from tfgpu_doctor.accept.learning_units import UNITS
 from tfgpu_doctor.knowledge import version
 
 _MIB = 1 << 20
@@ -32,7 +34,7 @@ def profile_text(learnt: Learnt, base: str, about: str) -> str:
         lines.append(f'tensorflow = "=={".".join(map(str, version(learnt.tensorflow).release[:2]))}.*"')
     tables = (
         ("speed-ups", learnt.speed_ups), ("peak-fractions", learnt.peak_fractions),
-        ("metric-fractions", learnt.metric_fractions),
+        ("metric-fractions", learnt.metric_fractions), ("metrics", learnt.metrics),
     )  # fmt: skip
     for name, bounds in tables:
         lines += _table(name, bounds)
@@ -43,7 +45,16 @@ def _table(name: str, bounds: Mapping[str, Bound]) -> Iterator[str]:
     if bounds:
         yield from ("", *_RULE, f"[{name}]")
     for key, bound in sorted(bounds.items()):
-        yield f"{_quoted(key)} = {bound.value!r}  # {', '.join(f'{each:.3g}' for each in bound.runs)}"
+        yield f"{_quoted(key)} = {_limit(name, key, bound)}  # {', '.join(f'{each:.3g}' for each in bound.runs)}"
+
+
+def _limit(table: str, key: str, bound: Bound) -> str:
+    """Return a bound as its table has it: a number, or a limit with its unit."""
+    return (
+        _quoted(f">= {bound.value:f}".rstrip("0").rstrip(".") + f" {UNITS[key]}")
+        if table == "metrics"
+        else repr(bound.value)
+    )
 
 
 def _quoted(text: str) -> str:

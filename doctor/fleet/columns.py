@@ -72,6 +72,7 @@ class Columns:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.number_of = dict[str, int]()
+        self.began: list[tuple[str, str]] = []  # node, and when its examination began
         self.kind_names = Numbers[str]()
         self.left_out = 0  # invalid values
         self.settings, self.checks = Alike(decode_settings), Alike(decode_checks)
@@ -95,6 +96,7 @@ class Columns:
                 heard.reason[:_LONGEST], heard.exit_code, fails,
             )
         )  # fmt: skip
+        self.began.append((heard.node, heard.began))
         self._measure(heard, number, FIRST, self.points)
         self.troubles.add(heard, number)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.fleet.fleet import Fleet
     from tfgpu_doctor.fleet.known import KnownIssue
     from tfgpu_doctor.fleet.merge import Golden
+    from tfgpu_doctor.fleet.store import Store
 
 _MOST_NAMES_BYTES = 64 << 20
 
@@ -24,21 +25,28 @@ def compared(
     expect: str | None = None,
     golden: str | None = None,
     history: Sequence[str] = (),
+    store: str | None = None,
     known: str | None = None,
 ) -> Fleet:
     """Return the comparison of the reports in a folder; refuse what cannot be read."""
-    if lacking := [name for name in ("duckdb", "numpy") if importlib.util.find_spec(name) is None]:
-        refuse(f"{' and '.join(lacking)} cannot be imported here; install the extra fleet: {install('fleet')}")
+    require_extra()
     from tfgpu_doctor.fleet.merge import merge
 
-    expected = _expected(folder, expect)
+    expected = expected_names(folder, expect)
     reference = _golden(golden) if golden else ""
     issues = _known(known) if known else ()
+    earlier = _store(store, history) if store else None
     _refuse_unreadable((folder, *history))
     try:
-        return merge(folder, golden=reference, expected=expected, history=history, issues=issues)
+        return merge(folder, golden=reference, expected=expected, history=history, store=earlier, issues=issues)
     except KeyError:
         refuse(f"--golden {golden} is neither a file nor a node that reported in {folder}")
+
+
+def require_extra() -> None:
+    """Refuse to go on where the extra `fleet` is not installed."""
+    if lacking := [name for name in ("duckdb", "numpy") if importlib.util.find_spec(name) is None]:
+        refuse(f"{' and '.join(lacking)} cannot be imported here; install the extra fleet: {install('fleet')}")
 
 
 def _refuse_unreadable(folders: Sequence[str]) -> None:
@@ -47,6 +55,17 @@ def _refuse_unreadable(folders: Sequence[str]) -> None:
             os.listdir(folder)
         except OSError as error:
             refuse(f"{folder} cannot be read: {error.strerror or error}")
+
+
+def _store(path: str, history: Sequence[str]) -> Store:
+    from tfgpu_doctor.fleet.store import Store, StoreError
+
+    if history:
+        refuse("--history and --store exclude each other: both give the earlier runs")
+    try:
+        return Store(path)
+    except StoreError as error:
+        refuse(str(error))
 
 
 def _known(path: str) -> tuple[KnownIssue, ...]:
@@ -79,7 +98,7 @@ def _golden(golden: str) -> str | Golden:
         refuse(f"{golden} cannot be used as the golden node: {error}")
 
 
-def _expected(folder: str, expect: str | None) -> list[str] | None:
+def expected_names(folder: str, expect: str | None) -> list[str] | None:
     """Return the names of the expected nodes, or None if no list is given."""
     from tfgpu_doctor.fleet.reports_read import EXPECTED_FILE
     from tfgpu_doctor.host.files import Files

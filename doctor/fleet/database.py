@@ -18,14 +18,15 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 class Database:
-    """A DuckDB database with the tables of the columns."""
+    """A DuckDB database with the tables of the columns, if there are any."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns | None = None) -> None:
         import duckdb
 
         self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+        self._connection.execute("set enable_progress_bar = false")  # it would be in the document
         self._kept: list[dict[str, Any]] = []
-        for name, table in columns.tables().items():
+        for name, table in (columns.tables() if columns else {}).items():
             self.add(name, table)
 
     def add(self, name: str, table: dict[str, Any]) -> None:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.fleet.cloud_options import cloud_options, take_cloud
 from tfgpu_doctor.fleet.order_options import order_of, order_options, reach_of
-from tfgpu_doctor.host.files import write_whole
+from tfgpu_doctor.host.files import make_executable, write_whole
 from tfgpu_doctor.model.facts.stress import Level
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.emitting import Emission
-    from tfgpu_doctor.fleet.emitting_jobs import CloudKind, SlurmKind
+    from tfgpu_doctor.fleet.emitting_jobs import SlurmKind
+    from tfgpu_doctor.fleet.emitting_kubernetes import CloudKind
 
 _YAML = (".yaml", ".yml")
 _SHARED = (
@@ -46,20 +48,30 @@ def emit() -> None:
 @_shared
 @_GPUS
 @_NODES
-@click.option("--kind", type=click.Choice(["job", "prolog"]), default="job", show_default=True,
-              help="An sbatch script; or a script for Prolog= or Epilog=, by default at --level quick, that drains a node "
-              "with an error.")  # fmt: skip
+@click.option("--kind", type=click.Choice(["job", "prolog", "epilog", "healthcheck"]), default="job", show_default=True,
+              help="An sbatch script; or a script for Prolog=, Epilog= or HealthCheckProgram= in slurm.conf, by default at "
+              "--level quick, that drains a node with an error of its hardware or driver.")  # fmt: skip
 @click.option("--partition", metavar="NAME", default="", help="The Slurm partition of the job.")
 @click.option("--account", metavar="NAME", default="", help="The Slurm account to charge.")
-@click.option("-o", "--output", metavar="FILE", help="Write the script to this file.")
-def slurm(*, kind: SlurmKind, partition: str, account: str, output: str | None, **shared: Any) -> int:
-    """Write an sbatch script with one task per node, or a prolog."""
+@click.option("--at-once", type=click.IntRange(1, 10_000), metavar="N",
+              help="Examine every node in service by a job of its own, N at a time: start the script with bash.")  # fmt: skip
+@click.option("--most-drained", type=click.IntRange(1, 1000), metavar="N",
+              help="Drain at most N nodes within an hour, over all nodes with this --out.  [default: 2]")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Write to the system log which node would be drained, and drain none.")
+@click.option("-o", "--output", metavar="FILE", help="Write the script to this file, executable.")
+def slurm(*, kind: SlurmKind, partition: str, account: str, at_once: int | None, most_drained: int | None, dry_run: bool,
+          output: str | None, **shared: Any) -> int:  # fmt: skip
+    """Write an sbatch script with one task per node, or a script that slurmd starts on a node by itself."""
     from tfgpu_doctor.fleet.emitting import NotEmittable
     from tfgpu_doctor.fleet.emitting_jobs import slurm as script
+    from tfgpu_doctor.fleet.slurm_hooks import drainage_of
 
-    usual: Level = "quick" if kind == "prolog" else "standard"
+    usual: Level = "standard" if kind == "job" else "quick"
     try:
-        deliver(script(_emission(usual, **shared), kind, partition=partition, account=account), output)
+        job = _emission(usual, **shared)
+        drainage = drainage_of(most_drained, dry_run=dry_run)
+        text = script(job, kind, partition=partition, account=account, at_once=at_once, drainage=drainage)
+        _deliver_script(text, output)
     except NotEmittable as error:
         refuse(str(error))
     return 0
@@ -69,29 +81,19 @@ def slurm(*, kind: SlurmKind, partition: str, account: str, output: str | None, 
 @_shared
 @_GPUS
 @_NODES
+@cloud_options
 @click.option("--kind", type=click.Choice(["job", "daemonset"]), default="job", show_default=True)
-@click.option("--image", metavar="IMAGE", required=True, help="A container image with TensorFlow and the doctor.")
-@click.option(
-    "--name", metavar="NAME", default="tfgpu-doctor", show_default=True, help="The name of the Job or DaemonSet."
-)
-@click.option("--claim", metavar="NAME", default="", help="The PersistentVolumeClaim that contains the folder --out.")
-@click.option("--runtime-class", metavar="NAME", default="", help="The runtime class, if GPUs need one: nvidia.")
-@click.option(
-    "--uid", type=click.IntRange(1, 2**31 - 1), default=1000, show_default=True, help="The user id of the pods."
-)
 @click.option(
     "-o", "--output", metavar="FOLDER|FILE", help="The folder for a Kustomize base, or FILE.yaml for the workload."
 )
-def kubernetes(*, kind: CloudKind, output: str | None, image: str, name: str, claim: str, runtime_class: str,
-               uid: int, **shared: Any) -> int:  # fmt: skip
-    """Write an indexed Job with one pod per node, or a DaemonSet."""
+def kubernetes(*, kind: CloudKind, output: str | None, **asked: Any) -> int:
+    """Write an indexed Job with one pod per node, a Job for each named node, CronJobs for either, or a DaemonSet."""
     from tfgpu_doctor.fleet.emitting import NotEmittable
-    from tfgpu_doctor.fleet.emitting_jobs import Cloud
-    from tfgpu_doctor.fleet.emitting_jobs import kubernetes as base
+    from tfgpu_doctor.fleet.emitting_kubernetes import kubernetes as base
 
-    cloud = Cloud(image=image, name=name, claim=claim, runtime_class=runtime_class, uid=uid)
+    cloud = take_cloud(asked)
     try:
-        files = base(_emission("standard", **shared), kind, cloud)
+        files = base(_emission("standard", **asked), kind, cloud)
     except NotEmittable as error:
         refuse(str(error))
     if output is None or output.endswith(_YAML):
@@ -104,14 +106,14 @@ def kubernetes(*, kind: CloudKind, output: str | None, image: str, name: str, cl
 
 @emit.command("mpi")
 @_shared
-@click.option("-o", "--output", metavar="FILE", help="Write the script to this file.")
+@click.option("-o", "--output", metavar="FILE", help="Write the script to this file, executable.")
 def mpi(*, output: str | None, **shared: Any) -> int:
     """Write a script for mpirun (Open MPI, MPICH and its derivatives) with one rank per host."""
     from tfgpu_doctor.fleet.emitting import NotEmittable
     from tfgpu_doctor.fleet.emitting_jobs import mpi as script
 
     try:
-        deliver(script(_emission("standard", gpus=None, nodes=None, **shared)), output)
+        _deliver_script(script(_emission("standard", gpus=None, nodes=None, **shared)), output)
     except NotEmittable as error:
         refuse(str(error))
     return 0
@@ -123,6 +125,15 @@ def _emission(usual: Level, *, out: str, gpus: int | None, command: str, nodes: 
 
     order = order_of(usual=usual, **asked)
     return emission(order, reach_of(order), out=out, command=command, nodes=nodes, gpus=gpus)
+
+
+def _deliver_script(text: str, output: str | None) -> None:
+    deliver(text, output)
+    if output is not None:
+        try:
+            make_executable(output)
+        except OSError as error:
+            refuse(f"{output} cannot be made executable: {error.strerror or error}")
 
 
 def _write_folder(folder: str, files: dict[str, str]) -> None:

@@ -72,27 +72,28 @@ def printable(name: str, value: str) -> str:
 
 def a_name(option: str, value: str) -> str:
     """Validate a name for Slurm, or several with commas. Raises NotEmittable."""
-    return _matching(_NAME, option, value, "letters, digits, '.', '_' and '-'")
+    return matching(_NAME, option, value, "letters, digits, '.', '_' and '-'")
 
 
 def a_label(option: str, value: str) -> str:
     """Validate a name for a Kubernetes Job. Raises NotEmittable."""
-    return _matching(_LABEL, option, value, "at most 52 lower-case letters, digits and '-'")
+    return matching(_LABEL, option, value, "at most 52 lower-case letters, digits and '-'")
 
 
 def a_subdomain(option: str, value: str) -> str:
     """Validate a name for a Kubernetes claim or runtime class. Raises NotEmittable."""
-    return _matching(_SUBDOMAIN, option, value, "at most 253 lower-case letters, digits, '.' and '-'")
+    return matching(_SUBDOMAIN, option, value, "at most 253 lower-case letters, digits, '.' and '-'")
 
 
 def an_image(option: str, value: str) -> str:
     """Validate the name of a container image. Raises NotEmittable."""
-    return _matching(_IMAGE, option, value, "letters, digits and '._/:@-'")
+    return matching(_IMAGE, option, value, "letters, digits and '._/:@-'")
 
 
-def _matching(pattern: re.Pattern[str], option: str, value: str, allowed: str) -> str:
+def matching(pattern: re.Pattern[str], option: str, value: str, allowed: str) -> str:
+    """Validate an option by a pattern. Raises NotEmittable that says what is allowed."""
     if not pattern.fullmatch(value):
-        raise NotEmittable(f"{option} {value!r} is not a valid name; allowed: {allowed}")
+        raise NotEmittable(f"{option} {value!r} is not valid; allowed: {allowed}")
     return value
 
 

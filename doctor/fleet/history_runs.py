@@ -12,7 +12,9 @@ _Item = TypeVar("_Item")
 MOST_RUNS = 60
 _AT_ONCE = 1 << 16  # columns whose median is taken together
 _BITS = 20  # for the numbers of series and of devices in a key
-Points = tuple["array[int]", "array[int]", "array[int]", "array[int]", "array[float]"]  # look, node, series, device, value
+Points = tuple[
+    "array[int]", "array[int]", "array[int]", "array[int]", "array[float]"
+]  # look, node, series, device, value
 
 
 def no_points() -> Points:
@@ -25,6 +27,16 @@ def spread(runs: Sequence[_Item], most: int = MOST_RUNS) -> list[_Item]:
     if len(runs) <= most:
         return list(runs)
     return [runs[round(place * (len(runs) - 1) / (most - 1))] for place in range(most)]
+
+
+def chosen_of(runs: Sequence[_Item], notes: list[str]) -> list[_Item]:
+    """Return the earlier runs that are compared, and note if these are not all."""
+    chosen = spread(runs)
+    if len(chosen) < len(runs):
+        notes.append(
+            f"of {len(runs)} earlier runs, {len(chosen)} are compared, evenly spread from the first to the last"
+        )
+    return chosen
 
 
 class EarlierRuns:

@@ -11,6 +11,7 @@ HOSTS, INDEX = "TFGPU_DOCTOR_HOSTS", "TFGPU_DOCTOR_INDEX"
 # In the manifest of an indexed Job: the number of pods, and the headless service that names them.
 WORKERS, SERVICE = "TFGPU_DOCTOR_WORKERS", "TFGPU_DOCTOR_SERVICE"
 _MOST_HOSTS = 65536
+_MOST_STEPS = 0xFFFFFFF0  # SLURM_MAX_NORMAL_STEP_ID: https://github.com/SchedMD/slurm/blob/master/slurm/slurm.h
 _GROUP = re.compile(r"([^\[\]]*)\[([0-9,-]+)\](.*)")
 _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
@@ -51,11 +52,28 @@ def _by_slurm(environment: Mapping[str, str]) -> Launched:
         counts *= len(hosts)
     if len(counts) != len(hosts):
         raise ValueError(f"Slurm lists {len(hosts)} nodes ({nodes}), but tasks for {len(counts)} ({tasks})")
+    if sum(counts) > 1 and _runs_once(environment):
+        raise ValueError(
+            "this is the batch script of a Slurm job, or its shell: it runs once, so that every process would be worker 0. "
+            "Derive TF_CONFIG in each process that srun starts: "
+            "srun bash -c 'export TF_CONFIG=$(tfgpu-doctor fleet tfconfig) && exec python train.py'"
+        )
     everyone = tuple(host for host, count in zip(hosts, counts, strict=True) for _ in range(count))
     if "SLURM_NODEID" in environment and "SLURM_LOCALID" in environment:  # right for every --distribution
         node, local = _number(environment, "SLURM_NODEID"), _number(environment, "SLURM_LOCALID")
         return Launched(everyone, sum(counts[:node]) + local, "Slurm")
     return Launched(everyone, _number(environment, "SLURM_PROCID"), "Slurm")
+
+
+def _runs_once(environment: Mapping[str, str]) -> bool:
+    """Whether this is no process of srun. Slurm gives process 0 to a batch script and to the shell of salloc, too.
+
+    They have no step, or one of Slurm's own, with a number above that of every other step.
+    """
+    step = environment.get("SLURM_STEP_ID", "")
+    if step:
+        return step.isdecimal() and int(step) > _MOST_STEPS
+    return environment["SLURM_PROCID"] == "0" and not environment.get("SLURM_STEP_NODELIST")
 
 
 def _by_kubernetes(environment: Mapping[str, str]) -> Launched:

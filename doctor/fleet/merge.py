@@ -27,11 +27,13 @@ from tfgpu_doctor.fleet.fleet import (
     Status,
     Varied,
 )  # fmt: skip
-from tfgpu_doctor.fleet.history_runs import EarlierRuns, no_points, spread
+from tfgpu_doctor.fleet.history_runs import EarlierRuns, chosen_of, no_points
 from tfgpu_doctor.fleet.known import Known, KnownIssue, Recognized
 from tfgpu_doctor.fleet.outliers import Measured, measured
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, decode_settings, read_reports
 from tfgpu_doctor.fleet.statuses import statuses
+from tfgpu_doctor.fleet.store import Store
+from tfgpu_doctor.fleet.store_runs import earlier_in_store
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS
 from tfgpu_doctor.host.files import Files
 
@@ -63,17 +65,19 @@ def merge(
     golden: str | Golden = "",
     expected: Iterable[str] | None = None,
     history: Sequence[str] = (),
+    store: Store | None = None,
     issues: Iterable[KnownIssue] = (),
     today: dt.date | None = None,
 ) -> Fleet:
-    """Return the comparison of the reports in a folder. Raises OSError if a folder cannot be listed, and KeyError if the
-    golden node did not report.
+    """Return the comparison of the reports in a folder, and with earlier runs: in folders (`history`) or in a store.
+
+    Raises OSError if a folder cannot be listed, and KeyError if the golden node did not report.
     """
     columns, files, notes = Columns(), list[RefusedFile](), list[str]()
     for file, heard in read_reports(folder, files):
         _add(columns, file, heard, files)
     _add_second(columns, os.path.join(folder, SECOND_FOLDER), files, notes)
-    earlier = _earlier(columns, history, notes)
+    earlier = earlier_in_store(store, columns, notes) if store else _earlier(columns, history, notes)
     if columns.left_out:
         notes.append(f"{columns.left_out} values are outside the range of any measurement and left out")
     reference = _golden(golden, columns) if golden else None
@@ -123,11 +127,7 @@ def _add_second(columns: Columns, folder: str, files: list[RefusedFile], notes: 
 
 def _earlier(columns: Columns, folders: Sequence[str], notes: list[str]) -> EarlierRuns:
     """Return the medians of the earlier runs. Each is read and reduced on its own, so memory does not depend on their number."""
-    chosen = spread(folders)
-    if len(chosen) < len(folders):
-        notes.append(
-            f"of {len(folders)} earlier runs, {len(chosen)} are compared, evenly spread from the first to the last"
-        )
+    chosen = chosen_of(folders, notes)
     runs = EarlierRuns(columns.measured_now(), len(chosen))
     for folder in chosen:
         refused, points = list[RefusedFile](), no_points()

@@ -10,12 +10,14 @@ from typing import Any
 
 import click
 
-from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.fleet.node import NodeReport, Unmet, encode_node, file_name
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
 from tfgpu_doctor.fleet.order_options import order_of, order_options
 from tfgpu_doctor.fleet.reporting import in_a_line, node_report
-from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.host.files import Files, append_whole, write_whole
+
+_LONGEST_MESSAGE = 4096  # bytes; Kubernetes reads no more
 
 
 @click.command("node")
@@ -24,12 +26,14 @@ from tfgpu_doctor.host.files import Files, write_whole
 @order_options
 @click.option("--python", metavar="PATH", help="The Python to examine.")
 @click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="The time limit for TensorFlow.")
+@click.option("--message", metavar="FILE", help="Also append the outcome to this file: /dev/termination-log in a pod.")
 def node(
     *,
     out: str,
     name: str | None,
     python: str | None,
     deadline: float | None,
+    message: str | None,
     **asked: Any,
 ) -> int:
     """Examine this node and write its report into the folder of the fleet. The exit code is that of `check` or `accept`."""
@@ -43,8 +47,19 @@ def node(
         write_whole(path, encode_node(report))
     except OSError as error:
         refuse(f"{path} cannot be written: {error.strerror or error}")
-    deliver(f"{called}: {in_a_line(report)}\n", None)
+    line = f"{called}: {in_a_line(report)}\n"
+    if message is not None:
+        _leave_message(message, line)
+    deliver(line, None)
     return 3 if report.exit_code is None else report.exit_code
+
+
+def _leave_message(path: str, line: str) -> None:
+    """Append a line to a file in place: Kubernetes mounts it, so it cannot be replaced. A failure changes no verdict."""
+    try:
+        append_whole(path, line.encode()[:_LONGEST_MESSAGE], _LONGEST_MESSAGE)
+    except OSError as error:
+        note(f"{path} cannot be written: {error.strerror or error}")
 
 
 def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: float | None) -> NodeReport:
@@ -52,6 +67,7 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
     from tfgpu_doctor.accept import Examiner, Profile, certify, profile_named, settings_of
     from tfgpu_doctor.diagnose.engine import diagnose
     from tfgpu_doctor.diagnose.plugins import load_checks
+    from tfgpu_doctor.diagnose.selection import Selection
 
     settings = settings_of(python, deadline_s)
     resolved = profile_named(order.profile) if order.profile else None
@@ -65,8 +81,9 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
     examined = examiner.examine()
     checks, broken = load_checks()
     report = diagnose(
-        examined.facts, checks=checks, broken=broken, interrupted=examined.interrupted, seconds=examined.seconds
-    )
+        examined.facts, checks=checks, selection=Selection(order.select, order.ignore), broken=broken,
+        interrupted=examined.interrupted, seconds=examined.seconds,
+    )  # fmt: skip
     certificate = certify(examined, resolved, name) if resolved else None
     return node_report(
         name, examined.facts, report, began=began, seconds=time.monotonic() - started, order=order.words,

@@ -26,6 +26,8 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
     profile: str = ""
     profile_digest: str = ""  # of its content: two files with the same name are two orders
     even_if_busy: bool = False
+    select: tuple[str, ...] = ()  # ids or prefixes of checks, as for `check`
+    ignore: tuple[str, ...] = ()
 
     @property
     def takes_gpus(self) -> bool:
@@ -59,6 +61,8 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
             for suite in self.suites:
                 found += ["--suite", suite]
             found += ["--budget", self.budget] if self.budget else []
+            found += ["--select", ",".join(self.select)] if self.select else []
+            found += ["--ignore", ",".join(self.ignore)] if self.ignore else []
         return found + (["--even-if-busy"] if self.even_if_busy else [])
 
     @property

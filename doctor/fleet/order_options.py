@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import click
 
+from tfgpu_doctor.cli.configuration import Configuration
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, NodeOrder
 from tfgpu_doctor.model.facts.stress import LEVELS, Level
@@ -18,7 +19,9 @@ _OPTIONS = (
     click.option("--minutes", type=click.FloatRange(min=1), metavar="N", help="The duration of --level soak."),
     click.option("--suite", "suites", metavar="SUITE", multiple=True, help="A perf suite to run as well; repeatable."),
     click.option("--budget", metavar="TIME", default="", help=f"The time budget for the suites.  [default: {DEFAULT_BUDGET}]"),
-    click.option("--profile", metavar="NAME|FILE", default="", help="Accept a node by a profile that sets level and suites."),
+    click.option("--profile", metavar="NAME|FILE", help="Accept a node by a profile that sets level and suites."),
+    click.option("--select", metavar="IDS", multiple=True, help="Judge a node only by these checks (HLT002, or HLT for all)."),
+    click.option("--ignore", metavar="IDS", multiple=True, help="Exclude these checks from the verdict on a node."),
     click.option("--even-if-busy", is_flag=True, help="Stress-test GPUs that other processes use, too."),
 )  # fmt: skip
 
@@ -31,14 +34,19 @@ def order_options(command: _Command) -> _Command:
 
 
 def order_of(
-    *, level: Level | None, minutes: float | None, suites: tuple[str, ...], budget: str, profile: str, even_if_busy: bool,
-    usual: Level = "standard",
+    *, level: Level | None, minutes: float | None, suites: tuple[str, ...], budget: str, profile: str | None, even_if_busy: bool,
+    select: tuple[str, ...] = (), ignore: tuple[str, ...] = (), usual: Level = "standard",
 ) -> NodeOrder:  # fmt: skip
     """Return the order that the options describe; reject invalid combinations before any node is examined."""
     from tfgpu_doctor.bench import suite_names
 
-    if profile and (level or minutes or suites or budget):
-        refuse("--profile sets level and suites: it cannot be combined with --level, --minutes, --suite or --budget")
+    if profile == "":
+        refuse("the name of the --profile is empty (an unset variable?)")
+    if profile and (level or minutes or suites or budget or select or ignore):
+        refuse(
+            "--profile sets level and suites: it cannot be combined with --level, --minutes, --suite, --budget, --select or "
+            "--ignore"
+        )
     if minutes is not None and level != "soak":
         refuse("--minutes requires --level soak")
     if unknown := sorted(set(suites) - set(suite_names())):
@@ -47,9 +55,26 @@ def order_of(
         parse_budget(budget or DEFAULT_BUDGET)
     except ValueError as error:
         refuse(f"--budget: {error}")
+    chosen = Configuration().with_options(select=select, ignore=ignore)
+    _validate(chosen)
     return NodeOrder(
-        level=level or usual, minutes=minutes, suites=suites, budget=budget, profile=profile, even_if_busy=even_if_busy
-    )
+        level=level or usual, minutes=minutes, suites=suites, budget=budget, profile=profile or "", even_if_busy=even_if_busy,
+        select=chosen.select, ignore=chosen.ignore,
+    )  # fmt: skip
+
+
+def _validate(chosen: Configuration) -> None:
+    """Reject a misspelled id before any node is examined."""
+    if not chosen.selects:
+        return
+    from tfgpu_doctor.diagnose.plugins import load_checks
+    from tfgpu_doctor.diagnose.selection import UnknownId
+
+    checks, broken = load_checks()
+    try:
+        chosen.selection.validate([check.id for check in checks], complete=not broken)
+    except UnknownId as error:
+        refuse(str(error))
 
 
 def reach_of(order: NodeOrder) -> NodeOrder:

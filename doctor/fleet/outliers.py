@@ -127,15 +127,22 @@ def measured(database: Database, columns: Columns, earlier: EarlierRuns) -> Meas
     database.add("turn", {"series": np.arange(len(turns), dtype="int32"), "turn": turns})
     database.add("earlier", earlier.table())
     database.run(_TURNED)
-    database.run(_DEVIATIONS)
-    database.run(_SCALES)
-    spreads = _limited(database, _spreads(database))
+    spreads = limits(database)
     names = list(columns.series)
     return Measured(
         tuple(sorted(_series(database, spreads, names), key=lambda each: (each.model, each.measurement))),
         tuple(_suspects(database, columns, spreads, names)),
         tuple(_changes(spreads, names)),
     )
+
+
+def limits(database: Database) -> list[Spread]:
+    """Return the limits for the values of the table `turned`, and write them to the table `bound`, beside `deviation`."""
+    database.run(_DEVIATIONS)
+    database.run(_SCALES)
+    spreads = _limited(database, _spreads(database))
+    _write_limits(database, spreads)
+    return spreads
 
 
 def _chance(database: Database) -> float:
@@ -216,7 +223,6 @@ def _write_limits(database: Database, spreads: list[Spread]) -> None:
 
 
 def _suspects(database: Database, columns: Columns, spreads: list[Spread], names: list[_Name]) -> list[Suspect]:
-    _write_limits(database, spreads)
     known = {(each.against, each.series): each for each in spreads}
     devices = list(columns.devices)
     rows = database.rows(

@@ -21,6 +21,7 @@ from tfgpu_doctor.fleet.formats import FLEET_FORMATS
     "  [default: DIR/expected.json]",
 )  # fmt: skip
 @click.option("--history", metavar="DIR", multiple=True, help="The folder of an earlier run; repeatable, oldest first.")
+@click.option("--store", metavar="FOLDER", help="The store with the earlier runs (`fleet ingest`), instead of --history.")
 @click.option("--known", metavar="FILE", help="A TOML file of issues that somebody looks after: they do not count.")
 @click.option("--format", "format_", type=click.Choice(FLEET_FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")
@@ -30,6 +31,7 @@ def report(
     golden: str | None,
     expect: str | None,
     history: tuple[str, ...],
+    store: str | None,
     known: str | None,
     format_: str,
     output: str | None,
@@ -44,7 +46,7 @@ def report(
     from tfgpu_doctor.fleet.page import render_fleet
     from tfgpu_doctor.render import look_of_text
 
-    found = compared(folder, expect=expect, golden=golden, history=history, known=known)
+    found = compared(folder, expect=expect, golden=golden, history=history, store=store, known=known)
     width, colour = look_of_text(to_terminal=output is None)
     reports = os.path.relpath(folder, os.path.dirname(os.path.abspath(output))) if output else ""
     deliver(render_fleet(found, format_, width=width, colour=colour, reports=reports), output)

@@ -16,7 +16,7 @@ from tfgpu_doctor.host.gathered import Unread, gather
 
 EXPECTED_FILE, SECOND_FOLDER = "expected.json", "second"
 _EARLIER_FOLDER = "earlier"  # for the reports of earlier jobs
-_FOLDERS = (SECOND_FOLDER, _EARLIER_FOLDER)
+_FOLDERS = (SECOND_FOLDER, _EARLIER_FOLDER, ".expected", "drained")  # the last two belong to emitted scripts
 _MOST_BYTES = 4 << 20  # of one report; a long stress test on a large machine gives 0.3 MB
 # Limits beyond anything that the doctor writes or the comparison needs.
 _MOST_SETTINGS, _MOST_MEASUREMENTS, _MOST_CHECKS, _MOST_CAUSES = 2000, 5000, 2000, 500
@@ -35,6 +35,11 @@ class Heard(msgspec.Struct, frozen=True):
     schema: int = 0
     kind: str = ""
     reason: str = ""
+    began: str = ""
+    seconds: float = 0.0
+    order: str = ""
+    doctor: str = ""
+    profile: str = ""
     exit_code: int | None = None
     settings: msgspec.Raw = msgspec.Raw(b"{}")
     checks: msgspec.Raw = msgspec.Raw(b"{}")

@@ -6,13 +6,14 @@ import errno
 import os
 import shutil
 import stat
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import BinaryIO
 
 _MOST_LINKS = 40  # the number that Linux follows before it returns ELOOP
 _MOST_BYTES = 4 << 20
+# Windows has no O_NONBLOCK, and needs O_BINARY.
+_NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _PIECE_BYTES = 64 << 10  # /proc/sys returns ENOMEM for a read of 4 MiB at once (fs/proc/proc_sysctl.c)
 
 
@@ -45,29 +46,36 @@ class Files:
         self.root = os.path.realpath(root)
 
     def read_text(self, path: str) -> str:
-        """Text of a file, at most 4 MiB, undecodable bytes replaced. Raises OSError."""
+        """Text of a regular file, at most 4 MiB, undecodable bytes replaced. Raises OSError."""
         return self.read_bytes(path).decode("utf-8", "replace")
 
     def read_bytes(self, path: str, limit: int = _MOST_BYTES) -> bytes:
-        """Bytes of a file, at most `limit`. Raises OSError."""
+        """Bytes of a regular file, at most `limit`. Raises OSError."""
         pieces: list[bytes] = []
-        with open(self.place(path), "rb") as file:
+        with self.open_binary(path) as file:
             while limit and (piece := file.read(min(limit, _PIECE_BYTES))):
                 pieces.append(piece)
                 limit -= len(piece)
         return b"".join(pieces)
 
     def read_end(self, path: str, limit: int) -> bytes:
-        """The last bytes of a regular file, at most `limit`. Raises OSError, also for a pipe, which may block forever."""
-        if self.status(path).kind != "file":
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        with open(self.place(path), "rb") as file:
+        """The last bytes of a regular file, at most `limit`. Raises OSError."""
+        with self.open_binary(path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
             return file.read(limit)
 
-    def open_binary(self, path: str) -> BinaryIO:
-        """A file opened for reading, for callers that need only a few bytes of it. Raises OSError."""
-        return open(self.place(path), "rb")
+    def open_binary(self, path: str, *, streams: bool = False) -> BinaryIO:
+        """A regular file opened for reading, for callers that need only a few bytes of it. Raises OSError.
+
+        A pipe, a socket or a device may give nothing for ever, or never end: they are refused, but for `streams`, which a
+        user names and can interrupt.
+        """
+        place = self.place(path)
+        file = open(os.open(place, os.O_RDONLY | (0 if streams else _NEVER_WAIT)), "rb")  # noqa: SIM115 - the caller closes it
+        if streams or stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", path)
 
     def text_if_any(self, path: str) -> str:
         """Text of a file, empty if it cannot be read."""
@@ -169,7 +177,8 @@ def write_whole(path: str, content: bytes) -> None:
             file.write(content)
         return
     path = os.path.realpath(path)
-    part = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
+    # Machines and containers that share a folder have the same process ids.
+    part = f"{path}.{os.getpid()}.{int.from_bytes(os.urandom(8), 'big')}.part"
     try:
         with open(part, "wb") as file:
             file.write(content)
@@ -182,6 +191,19 @@ def write_whole(path: str, content: bytes) -> None:
         if os.path.exists(part):
             os.unlink(part)
         raise
+
+
+def create_whole(path: str, content: bytes) -> None:
+    """Create a file; of several writers, on several machines, one succeeds. Raises FileExistsError or another OSError."""
+    with open(path, "xb") as file:
+        file.write(content)
+
+
+def make_executable(path: str) -> None:
+    """Let everyone who may read a regular file run it; other kinds stay as they are. Raises OSError."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode):
+        os.chmod(path, stat.S_IMODE(mode) | (mode & 0o444) >> 2)
 
 
 def append_whole(path: str, content: bytes, most_bytes: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from tfgpu_doctor.host import Files
+from tfgpu_doctor.knowledge.references import Reference
 from tfgpu_doctor.knowledge.schema import (
     BatchSystem,
     Boundary,
@@ -133,6 +134,16 @@ class Knowledge:
     def gpu_named(self, name: str) -> GpuModel | None:
         """The model with that NVML name, in any case and with or without the vendor name; None if there is none."""
         return self._gpus_by_name.get(_without_maker(name))
+
+    def gpu_called(self, name: str) -> GpuModel | None:
+        """The model with that NVML name or alias; for a MIG slice, the model that it is a part of."""
+        name = name.partition(" MIG ")[0]
+        return self.gpu_named(name) or next((row for row in self.gpus if name in row.aliases), None)
+
+    @functools.cached_property
+    def references(self) -> tuple[Reference, ...]:
+        """Speeds that others reached, published or ask for."""
+        return _read("references", Reference)
 
     def gpus_with_id(self, pci_id: str) -> tuple[GpuModel, ...]:
         """The models that have a PCI device id ("2204"): one id may be sold under several names."""

@@ -249,9 +249,6 @@ class GpuModel(msgspec.Struct, frozen=True):
     tensor_cores: bool = False
     memory_bandwidth_gb_per_s: float | None = None  # 10^9 bytes per second; None if it is not certain
     peak_teraflops: dict[str, float] = {}  # "fp64", "fp32", "tf32", "fp16"; those that are certain
-    # What many healthy GPUs reached: TFLOP/s in "bfloat16", "float16", "tf32", "float32"; GB/s of a "copy" in the memory.
-    usual: dict[str, float] = {}
-    usual_source: str = ""
 
 
 class GpuSeries(msgspec.Struct, frozen=True):

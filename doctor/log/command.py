@@ -57,7 +57,7 @@ def _open(file: str) -> contextlib.AbstractContextManager[BinaryIO]:
             refuse("standard input is closed")
         return contextlib.nullcontext(sys.stdin.buffer)
     try:
-        return Files().open_binary(file)
+        return Files().open_binary(file, streams=True)
     except OSError as error:
         refuse(f"{file} cannot be read: {error.strerror or error}")
 

@@ -13,35 +13,16 @@ import msgspec
 import pytest
 from healthy import broken, healthy
 from hypothesis import given
-from judged import bench, comparison, judged, metric, profile_of, red, shipped
-from stressed import speed, stress, stress_round, stressed_gpu, under_stress
+from judged import bench, comparison, judged, profile_of, red, shipped
+from learnt_runs import run
 
-from tfgpu_doctor.accept.learning import (
-    DAYS,
-    LEAST_RUNS,
-    MOST_MARGIN,
-    MOST_RUNS,
-    T95,
-    NotLearnt,
-    bounds_of,
-    can_be_left_out,
-    learn,
-    quantile,
-)
+from tfgpu_doctor.accept.bounds import DAYS, LEAST_RUNS, MOST_RUNS, T95, bounds_of, quantile
+from tfgpu_doctor.accept.learning import MOST_MARGIN, NotLearnt, can_be_left_out, learn
 from tfgpu_doctor.accept.writing import profile_text
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Comparison
 
 SPREAD = (1.0, 1.02, 0.99, 1.01, 0.985)
-
-
-def run(times: float = 1.0, facts: Facts | None = None) -> Facts:
-    """One examination of a machine that is now a little faster, now slower."""
-    facts = facts or under_stress(
-        stress(stressed_gpu(rounds=(stress_round(speeds=(speed("float32", teraflops=24.0 * times),)),)))
-    )
-    comparisons = (comparison(ratio=20.0 * times), comparison("training", "step[cnn]", 6.0 * times))
-    return msgspec.structs.replace(facts, bench=bench(*comparisons, metrics=(metric(0.9 * times),)))
 
 
 @given(st.lists(st.floats(0.01, 1000), min_size=LEAST_RUNS, max_size=MOST_RUNS), st.integers(1, 40))
@@ -186,3 +167,16 @@ def test_the_comparisons_of_an_own_suite_are_learnt_like_the_doctors() -> None:
         return msgspec.structs.replace(facts, bench=msgspec.structs.replace(facts.bench, comparisons=rows))
 
     assert "ingest/parse" in learn([with_own(times) for times in SPREAD]).speed_ups
+
+
+@pytest.mark.parametrize(("base", "tables"), [("ci", ()), ("workstation", ("speed_ups", "metric_fractions"))])
+def test_what_the_base_profile_does_not_measure_is_not_learnt(
+    base: str, tables: tuple[str, ...], tmp_path: pathlib.Path
+) -> None:
+    """Records may hold more than the profile asks for; what it does not measure again cannot be required."""
+    learnt = learn([run(times) for times in SPREAD], asked=shipped(base).profile)
+    profile = profile_of(profile_text(learnt, base, ""), tmp_path).profile
+    assert {
+        name for name in ("speed_ups", "peak_fractions", "metric_fractions", "metrics") if getattr(learnt, name)
+    } == set(tables)
+    assert "training/step[cnn]" not in profile.speed_ups

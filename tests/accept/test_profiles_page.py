@@ -30,7 +30,7 @@ def test_the_examples_of_all_keys_make_a_profile(tmp_path: pathlib.Path) -> None
     found = {row.split("`")[1]: row.rpartition(" | ")[2].strip("` |\n") for row in keys_table().splitlines()[2:]}
     names = [field.encode_name for kind in (Profile, Checks, Allowed) for field in msgspec.structs.fields(kind)]
     assert {key.rpartition(" ")[2] for key in found} == set(names) - {"checks", "allowed"}
-    tables = ("speed-ups", "peak-fractions", "metric-fractions")
+    tables = ("speed-ups", "peak-fractions", "metric-fractions", "reference-fractions", "metrics", "spreads")
     lines = [f"{key} = {example}" for key, example in found.items() if " " not in key and key not in tables]
     lines += [line for key in tables for line in (f"[{key}]", found[key])]
     for table in ("[checks]", "[[allowed]]"):

@@ -98,7 +98,10 @@ def test_the_processes_of_a_job_make_one_cluster() -> None:
         sys.executable, "-m", "pytest", "-c", f"{SUITES}/pytest.ini", f"{SUITES}/test_multi_worker.py", "-q",
         "--tfgpu-budget", "full", "-k", "gradients",
     ]  # fmt: skip
-    job = {"SLURM_JOB_NODELIST": f"{first},{second}", "SLURM_TASKS_PER_NODE": "1(x2)", "CUDA_VISIBLE_DEVICES": "-1"}
+    job = {
+        "SLURM_JOB_NODELIST": f"{first},{second}", "SLURM_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_ID": "0",
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }  # fmt: skip
     ranks = [
         subprocess.Popen(argv, env=clean_environment(**job, SLURM_PROCID=place), stdout=subprocess.PIPE, text=True)
         for place in "01"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import pathlib
 import tempfile
+from typing import Any
 
 import pytest
 import yaml
 from emitted_jobs import DOCTOR, SCONTROL, SRUN, commands, run_script
+from emitted_pods import pod_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tfgpu_doctor.fleet.emitting import Emission, NotEmittable, emission
-from tfgpu_doctor.fleet.emitting_jobs import Cloud, kubernetes, slurm
+from tfgpu_doctor.fleet.emitting_jobs import slurm
+from tfgpu_doctor.fleet.emitting_kubernetes import Cloud, CloudKind, kubernetes
 from tfgpu_doctor.fleet.order import NodeOrder
 
 STEERING = "$`'\"\\;&|<>(){}[]*?!#~%:-, =@"
@@ -42,7 +45,7 @@ def test_a_shell_script(name: str, profile: str) -> None:
         assert (bin_ / "argv-n1").read_text() == "\n".join(
             ["fleet", "node", "--name", "n1", "--out", str(out), "--profile", profile, ""]
         )
-        assert sorted(path.name for path in out.iterdir()) == ["expected.json", "n1.json"]
+        assert sorted(path.name for path in out.iterdir()) == [".expected", "expected.json", "n1.json"]
         assert {path.name for path in place.iterdir()} == {name, bin_.name}
 
 
@@ -56,42 +59,49 @@ def expanded(text: str) -> str:
     return found + rest
 
 
+FILES = {"job": "job", "cronjob": "job", "daemonset": "daemonset"}
+
+
+def manifest(file: str, job: Emission, claim: str) -> dict[str, Any]:
+    """The pod that examines a node, and with a schedule, the collector as its first container."""
+    cloud = Cloud(image="a", claim=claim, schedule="@daily" if file == "cronjob" else "")
+    kind: CloudKind = "daemonset" if file == "daemonset" else "job"
+    documents = list(yaml.safe_load_all(kubernetes(job, kind, cloud)[f"{file}.yaml"]))
+    pod: dict[str, Any] = pod_of(documents[0])
+    return {**pod, "collector": pod_of(documents[1])["containers"][0]} if file == "cronjob" else pod
+
+
 @pytest.mark.slow
-@given(name=TEXTS, profile=TEXTS, command=TEXTS, kind=st.sampled_from(["job", "daemonset"]))
-@example(name="$(HOME)", profile="a: b #", command="- x", kind="job")
-@example(name="\\u0041\\n", profile="null", command="!!python/object:x", kind="daemonset")
-def test_a_manifest(name: str, profile: str, command: str, kind: str) -> None:
-    nodes = 2 if kind == "job" else None
+@given(name=TEXTS, profile=TEXTS, command=TEXTS, file=st.sampled_from(["job", "cronjob", "daemonset"]))
+@example(name="$(HOME)", profile="a: b #", command="- x", file="job")
+@example(name="\\u0041\\n", profile="null", command="!!python/object:x", file="daemonset")
+@example(name="$round", profile="$(JOB_NAME)", command="'; id; '", file="cronjob")
+def test_a_manifest(name: str, profile: str, command: str, file: str) -> None:
     if ".." in name:
         return
+    nodes = None if file == "daemonset" else 2
     for claim in ("", "reports"):
         job = emission(
             NodeOrder(profile=profile), NodeOrder(), out=f"/r/{name}", command=command, nodes=nodes, gpus=None
         )
-        text = kubernetes(job, kind, Cloud(image="a", claim=claim))[f"{kind}.yaml"]  # type: ignore[arg-type]
-        pod = yaml.safe_load(text)["spec"]["template"]["spec"]
+        pod = manifest(file, job, claim)
         doctor = (pod.get("initContainers") or pod["containers"])[0]
         argv = [*doctor["command"], *doctor.get("args", [])]
-        argv = argv[argv.index("sh", 1) + 1 :] if kind == "daemonset" else argv
-        options = argv[argv.index("--out") :]
+        if file != "job":
+            assert argv[:2] == ["sh", "-c"]
+            argv = argv[argv.index("sh", 1) + 1 :]
         assert expanded(argv[0]) == command
-        assert [expanded(each) for each in options] == [
-            "--out", f"/reports/r/{name}".rstrip("/") if claim else "/reports", "--profile", profile,
-        ]  # fmt: skip
+        assert [expanded(each) for each in argv[argv.index("--profile") :][:2]] == ["--profile", profile]
+        (mount,) = [each for each in doctor["volumeMounts"] if each["name"] == "reports"]
+        assert mount.get("subPath", "") == (f"r/{name}" if claim else "")
         volume = next(each for each in pod["volumes"] if each["name"] == "reports")
         assert volume.get("hostPath", {}).get("path", f"/r/{name}") == f"/r/{name}"
-        assert set(pod) == set(_plain(kind, claim))
-        assert (
-            json.dumps(pod, sort_keys=True).count('"securityContext"')
-            == len(pod["containers"]) + len(pod.get("initContainers", [])) + 1
-        )
-
-
-def _plain(kind: str, claim: str) -> dict[str, object]:
-    job = Emission(order=NodeOrder(), out="/r", limit_s=1, nodes=2 if kind == "job" else None)
-    text = kubernetes(job, kind, Cloud(image="a", claim=claim))[f"{kind}.yaml"]  # type: ignore[arg-type]
-    found: dict[str, object] = yaml.safe_load(text)["spec"]["template"]["spec"]
-    return found
+        plain = manifest(file, Emission(order=NodeOrder(), out="/r", limit_s=1, nodes=nodes), claim)
+        assert set(pod) == set(plain)
+        if file == "cronjob":
+            assert expanded(pod["collector"]["command"][4]) == command
+        rights = [json.dumps(each, sort_keys=True).count('"securityContext"') for each in (pod, plain)]
+        assert rights[0] == rights[1]
 
 
 @pytest.mark.parametrize("bad", ["a\nb", "a\0b", "a\u202eb", "a\u2028b", "a\x85b", "\ud800"])

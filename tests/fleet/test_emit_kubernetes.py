@@ -3,50 +3,27 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+import subprocess
 
 import pytest
 import yaml
 from doctor_command import run_doctor
+from emitted_pods import FORMS, USUAL, containers_of, doctor_of, emit, emit_all, placed, pod_of, variables_of, workloads
 
 from tfgpu_doctor.fleet.launched import launched_by
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
 
-USUAL = ("--image", "registry.example/tensorflow:2.21-gpu@sha256:" + "0" * 64, "--out", "/mnt/shared/reports")
-FORMS = {
-    "quick job": ("--nodes", "4", "--level", "quick"),
-    "deep job": ("--nodes", "4", "--level", "deep", "--gpus", "8", "--claim", "reports", "--name", "night"),
-    "profile": ("--nodes", "100", "--profile", "cluster-node", "--gpus", "8", "--runtime-class", "nvidia"),
-    "together": ("--nodes", "3", "--level", "deep", "--gpus", "8", "--suite", "multi_worker", "--name", "night"),
-    "daemonset": ("--kind", "daemonset",),
+RIGHTS = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+ROOT_RIGHTS = {
+    "capability": {
+        **RIGHTS, "runAsNonRoot": False, "runAsUser": 0, "capabilities": {"drop": ["ALL"], "add": ["SYSLOG"]},
+    },
+    "privileged": {"privileged": True, "runAsNonRoot": False, "runAsUser": 0, "readOnlyRootFilesystem": True},
 }  # fmt: skip
 
 
-def emit_all(*arguments: str) -> list[dict[str, Any]]:
-    done = run_doctor("fleet", "emit", "kubernetes", *USUAL, *arguments)
-    assert (done.returncode, done.stderr) == (0, "")
-    return list(yaml.safe_load_all(done.stdout))
-
-
-def emit(*arguments: str) -> dict[str, Any]:
-    """The workload; before it there may be its service."""
-    return emit_all(*arguments)[-1]
-
-
-def pod_of(document: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = document["spec"]["template"]["spec"]
-    return found
-
-
-def doctor_of(document: dict[str, Any]) -> dict[str, Any]:
-    pod = pod_of(document)
-    (found,) = [each for each in pod["containers"] + pod.get("initContainers", []) if each["name"] == "doctor"]
-    assert isinstance(found, dict)
-    return found
-
-
-@pytest.mark.parametrize("version", ["1.30", kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("version", ["1.30", "1.33", kubernetes_validate.latest_version()])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_valid_for_kubernetes(form: tuple[str, ...], version: str) -> None:
     for document in emit_all(*form):
@@ -55,18 +32,17 @@ def test_valid_for_kubernetes(form: tuple[str, ...], version: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_no_right_too_many(form: tuple[str, ...]) -> None:
-    pod = pod_of(emit(*form))
-    assert pod["automountServiceAccountToken"] is False
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["runAsUser"] > 0
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
-    for container in pod["containers"] + pod.get("initContainers", []):
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
-        }  # fmt: skip
-        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
-    assert {"key": "nvidia.com/gpu", "operator": "Exists"} in pod["tolerations"]
+    for document in workloads(form):
+        pod = pod_of(document)
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        for container in containers_of(document):
+            asked = next((each for each in ROOT_RIGHTS if each in form and container["name"] == "doctor"), "")
+            assert container["securityContext"] == (ROOT_RIGHTS[asked] if asked else RIGHTS)
+            assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
 
 
 def test_gpus_are_asked_for_by_levels_that_load_them() -> None:
@@ -92,8 +68,10 @@ def test_it_does_what_was_asked_for() -> None:
     doctor = doctor_of(emit(*FORMS["deep job"]))
     assert doctor["command"] == ["tfgpu-doctor"]
     assert doctor["args"] == [
-        "fleet", "node", "--name", "$(NODE_NAME)", "--out", "/reports/mnt/shared/reports", "--level", "deep",
+        "fleet", "node", "--name", "$(NODE_NAME)", "--message", "/dev/termination-log", "--level", "deep", "--out", "/reports",
     ]  # fmt: skip
+    (mount,) = [each for each in doctor["volumeMounts"] if each["name"] == "reports"]
+    assert mount == {"name": "reports", "mountPath": "/reports", "subPath": "mnt/shared/reports"}
     (name,) = [each for each in doctor["env"] if each["name"] == "NODE_NAME"]
     assert name["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
     (volume,) = [each for each in pod_of(emit(*FORMS["quick job"]))["volumes"] if each["name"] == "reports"]
@@ -107,7 +85,7 @@ def test_pods_that_train_together_find_each_other() -> None:
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["selector"].items() <= document["spec"]["template"]["metadata"]["labels"].items()
     assert pod["subdomain"] == service["metadata"]["name"]
-    given = {each["name"]: each["value"] for each in doctor_of(document)["env"] if "value" in each}
+    given = variables_of(doctor_of(document))
     # What Kubernetes sets in a pod of an indexed Job.
     around = {"JOB_COMPLETION_INDEX": "2", "HOSTNAME": f"{document['metadata']['name']}-2"}
     launched = launched_by({**given, **around})
@@ -140,16 +118,29 @@ def test_a_base_for_kustomize(tmp_path: pathlib.Path) -> None:
     assert (done.returncode, yaml.safe_load(alone.read_text())["kind"]) == (0, "Job")
 
 
-def test_the_daemonset_is_ready_where_nothing_is_wrong(tmp_path: pathlib.Path) -> None:
-    """Its own shell commands, run here: the doctor's exit code ends in a file, which the probe reads."""
-    import subprocess
+@pytest.mark.parametrize(("doctor", "ready", "said"), [
+    ("#!/bin/sh\nexit 0\n", 0, ""),
+    ("#!/bin/sh\necho 'n1: driver_too_old (DRV002)' >MESSAGE\nexit 1\n", 1, "n1: driver_too_old (DRV002)"),
+    ("", 1, "the doctor left no verdict: exit code 127"),
+    ("#!/bin/sh\nsleep 60\n", 1, "the doctor left no verdict: exit code 124"),
+])  # fmt: skip
+def test_the_daemonset_is_ready_where_nothing_is_wrong(
+    doctor: str, ready: int, said: str, tmp_path: pathlib.Path
+) -> None:
+    """Its own shell commands, run here: the doctor's exit code ends in a file, and the probe says the cause."""
+    message, command = tmp_path / "termination-log", tmp_path / "doctor"
+    message.touch()  # as the kubelet makes it
+    if doctor:
+        command.write_text(doctor.replace("MESSAGE", str(message)))
+        command.chmod(0o755)
 
+    places = {"/tmp": str(tmp_path), "/dev/termination-log": str(message), "-k 30 300": "-k 1 1"}
     document = emit(*FORMS["daemonset"])
-    start, script = doctor_of(document)["command"][:2], doctor_of(document)["command"][2]
+    *start, script = doctor_of(document)["command"][:3]
+    done = subprocess.run([*start, placed(script, places), "sh", str(command)], check=False, capture_output=True)
+    assert done.returncode == 0
     (verdict,) = pod_of(document)["containers"]
-    probe = verdict["readinessProbe"]["exec"]["command"]
-    for doctor, ready in (("true", 0), ("false", 1), ("/nonexistent", 1)):
-        here = [script.replace("/tmp/", f"{tmp_path}/"), "sh", doctor]
-        assert subprocess.run([*start, *here], check=False, capture_output=True).returncode == 0
-        asked = [*probe[:2], probe[2].replace("/tmp/", f"{tmp_path}/")]
-        assert subprocess.run(asked, check=False).returncode == ready
+    *start, script = verdict["readinessProbe"]["exec"]["command"]
+    asked = subprocess.run([*start, placed(script, places)], check=False, capture_output=True, text=True)
+    assert (asked.returncode, asked.stdout.strip()) == (ready, said)
+    assert message.read_text().strip() == said

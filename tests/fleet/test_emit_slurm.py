@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import re
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 
 import msgspec
 import pytest
-from doctor_command import run_doctor
+from doctor_command import clean_environment, run_doctor
 from emitted_jobs import DOCTOR, SCONTROL, SRUN, commands, run_script
 
 from tfgpu_doctor.fleet.emitting import Emission
 from tfgpu_doctor.fleet.emitting_jobs import mpi, slurm
 from tfgpu_doctor.fleet.node import NodeReport
 from tfgpu_doctor.fleet.order import NodeOrder
+from tfgpu_doctor.fleet.slurm_hooks import Drainage, HookKind
 
 QUICK = NodeOrder(level="quick")
 FORMS = {
@@ -23,7 +28,11 @@ FORMS = {
     "deep job": ("slurm", "--nodes", "3", "--level", "deep", "--gpus", "8", "--partition", "a,b-c", "--account", "x"),
     "suites": ("slurm", "--nodes", "3", "--suite", "training", "--budget", "5m", "--gpus", "4"),
     "profile": ("slurm", "--nodes", "3", "--profile", "cluster-node", "--gpus", "8"),
-    "prolog": ("slurm", "--kind", "prolog"),
+    "round": ("slurm", "--at-once", "4", "--level", "quick", "--partition", "a,b-c"),
+    "prolog": ("slurm", "--kind", "prolog", "--ignore", "PKG,LIB004"),
+    "epilog": ("slurm", "--kind", "epilog", "--level", "deep"),
+    "healthcheck": ("slurm", "--kind", "healthcheck", "--most-drained", "5"),
+    "dry run": ("slurm", "--kind", "prolog", "--dry-run"),
     "mpi": ("mpi", "--level", "soak", "--minutes", "3"),
 }
 
@@ -97,7 +106,7 @@ def test_each_node_has_its_row_whatever_becomes_of_it(tmp_path: pathlib.Path) ->
     assert "exit code 1" in found["crashes1"].reason
     assert json.loads((out / "expected.json").read_text()) == sorted([*nodes, "elsewhere"])
     assert (out / "earlier/7-0/lost1.json").read_text() == "an old report"
-    assert sorted(path.name for path in out.iterdir() if path.name.startswith(".")) == []
+    assert [path.name for path in out.rglob(".*")] == [".expected"]
     assert "reports of 7 of 8 nodes" in done.stderr
 
 
@@ -125,43 +134,206 @@ def test_the_real_doctor_on_two_nodes(tmp_path: pathlib.Path) -> None:
     assert done.returncode == max(each.exit_code or 0 for each in found)
 
 
-def prolog(tmp_path: pathlib.Path, node: str, **variables: str) -> tuple[int, str, str]:
+def started_by_slurm(
+    tmp_path: pathlib.Path, node: str, kind: HookKind = "prolog", drainage: Drainage | None = None, **variables: str
+) -> tuple[int, str, list[str]]:
     """Exit code, what was said, and what scontrol was asked to change."""
     bin_ = commands(tmp_path / "bin", doctor=DOCTOR, scontrol=SCONTROL)
-    text = slurm(Emission(order=QUICK, out=str(tmp_path), limit_s=5, command=str(bin_ / "doctor")), "prolog")
-    done = run_script(text, commands=bin_, SLURMD_NODENAME=node, **variables)
+    job = Emission(order=QUICK, out=str(tmp_path), limit_s=5, command=str(bin_ / "doctor"))
     log = bin_ / "scontrol.log"
+    log.unlink(missing_ok=True)
+    done = run_script(slurm(job, kind, drainage=drainage), commands=bin_, SLURMD_NODENAME=node, **variables)
     lines = log.read_text().splitlines() if log.exists() else []
-    return done.returncode, done.stderr, "\n".join(line for line in lines if line.startswith("update"))
+    return done.returncode, done.stderr, [line for line in lines if line.startswith("update")]
 
 
-def test_a_prolog_drains_a_bad_node_and_says_so(tmp_path: pathlib.Path) -> None:
-    code, said, asked = prolog(tmp_path, "bad1")
-    assert code == 1
-    assert "drained: tfgpu-doctor: driver_too_old (DRV002)" in said
-    assert asked.startswith("update NodeName=bad1 State=DRAIN Reason=tfgpu-doctor: driver_too_old (DRV002)")
-    assert not set(asked) & set("$'\"`\\")
+@pytest.mark.parametrize(("kind", "expected"), [("prolog", 1), ("epilog", 0), ("healthcheck", 0)])
+def test_a_node_with_an_error_of_its_own_is_drained(tmp_path: pathlib.Path, kind: HookKind, expected: int) -> None:
+    code, said, asked = started_by_slurm(tmp_path, "bad1", kind)
+    assert code == expected
+    assert "bad1: drained: tfgpu-doctor: hardware_ecc_error (HLT002)" in said
+    (line,) = asked
+    assert line.startswith("update NodeName=bad1 State=DRAIN Reason=tfgpu-doctor: hardware_ecc_error (HLT002): GPU 1")
+    assert not set(line) & set("$'\"`\\")
+
+
+def test_what_is_not_the_nodes_own_drains_nothing(tmp_path: pathlib.Path) -> None:
+    code, said, asked = started_by_slurm(tmp_path, "user1")
+    assert (code, asked) == (0, [])
+    assert "user1: not drained: nothing that was found lies in the hardware or the driver of the node" in said
 
 
 @pytest.mark.slow
-def test_a_prolog_drains_no_node_without_proof(tmp_path: pathlib.Path) -> None:
-    assert prolog(tmp_path, "good1") == (0, "", "")
+def test_no_node_is_drained_without_proof(tmp_path: pathlib.Path) -> None:
+    assert started_by_slurm(tmp_path, "good1") == (0, "", [])
     for node in ("crashes1", "stuck1", "absent1", "hangs1", "killed1"):
-        code, said, asked = prolog(tmp_path, node)
-        assert (code, asked) == (0, ""), node
+        code, said, asked = started_by_slurm(tmp_path, node)
+        assert (code, asked) == (0, []), node
         assert f"{node}: not judged, and not drained" in said
 
 
-def test_a_prolog_leaves_a_reason_that_is_there(tmp_path: pathlib.Path) -> None:
-    code, said, asked = prolog(tmp_path, "bad1", STAND_IN_STATE="IDLE+DRAIN")
-    assert (code, asked) == (1, "")
+def test_a_drained_node_keeps_its_reason(tmp_path: pathlib.Path) -> None:
+    code, said, asked = started_by_slurm(tmp_path, "bad1", STAND_IN_STATE="IDLE+DRAIN")
+    assert (code, asked) == (1, [])
     assert "keeps its reason" in said
+    assert not (tmp_path / "drained").exists()
 
 
 def test_where_scontrol_fails_the_exit_code_drains(tmp_path: pathlib.Path) -> None:
-    code, said, _ = prolog(tmp_path, "bad1", STAND_IN_UPDATE="1")
-    assert code == 1
-    assert "scontrol could not drain it" in said
+    kinds: tuple[HookKind, ...] = ("prolog", "epilog")
+    for kind in kinds:
+        code, said, _ = started_by_slurm(tmp_path, "bad1", kind, STAND_IN_UPDATE="1")
+        assert code == 1
+        assert "scontrol could not drain it; the exit code of this script does" in said
+    # slurmd does not start before its health check ends with 0.
+    code, said, _ = started_by_slurm(tmp_path, "bad1", "healthcheck", STAND_IN_UPDATE="1")
+    assert (code, "scontrol could not drain it: tfgpu-doctor" in said) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["prolog", "epilog", "healthcheck"])
+def test_a_dry_run_says_what_it_would_drain(tmp_path: pathlib.Path, kind: HookKind) -> None:
+    code, said, asked = started_by_slurm(tmp_path, "bad1", kind, Drainage(dry_run=True))
+    assert (code, asked) == (0, [])
+    assert "bad1: would be drained (dry run): tfgpu-doctor: hardware_ecc_error" in said
+    assert not (tmp_path / "drained").exists()
+
+
+def test_only_so_many_nodes_are_drained_in_an_hour(tmp_path: pathlib.Path) -> None:
+    most = Drainage(most=2)
+    assert [started_by_slurm(tmp_path, node, "healthcheck", most)[2] != [] for node in ("bad1", "bad2")] == [True, True]
+    code, said, asked = started_by_slurm(tmp_path, "bad3", "prolog", most)
+    assert (code, asked) == (0, [])
+    assert "bad3: not drained: bad1, bad2 left service within this hour, and --most-drained is 2" in said
+    assert started_by_slurm(tmp_path, "bad1", "healthcheck", most)[2] != []  # it has its place of this hour
+
+
+def test_what_slurm_says_about_the_job_is_not_about_the_node(tmp_path: pathlib.Path) -> None:
+    """In a prolog, Slurm sets the variables of the job, with its GPUs."""
+    of_job = {"CUDA_VISIBLE_DEVICES": "0", "GPU_DEVICE_ORDINAL": "0", "SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0"}
+    bin_ = commands(tmp_path / "bin", doctor='#!/bin/bash\nenv >"$(dirname "$0")/env"\n', scontrol=SCONTROL)
+    job = Emission(order=QUICK, out=str(tmp_path), limit_s=5, command=str(bin_ / "doctor"))
+    run_script(slurm(job, "prolog"), commands=bin_, SLURMD_NODENAME="n1", SLURM_CONF="/etc/slurm.conf", **of_job)
+    seen = dict(line.split("=", 1) for line in (bin_ / "env").read_text().splitlines())
+    assert {name: seen.get(name) for name in of_job} == dict.fromkeys(of_job)
+    assert seen["SLURM_CONF"] == "/etc/slurm.conf"
+    stress = msgspec.structs.replace(job, loads=True)
+    for given, kept in (("0", "0"), (None, "")):
+        variables = (
+            of_job if given else {name: value for name, value in of_job.items() if name != "CUDA_VISIBLE_DEVICES"}
+        )
+        run_script(slurm(stress, "prolog"), commands=bin_, SLURMD_NODENAME="n1", **variables)
+        assert f"CUDA_VISIBLE_DEVICES={kept}\n" in (bin_ / "env").read_text()
+
+
+def test_a_health_check_ends_before_slurm_kills_it() -> None:
+    text = emit("slurm", "--kind", "healthcheck", "--out", "/r")
+    limits = [int(each) for each in re.findall(r"timeout (?:--kill-after=\d+ )?(\d+) ", text)]
+    grace = [int(each) for each in re.findall(r"--kill-after=(\d+) ", text)]
+    assert len(limits) == 5
+    assert sum(limits) + sum(grace) < 60
+
+
+def test_each_option_of_a_script_reaches_the_doctor(tmp_path: pathlib.Path) -> None:
+    text = emit(
+        "slurm",
+        "--kind",
+        "prolog",
+        "--out",
+        "/r",
+        "--ignore",
+        "pkg",
+        "--ignore",
+        "LIB004,LIB005",
+        "--most-drained",
+        "7",
+    )
+    assert "--level quick --ignore pkg,LIB004,LIB005 " in text
+    assert "--most-drained 7 " in text
+    assert "dry run" not in text
+    done = run_doctor("fleet", "emit", "slurm", "--kind", "prolog", "--out", "/r", "--ignore", "NOPE01")
+    assert (done.returncode, "no check is called 'NOPE01'" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_script_in_a_file_can_be_executed(form: tuple[str, ...], tmp_path: pathlib.Path) -> None:
+    """Slurm starts a prolog as a program: one that is no program drains each node with "Prolog error"."""
+    script = tmp_path / "script.sh"
+    before = os.umask(0o027)
+    try:
+        done = run_doctor("fleet", "emit", *form, "--out", "/r", "-o", str(script))
+    finally:
+        os.umask(before)
+    assert done.returncode == 0
+    assert script.stat().st_mode & 0o777 == 0o750
+    done = run_doctor("fleet", "emit", *form, "--out", "/r", "-o", os.devnull)
+    assert done.returncode == 0
+    assert not pathlib.Path(os.devnull).stat().st_mode & 0o111
+
+
+def test_jobs_side_by_side_lose_no_node(tmp_path: pathlib.Path) -> None:
+    """One-node jobs that start together have one folder, and each adds its node to the expected ones."""
+    bin_ = commands(tmp_path / "bin", doctor=DOCTOR, srun=SRUN, scontrol=SCONTROL)
+    script = tmp_path / "job.sh"
+    script.write_text(slurm(job(tmp_path, bin_ / "doctor"), "job"))
+    (tmp_path / "expected.json").write_text('["earlier1"]\n')
+    nodes = [f"good{place}" for place in range(24)]
+    started = [
+        subprocess.Popen(
+            ["bash", str(script)], stderr=subprocess.PIPE,
+            env=clean_environment() | {
+                "PATH": f"{bin_}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": node, "SLURM_JOB_ID": str(place),
+                "STAND_IN_NODES": node,
+            },
+        )
+        for place, node in enumerate(nodes)
+    ]  # fmt: skip
+    said = [each.communicate(timeout=120)[1].decode() for each in started]
+    assert [each.returncode for each in started] == [0] * len(nodes), said
+    assert json.loads((tmp_path / "expected.json").read_text()) == sorted([*nodes, "earlier1"])
+
+
+def test_rows_of_one_node_are_written_side_by_side(tmp_path: pathlib.Path) -> None:
+    """Two jobs may miss the same node at the same moment."""
+    text = slurm(job(tmp_path, tmp_path / "doctor"), "job")
+    functions = text[text.index("# Run the doctor on a node") : text.index("# Before the nodes start")]
+    script = f"{functions}\nfor i in {{1..40}}; do leave_row {tmp_path} n$i died why & leave_row {tmp_path} n$i hung why & done; wait"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert "No such file" not in done.stderr
+    assert done.stderr.count("tfgpu-doctor: n") == 40
+    assert len(list(tmp_path.iterdir())) == 40
+
+
+def test_a_job_at_its_time_limit_leaves_a_row_for_each_node(tmp_path: pathlib.Path) -> None:
+    bin_ = commands(tmp_path / "bin", doctor=DOCTOR, srun=SRUN, scontrol=SCONTROL)
+    script = tmp_path / "job.sh"
+    script.write_text(slurm(job(tmp_path, bin_ / "doctor", 4), "job"))
+    running = subprocess.Popen(
+        ["bash", str(script)], stderr=subprocess.PIPE,
+        env=clean_environment() | {
+            "PATH": f"{bin_}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "x", "STAND_IN_NODES": "good1 slow1 hangs1",
+        },
+    )  # fmt: skip
+    until(lambda: (tmp_path / "good1.json").exists() and (bin_ / "argv-hangs1").exists())
+    running.terminate()
+    until(lambda: (tmp_path / "slow1.json").exists() and (tmp_path / "hangs1.json").exists())
+    assert [report(tmp_path, node).outcome for node in ("good1", "slow1", "hangs1")] == [
+        "reported", "interrupted", "interrupted",
+    ]  # fmt: skip
+    assert "time limit" in report(tmp_path, "hangs1").reason
+    assert running.poll() is None
+    (tmp_path / "go").touch()  # one node still finishes
+    said = running.communicate(timeout=60)[1].decode()
+    assert running.returncode >= 3
+    assert report(tmp_path, "slow1").outcome == "reported"
+    assert "reports of 2 of 3 nodes" in said
+
+
+def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("arguments", [
@@ -175,6 +347,16 @@ def test_where_scontrol_fails_the_exit_code_drains(tmp_path: pathlib.Path) -> No
     ("slurm", "--nodes", "2", "--out", "/r", "--profile", "server", "--level", "deep"),
     ("slurm", "--nodes", "2", "--out", "/r", "--suite", "training", "--gpus", "1", "--budget", "soon"),
     ("slurm", "--kind", "prolog", "--nodes", "2", "--out", "/r"),
+    ("slurm", "--kind", "epilog", "--gpus", "2", "--out", "/r"),
+    ("slurm", "--kind", "prolog", "--partition", "a", "--out", "/r"),
+    ("slurm", "--kind", "healthcheck", "--level", "standard", "--out", "/r"),
+    ("slurm", "--kind", "healthcheck", "--profile", "server", "--out", "/r"),
+    ("slurm", "--nodes", "2", "--dry-run", "--out", "/r"),
+    ("slurm", "--nodes", "2", "--at-once", "2", "--out", "/r"),
+    ("slurm", "--at-once", "2", "--level", "deep", "--out", "/r"),
+    ("slurm", "--kind", "prolog", "--at-once", "2", "--out", "/r"),
+    ("slurm", "--nodes", "2", "--most-drained", "2", "--out", "/r"),
+    ("slurm", "--nodes", "2", "--profile", "server", "--ignore", "PKG", "--out", "/r", "--gpus", "1"),
     ("mpi", "--out", "/r", "--minutes", "2"),
     ("kubernetes", "--nodes", "2", "--out", "/r/../etc", "--image", "a"),
     ("kubernetes", "--nodes", "2", "--out", "/r", "--image", "a b"),

@@ -30,10 +30,29 @@ def test_every_recorded_machine_makes_one(machine: str) -> None:
     document = json.loads(encode_node(node))
     assert list(document)[:2] == ["schema", "kind"]
     assert document["checks"] == {result.id: result.outcome for result in node.report.results}  # type: ignore[union-attr]
-    assert [cause["label"] for cause in document["causes"]] == [cause.label for cause in node.report.causes]  # type: ignore[union-attr]
+    if node.outcome == "reported":
+        assert [cause["label"] for cause in document["causes"]] == [cause.label for cause in node.report.causes]  # type: ignore[union-attr]
     assert all(document["settings"].values())
     if facts.nvml and facts.nvml.works:
         assert document["settings"]["GPUs that NVML lists"] == str(facts.nvml.gpu_count)
+
+
+@pytest.mark.parametrize(
+    ("machine", "scheduler", "said"),
+    [("slurm-without-gres", "slurm", "(`fleet emit slurm --gpus N`)"), ("htcondor-without-gpu", "htcondor", "")],
+)
+def test_a_job_that_asked_for_no_gpu_says_nothing_about_the_node(machine: str, scheduler: str, said: str) -> None:
+    node = of_machine(facts_of(machine))
+    assert (node.outcome, node.exit_code, node.causes) == ("not granted", 3, ())
+    assert f"the job asked {scheduler} for no GPU" in node.reason
+    assert node.reason.endswith(said)
+    assert node.report is not None
+    assert [cause.label for cause in node.report.causes] == ["scheduler_did_not_grant_gpu"]
+
+
+def test_a_step_without_the_gpus_of_its_job_is_a_finding() -> None:
+    node = of_machine(facts_of("slurm-step-without-gres"))
+    assert (node.outcome, node.exit_code) == ("reported", 1)
 
 
 def test_what_was_measured_under_load_is_told_by_device_and_model() -> None:

@@ -29,6 +29,22 @@ def test_it_leaves_the_nodes_report_in_the_folder(tmp_path: pathlib.Path) -> Non
     assert "Traceback" not in done.stderr
 
 
+def test_what_is_ignored_is_no_finding_of_the_node(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "empty").mkdir()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    common = ("--out", str(tmp_path / "empty"), "--name", "a", "--level", "quick", "--python", str(tmp_path / "bare"))
+    codes, found = [], []
+    for options in ((), ("--ignore", "PKG"), ("--select", "PKG002")):
+        codes.append(fleet_node(*common, *options).returncode)
+        document = json.loads((tmp_path / "empty/a.json").read_text("utf-8"))
+        found.append([cause["id"] for cause in document["causes"] if cause["severity"] == "error"])
+        assert document["order"] == " ".join(("--level quick", *options))
+    assert ["PKG002" in each for each in found] == [True, False, True]
+    assert (codes[0], found[2]) == (1, ["PKG002"])
+    done = fleet_node(*common, "--ignore", "NOPE")
+    assert (done.returncode, "no check is called 'NOPE'" in done.stderr) == (2, True)
+
+
 def test_by_a_profile_it_tells_what_is_not_met_once(tmp_path: pathlib.Path) -> None:
     profile = tmp_path / "many.toml"
     profile.write_text('level = "quick"\ngpus = 64\n')

@@ -63,7 +63,12 @@ def test_slurms_tasks() -> None:
         tasks_per_node("two")
 
 
-SLURM = {"SLURM_JOB_NODELIST": "gpu[1-2]", "SLURM_TASKS_PER_NODE": "2(x2)"}
+SLURM = {"SLURM_JOB_NODELIST": "gpu[1-2]", "SLURM_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_ID": "0"}
+# As Slurm 22.05 set them in the batch script of a job on two nodes.
+BATCH = {
+    "SLURM_JOB_ID": "14", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "1(x2)",
+    "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0", "SLURM_GTIDS": "0",
+}  # fmt: skip
 
 
 def test_from_slurm() -> None:
@@ -73,6 +78,22 @@ def test_from_slurm() -> None:
     assert cyclic == block
     step = {**SLURM, "SLURM_STEP_NODELIST": "gpu2", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_PROCID": "0"}
     assert derive(step, port=5000) == config("gpu2:5000")
+
+
+@pytest.mark.parametrize("step", [{}, {"SLURM_STEP_ID": "4294967291"}, {"SLURM_STEP_ID": "4294967290"}])
+def test_a_batch_script_is_no_process_of_the_cluster(step: dict[str, str]) -> None:
+    """It runs once: what it exports would make every process worker 0."""
+    with pytest.raises(TfConfigError, match="in each process that srun starts"):
+        derive({**BATCH, **step})
+    done = run_doctor("fleet", "tfconfig", environment={**BATCH, **step})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "srun bash -c 'export TF_CONFIG=$(tfgpu-doctor fleet tfconfig)" in done.stderr
+    alone = {**BATCH, **step, "SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1"}
+    assert derive(alone, port=5000) == config("n1:5000")
+    in_srun = {"SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+    assert derive({**BATCH, **in_srun, "SLURM_PROCID": "1", "SLURM_NODEID": "1"}, port=5000) == config(
+        "n1:5000", "n2:5000", index=1
+    )
 
 
 def test_every_task_of_a_job_derives_one_cluster() -> None:

@@ -37,9 +37,13 @@ def test_every_row_has_a_source_and_a_date(table: str, row: dict[str, Any]) -> N
 
 @every("table", sorted(SOURCED))
 def test_no_row_stands_twice(table: str) -> None:
-    second = {"opened_libraries": "cuda", "log_rules": "rank", "log_releases": "line", "trace_events": "example"}.get(
-        table, ""
-    )  # of tables whose keys are two fields
+    second = {
+        "opened_libraries": "cuda",
+        "log_rules": "rank",
+        "log_releases": "line",
+        "trace_events": "example",
+        "references": "measurement",
+    }.get(table, "")  # of tables whose keys are two fields
     keys = [(next(iter(row.values())), row.get(second), str(row.get("context"))) for row in SOURCED[table]]
     assert len(keys) == len(set(keys))
 

@@ -10,6 +10,7 @@ import pytest
 from lab.examination import Answer, examine, why_not
 from lab.machine import Machine
 from lab.machines import MACHINES
+from said_numbers import names_a_gpu
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 Note = Callable[[str, object], None]
@@ -36,6 +37,7 @@ def test_machine(machine: Machine, bench: pathlib.Path, lab_targets: pathlib.Pat
         record_property(name, value)
     assert not wrong, wrong
     assert answer.document["counts"]["crash"] == 0
+    assert without_device(answer) == []
     assert answer.document["healthy"] or machine.label
 
 
@@ -44,6 +46,12 @@ def why_wrong(machine: Machine, answer: Answer) -> str:
     if answer.labels == ([machine.label] if machine.label else []) and machine.says in answer.first_words:
         return ""
     return json.dumps(answer.document["causes"])[:1500]
+
+
+def without_device(answer: Answer) -> list[str]:
+    """The messages that name a GPU of findings that do not."""
+    findings = [finding for result in answer.document["results"] for finding in result["findings"]]
+    return [each["message"] for each in findings if names_a_gpu(each["message"]) and not each["devices"]]
 
 
 def test_every_machine_has_a_name_of_its_own() -> None:

@@ -15,7 +15,7 @@ from locations import ROOT
 TABLE = ROOT / "doctor/accept/comparisons.json"
 _ABOUT = (
     "What the perf suites measure, by name, so that a misspelt name in a profile is refused before anything is measured. "
-    "Made by tools/write_generated.py from the suites themselves; metrics are those that a limit of the hardware's bounds."
+    "Made by tools/write_generated.py from the suites themselves; metrics are those that a limit of the hardware's bounds, units those of metrics that a requirement in units can name."
 )
 _PLUGIN = """
 def pytest_collection_finish(session):
@@ -65,7 +65,30 @@ def metrics() -> dict[str, list[str]]:
     return {"device_placement": sorted([*inside, *peaks])}
 
 
+def units() -> dict[str, dict[str, str]]:
+    """Suite to the metrics that a requirement in units can name, with their units."""
+    from tfgpu_doctor.perf_tests import test_mirrored_strategy, test_multi_worker
+    from tfgpu_doctor.perf_tests.published import INPUT, STORAGE, TRAINED
+
+    ways = [name[len("bandwidth[") : -1] for _, suite, name in collected() if name.startswith("bandwidth[")]
+    sizes = [test_mirrored_strategy.in_words(size) for size in test_mirrored_strategy.SIZES["GPU"]]
+    counts = sorted({name[:-1].partition("[")[2] for _, suite, name in collected() if suite == "multi_worker" and "[" in name})
+    between = [f"all-reduce of {size}, {count} workers" for count in counts for size in test_multi_worker.SIZES.values()]
+    return {
+        "device_placement": {
+            **{f"copy {way}": "GB/s" for way in ways},
+            **{name: "TFLOP/s" for name in metrics()["device_placement"] if name.startswith("matmul")},
+            "eager dispatch": "us",
+        },
+        "mirrored_strategy": {
+            **{f"all-reduce of {size}": "GB/s" for size in sizes}, "weak scaling": "times one GPU", "strong scaling": "times one GPU",
+        },
+        "multi_worker": dict.fromkeys(between, "GB/s"),
+        "training": {**dict.fromkeys((*TRAINED, INPUT), "samples/s"), STORAGE: "GB/s"},
+    }  # fmt: skip
+
+
 def table() -> str:
     """The content of the file."""
-    document = {"about": _ABOUT, "metrics": metrics(), "comparisons": comparisons()}
+    document = {"about": _ABOUT, "units": units(), "metrics": metrics(), "comparisons": comparisons()}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,18 +13,28 @@ from collections.abc import Iterable
 
 from doctor_command import clean_environment
 
-# The doctor on a node, as its name says: healthy, with findings, silent, hanging, ...
-DOCTOR = """#!/bin/bash
-printf '%s\\n' "$@" >"$(dirname "$0")/argv-$4"
+# The doctor on a node, as its name says: healthy, with findings of the node or of its user, silent, hanging, ...; what is
+# drained for it, the real doctor says.
+DOCTOR = f"""#!/bin/bash
+[[ $2 == drains ]] && exec {shlex.quote(sys.executable)} -m tfgpu_doctor "$@"
+"""
+DOCTOR += """printf '%s\\n' "$@" >"$(dirname "$0")/argv-$4"
 case $4 in
   hangs*) sleep 100 ;;
   killed*) kill -KILL $$ ;;
   crashes*) echo 'Traceback (most recent call last)' >&2; exit 1 ;;
   absent*) exec /nonexistent/python ;;
   stuck*) exit 3 ;;
+  slow*) until [[ -e $6/go ]]; do sleep 0.05; done ;;
 esac
-printf '{"schema":1,"kind":"tfgpu-doctor node","node":"%s","outcome":"reported"}\\n' "$4" >"$6/$4.json"
-[[ $4 == bad* ]] && { echo "$4: driver_too_old (DRV002): the driver \\$(id) 'is' \\"old\\"; rm -rf"; exit 1; }
+causes=()
+[[ $4 == bad* ]] && causes+=(hardware_ecc_error HLT002 "GPU 1 (an \\$(id) 'A100') has had 3 errors; rm -rf")
+[[ $4 == bad2 ]] && causes+=(gpu_lost XID001 'GPU 0 is lost')
+[[ $4 == user* ]] && causes+=(wrong_python_environment PKG002 'TensorFlow is not installed in this Python')
+found=$(printf ',{"label":"%s","id":"%s","title":"%s","severity":"error"}' "${causes[@]}")
+((${#causes[@]})) || found=,
+printf '{"schema":1,"kind":"tfgpu-doctor node","node":"%s","outcome":"reported","causes":[%s]}\\n' "$4" "${found:1}" >"$6/$4.json"
+((${#causes[@]})) && { echo "$4: ${causes[*]}"; exit 1; }
 echo "$4: healthy"
 """
 SRUN = """#!/bin/bash

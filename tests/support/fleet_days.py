@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import pathlib
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from made_up_fleet import MEASURED, MODELS, sample, worse
 from tfgpu_doctor.fleet.node import Cause, Measurement, encode_node, file_name
 from tfgpu_doctor.fleet.reporting import missing_node
 
-FIRST_DAY = datetime.date(2026, 1, 1)
+FIRST_DAY = dt.date(2026, 1, 1)
 Noise = Callable[[np.random.Generator, tuple[int, ...]], Any]  # in standard deviations of 1 %; more is worse
 
 
@@ -104,8 +104,8 @@ class FleetDays:
             yield name, msgspec.json.encode(node) + b"\n"
 
 
-def date(day: int) -> datetime.date:
-    return FIRST_DAY + datetime.timedelta(days=day)
+def date(day: int) -> dt.date:
+    return FIRST_DAY + dt.timedelta(days=day)
 
 
 def began(day: int, place: int = 0) -> str:

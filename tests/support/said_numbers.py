@@ -7,30 +7,32 @@ from collections.abc import Iterable, Iterator
 
 from tfgpu_doctor.model import Figure, Finding
 
-_NAMES_A_GPU = re.compile(
-    r"\bGPU \d+\b|\bGPU:\d+|\b(?:the|each) GPU at [\da-f]|\b[\da-f]{4,}:[\da-f]{2}:[\da-f]{2}\b", re.IGNORECASE
-)
-_OF_A_SWITCH = re.compile(r"\bNVSwitch at \S+")
+_NAMES_A_GPU = re.compile(r"\bGPU \d+\b|\bGPU:\d+|\bGPU at [\da-f]|\b[\da-fA-F]{4,}:[\da-fA-F]{2}:[\da-fA-F]{2}\b")
+_QUOTED = re.compile(r"'[^']*'")
 
 # The numbers in a message that nobody measured.
 NOT_MEASURED = {
     "a quoted text, and what an error says": re.compile(r"'[^']*'|\b(?:fails|raises): .*|\bwas not tested: .*"),
     "the meaning of a code": re.compile(r"(?<=ago: ).*|(?<=unknown time: ).*"),
-    "the name of a model": re.compile(r"\((?!\d+ times)[^()]*[A-Za-z][^()]*\)"),
+    "the name of a model": re.compile(r"\((?!\d+ times)[^()]*[A-Za-z][^()]*\)|does not support .+? at\b"),
+    "what the driver asks for": re.compile(r"\brequests \S+"),
+    "the number of a process": re.compile(r"\(\d+\)"),
     "the number of a GPU": re.compile(r"\bGPU[ :]\d+"),
     "an address": re.compile(r"\b[\da-f]{4,}:[\da-f]{2}:[\da-f]{2}(?:\.\d)?\b", re.IGNORECASE),
     "how long ago": re.compile(r"\b\d+ (?:minute|hour|day)s? ago"),
-    "a version": re.compile(r"\b(?:CUDA|driver|branch|compute capability|TensorFlow|PCI Express) \d[\d.]*"),
+    "a version": re.compile(
+        r"\b(?:libraries are of|the module is|CUDA|driver|branch|compute capability|TensorFlow|PCI Express) \d[\d.]*"
+    ),
     "what has a number in its name": re.compile(r"\b[A-Za-z]\w*\d\w*\b(?<!x\d)(?<!x\d\d)"),
     "the step at which a program ended": re.compile(r"\bround \d+|\bwithin \d+ s\b"),
 }
-_NUMBER = re.compile(r"\bx?(\d[\d,]*(?:\.\d+)?)\s?(%|[KMGT]i?B(?:/s)?\b|TFLOP/s|°C|MHz|W\b)?")
+_NUMBER = re.compile(r"\bx?(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)\s?(%|[KMGT]i?B(?:/s)?\b|TFLOP/s|°C|MHz|W\b)?")
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def names_a_gpu(message: str) -> bool:
-    """Whether a message speaks of a certain GPU; of the rest, nobody can tell which GPUs it means."""
-    return bool(_NAMES_A_GPU.search(_OF_A_SWITCH.sub("", message)))
+    """Whether a message names a certain GPU or NVSwitch, in the doctor's own words."""
+    return bool(_NAMES_A_GPU.search(_QUOTED.sub("", message)))
 
 
 def measured_in(message: str) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ import pytest
 
 from tfgpu_doctor.perf_tests import runner
 from tfgpu_doctor.perf_tests.budget import Budget
+from tfgpu_doctor.perf_tests.published import CNN, TRANSFORMER, Sizes
 
 SHARE_S = 0.2
 _SIZES: dict[str, dict[str, Any]] = {
@@ -27,7 +28,11 @@ _SIZES: dict[str, dict[str, Any]] = {
     "test_pictures": {"PICTURES": 8, "ON_DEVICE": 16, "WIDTH": 8},
     "test_pipeline": {"PICTURES": 8},
     "test_profiler": {"SIDE": 128},
-    "test_training": {"LARGE_BATCH": 64},
+    "test_training": {
+        "LARGE_BATCH": 64, "SIZES": Sizes(32, 10, blocks=4, layers=2, width=32, heads=2, length=16, words=100),
+        "BATCHES": {CNN: (4,), TRANSFORMER: (4,)}, "FEWEST_STEPS": 2, "WARM_UP": 1,
+        "STORED": 8 << 20, "PICTURES": 4, "PICTURE_SIDE": 64, "INPUT_SIDE": 32, "INPUT_BATCH": 4,
+    },
 }  # fmt: skip
 
 

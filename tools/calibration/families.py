@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm, t
 
 from calibration.scenarios import Array, Random
-from tfgpu_doctor.accept.learning import bounds_of
+from tfgpu_doctor.accept.bounds import bounds_of
 from tfgpu_doctor.bench.regression import compare
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
