@@ -63,7 +63,9 @@ def read_profile(name: str, vocabulary: Vocabulary) -> Resolved:
 def _find(name: str, folder: str) -> str:
     """Return the path of a profile; a name without an extension is a shipped profile, or else an existing file."""
     if not name:
-        raise ProfileError(f"the name of the profile is empty (an unset variable?); {nearest(name, tuple(shipped_profiles()))}")
+        raise ProfileError(
+            f"the name of the profile is empty (an unset variable?); {nearest(name, tuple(shipped_profiles()))}"
+        )
     if not name.endswith(_TOML) and os.sep not in name:
         if name in shipped_profiles():
             return os.path.join(_SHIPPED, name + _TOML)

@@ -56,7 +56,9 @@ class Drains:
         """
         os.makedirs(self._folder, exist_ok=True)
         last = self._last()
-        content = msgspec.json.encode(Drain(node=node, at=dt.datetime.fromtimestamp(now_s, dt.timezone.utc), reason=reason))
+        content = msgspec.json.encode(
+            Drain(node=node, at=dt.datetime.fromtimestamp(now_s, dt.timezone.utc), reason=reason)
+        )
         while True:
             recent = self._recent(last, most, now_s)
             if node in recent:

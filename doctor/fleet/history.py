@@ -10,8 +10,8 @@ HISTORY_SCHEMA = 1
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A measurement of one device of one node over time. `change`: -0.1 is a tenth less than at the beginning of its days,
-    apart from the change of all peers; null: too few points.
+    """A measurement of one device of one node over time. `change`: -0.1 is a tenth less in the last third of the points than
+    in the first third, apart from the change of all peers; null: too few points.
     """
 
     node: str
@@ -19,13 +19,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     measurement: str
     model: str
     unit: str
-    baseline: float  # the median of the first quarter of the points
-    now: float  # of the last quarter
+    baseline: float  # the median of the first third of the points, as measured
+    now: float  # of the last third
     change: float | None
-    per_month: float | None  # the slope, in 30 days
+    per_month: float | None  # the slope of Theil and Sen, in 30 days, apart from the peers
     days: int  # from its first to its last point
     points: int
-    trend: float  # of Mann and Kendall, in standard deviations; positive: worse
+    ratio: float  # the change in standard deviations of its own points; positive: worse
     limit: float | None  # a change beyond it is worse than the changes of the peers explain; null: not compared
     window_days: int
 

@@ -1,8 +1,8 @@
-"""Robust slopes: is a line getting worse, apart from what happens to all of its peers?
+"""Is a line getting worse, apart from what happens to all of its peers? Robust changes of all lines, and slopes of some.
 
-The slope is the median of the slopes between all pairs of points (Theil and Sen: Sen 1968,
-https://doi.org/10.1080/01621459.1968.10480934); up to 29 % of wrong points do not change it. Whether there is a trend at all
-is told by the signs of the same pairs (Mann and Kendall: https://doi.org/10.2307/1907187).
+The change is the level of the last third of the points less that of the first third, both medians: it shows a steady drift as
+well as a step, wherever in the middle of the window, and no single day decides. The slope is the median of the slopes between
+all pairs of points (Theil and Sen: Sen 1968, https://doi.org/10.1080/01621459.1968.10480934).
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from typing import Any
 from tfgpu_doctor.fleet.history_lines import Lines
 from tfgpu_doctor.fleet.history_runs import medians
 from tfgpu_doctor.fleet.history_windows import FEWEST_POINTS
-from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS
+from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS, LEAST_SPREAD, MAD_TO_SIGMA
 
 _MOST_MISSING = 0.4  # of the points of a line
+_FEWEST_AT_ENDS = 2
 _MANY_MISSING = 0.05  # of all points: the level of a line and what happens to all are then estimated twice
-_ENDS = 0.25  # of the points, at the beginning and at the end, of which the two levels are the medians
-_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True)
-class Slopes:
-    """For each line, in logarithms where more is worse: the change over its points, and what tells whether it is one."""
+class Changes:
+    """For each line, in logarithms where more is worse."""
 
-    change: Any  # over the days from its first to its last point; NaN if it has too few points
-    trend: Any  # of Mann and Kendall, in standard deviations
-    days: Any  # from its first to its last point
-    points: Any
-    first: Any  # the level at the beginning, as it was measured
+    change: Any  # NaN if it has too few points
+    noise: Any  # the standard deviation of a point, from the differences of neighbours
+    first: Any  # the level of the first third, as it was measured
     last: Any
+    apart: Any  # the points without the level of the line, and without what happens to all
     fleet: float  # the change of all peers; NaN if there are too few
 
 
-def slopes_of(lines: Lines) -> Slopes:
-    """Return the slopes of the lines of one series."""
+def changes_of(lines: Lines) -> Changes:
+    """Return the changes of the lines of one series."""
     import numpy as np
 
     apart, of_peers = _apart(lines.values)
     known = ~np.isnan(apart)
-    points = known.sum(axis=1)
+    third = max(1, apart.shape[1] // 3)
+    ends = np.ascontiguousarray(apart[:, :third]), np.ascontiguousarray(apart[:, -third:])
     least = max(FEWEST_POINTS, math.ceil((1 - _MOST_MISSING) * apart.shape[1]))
-    slope, signs = _theil_sen(apart, lines.days)
-    span = lines.days[apart.shape[1] - 1 - known[:, ::-1].argmax(axis=1)] - lines.days[known.argmax(axis=1)]
-    fleet, _ = _theil_sen(of_peers[None, :], lines.days)
-    ends = max(1, round(_ENDS * apart.shape[1]))
-    return Slopes(
-        change=np.where(points >= least, slope * span, np.nan),
-        trend=signs / np.sqrt(np.maximum(1, points * (points - 1) * (2 * points + 5) / 18)),
-        days=span,
-        points=points,
-        first=medians(np.ascontiguousarray(lines.values[:, :ends])),
-        last=medians(np.ascontiguousarray(lines.values[:, -ends:])),
-        fleet=float(fleet[0] * (lines.days[-1] - lines.days[0])),
+    few = min(third, _FEWEST_AT_ENDS)
+    enough = (
+        (known.sum(axis=1) >= least) & (known[:, :third].sum(axis=1) >= few) & (known[:, -third:].sum(axis=1) >= few)
+    )
+    noise = MAD_TO_SIGMA / math.sqrt(2) * medians(np.abs(np.diff(apart, axis=1)))
+    before, after = (medians(each.astype("float32")) for each in (of_peers[None, :third], of_peers[None, -third:]))
+    return Changes(
+        change=np.where(enough, medians(ends[1]) - medians(ends[0]), np.nan),
+        noise=np.maximum(np.nan_to_num(noise), LEAST_SPREAD),
+        first=medians(np.ascontiguousarray(lines.values[:, :third])),
+        last=medians(np.ascontiguousarray(lines.values[:, -third:])),
+        apart=apart,
+        fleet=float(after[0] - before[0]),
     )
 
 
@@ -75,16 +75,10 @@ def _apart(values: Any) -> tuple[Any, Any]:
     return apart, of_peers
 
 
-def _theil_sen(values: Any, days: Any) -> tuple[Any, Any]:
-    """Return the median slope per day of each row, and the sum of the signs of all pairs."""
+def theil_sen(values: Any, days: Any) -> float:
+    """Return the median slope per day of one line; NaN if it has fewer than two points."""
     import numpy as np
 
-    before, after = np.triu_indices(values.shape[1], 1)
-    times = (days[after] - days[before]).astype("float32")
-    slopes, signs = np.empty(len(values), dtype="float32"), np.empty(len(values), dtype="float32")
-    for start in range(0, len(values), _AT_ONCE):
-        rows = values[start : start + _AT_ONCE]
-        steps = (rows[:, after] - rows[:, before]) / times
-        signs[start : start + _AT_ONCE] = (steps > 0).sum(axis=1) - (steps < 0).sum(axis=1, dtype="int32")
-        slopes[start : start + _AT_ONCE] = medians(steps)
-    return slopes, signs
+    before, after = np.triu_indices(len(values), 1)
+    slopes = ((values[after] - values[before]) / (days[after] - days[before]))[None, :]
+    return float(medians(slopes)[0])

@@ -11,14 +11,14 @@ from typing import Any
 from tfgpu_doctor.fleet.database import Database
 from tfgpu_doctor.fleet.history import FleetTrend, Line, Scattered
 from tfgpu_doctor.fleet.history_lines import Lines, Names, SeriesName, read_lines
-from tfgpu_doctor.fleet.history_slopes import Slopes, slopes_of
+from tfgpu_doctor.fleet.history_slopes import Changes, changes_of, theil_sen
 from tfgpu_doctor.fleet.history_windows import Window
 from tfgpu_doctor.fleet.outliers import Spread, limits
 from tfgpu_doctor.fleet.thresholds import FLEET_CHANGE
 
-# One healthy line in 160 has such a trend by chance (Mann and Kendall's test); together with the limit of the peers, it keeps
-# out lines that are only noisier than the others.
-_LEAST_TREND = 2.5
+# The change of a healthy line reaches 3 standard deviations of its own points once in 3,000 times (the error of the change is
+# 0.9 of them); together with the limit of the peers, it keeps out lines that are only noisier than the others.
+_LEAST_RATIO = 3.0
 _AT_ONCE = 2  # windows; a window takes 150 MB
 _MONTH_DAYS = 30
 _LONGEST = 200
@@ -39,12 +39,12 @@ class Trends:
 
 @dataclass(frozen=True)
 class _Judged:
-    """The series of a window with their slopes. `number`: of the first of them, over all windows."""
+    """A series in a window, with its changes. `number`: of the first of them, over all windows."""
 
     window: Window
     names: Names
     lines: Lines
-    slopes: Slopes
+    changes: Changes
 
 
 def trends_of(connection: Any, windows: Sequence[Window], node: str | None = None) -> Trends:
@@ -63,7 +63,7 @@ def trends_of(connection: Any, windows: Sequence[Window], node: str | None = Non
         database.close()
     beyond = [_line(judged[series], spreads.get(series), node_, device) for series, node_, device in rows]
     shown = [_line(each, spreads.get(place), *key) for place, each in enumerate(judged) for key in _keys_of(each, node)]
-    slower = [each for each in beyond if each.trend >= _LEAST_TREND and node in (None, each.node)]
+    slower = [each for each in beyond if each.ratio >= _LEAST_RATIO and node in (None, each.node)]
     return Trends(
         slower=tuple(sorted(_worst(slower), key=lambda each: (-abs(each.change), each.node, each.device))),
         fleet=tuple(found for place, each in enumerate(judged) for found in _of_fleet(each, spreads.get(place))),
@@ -75,9 +75,9 @@ def trends_of(connection: Any, windows: Sequence[Window], node: str | None = Non
 
 
 def _judge(connection: Any, window: Window) -> list[_Judged]:
-    """Return the slopes of all lines of a window; the values are not kept."""
+    """Return the changes of all lines of a window."""
     return [
-        _Judged(window, names, replace(lines, values=None), slopes_of(lines))
+        _Judged(window, names, replace(lines, values=None), changes_of(lines))
         for names, lines in read_lines(connection, window)
     ]
 
@@ -88,11 +88,11 @@ def _limits(database: Database, judged: Sequence[_Judged]) -> dict[int, Spread]:
 
     table: dict[str, list[Any]] = {"series": [], "node": [], "device": [], "x": []}
     for place, each in enumerate(judged):
-        known = ~np.isnan(each.slopes.change)
+        known = ~np.isnan(each.changes.change)
         table["series"].append(np.full(known.sum(), place, dtype="int32"))
         table["node"].append(each.lines.node[known])
         table["device"].append(each.lines.device[known])
-        table["x"].append(each.slopes.change[known].astype("float64"))
+        table["x"].append(each.changes.change[known].astype("float64"))
     empty = {"series": "int32", "node": "int32", "device": "int32", "x": "float64"}
     database.add("change", {name: np.concatenate([*table[name], np.empty(0, kind)]) for name, kind in empty.items()})
     windows = {id(each): number for number, each in enumerate(dict.fromkeys(each.window for each in judged))}
@@ -114,17 +114,18 @@ def _keys_of(judged: _Judged, node: str | None) -> list[tuple[int, int]]:
 
 
 def _line(judged: _Judged, spread: Spread | None, node: int, device: int) -> Line:
-    lines, slopes = judged.lines, judged.slopes
+    lines, changes = judged.lines, judged.changes
     (place,) = ((lines.node == node) & (lines.device == device)).nonzero()[0]
     measurement, model, unit, better = lines.series
-    change, days = float(slopes.change[place]), float(slopes.days[place])
+    change, slope = float(changes.change[place]), theil_sen(changes.apart[place], lines.days)
+    (known,) = (changes.apart[place] == changes.apart[place]).nonzero()  # not NaN
     return Line(
         node=judged.names.nodes[node], device=lines.devices[device][:_LONGEST], measurement=measurement[:_LONGEST],
-        model=model[:_LONGEST], unit=unit[:_LONGEST], baseline=_value(slopes.first[place], better),
-        now=_value(slopes.last[place], better), change=None if math.isnan(change) else _share(change, better),
-        per_month=None if math.isnan(change) or not days else _share(change / days * _MONTH_DAYS, better),
-        days=round(days) + 1, points=int(slopes.points[place]), trend=float(slopes.trend[place]),
-        window_days=judged.window.days,
+        model=model[:_LONGEST], unit=unit[:_LONGEST], baseline=_value(changes.first[place], better),
+        now=_value(changes.last[place], better), change=None if math.isnan(change) else _share(change, better),
+        per_month=None if math.isnan(slope) else _share(slope * _MONTH_DAYS, better),
+        days=round(lines.days[known[-1]] - lines.days[known[0]]) + 1, points=len(known),
+        ratio=0.0 if math.isnan(change) else float(change / changes.noise[place]), window_days=judged.window.days,
         limit=_share(spread.middle + spread.limit, better) if spread and math.isfinite(spread.limit) else None,
     )  # fmt: skip
 
@@ -158,7 +159,7 @@ def _longest_window(lines: Sequence[Line]) -> list[Line]:
 
 
 def _of_fleet(judged: _Judged, spread: Spread | None) -> list[FleetTrend]:
-    change = judged.slopes.fleet
+    change = judged.changes.fleet
     if math.isnan(change) or change <= -math.log(1 - FLEET_CHANGE):
         return []
     measurement, model, unit, better = _short(judged.lines.series)
@@ -185,4 +186,4 @@ def _short(series: SeriesName) -> tuple[str, str, str, str]:
 def _count(judged: Sequence[_Judged], window: Window, *, known: bool) -> int:
     import numpy as np
 
-    return sum(int((~np.isnan(each.slopes.change) == known).sum()) for each in judged if each.window is window)
+    return sum(int((~np.isnan(each.changes.change) == known).sum()) for each in judged if each.window is window)

@@ -21,7 +21,9 @@ from tfgpu_doctor.fleet.formats import FLEET_FORMATS
     "  [default: DIR/expected.json]",
 )  # fmt: skip
 @click.option("--history", metavar="DIR", multiple=True, help="The folder of an earlier run; repeatable, oldest first.")
-@click.option("--store", metavar="FOLDER", help="The store with the earlier runs (`fleet ingest`), instead of --history.")
+@click.option(
+    "--store", metavar="FOLDER", help="The store with the earlier runs (`fleet ingest`), instead of --history."
+)
 @click.option("--known", metavar="FILE", help="A TOML file of issues that somebody looks after: they do not count.")
 @click.option("--format", "format_", type=click.Choice(FLEET_FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")

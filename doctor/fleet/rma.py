@@ -81,9 +81,7 @@ def _look(title: str, look: NodeReport) -> list[str]:
         lines += [f"- {escape(look.outcome)}: {escape(look.reason)}"]
     for cause in look.causes:
         devices = f"; {', '.join(map(escape, cause.devices))}" if cause.devices else ""
-        lines += [
-            f"- **{escape(cause.title)}** ({escape(cause.id)}, {escape(cause.label)}, {cause.severity}{devices})"
-        ]
+        lines += [f"- **{escape(cause.title)}** ({escape(cause.id)}, {escape(cause.label)}, {cause.severity}{devices})"]
         lines += [f"  - {line}" for line in _figures(cause)]
     lines += [f"- not met: {escape(each.words)}" for each in look.unmet]
     return [*(lines if len(lines) > 2 else [*lines, "- nothing"]), ""]
@@ -98,7 +96,7 @@ def _figures(cause: Cause) -> Iterator[str]:
 def _codes(case: Case, knowledge: Knowledge) -> Iterable[str]:
     latest = case.second if case.second and case.second.outcome == "reported" else case.first
     for each in latest.driver_codes:
-        row = knowledge.xids.get((each.kind, each.code))  # type: ignore[call-overload]
+        row = knowledge.xids.get((each.kind, each.code))
         name = {"xid": "Xid", "sxid": "SXid"}.get(each.kind, each.kind)
         where = f" at {escape(each.pci_address)}" if each.pci_address else ""
         yield f"- **{escape(name)} {each.code}**{f', {each.count} times' if each.count > 1 else ''}{where}: {escape(each.text)}"

@@ -71,11 +71,14 @@ class Files:
         user names and can interrupt.
         """
         place = self.place(path)
-        file = open(os.open(place, os.O_RDONLY | (0 if streams else _NEVER_WAIT)), "rb")  # noqa: SIM115 - the caller closes it
-        if streams or stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return file
-        file.close()
-        raise OSError(errno.EINVAL, "not a regular file", path)
+        if streams:
+            return open(place, "rb")
+        number = os.open(place, os.O_RDONLY | _NEVER_WAIT)
+        mode = os.fstat(number).st_mode
+        if stat.S_ISREG(mode):
+            return open(number, "rb")
+        os.close(number)
+        raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "not a regular file", path)
 
     def text_if_any(self, path: str) -> str:
         """Text of a file, empty if it cannot be read."""

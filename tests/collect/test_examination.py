@@ -218,11 +218,13 @@ def test_a_file_that_blocks_for_ever_is_dropped(tmp_path: pathlib.Path) -> None:
 
     @probe(waits_for="a file", deadline_s=0.1)
     def driver(host: Host) -> Driver:
-        return Driver(version=host.files.read_text("/wedged"))
+        with host.files.open_binary("/wedged", streams=True) as file:
+            return Driver(version=file.read().decode())
 
     @probe(waits_for="TensorFlow", deadline_s=None)
     def environment(host: Host) -> Environment:
-        host.files.read_text("/wedged")
+        with host.files.open_binary("/wedged", streams=True) as file:
+            file.read()
         return Environment()
 
     found = facts_of(driver, environment, system, host=Host(str(tmp_path), {}), deadline_s=0.2)

@@ -303,7 +303,11 @@ def test_a_broken_plugin_is_shown() -> None:
 def test_selected_checks_alone_are_shown() -> None:
     report = diagnose(healthy(), selection=Selection(select=("MEM", "DRV002")))
     assert {result.id for result in report.results} == {"DRV002", *(c.id for c in ALL_CHECKS if c.id.startswith("MEM"))}
-    assert (report.healthy, report.judged, report.exit_code()) == (False, True, 0)  # none of them shows that it computes
+    assert (report.healthy, report.judged, report.exit_code()) == (
+        False,
+        True,
+        0,
+    )  # none of them shows that it computes
 
 
 def test_a_selection_with_the_question_itself_may_be_healthy() -> None:

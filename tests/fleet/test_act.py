@@ -21,6 +21,7 @@ from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Cause
 from tfgpu_doctor.knowledge import read_knowledge
 
+NOWHERE = {"PATH": "/nonexistent"}
 ECC = Cause(label="hardware_ecc_error", id="GPU011", title="GPU 1 has 3 uncorrectable errors", severity="error")
 NO_TENSORFLOW = Cause(
     label="tensorflow_not_installed", id="TFW001", title="TensorFlow is not installed", severity="error"
@@ -96,7 +97,7 @@ def test_names_that_a_shell_would_read_reach_no_command(tmp_path: pathlib.Path) 
     found = planned(tmp_path)
     (leaving,) = found.leaving
     assert leaving.nodes == ("n00003",)
-    assert not set(leaving.reason) & set("$`;\"\n\\|&<>*?\u202e")
+    assert not set(leaving.reason) & set('$`;"\n\\|&<>*?\u202e')
     assert any("no scheduler can have" in note for note in found.notes)
 
 
@@ -130,7 +131,9 @@ def test_kubernetes_without_apply_only_reads(tmp_path: pathlib.Path) -> None:
     (tmp_path / "reports").mkdir()
     made(tmp_path / "reports", n00003=ECC)
     variables, log = with_kubectl(tmp_path)
-    done = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", "--cordon", **variables)
+    done = run_doctor(
+        "fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", "--cordon", environment=variables
+    )
     assert done.returncode == 1, done.stderr
     assert calls(log) == [["get", "nodes", "--output=json"]]
     lines = [shlex.split(line) for line in done.stdout.splitlines()]
@@ -157,8 +160,8 @@ def test_kubernetes_with_apply_carries_out_what_it_printed(tmp_path: pathlib.Pat
     (tmp_path / "reports").mkdir()
     made(tmp_path / "reports", n00003=ECC)
     variables, log = with_kubectl(tmp_path, fails="taint")
-    printed = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", **variables).stdout
-    done = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", "--apply", **variables)
+    printed = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", environment=variables).stdout
+    done = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", "--apply", environment=variables)
     assert done.returncode == 1
     assert [["kubectl", *call] for call in calls(log)[2:]] == [shlex.split(line) for line in printed.splitlines()]
     assert "failed: kubectl taint" in done.stdout
@@ -172,32 +175,32 @@ def test_more_than_a_few_are_printed_and_not_carried_out(tmp_path: pathlib.Path)
     variables, log = with_kubectl(tmp_path)
     arguments = ("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes")
     words = "3 nodes would leave service, more than --most 2"
-    printed = run_doctor(*arguments, **variables)
+    printed = run_doctor(*arguments, environment=variables)
     assert (printed.returncode, words in printed.stderr) == (1, True)
     assert "n00003" in printed.stdout
-    refused = run_doctor(*arguments, "--apply", **variables)
+    refused = run_doctor(*arguments, "--apply", environment=variables)
     assert (refused.returncode, words in refused.stderr, refused.stdout) == (2, True, "")
     assert {call[0] for call in calls(log)} == {"get"}
-    assert run_doctor(*arguments, "--apply", "--most", "3", **variables).returncode == 0
+    assert run_doctor(*arguments, "--apply", "--most", "3", environment=variables).returncode == 0
     assert {call[0] for call in calls(log)} > {"get", "taint"}
 
 
 def test_without_a_scheduler_the_commands_are_printed_and_apply_is_refused(tmp_path: pathlib.Path) -> None:
     made(tmp_path, n00003=ECC, n00012=ECC)
-    done = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", PATH="/nonexistent")
+    done = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", environment=NOWHERE)
     assert shlex.split(done.stdout) == [
         "scontrol", "update", "NodeName=n[00003,00012]", "State=DRAIN",
         "Reason=tfgpu-doctor: hardware_ecc_error (GPU011): GPU 1 has 3 uncorrectable errors",
     ]  # fmt: skip
     assert "could not be read" in done.stderr
-    refused = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", "--apply", PATH="/nonexistent")
+    refused = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", "--apply", environment=NOWHERE)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "sinfo cannot be started here" in refused.stderr
 
 
 def test_a_healthy_fleet_needs_nothing(tmp_path: pathlib.Path) -> None:
     made(tmp_path)
-    done = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", PATH="/nonexistent")
+    done = run_doctor("fleet", "act", str(tmp_path), "--on", "slurm", environment=NOWHERE)
     assert (done.returncode, done.stdout) == (0, "nothing is to be done\n")
 
 
@@ -215,7 +218,7 @@ def test_known_issues_are_left_alone(tmp_path: pathlib.Path) -> None:
         "slurm",
         "--known",
         str(tmp_path / "known.toml"),
-        PATH="/nonexistent",
+        environment=NOWHERE,
     )
     assert (done.returncode, done.stdout) == (0, "nothing is to be done\n")
 

@@ -40,7 +40,9 @@ def test_the_form(names: list[str], text: str) -> None:
 def test_slurm_reads_the_same(tmp_path: pathlib.Path) -> None:
     """`scontrol show hostnames` needs no cluster, but its configuration."""
     configuration = tmp_path / "slurm.conf"
-    configuration.write_text("ClusterName=none\nSlurmctldHost=localhost\nNodeName=localhost\nPartitionName=a Nodes=localhost\n")
+    configuration.write_text(
+        "ClusterName=none\nSlurmctldHost=localhost\nNodeName=localhost\nPartitionName=a Nodes=localhost\n"
+    )
     names = [f"n{number:03d}" for number in (*range(1, 120), 140, 200)] + ["m7", "gpu1-eth0", "gpu2-eth0"]
     try:
         done = subprocess.run(

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import socket
 import stat
 import subprocess
 import sys
@@ -278,11 +279,31 @@ def test_bytes_are_read_up_to_the_limit(root: pathlib.Path) -> None:
     assert files.read_bytes("/etc/long", limit=100) == b"0123456789"
 
 
-def test_a_file_without_end_is_read_up_to_4_mib() -> None:
-    if not os.path.exists("/dev/zero"):
-        pytest.skip("there is no /dev/zero")
-    assert len(Files().read_bytes("/dev/zero")) == 4 << 20
-    assert len(Files().read_text("/dev/zero")) == 4 << 20
+def test_a_large_file_is_read_up_to_4_mib(root: pathlib.Path) -> None:
+    with (root / "etc/large").open("wb") as file:
+        file.truncate(1 << 40)
+    assert len(Files(str(root)).read_bytes("/etc/large")) == 4 << 20
+    assert len(Files(str(root)).read_text("/etc/large")) == 4 << 20
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name")
+def test_what_is_no_file_is_neither_waited_for_nor_read(root: pathlib.Path) -> None:
+    os.mkfifo(root / "etc/pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / "etc/socket"))
+        (root / "etc/link").symlink_to("pipe")
+        files = Files(str(root))
+        before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+        for path in ("/etc/pipe", "/etc/socket", "/etc/link", "/etc"):
+            for read in (files.read_bytes, files.read_text, files.open_binary, lambda path: files.read_end(path, 10)):
+                with pytest.raises(OSError, match=r"not a regular file|No such device or address"):
+                    read(path)
+            assert files.text_if_any(path) == ""
+        assert before == (len(os.listdir("/proc/self/fd")) if before else 0)
+    for device in ("/dev/zero", "/dev/null"):
+        if os.path.exists(device):
+            with pytest.raises(OSError, match="not a regular file"):
+                Files().read_bytes(device)
 
 
 def test_undecodable_bytes_are_replaced(root: pathlib.Path) -> None:

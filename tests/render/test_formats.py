@@ -64,7 +64,7 @@ VERDICTS: dict[str, Callable[[str], str]] = {
     "json": lambda document: _word(json.loads(document)["healthy"]),
     "junit": _of_junit,
     "sarif": lambda document: _word(json.loads(document)["runs"][0]["properties"]["healthy"]),
-    "prometheus": lambda document: _word("\ntfgpu_node_healthy{node=\"\"} 1.0\n" in document),
+    "prometheus": lambda document: _word('\ntfgpu_node_healthy{node=""} 1.0\n' in document),
 }
 
 

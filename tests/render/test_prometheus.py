@@ -24,9 +24,7 @@ parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-clie
 def read(document: str) -> dict[tuple[Any, ...], float]:
     """Values by name and sorted labels."""
     families = parser.text_string_to_metric_families(document)
-    return {
-        (sample.name, *sorted(sample.labels.items())): sample.value for each in families for sample in each.samples
-    }
+    return {(sample.name, *sorted(sample.labels.items())): sample.value for each in families for sample in each.samples}
 
 
 def with_figures(words_changed: int) -> Report:
@@ -52,7 +50,9 @@ def test_the_verdict_and_each_cause_are_there() -> None:
 def test_what_is_unknown_is_absent() -> None:
     report = diagnose(healthy())
     asked = read(render(report, "prometheus", node="n01"))
-    unknown = read(render(msgspec.structs.replace(report, computes=None, fit=None, recorded=""), "prometheus", node="n01"))
+    unknown = read(
+        render(msgspec.structs.replace(report, computes=None, fit=None, recorded=""), "prometheus", node="n01")
+    )
     gone = {key[0] for key in asked} - {key[0] for key in unknown}
     assert gone == {"tfgpu_node_computes", "tfgpu_node_fit", "tfgpu_node_last_look_timestamp_seconds"}
     assert asked["tfgpu_node_healthy", ("node", "n01")] == 1

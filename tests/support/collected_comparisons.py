@@ -72,8 +72,12 @@ def units() -> dict[str, dict[str, str]]:
 
     ways = [name[len("bandwidth[") : -1] for _, suite, name in collected() if name.startswith("bandwidth[")]
     sizes = [test_mirrored_strategy.in_words(size) for size in test_mirrored_strategy.SIZES["GPU"]]
-    counts = sorted({name[:-1].partition("[")[2] for _, suite, name in collected() if suite == "multi_worker" and "[" in name})
-    between = [f"all-reduce of {size}, {count} workers" for count in counts for size in test_multi_worker.SIZES.values()]
+    counts = sorted(
+        {name[:-1].partition("[")[2] for _, suite, name in collected() if suite == "multi_worker" and "[" in name}
+    )
+    between = [
+        f"all-reduce of {size}, {count} workers" for count in counts for size in test_multi_worker.SIZES.values()
+    ]
     return {
         "device_placement": {
             **{f"copy {way}": "GB/s" for way in ways},

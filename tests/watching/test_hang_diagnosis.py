@@ -99,11 +99,12 @@ def test_the_native_stack_of_the_main_thread_is_read() -> None:
 def test_the_main_thread_of_py_spy_is_found_without_its_name() -> None:
     frame = {"name": "wait_long", "filename": "<string>", "line": 3}
     other = {"name": "load", "filename": "/home/me/train.py", "line": 7}
-    for threads, expected in (
+    cases: list[tuple[list[dict[str, object]], int | None]] = [
         ([{"thread_name": None, "os_thread_id": 10, "frames": [frame]}, {"thread_name": None, "os_thread_id": 12, "frames": [other]}], 0),
         ([{"thread_name": "load", "os_thread_id": None, "frames": [other]}, {"thread_name": "MainThread", "os_thread_id": None, "frames": [frame]}], 1),
         ([{"thread_name": None, "os_thread_id": None, "frames": [frame]}], 0),
         ([{"thread_name": None, "frames": [frame]}, {"thread_name": None, "frames": [other]}], None),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for threads, expected in cases:
         found = main_thread(threads, 10)
         assert found is (None if expected is None else threads[expected])
