@@ -69,7 +69,7 @@ def read_table() -> Table:
 
 
 def facts_of(capture: Capture, text: str) -> Facts:
-    """Return the facts that a capture states."""
+    """Return the facts that a capture states, without serial numbers: they name somebody's board, and no check needs them."""
     if capture.state:
         facts = _of_sections(text, capture.state)
     elif capture.file.endswith(".json"):
@@ -78,6 +78,9 @@ def facts_of(capture: Capture, text: str) -> Facts:
         facts = _of_output(text)
     if capture.system:
         facts = msgspec.structs.replace(facts, system=System(os=capture.system, release="", architecture=""))
+    if facts.nvml:
+        gpus = tuple(msgspec.structs.replace(gpu, serial="") for gpu in facts.nvml.gpus)
+        facts = msgspec.structs.replace(facts, nvml=msgspec.structs.replace(facts.nvml, gpus=gpus))
     moment = moment_of(text) or capture.taken
     return msgspec.structs.replace(facts, recorded=moment, unknown=dict.fromkeys(_UNEXAMINED, _NO_TARGET))
 

@@ -82,14 +82,21 @@ class EarlierRuns:
 
 def medians(rows: Any) -> Any:
     """Return the median of every row without its missing values (NaN), or NaN. The rows are sorted in place."""
+    low, high = middles(rows)
+    return (low + high) / 2
+
+
+def middles(rows: Any) -> tuple[Any, Any]:
+    """Return the lower and the upper median of every row: the same if the number of its values is odd. Sorts in place."""
     import numpy as np
 
     if not rows.shape[1]:
-        return np.full(len(rows), np.nan, dtype=rows.dtype)
+        missing = np.full(len(rows), np.nan, dtype=rows.dtype)
+        return missing, missing
     rows.sort(axis=1)  # NaN comes last
     counts = rows.shape[1] - np.isnan(rows).sum(axis=1)
     each = np.arange(len(rows))
-    return (rows[each, np.maximum(counts - 1, 0) // 2] + rows[each, np.minimum(counts // 2, rows.shape[1] - 1)]) / 2
+    return rows[each, np.maximum(counts - 1, 0) // 2], rows[each, np.minimum(counts // 2, rows.shape[1] - 1)]
 
 
 def _keys(node: Any, series: Any, device: Any) -> Any:

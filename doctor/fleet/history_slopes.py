@@ -1,7 +1,8 @@
 """Is a line getting worse, apart from what happens to all of its peers? Robust changes of all lines, and slopes of some.
 
-The change is the level of the last third of the points less that of the first third, both medians: it shows a steady drift as
-well as a step, wherever in the middle of the window, and no single day decides. The slope is the median of the slopes between
+The change is the level of the last third of the points less that of the first third: it shows a steady drift as well as a
+step, wherever in the middle of the window. To be judged, it must be there between the lower median of the last and the upper
+median of the first, so that two bad points of four do not make it. The slope is the median of the slopes between
 all pairs of points (Theil and Sen: Sen 1968, https://doi.org/10.1080/01621459.1968.10480934).
 """
 
@@ -12,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfgpu_doctor.fleet.history_lines import Lines
-from tfgpu_doctor.fleet.history_runs import medians
-from tfgpu_doctor.fleet.history_windows import FEWEST_POINTS
+from tfgpu_doctor.fleet.history_runs import medians, middles
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS, LEAST_SPREAD, MAD_TO_SIGMA
 
 _MOST_MISSING = 0.4  # of the points of a line
-_FEWEST_AT_ENDS = 2
+_FEWEST_AT_ENDS = 3  # of the points of a third
 _MANY_MISSING = 0.05  # of all points: the level of a line and what happens to all are then estimated twice
 
 
@@ -25,7 +25,8 @@ _MANY_MISSING = 0.05  # of all points: the level of a line and what happens to a
 class Changes:
     """For each line, in logarithms where more is worse."""
 
-    change: Any  # NaN if it has too few points
+    change: Any  # between the medians of both thirds; NaN if it has too few points
+    certain: Any  # between the lower median of the last, and the upper median of the first
     noise: Any  # the standard deviation of a point, from the differences of neighbours
     first: Any  # the level of the first third, as it was measured
     last: Any
@@ -39,17 +40,15 @@ def changes_of(lines: Lines) -> Changes:
 
     apart, of_peers = _apart(lines.values)
     known = ~np.isnan(apart)
-    third = max(1, apart.shape[1] // 3)
-    ends = np.ascontiguousarray(apart[:, :third]), np.ascontiguousarray(apart[:, -third:])
-    least = max(FEWEST_POINTS, math.ceil((1 - _MOST_MISSING) * apart.shape[1]))
-    few = min(third, _FEWEST_AT_ENDS)
-    enough = (
-        (known.sum(axis=1) >= least) & (known[:, :third].sum(axis=1) >= few) & (known[:, -third:].sum(axis=1) >= few)
-    )
+    third = apart.shape[1] // 3
+    first, last = (middles(np.ascontiguousarray(each)) for each in (apart[:, :third], apart[:, -third:]))
+    at_ends = np.minimum(known[:, :third].sum(axis=1), known[:, -third:].sum(axis=1))
+    enough = (known.mean(axis=1) >= 1 - _MOST_MISSING) & (at_ends >= _FEWEST_AT_ENDS)
     noise = MAD_TO_SIGMA / math.sqrt(2) * medians(np.abs(np.diff(apart, axis=1)))
     before, after = (medians(each.astype("float32")) for each in (of_peers[None, :third], of_peers[None, -third:]))
     return Changes(
-        change=np.where(enough, medians(ends[1]) - medians(ends[0]), np.nan),
+        change=np.where(enough, (last[0] + last[1] - first[0] - first[1]) / 2, np.nan),
+        certain=np.where(enough, last[0] - first[1], np.nan),
         noise=np.maximum(np.nan_to_num(noise), LEAST_SPREAD),
         first=medians(np.ascontiguousarray(lines.values[:, :third])),
         last=medians(np.ascontiguousarray(lines.values[:, -third:])),

@@ -83,16 +83,16 @@ def _judge(connection: Any, window: Window) -> list[_Judged]:
 
 
 def _limits(database: Database, judged: Sequence[_Judged]) -> dict[int, Spread]:
-    """Return the limit for the changes of each series in each window, by its place in the list."""
+    """Return the limit for the certain changes of each series in each window, by its place in the list."""
     import numpy as np
 
     table: dict[str, list[Any]] = {"series": [], "node": [], "device": [], "x": []}
     for place, each in enumerate(judged):
-        known = ~np.isnan(each.changes.change)
+        known = ~np.isnan(each.changes.certain)
         table["series"].append(np.full(known.sum(), place, dtype="int32"))
         table["node"].append(each.lines.node[known])
         table["device"].append(each.lines.device[known])
-        table["x"].append(each.changes.change[known].astype("float64"))
+        table["x"].append(each.changes.certain[known].astype("float64"))
     empty = {"series": "int32", "node": "int32", "device": "int32", "x": "float64"}
     database.add("change", {name: np.concatenate([*table[name], np.empty(0, kind)]) for name, kind in empty.items()})
     windows = {id(each): number for number, each in enumerate(dict.fromkeys(each.window for each in judged))}
@@ -125,7 +125,7 @@ def _line(judged: _Judged, spread: Spread | None, node: int, device: int) -> Lin
         now=_value(changes.last[place], better), change=None if math.isnan(change) else _share(change, better),
         per_month=None if math.isnan(slope) else _share(slope * _MONTH_DAYS, better),
         days=round(lines.days[known[-1]] - lines.days[known[0]]) + 1, points=len(known),
-        ratio=0.0 if math.isnan(change) else float(change / changes.noise[place]), window_days=judged.window.days,
+        ratio=0.0 if math.isnan(change) else float(changes.certain[place] / changes.noise[place]), window_days=judged.window.days,
         limit=_share(spread.middle + spread.limit, better) if spread and math.isfinite(spread.limit) else None,
     )  # fmt: skip
 

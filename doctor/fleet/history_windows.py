@@ -15,8 +15,8 @@ MOST_POINTS = (
     12  # of a slope; more take longer and change it little: its error is that of one point / sqrt(points / 12)
 )
 _RUNS_PER_POINT = 2
-_MUCH_LONGER = 1.5
-FEWEST_POINTS = 6
+_MUCH_LONGER = 1.2
+FEWEST_POINTS = 12  # of a window: in thirds of three, two bad points in a row decide
 SHORTEST_DAYS = 7
 
 
@@ -67,7 +67,7 @@ def _points(
     store: Store, runs: Sequence[StoredRun], first: dt.date, days: int, distrusted: Collection[str]
 ) -> list[Point]:
     """Return the runs themselves over a short time, or whole weeks, evenly spread."""
-    if days <= WINDOWS_DAYS[0]:
+    if days < 7 * (FEWEST_POINTS + 1):
         inside = [run for run in runs if run.day >= first and whole(run.table("measurements"))]
         chosen = spread(inside, MOST_POINTS * _RUNS_PER_POINT)
         return [Point(run.day.toordinal() + place / 1e3, _values_of(run)) for place, run in enumerate(chosen)]

@@ -78,7 +78,9 @@ class Files:
         if stat.S_ISREG(mode):
             return open(number, "rb")
         os.close(number)
-        raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "not a regular file", path)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        raise OSError(errno.EINVAL, "not a regular file", path)
 
     def text_if_any(self, path: str) -> str:
         """Text of a file, empty if it cannot be read."""
