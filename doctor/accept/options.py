@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import refuse
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ python = click.option(
     "--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder."
 )
 even_if_busy = click.option("--even-if-busy", is_flag=True, help="Also stress-test a GPU that other processes use.")
-deadline = click.option(
-    "--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="Time limit for TensorFlow."
-)
+deadline = click.option("--deadline", type=FiniteRange(min=1), metavar="SECONDS", help="Time limit for TensorFlow.")
 
 
 def ready(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from tfgpu_doctor.accept.terms import Profile, Resolved
 from tfgpu_doctor.accept.validating import validate, validate_whole
 from tfgpu_doctor.accept.vocabulary import FOLDER, ProfileError, Vocabulary, nearest
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.toml_text import decode_toml
 
 _SHIPPED = os.path.join(FOLDER, "profiles")
 _TOML = ".toml"
@@ -87,26 +87,18 @@ def _read(place: str, name: str) -> _Layer:
         content = Files().read_bytes(place, _MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise ProfileError(f"{name} is larger than {_MOST_BYTES >> 10} KiB: it is not a profile")
-        return _Layer(title, place, _renamed(_parse(content.decode())))
+        return _Layer(title, place, _renamed(decode_toml(content.decode())))
     except OSError as error:
         raise ProfileError(f"{name} cannot be read: {error.strerror or error}") from error
     except ProfileError:
         raise
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ProfileError(f"{name} is not TOML: {error}") from error
 
 
 def _renamed(raw: dict[str, Any]) -> dict[str, Any]:
     """Replace the names of keys from earlier releases by the current names."""
     return {_EARLIER.get(key, key): value for key, value in raw.items()}
-
-
-def _parse(text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads(text)
 
 
 def _resolve(layers: list[_Layer]) -> Resolved:

@@ -13,6 +13,7 @@ import click
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.cli.job_summary import add_job_summary
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import deliver, refuse
 from tfgpu_doctor.cli.recorded import read_recorded
 from tfgpu_doctor.cli.waiting import Waiting
@@ -36,9 +37,7 @@ _SOAK_MINUTES = 10.0
     help="quick: files only; standard (the default): TensorFlow too; deep: a stress test of two minutes on every GPU that "
     "no other process uses; soak: the same for --minutes.",
 )
-@click.option(
-    "--minutes", type=click.FloatRange(min=1), metavar="N", help="How long --level soak lasts.  [default: 10]"
-)
+@click.option("--minutes", type=FiniteRange(min=1), metavar="N", help="How long --level soak lasts.  [default: 10]")
 @click.option(
     "--even-if-busy", is_flag=True, help="With --level deep or soak: also stress-test a GPU that other processes use."
 )
@@ -59,7 +58,7 @@ _SOAK_MINUTES = 10.0
 @click.option("-o", "--output", metavar="FILE", help="Write the report to FILE.")
 @click.option(
     "--deadline",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     metavar="SECONDS",
     help="Time limit for TensorFlow, and maximum for every other part.  [default: 120]",
 )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from tfgpu_doctor.cli.output import note
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.toml_text import decode_toml
 
 if TYPE_CHECKING:
     from tfgpu_doctor.diagnose.selection import Selection
 
 DEADLINE_S = 120.0
+_MOST_BYTES = 256 << 10
 
 
 class ConfigurationError(ValueError):
@@ -29,6 +32,11 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     fail_level: Literal["info", "warning", "error"] = "error"
     python: str | None = None
     deadline: float = DEADLINE_S  # seconds
+
+    def __post_init__(self) -> None:
+        """Refuse a time limit that none would keep, or that would never come."""
+        if not 1 <= self.deadline < math.inf:
+            raise ValueError(f"deadline is {self.deadline}, and must be 1 s or more")
 
     @property
     def selects(self) -> bool:
@@ -67,27 +75,56 @@ def read_configuration(folder: str | None = None) -> Configuration:
     """Return the settings of the nearest folder that has any, from this one upwards. Raises ConfigurationError."""
     files = Files()
     try:
-        here = os.path.abspath(folder or os.getcwd())
+        begin = here = os.path.abspath(folder or os.getcwd())
     except OSError:
         return Configuration()  # the working folder was deleted
     while True:
         for name, table in (("tfgpu-doctor.toml", ()), ("pyproject.toml", ("tool", "tfgpu-doctor"))):
-            found = _read(files, os.path.join(here, name), table)
-            if found is not None:
+            path = os.path.join(here, name)
+            found = _read(files, path, table)
+            if found is None:
+                continue
+            if here == begin or not _is_anothers(files, path):
                 return found
+            note(f"{path} belongs to another user: its settings are not followed")
         above = os.path.dirname(here)
         if above == here:
             return Configuration()
         here = above
 
 
+def _text(files: Files, path: str, *, own: bool) -> str:
+    """Return the text of a file; empty if there is none. Of other tools' files, what cannot be read is passed over."""
+    try:
+        content = files.read_bytes(path, _MOST_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        if own and not isinstance(error, (PermissionError, NotADirectoryError)):
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
+        return ""
+    if len(content) > _MOST_BYTES:
+        if own:
+            raise ConfigurationError(f"{path} is larger than {_MOST_BYTES >> 10} KiB: it holds no settings")
+        return ""
+    return content.decode("utf-8", "replace")
+
+
+def _is_anothers(files: Files, path: str) -> bool:
+    """Whether the file belongs neither to this user nor to root: it may name a Python to run."""
+    try:
+        return hasattr(os, "getuid") and files.status(path).uid not in (0, os.getuid())
+    except OSError:
+        return False
+
+
 def _read(files: Files, path: str, table: Sequence[str]) -> Configuration | None:
     """Return the settings in one file; None if it has none."""
-    text = files.text_if_any(path)
+    text = _text(files, path, own=not table)
     if not text or (table and table[-1] not in text):
         return None
     try:
-        settings: Any = _parse(text)
+        settings: Any = decode_toml(text)
         for name in table:
             settings = settings.get(name)
             if settings is None:
@@ -95,11 +132,3 @@ def _read(files: Files, path: str, table: Sequence[str]) -> Configuration | None
         return msgspec.convert(settings, Configuration)
     except (msgspec.ValidationError, ValueError, AttributeError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
-
-
-def _parse(text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads(text)

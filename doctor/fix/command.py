@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.collect.examination import find_python
 
@@ -27,7 +28,7 @@ _NOT_DONE, _NOT_JUDGED = 1, 3
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--python", metavar="PATH", help="The Python to fix: an interpreter, or a virtual environment's folder.")
 @click.option(
-    "--deadline", type=click.FloatRange(min=1), metavar="SECONDS",
+    "--deadline", type=FiniteRange(min=1), metavar="SECONDS",
     help="The time limit for TensorFlow, and an upper limit for every other part.  [default: 120]",
 )  # fmt: skip
 def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | None, deadline: float | None) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import refuse
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _OPTIONS = (
         "--schedule", metavar="CRON", default="", help="Repeat at these times (UTC), and compare the nodes after each round."
     ),
     click.option(
-        "--patience", type=click.FloatRange(0, 100_000), metavar="MINUTES", default=60, show_default=True,
+        "--patience", type=FiniteRange(0, 100_000), metavar="MINUTES", default=60, show_default=True,
         help="How long to wait for nodes that are in use.",
     ),
     click.option(

@@ -10,6 +10,7 @@ import msgspec
 
 from tfgpu_doctor.fleet.launched import expand
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.toml_text import decode_toml
 
 _MOST_BYTES = 4 << 20
 _EVERY = "*"
@@ -51,8 +52,8 @@ def read_known(path: str) -> tuple[KnownIssue, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise KnownError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
-        found = msgspec.toml.decode(text, type=_File).known
-    except msgspec.DecodeError as error:
+        found = msgspec.convert(decode_toml(text), _File).known
+    except ValueError as error:
         raise KnownError(f"{path}: {error}") from None
     for place, each in enumerate(found):
         for nodes in each.nodes:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.fleet.node import NodeReport, Unmet, encode_node, file_name
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
@@ -25,7 +26,7 @@ _LONGEST_MESSAGE = 4096  # bytes; Kubernetes reads no more
 @click.option("--name", metavar="NODE", help="The name of the node.  [default: its host name]")
 @order_options
 @click.option("--python", metavar="PATH", help="The Python to examine.")
-@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="The time limit for TensorFlow.")
+@click.option("--deadline", type=FiniteRange(min=1), metavar="SECONDS", help="The time limit for TensorFlow.")
 @click.option("--message", metavar="FILE", help="Also append the outcome to this file: /dev/termination-log in a pod.")
 def node(
     *,

@@ -8,6 +8,7 @@ from typing import TypeVar
 import click
 
 from tfgpu_doctor.cli.configuration import Configuration
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, NodeOrder
 from tfgpu_doctor.model.facts.stress import LEVELS, Level
@@ -16,7 +17,7 @@ from tfgpu_doctor.perf_tests.budget import parse_budget
 _Command = TypeVar("_Command", bound=Callable[..., int])
 _OPTIONS = (
     click.option("--level", type=click.Choice(LEVELS), help="The depth of the examination.  [default: standard]"),
-    click.option("--minutes", type=click.FloatRange(min=1), metavar="N", help="The duration of --level soak."),
+    click.option("--minutes", type=FiniteRange(min=1), metavar="N", help="The duration of --level soak."),
     click.option("--suite", "suites", metavar="SUITE", multiple=True, help="A perf suite to run as well; repeatable."),
     click.option("--budget", metavar="TIME", default="", help=f"The time budget for the suites.  [default: {DEFAULT_BUDGET}]"),
     click.option("--profile", metavar="NAME|FILE", help="Accept a node by a profile that sets level and suites."),

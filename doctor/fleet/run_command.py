@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from tfgpu_doctor import _project
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.fleet.folder import FleetFolder
@@ -39,7 +40,7 @@ _INTERRUPTED = 130
 )  # fmt: skip
 @order_options
 @click.option("--python", metavar="PATH", help="The Python to examine on every node.")
-@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="The time limit per node.")
+@click.option("--deadline", type=FiniteRange(min=1), metavar="SECONDS", help="The time limit per node.")
 @click.option(
     "--install",
     metavar="SPEC",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.host.files import Files
@@ -31,7 +32,7 @@ _NOT_JUDGED = 3
 @click.option("--python", metavar="PATH", help="The Python to rehearse: an interpreter or a virtual environment.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")
-@click.option("--deadline", type=click.FloatRange(min=1), metavar="SECONDS", help="The time limit for TensorFlow.")
+@click.option("--deadline", type=FiniteRange(min=1), metavar="SECONDS", help="The time limit for TensorFlow.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check.")
 def rehearse(
     *,

@@ -10,6 +10,7 @@ import sys
 import click
 import msgspec
 
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.scratch import scratch_folder
@@ -34,11 +35,11 @@ _WIDTH = 100
 @click.option(
     "--record-with", "program", metavar="COMMAND", help="Start a program, record it while it trains, and end it."
 )
-@click.option("--after", "after_s", type=click.FloatRange(0), default=5.0, show_default=True, metavar="SECONDS",
+@click.option("--after", "after_s", type=FiniteRange(0), default=5.0, show_default=True, metavar="SECONDS",
               help="With --record-with: how long after the import of TensorFlow to begin.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(0.5, 120), default=4.0, show_default=True,
+@click.option("--seconds", type=FiniteRange(0.5, 120), default=4.0, show_default=True,
               help="With --record-with: how long to record; longer if there are too few steps.")  # fmt: skip
-@click.option("--patience", "patience_s", type=click.FloatRange(1), default=300.0, show_default=True, metavar="SECONDS",
+@click.option("--patience", "patience_s", type=FiniteRange(1), default=300.0, show_default=True, metavar="SECONDS",
               help="With --record-with: when to give up.")  # fmt: skip
 @click.option("--save", metavar="FOLDER", help="With --record-with: keep the profile in a new folder.")
 @click.option("--compare", "other", metavar="LOGDIR|FILE", help="Compare with another profile of the same program.")

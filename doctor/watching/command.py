@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.launched_program import die_like
@@ -28,14 +29,14 @@ _WIDTH = 100
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--pid", type=click.IntRange(1), help="Look at a running process from outside, until it ends or Ctrl-C.")
-@click.option("--seconds", type=click.FloatRange(1), metavar="N", help="With --pid: for how long to look.")
+@click.option("--seconds", type=FiniteRange(1), metavar="N", help="With --pid: for how long to look.")
 @click.option("--fail-if", "rules", multiple=True, metavar="RULE",
               help="Fail a run in which this holds: 'gpu_idle > 40 % for 5 min'. May be given again.")  # fmt: skip
 @click.option("--on-hang", type=click.Choice(("report", "stop")), default="report", show_default=True,
               help="Tell that the program stands still, or end it too.")  # fmt: skip
-@click.option("--hang-after", type=click.FloatRange(5), default=AFTER_S, show_default=True, metavar="SECONDS",
+@click.option("--hang-after", type=FiniteRange(5), default=AFTER_S, show_default=True, metavar="SECONDS",
               help="Without any progress; a program that uses a CPU meanwhile gets five times as long.")  # fmt: skip
-@click.option("--every", "every_s", type=click.FloatRange(5), metavar="SECONDS",
+@click.option("--every", "every_s", type=FiniteRange(5), metavar="SECONDS",
               help="Between two recordings; without this, from 20 s on more and more rarely.")  # fmt: skip
 @click.option("--events", metavar="FILE", help="Append a line of JSON for each change.")
 @click.option("--prometheus", "metrics", metavar="FILE", help="Write the state in Prometheus' text format, every 10 s.")

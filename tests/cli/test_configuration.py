@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import pytest
@@ -55,6 +56,57 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: pathlib.Path, text: str, 
     (tmp_path / "tfgpu-doctor.toml").write_text(text)
     with pytest.raises(ConfigurationError, match=complaint):
         read_configuration(str(tmp_path))
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "0.5", "-1"])
+def test_a_deadline_that_is_none_is_refused(tmp_path: pathlib.Path, value: str) -> None:
+    (tmp_path / "tfgpu-doctor.toml").write_text(f"deadline = {value}\n")
+    with pytest.raises(ConfigurationError, match="must be 1 s or more"):
+        read_configuration(str(tmp_path))
+    for command in (["check"], ["rehearse"], ["accept"], ["fleet", "node", "--out", "."], ["fix"]):
+        done = run_doctor(*command, "--deadline", value)
+        assert done.returncode == 2, command
+        assert "--deadline" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = " + "[" * 100_000, "nested too deep"),
+        ("a." * 30_000 + "a = 1\n", "a key of more than 100 parts"),
+        ("# " + "x" * (1 << 20), "is larger than 256 KiB"),
+    ],
+)
+def test_a_file_that_is_made_to_be_slow_is_refused(tmp_path: pathlib.Path, text: str, words: str) -> None:
+    (tmp_path / "tfgpu-doctor.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match=words):
+        read_configuration(str(tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name")
+@pytest.mark.parametrize("name", ["tfgpu-doctor.toml", "pyproject.toml"])
+def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    if name == "pyproject.toml":
+        assert read_configuration(str(tmp_path)) == Configuration()
+    else:
+        with pytest.raises(ConfigurationError, match="not a regular file"):
+            read_configuration(str(tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a file away")
+def test_another_user_s_file_above_the_working_folder_is_not_followed(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As root, a file in /tmp that names a Python to run."""
+    (tmp_path / "below").mkdir()
+    path = tmp_path / "tfgpu-doctor.toml"
+    path.write_text('python = "/tmp/mine"\n')
+    assert read_configuration(str(tmp_path / "below")).python == "/tmp/mine"
+    os.chown(path, 12345, 12345)
+    assert read_configuration(str(tmp_path)).python == "/tmp/mine"  # who stands in the folder has chosen it
+    assert read_configuration(str(tmp_path / "below")).python is None
+    assert "belongs to another user" in capsys.readouterr().err
 
 
 def test_the_command_line_replaces_select_and_adds_to_ignore() -> None:
