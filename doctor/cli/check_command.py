@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.job_summary import add_job_summary
-from tfgpu_doctor.cli.numbers import FiniteRange
 from tfgpu_doctor.cli.output import deliver, refuse
 from tfgpu_doctor.cli.recorded import read_recorded
 from tfgpu_doctor.cli.waiting import Waiting

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
-from tfgpu_doctor.cli.numbers import FiniteRange
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.collect.examination import find_python
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfgpu_doctor.cli.numbers import FiniteRange
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import refuse
 
 if TYPE_CHECKING:

@@ -130,7 +130,7 @@ class Columns:
 
     def measured_now(self) -> tuple[Any, Any, Any]:
         """Return node, series and device of every value of the first test, as numpy arrays."""
-        look, node, series, device, _ = map(numpy_of, self.points)
+        look, node, series, device = map(numpy_of, self.points[:4])
         first = look == FIRST
         return node[first], series[first], device[first]
 

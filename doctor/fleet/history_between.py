@@ -27,7 +27,7 @@ from had group by id, label
 _SETTINGS = """
 with of_day as (select day, node, setting, value from settings join last_look using (day, run, node)),
 both_days as (select node from last_look group by node having count(distinct day) = 2),
-pairs as (select coalesce(b.node, a.node) node, coalesce(b.setting, a.setting) setting, b.value before, a.value after
+pairs as (select coalesce(b.node, a.node) node, coalesce(b.setting, a.setting) setting, b.value as before, a.value as after
           from (from of_day where day = $1) b full join (from of_day where day = $2) a using (node, setting))
 select setting, before, after, list(node order by node) from pairs semi join both_days using (node)
 where before is distinct from after and (setting like '$%' or (before is not null and after is not null))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfgpu_doctor.fleet.history_runs import medians
 from tfgpu_doctor.fleet.history_windows import MOST_POINTS, Window
-from tfgpu_doctor.fleet.store import objects
+from tfgpu_doctor.fleet.store import add_names, add_table
 from tfgpu_doctor.fleet.store_weeks import LINE
 
 _MOST_CELLS = 1 << 20  # lines that are read at once; more series than that are read one part after another
@@ -49,12 +49,8 @@ def read_names(connection: Any, window: Window) -> Names:
 
 def read_lines(connection: Any, window: Window) -> Iterator[tuple[Names, Lines]]:
     """Yield the lines of a window, one series after another, with at most MOST_POINTS points."""
-    import numpy as np
-
     names = read_names(connection, window)
-    connection.register(
-        "node_names", {"node": objects(names.nodes), "number": np.arange(len(names.nodes), dtype="int32")}
-    )
+    add_names(connection, "node_names", names.nodes)
     for part in _parts(names):
         yield from ((names, each) for each in _read_part(connection, window, names, part))
 
@@ -78,13 +74,12 @@ def _read_part(
     import numpy as np
 
     count = len(names.nodes)
-    columns = [objects(column) for column in zip(*part, strict=True)]
-    first = {"first": np.arange(len(part), dtype="int32") * count}
-    connection.register("line_names", {**dict(zip(LINE.split(", "), columns, strict=True)), **first})
+    columns = dict(zip(LINE.split(", "), zip(*part, strict=True), strict=True))
+    add_table(connection, "line_names", {**columns, "first": range(0, len(part) * count, count)}, {"first": "integer"})
     cells = np.full((len(window.points), len(part) * count), np.nan, dtype="float32")
     for place, point in enumerate(window.points):
         found = connection.execute(
-            f"select first + number as cell, y from ({point.sql}) join node_names using (node) join line_names using ({LINE})"  # noqa: S608 - ours
+            f"select first + number as cell, y from ({point.sql}) join node_names on name = node join line_names using ({LINE})"  # noqa: S608 - ours
         ).fetchnumpy()
         cells[place, np.asarray(found["cell"])] = found["y"]
     days = np.array([point.day for point in window.points])

@@ -65,7 +65,7 @@ def trends_of(connection: Any, windows: Sequence[Window], node: str | None = Non
     shown = [_line(each, spreads.get(place), *key) for place, each in enumerate(judged) for key in _keys_of(each, node)]
     slower = [each for each in beyond if each.ratio >= _LEAST_RATIO and node in (None, each.node)]
     return Trends(
-        slower=tuple(sorted(_worst(slower), key=lambda each: (-abs(each.change), each.node, each.device))),
+        slower=tuple(sorted(_worst(slower), key=lambda each: (-abs(each.change or 0.0), each.node, each.device))),
         fleet=tuple(found for place, each in enumerate(judged) for found in _of_fleet(each, spreads.get(place))),
         scattered=tuple(found for place, each in enumerate(judged) for found in _scattered(each, spreads.get(place))),
         of_node=tuple(_longest_window(shown)),

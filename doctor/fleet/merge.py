@@ -133,7 +133,8 @@ def _earlier(columns: Columns, folders: Sequence[str], notes: list[str]) -> Earl
         refused, points = list[RefusedFile](), no_points()
         for _, heard in read_reports(folder, refused):
             columns.remember(heard, points)
-        runs.add(*map(numpy_of, points[1:]))
+        _, node, series, device, value = points
+        runs.add(numpy_of(node), numpy_of(series), numpy_of(device), numpy_of(value))
         if faults := sum(each.fault for each in refused):
             notes.append(f"{faults} files of the earlier run {folder} could not be read")
     return runs

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tfgpu_doctor.cli.numbers import FiniteRange
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.fleet.node import NodeReport, Unmet, encode_node, file_name
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder

@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 
 from tfgpu_doctor.cli.configuration import Configuration
-from tfgpu_doctor.cli.numbers import FiniteRange
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, NodeOrder
 from tfgpu_doctor.model.facts.stress import LEVELS, Level

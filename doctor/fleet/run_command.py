@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from tfgpu_doctor import _project
-from tfgpu_doctor.cli.numbers import FiniteRange
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.fleet.folder import FleetFolder

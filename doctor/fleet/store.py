@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -172,21 +173,25 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def objects(values: Iterable[Any]) -> Any:
-    """Return a numpy array of texts or lists, as DuckDB takes them for a column."""
-    import numpy as np
+def add_table(
+    connection: Any, name: str, columns: Mapping[str, Iterable[Any]], types: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Make a temporary table. A column has texts unless its type is given."""
+    # As parameters: to take arrays of texts, DuckDB before 1.2 needs pandas.
+    parts = [f'unnest(${place}::{types.get(each, "varchar")}[]) as "{each}"' for place, each in enumerate(columns, 1)]
+    query = f"create or replace temp table {name} as select {', '.join(parts)}"
+    connection.execute(query, [list(column) for column in columns.values()])
 
-    listed = list(values)
-    found = np.empty(len(listed), dtype=object)
-    found[:] = listed
-    return found
+
+def add_names(connection: Any, name: str, names: Iterable[str]) -> None:
+    """Make a temporary table of names with their numbers."""
+    listed = list(names)
+    add_table(connection, name, {"name": listed, "number": range(len(listed))}, {"number": "integer"})
 
 
-def series_table(series: Iterable[tuple[str, str, str, str]]) -> dict[str, Any]:
-    """Return the numbers and the columns of (measurement, model, unit, better), for DuckDB."""
-    import numpy as np
-
+def add_series(connection: Any, name: str, series: Iterable[tuple[str, str, str, str]]) -> None:
+    """Make a temporary table of (measurement, model, unit, better) with their numbers."""
     listed = list(series)
-    columns = [objects(each) for each in zip(*listed, strict=True)] or [objects(())] * 4
-    names = dict(zip(("measurement", "model", "unit", "better"), columns, strict=True))
-    return {**names, "number": np.arange(len(listed), dtype="int32")}
+    turned = zip(*listed, strict=True) if listed else [()] * 4
+    columns = dict(zip(("measurement", "model", "unit", "better"), turned, strict=True))
+    add_table(connection, name, {**columns, "number": range(len(listed))}, {"number": "integer"})

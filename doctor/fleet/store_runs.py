@@ -9,7 +9,7 @@ from typing import Any
 
 from tfgpu_doctor.fleet.columns import Columns
 from tfgpu_doctor.fleet.history_runs import EarlierRuns, chosen_of
-from tfgpu_doctor.fleet.store import Store, StoredRun, connect, damaged, decodes, files, objects, series_table
+from tfgpu_doctor.fleet.store import Store, StoredRun, add_names, add_series, connect, damaged, decodes, files
 from tfgpu_doctor.fleet.store_write import same_run, time_of
 
 
@@ -46,11 +46,9 @@ def _before(runs: Sequence[StoredRun], began: dt.datetime) -> list[StoredRun]:
 
 
 def _register(connection: Any, columns: Columns) -> None:
-    import numpy as np
-
-    for name, texts in (("node_number", columns.number_of), ("device_number", columns.devices)):
-        connection.register(name, {"name": objects(texts), "number": np.arange(len(texts), dtype="int32")})
-    connection.register("series_number", series_table(columns.series))
+    add_names(connection, "node_number", columns.number_of)
+    add_names(connection, "device_number", columns.devices)
+    add_series(connection, "series_number", columns.series)
 
 
 def _points_of(run: StoredRun) -> str:

@@ -16,7 +16,18 @@ import msgspec
 from tfgpu_doctor.fleet.columns import Columns
 from tfgpu_doctor.fleet.fleet import RefusedFile
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, read_reports
-from tfgpu_doctor.fleet.store import Store, StoredRun, connect, decodes, files, intact, objects, series_table, text
+from tfgpu_doctor.fleet.store import (
+    Store,
+    StoredRun,
+    add_names,
+    add_series,
+    add_table,
+    connect,
+    decodes,
+    files,
+    intact,
+    text,
+)
 from tfgpu_doctor.host.files import Files
 
 NOT_HEARD_OF = "not heard of"
@@ -220,8 +231,8 @@ def _queries(connection: Any, rows: _Rows) -> dict[str, str]:
         ("setting_name", list(columns.settings.names)), ("setting_value", list(columns.settings.values)),
         ("check_name", list(columns.checks.names)), ("check_value", list(columns.checks.values)),
     ):  # fmt: skip
-        connection.register(name, {"number": np.arange(len(names), dtype="int32"), "name": objects(names)})
-    connection.register("series_name", series_table(columns.series))
+        add_names(connection, name, names)
+    add_series(connection, "series_name", columns.series)
     return {
         "runs": _small(connection, "run_rows", "began, last, nodes, reported", [_summary(rows)]),
         "nodes": _small(connection, "node_rows", _NODES, rows.nodes) + " order by node, retest",
@@ -257,9 +268,8 @@ _LARGE = {
 
 
 def _small(connection: Any, name: str, columns: str, rows: list[tuple[Any, ...]]) -> str:
-    """Register rows under a name, and return the query for them with the type of each column."""
+    """Make a table of rows with the type of each column, and return the query for it."""
     names = columns.split(", ")
-    turned = list(zip(*rows, strict=True)) or [()] * len(names)
-    connection.register(name, {each: objects(column) for each, column in zip(names, turned, strict=True)})
-    typed = ", ".join(f"{each}::{_TYPES.get(each, 'varchar')} as {each}" for each in names)
-    return f"select {typed} from {name}"  # noqa: S608 - ours
+    turned = zip(*rows, strict=True) if rows else [()] * len(names)
+    add_table(connection, name, dict(zip(names, turned, strict=True)), _TYPES)
+    return f"from {name}"

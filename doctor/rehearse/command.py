@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
-from tfgpu_doctor.cli.numbers import FiniteRange
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.host.files import Files

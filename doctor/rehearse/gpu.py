@@ -176,6 +176,7 @@ class SimulatedGpu(Part, frozen=True):
     virtualization: Literal["none", "passthrough", "vgpu", "host_vgpu", "host_vsga"] | None = None
     licence: Literal["licensed", "unlicensed"] | None = None  # of a vGPU
     serial: Line | None = None
+    part_number: Line | None = None
     vbios: Line | None = None
     memory_used_bytes: Count = 0
     compute_mode: Literal["default", "exclusive_thread", "prohibited", "exclusive_process"] | None = "default"

@@ -258,6 +258,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned l
 
 TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
+TEXT(nvmlDeviceGetBoardPartNumber, "part_number")
 
 ENTRY nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) {
   DEVICE(device);

@@ -105,6 +105,9 @@ def _gpu(gpu: NvmlGpu) -> dict[str, Any]:
     return {
         "name": gpu.name,
         "uuid": gpu.uuid,
+        "serial": gpu.serial or None,
+        "part_number": gpu.part_number or None,
+        "vbios": gpu.vbios or None,
         "memory_bytes": total,
         "memory_used_bytes": max(0, total - free) if total is not None and free is not None else 0,
         "compute_mode": gpu.compute_mode or None,

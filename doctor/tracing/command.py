@@ -10,7 +10,7 @@ import sys
 import click
 import msgspec
 
-from tfgpu_doctor.cli.numbers import FiniteRange
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.scratch import scratch_folder

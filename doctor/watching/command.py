@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from tfgpu_doctor.cli.numbers import FiniteRange
+from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.launched_program import die_like

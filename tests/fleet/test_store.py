@@ -41,7 +41,7 @@ def store(tmp_path: pathlib.Path) -> Store:
 def rows(store: Store, table: str, what: str = "*", where: str = "true") -> list[tuple[Any, ...]]:
     """As an operator asks."""
     query = f"select {what} from '{store.path}/day=*/run=*/{table}.parquet' where {where} order by all"
-    return duckdb.sql(query).fetchall()
+    return duckdb.execute(query).fetchall()
 
 
 def change(folder: pathlib.Path, name: str, **fields: Any) -> None:
@@ -257,7 +257,7 @@ def test_every_column_is_documented(store: Store, tmp_path: pathlib.Path) -> Non
     text = (ROOT / "docs/fleet.md").read_text("utf-8")
     for table in TABLES:
         (line,) = [each for each in text.splitlines() if each.startswith(f"| `{table}` |")]
-        for name, *_ in duckdb.sql(f"describe from '{store.runs()[0].folder}/{table}.parquet'").fetchall():
+        for name, *_ in duckdb.execute(f"describe from '{store.runs()[0].folder}/{table}.parquet'").fetchall():
             if name not in ("day", "run"):
                 assert f"`{name}`" in line, f"{table}.{name}"
 
@@ -272,7 +272,7 @@ def test_the_documented_queries_run(store: Store, tmp_path: pathlib.Path, monkey
     statements = [each for block in queries for each in block.split(";") if each.strip()]
     assert len(statements) >= 3
     for statement in statements:
-        assert duckdb.sql(statement).columns
+        assert duckdb.execute(statement).description
 
 
 # Weeks
@@ -291,7 +291,8 @@ def test_a_week_is_the_median_of_its_runs_and_made_again_when_they_change(store:
         "day between '2026-01-05' and '2026-01-11' group by all",
     )  # fmt: skip
     assert (
-        duckdb.sql(f"select node, measurement, device, y from '{week.file(store)}' order by all").fetchall() == wanted
+        duckdb.execute(f"select node, measurement, device, y from '{week.file(store)}' order by all").fetchall()
+        == wanted
     )
     shutil.rmtree(os.path.join(store.path, "day=2026-01-06"))
     assert roll(store) == 1

@@ -6,6 +6,7 @@ import itertools
 import json
 import pathlib
 import statistics
+from typing import Any
 
 import jsonschema
 import pytest
@@ -119,7 +120,7 @@ def test_two_points_that_were_slow_are_no_change() -> None:
     assert np.nanmax(found.certain) < 0.03
 
 
-def _lines(values: np.ndarray) -> Lines:  # type: ignore[type-arg]
+def _lines(values: Any) -> Lines:
     return Lines(
         ("m", "model", "s", "lower"), ("GPU:0",), np.arange(len(values), dtype="int32"),
         np.zeros(len(values), dtype="int32"), np.arange(values.shape[1], dtype="float64"), values,
@@ -277,15 +278,11 @@ def test_the_medians_are_those_of_the_runs_that_have_a_value() -> None:
     for run in range(9):
         some = there[run]
         extra = np.array([99], dtype="int32")  # of a node that is not measured now
-        runs.add(
-            *(np.concatenate([each[some], extra]) for each in (node, series, device)), np.append(values[run][some], 1.0)
-        )
+        nodes, all_series, devices = (np.concatenate([each[some], extra]) for each in (node, series, device))
+        runs.add(nodes, all_series, devices, np.append(values[run][some], 1.0))
     table = runs.table()
-    found = {
-        key: y
-        for *key, y in zip(*(table[name].tolist() for name in ("node", "series", "device", "y")), strict=True)
-        for key in [tuple(key)]
-    }
+    columns = (table[name].tolist() for name in ("node", "series", "device", "y"))
+    found = {(node_, series_, device_): y for node_, series_, device_, y in zip(*columns, strict=True)}
     wanted = {
         key: statistics.median(np.log(values[:, place][there[:, place]]))
         for place, key in enumerate(zip(node.tolist(), series.tolist(), device.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Numbers on the command line."""
+"""Finite numbers on the command line."""
 
 from __future__ import annotations
 
