@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfgpu_doctor.fleet.fleet import UNJUDGED
 from tfgpu_doctor.fleet.history import Event
 from tfgpu_doctor.fleet.store import StoredRun, files, whole
 from tfgpu_doctor.fleet.store_write import UNMET
@@ -25,13 +26,13 @@ _BETWEEN = "\x1f"  # of the devices of a key, in a text
 # and each look, whether it was there; null if nobody can say. Requirements are judged where the profile is the same.
 _STATES = f"""
 create or replace temp table look as
-select place, day, node, outcome = 'reported' reported, profile, case when outcome = 'reported' then '' else
-  outcome || case when reason = '' then '' else ': ' || reason end end silence
+select place, day, node, outcome = 'reported' reported, outcome in {UNJUDGED} unjudged, profile,
+  case when outcome = 'reported' then '' else outcome || case when reason = '' then '' else ': ' || reason end end silence
 from nodes join run_order using (run, day) where not retest;
 create or replace temp table had as
 select place, node, id, label, array_to_string(devices, '{_BETWEEN}') devices, severity, title
 from causes join run_order using (run, day) where not retest
-union all select place, node, '', '{SILENT}', '', 'error', silence from look where not reported;
+union all select place, node, '', '{SILENT}', '', 'error', silence from look where not reported and not unjudged;
 create or replace temp table item as
 select node, id, label, devices, arg_max(severity, place) severity, arg_max(title, place) title,
        arg_max(profile, place) profile
@@ -42,6 +43,7 @@ where outcome in ('pass', 'warn', 'fail');
 create or replace temp table state as
 select item.*, look.place, look.day, case
   when had.place is not null then true
+  when look.unjudged then null
   when item.label = '{SILENT}' then false
   when not look.reported then null
   when item.label = '{UNMET}' then case when look.profile = item.profile then false end

@@ -9,7 +9,7 @@ from typing import Any
 import tfgpu_doctor
 from tfgpu_doctor.fleet.history import History
 from tfgpu_doctor.fleet.history_between import between
-from tfgpu_doctor.fleet.history_events import FLAPPING_DAYS, events_of
+from tfgpu_doctor.fleet.history_events import FLAPPING_DAYS, Events, events_of
 from tfgpu_doctor.fleet.history_trends import trends_of
 from tfgpu_doctor.fleet.history_windows import FEWEST_POINTS, SHORTEST_DAYS, windows_of
 from tfgpu_doctor.fleet.store import TABLES, Store, StoredRun, connect, damaged, decodes, files
@@ -85,6 +85,9 @@ def _of_runs(
         _refuse_unknown(connection, runs, node)
     days = _days(runs, days)
     events = events_of(connection, runs, node)
+    if runs[0].day == runs[-1].day:
+        events = Events((), (), ())
+        notes.append("the store has one day, so nothing is new or gone yet; `fleet report` shows what the nodes have")
     windows = windows_of(store, runs, since, distrusted)
     trends = trends_of(connection, windows, node)
     if not windows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tfgpu_doctor.fleet.history import Between, CauseCount, Event, FleetTrend, History, Line
+from tfgpu_doctor.fleet.troubles import common_title
 from tfgpu_doctor.fleet.words import FEW, Section, few, section, short
 from tfgpu_doctor.render.words import number
 
@@ -46,16 +47,17 @@ def history_sections(history: History) -> list[Section]:
 
 def event_lines(events: Iterable[Event], *, changes: bool = False) -> Iterator[str]:
     """Yield one line per cause, with its nodes."""
-    alike: dict[tuple[str, str, str], list[Event]] = {}
-    for each in events:
-        alike.setdefault((each.id, each.label, each.severity), []).append(each)
-    for (id, label, severity), group in sorted(alike.items(), key=lambda each: -len(each[1])):
+    alike: dict[tuple[str, str, str, str], list[Event]] = {}
+    for each in events:  # silence has no check: its words are the reason
+        alike.setdefault((each.id, each.label, each.severity, "" if each.id else each.title), []).append(each)
+    for (id, label, severity, _), group in sorted(alike.items(), key=lambda each: -len(each[1])):
         nodes = sorted({each.node for each in group})
+        title = common_title(label, [each.title for each in group])
         named = f" ({short(id)}, {short(label)}, {severity})" if id else ""
         often = f"; up to {max(each.changes for each in group)} changes" if changes else ""
         devices = sorted({device for each in group for device in each.devices}) if len(nodes) == 1 else []
         on = f" on {', '.join(map(short, devices[:FEW]))}" if devices else ""
-        yield f"{few(nodes)}{on}: {short(group[0].title)}{named}{often}"
+        yield f"{few(nodes)}{on}: {short(title)}{named}{often}"
 
 
 def slower_lines(lines: Iterable[Line]) -> Iterator[str]:

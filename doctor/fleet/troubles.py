@@ -109,10 +109,12 @@ def _fix(key: Key) -> str:
 
 
 def _title(key: Key, said: Sequence[str]) -> str:
-    """The words that fit all nodes: what they all say, else the meaning of the label."""
-    if key.what == "unmet":
-        return key.title
-    row = read_knowledge().causes.get(key.label)
-    if len(said) == 1 or row is None or key.label == UNDETERMINED:
+    return key.title if key.what == "unmet" else common_title(key.label, said)
+
+
+def common_title(label: str, said: Sequence[str]) -> str:
+    """Return the words that fit all nodes: what they all say, else the meaning of the label."""
+    row = read_knowledge().causes.get(label)
+    if len(set(said)) == 1 or row is None or label == UNDETERMINED:
         return said[0]
     return row.title

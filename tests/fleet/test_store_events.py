@@ -16,7 +16,9 @@ from fleet_days import FleetDays, date
 
 from tfgpu_doctor.fleet.history import Event, History
 from tfgpu_doctor.fleet.history_read import history_of
-from tfgpu_doctor.fleet.node import Cause
+from tfgpu_doctor.fleet.history_words import event_lines
+from tfgpu_doctor.fleet.node import Cause, NodeOutcome, encode_node
+from tfgpu_doctor.fleet.reporting import missing_node
 from tfgpu_doctor.fleet.store import Store
 from tfgpu_doctor.fleet.store_write import ingest
 
@@ -174,3 +176,49 @@ def test_states_at_random_agree_with_a_plain_loop(tmp_path: pathlib.Path, seed: 
     found = history_of(store)
     got = {kind: {each.node for each in getattr(found, kind) if each.id == CHECK} for kind in wanted}
     assert got == wanted
+
+
+def test_who_is_busy_is_neither_silent_nor_recovered_and_each_reason_has_its_line(tmp_path: pathlib.Path) -> None:
+    """n00001 has a cause, is busy, and is examined again; n00002 is busy on the last day; n00003 hangs and n00004 dies on it."""
+    fleet = FleetDays(10, gpus=1, measured=1)
+    fleet.causes = lambda day, node: (XID,) if node == "n00001" else ()
+    fleet.checks = lambda day, node: {CHECK: "fail" if node == "n00001" else "pass"}
+    silent: dict[int, dict[str, tuple[NodeOutcome, str]]] = {
+        1: {"n00001": ("busy", "its GPUs were not free")},
+        2: {
+            "n00002": ("busy", "its GPUs were not free"), "n00003": ("hung", "no response"), "n00004": ("died", "gone"),
+            "n00005": ("not granted", "no GPU"),
+        },
+    }  # fmt: skip
+    store = Store(str(tmp_path / "store"), create=True)
+    for day in range(3):
+        fleet.write(tmp_path / str(day), day)
+        for name, (outcome, reason) in silent.get(day, {}).items():
+            (tmp_path / f"{day}/{name}.json").write_bytes(encode_node(missing_node(name, outcome, reason)))
+        ingest(str(tmp_path / str(day)), store)
+    found = history_of(store)
+    assert {(each.node, each.title) for each in found.new} == {
+        ("n00003", "hung: no response"),
+        ("n00004", "died: gone"),
+    }
+    assert (found.recovered, found.flapping) == ((), ())
+    lines = list(event_lines(found.new))
+    assert sorted(lines) == ["1 node: n00003: hung: no response", "1 node: n00004: died: gone"]
+
+
+def test_several_messages_of_one_cause_are_told_by_its_meaning() -> None:
+    events = [
+        Event(
+            node=f"n{place}", id=CHECK, label="hardware_ecc_error", devices=(), severity="error",
+            title=f"GPU 1 has {place} errors", before=None, changes=0, present=True,
+        )
+        for place in range(3)
+    ]  # fmt: skip
+    (line,) = event_lines(events)
+    assert line.startswith("3 nodes: n0, n1, n2: the GPU's memory")
+
+
+def test_on_its_first_day_nothing_is_new(tmp_path: pathlib.Path) -> None:
+    found = told(tmp_path, lambda day, node: (XID,), 1)
+    assert (found.new, found.recovered, found.flapping, found.exit_code) == ((), (), (), 0)
+    assert any("the store has one day" in note for note in found.notes)
