@@ -13,6 +13,7 @@ import click
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.cli.finite import FiniteRange
+from tfgpu_doctor.cli.interrupts import Listening, listen
 from tfgpu_doctor.cli.job_summary import add_job_summary
 from tfgpu_doctor.cli.output import deliver, refuse
 from tfgpu_doctor.cli.recorded import read_recorded
@@ -90,6 +91,8 @@ def check(
     """
     if facts and (record or quick or level or python or root != "/"):
         refuse("--facts diagnoses a recorded machine: it cannot be combined with --record, --level, --python or --root")
+    if facts:
+        listen()
     depth = _depth(quick, level, minutes, even_if_busy)
     try:
         configuration = read_configuration().with_options(
@@ -170,6 +173,7 @@ def _examine(configuration: Configuration, depth: _Depth, root: str) -> tuple[Fa
                 root=root,
                 deadline_s=configuration.deadline,
                 on_wait=waiting.show,
+                answering=Listening(),
             )
         except Interrupted as stop:
             return stop.facts, True

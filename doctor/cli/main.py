@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import threading
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import NoReturn
 
 import click
 
 from tfgpu_doctor._project import __version__, report_it
+from tfgpu_doctor.cli.interrupts import hold, listen
 from tfgpu_doctor.cli.lazy_group import LazyGroup
 
 _COMMANDS = {
@@ -38,6 +38,7 @@ _COMMANDS = {
     "fleet": ("fleet.command", "run the doctor on every node of a cluster, and compare the nodes"),
     "explain": ("cli.explain_command", "explain a check, a cause or a code"),
 }
+_LISTENS_ITSELF = ("check",)  # once it can answer a signal with its document
 _INTERNAL_ERROR = 3
 _INTERRUPTED = 130
 
@@ -61,7 +62,7 @@ def main() -> NoReturn:
     )  # a short run keeps nearly all its objects: searching for garbage costs a twentieth
     sys.excepthook = _report_internal_error
     threading.excepthook = lambda _: None  # a failure on a thread appears as an unknown fact
-    signal.signal(signal.SIGTERM, _interrupt)
+    hold()
     _leave(run(sys.argv[1:]))
 
 
@@ -70,6 +71,8 @@ def run(arguments: list[str]) -> int:
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")):
         arguments = ["check", *arguments]
     try:
+        if arguments[0] not in _LISTENS_ITSELF:
+            listen()
         code: object = cli.main(arguments, prog_name="tfgpu-doctor", standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -90,10 +93,6 @@ def _leave(code: int) -> NoReturn:
         except (OSError, ValueError):
             pass  # the reader is gone; the verdict does not change
     os._exit(code)
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:

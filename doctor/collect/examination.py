@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +56,14 @@ def examine(
     on_wait: OnWait | None = None,
     only: Collection[str] | None = None,
     stage: Stage | None = None,
+    answering: AbstractContextManager[None] = nullcontext(),  # noqa: B008 - it has no state
 ) -> Facts:
     """Return the facts of this machine and of the target `python` (this interpreter by default).
 
     `quick` is an alias for the level of that name; `soak_s` and `even_if_busy` apply to the levels with a stress test.
     `only` names the facts to collect, all by default; the facts that they need are included. On a `stage`, and
     wherever the simulated driver responds, TensorFlow lists the GPUs and computes nothing.
+    `answering` lasts while an interrupt leads to a result.
     `on_wait` is called a few times a second with what is being waited for and the seconds since the start.
     Raises Interrupted on Ctrl-C, after every child has been killed.
     """
@@ -75,7 +78,8 @@ def examine(
     probes = ALL_PROBES if only is None else _needed_for(only, ALL_PROBES)
     examination = _Examination(host, request, probes, stage.facts if stage else None)
     try:
-        examination.run(on_wait)
+        with answering:
+            examination.run(on_wait)
     except KeyboardInterrupt:
         host.stop()
         examination.keep_parts(_GRACE_S)
