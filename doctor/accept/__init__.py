@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from tfgpu_doctor.accept.examine import Examiner as Examiner
     from tfgpu_doctor.accept.examine import profile_named as profile_named
     from tfgpu_doctor.accept.examine import settings_of as settings_of
+    from tfgpu_doctor.accept.known_good import write_learnt as write_learnt
+    from tfgpu_doctor.accept.learning import NotLearnt as NotLearnt
+    from tfgpu_doctor.accept.learning_fleet import MEASUREMENTS as MEASUREMENTS
+    from tfgpu_doctor.accept.learning_fleet import FleetNode as FleetNode
+    from tfgpu_doctor.accept.learning_fleet import learn_from_nodes as learn_from_nodes
     from tfgpu_doctor.accept.reading import file_of as file_of
     from tfgpu_doctor.accept.reading import shipped_profiles as shipped_profiles
     from tfgpu_doctor.accept.terms import Profile as Profile
@@ -24,6 +29,11 @@ __getattr__ = exported(
         "Examiner": "examine",
         "profile_named": "examine",
         "settings_of": "examine",
+        "write_learnt": "known_good",
+        "NotLearnt": "learning",
+        "MEASUREMENTS": "learning_fleet",
+        "FleetNode": "learning_fleet",
+        "learn_from_nodes": "learning_fleet",
         "file_of": "reading",
         "shipped_profiles": "reading",
         "Profile": "terms",

@@ -37,8 +37,13 @@ def learn_profile(
     except NotLearnt as error:
         note(f"no profile was learned: {error}")
         return _REFUSED
-    deliver(profile_text(learnt, _base(named, output), _about(learnt, len(found))), output)
-    note(f"{learnt.bounds} bounds from {_from(learnt, len(found))}" + (f", in {output}" if output else ""))
+    return write_learnt(learnt, named, len(found), output)
+
+
+def write_learnt(learnt: Learnt, named: str, runs: int, output: str | None) -> int:
+    """Write the profile that extends the one that is named so, and return the exit code."""
+    deliver(profile_text(learnt, _base(named, output), _about(learnt, runs)), output)
+    note(f"{learnt.bounds} bounds from {_from(learnt, runs)}" + (f", in {output}" if output else ""))
     return 0
 
 

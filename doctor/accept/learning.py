@@ -102,16 +102,19 @@ def _machines(runs: Sequence[Facts]) -> list[list[int]]:
 
 def _refuse_wide(wide: Mapping[str, Bound]) -> None:
     if wide:
-        told = "; ".join(_too_wide(name, bound) for name, bound in wide.items())
+        told = "; ".join(too_wide(name, bound) for name, bound in wide.items())
         raise NotLearnt(f"the runs vary too much: {told}; {_CALMER} {_leaving_out(wide)}")
 
 
 def _driver(seen: Sequence[str], *, several: bool) -> str:
     """Return the driver of one machine, or the oldest of several."""
+    return oldest_driver(seen) if several else _version("the driver", seen)
+
+
+def oldest_driver(seen: Sequence[str]) -> str:
+    """Return the oldest driver of several machines; empty if one is not known. Raises NotLearnt if one cannot be compared."""
     each = [_version("the driver", [version]) for version in dict.fromkeys(seen)]
-    if several and all(each):
-        return min(each, key=Version)
-    return _version("the driver", seen)
+    return min(each, key=Version) if all(each) else ""
 
 
 def can_be_left_out(name: str) -> bool:
@@ -154,7 +157,8 @@ def _version(what: str, seen: Sequence[str]) -> str:
     return found
 
 
-def _too_wide(name: str, bound: Bound) -> str:
+def too_wide(name: str, bound: Bound) -> str:
+    """Say which values a bound would come from, and how wide it would be."""
     told = ", ".join(f"{each:.3g}" for each in bound.runs)
     return f"{name} ({told}): a bound would be {bound.margin:.0%} below the mean, the maximum is {MOST_MARGIN:.0%}"
 

@@ -11,6 +11,7 @@ from tfgpu_doctor.accept.learning_units import UNITS
 from tfgpu_doctor.knowledge import version
 
 _MIB = 1 << 20
+_MOST_RUNS = 20  # that are listed one by one
 _RULE = (
     "# An equal machine meets all bounds with 95 %, also on another day: they come from the spread of these runs, and from",
     "# 1.5 % between days. See docs/profiles.md for details.",
@@ -45,7 +46,14 @@ def _table(name: str, bounds: Mapping[str, Bound]) -> Iterator[str]:
     if bounds:
         yield from ("", *_RULE, f"[{name}]")
     for key, bound in sorted(bounds.items()):
-        yield f"{_quoted(key)} = {_limit(name, key, bound)}  # {', '.join(f'{each:.3g}' for each in bound.runs)}"
+        yield f"{_quoted(key)} = {_limit(name, key, bound)}  # {_seen(bound)}"
+
+
+def _seen(bound: Bound) -> str:
+    """Return the runs that a bound comes from."""
+    if len(bound.runs) <= _MOST_RUNS:
+        return ", ".join(f"{each:.3g}" for each in bound.runs)
+    return f"{min(bound.runs):.3g} to {max(bound.runs):.3g} in {len(bound.runs)} runs"
 
 
 def _limit(table: str, key: str, bound: Bound) -> str:

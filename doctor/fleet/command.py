@@ -17,6 +17,7 @@ _COMMANDS = {
     "node": ("fleet.node_command", "examine this node and write its report"),
     "ingest": ("fleet.ingest_command", "put the reports of a run into a store, for `fleet history`"),
     "history": ("fleet.history_command", "what changed on the nodes since yesterday, and what is getting slower"),
+    "learn": ("fleet.learn_command", "write a profile of a model of node from a store: what its healthy nodes reach"),
     "act": ("fleet.act_command", "print, or carry out, what takes bad nodes out of service and good ones back"),
     "rma": ("fleet.rma_command", "write what a vendor asks for when a GPU is returned"),
     "drains": ("fleet.drains_command", "say whether what was found on a node drains it"),
