@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 from collections import deque
@@ -14,6 +15,8 @@ _MOST_LINKS = 40  # the number that Linux follows before it returns ELOOP
 _MOST_BYTES = 4 << 20
 # Windows has no O_NONBLOCK, and needs O_BINARY.
 _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_NAMED_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
+_STREAM = re.compile(r"/dev/std(?:out|err)|/(?:dev|proc/self)/fd/(\d{1,6})")
 _PIECE_BYTES = 64 << 10  # /proc/sys returns ENOMEM for a read of 4 MiB at once (fs/proc/proc_sysctl.c)
 
 
@@ -176,7 +179,15 @@ class Files:
 
 
 def write_whole(path: str, content: bytes) -> None:
-    """Write a file atomically, completely or not at all; write directly to a device or pipe. Raises OSError."""
+    """Write a file atomically, completely or not at all; write directly to a device, a pipe or an open stream.
+
+    Raises OSError.
+    """
+    stream = _stream_of(path)
+    if stream is not None:
+        with open(os.dup(stream), "wb") as file:  # behind what a shell has redirected there: `>> FILE`
+            file.write(content)
+        return
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:
             file.write(content)
@@ -196,6 +207,14 @@ def write_whole(path: str, content: bytes) -> None:
         if os.path.exists(part):
             os.unlink(part)
         raise
+
+
+def _stream_of(path: str) -> int | None:
+    """Return the descriptor that a path such as /dev/stdout or /proc/self/fd/3 stands for; None if it names a file."""
+    matched = _STREAM.fullmatch(os.path.normpath(path))
+    if not matched:
+        return None
+    return _NAMED_STREAMS.get(matched[0]) if matched[1] is None else int(matched[1])
 
 
 def create_whole(path: str, content: bytes) -> None:

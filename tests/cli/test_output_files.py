@@ -154,3 +154,24 @@ def test_a_summary_on_a_full_disk_is_taken_back(tmp_path: pathlib.Path) -> None:
     assert done.returncode == 1
     assert "no job summary" in done.stderr
     assert summary.read_text() == "# earlier\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="there is no /proc/self/fd")
+@pytest.mark.parametrize("option", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+@pytest.mark.parametrize("arguments", [("-o",), ("--record",)])
+def test_an_open_stream_is_written_to_and_its_file_is_not_replaced(
+    tmp_path: pathlib.Path, option: str, arguments: tuple[str, ...]
+) -> None:
+    """As with `tfgpu-doctor -o /dev/stdout >> b.log`."""
+    log = tmp_path / "b.log"
+    log.write_text("earlier\n")
+    with log.open("ab") as file:
+        done = subprocess.run(
+            doctor_argv("--quick", *arguments, option, "--format", "json"), stdout=file, stderr=subprocess.PIPE, text=True,
+            env=clean_environment(), check=False, cwd=tmp_path,
+        )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    text = log.read_text()
+    assert text.startswith("earlier\n{")
+    assert '"schema"' in text
+    assert [each.name for each in tmp_path.iterdir()] == ["b.log"]
