@@ -23,7 +23,8 @@ BITS = sum(1 << (number - 1) for number in (signal.SIGINT, signal.SIGTERM))
 def start(folder: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
     """Start the doctor, and wait until signals wait: before that the interpreter itself starts."""
     process = subprocess.Popen(
-        doctor_argv(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        doctor_argv(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=folder,
         env=clean_environment(TMPDIR=str(folder)), preexec_fn=hear_interrupts,
     )  # fmt: skip
     status = pathlib.Path(f"/proc/{process.pid}/status")
