@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import multiprocessing
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -106,10 +107,18 @@ def test_a_run_without_any_time_needs_its_day(store: Store, tmp_path: pathlib.Pa
     assert rows(store, "nodes", "day, outcome, count(*)", "true group by all") == [(dt.date(2026, 2, 3), "died", 12)]
 
 
-def _put(folder: str, path: str, barrier: Any) -> None:
-    barrier.wait(30)
-    ingest(folder, Store(path, create=True))
-    roll(Store(path))
+WRITER = """
+import os, sys, time
+from tfgpu_doctor.fleet.store import Store
+from tfgpu_doctor.fleet.store_weeks import roll
+from tfgpu_doctor.fleet.store_write import ingest
+folder, path, begin = sys.argv[1:]
+print("ready", flush=True)
+while not os.path.exists(begin):
+    time.sleep(0.001)
+ingest(folder, Store(path, create=True))
+roll(Store(path))
+"""
 
 
 @pytest.mark.slow
@@ -118,17 +127,22 @@ def test_many_writers_at_once(tmp_path: pathlib.Path) -> None:
     fleet = small()
     for day in range(4):
         fleet.write(tmp_path / str(day), day)
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(8)
-    path = str(tmp_path / "store")
+    path, begin = str(tmp_path / "store"), tmp_path / "begin"
     writers = [
-        context.Process(target=_put, args=(str(tmp_path / str(each % 4)), path, barrier)) for each in range(8)
-    ]  # fmt: skip
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path / str(each % 4)), path, str(begin)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for each in range(8)
+    ]
     for writer in writers:
-        writer.start()
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    begin.touch()
     for writer in writers:
-        writer.join(120)
-    assert [writer.exitcode for writer in writers] == [0] * 8
+        writer.communicate(timeout=300)
+    assert [writer.returncode for writer in writers] == [0] * 8
     store = Store(path)
     assert [run.day for run in store.runs()] == [date(day) for day in range(4)]
     assert rows(store, "nodes", "count(*)") == [(48,)]
