@@ -20,8 +20,9 @@ A diagnosis answers two questions, on a line each in the terminal, and as `compu
   longer supports). "Not known" in every other case.
 
 `healthy` is true if both are answered with yes and no check failed. With `--quick`, it is true if the driver provides a GPU and
-no check failed; and who leaves out checks of the GPUs (`--ignore`, `--select`) leaves the second question open. An error
-makes the exit code 1, a warning does not (`--fail-level warning` changes that).
+no check failed; and who leaves out checks of the GPUs (`--ignore`, `--select`) leaves the second question open.
+Where the check of the first question is not among those selected, nothing is called healthy: the exit code 0 then says that the
+selected checks pass. An error makes the exit code 1, a warning does not (`--fail-level warning` changes that).
 
 | class | what it is |
 |---|---|

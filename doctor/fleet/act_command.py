@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import os
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -56,7 +58,9 @@ def act(
         return _NOT_JUDGED
     host = Host()
     chosen: Scheduler = Kubernetes(cordon=cordon) if scheduler == "kubernetes" else Slurm()
-    found = plan(fleet, _held(host, chosen, apply), read_knowledge(), most)
+    held = _held(host, chosen, apply)
+    found = plan(fleet, held, _looked(folder, [name for name in fleet.statuses["good"] if name in (held or {})]),
+                 read_knowledge(), most)  # fmt: skip
     commands = [each for leaving in found.leaving for each in chosen.leave(leaving)] + [
         *chosen.come_back(found.returning)
     ]
@@ -78,6 +82,23 @@ def _held(host: Host, scheduler: Scheduler, apply: bool) -> dict[str, Held] | No
             refuse(str(error))
         note(str(error))
         return None
+
+
+def _looked(folder: str, names: Sequence[str]) -> dict[str, dt.datetime]:
+    """Return when the examination of these nodes began, by their reports."""
+    from tfgpu_doctor.fleet.node import file_name
+    from tfgpu_doctor.fleet.reports_read import Heard, decode
+    from tfgpu_doctor.host.files import Files
+
+    found = {}
+    for name in names:
+        try:
+            heard = decode(Files().read_bytes(os.path.join(folder, file_name(name))))
+            if isinstance(heard, Heard):
+                found[name] = dt.datetime.fromisoformat(heard.began.replace("Z", "+00:00")).astimezone()
+        except (OSError, ValueError):
+            continue  # it is not known, so the node stays out
+    return found
 
 
 def _print(found: Plan, commands: Sequence[Command]) -> int:

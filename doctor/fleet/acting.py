@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ class Held:
 
     reason: str
     ours: bool
+    since: dt.datetime | None = None  # with its time zone; None if the scheduler does not say
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,18 @@ class Plan:
         return sum(len(each.nodes) for each in self.leaving) > self.most
 
 
-def plan(fleet: Fleet, held: Mapping[str, Held] | None, knowledge: Knowledge, most: int | None) -> Plan:
-    """Decide by the comparison alone. `held`: the nodes that are out of service; None if that could not be read.
+def plan(
+    fleet: Fleet,
+    held: Mapping[str, Held] | None,
+    looked: Mapping[str, dt.datetime],
+    knowledge: Knowledge,
+    most: int | None,
+) -> Plan:
+    """Decide by the comparison. `held`: the nodes that are out of service; None if that could not be read.
 
     A node leaves if it is bad, or has an error of its own hardware or driver (the column `drains` of causes.json). It
-    returns if the doctor took it out and it is good now: an examination found nothing, and it is as fast as its peers.
+    returns if the doctor took it out and it is good now: an examination that began after it left (`looked`: when) found
+    nothing, and it is as fast as its peers.
     """
     reasons = dict(_reasons(fleet, knowledge))
     notes = []
@@ -63,19 +72,30 @@ def plan(fleet: Fleet, held: Mapping[str, Held] | None, knowledge: Knowledge, mo
     for name, why in sorted(reasons.items()):
         if is_node_name(name) and name not in (held or {}):
             leaving.setdefault(why, []).append(name)
-    good = set(fleet.statuses["good"])
+    ours = [name for name in fleet.statuses["good"] if name in (held or {}) and (held or {})[name].ours]
+    returning = [name for name in ours if _is_later(looked.get(name), (held or {})[name].since)]
+    if earlier := sorted(set(ours) - set(returning)):
+        notes.append(
+            f"good, but not known to be examined since they left service, so they stay out: {', '.join(earlier)}; examine them "
+            "again"
+        )
     total = sum(map(len, fleet.statuses.values()))
     return Plan(
         leaving=tuple(Leaving(tuple(nodes), *why) for why, nodes in leaving.items()),
-        returning=tuple(sorted(name for name, each in (held or {}).items() if each.ours and name in good)),
+        returning=tuple(sorted(returning)),
         notes=tuple(notes),
         most=max(1, round(_SHARE * total)) if most is None else most,
     )
 
 
+def _is_later(looked: dt.datetime | None, left: dt.datetime | None) -> bool:
+    return looked is not None and left is not None and looked > left
+
+
 def _reasons(fleet: Fleet, knowledge: Knowledge) -> Iterable[tuple[str, tuple[str, str]]]:
     """Yield a node, and the label and the reason why it leaves; a later one for the same node counts more."""
     bad, failing = set(fleet.statuses["bad"]), set(fleet.statuses["fails"])
+    known = {(name, each.cause) for each in fleet.known for name in each.nodes}
     for suspect in fleet.suspects:
         if suspect.node in bad and suspect.second and suspect.second.slow:
             yield suspect.node, ("slow", drain_line(_slow(suspect)))
@@ -86,6 +106,8 @@ def _reasons(fleet: Fleet, knowledge: Knowledge) -> Iterable[tuple[str, tuple[st
     for cause in reversed(fleet.causes):
         if cause.severity == "error":
             for name in cause.nodes:
+                if {(name, cause.label), (name, cause.id)} & known:
+                    continue
                 if (name in bad and name in cause.again) or (name in bad | failing and drains(cause.label, knowledge)):
                     yield name, (cause.label, drain_line(f"{cause.label} ({cause.id}): {cause.title}"))
 

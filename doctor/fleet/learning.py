@@ -10,7 +10,7 @@ from tfgpu_doctor.accept import FleetNode
 from tfgpu_doctor.fleet.store import Store, connect, files, whole
 
 _MOST_RUNS = 20  # the newest of each node
-_COUNTED = re.compile(r"(\d+) x (.+)")
+_COUNTED = re.compile(r"(\d+) x ([^,]+)")
 _TABLES = ("nodes", "measurements", "settings")
 # Runs in which a node ended without a finding. A run counts with what its first test measured, the worst device first.
 _RUNS = f"""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from tfgpu_doctor.fleet.acting import Held, Leaving
 from tfgpu_doctor.fleet.draining import OURS
@@ -14,6 +15,7 @@ from tfgpu_doctor.host import Completed, Host
 
 Command = tuple[str, ...]
 _READ_S = 60.0
+_PLAIN_TIMES = {"SLURM_TIME_FORMAT": "standard"}
 _ON_A_LINE = 50  # Kubernetes' nodes of one command
 _KEY = "tfgpu-doctor/cause"  # of the label and the taint
 _CONDITION = "TfgpuDoctor"  # as the node problem detector's: True means that there is a problem
@@ -43,13 +45,16 @@ class Slurm:
 
     def held(self, host: Host) -> dict[str, Held]:
         """Return the nodes with a reason, or in a state in which they take no job."""
-        done = host.run(["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"], deadline_s=_READ_S)
+        done = host.run(
+            ["sinfo", "--noheader", "--Node", "--format=%N|%T|%H|%E"], deadline_s=_READ_S, variables=_PLAIN_TIMES
+        )
         found: dict[str, Held] = {}
         for line in _answer(done, "sinfo").splitlines():
             name, _, rest = line.partition("|")
-            state, _, reason = rest.partition("|")
+            state, _, rest = rest.partition("|")
+            since, _, reason = rest.partition("|")
             if _OUT.search(state):
-                found[name] = Held(reason, reason.startswith(OURS))
+                found[name] = Held(reason, reason.startswith(OURS), _time(since))
         return found
 
     def leave(self, leaving: Leaving) -> Iterator[Command]:
@@ -77,7 +82,8 @@ class Kubernetes:
             for item in json.loads(_answer(done, "kubectl"))["items"]:
                 cause = (item["metadata"].get("labels") or {}).get(_KEY)
                 if cause is not None or item["spec"].get("unschedulable"):
-                    found[str(item["metadata"]["name"])] = Held(str(cause or "cordoned"), cause is not None)
+                    since = _time(_condition_since(item.get("status") or {}))
+                    found[str(item["metadata"]["name"])] = Held(str(cause or "cordoned"), cause is not None, since)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SchedulerError(f"kubectl's list of nodes cannot be read: {type(error).__name__}") from None
         return found
@@ -104,9 +110,26 @@ class Kubernetes:
             yield "kubectl", "label", "node", *some, f"{_KEY}-"
 
 
+def _condition_since(status: dict[str, Any]) -> str:
+    """When the doctor's condition of a node became true."""
+    found = [each for each in status.get("conditions") or () if each["type"] == _CONDITION and each["status"] == "True"]
+    return str(found[0].get("lastTransitionTime") or "") if found else ""
+
+
+def _time(text: str) -> dt.datetime | None:
+    """Return a time with its zone; one without a zone is local, as Slurm writes it. None if the text is none."""
+    try:
+        return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()
+    except ValueError:
+        return None
+
+
 def _condition(node: str, status: str, reason: str, message: str) -> Command:
     words = "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", reason)) if status == "True" else reason
-    condition = {"type": _CONDITION, "status": status, "reason": words, "message": message}
+    now = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {
+        "type": _CONDITION, "status": status, "reason": words, "message": message, "lastTransitionTime": now,
+    }  # fmt: skip
     patch = json.dumps({"status": {"conditions": [condition]}}, separators=(",", ":"))
     return "kubectl", "patch", "node", node, "--subresource=status", "--type=strategic", f"--patch={patch}"
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from tfgpu_doctor.fleet.history_runs import spread
 from tfgpu_doctor.fleet.store import WEEKS_FOLDER, Store, StoredRun, connect, files, text, whole
+from tfgpu_doctor.host.files import part_of
 
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.[0-9a-f]{12}\.parquet")
 _MOST_RUNS = 14  # of a week: a median of more is hardly steadier, and takes more memory
@@ -79,7 +80,7 @@ def roll(store: Store) -> int:
 
 
 def _write(connection: Any, week: Week, path: str) -> None:
-    part = f"{path}.{os.getpid()}.part"
+    part = part_of(path)
     query = f"{medians_of(week.runs)} order by {LINE}, node"
     try:
         connection.execute(f"copy ({query}) to {text(part)} (format parquet, compression zstd)")

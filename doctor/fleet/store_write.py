@@ -28,7 +28,7 @@ from tfgpu_doctor.fleet.store import (
     intact,
     text,
 )
-from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.files import Files, part_of
 
 NOT_HEARD_OF = "not heard of"
 UNMET = "unmet"  # the label of an unmet requirement in the table of causes
@@ -147,7 +147,7 @@ def _put(
 def remove(run: StoredRun) -> None:
     """Remove a run, and its day if no other run is left. Raises OSError."""
     day = os.path.dirname(run.folder)
-    away = os.path.join(os.path.dirname(day), f".{run.id}.{os.getpid()}.away.part")
+    away = part_of(os.path.join(os.path.dirname(day), f".{run.id}.away"))
     os.rename(run.folder, away)
     shutil.rmtree(away)
     try:
@@ -197,7 +197,7 @@ def same_run(store: Store, mine: set[Report], day: dt.date) -> dict[StoredRun, s
 
 def _write(store: Store, run: StoredRun, rows: _Rows) -> None:
     """Write the tables into a folder of their own, and rename it to its place. Raises OSError."""
-    part = os.path.join(store.path, f".{run.id}.{os.getpid()}.part")
+    part = part_of(os.path.join(store.path, f".{run.id}"))
     os.makedirs(part)
     try:
         with connect() as connection:

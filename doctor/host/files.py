@@ -193,8 +193,7 @@ def write_whole(path: str, content: bytes) -> None:
             file.write(content)
         return
     path = os.path.realpath(path)
-    # Machines and containers that share a folder have the same process ids.
-    part = f"{path}.{os.getpid()}.{int.from_bytes(os.urandom(8), 'big')}.part"
+    part = part_of(path)
     try:
         with open(part, "wb") as file:
             file.write(content)
@@ -207,6 +206,11 @@ def write_whole(path: str, content: bytes) -> None:
         if os.path.exists(part):
             os.unlink(part)
         raise
+
+
+def part_of(path: str) -> str:
+    """Return a name beside a file for what is being written: machines that share a folder have the same process ids."""
+    return f"{path}.{os.getpid()}.{int.from_bytes(os.urandom(8), 'big')}.part"
 
 
 def _stream_of(path: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import pathlib
 import re
@@ -17,10 +18,13 @@ pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
 from tfgpu_doctor.fleet.acting import Held, Plan, plan
+from tfgpu_doctor.fleet.known import KnownIssue
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Cause
 from tfgpu_doctor.knowledge import read_knowledge
 
+LOOKED = dt.datetime(2026, 11, 21, 12, tzinfo=dt.timezone.utc)  # when the made-up nodes were examined
+HOUR = dt.timedelta(hours=1)
 NOWHERE = {"PATH": "/nonexistent"}
 ECC = Cause(label="hardware_ecc_error", id="GPU011", title="GPU 1 has 3 uncorrectable errors", severity="error")
 NO_TENSORFLOW = Cause(
@@ -38,7 +42,8 @@ def made(folder: pathlib.Path, **causes: Cause) -> MadeUpFleet:
 
 
 def planned(folder: pathlib.Path, held: dict[str, Held] | None = None, most: int | None = None) -> Plan:
-    return plan(merge(str(folder)), held if held is not None else {}, read_knowledge(), most)
+    looked = dict.fromkeys(held or {}, LOOKED)
+    return plan(merge(str(folder)), held if held is not None else {}, looked, read_knowledge(), most)
 
 
 def test_only_what_lies_in_the_node_takes_it_out(tmp_path: pathlib.Path) -> None:
@@ -71,16 +76,36 @@ def test_who_is_slow_twice_leaves_with_the_figure(tmp_path: pathlib.Path) -> Non
 
 def test_only_the_doctor_s_own_come_back_and_only_after_a_clean_look(tmp_path: pathlib.Path) -> None:
     made(tmp_path, n00003=ECC)
-    ours, theirs = Held("tfgpu-doctor: hardware_ecc_error", ours=True), Held("new fans", ours=False)
+    ours = Held("tfgpu-doctor: hardware_ecc_error", ours=True, since=LOOKED - HOUR)
+    theirs = Held("new fans", ours=False, since=LOOKED - HOUR)
     found = planned(tmp_path, {"n00003": ours, "n00005": ours, "n00006": theirs, "gone": ours})
     assert found.returning == ("n00005",)
     assert found.leaving == ()
     assert any("n00003" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("since", [None, LOOKED, LOOKED + HOUR])
+def test_a_look_from_before_it_left_brings_nobody_back(tmp_path: pathlib.Path, since: dt.datetime | None) -> None:
+    made(tmp_path)
+    found = planned(tmp_path, {"n00005": Held("tfgpu-doctor: hardware_ecc_error", ours=True, since=since)})
+    assert found.returning == ()
+    assert any("n00005; examine them again" in note for note in found.notes)
+
+
+def test_a_known_cause_takes_no_node_out_that_fails_for_another(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(40)
+    fleet.nodes["n00003"].update(causes=(ECC, NO_TENSORFLOW), exit_code=1)
+    fleet.write(tmp_path)
+    issue = KnownIssue(nodes=("n00003",), cause="GPU011", owner="anna", until=dt.date(2999, 1, 1))
+    fleet_of = merge(str(tmp_path), issues=[issue])
+    assert "n00003" in fleet_of.statuses["fails"]
+    assert plan(fleet_of, {}, {}, read_knowledge(), None).leaving == ()
+    assert [each.nodes for each in planned(tmp_path).leaving] == [("n00003",)]
+
+
 def test_nobody_returns_where_the_state_is_unknown(tmp_path: pathlib.Path) -> None:
     made(tmp_path, n00003=ECC)
-    found = plan(merge(str(tmp_path)), None, read_knowledge(), None)
+    found = plan(merge(str(tmp_path)), None, {}, read_knowledge(), None)
     assert found.returning == ()
     assert [each.nodes for each in found.leaving] == [("n00003",)]
     assert any("could not be read" in note for note in found.notes)
@@ -107,7 +132,9 @@ with open({log!r}, "a") as file:
     file.write(json.dumps(sys.argv[1:]) + "\\n")
 if sys.argv[1] == "get":
     labels = {{"tfgpu-doctor/cause": "hardware_ecc_error"}}
-    item = {{"metadata": {{"name": "n00005", "labels": labels}}, "spec": {{"unschedulable": True}}}}
+    condition = {{"type": "TfgpuDoctor", "status": "True", "lastTransitionTime": "2026-11-20T09:00:00Z"}}
+    item = {{"metadata": {{"name": "n00005", "labels": labels}}, "spec": {{"unschedulable": True}},
+            "status": {{"conditions": [{{"type": "Ready", "status": "True"}}, condition]}}}}
     print(json.dumps({{"items": [item, {{"metadata": {{"name": "n00006"}}, "spec": {{}}}}]}}))
 elif {fails!r} in sys.argv:
     sys.exit("error: nodes is forbidden")
@@ -121,6 +148,10 @@ def with_kubectl(folder: pathlib.Path, fails: str = "never") -> tuple[dict[str, 
     (programs / "kubectl").write_text(KUBECTL.format(python=sys.executable, log=str(log), fails=fails))
     (programs / "kubectl").chmod(0o755)
     return {"PATH": f"{programs}:/usr/bin:/bin"}, log
+
+
+def without_time(word: str) -> str:
+    return re.sub(r'"lastTransitionTime":"[^"]+"', "", word)
 
 
 def calls(log: pathlib.Path) -> list[list[str]]:
@@ -163,7 +194,8 @@ def test_kubernetes_with_apply_carries_out_what_it_printed(tmp_path: pathlib.Pat
     printed = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", environment=variables).stdout
     done = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", "--apply", environment=variables)
     assert done.returncode == 1
-    assert [["kubectl", *call] for call in calls(log)[2:]] == [shlex.split(line) for line in printed.splitlines()]
+    carried_out = [["kubectl", *map(without_time, call)] for call in calls(log)[2:]]
+    assert carried_out == [list(map(without_time, shlex.split(line))) for line in printed.splitlines()]
     assert "failed: kubectl taint" in done.stdout
     assert "nodes is forbidden" in done.stdout
     assert "done: kubectl label" in done.stdout
@@ -229,10 +261,10 @@ def test_on_a_real_slurm_bad_nodes_leave_and_come_back(tmp_path: pathlib.Path, d
     reports = tmp_path / "reports"
     reports.mkdir()
 
-    def look(*causes: Cause) -> None:
+    def look(*causes: Cause, began: str = "2026-11-21T12:00:00Z") -> None:
         fleet = MadeUpFleet(4)
         for number, (old, node) in enumerate(list(fleet.nodes.items()), start=1):
-            fleet.nodes[f"n{number}"] = {**fleet.nodes.pop(old), "node": f"n{number}"}
+            fleet.nodes[f"n{number}"] = {**fleet.nodes.pop(old), "node": f"n{number}", "began": began}
             assert node
         fleet.nodes["n1"].update(causes=causes, exit_code=1 if causes else 0)
         fleet.write(reports)
@@ -248,6 +280,10 @@ def test_on_a_real_slurm_bad_nodes_leave_and_come_back(tmp_path: pathlib.Path, d
         assert lab.reason("n1") == "tfgpu-doctor: hardware_ecc_error (GPU011): GPU 1 has 3 uncorrectable errors"
         assert run_doctor(*act, environment=lab.environment).stdout == "nothing is to be done\n"
         look()
+        stale = run_doctor(*act, environment=lab.environment)
+        assert (stale.stdout, "examine them again" in stale.stderr) == ("nothing is to be done\n", True)
+        later = dt.datetime.now(dt.timezone.utc) + dt.timedelta(seconds=2)
+        look(began=later.strftime("%Y-%m-%dT%H:%M:%SZ"))
         assert shlex.split(run_doctor(*act, environment=lab.environment).stdout)[2:] == ["NodeName=n1", "State=RESUME"]
         assert run_doctor(*act, "--apply", environment=lab.environment).returncode == 0
         assert lab.drained() == ["n2"]

@@ -24,6 +24,7 @@ from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Cause, Unmet, file_name
 from tfgpu_doctor.fleet.page import render_fleet
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import Figure
 
 SCHEMA = json.loads((ROOT / "doctor/fleet/fleet.schema.json").read_text("utf-8"))
@@ -284,4 +285,5 @@ def test_a_node_is_found_and_its_report_is_linked(browser: Browser, tmp_path: pa
     ):
         browser.run(find.replace("arguments[0]", json.dumps(words)))
         assert browser.run(visible) == names, words
-    assert "Install" in page or "driver" in page.partition("What to do")[2]
+    fix = read_knowledge().causes["driver_too_old"].fix
+    assert fix.split("`")[0].split("'")[0] in page.partition("What to do")[2]
