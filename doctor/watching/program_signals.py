@@ -30,6 +30,7 @@ from tfgpu_doctor.watching.thread_states import ProcessStat, read_now, read_stat
 
 _FORGET_AFTER_LOOKS = 30  # the number of a stranger that ended may by then be that of a new worker
 _SHORTEST_S = 1e-3
+_AT_ONCE_S, _TRIES = 0.05, 2
 _MOST_BYTES = 1 << 20  # /proc/stat has a line for every CPU and a number for every interrupt
 _ALLOWED = re.compile(rb"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
 
@@ -60,14 +61,17 @@ class ProgramSignals:
 
         A program that /proc never showed (no /proc, or hidepid) has a reading without figures for as long as it exists.
         """
-        at_s = time.monotonic()
-        processes = self._find()
+        for _ in range(_TRIES):
+            at_s = time.monotonic()
+            processes = self._find()
+            busy_ticks, machine_cpus = _machine(read_now(self._host.files, "/proc/stat", _MOST_BYTES))
+            if time.monotonic() - at_s < _AT_ONCE_S:
+                break  # otherwise the counters are of moments too far apart for a rate
         alive = {pid: stat for pid, stat in processes.items() if not stat.has_ended}
         self._alive = set(alive)
         self._was_seen = self._was_seen or bool(alive)
         if not alive and (self._was_seen or processes or not _exists(self._host, self._pid)):
             return None
-        busy_ticks, machine_cpus = _machine(read_now(self._host.files, "/proc/stat", _MOST_BYTES))
         now = Look(
             at_s=at_s,
             processes=processes,

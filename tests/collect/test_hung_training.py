@@ -30,7 +30,10 @@ def holding(pid: int) -> Nvml:
 def test_a_training_that_never_ends(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
     with hung_training(sys.executable, tmp_path) as pid:
-        found: GpuHolders = gpu_holders.function(Host(), holding(pid))
+        for _ in range(5):  # the kernel may charge a tick to it that is not its own
+            found: GpuHolders = gpu_holders.function(Host(), holding(pid))
+            if not found.processes[0].cpu_s:
+                break
         root = make_gpu_root(tmp_path / "root")
         copy_of_its_files(pid, root, as_pid=4242)
     assert [(each.pid, each.listens, each.cpu_s) for each in found.processes] == [(pid, False, 0.0)]

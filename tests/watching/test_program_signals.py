@@ -109,7 +109,10 @@ def test_workers_that_end_between_looks_count(start: Start) -> None:
     signals = ProgramSignals(Host(), start(code).pid)
     readings = looked(signals, until=lambda each: each.cpu > 0.2)
     readings += looked(signals, until=lambda each: each.at_s > readings[-1].at_s + 2, every_s=0.3)
-    assert all(0 <= each.cpu < 2.5 for each in readings)
+    assert all(each.cpu >= 0 for each in readings)
+    # One of them runs at a time. Single rates are not judged: the test itself may be held up between two files of /proc.
+    used = sum(each.cpu * (each.at_s - before.at_s) for before, each in zip(readings, readings[1:]))
+    assert used < 1.5 * (readings[-1].at_s - readings[0].at_s) + 1
     assert all((each.called_bytes_per_s or 0) >= 0 for each in readings)
 
 
