@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import shutil
@@ -111,7 +112,7 @@ def test_workers_that_end_between_looks_count(start: Start) -> None:
     readings += looked(signals, until=lambda each: each.at_s > readings[-1].at_s + 2, every_s=0.3)
     assert all(each.cpu >= 0 for each in readings)
     # One of them runs at a time. Single rates are not judged: the test itself may be held up between two files of /proc.
-    used = sum(each.cpu * (each.at_s - before.at_s) for before, each in zip(readings, readings[1:]))
+    used = sum(each.cpu * (each.at_s - before.at_s) for before, each in itertools.pairwise(readings))
     assert used < 1.5 * (readings[-1].at_s - readings[0].at_s) + 1
     assert all((each.called_bytes_per_s or 0) >= 0 for each in readings)
 
