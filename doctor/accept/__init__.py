@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.accept.learning_fleet import learn_from_nodes as learn_from_nodes
     from tfgpu_doctor.accept.reading import file_of as file_of
     from tfgpu_doctor.accept.reading import shipped_profiles as shipped_profiles
+    from tfgpu_doctor.accept.rules_suites import not_measured as not_measured
     from tfgpu_doctor.accept.terms import Profile as Profile
     from tfgpu_doctor.accept.terms import bytes_of as bytes_of
 
@@ -36,6 +37,7 @@ __getattr__ = exported(
         "learn_from_nodes": "learning_fleet",
         "file_of": "reading",
         "shipped_profiles": "reading",
+        "not_measured": "rules_suites",
         "Profile": "terms",
         "bytes_of": "terms",
     },

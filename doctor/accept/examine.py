@@ -44,22 +44,28 @@ class Examiner:
 
     def check_usage(self) -> None:
         """Reject settings that cannot work before anything is measured."""
+        if why := self.why_unusable():
+            refuse(why)
+
+    def why_unusable(self) -> str:
+        """Return why the suites cannot run in this Python; empty if they can."""
         if not self.profile.all_suites:
-            return
+            return ""
         python = self.settings.python
         if python and os.path.dirname(find_python(python)) != os.path.dirname(sys.executable):
-            refuse(
-                f"the profile requires the suites {', '.join(self.profile.all_suites)}, which run in the doctor's own Python, "
-                f"but {python} is a different one: install the doctor in the environment of that TensorFlow, and run it there"
+            return (
+                f"the suites {', '.join(self.profile.all_suites)} run in the doctor's own Python, but {python} is a "
+                "different one: install the doctor in the environment of that TensorFlow, and run it there"
             )
         for suite in filter(is_own, self.profile.all_suites):
             if why := why_unusable(suite, self.profile.all_suites):
-                refuse(f"the profile's suites: {why}")
+                return f"the suites: {why}"
         if lacking := lacking_packages():
-            refuse(
-                f"the profile requires the suites {', '.join(self.profile.all_suites)}, but {', '.join(lacking)} cannot be "
-                f"imported here: {install('bench')}"
+            return (
+                f"the suites {', '.join(self.profile.all_suites)} cannot run: {', '.join(lacking)} cannot be imported here: "
+                f"{install('bench')}"
             )
+        return ""
 
     def examine(self) -> Examined:
         """Examine this machine: first checks and stress test, then the suites if the machine reaches its goal."""

@@ -14,9 +14,10 @@ from tfgpu_doctor.accept.learning import MOST_MARGIN, Learnt, NotLearnt, oldest_
 from tfgpu_doctor.accept.learning_models import accepted_when_left_out, bounds_among
 from tfgpu_doctor.accept.learning_units import UNITS
 from tfgpu_doctor.accept.terms import PRECISIONS
-from tfgpu_doctor.accept.vocabulary import suite_metric
+from tfgpu_doctor.accept.vocabulary import ALL_REDUCE, all_reduces, suite_metric
 
-# The requirement that a measurement of a node report is for, by its name there (fleet/measurements.py).
+# The requirement that a measurement of a node report is for, by its name there (fleet/measurements.py). Where several are
+# for one, the last of those that a run has counts: the largest message.
 _COPIES = {
     "copy host to GPU pinned": "host-to-device",
     "copy GPU to host pinned": "device-to-host",
@@ -25,6 +26,7 @@ _COPIES = {
 MEASUREMENTS: Mapping[str, str] = {
     **{f"{precision} matrix product": precision for precision in PRECISIONS},
     **_COPIES,
+    **{f"{suite_metric(ALL_REDUCE)[0]} {name}": ALL_REDUCE for name in all_reduces()},
     **{" ".join(suite_metric(name)): name for name in UNITS if "/" in name},
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.rules_machine import listed_gpus
@@ -14,6 +14,7 @@ from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
 _BUDGET = "time budget"  # a test that the budget ended is not a fault of the machine
+_NOTHING = "it measured nothing"
 LONGER = "find out why with `tfgpu-doctor bench`, or give the suites more time with `budget`"
 
 
@@ -85,15 +86,36 @@ def _asked_for(
 
 
 def _suite(asked: Asked, suite: str, bench: Bench) -> Requirement:
-    broken = [each for each in bench.problems if _is_of(each, suite) and _BUDGET not in each]
-    broken += [f"{test}: {why}" for test, why in bench.failed.items() if _is_of(test, suite)]
-    if broken:
+    if broken := _broken(bench, suite):
         return asked.missed("; ".join(broken))
-    comparisons = [comparison for comparison in bench.comparisons if comparison.suite == suite and comparison.ratio]
-    metrics = [metric for metric in bench.metrics if metric.suite == suite]
+    comparisons, metrics = _measured(bench, suite)
     if not comparisons and not metrics:
-        return asked.unmeasured(why_skipped(bench, suite, "") or "it measured nothing", LONGER)
-    return asked.met(f"{_so_many(len(comparisons), 'comparison')}, {_so_many(len(metrics), 'metric')}")
+        return asked.unmeasured(why_skipped(bench, suite, "") or _NOTHING, LONGER)
+    return asked.met(f"{_so_many(comparisons, 'comparison')}, {_so_many(metrics, 'metric')}")
+
+
+def not_measured(bench: Bench | None, suites: Iterable[str]) -> dict[str, str]:
+    """Return the suites that were asked for and measured nothing, or did not complete, and why; None: none was run."""
+    if bench is None:
+        return dict.fromkeys(map(suite_of, suites), "it was not run, because the node does not reach its goal")
+    found = {}
+    for suite in map(suite_of, suites):
+        if broken := _broken(bench, suite):
+            found[suite] = "; ".join(broken)
+        elif not any(_measured(bench, suite)):
+            found[suite] = why_skipped(bench, suite, "") or _NOTHING
+    return found
+
+
+def _broken(bench: Bench, suite: str) -> list[str]:
+    broken = [each for each in bench.problems if _is_of(each, suite) and _BUDGET not in each]
+    return broken + [f"{test}: {why}" for test, why in bench.failed.items() if _is_of(test, suite)]
+
+
+def _measured(bench: Bench, suite: str) -> tuple[int, int]:
+    """Return how many comparisons and metrics of a suite have a value."""
+    comparisons = sum(each.suite == suite and bool(each.ratio) for each in bench.comparisons)
+    return comparisons, sum(each.suite == suite for each in bench.metrics)
 
 
 def _so_many(number: int, word: str) -> str:

@@ -42,6 +42,13 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
 
 
+class NotMeasured(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that reported, but on which suites that were asked for measured nothing, for one reason."""
+
+    reason: str  # begins with the suite
+    nodes: tuple[str, ...]
+
+
 class RefusedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file in the folder that is not part of the comparison."""
 
@@ -173,6 +180,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     unmet: tuple[CauseGroup, ...] = ()
     silent: tuple[Silence, ...] = ()
     not_judged: tuple[str, ...] = ()
+    not_measured: tuple[NotMeasured, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     drift: tuple[Drift, ...] = ()
     known: tuple[Recognized, ...] = ()

@@ -35,8 +35,9 @@ class NoSuchNodes(ValueError):
 
 
 def healthy_nodes(store: Store, model: str, names: Mapping[str, str]) -> tuple[list[FleetNode], int]:
-    """Return the nodes with GPUs of a model, and the number of their runs. `names`: requirements by measurement.
+    """Return the nodes with GPUs of a model, and the number of their runs.
 
+    `names`: requirements by measurement; of several measurements for one requirement, the last that a run has counts.
     An empty model takes that of all nodes. Raises NoSuchNodes, and OSError.
     """
     runs = [run for run in store.runs() if all(whole(run.table(name)) for name in _TABLES)]
@@ -54,9 +55,10 @@ def healthy_nodes(store: Store, model: str, names: Mapping[str, str]) -> tuple[l
         connection.close()
     machines = _of_model(settings, model)
     values: dict[str, dict[tuple[Any, str], dict[str, float]]] = {name: {} for name in machines}
-    for node, day, run, measurement, value in rows:
-        if node in values and measurement in names:
-            values[node].setdefault((day, run), {})[names[measurement]] = value
+    order = {measurement: place for place, measurement in enumerate(names)}
+    known = [row for row in rows if row[0] in values and row[3] in names]
+    for node, day, run, measurement, value in sorted(known, key=lambda row: order[row[3]]):
+        values[node].setdefault((day, run), {})[names[measurement]] = value
     found = [
         FleetNode(gpus=count, model=called, driver=driver or "", runs=list(values[node].values()))
         for node, (count, called, driver) in machines.items()

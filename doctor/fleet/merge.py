@@ -21,6 +21,7 @@ from tfgpu_doctor.fleet.fleet import (
     Drift,
     Fleet,
     Kind,
+    NotMeasured,
     Pattern,
     RefusedFile,
     Silence,
@@ -188,6 +189,17 @@ def _patterns(
     return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.nodes)))
 
 
+def _not_measured(columns: Columns) -> tuple[NotMeasured, ...]:
+    reasons: dict[str, list[str]] = {}
+    for node in columns.nodes:
+        if node.outcome == REPORTED and node.reason:
+            reasons.setdefault(node.reason, []).append(node.name)
+    return tuple(
+        NotMeasured(reason=reason, nodes=tuple(sorted(nodes)))
+        for reason, nodes in sorted(reasons.items(), key=lambda each: -len(each[1]))
+    )
+
+
 def _silent(columns: Columns, asked: frozenset[str] | None) -> tuple[Silence, ...]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for node in columns.nodes:
@@ -225,8 +237,8 @@ def _fleet(
         golden=golden.name if golden else "",
         statuses={each: tuple(nodes) for each, nodes in by_status.items()},
         causes=causes, unmet=unmet, silent=silent, not_judged=tuple(by_status["not judged"]),
-        suspects=found.suspects, drift=drift, known=known, varied=varied, changes=found.changes, series=found.series,
-        checks=checks,
+        not_measured=_not_measured(columns), suspects=found.suspects, drift=drift, known=known, varied=varied,
+        changes=found.changes, series=found.series, checks=checks,
         patterns=patterns, files=tuple(sorted(files, key=lambda each: (not each.fault, each.file))), notes=tuple(notes),
         kinds=tuple(
             Kind(name=name, nodes=count, compared=count >= FEWEST_PEERS)

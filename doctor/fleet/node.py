@@ -86,7 +86,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = KIND
     node: str
     outcome: NodeOutcome
-    reason: str = ""  # why it did not report
+    reason: str = ""  # why it did not report, or did not measure all that was asked for
     began: str = ""  # UTC, ISO 8601
     seconds: float = 0.0
     order: str = ""  # the options of its examination: "--level deep --suite pipeline"

@@ -9,13 +9,14 @@ import time
 from typing import Any
 
 import click
+import msgspec
 
 from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.fleet.node import NodeReport, Unmet, encode_node, file_name
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
 from tfgpu_doctor.fleet.order_options import order_of, order_options
-from tfgpu_doctor.fleet.reporting import in_a_line, node_report
+from tfgpu_doctor.fleet.reporting import in_a_line, missing_node, node_report
 from tfgpu_doctor.host.files import Files, append_whole, write_whole
 
 _LONGEST_MESSAGE = 4096  # bytes; Kubernetes reads no more
@@ -64,8 +65,8 @@ def _leave_message(path: str, line: str) -> None:
 
 
 def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: float | None) -> NodeReport:
-    """Return the report of this machine; reject an order that this machine cannot run."""
-    from tfgpu_doctor.accept import Examiner, Profile, certify, profile_named, settings_of
+    """Return the report of this machine; of one where the suites cannot run, why that is so."""
+    from tfgpu_doctor.accept import Examiner, Profile, certify, not_measured, profile_named, settings_of
     from tfgpu_doctor.diagnose.engine import diagnose
     from tfgpu_doctor.diagnose.plugins import load_checks
     from tfgpu_doctor.diagnose.selection import Selection
@@ -78,7 +79,8 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
     )  # fmt: skip
     began, started = _now(), time.monotonic()
     examiner = Examiner(profile, even_if_busy=order.even_if_busy, settings=settings)
-    examiner.check_usage()
+    if why := examiner.why_unusable():
+        return msgspec.structs.replace(missing_node(name, "not started", why), began=began, order=order.words)
     examined = examiner.examine()
     checks, broken = load_checks()
     report = diagnose(
@@ -94,6 +96,7 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
             Unmet(key=row.key, title=row.title, required=row.required, measured=row.measured or row.outcome)
             for row in (certificate.requirements if certificate else ()) if not row.holds and row.outcome != "explained"
         ],
+        not_measured={} if resolved else not_measured(examined.facts.bench, order.suites),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -20,17 +20,22 @@ _NOT_JUDGED = 3
 
 def node_report(
     node: str, facts: Facts, report: Report, *, began: str, seconds: float, exit_code: int,
-    order: str = "", profile: str = "", unmet: Sequence[Unmet] = (),
+    order: str = "", profile: str = "", unmet: Sequence[Unmet] = (), not_measured: Mapping[str, str] | None = None,
 ) -> NodeReport:  # fmt: skip
-    """Return the report of an examined node."""
+    """Return the report of an examined node. `not_measured`: suites that were asked for, and why they measured nothing.
+
+    Such a node is not judged, if nothing worse is known of it.
+    """
+    missed = {} if report.interrupted else not_measured or {}
     found = NodeReport(
         node=node,
         outcome="interrupted" if report.interrupted else "reported",
+        reason="; ".join(f"{suite}: {why}" for suite, why in missed.items()),
         began=began,
         seconds=round(seconds, 3),
         order=order,
         doctor=report.doctor,
-        exit_code=exit_code,
+        exit_code=exit_code or (_NOT_JUDGED if missed else 0),
         settings=settings_of(facts, report),
         measurements=measurements_of(facts),
         checks={result.id: result.outcome for result in report.results},
@@ -86,4 +91,4 @@ def in_a_line(report: NodeReport) -> str:
         return f"not accepted by {report.profile}: {'; '.join(each.words for each in report.unmet[:3])}"
     if report.causes:
         return "; ".join(f"{cause.label} ({cause.id}): {cause.title}" for cause in report.causes[:3])
-    return "healthy" if report.exit_code == 0 else f"not judged, exit code {report.exit_code}"
+    return "healthy" if report.exit_code == 0 else f"not judged: {report.reason or f'exit code {report.exit_code}'}"

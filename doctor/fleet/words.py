@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfgpu_doctor.fleet.fleet import STATUSES, UNJUDGED, CauseGroup, Drift, Fleet, Silence, Status, Suspect, Varied
+from tfgpu_doctor.fleet.fleet import (
+    STATUSES, UNJUDGED, CauseGroup, Drift, Fleet, NotMeasured, Silence, Status, Suspect, Varied,
+)  # fmt: skip
 from tfgpu_doctor.fleet.known import Recognized
 from tfgpu_doctor.fleet.node_sets import folded, is_node_name
 from tfgpu_doctor.render.words import number
@@ -81,6 +83,7 @@ def sections(fleet: Fleet) -> list[Section]:
         section("Configured differently", "poor", map(drift_line, fleet.drift)),
         section("Known issues", "idle", map(_known_line, fleet.known)),
         section("Not judged", "idle", _not_judged_lines(fleet)),
+        section("Asked for, but not measured", "idle", map(_not_measured_line, fleet.not_measured)),
         section("Settings without a single usual value", "idle", map(varied_line, fleet.varied)),
         section("Not compared, or compared with reservations", "idle", uncompared(fleet)),
         section("Also", "idle", _also(fleet)),
@@ -103,10 +106,16 @@ def _known_line(known: Recognized) -> str:
     return f"{few(known.nodes)}: {short(known.cause)}, {short(known.owner)} until {known.until}{why}"
 
 
+def _not_measured_line(missed: NotMeasured) -> str:
+    return f"{few(missed.nodes)}: {short(missed.reason)}"
+
+
 def _not_judged_lines(fleet: Fleet) -> Iterator[str]:
     unjudged = [each for each in fleet.silent if each.outcome in UNJUDGED]
     yield from map(_silence_line, unjudged)
-    named = {node for each in unjudged for node in each.nodes}
+    named = {node for each in unjudged for node in each.nodes} | {
+        node for missed in fleet.not_measured for node in missed.nodes
+    }
     if others := [node for node in fleet.not_judged if node not in named]:
         yield few(others)
 

@@ -273,7 +273,7 @@ def test_what_the_suites_need_is_asked_for_first(tmp_path: pathlib.Path) -> None
     """Before anything is examined: a Python that is not the doctor's own cannot run them."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     line = refused("--profile", "workstation", "--python", str(tmp_path / "venv"))
-    assert "device_placement, which run in the doctor's own Python" in line
+    assert "the suites device_placement run in the doctor's own Python" in line
 
 
 def test_an_empty_name_of_a_profile_is_refused() -> None:

@@ -12,12 +12,13 @@ from healthy import broken, cuda_gpu, gpu, healthy, nvml_gpu, runtime
 from judged import TODAY, bench, comparison, judged, metric, profile_of, recorded_machine, red, rows_of, shipped
 from stressed import left_alone, speed, stress, stress_round, stressed_gpu, under_stress
 
+from tfgpu_doctor.accept import not_measured
 from tfgpu_doctor.accept.certificate import Certificate
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import BrokenPlugin
 from tfgpu_doctor.model import Finding, Yielded, check
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.bench import Comparison
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.model.tags import GPU_LOST, STRESS, SUITES_STOPPED, requirement
 
 WON = bench(comparison(), comparison(name="gpu[convolution]"), comparison("training", "step[cnn]"))
@@ -416,3 +417,19 @@ def test_every_tag_that_explains_is_on_a_check() -> None:
     on_checks = {tag for each in ALL_CHECKS for tag in each.tags}
     kinds = ("suites", "speed-ups", "metric-fractions", "peak-fractions", "driver", "tensorflow")
     assert {GPU_LOST, STRESS, SUITES_STOPPED, *map(requirement, kinds)} <= on_checks
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (None, "it was not run, because the node does not reach its goal"),
+        (bench(), "it measured nothing"),
+        (bench(skipped={"perf_tests/test_training.py::test_step": "needs two GPUs"}), "needs two GPUs"),
+        (bench(problems=("the suites crashed: SIGSEGV",)), "the suites crashed: SIGSEGV"),
+        (bench(failed={"perf_tests/test_training.py::test_a": "wrong"}), "perf_tests/test_training.py::test_a: wrong"),
+        (bench(comparison("training", "step")), ""),
+        (bench(failed={"perf_tests/test_pipeline.py::test_a": "wrong"}, metrics=(metric(suite="training"),)), ""),
+    ],
+)
+def test_a_suite_that_was_asked_for_and_measured_nothing(run: Bench | None, why: str) -> None:
+    assert not_measured(run, ["training"]) == ({"training": why} if why else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 
+import msgspec
 import pytest
 
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
@@ -15,7 +16,7 @@ from fleet_days import FleetDays
 from made_up_fleet import MEASURED, MODELS
 
 from tfgpu_doctor.accept import MEASUREMENTS, profile_named
-from tfgpu_doctor.fleet.node import Cause
+from tfgpu_doctor.fleet.node import Cause, Measurement, NodeReport, encode_node
 from tfgpu_doctor.fleet.store import Store
 from tfgpu_doctor.fleet.store_write import ingest
 
@@ -49,6 +50,22 @@ def test_healthy_nodes_teach_a_profile_that_accept_reads(tmp_path: pathlib.Path)
     assert len(found) >= 6
     assert all(0.75 < found[name] / usual[name] < 1 for name in usual), found
     assert re.search(r"7 bounds from 36 runs of 12 machines \((9|1[0-2]) of 12 are accepted", done.stderr), done.stderr
+
+
+def test_the_all_reduce_of_the_largest_message_teaches(tmp_path: pathlib.Path) -> None:
+    store = Store(str(tmp_path / "store"), create=True)
+    for day in range(3):
+        FleetDays(6, gpus=2).write(tmp_path / str(day), day)
+        for path in (tmp_path / str(day)).glob("n*.json"):
+            report = msgspec.json.decode(path.read_bytes(), type=NodeReport)
+            more = [
+                Measurement(name=f"mirrored_strategy all-reduce of {size}", value=value, unit="GB/s", device="GPU:0 and 1", model=MODELS[0])
+                for size, value in (("1024 MiB", 230.0 + day), ("4 KiB", 0.4))
+            ]  # fmt: skip
+            path.write_bytes(encode_node(msgspec.structs.replace(report, measurements=(*report.measurements, *more))))
+        ingest(str(tmp_path / str(day)), store)
+    assert run_doctor("fleet", "learn", "--store", store.path, "-o", str(tmp_path / "h100.toml")).returncode == 0
+    assert 200 < limits(tmp_path / "h100.toml")["all-reduce"] < 230
 
 
 @pytest.mark.parametrize("seed", [811, 90210, 5])

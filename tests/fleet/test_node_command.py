@@ -56,6 +56,16 @@ def test_by_a_profile_it_tells_what_is_not_met_once(tmp_path: pathlib.Path) -> N
     assert document["profile"] == "many.toml"
 
 
+def test_a_node_where_the_suites_cannot_run_says_so(tmp_path: pathlib.Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    (tmp_path / "out").mkdir()
+    asked = ("--suite", "multi_worker", "--python", str(tmp_path / "bare"))
+    done = fleet_node("--out", str(tmp_path / "out"), "--name", "a", "--level", "quick", *asked)
+    document = json.loads((tmp_path / "out/a.json").read_text("utf-8"))
+    assert (done.returncode, document["outcome"]) == (3, "not started")
+    assert "the suites multi_worker run in the doctor's own Python" in document["reason"]
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -15,6 +15,7 @@ pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
 from tfgpu_doctor.fleet.fleet import Fleet
 from tfgpu_doctor.fleet.merge import merge
+from tfgpu_doctor.fleet.page import render_fleet
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS, least_z
 
 
@@ -238,6 +239,19 @@ def test_a_node_that_was_not_judged_is_no_pass(tmp_path: pathlib.Path) -> None:
     found = merged(fleet, tmp_path)
     assert found.exit_code == 3
     assert found.not_judged == ("n00001",)
+
+
+def test_a_suite_that_measured_nothing_is_said(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(10)
+    why = "multi_worker: the workers do not find each other"
+    for name in ("n00001", "n00002"):
+        fleet.nodes[name].update(exit_code=3, reason=why)
+    found = merged(fleet, tmp_path)
+    assert [(each.reason, each.nodes) for each in found.not_measured] == [(why, ("n00001", "n00002"))]
+    assert (found.exit_code, found.not_judged) == (3, ("n00001", "n00002"))
+    text = render_fleet(found, "text", width=120, colour=False)
+    assert text.count("n00001") == 1
+    assert f"Asked for, but not measured\n  • 2 nodes: n00001, n00002: {why}" in text
 
 
 def test_nobody_at_all_is_no_pass(tmp_path: pathlib.Path) -> None:
