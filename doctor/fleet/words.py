@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfgpu_doctor.fleet.fleet import (
-    STATUSES, UNJUDGED, CauseGroup, Drift, Fleet, NotMeasured, Silence, Status, Suspect, Varied,
+    STATUSES,
+    UNJUDGED,
+    CauseGroup,
+    Drift,
+    Fleet,
+    NotMeasured,
+    Silence,
+    Status,
+    Suspect,
+    Varied,
 )  # fmt: skip
 from tfgpu_doctor.fleet.known import Recognized
 from tfgpu_doctor.fleet.node_sets import folded, is_node_name
