@@ -39,11 +39,14 @@ class Child:
     """A running child process. Its first message is in `ready`."""
 
     def __init__(self, program: str, order: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> None:
+        # TensorFlow leaves generated files there if its process ends at once.
+        self._scratch = tempfile.TemporaryDirectory(prefix="tfgpu-doctor-")
+        own = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._scratch.name)
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed by end
         self._process = subprocess.Popen(
             [sys.executable, os.path.join(_FOLDER, program + ".py"), json.dumps(order)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **(variables or {})},
+            env={**os.environ, **own, "TF_CPP_MIN_LOG_LEVEL": "2", **(variables or {})},
         )  # fmt: skip
         self.ready: dict[str, Any] = {}
 
@@ -97,6 +100,7 @@ class Child:
             self._process.kill()
             self._process.wait()
         self._errors.close()
+        self._scratch.cleanup()
 
 
 @contextlib.contextmanager

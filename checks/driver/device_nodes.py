@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tfgpu_doctor.checks.container.access import confinement
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.limits import Limits
@@ -9,6 +11,7 @@ from tfgpu_doctor.model.facts.machine import Container, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNode, DeviceNodes, Driver
 from tfgpu_doctor.model.tags import GPU_LOST
 
+_OCTAL = re.compile(r"[0-7]{3,6}")
 _UNKNOWN = 999  # CUDA_ERROR_UNKNOWN, the result if nvidia-uvm is missing
 _ASK_KERNEL = "Check `sudo dmesg | grep -i -e NVRM -e Xid`, then reset the GPU or reboot."
 _UVM = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/index.html#device-node-verification"
@@ -173,6 +176,8 @@ def _needed(nodes: DeviceNodes) -> list[DeviceNode]:
 
 def _judge(node: DeviceNode, nodes: DeviceNodes, container: Container, scheduler: Scheduler) -> tuple[str, str, str]:
     """Return the label, reason and fix for the first node that could not be opened."""
+    if not _OCTAL.fullmatch(node.mode):
+        return "undetermined", "its mode is not known", f"Look at it: `ls -l {node.path}`."
     mode = int(node.mode, 8)
     by_group = mode & 0o060 == 0o060
     allowed = mode & 0o006 == 0o006 or (by_group and node.gid in nodes.groups) or nodes.uid in (0, node.uid)

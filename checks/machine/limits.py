@@ -10,7 +10,7 @@ from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
-from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.facts.python import Runtime, Target
 
 _GETRLIMIT = "https://man7.org/linux/man-pages/man2/getrlimit.2.html"
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -18,6 +18,7 @@ _NO_ADDRESSES = (
     "failed to map segment", "Cannot allocate memory", "MemoryError", "std::bad_alloc", "CUDA_ERROR_OUT_OF_MEMORY",
 )  # fmt: skip
 _NO_THREAD = ("pthread_create", "can't start new thread")
+_NO_TASK = "Resource temporarily unavailable"  # strerror of EAGAIN, from fork
 _NO_FILE, _IN_SYSTEM = "Too many open files", "Too many open files in system"  # strerror of EMFILE and of ENFILE
 _ENOUGH_FREE_BYTES = 1 << 30  # on a GPU: with this much free, GPU memory did not run out
 
@@ -31,7 +32,11 @@ _ENOUGH_FREE_BYTES = 1 << 30  # on a GPU: with this much free, GPU memory did no
     sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/37449"),
 )
 def address_space_suffices(
-    limits: Limits, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None, runtime: Runtime | None = None
+    limits: Limits,
+    cuda_driver: CudaDriver | None = None,
+    nvml: Nvml | None = None,
+    runtime: Runtime | None = None,
+    target: Target | None = None,
 ) -> Yielded:
     """CUDA reserves address space for all host and GPU memory, far more than it uses. `ulimit -v` limits address space, not
     memory, and makes CUDA report that memory ran out; batch systems set it (h_vmem of Grid Engine).
@@ -45,7 +50,7 @@ def address_space_suffices(
         yield Evidence("ulimit -v is unlimited")
         return
     said = f"ulimit -v is {limit / (1 << 30):.1f} GiB"
-    complaint = next(_complaints(cuda_driver, nvml, runtime), "")
+    complaint = next(_complaints(cuda_driver, nvml, runtime, target), "")
     if runtime and runtime.computes:
         yield Evidence(f"{said}, and TensorFlow computes on the GPU")
     elif complaint:
@@ -67,12 +72,15 @@ def address_space_suffices(
         raise Skip(f"{said}, and CUDA does not work for another reason")
 
 
-def _complaints(cuda_driver: CudaDriver | None, nvml: Nvml | None, runtime: Runtime | None) -> Iterator[str]:
+def _complaints(
+    cuda_driver: CudaDriver | None, nvml: Nvml | None, runtime: Runtime | None, target: Target | None
+) -> Iterator[str]:
     """Return the reported errors that indicate exhausted address space."""
     if cuda_driver and cuda_driver.init_code == _OUT_OF_MEMORY:
         yield f"cuInit returned {_OUT_OF_MEMORY}, CUDA_ERROR_OUT_OF_MEMORY"
     said = [cuda_driver.library_error, cuda_driver.attempt.error] if cuda_driver else []
     said += [runtime.import_error, runtime.use_error, runtime.attempt.error] if runtime else []
+    said += [target.attempt.error] if target else []
     free = [gpu.memory_free_bytes for gpu in (nvml.gpus if nvml else ())]
     if runtime and all(each is None or each >= _ENOUGH_FREE_BYTES for each in free):
         said += [each.error for each in runtime.computations]
@@ -88,7 +96,11 @@ def _complaints(cuda_driver: CudaDriver | None, nvml: Nvml | None, runtime: Runt
     sources=(_GETRLIMIT, "https://github.com/tensorflow/tensorflow/issues/41532"),
 )
 def threads_may_be_started(
-    limits: Limits, knowledge: Knowledge, system: System | None = None, runtime: Runtime | None = None
+    limits: Limits,
+    knowledge: Knowledge,
+    system: System | None = None,
+    runtime: Runtime | None = None,
+    target: Target | None = None,
 ) -> Yielded:
     """TensorFlow starts several threads per CPU, hundreds on a server. If the task limit of a container or `ulimit -u`
     prevents that, the program aborts: "creation via pthread_create() failed".
@@ -101,8 +113,20 @@ def threads_may_be_started(
     said = _who_allows(limits)
     lines = (*runtime.log, *runtime.attempt.stderr, runtime.use_error) if runtime else ()
     died = [line for line in lines if any(words in line for words in _NO_THREAD)]
+    alone = [line for line in _not_started(runtime, target) if _NO_TASK in line]
     if runtime and runtime.computes:
         yield Evidence("TensorFlow computes" + (f"; {said}" if said else ""))
+    elif alone:
+        yield Finding(
+            "the doctor may not even start one process" + (f": {said}" if said else ""),
+            cause="task_limit",
+            evidence=(alone[0], *([said] if said else ("no control group limit was found; check `ulimit -u`",))),
+            fix=Fix(
+                "End processes of this user, or allow more tasks: `ulimit -u`, `docker run --pids-limit=-1` (also for podman), "
+                "Kubernetes podPidsLimit, TasksMax for Slurm and systemd. Then run the doctor again."
+            ),
+            figures=figures_of("", _tasks(limits)),
+        )
     elif died or (room is not None and room < wanted):
         yield Finding(
             f"TensorFlow starts about {wanted} threads on {processors} CPUs"
@@ -119,6 +143,13 @@ def threads_may_be_started(
         )
     else:
         yield Evidence(said or "no control group limits the number of tasks")
+
+
+def _not_started(runtime: Runtime | None, target: Target | None) -> Iterator[str]:
+    """Return why processes could not be started, as far as they were not."""
+    for what, fact in (("TensorFlow's Python", runtime), ("the target's Python", target)):
+        if fact and fact.attempt.outcome == "not_started":
+            yield f"{what} {fact.attempt.ending}"
 
 
 def _tasks(limits: Limits) -> list[Row]:
@@ -155,7 +186,11 @@ def _who_allows(limits: Limits) -> str:
     sources=(_GETRLIMIT,),
 )
 def files_may_be_opened(
-    limits: Limits, knowledge: Knowledge, system: System | None = None, runtime: Runtime | None = None
+    limits: Limits,
+    knowledge: Knowledge,
+    system: System | None = None,
+    runtime: Runtime | None = None,
+    target: Target | None = None,
 ) -> Yielded:
     """The driver keeps files open for each GPU, tf.data one for each shard that it reads, and NCCL two for each
     connection; if the limit is too low, the program ends with "Too many open files".
@@ -166,11 +201,13 @@ def files_may_be_opened(
         raise Skip("the limit is not known")
     limit, least = limits.resource("nofile"), int(knowledge.boundaries["least_open_files"].value)
     said = [runtime.import_error, runtime.use_error, *runtime.attempt.stderr, *runtime.log] if runtime else []
+    said += _not_started(runtime, target)
     died = [line for line in said if _NO_FILE in line and _IN_SYSTEM not in line] if limit is not None else []
     if limit is not None and (died or limit < least):
         works = bool(runtime and runtime.computes)
         yield Finding(
-            f"only {limit} files may be open at once" + (", and TensorFlow needs more" if died else ""),
+            f"only {limit} files may be open at once"
+            + (f", and {_who_needs_more(runtime, target)} more" if died else ""),
             cause="open_files_limit" if died else UNDETERMINED,
             severity="info" if not died else "warning" if works else "error",
             evidence=(*died[:2], f"ulimit -n is {limit}; the Linux default is {least}"),
@@ -181,6 +218,10 @@ def files_may_be_opened(
             figures=figures_of("", [("open files allowed", limit, "")]),
         )
     yield Evidence(f"ulimit -n is {'unlimited' if limit is None else limit}")
+
+
+def _who_needs_more(runtime: Runtime | None, target: Target | None) -> str:
+    return "no process can be started: the doctor needs" if any(_not_started(runtime, target)) else "TensorFlow needs"
 
 
 @check(

@@ -22,7 +22,7 @@ from tfgpu_doctor.accept.words import (
     remedies,
     subject,
 )
-from tfgpu_doctor.render.json_document import as_json
+from tfgpu_doctor.render.json_document import as_json, safe_json
 
 _MARKS: dict[Outcome, str] = {
     "met": "✓", "missed": "✗", "not measured": "✗", "explained": "·", "allowed": "!", "not judged": "-",
@@ -59,7 +59,8 @@ def _text(certificate: Certificate, to_terminal: bool) -> str:
 
     width, colour = look_of_text(to_terminal=to_terminal)
     head, end = Page(width, colour), Page(width, colour)
-    head.say(subject(certificate), style="dim")
+    # It begins with a name: at the margin that could forge a verdict.
+    head.say(subject(certificate), start="  ", style="dim")
     head.gap()
     mark, style = ("✓", "green") if certificate.verdict == "accepted" else ("✗", "red")
     head.say(headline(certificate), start=f"{mark} ", style="bold", start_style=f"bold {style}")
@@ -81,12 +82,12 @@ def _text(certificate: Certificate, to_terminal: bool) -> str:
 
 
 def _table(certificate: Certificate, width: int) -> str:
-    from tfgpu_doctor.model.plain_text import clean
+    from tfgpu_doctor.model.plain_text import one_line
 
     space = min(max(width, _LEAST_WIDTH), _WIDEST) - 10  # the mark, and two columns between any two
     widths = [None, int(space * 0.3), int(space * 0.2), int(space * 0.36), int(space * 0.14)]
     rows = [
-        (_MARKS[row.outcome], *(clean(_cut(cell)) for cell in (row.title, row.required, measured(row), row.profile)))
+        (_MARKS[row.outcome], *(one_line(_cut(cell)) for cell in (row.title, row.required, measured(row), row.profile)))
         for row in certificate.requirements
     ]
     table = tabulate(rows, headers=_HEADS, tablefmt="simple", disable_numparse=True, maxcolwidths=widths)
@@ -132,7 +133,7 @@ def _html(certificate: Certificate, key: bytes | None) -> str:
     from tfgpu_doctor.render.layout import render_page
 
     # ASCII without "<": the document can then neither end its element nor change the page's writing direction.
-    block = json.dumps(msgspec.to_builtins(certificate)).replace("<", "\\u003c")
+    block = safe_json(json.dumps(msgspec.to_builtins(certificate))).replace("<", "\\u003c")
     against = deciding(certificate)
     page = render_page(
         "certificate.html.jinja",

@@ -13,12 +13,12 @@ from tfgpu_doctor.bench.history_page import render_history
 from tfgpu_doctor.bench.names import is_own, suite_names, suite_of, why_unusable
 from tfgpu_doctor.bench.page import render_bench
 from tfgpu_doctor.bench.pytest_document import write_document
-from tfgpu_doctor.bench.references import Reference, find_reference, history_here, keep_run, place_of
+from tfgpu_doctor.bench.references import Reference, find_reference, history_here, keep_run, place_of, sought_reference
 from tfgpu_doctor.bench.regression import compare, suspects
 from tfgpu_doctor.bench.result import make_result
 from tfgpu_doctor.bench.run import SUITE_VERSION
 from tfgpu_doctor.bench.suites import NEEDED, lacking_packages, measure_suites
-from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.host import Host
@@ -79,6 +79,9 @@ def bench(
     if history:
         return _show_history(format_, output)
     budget_s = _checked(suites, budget)
+    sought = sought_reference(reference) if reference else None
+    for path in filter(None, (output, benchmark_json)):
+        refuse_unwritable(path)
     try:
         facts, measured = _measure(suites, budget_s, started, even_if_busy=even_if_busy)
     except (Interrupted, KeyboardInterrupt):
@@ -87,8 +90,8 @@ def bench(
     results, place = Results.of_user(Host().environment), place_of(facts, measured)
     report = _diagnosed(facts, measured, time.time() - started)
     then, again = Reference(), Bench()
-    if reference:
-        then = find_reference(reference, results, place, [*map(suite_of, suites)], measured, report.machine)
+    if sought:
+        then = find_reference(sought, results, place, [*map(suite_of, suites)], measured, report.machine)
         again = _measure_again(facts, suites, measured, then, budget_s, even_if_busy=even_if_busy)
     measured = msgspec.structs.replace(measured, interrupted=measured.interrupted or again.interrupted)
     if not measured.interrupted:

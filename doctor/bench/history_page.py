@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from textwrap import indent
 
 from tabulate import tabulate
 
 from tfgpu_doctor.bench.history import ComparisonHistory, History, Trend
-from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.markdown_page import escape
 
@@ -25,14 +26,15 @@ def render_history(history: History, format_: str) -> str:
         return as_json(history)
     if format_ == "html":
         return _html(history)
-    style, safe = ("pipe", escape) if format_ == "markdown" else ("simple", clean)
+    style, safe = ("pipe", escape) if format_ == "markdown" else ("simple", one_line)
     if not history.runs:
         return f"There is no saved run of this machine ({safe(history.place)}); `tfgpu-doctor bench` saves one.\n"
     runs = [(day(run.kept), safe(run.name), f"{run.faster} of {run.comparisons} faster") for run in history.runs]
-    comparisons = [_row(each) for each in history.comparisons]
+    comparisons = [[safe(cell) for cell in _row(each)] for each in history.comparisons]
+    table = tabulate(comparisons, headers=_HEADS, tablefmt=style, disable_numparse=True)
     parts = [
-        safe(history.place),
-        tabulate(comparisons, headers=_HEADS, tablefmt=style, disable_numparse=True),
+        f"Runs of {safe(history.place)}",
+        table if format_ == "markdown" else indent(table, "  "),  # a name at the margin could forge a verdict
         tabulate(runs, headers=("saved", "name", "comparisons"), tablefmt=style, disable_numparse=True),
     ]
     return "\n\n".join(parts) + "\n"

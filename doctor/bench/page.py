@@ -11,7 +11,7 @@ from tabulate import tabulate
 from tfgpu_doctor.bench.regression import Regression
 from tfgpu_doctor.bench.result import BenchReport
 from tfgpu_doctor.model.facts.bench import Comparison, Metric
-from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import RootCause
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.markdown_page import cause_in_markdown, escape
@@ -70,7 +70,7 @@ class _Page:
         return [part for part in (*parts, self._one_line(closing(result))) if part]
 
     def _one_line(self, text: str) -> str:
-        return self.safe(text.replace("\n", " "))
+        return self.safe(text)
 
     def _table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         safe = [[self._one_line(cell) for cell in row] for row in rows]
@@ -124,7 +124,7 @@ def _lines_in_text(lines: Iterable[str]) -> str:
     return page.text.rstrip()
 
 
-_TEXT = _Page("simple", clean, _causes_in_text, _lines_in_text)
+_TEXT = _Page("simple", one_line, _causes_in_text, _lines_in_text)
 _MARKDOWN = _Page("pipe", escape, _causes_in_markdown, _lines_in_markdown)
 
 

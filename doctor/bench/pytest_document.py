@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tfgpu_doctor.host.json_text import read_json
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Side
 from tfgpu_doctor.model.report import MachineSummary, Report
 
@@ -115,7 +116,7 @@ def _benchmark(comparison: Comparison, side: Side, fullname: str, extra: dict[st
 def read_document(content: bytes) -> Document:
     """Read the comparisons of a document from this module or `pytest perf_tests --benchmark-json`. Raises DocumentError."""
     try:
-        document = json.loads(content)
+        document = read_json(content)
         rows, about = document["benchmarks"], document["machine_info"].get(_OURS, {})
         comparisons = [_comparison(row) for row in rows if "ratio" in row.get("extra_info", {})]
         machine = msgspec.convert(about["machine"], MachineSummary) if "machine" in about else None

@@ -11,7 +11,7 @@ import msgspec
 
 from tfgpu_doctor.bench.conditions import Changed, changed_between
 from tfgpu_doctor.bench.history import History, PastRun, history_of
-from tfgpu_doctor.bench.pytest_document import DocumentError, read_document
+from tfgpu_doctor.bench.pytest_document import Document, DocumentError, read_document
 from tfgpu_doctor.bench.run import SUITE_VERSION
 from tfgpu_doctor.cli.output import note, refuse
 from tfgpu_doctor.host.files import Files
@@ -49,16 +49,41 @@ def _hardware(place: str) -> tuple[str, ...]:
     return tuple(word for number, word in enumerate(place.split(_BETWEEN)) if number not in (_DRIVER, _TENSORFLOW))
 
 
+class Sought(NamedTuple):
+    """The reference that the user names: a name, or a document that was read."""
+
+    name: str
+    document: Document | None = None
+
+
+def sought_reference(name: str) -> Sought:
+    """Read the document that a reference names, if it names one; exit if that cannot be read. It is to come before measuring."""
+    if not _is_file(name):
+        return Sought(name)
+    try:
+        document = read_document(Files().read_bytes(name, _LARGEST_DOCUMENT_BYTES))
+    except OSError as error:
+        refuse(f"{name} cannot be read: {error.strerror or error}")
+    except DocumentError as error:
+        refuse(f"{name}: {error}; `tfgpu-doctor bench --benchmark-json FILE` writes one")
+    if document.bench.suite_version not in ("", SUITE_VERSION):
+        version = f"version {document.bench.suite_version} of the suites, and this is {SUITE_VERSION}"
+        refuse(f"{name} was measured with {version}: they measure different things; measure again with this doctor")
+    return Sought(name, document)
+
+
 def find_reference(
-    name: str, results: Results, place: str, suites: Sequence[str], now: Bench, machine: MachineSummary
+    sought: Sought, results: Results, place: str, suites: Sequence[str], now: Bench, machine: MachineSummary
 ) -> Reference:
-    """Find the runs saved under a name, the last run, or a pytest-benchmark document; exit if it cannot be read.
+    """Find the runs saved under a name, or the last run, or take those of the document; exit if they cannot be read.
 
     They may have another driver or TensorFlow than this run.
     """
     try:
         here = tuple(past.bench for past in _past(results.of_place(place)))
-        runs = [_of_file(name, machine)] if _is_file(name) else _kept(name, results, place)
+        runs = (
+            [_of_file(sought.name, sought.document, machine)] if sought.document else _kept(sought.name, results, place)
+        )
     except ResultsError as error:
         refuse(str(error))
     if not runs:
@@ -78,16 +103,7 @@ def _is_file(reference: str) -> bool:
     return reference.endswith(".json") or os.sep in reference
 
 
-def _of_file(path: str, machine: MachineSummary) -> Bench:
-    try:
-        document = read_document(Files().read_bytes(path, _LARGEST_DOCUMENT_BYTES))
-    except OSError as error:
-        refuse(f"{path} cannot be read: {error.strerror or error}")
-    except DocumentError as error:
-        refuse(f"{path}: {error}; `tfgpu-doctor bench --benchmark-json FILE` writes one")
-    if document.bench.suite_version not in ("", SUITE_VERSION):
-        version = f"version {document.bench.suite_version} of the suites, and this is {SUITE_VERSION}"
-        refuse(f"{path} was measured with {version}: they measure different things; measure again with this doctor")
+def _of_file(path: str, document: Document, machine: MachineSummary) -> Bench:
     then = document.machine
     if then and (then.gpus, then.driver) != (machine.gpus, machine.driver):
         note(f"{path} was measured on {_in_words(then)}, but this machine is {_in_words(machine)}")
@@ -107,14 +123,20 @@ def _kept(name: str, results: Results, place: str) -> list[Bench]:
     alike = [run for run in saved if _hardware(run.place) == _hardware(place)]
     if alike:
         chosen = [run for run in alike if run.place == alike[-1].place]
-        return [decode_bench(run.document) for run in (chosen[-1:] if name == _LAST else chosen)]
+        return [past.bench for past in _past(chosen[-1:] if name == _LAST else chosen)]
     where = f"; {name!r} was saved on {saved[-1].place}, but this machine is {place}" if saved and name != _LAST else ""
     note(f"there is no earlier run to compare with{where}")
     return []
 
 
 def _past(runs: Sequence[KeptRun]) -> list[PastRun]:
-    return [PastRun(kept=run.kept, name=run.name, bench=decode_bench(run.document)) for run in runs]
+    found = []
+    for run in runs:
+        try:
+            found.append(PastRun(kept=run.kept, name=run.name, bench=decode_bench(run.document)))
+        except msgspec.DecodeError as error:
+            note(f"a saved run cannot be read and is left out: {error}")
+    return found
 
 
 def history_here(results: Results, place: str) -> History:

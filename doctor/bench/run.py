@@ -265,7 +265,7 @@ class _Run:
         argv = self._order.argv(self._ends, self._options(), self._done())
 
         def run() -> None:
-            answer.append(host.run(argv, deadline_s=_A_DAY_S, variables=self._variables(host)))
+            answer.append(host.run(argv, deadline_s=_A_DAY_S, variables=self._variables(host), memory_bytes=math.inf))
             ended.set()
 
         threading.Thread(target=run, daemon=True).start()

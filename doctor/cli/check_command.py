@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import platform
 import threading
@@ -19,6 +20,7 @@ from tfgpu_doctor.cli.output import deliver, refuse
 from tfgpu_doctor.cli.recorded import read_recorded
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
+from tfgpu_doctor.host.exhaustion import may_work_at_once
 from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, Level
@@ -162,7 +164,9 @@ def _depth(quick: bool, level: Level | None, minutes: float | None, even_if_busy
 def _examine(configuration: Configuration, depth: _Depth, root: str) -> tuple[Facts, bool]:
     """Return the facts of this machine, and whether the user stopped the examination early."""
     # The modules for the report are imported while the examination waits for its child processes.
-    threading.Thread(target=_import_ahead, daemon=True).start()
+    if may_work_at_once():
+        with contextlib.suppress(RuntimeError, MemoryError):  # no thread can be started: they are imported later
+            threading.Thread(target=_import_ahead, daemon=True).start()
     with Waiting() as waiting:
         try:
             found = examine(

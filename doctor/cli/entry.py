@@ -1,6 +1,9 @@
-"""The command `tfgpu-doctor`: signals wait while the rest is imported."""
+"""The command `tfgpu-doctor`: signals wait while the rest is imported, and a limit that prevents even that is named."""
 
 from __future__ import annotations
+
+import os
+import sys
 
 from tfgpu_doctor.cli.interrupts import hold
 
@@ -8,10 +11,46 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+_NOTHING_JUDGED = 3
+
 
 def main() -> NoReturn:
     """Run the command line, and exit with its code."""
     hold()
-    from tfgpu_doctor.cli.main import main as run
+    try:
+        from tfgpu_doctor.host.exhaustion import exhausted
+    except (MemoryError, SystemError, OSError, ImportError):
+        _end(f"tfgpu-doctor: {_too_little()}\n")
+    try:
+        from tfgpu_doctor.cli.main import main as run
+        from tfgpu_doctor.host.adoption import ADOPTION
 
-    run()
+        ADOPTION.allow()
+        run()
+    except (MemoryError, SystemError, OSError, RuntimeError, ImportError) as error:
+        words = exhausted(error)
+        if not words:
+            raise
+        _end(f"tfgpu-doctor: {words}\n")
+
+
+def _too_little() -> str:
+    """What to say where not even the doctor's own module about limits can be imported."""
+    try:
+        import resource
+
+        soft = {"v": resource.getrlimit(resource.RLIMIT_AS)[0], "n": resource.getrlimit(resource.RLIMIT_NOFILE)[0]}
+    except (MemoryError, OSError, ImportError):
+        return "it gets no memory, or no file, to begin with: raise the limits that `ulimit -v` and `ulimit -n` show"
+    present = f"ulimit -v is {soft['v'] // 1024 if soft['v'] >= 0 else 'unlimited'} and ulimit -n is {soft['n']}"
+    return f"it gets no memory, or no file, to begin with: {present}; raise the limit in this shell, and run the doctor again"
+
+
+def _end(line: str) -> NoReturn:
+    """Say why nothing could be judged, and exit at once."""
+    if scratch := sys.modules.get("tfgpu_doctor.host.scratch"):
+        scratch.end_run()
+    if sys.stderr is not None:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    os._exit(_NOTHING_JUDGED)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first one ends the command in order, and what comes while it does so is ignored.
+"""Ctrl-C, SIGTERM and SIGHUP: the first one ends the command in order, and what comes while it does so is ignored.
 
 Nothing that is slow to import may be imported here: this stands before everything else.
 """
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PATIENCE_S = 10.0  # after that the end takes too long, and a further signal ends the doctor at once
 _AGAIN_S = 0.01
 _INTERRUPTED = 130  # exit code
@@ -27,6 +27,7 @@ class _State:
     def __init__(self) -> None:
         self.held = False
         self.first_s: float | None = None
+        self.undisturbed, self.waits = 0, False
 
 
 _STATE = _State()
@@ -64,12 +65,38 @@ class Listening:
             _STATE.first_s = time.monotonic()
 
 
+class Undisturbed:
+    """For a moment's work that must be done whole: an interrupt waits until it is done."""
+
+    def __enter__(self) -> None:
+        """Begin."""
+        _STATE.undisturbed += 1
+
+    def __exit__(self, *_: object) -> None:
+        """End, and raise the interrupt that waits."""
+        _STATE.undisturbed -= 1
+        if _STATE.waits and not _STATE.undisturbed:
+            _STATE.waits = False
+            raise KeyboardInterrupt
+
+
+def finish() -> bool:
+    """Interrupt no more: the result stands, and is told. Return False if an interrupt already waits, which then comes."""
+    _STATE.first_s = time.monotonic()  # first: from now on none begins to wait
+    return not _STATE.waits
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     now = time.monotonic()
     if _STATE.first_s is None:
         _STATE.first_s = now
+        if _STATE.undisturbed:
+            _STATE.waits = True
+            return
         raise KeyboardInterrupt
     if now - _STATE.first_s > _PATIENCE_S:
+        if scratch := sys.modules.get("tfgpu_doctor.host.scratch"):
+            scratch.end_run()
         os._exit(_INTERRUPTED)
 
 

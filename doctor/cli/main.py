@@ -12,8 +12,9 @@ from typing import NoReturn
 import click
 
 from tfgpu_doctor._project import __version__, report_it
-from tfgpu_doctor.cli.interrupts import hold, listen
+from tfgpu_doctor.cli.interrupts import finish, hold, listen
 from tfgpu_doctor.cli.lazy_group import LazyGroup
+from tfgpu_doctor.host.scratch import choose_parent, end_run
 
 _COMMANDS = {
     "check": ("cli.check_command", "name the one reason why TensorFlow does not use the GPU (the default)"),
@@ -38,7 +39,7 @@ _COMMANDS = {
     "fleet": ("fleet.command", "run the doctor on every node of a cluster, and compare the nodes"),
     "explain": ("cli.explain_command", "explain a check, a cause or a code"),
 }
-_LISTENS_ITSELF = ("check",)  # once it can answer a signal with its document
+_LISTENS_ITSELF = ("check", "rehearse")  # once it can answer a signal with its document
 _INTERNAL_ERROR = 3
 _INTERRUPTED = 130
 
@@ -63,6 +64,7 @@ def main() -> NoReturn:
     sys.excepthook = _report_internal_error
     threading.excepthook = lambda _: None  # a failure on a thread appears as an unknown fact
     hold()
+    choose_parent()
     _leave(run(sys.argv[1:]))
 
 
@@ -75,6 +77,9 @@ def run(arguments: list[str]) -> int:
             listen()
         code: object = cli.main(arguments, prog_name="tfgpu-doctor", standalone_mode=False)
     except click.ClickException as error:
+        from tfgpu_doctor.model.plain_text import one_line
+
+        error.message = one_line(error.message)  # type: ignore[misc]  # it quotes what the user or CI passed
         error.show()
         code = error.exit_code
     except SystemExit as exit_:
@@ -86,22 +91,28 @@ def run(arguments: list[str]) -> int:
 
 def _leave(code: int) -> NoReturn:
     """Exit at once: a blocked thread must not delay the exit."""
+    finish()
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
             pass  # the reader is gone; the verdict does not change
+    end_run()
     os._exit(code)
 
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
     """Print one line instead of a traceback, unless $TFGPU_DOCTOR_TRACEBACK requests it."""
+    if issubclass(kind, KeyboardInterrupt):  # it came between the end of a command and its exit
+        _leave(_INTERRUPTED)
     if os.environ.get("TFGPU_DOCTOR_TRACEBACK"):
         sys.__excepthook__(kind, error, trace)
     elif sys.stderr is not None:
+        from tfgpu_doctor.model.plain_text import one_line
+
         sys.stderr.write(
-            f"tfgpu-doctor: the doctor itself failed ({kind.__name__}: {error}); please "
+            f"tfgpu-doctor: the doctor itself failed ({kind.__name__}: {one_line(str(error))}); please "
             f"{report_it('the traceback that TFGPU_DOCTOR_TRACEBACK=1 prints')}\n"
         )
     _leave(_INTERNAL_ERROR)

@@ -6,16 +6,17 @@ import os
 import sys
 from typing import NoReturn
 
-from tfgpu_doctor.host.files import write_whole
+from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.model.plain_text import one_line
 
 WRONG_USAGE = 2
 
 
 def note(text: str) -> None:
-    """Print one line for the user on standard error."""
+    """Print one line for the user on standard error, whatever names and messages it quotes."""
     if sys.stderr is not None:
         try:
-            print(f"tfgpu-doctor: {text}", file=sys.stderr, flush=True)
+            print(f"tfgpu-doctor: {one_line(text)}", file=sys.stderr, flush=True)
         except OSError:
             pass  # there is no reader
 
@@ -24,6 +25,18 @@ def refuse(why: str) -> NoReturn:
     """Exit with one line that states what is wrong with the usage or the input."""
     note(f"error: {why}")
     raise SystemExit(WRONG_USAGE)
+
+
+def refuse_unwritable(path: str) -> None:
+    """Exit if a file cannot be written, as far as that shows before: a measurement of minutes would be lost."""
+    folder = os.path.dirname(os.path.abspath(path))
+    files = Files()
+    if not files.exists(folder):
+        refuse(f"{path} cannot be written: there is no folder {folder}")
+    if files.exists(path) and files.status(path).kind == "folder":
+        refuse(f"{path} cannot be written: it is a folder")
+    if not files.is_writable(path if files.exists(path) else folder):
+        refuse(f"{path} cannot be written: Permission denied")
 
 
 def deliver(document: str, output: str | None) -> None:

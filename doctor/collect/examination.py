@@ -16,6 +16,7 @@ from typing import Any
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.collect.probe import Probe, Request, Unavailable
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.exhaustion import exhausted, may_work_at_once
 from tfgpu_doctor.model.facts import Facts, writable
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.stress import Level
@@ -179,7 +180,18 @@ class _Examination:
         for probe in [each for each in self._waiting if all(name in self._known for name in each.needs)]:
             self._waiting.remove(probe)
             self._due[probe.name] = (probe, time.monotonic() + probe.limit_s(self._request) + _MARGIN_S)
-            threading.Thread(target=self._answer, args=(probe,), daemon=True, name=probe.name).start()
+            self._begin(probe)
+
+    def _begin(self, probe: Probe) -> None:
+        """Run a probe on a thread; here and now if limits of this process do not allow that."""
+        if may_work_at_once():
+            try:
+                threading.Thread(target=self._answer, args=(probe,), daemon=True, name=probe.name).start()
+            except (RuntimeError, MemoryError):
+                pass
+            else:
+                return
+        self._answer(probe)
 
     def _answer(self, probe: Probe) -> None:
         given = {"host": self._host, "request": self._request, **{name: self._known[name] for name in probe.needs}}
@@ -188,9 +200,8 @@ class _Examination:
         except Unavailable as error:
             self._answers.put((probe.name, None, str(error)))
         except Exception as error:  # noqa: BLE001 - a failing probe loses its fact, not the report
-            self._answers.put(
-                (probe.name, None, f"the probe failed ({type(error).__name__}: {error}); please report it")
-            )
+            failed = f"the probe failed ({type(error).__name__}: {error}); please report it"
+            self._answers.put((probe.name, None, exhausted(error) or failed))
         else:
             self._answers.put((probe.name, fact, ""))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -14,6 +13,7 @@ import tfgpu_doctor.collect.workers
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import BrokenPlugin
 from tfgpu_doctor.host import Files, Host
+from tfgpu_doctor.host.json_text import read_json
 from tfgpu_doctor.model import Check, in_order
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _fault(point: EntryPoint) -> str:
     if done.timed_out:
         return f"it was not loaded within {_TO_LOAD_S:.0f} s"
     try:
-        error = json.loads(done.stdout)
+        error = read_json(done.stdout)
     except ValueError:
         return f"it ended the process that loaded it ({done.signal or f'exit code {done.exit_code}'})"
     return str(error or "")

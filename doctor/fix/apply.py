@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tfgpu_doctor._project import __version__
+from tfgpu_doctor.cli.interrupts import Undisturbed, finish
 from tfgpu_doctor.fix.archive import Archive, open_archive
 from tfgpu_doctor.fix.bounds import Bounds, NotPossible
 from tfgpu_doctor.fix.installer import StepFailed
@@ -16,7 +17,7 @@ from tfgpu_doctor.fix.links import LinkStep
 from tfgpu_doctor.fix.plan import PipStep, Plan
 from tfgpu_doctor.fix.record import Change, Journal, Manifest, Record
 from tfgpu_doctor.fix.snapshot import compare, fingerprinted, keep_everything
-from tfgpu_doctor.fix.undo import undo
+from tfgpu_doctor.fix.undo import lost_journal, undo
 from tfgpu_doctor.host.entries import Entry, look
 from tfgpu_doctor.model.report import Report
 
@@ -50,22 +51,24 @@ def apply_plan(
     with open_archive(bounds) as archive:
         _refuse_unfinished(archive)
         _refuse_occupied(plan)
-        record = archive.begin()
+        record, kept = None, False
         journal = _journal(plan)
-        kept = False
         try:
+            with Undisturbed():
+                record = archive.begin()
             journal = _carry_out(plan, archive, record, journal, run_pip, say)
             say("checking again")
             report = look_again()
-            kept = is_gone(plan, report)
-            if kept:
-                record.write(msgspec.structs.replace(journal, repaired=True))
+            if is_gone(plan, report):
+                with Undisturbed():
+                    record.write(msgspec.structs.replace(journal, repaired=True))
+                    kept = finish()  # an interrupt that came before takes the fix back
                 return Applied(True, report, kept_bytes=journal.kept_bytes)
             return Applied(False, report, _why_not(plan, report))
         except StepFailed as error:
             return Applied(False, None, str(error))
         finally:
-            if not kept:
+            if record and not kept:
                 _take_back(archive, record)
 
 
@@ -110,6 +113,7 @@ def _prepare(
     """Make every step undoable: before pip steps, keep all files; the changes of link steps are known in advance."""
     bounds = archive.bounds
     record.write(journal)
+    record.open_kept()
     manifest = None
     if plan.pip_steps:
         say(f"saving the contents of {bounds.prefix}")
@@ -130,6 +134,8 @@ def _links(plan: Plan, bounds: Bounds) -> tuple[Change, ...]:
 
 def _take_back(archive: Archive, record: Record) -> None:
     journal = record.read()
+    if journal is None and not record.is_empty:
+        return  # somebody removed it: `undo_newest` says what can be done
     if journal is None or journal.phase == "preparing":
         record.dispose()
     else:
@@ -151,7 +157,9 @@ def _journal(plan: Plan) -> Journal:
 def _refuse_unfinished(archive: Archive) -> None:
     for record in archive.records():
         journal = record.read()
-        if journal and not journal.repaired:
+        if journal is None:
+            raise lost_journal(record)
+        if not journal.repaired:
             raise NotPossible(
                 f"the fix of {journal.started} was interrupted ({journal.id}): undo it first with `tfgpu-doctor fix --undo`"
             )

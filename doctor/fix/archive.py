@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tfgpu_doctor.cli.interrupts import Undisturbed
 from tfgpu_doctor.fix.bounds import Bounds, NotPossible
-from tfgpu_doctor.fix.record import GONE, Record
+from tfgpu_doctor.fix.record import GONE, Record, Unreadable
 from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.lock import Busy, Lock, Unsupported, acquire
@@ -19,11 +20,13 @@ _LOCK = "lock"
 class Archive:
     """The records, while this process holds the lock.
 
-    `cleared` is true if leftovers of an interrupted fix or undo were removed that needed no further action.
+    `cleared` is true if leftovers of an interrupted fix or undo were removed that needed no further action; `was_empty`
+    if there was a record in which nothing was recorded yet.
     """
 
     def __init__(self, bounds: Bounds, changes: Changes, lock: Lock) -> None:
         self.bounds, self.changes, self.lock = bounds, changes, lock
+        self.was_empty = False
         self.cleared = self._sweep()
 
     def records(self) -> list[Record]:
@@ -35,7 +38,6 @@ class Archive:
         numbers = [int(name) for name in _numbered(self.bounds)]
         record = Record(os.path.join(self.bounds.record, f"{max(numbers, default=0) + 1:04}"), self.changes)
         self.changes.make_folder(record.folder)
-        self.changes.make_folder(record.kept)
         return record
 
     def _sweep(self) -> bool:
@@ -43,15 +45,34 @@ class Archive:
         rubbish = [name for name in Files().names_if_any(self.bounds.record) if name.startswith(GONE)]
         for name in rubbish:
             self.changes.discard(os.path.join(self.bounds.record, name))
-        idle = [record for record in self.records() if not (journal := record.read()) or journal.phase == "preparing"]
-        for record in idle:
-            record.dispose()
+        idle = False
+        for record in self.records():
+            journal = record.read()
+            if journal is None and not record.is_empty:
+                continue  # its journal is lost: what remains may be all that is known of the fix
+            self.was_empty = self.was_empty or journal is None
+            if journal is None or journal.phase == "preparing":
+                record.dispose()
+                idle = True
         return bool(rubbish or idle)
 
 
 @contextmanager
 def open_archive(bounds: Bounds) -> Iterator[Archive]:
     """Lock and return the records of an environment. Raises NotPossible if that fails."""
+    archive = None
+    try:
+        with Undisturbed():
+            archive = _opened(bounds)
+        yield archive
+    finally:
+        if archive:
+            with Undisturbed():
+                archive.lock.release(remove=not _numbered(bounds))
+                archive.changes.discard_empty(bounds.record)
+
+
+def _opened(bounds: Bounds) -> Archive:
     changes = Changes([*bounds.places, bounds.record])
     try:
         changes.make_folder(bounds.record)
@@ -64,10 +85,10 @@ def open_archive(bounds: Bounds) -> Iterator[Archive]:
     except OSError as error:
         raise NotPossible(f"{bounds.record} cannot be written: {error.strerror or error}") from None
     try:
-        yield Archive(bounds, changes, lock)
-    finally:
+        return Archive(bounds, changes, lock)
+    except (Unreadable, OSError):
         lock.release(remove=not _numbered(bounds))
-        changes.discard_empty(bounds.record)
+        raise
 
 
 def has_records(bounds: Bounds) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tfgpu_doctor.collect.probes.child import ask
+from tfgpu_doctor.collect.probes.child import NO_CUDA_BYTES, ask
 from tfgpu_doctor.fix.plan import PipStep, Plan
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.entries import is_writable, look
@@ -63,7 +63,7 @@ class _Places(msgspec.Struct):
 
 def find_bounds(host: Host, python: str) -> Bounds:
     """Return the bounds of an interpreter's environment. Raises NotPossible if the interpreter does not respond."""
-    attempt, answer, _ = ask(host, python, "list_places", deadline_s=_DEADLINE_S)
+    attempt, answer, _ = ask(host, python, "list_places", deadline_s=_DEADLINE_S, memory_bytes=NO_CUDA_BYTES)
     try:
         found = msgspec.convert(answer, _Places)
     except msgspec.ValidationError:

@@ -11,6 +11,7 @@ from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, re
 from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.collect.examination import find_python
+from tfgpu_doctor.model.plain_text import one_line
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fix.plan import Plan
@@ -138,6 +139,6 @@ def _ask(question: str, yes: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         refuse("there is no terminal to ask for confirmation: add --yes to change the environment without a question")
-    if not click.confirm(question, err=True):
+    if not click.confirm(one_line(question), err=True):
         note("nothing was changed")
         raise SystemExit(_NOT_DONE)

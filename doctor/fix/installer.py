@@ -36,7 +36,7 @@ def run_pip(step: PipStep, host: Host, *, folder: str, lock: int, on_tick: Calla
     """Run one step to completion, with its output on standard error. Raises StepFailed."""
     try:
         code = run_watched(
-            step.argv, environment=pip_variables(host.environment), folder=folder,
+            step.argv, environment=pip_variables(host.variables()), folder=folder,
             deadline_s=_LONGEST_S, holding=(lock,), on_tick=on_tick,
         )  # fmt: skip
     except OSError as error:
@@ -56,5 +56,4 @@ def pip_variables(environment: Mapping[str, str]) -> dict[str, str]:
         "PIP_USER": "0",
         "PIP_NO_INPUT": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",  # for pip's own modules; pip still compiles what it installs
     }

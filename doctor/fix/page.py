@@ -8,7 +8,7 @@ from tfgpu_doctor.fix.apply import Applied
 from tfgpu_doctor.fix.bounds import RECORD
 from tfgpu_doctor.fix.plan import Plan
 from tfgpu_doctor.fix.undo import Undone
-from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report
 
 _UNDO = "To undo the fix, run `tfgpu-doctor fix --undo`"
@@ -74,16 +74,25 @@ def describe_undone(undone: Undone | None, prefix: str) -> str:
     """Return what was undone."""
     if undone is None:
         return _page([f"Nothing to undo: no fix is recorded in {prefix}."])
+    if undone.journal is None and undone.was_empty:
+        return _page(
+            [
+                "Nothing to undo: a fix ended before it recorded anything, which is before its first change; its empty record "
+                "is removed."
+            ]
+        )
     if undone.journal is None:
         return _page(
             [f"Undone: the leftovers of an interrupted fix are removed, and {prefix} is as it was before the fix."]
         )
     paths = "1 path" if undone.paths == 1 else f"{undone.paths} paths"
     line = f"Undone: {undone.journal.id}, the fix of {undone.journal.started} ({paths} in {prefix})."
+    if not undone.journal.id:
+        line = f"Undone: a fix whose journal is lost, from the list of all files before it ({paths} in {prefix})."
     return _page(
         [line, *(f"{folder} is kept: it contains files that the fix did not create." for folder in undone.left)]
     )
 
 
 def _page(lines: Iterator[str] | list[str]) -> str:
-    return "".join(clean(line) + "\n" for line in lines)
+    return "".join(one_line(line) + "\n" for line in lines)

@@ -18,8 +18,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from tfgpu_doctor.host.changes import Changes
-from tfgpu_doctor.host.entries import Entry, modified_ns
+from tfgpu_doctor.host.entries import Entry, look, modified_ns
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.json_text import read_json
 
 SCHEMA = 1
 _JOURNAL = "journal.json"
@@ -93,19 +94,34 @@ class Record:
         self.kept = os.path.join(folder, "kept")
         self._changes = changes
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is recorded: the journal is written before anything else."""
+        return not any(look(path) for path in (self.kept, *map(self._path, (_JOURNAL, _MANIFEST, _PULSE))))
+
+    @property
+    def has_manifest(self) -> bool:
+        """Whether the contents of the environment before the fix are recorded."""
+        return look(self._path(_MANIFEST)) is not None
+
     def write(self, journal: Journal) -> Journal:
         """Write the journal to disk, and return it."""
         self._changes.write(self._path(_JOURNAL), _encode(journal))
         return journal
 
     def read(self) -> Journal | None:
-        """Return the journal, None if it was not yet written. Raises Unreadable."""
+        """Return the journal, None if it was not yet written, or is lost. Raises Unreadable."""
         found = self._read(_JOURNAL)
         if found is None:
             return None
-        if isinstance(found, dict) and found.get("schema", 0) > SCHEMA:
+        schema = found.get("schema", 0) if isinstance(found, dict) else 0
+        if isinstance(schema, (int, float)) and schema > SCHEMA:
             raise Unreadable(f"{self.folder} was written by a newer tfgpu-doctor: undo it with that version")
         return self._convert(found, Journal)
+
+    def open_kept(self) -> None:
+        """Create the folder of the kept files; where it is, there was a journal."""
+        self._changes.make_folder(self.kept)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the contents of the environment to disk."""
@@ -122,7 +138,7 @@ class Record:
 
     def last_beat_ns(self) -> int:
         """Return the time when the fix was last known to run (ns)."""
-        return modified_ns(self._path(_PULSE))
+        return modified_ns(self._path(_PULSE if look(self._path(_PULSE)) else _MANIFEST))
 
     def prune(self, changes: Iterable[Change]) -> None:
         """Keep only what is needed once the changes are known: the previous content of the changed files."""
@@ -143,7 +159,7 @@ class Record:
 
     def _read(self, name: str) -> Any:
         try:
-            return json.loads(Files().read_bytes(self._path(name), _MOST_BYTES))
+            return read_json(Files().read_bytes(self._path(name), _MOST_BYTES))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

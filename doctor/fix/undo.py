@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tfgpu_doctor.fix.archive import Archive
+from tfgpu_doctor.fix.bounds import Bounds, NotPossible
 from tfgpu_doctor.fix.foreign import refuse_foreign_changes, refuse_later_changes, remove_orphans
 from tfgpu_doctor.fix.record import Change, Journal, Record
 from tfgpu_doctor.fix.snapshot import compare
@@ -20,12 +21,14 @@ from tfgpu_doctor.host.entries import Entry, look
 class Undone:
     """What was undone: the fix, the number of paths, and the folders that are kept because others put files there.
 
-    Without a journal, the fix was interrupted before it changed anything, or an undo was interrupted at its very end.
+    Without a journal, the fix was interrupted before it changed anything, or an undo was interrupted at its very end;
+    `was_empty`: there was a record without anything in it.
     """
 
     journal: Journal | None = None
     paths: int = 0
     left: tuple[str, ...] = ()
+    was_empty: bool = False
 
 
 def undo_newest(archive: Archive, *, force: bool = False) -> Undone | None:
@@ -34,15 +37,30 @@ def undo_newest(archive: Archive, *, force: bool = False) -> Undone | None:
     `force` undoes an interrupted fix even if files were changed after it. Raises NotPossible and Unreadable.
     """
     if archive.cleared:
-        return Undone()
+        return Undone(was_empty=archive.was_empty)
     records = archive.records()
     if not records:
         return None
-    journal = records[-1].read()
-    assert journal is not None, "the archive was swept"
+    journal = records[-1].read() or _journal_of_manifest(records[-1], archive.bounds)
     if journal.phase == "applied":
         refuse_foreign_changes(journal.changes, archive.bounds.prefix)
     return undo(archive, records[-1], journal, force=force)
+
+
+def lost_journal(record: Record) -> NotPossible:
+    """Return the error of a fix whose journal is gone."""
+    return NotPossible(
+        f"{record.folder} has no journal.json any more: what that fix changed is not known, and nothing can be undone. "
+        "Recreate the environment; only then remove that folder"
+    )
+
+
+def _journal_of_manifest(record: Record, bounds: Bounds) -> Journal:
+    """Return what stands for a lost journal if all contents before the fix are recorded. Raises NotPossible."""
+    if not record.has_manifest:
+        raise lost_journal(record)
+    places, left_out = bounds.names(bounds.places), bounds.names(bounds.left_out)
+    return Journal("", "", "", (), "", "", "applying", places=places, left_out=left_out)
 
 
 def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = True) -> Undone:

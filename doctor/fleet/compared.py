@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfgpu_doctor._project import install
 from tfgpu_doctor.cli.output import refuse
+from tfgpu_doctor.host.json_text import decode_json
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.fleet import Fleet
@@ -119,6 +120,6 @@ def _names(path: str, content: bytes) -> list[str]:
     if not content.lstrip().startswith(b"["):
         return [line.strip() for line in content.decode("utf-8", "replace").splitlines() if line.strip()]
     try:
-        return msgspec.json.decode(content, type=list[str])
+        return decode_json(content, list[str])
     except msgspec.DecodeError as error:
         refuse(f"{path} is not a list of node names: {error}")

@@ -11,6 +11,7 @@ import msgspec
 
 from tfgpu_doctor.fleet.node import Cause
 from tfgpu_doctor.host.files import Files, create_whole
+from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.knowledge import Knowledge
 
 DRAINED_FOLDER = "drained"  # in the folder of the reports
@@ -99,6 +100,6 @@ class Drains:
 
     def _node(self, number: int) -> str:
         try:
-            return msgspec.json.decode(Files().read_bytes(self._path(number)), type=Drain).node
+            return decode_json(Files().read_bytes(self._path(number)), Drain).node
         except (OSError, msgspec.DecodeError):
             return "an unknown node"

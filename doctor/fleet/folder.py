@@ -9,6 +9,7 @@ import msgspec
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
 from tfgpu_doctor.fleet.reports_read import EXPECTED_FILE
 from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.host.json_text import decode_json
 
 _LARGEST_BYTES = 16 << 20
 
@@ -33,9 +34,7 @@ class FleetFolder:
     def expected(self) -> list[str]:
         """Return the nodes that were expected before; empty if unknown."""
         try:
-            return msgspec.json.decode(
-                Files().read_bytes(os.path.join(self.path, EXPECTED_FILE), _LARGEST_BYTES), type=list[str]
-            )
+            return decode_json(Files().read_bytes(os.path.join(self.path, EXPECTED_FILE), _LARGEST_BYTES), list[str])
         except (FileNotFoundError, msgspec.DecodeError):
             return []
 
@@ -55,7 +54,7 @@ class FleetFolder:
 
     def _read(self, name: str) -> Done | None:
         try:
-            found = msgspec.json.decode(Files().read_bytes(os.path.join(self.path, name), _LARGEST_BYTES), type=Done)
+            found = decode_json(Files().read_bytes(os.path.join(self.path, name), _LARGEST_BYTES), Done)
         except (OSError, msgspec.DecodeError):
             return None
         return found if file_name(found.node) == name else None

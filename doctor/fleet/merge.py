@@ -118,6 +118,9 @@ def _add(columns: Columns, file: str, heard: Heard, files: list[RefusedFile]) ->
 def _add_second(columns: Columns, folder: str, files: list[RefusedFile], notes: list[str]) -> None:
     if not Files().exists(folder):
         return
+    if Files().status(folder).kind != "folder":
+        files.append(RefusedFile(file=SECOND_FOLDER, why="not a folder: it belongs to the retest"))
+        return
     strange = []
     for _, heard in read_reports(folder, files, f"{SECOND_FOLDER}/"):
         if heard.outcome == REPORTED and not columns.look_again(heard):

@@ -18,6 +18,7 @@ from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
 from tfgpu_doctor.fleet.order_options import order_of, order_options
 from tfgpu_doctor.fleet.reporting import in_a_line, missing_node, node_report
 from tfgpu_doctor.host.files import Files, append_whole, write_whole
+from tfgpu_doctor.model.plain_text import one_line
 
 _LONGEST_MESSAGE = 4096  # bytes; Kubernetes reads no more
 
@@ -49,7 +50,7 @@ def node(
         write_whole(path, encode_node(report))
     except OSError as error:
         refuse(f"{path} cannot be written: {error.strerror or error}")
-    line = f"{called}: {in_a_line(report)}\n"
+    line = one_line(f"{called}: {in_a_line(report)}") + "\n"
     if message is not None:
         _leave_message(message, line)
     deliver(line, None)

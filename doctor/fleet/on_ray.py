@@ -17,6 +17,7 @@ from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.fleet.reporting import missing_node
 from tfgpu_doctor.host import Completed, Host
 from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.host.scratch import scratch_folder
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__)), "ray_driver.py")
@@ -74,7 +75,7 @@ class OnRay:
 
         Raises RayError, and OSError for disk errors.
         """
-        host, over, answers = Host(), threading.Event(), list[Completed]()
+        host, over, answers = Host(contained=False), threading.Event(), list[Completed]()
         with scratch_folder() as folder:
             argv = self._prepare(folder, reported, only)
 
@@ -150,13 +151,13 @@ def _new_rows(path: str, offset: int) -> tuple[list[_Row], int]:
     except FileNotFoundError:
         return [], offset
     whole = content[: content.rfind(b"\n") + 1]
-    return [msgspec.json.decode(line, type=_Row) for line in whole.splitlines()], offset + len(whole)
+    return [decode_json(line, _Row) for line in whole.splitlines()], offset + len(whole)
 
 
 def _decoded(row: _Row) -> NodeReport:
     """Return the node's own report, under the name that the cluster uses for it."""
     try:
-        found = msgspec.json.decode(Files().read_bytes(row.document, _LARGEST_BYTES), type=NodeReport)
+        found = decode_json(Files().read_bytes(row.document, _LARGEST_BYTES), NodeReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return missing_node(row.name, "died", f"its report is corrupt, or from another version of the doctor: {error}")
     return msgspec.structs.replace(found, node=row.name)

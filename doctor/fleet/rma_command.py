@@ -11,6 +11,7 @@ import click
 
 from tfgpu_doctor.cli.output import note, refuse
 from tfgpu_doctor.host.files import write_whole
+from tfgpu_doctor.host.json_text import decode_json
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.node import NodeReport
@@ -66,7 +67,7 @@ def _read(path: str) -> tuple[bytes, NodeReport] | None:
 
     try:
         content = Files().read_bytes(path, _MOST_BYTES)
-        return content, msgspec.json.decode(content, type=NodeReport)
+        return content, decode_json(content, NodeReport)
     except FileNotFoundError:
         return None
     except OSError as error:

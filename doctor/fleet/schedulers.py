@@ -12,6 +12,7 @@ from tfgpu_doctor.fleet.acting import Held, Leaving
 from tfgpu_doctor.fleet.draining import OURS
 from tfgpu_doctor.fleet.node_sets import folded
 from tfgpu_doctor.host import Completed, Host
+from tfgpu_doctor.host.json_text import read_json
 
 Command = tuple[str, ...]
 _READ_S = 60.0
@@ -79,7 +80,7 @@ class Kubernetes:
         done = host.run(["kubectl", "get", "nodes", "--output=json"], deadline_s=_READ_S)
         found: dict[str, Held] = {}
         try:
-            for item in json.loads(_answer(done, "kubectl"))["items"]:
+            for item in read_json(_answer(done, "kubectl"))["items"]:
                 cause = (item["metadata"].get("labels") or {}).get(_KEY)
                 if cause is not None or item["spec"].get("unschedulable"):
                     since = _time(_condition_since(item.get("status") or {}))

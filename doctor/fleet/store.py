@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.host.json_text import decode_json
 
 STORE_SCHEMA = 1
 TABLES = ("runs", "nodes", "causes", "figures", "measurements", "settings", "checks")
@@ -71,7 +72,7 @@ class Store:
     def _check(self, path: str, create: bool) -> None:
         mark = os.path.join(self.path, _MARK_FILE)
         try:
-            found = msgspec.json.decode(Files().read_bytes(mark, _MARK_BYTES), type=_Mark)
+            found = decode_json(Files().read_bytes(mark, _MARK_BYTES), _Mark)
         except FileNotFoundError:
             found = None
         except (OSError, msgspec.DecodeError) as error:

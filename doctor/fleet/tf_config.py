@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tfgpu_doctor.fleet.launched import Launched, launched_by
+from tfgpu_doctor.host.json_text import read_json
 
 PORT = 12355
 _ROLES = ("chief", "worker", "ps", "evaluator")
@@ -79,7 +80,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 def read_tf_config(text: str) -> TfConfig:
     """Parse the variable. Raises TfConfigError."""
     try:
-        document = json.loads(text)
+        document = read_json(text)
     except ValueError as error:
         raise TfConfigError(f"TF_CONFIG is not JSON ({error}): write it with json.dumps") from error
     cluster = document.get("cluster") if isinstance(document, dict) else None

@@ -21,6 +21,7 @@ def tfconfig(*, port: int, no_look: bool) -> int:
     from tfgpu_doctor.fleet.tf_config import TfConfigError, derive, faults, faults_here
     from tfgpu_doctor.host import Host
     from tfgpu_doctor.perf_tests.peers import look
+    from tfgpu_doctor.render.json_document import safe_json
 
     try:
         config = derive(Host().environment, port=port)
@@ -33,5 +34,5 @@ def tfconfig(*, port: int, no_look: bool) -> int:
         found = list(faults_here(config, look(config)))
     for fault in found:
         note(str(fault))
-    deliver(config.text + "\n", None)
+    deliver(safe_json(config.text) + "\n", None)
     return 1 if found else 0

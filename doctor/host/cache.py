@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping
+
+from tfgpu_doctor.host.owner import discard, is_abandoned, sign, unsign
 
 _NAME = "tfgpu-doctor"
 _PART = ".part-"
-_ABANDONED_S = 3600.0  # a partial folder this old is no longer in use
+_PATIENCE_S = 1.0  # for a program that was just killed, and may still write
 
 
 def cache_folder(environment: Mapping[str, str]) -> str:
@@ -32,20 +33,33 @@ def make_folder(place: str, fill: Callable[[str], None]) -> None:
     """
     parent, name = os.path.split(place)
     os.makedirs(parent, exist_ok=True)
-    _remove_abandoned(parent)
     part = tempfile.mkdtemp(prefix=name + _PART, dir=parent)
     try:
+        sign(part)
         fill(part)
+        unsign(part)
         try:
             os.rename(part, place)
         except OSError:
             if not os.path.isdir(place):
                 raise
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        discard(part, patience_s=_PATIENCE_S)
 
 
-def _remove_abandoned(parent: str) -> None:
-    for entry in os.scandir(parent):
-        if _PART in entry.name and time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED_S:
-            shutil.rmtree(entry.path, ignore_errors=True)
+def remove_abandoned(parent: str) -> None:
+    """Remove what killed processes left of their folders in there, and nothing else."""
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if _PART in entry.name and is_abandoned(entry.path, named_by_us=True):
+                discard(entry.path)
+
+
+def discard_folder(place: str) -> None:
+    """Remove a folder that is not whole; nobody sees a part of it. Raises OSError."""
+    parent, name = os.path.split(place)
+    part = tempfile.mkdtemp(prefix=name + _PART, dir=parent)
+    try:
+        os.rename(place, os.path.join(part, name))
+    finally:
+        discard(part)

@@ -70,12 +70,12 @@ class Files:
     def open_binary(self, path: str, *, streams: bool = False) -> BinaryIO:
         """A regular file opened for reading, for callers that need only a few bytes of it. Raises OSError.
 
-        A pipe, a socket or a device may give nothing for ever, or never end: they are refused, but for `streams`, which a
-        user names and can interrupt.
+        A pipe, a socket or a device may give nothing for ever, or never end: they are refused. With `streams`, a pipe or a
+        terminal is opened, which a user names and can interrupt.
         """
         place = self.place(path)
         if streams:
-            return open(place, "rb")
+            return _no_device(open(place, "rb"), path)
         number = os.open(place, os.O_RDONLY | _NEVER_WAIT)
         mode = os.fstat(number).st_mode
         if stat.S_ISREG(mode):
@@ -176,6 +176,15 @@ class Files:
                 done = []
             waiting.extendleft(reversed(target.split("/")))
         return os.path.join(self.root, *done)
+
+
+def _no_device(file: BinaryIO, path: str) -> BinaryIO:
+    found = os.fstat(file.fileno())
+    empty = found.st_rdev == os.stat(os.devnull).st_rdev
+    if stat.S_ISBLK(found.st_mode) or (stat.S_ISCHR(found.st_mode) and not file.isatty() and not empty):
+        file.close()
+        raise OSError(errno.EINVAL, "a device, which may never end", path)
+    return file
 
 
 def write_whole(path: str, content: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Beside a launched program: ends it and removes a folder if the doctor dies before it has done so.
+"""Beside a launched program: ends it and removes folders if the doctor dies before it has done so.
 
-`python -I janitor.py FOLDER PID`. Standard input is a pipe from the doctor: a byte before its end means that all is
+`python -I janitor.py PID FOLDER ...`. Standard input is a pipe from the doctor: a byte before its end means that all is
 done; the end alone means that the doctor was killed. The program gets SIGTERM, and SIGKILL some seconds later, with all
 of its descendants.
 """
@@ -21,7 +21,7 @@ def main() -> None:
     """Wait for the end of the doctor; see above."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # they are for the program, and the doctor
-    folder, pid = sys.argv[1], int(sys.argv[2])
+    pid, folders = int(sys.argv[1]), sys.argv[2:]
     started = start_time(pid)
     if os.read(0, 1):
         return
@@ -31,7 +31,8 @@ def main() -> None:
     while time.monotonic() < until and start_time(pid) == started != "":
         time.sleep(TICK_S)
     send(family, signal.SIGKILL)
-    shutil.rmtree(folder, ignore_errors=True)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def start_time(pid: int) -> str:

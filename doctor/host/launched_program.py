@@ -10,8 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tfgpu_doctor.host.adoption import ADOPTION
 from tfgpu_doctor.host.janitor import descendants, send, start_time
 from tfgpu_doctor.host.listening import Listener
+from tfgpu_doctor.host.scratch import end_run, run_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,6 +39,7 @@ class LaunchedProgram:
 
     def __init__(self, argv: Sequence[str], *, environment: Mapping[str, str], startup: str) -> None:
         """Start the command in the current folder. Raises OSError if that is not possible."""
+        ADOPTION.forbid()  # daemons of the program are its own affair
         self.listener = Listener()
         self._waiting = {*_FORWARDED, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._waiting)
@@ -55,7 +58,7 @@ class LaunchedProgram:
         self.pid, self._was_ended = self._process.pid, False
         try:
             self._janitor = subprocess.Popen(
-                [sys.executable, "-I", _JANITOR, self.listener.folder, str(self.pid)],
+                [sys.executable, "-B", "-I", _JANITOR, str(self.pid), self.listener.folder, run_folder()],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         except OSError:
@@ -128,6 +131,7 @@ def die_like(exit_code: int) -> int:
         return exit_code
     import resource
 
+    end_run()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     number = -exit_code
     sys.stdout.flush()

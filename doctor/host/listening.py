@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Mapping
 
+from tfgpu_doctor.host.scratch import run_folder
 from tfgpu_doctor.host.talk import ProgramLost, Talk
 
 SOCKET_VARIABLE = "TFGPU_DOCTOR_TRACE_SOCKET"
@@ -19,7 +20,7 @@ class Listener:
     """A socket in a private folder, and the connections that came; `close` removes both."""
 
     def __init__(self) -> None:
-        folder = tempfile.mkdtemp(prefix="tfgpu-")
+        folder = tempfile.mkdtemp(prefix="s-", dir=run_folder())
         if len(folder) > _LONGEST_PATH:
             os.rmdir(folder)
             folder = tempfile.mkdtemp(prefix="tfgpu-", dir="/tmp")

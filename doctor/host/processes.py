@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -9,16 +10,21 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+
+from tfgpu_doctor.host.adoption import ADOPTION, Started
+from tfgpu_doctor.host.family import largest_bytes, most_bytes
+from tfgpu_doctor.host.pipes import Kept, Pipes
 
 _MOST_OUTPUT_BYTES = 8 << 20
 _MOST_ERROR_BYTES = 256 << 10
+_TICK_S = 0.1
+_WEIGH_EVERY_S = 0.5
 _GRACE_S = 1.0  # after SIGKILL; a process that survives is blocked in the kernel, where no signal reaches it
 
 
 @dataclass(frozen=True)
 class Completed:
-    """How a command ended: `exit_code` is None if it never started or was killed at the deadline."""
+    """How a command ended: `exit_code` is None if it never started, or was killed at the deadline or for its memory."""
 
     stdout: bytes
     stderr: str
@@ -28,13 +34,22 @@ class Completed:
     timed_out: bool = False
     stuck: bool = False  # not even SIGKILL ended it: it is blocked in the kernel
     not_started: str = ""
+    excess: str = ""  # why it was killed before its deadline, in words that complete "it ..."
+    left_out_bytes: int = 0  # of the middle of `stdout`
+
+    @property
+    def said_too_much(self) -> str:
+        """That part of its output is missing, in words that complete "it ..."; empty if all of it is here."""
+        if not self.left_out_bytes:
+            return ""
+        return f"printed more than {_size(_MOST_OUTPUT_BYTES)} ({_size(_MOST_OUTPUT_BYTES + self.left_out_bytes)})"
 
 
 class Processes:
     """The commands that one host runs, so that all of them can be stopped."""
 
     def __init__(self) -> None:
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: dict[int, Started] = {}
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -50,104 +65,87 @@ class Processes:
         deadline_s: float,
         environment: Mapping[str, str],
         until: threading.Event | None = None,
+        memory_bytes: float | None = None,
+        family_ends: bool = True,
     ) -> Completed:
-        """Run a command to its end or its deadline (seconds), then kill what remains of its process group.
+        """Run a command to its end or its deadline (seconds), then kill what remains of its family.
 
-        With `until`, the command's standard input stays open until that is set, or this process exits.
+        With `until`, the command's standard input stays open until that is set, or this process exits. It is killed if
+        one of its processes takes more than `memory_bytes`: None is more than any healthy one needs, infinity no limit.
+        Without `family_ends`, what it started in a session of its own may stay.
         """
         started = time.monotonic()
+        stdin = subprocess.DEVNULL if until is None else subprocess.PIPE
         try:
-            process = self._start(argv, environment, subprocess.DEVNULL if until is None else subprocess.PIPE)
-        except (OSError, ValueError, IndexError) as error:
+            child = self._start(argv, environment, stdin, family_ends)
+        except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
             return Completed(b"", "", time.monotonic() - started, not_started=_reason(error))
+        process = child.process
         assert process.stdout is not None and process.stderr is not None
-        output = _Reader(process.stdout, _MOST_OUTPUT_BYTES)
-        errors = _Reader(process.stderr, _MOST_ERROR_BYTES)
-        timed_out = not _ended(process, (output, errors), started + deadline_s, until)
-        if timed_out:
-            kill_group(process)
+        output, errors = Kept(_MOST_OUTPUT_BYTES), Kept(_MOST_ERROR_BYTES)
+        pipes = Pipes([(process.stdout, output), (process.stderr, errors)])
         try:
-            code = process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            code = None
-        kill_group(process)  # children that it left behind
-        _drain((output, errors))
-        if process.stdin is not None:
-            process.stdin.close()
-        with self._lock:
-            self._running.discard(process)
+            bound = most_bytes() if memory_bytes is None else memory_bytes
+            ended, excess = _watch(process, pipes, started + deadline_s, until, bound)
+        finally:
+            code = self._end(child, pipes)
         return Completed(
             output.content,
             errors.content.decode("utf-8", "replace"),
             time.monotonic() - started,
-            exit_code=None if timed_out else code,
-            signal=signal_name(code) if not timed_out else "",
-            timed_out=timed_out,
+            exit_code=code if ended else None,
+            signal=signal_name(code) if ended else "",
+            timed_out=not ended and not excess,
             stuck=code is None,
+            excess=excess,
+            left_out_bytes=output.left_out_bytes,
         )
 
     def stop(self) -> None:
-        """Kill every running command, and start no more."""
+        """Kill every running command with its family, and start no more."""
         with self._lock:
             self._stopped = True
-            running = list(self._running)
-        for process in running:
-            kill_group(process)
+            running = list(self._running.values())
+        for child in running:
+            kill_group(child.process)
+        for child in running:
+            ADOPTION.end(child, _GRACE_S)
 
-    def _start(self, argv: Sequence[str], environment: Mapping[str, str], stdin: int) -> subprocess.Popen[bytes]:
-        with self._lock:
-            if self._stopped:
-                raise OSError("interrupted")
-            process = subprocess.Popen(
+    def _start(self, argv: Sequence[str], environment: Mapping[str, str], stdin: int, family_ends: bool) -> Started:
+        def popen(marked: Mapping[str, str]) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
                 list(argv),
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=dict(environment),
+                env=dict(marked),
                 start_new_session=True,
             )
-            self._running.add(process)
-            return process
 
+        with self._lock:
+            if self._stopped:
+                raise OSError("interrupted")
+            child = ADOPTION.start(popen, environment, family_ends=family_ends)
+            self._running[child.process.pid] = child
+            return child
 
-class _Reader:
-    """Reads a pipe on a separate thread; keeps the beginning and the end if there is too much."""
-
-    def __init__(self, pipe: IO[bytes], limit_bytes: int) -> None:
-        self._pipe, self._half = pipe, limit_bytes // 2
-        self._head, self._tail = bytearray(), bytearray()
-        self._dropped = 0
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(max(0.0, timeout_s))
-
-    @property
-    def is_reading(self) -> bool:
-        return self._thread.is_alive()
-
-    @property
-    def content(self) -> bytes:
-        gap = b"\n... %d bytes left out ...\n" % self._dropped if self._dropped else b""
-        return bytes(self._head) + gap + bytes(self._tail)
-
-    def _read(self) -> None:
-        with self._pipe:
-            while chunk := os.read(self._pipe.fileno(), 1 << 16):
-                room = self._half - len(self._head)
-                self._head += chunk[:room] if room > 0 else b""
-                self._tail += chunk[max(0, room) :]
-                surplus = len(self._tail) - self._half
-                if surplus > 0:
-                    del self._tail[:surplus]
-                    self._dropped += surplus
-
-
-def _drain(readers: Sequence[_Reader]) -> None:
-    """Wait a moment for data that is still in the pipes."""
-    for reader in readers:
-        reader.join(_GRACE_S)
+    def _end(self, child: Started, pipes: Pipes) -> int | None:
+        """Kill what still runs of it; return its exit code, None if it is blocked in the kernel."""
+        process = child.process
+        code = process.poll()
+        kill_group(process)  # it, or the children that it left behind
+        if code is None:
+            try:
+                code = process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                pass
+        ADOPTION.end(child, _GRACE_S)
+        pipes.drain(_GRACE_S)
+        if process.stdin is not None:
+            _close(process)
+        with self._lock:
+            self._running.pop(process.pid, None)
+        return code
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -161,26 +159,43 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
         pass  # it has already ended
 
 
-def _ended(
-    process: subprocess.Popen[bytes], readers: Sequence[_Reader], deadline: float, until: threading.Event | None
-) -> bool:
-    """Wait for the process to end, or for the deadline; close its standard input when `until` is set.
+def _watch(
+    process: subprocess.Popen[bytes], pipes: Pipes, deadline: float, until: threading.Event | None, memory_bytes: float
+) -> tuple[bool, str]:
+    """Read what the process prints until it ends; return whether it did, and what it exceeded if not its deadline.
 
     Its pipes close when it ends, and that wakes this up at once; `Popen.wait` alone polls only every 50 ms.
     """
-    for reader in readers:
-        while reader.is_reading and process.poll() is None:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                return False
-            if process.stdin is not None and until is not None and until.is_set():
-                process.stdin.close()
-            reader.join(min(remaining, 0.1))
+    weigh_at = time.monotonic() + _WEIGH_EVERY_S
+    while process.poll() is None:
+        now = time.monotonic()
+        if now >= deadline:
+            return False, ""
+        if now >= weigh_at and memory_bytes < math.inf:
+            if largest_bytes(process.pid) > memory_bytes:
+                return False, f"used more than {_size(memory_bytes)} of memory"
+            weigh_at = time.monotonic() + _WEIGH_EVERY_S
+        if process.stdin is not None and until is not None and until.is_set():
+            _close(process)
+        patience_s = min(deadline - now, _TICK_S)
+        if not pipes.read(patience_s):
+            try:
+                process.wait(patience_s)
+            except subprocess.TimeoutExpired:
+                pass
+    return True, ""
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
     try:
-        process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+        if process.stdin is not None:
+            process.stdin.close()
+    except OSError:
+        pass  # the other end is closed
+
+
+def _size(count: float) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.0f} MiB"
 
 
 def signal_name(code: int | None) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tfgpu_doctor.host.adoption import ADOPTION
 from tfgpu_doctor.host.listening import Listener
 from tfgpu_doctor.host.talk import Talk
 from tfgpu_doctor.host.watched import start_watched
@@ -25,6 +26,7 @@ class RecordedProgram:
 
     def __init__(self, argv: Sequence[str], *, environment: Mapping[str, str], startup: str) -> None:
         """Start the command in the current folder. Raises OSError if that is not possible."""
+        ADOPTION.forbid()  # daemons of the program are its own affair
         self._listener = Listener()
         try:
             self._process: subprocess.Popen[bytes] = start_watched(

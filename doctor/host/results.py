@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.host.cache import cache_folder
 
+_TYPES = (float, str, str, bytes)  # SQLite keeps any type in any column
 _WAIT_S = 30.0  # for another run that is writing
 _TABLE = """
 create table if not exists run (
@@ -68,7 +69,8 @@ class Results:
             return []
         with self._open() as connection:
             query = f"select kept, name, place, document from run {condition} order by number"  # noqa: S608 - ours
-            return [KeptRun(*row) for row in connection.execute(query, (value,))]
+            rows = connection.execute(query, (value,)).fetchall()
+        return [KeptRun(*row) for row in rows if all(map(isinstance, row, _TYPES))]
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -77,6 +79,7 @@ class Results:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=_WAIT_S)
             try:
+                connection.text_factory = lambda text: text.decode("utf-8", "replace")
                 with connection:
                     connection.execute(_TABLE)
                     yield connection

@@ -1,7 +1,8 @@
 """Run a command, and kill it with all its children as soon as the process that started this program exits.
 
 That process has the other end of standard input, and writes nothing to it: when it exits for any reason, this
-program reads the end of the file. If this program itself is killed, the command receives SIGTERM, on Linux.
+program reads the end of the file. If this program itself is killed, the command receives SIGTERM, on Linux. With the
+option --with-family before the command, also what it started in a session of its own is killed, on Linux.
 """
 
 from __future__ import annotations
@@ -12,17 +13,23 @@ import select
 import signal
 import subprocess
 import sys
+import time
 
 LOOK_EVERY_S = 0.1
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
+GRACE_S = 1.0  # after SIGKILL; a process that survives is blocked in the kernel
 
 
 def main() -> None:
     """Run the command in the arguments; see above."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform.startswith("linux") else None
+    argv, adopts = sys.argv[1:], False
+    if argv[0] == "--with-family":
+        argv, adopts = argv[1:], prctl is not None and prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     # File descriptors that this program inherited (a lock) stay open in the command, so that it is held until that has ended.
     child = subprocess.Popen(
-        sys.argv[1:],
+        argv,
         stdin=subprocess.DEVNULL,
         close_fds=False,
         start_new_session=True,
@@ -35,6 +42,8 @@ def main() -> None:
             break
     code = child.wait()
     kill(child)  # children that it left behind
+    if adopts:
+        end_adopted()
     os._exit(code if code >= 0 else 128 - code)
 
 
@@ -44,6 +53,25 @@ def kill(child: subprocess.Popen[bytes]) -> None:
         os.killpg(child.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
+
+
+def end_adopted() -> None:
+    """Kill the processes whose parents have ended, and theirs."""
+    until = time.monotonic() + GRACE_S
+    while time.monotonic() < until:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return  # nobody is left
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/stat" % name, "rb") as file:
+                    if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
+                        os.kill(int(name), signal.SIGKILL)
+            except OSError:
+                continue
+        time.sleep(LOOK_EVERY_S / 10)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,95 @@
-"""A temporary folder for one run."""
+"""The temporary folder of this process: everything that the doctor and its children write temporarily is in it.
+
+It is created when it is first needed, and removed at the end of the process. What a killed process left is removed when
+the next one creates its own.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import secrets
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping
+
+from tfgpu_doctor.host.cache import cache_folder, remove_abandoned
+from tfgpu_doctor.host.owner import discard, is_abandoned, sign
+
+_PREFIX = "tfgpu-doctor-"
+_CHILDREN = "tmp"
+_LISTED_BYTES = 1 << 20  # ext4 needs about 32 bytes for an entry, tmpfs 20: a list of these names takes few ms
+_LONGEST_SWEEP_S = 0.004  # to look for what was left where there are more
+_PATIENCE_S = 1.0  # for children that were just killed, and may still write
+
+
+class _Run:
+    """The folder of the process with that number; a fork gets one of its own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.folder, self.pid, self.is_over = "", 0, False
+
+
+_RUN = _Run()
+
+
+def choose_parent() -> None:
+    """Choose the folder for temporary files: Python writes a file to try it, which an interrupt would leave there."""
+    with contextlib.suppress(OSError):
+        tempfile.gettempdir()
+
+
+def run_folder() -> str:
+    """The folder, which only this user can access. Raises OSError if none can be created, or if the process ends."""
+    with _RUN.lock:
+        if _RUN.is_over:
+            raise OSError("the run is over")
+        if _RUN.pid == os.getpid() and os.path.isdir(_RUN.folder):
+            return _RUN.folder
+        parent = tempfile.gettempdir()
+        _sweep(parent)
+        remove_abandoned(cache_folder(os.environ))
+        # It is known before it exists: an interrupt at any moment leaves a name, never a folder.
+        _RUN.folder, _RUN.pid = os.path.join(parent, _PREFIX + secrets.token_hex(5)), os.getpid()
+        atexit.unregister(remove_run_folder)
+        atexit.register(remove_run_folder)
+        os.mkdir(_RUN.folder, 0o700)
+        sign(_RUN.folder)
+        return _RUN.folder
+
+
+def children_folder() -> str:
+    """The folder for temporary files of the doctor's own children. Raises OSError."""
+    folder = os.path.join(run_folder(), _CHILDREN)
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def remove_run_folder() -> None:
+    """Remove the folder of this process; a later need creates another one. Never raises."""
+    folder = _RUN.folder
+    if _RUN.pid != os.getpid() or not folder:
+        return
+    discard(folder, patience_s=_PATIENCE_S)
+    _RUN.folder = ""
+
+
+def end_run() -> None:
+    """Remove the folder, and create none any more: the process ends now."""
+    held = _RUN.lock.acquire(timeout=0.2)  # a thread may be creating it
+    _RUN.is_over = True
+    if held:
+        _RUN.lock.release()
+    remove_run_folder()
 
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[str]:
     """A new folder that is removed afterwards. Raises OSError if none can be created."""
-    with tempfile.TemporaryDirectory(prefix="tfgpu-doctor-") as folder:
+    with tempfile.TemporaryDirectory(dir=run_folder(), ignore_cleanup_errors=True) as folder:
         yield folder
 
 
@@ -20,3 +98,28 @@ def make_links(folder: str, targets: Mapping[str, str]) -> None:
     os.makedirs(folder, exist_ok=True)
     for name, target in targets.items():
         os.symlink(target, os.path.join(folder, name))
+
+
+def _sweep(parent: str) -> None:
+    """Remove the folders of processes that are gone."""
+    try:
+        found = _own_names(parent)
+    except OSError:
+        return
+    for folder in (os.path.join(parent, name) for name in found):
+        if is_abandoned(folder):
+            discard(folder)
+
+
+def _own_names(parent: str) -> list[str]:
+    """The names of the doctor's folders; of a folder with very many entries, those that are found within the time."""
+    if os.stat(parent).st_size < _LISTED_BYTES:
+        return [name for name in os.listdir(parent) if name.startswith(_PREFIX)]
+    until, found = time.monotonic() + _LONGEST_SWEEP_S, []
+    with os.scandir(parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(_PREFIX):
+                found.append(entry.name)
+            if time.monotonic() > until:
+                break
+    return found

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+from tfgpu_doctor.host.adoption import ADOPTION, Started
 from tfgpu_doctor.host.processes import kill_group, signal_name
 
 _MOST_LINE_BYTES = 4 << 20
@@ -29,7 +30,7 @@ class Streamed:
         self._argv, self._environment, self._hear = list(argv), dict(environment), hear
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Started | None = None
         self._told_to_end = False
         self._last_words = ""
         self._ended = ""
@@ -48,7 +49,7 @@ class Streamed:
         """End the command with all its children, within about two seconds; a second call does nothing."""
         with self._lock:  # either the command is not started any more, or it is known here
             self._told_to_end = True
-            process = self._process
+            process = self._child.process if self._child else None
         if self._thread.ident is None:
             return
         if process is not None:
@@ -70,23 +71,28 @@ class Streamed:
         finally:
             _close(process.stdin)
             self._ended = _end(process, self._last_words)
+            if self._child is not None:
+                ADOPTION.end(self._child, _GRACE_S)
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         with self._lock:
             if self._told_to_end:
                 return None
             try:
-                self._process = subprocess.Popen(
-                    self._argv,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,  # for its last words
-                    env=self._environment,
-                    start_new_session=True,
-                )
+                self._child = ADOPTION.start(self._popen, self._environment, family_ends=True)
             except (OSError, ValueError, IndexError) as error:
                 self._ended = f"did not start: {getattr(error, 'strerror', None) or error}"
-        return self._process
+        return self._child.process if self._child else None
+
+    def _popen(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # for its last words
+            env=dict(environment),
+            start_new_session=True,
+        )
 
     def _read(self, pipe: IO[bytes]) -> None:
         while line := pipe.readline(_MOST_LINE_BYTES):

@@ -8,6 +8,8 @@ import socket
 import time
 from typing import Any
 
+from tfgpu_doctor.host.json_text import read_json
+
 _ANSWER_S = 60.0  # for TensorFlow to write a profile
 _VISIT_S = 2.0
 _MOST_BYTES = 8 << 20  # of an answer
@@ -40,7 +42,8 @@ class Talk:
     def ready(self) -> bool:
         """Whether the process has imported TensorFlow; looks without waiting. ProgramLost if it is gone."""
         if not self.pid and (told := self._line(0.0)):
-            self.pid = int(told["pid"])
+            pid = told.get("pid")
+            self.pid = pid if isinstance(pid, int) else 0
         return bool(self.pid)
 
     def send(self, **request: object) -> None:
@@ -81,5 +84,8 @@ class Talk:
                 raise ProgramLost("the program has ended")
             self._read += got
         line, _, self._read = self._read.partition(b"\n")
-        answer = json.loads(line)
+        try:
+            answer = read_json(line)
+        except ValueError as error:
+            raise ProgramLost("the program does not answer as the doctor's own part of it would") from error
         return answer if isinstance(answer, dict) else None

@@ -8,8 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from tfgpu_doctor.host.adoption import ADOPTION, Started
+
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_watched.py")
 _TICK_S = 1.0
+_GRACE_S = 1.0
 
 
 def run_watched(
@@ -23,11 +26,11 @@ def run_watched(
 ) -> int | None:
     """Run a command in a folder, with its output on standard error, and return its exit code; None past the deadline.
 
-    It stops when it is interrupted, when the deadline has passed, and when the doctor is killed. `holding` are
+    It stops, with all that it started, when it is interrupted, past the deadline, and when the doctor is killed. `holding` are
     descriptors (of a lock) that stay open until it has ended. `on_tick` is called about every second in the meantime.
     Raises OSError if it cannot be started.
     """
-    watcher = start_watched(argv, environment=environment, folder=folder, holding=holding)
+    watcher = start_watched(["--with-family", *argv], environment=environment, folder=folder, holding=holding)
     assert watcher.stdin is not None
     until = time.monotonic() + deadline_s
     try:
@@ -41,6 +44,7 @@ def run_watched(
     finally:
         watcher.stdin.close()
         watcher.wait()
+        ADOPTION.end(Started(watcher, mark=""), _GRACE_S)
 
 
 def start_watched(
@@ -48,18 +52,22 @@ def start_watched(
 ) -> subprocess.Popen[bytes]:
     """Start a command in a folder, with its output on standard error; it is killed when the returned standard input closes.
 
-    Raises OSError if it cannot be started.
+    `argv` may begin with the options of `run_watched.py`. Raises OSError if it cannot be started.
     """
-    return subprocess.Popen(
-        [sys.executable, "-I", _PROGRAM, *argv],
-        stdin=subprocess.PIPE,  # its closing tells the watcher that the doctor has exited
-        stdout=_standard_error(),
-        stderr=_standard_error(),
-        env=dict(environment),
-        cwd=folder,
-        pass_fds=tuple(holding),
-        start_new_session=True,  # Ctrl-C reaches only the doctor, which then ends this in order
-    )
+
+    def popen(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-B", "-I", _PROGRAM, *argv],
+            stdin=subprocess.PIPE,  # its closing tells the watcher that the doctor has exited
+            stdout=_standard_error(),
+            stderr=_standard_error(),
+            env=dict(variables),
+            cwd=folder,
+            pass_fds=tuple(holding),
+            start_new_session=True,  # Ctrl-C reaches only the doctor, which then ends this in order
+        )
+
+    return ADOPTION.start(popen, environment, family_ends=False).process
 
 
 def _standard_error() -> int:

@@ -6,6 +6,7 @@ import textwrap
 
 from tfgpu_doctor.log.classification import LogCause, LogReport
 from tfgpu_doctor.log.signatures import MOST_COUNTED
+from tfgpu_doctor.model.plain_text import in_lines
 
 _WIDTH = 100
 _NAMES = {
@@ -16,6 +17,7 @@ _NAMES = {
 
 def render_log(report: LogReport) -> str:
     """Return the causes with their lines, fixes and questions, then the values found in the log, then the noise."""
+    report = in_lines(report)
     parts = []
     shown: set[tuple[int, str]] = set()
     for cause in report.causes:

@@ -12,15 +12,18 @@ import sys
 
 from tfgpu_doctor._project import install
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.host.cache import cache_folder, make_folder
+from tfgpu_doctor.host.cache import cache_folder, discard_folder, make_folder, remove_abandoned
+from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.rehearse.machine import HEADERS, SOURCES
 
 _FOLDER = pathlib.Path(__file__).parent
 # Bsymbolic: calls within a library stay in it, even if the process has other functions of the same name.
 _OPTIONS = ("-shared", "-fPIC", "-O1", "-std=c11", "-fvisibility=hidden", "-fno-sanitize=undefined", "-Wl,-Bsymbolic")
 _COMPILERS = ("cc", "gcc", "clang")
-_DEADLINE_S = 300.0  # zig first builds parts of a C library
+_DEADLINE_S = 30.0
+_ZIG_DEADLINE_S = 300.0  # it first builds parts of a C library
 _LONGEST_COMPLAINT = 200
+_ELF = b"\x7fELF"
 
 
 class BuildError(Exception):
@@ -34,8 +37,11 @@ def build_driver(host: Host | None = None) -> str:
         raise BuildError("the simulated driver requires Linux: rehearse in a container or in WSL")
     cache = cache_folder(host.environment)
     place = os.path.join(cache, f"driver-{_fingerprint()}-{platform.machine()}")
-    if not os.path.isdir(place):
+    remove_abandoned(cache)
+    if not _is_whole(place):
         try:
+            if os.path.isdir(place):
+                discard_folder(place)
             make_folder(place, lambda part: _compile(host, part))
         except OSError as error:
             raise BuildError(
@@ -48,6 +54,19 @@ def _fingerprint() -> str:
     """Return a short hash of the sources and options of the libraries."""
     parts = [(_FOLDER / name).read_bytes() for name in (*SOURCES.values(), *HEADERS)]
     return hashlib.sha256(b"\0".join([*parts, " ".join(_OPTIONS).encode()])).hexdigest()[:16]
+
+
+def _is_whole(folder: str) -> bool:
+    """Whether both libraries are there."""
+    return all(_is_library(os.path.join(folder, library)) for library in SOURCES)
+
+
+def _is_library(path: str) -> bool:
+    """Whether a file is a library of this system, and not what a compiler that fails without a word leaves."""
+    try:
+        return Files().read_bytes(path, len(_ELF)) == _ELF
+    except OSError:
+        return False
 
 
 def _compile(host: Host, folder: str) -> None:
@@ -83,10 +102,15 @@ def _compile_with(host: Host, compiler: list[str], folder: str) -> str:
             os.path.join(folder, library),
             str(_FOLDER / source),
         ]
-        done = host.run(command, deadline_s=_DEADLINE_S, variables=variables)
+        deadline_s = _DEADLINE_S if len(compiler) == 1 else _ZIG_DEADLINE_S
+        done = host.run(command, deadline_s=deadline_s, variables=variables)
+        if done.timed_out:
+            return f"it did not end within {deadline_s:.0f} s"
         if done.exit_code != 0:
             lines = [line for line in done.stderr.splitlines() if line.strip()]
             telling = [line for line in lines if "error" in line] or lines[-1:]
             return done.not_started or next(iter(telling), "it gave no reason")
+        if not _is_library(os.path.join(folder, library)):
+            return f"it ended with exit code 0, and wrote no {library}"
     shutil.rmtree(zig, ignore_errors=True)
     return ""

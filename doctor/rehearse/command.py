@@ -6,6 +6,7 @@ import click
 
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
 from tfgpu_doctor.cli.finite import FiniteRange
+from tfgpu_doctor.cli.interrupts import Listening
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.host.files import Files
@@ -65,7 +66,7 @@ def rehearse(
         refuse(str(error))
     try:
         with Waiting() as waiting:
-            report = run_rehearsal(configuration, stage, waiting.show)
+            report = run_rehearsal(configuration, stage, waiting.show, Listening())
     except (BuildError, RehearsalError) as error:
         note(f"error: {error}")
         return _NOT_JUDGED

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.rehearse.completion import complete_gpus
 from tfgpu_doctor.rehearse.gpu import MOST_GPUS, Fault, MachineError, Part, PciAddress, SimulatedGpu, WrittenGpu
@@ -58,10 +59,10 @@ def read_machine(content: bytes, knowledge: Knowledge) -> SimulatedMachine:
     if len(content) > _LARGEST_BYTES:
         raise MachineError(f"it is larger than {_LARGEST_BYTES >> 20} MiB")
     try:
-        written = msgspec.json.decode(content, type=_WrittenMachine)
+        written = decode_json(content, _WrittenMachine)
     except msgspec.ValidationError as error:
         raise MachineError(_in_words(str(error))) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise MachineError(f"it is not JSON: {error}") from error
     _validate_calls("faults", written.faults)
     for place, gpu in enumerate(written.gpus):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.health import Ecc, GpuHealth, GpuTrouble, MigDevice, NvLink, RemappedRows
@@ -25,8 +26,8 @@ _NOTHING = NvmlGpu(index=0)
 def is_record(content: bytes) -> bool:
     """Whether a file is the record of a machine and not the description of a simulated one: it names its schema."""
     try:
-        return isinstance(msgspec.json.decode(content, type=dict[str, msgspec.Raw]).get("schema"), msgspec.Raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return isinstance(decode_json(content, dict[str, msgspec.Raw]).get("schema"), msgspec.Raw)
+    except msgspec.DecodeError:
         return False
 
 

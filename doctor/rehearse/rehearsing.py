@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
@@ -25,27 +26,26 @@ class RehearsalError(Exception):
 
 
 def rehearse(
-    configuration: Configuration, machine: SimulatedMachine | None = None, on_wait: OnWait | None = None
+    configuration: Configuration,
+    machine: SimulatedMachine | None = None,
+    on_wait: OnWait | None = None,
+    answering: AbstractContextManager[None] = nullcontext(),  # noqa: B008 - it has no state
 ) -> RehearsalReport:
     """Rehearse the configured target on a machine; the default is one H100 with the newest driver.
 
-    Raises BuildError and RehearsalError. If it is interrupted, the report contains the results so far.
+    `answering` lasts while an interrupt leads to a result: the report then contains the results so far. Raises
+    BuildError and RehearsalError.
     """
     machine = machine or machine_for(DEFAULT_GPU, read_knowledge())
     started = time.monotonic()
-    driver = build_driver()
-    interrupted = False
+    facts, interrupted = Facts(), True
     try:
-        with scratch_folder() as folder:
-            stage = set_stage(machine, driver, folder, Host().environment)
-            try:
-                facts = examine(
-                    python=configuration.python, deadline_s=configuration.deadline, on_wait=on_wait, stage=stage
-                )
-            except Interrupted as stop:
-                facts, interrupted = stop.facts, True
-    except OSError as error:
-        raise RehearsalError(f"no folder for the simulated driver ({error.strerror or error})") from error
+        with answering:
+            facts, interrupted = _examined(configuration, machine, on_wait), False
+    except Interrupted as stop:
+        facts = stop.facts
+    except KeyboardInterrupt:
+        pass  # nothing was examined yet
     checks, broken = load_checks()
     report = diagnose(
         facts,
@@ -56,6 +56,17 @@ def rehearse(
         seconds=time.monotonic() - started,
     )
     return _with_outcome(report, facts, machine)
+
+
+def _examined(configuration: Configuration, machine: SimulatedMachine, on_wait: OnWait | None) -> Facts:
+    """Set the stage, and examine the target on it."""
+    driver = build_driver()
+    try:
+        with scratch_folder() as folder:
+            stage = set_stage(machine, driver, folder, Host().environment)
+            return examine(python=configuration.python, deadline_s=configuration.deadline, on_wait=on_wait, stage=stage)
+    except OSError as error:
+        raise RehearsalError(f"no folder for the simulated driver ({error.strerror or error})") from error
 
 
 def _with_outcome(report: Report, facts: Facts, machine: SimulatedMachine) -> RehearsalReport:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.plain_text import in_lines
 
 
 def libraries_document(resolution: Resolution) -> dict[str, Any]:
@@ -23,6 +24,7 @@ def render_libraries(resolution: Resolution, *, verbose: bool = False) -> str:
     """Return a table with one row per library, and below it the details of those that were not found."""
     from tabulate import tabulate
 
+    resolution = in_lines(resolution)
     rows = [_row(each) for each in resolution.libraries]
     table = tabulate(rows, headers=("", "library", "version", "provided by", "found through"), tablefmt="simple")
     parts = [table, *_troubles(resolution.libraries)]

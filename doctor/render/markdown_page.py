@@ -6,11 +6,15 @@ import re
 
 from tabulate import tabulate
 
-from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report, Result, RootCause
 from tfgpu_doctor.render.words import answers, counts_line, headline, subject, unjudged
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~!@&$])")
+_BEGIN = re.compile(r"\A(\d{1,9}(?=[.)] )|(?=[-+=](?:[ =-]|\Z)))")  # of a list, a rule, a heading
+# Trackers look for these in the finished page, where a backslash no longer stands: a person's or team's name, an issue.
+_MENTION = re.compile(r"(?<!\w)\\@(?=\w)|\\#(?=\d)|(?<!\w)\\!(?=\d)|\bGH-(?=\d)", re.IGNORECASE)
+_NO_WIDTH = "&#8203;"
 _LONGEST_DETAIL = 160
 
 
@@ -45,7 +49,7 @@ def cause_in_markdown(cause: RootCause) -> list[str]:
     lines += [f"**Costs:** {escape(cause.costs)}", ""] if cause.costs else []
     lines += [f"**Fix:** {escape(cause.fix.text)}", ""] if cause.fix.text else []
     if cause.fix.commands:
-        commands = "\n".join(clean(command).replace("\n", " ") for command in cause.fix.commands)
+        commands = "\n".join(map(one_line, cause.fix.commands))
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", commands)), default=0))
         lines += [f"{fence}sh", commands, fence, ""]
     if cause.explains:
@@ -61,5 +65,6 @@ def _detail(result: Result) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a text for Markdown and HTML, on one line."""
-    return _SPECIAL.sub(r"\\\1", clean(" ".join(text.split())))
+    """Escape a text for Markdown and HTML, on one line; it notifies nobody and refers to no issue."""
+    escaped = _SPECIAL.sub(r"\\\1", one_line(" ".join(text.split())))
+    return _MENTION.sub(rf"\g<0>{_NO_WIDTH}", _BEGIN.sub(r"\1\\", escaped))

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfgpu_doctor.model import UNDETERMINED
-from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report, Result, RootCause
 from tfgpu_doctor.render.words import answers, counts_line, headline, measured, subject, unjudged
 
@@ -23,6 +23,7 @@ _MARKS = {
     "skip": ("-", "dim"),
     "crash": ("☠", "magenta"),
 }
+_INDENT = 2  # of what follows a line without a start
 _FEW = 8  # ids of explained checks that are shown without --verbose
 
 
@@ -77,19 +78,20 @@ class Page:
         self._console.print()
 
     def say(self, text: str, *, start: str = "", style: str = "", start_style: str = "") -> None:
-        """Add text after a start such as a bullet; further lines are indented by the width of the start."""
-        lines = Text(clean(text), style=style).wrap(self._console, max(20, self._console.width - len(start)))
+        """Add text after a start such as a bullet. Further lines are indented: none of them can pass for another line."""
+        indent = len(start) or _INDENT
+        lines = Text(one_line(text), style=style).wrap(self._console, max(20, self._console.width - indent))
         for place, line in enumerate(lines):
-            head = Text().append(start if place == 0 else " " * len(start), style=start_style)
+            head = Text().append(" " * indent if place else start, style=start_style)
             self._console.print(head.append_text(line), soft_wrap=True)
 
     def line(self, text: str, style: str = "") -> None:
         """Add a line that is never wrapped: a name of which no part may come to stand at the begin of a line."""
-        self._console.print(Text(clean(text), style=style), soft_wrap=True)
+        self._console.print(Text(one_line(text), style=style), soft_wrap=True)
 
     def command(self, command: str) -> None:
         """Add a command to paste, never wrapped."""
-        self._console.print(Text("       " + clean(command), style="bold cyan"), soft_wrap=True)
+        self._console.print(Text("       " + one_line(command), style="bold cyan"), soft_wrap=True)
 
 
 def say_cause(page: Page, cause: RootCause, verbose: bool) -> None:

@@ -24,6 +24,7 @@ _HOME_VARIABLES = ("HOME", "USERPROFILE")
 _HOME = re.compile(r"(?:/home/|/Users/|[A-Za-z]:\\+Users\\+|/user/)([^/\\\s\"':;,]+)")
 _SIGNER = re.compile(r"^(\S+) Secure Boot Module Signature key$")
 _SYSTEM = frozenset({"root", "nobody", "nogroup", "localhost", "shared", "public", "default", "local", "localdomain"})
+NOBODY = 65534
 FIRST_UID = 1000  # of accounts for people, on nearly every Linux
 _SHORTEST = 2  # letters: a user "x" cannot be distinguished from the letter
 _MOST_ACCOUNTS = 10_000

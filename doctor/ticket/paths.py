@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tfgpu_doctor.ticket.identity import FIRST_UID
 from tfgpu_doctor.ticket.placeholders import PLACEHOLDER, Placeholders
 from tfgpu_doctor.ticket.shapes import is_plain
 from tfgpu_doctor.ticket.vocabulary import Vocabulary
@@ -11,6 +12,8 @@ from tfgpu_doctor.ticket.wordlike import Words
 
 _SEPARATORS = re.compile(r"([/\\]+)")
 _OF_USERS = frozenset({"home", "users"})
+_OF_ACCOUNTS = frozenset({"user", "uid"})
+_OF_JOBS = frozenset({"scratch", "localscratch", "job", "jobs", "slurm"})
 _OF_PACKAGES = frozenset({"site-packages", "dist-packages"})
 _NUMBERED = re.compile(r"([A-Za-z][A-Za-z_.-]*?)[-_.]?(\d{1,3}(?:\.\d{1,3}){0,2}t?)(\.zip|\.exe)?")
 _LIBRARY = re.compile(r"(lib[\w+-]+?)(?:\.alt)?\.(?:so|dylib|a)(?:\.\d{1,3}){0,4}")
@@ -39,6 +42,10 @@ class PathScrubber:
                 continue
             if before in _OF_USERS and part.lower() not in _PUBLIC_ACCOUNTS:
                 done.append(part if PLACEHOLDER.fullmatch(part) else self._placeholders.of("user", part))
+            elif before in _OF_ACCOUNTS and part.isdecimal() and int(part) >= FIRST_UID:  # /run/user/54321
+                done.append(self._placeholders.of("id", part))
+            elif before in _OF_JOBS and part.isdecimal():
+                done.append(self._placeholders.of("job", part))
             elif before in _OF_PACKAGES and "." not in part and not self._vocabulary.has_package(part):
                 done.append(self.part(part, kind="package"))
             else:

@@ -14,6 +14,9 @@ _LABEL = (
 )
 _VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^\s\"'&;,<][^\s\"'&;,]*)"
 
+# What a message says of a password without naming it: "sudo: a password is required".
+_STATES = "required|needed|missing|wrong|incorrect|invalid|empty|expired|too|not|set|unset|correct|never|stored"
+
 
 @dataclass(frozen=True)
 class Pattern:
@@ -24,50 +27,64 @@ class Pattern:
     group: int = 0
 
 
-def _pattern(kind: str, expression: str, group: int = 0, flags: re.RegexFlag = re.IGNORECASE) -> Pattern:
+def pattern(kind: str, expression: str, group: int = 0, flags: int = re.IGNORECASE) -> Pattern:
+    """Return a pattern for letters of either case."""
     return Pattern(kind, re.compile(expression, flags), group)
 
 
 # The marks are those of RFC 7468, RFC 4880 and PuTTY; a key that is cut off at the end also matches.
 BLOCKS = (
-    _pattern("key", r"-----BEGIN [A-Z0-9 ]{2,60}-----.*?(?:-----END [A-Z0-9 ]{2,60}-----|\Z)", 0, re.DOTALL),
-    _pattern("key", r"PuTTY-User-Key-File-.*?(?:Private-MAC: [0-9a-f]+|\Z)", 0, re.DOTALL),
+    pattern("key", r"-----BEGIN [A-Z0-9 ]{2,60}-----.*?(?:-----END [A-Z0-9 ]{2,60}-----|\Z)", 0, re.DOTALL),
+    pattern("key", r"PuTTY-User-Key-File-.*?(?:Private-MAC: [0-9a-f]+|\Z)", 0, re.DOTALL),
 )
 # The order matters: the first match claims its span. `SECRETS` are applied before paths, the others after them.
 SECRETS = (
-    _pattern("key", r"\b(?:ssh|ecdsa|sk-ssh)-[\w@.-]+ +AAAA[^\n]*"),
-    _pattern("key", r"\bAGE-SECRET-KEY-1\w+"),
-    _pattern("secret", r"\b(?:proxy-)?authorization[\"']?\s*[:=]\s*([^\n]+)", 1),
-    _pattern("secret", r"\b(?:set-)?cookie[\"']?\s*:\s*([^\n]+)", 1),
-    _pattern("secret", r"\b(?:bearer|basic|digest)\s+([\w.~+/=-]{8,})", 1),
-    _pattern("secret", r"\bmachine\s+\S+\s+(login\s+\S+(?:\s+(?:password|account)\s+\S+)*)", 1),
-    _pattern("secret", r"\b(?:pass(?:word|phrase|wd)?|secret|ssid|psk)[\"']?\s*(?::|=|\bis\b)\s*([^\n]+)", 1),
-    _pattern("url", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>`]+"),
-    _pattern("secret", rf"(?<![\w.-]){_LABEL}[\"']?\s*[=:]\s*({_VALUE})", 1),
-    _pattern("secret", rf"(?:^|(?<=\s))--?{_LABEL}\s+({_VALUE})", 1),
-    _pattern("secret", rf"(?:^|(?<=\s))-p\s*(?=[^\s\d/$~.])({_VALUE})", 1),  # not a folder, as in mkdir -p
-    _pattern("ip", r"(?<![^\W_])(?<![:.])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
+    pattern("key", r"\b(?:ssh|ecdsa|sk-ssh)-[\w@.-]+ +AAAA[^\n]*"),
+    pattern("key", r"\bAGE-SECRET-KEY-1\w+"),
+    pattern("secret", r"\b(?:proxy-)?authorization[\"']?\s*[:=]\s*([^\n]+)", 1),
+    pattern("secret", r"\b(?:set-)?cookie[\"']?\s*:\s*([^\n]+)", 1),
+    pattern("secret", r"\b(?:bearer|basic|digest)\s+([\w.~+/=-]{8,})", 1),
+    pattern("secret", r"\bmachine\s+\S+\s+(login\s+\S+(?:\s+(?:password|account)\s+\S+)*)", 1),
+    pattern("secret", rf"\b(?:pass(?:word|phrase|wd)?|secret|ssid|psk)[\"']?\s*(?::|=|\bis\b(?!\s+(?:{_STATES})\b))"
+            r"\s*([^\n]+)", 1),
+    pattern("url", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>`]+"),
+    pattern("secret", rf"(?<![\w.-]){_LABEL}[\"']?\s*[=:]\s*({_VALUE})", 1),
+    pattern("secret", rf"(?:^|(?<=\s))--?{_LABEL}\s+({_VALUE})", 1),
+    pattern("secret", rf"(?:^|(?<=\s))-p\s*(?=[^\s\d/$~.])({_VALUE})", 1),  # not a folder, as in mkdir -p
+    pattern("ip", r"(?<![^\W_])(?<![:.])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
              r"(?=[0-9a-f:]*::)(?=(?:[0-9a-f]*:){2})[0-9a-f:]*[0-9a-f][0-9a-f:]*(?:\.\d{1,3}){0,3})(?:%\w+)?(?:/\d{1,3})?(?![^\W_]|:)"),
 )  # fmt: skip
 NAMES = (
-    _pattern("email", r"(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"),
-    _pattern("id", r"\bS-1-\d+(?:-\d+){2,}\b"),  # of a Windows account
-    _pattern("mac", r"(?<![^\W_])(?<![:-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,7}(?:(?:[:-][0-9a-f]{2}){12})?(?![^\W_]|[:-])"),
-    _pattern("mac", r"(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])"),
-    _pattern("number", r"(?<![\w.:/-])\d{2,6}(?:[ .-]\d{2,6}){2,6}(?![\w.:/-])"),
-    _pattern("number", r"(?<![\w.:/-])\d{4}(?:,\d{3,4}){2,4}(?![\w.:/-])"),
-    _pattern("host", r"^(?:<\d+>)?\w{3} +\d+ [\d:]{8} (\S+) \S+:", 1, re.MULTILINE),  # as syslog writes
-    _pattern("host", r"^\d{4}-\d\d-\d\dT\S+ (\S+) (?:kernel|systemd|nvidia)\S*:", 1, re.MULTILINE),
-    _pattern("host", r"^(\S+) Secure Boot Module Signature key$", 1, re.MULTILINE),
-    _pattern("host", r"\bhost(?:name)?[\"']?\s*[:=]\s*[\"']?([\w.-]+)", 1),
-    _pattern("host", r"\bhost(?:name)? +((?=[\d_.-]*[a-z])[a-z_.-]*\d[\w.-]*)", 1),
-    _pattern("host", r"(?<![\w.])(?:[a-z]+-){0,3}(?:node|server|dgx|hgx|worker|login|head|master)-?\d{1,5}(?![\w.])"),
-    _pattern("user", r"\b(?:user(?:name)?|login|owner|uname|account)[\"']?\s*[:=]\s*[\"']?([\w.@$-]+)", 1),
-    _pattern("user", r"(?<![\w.-])([\w.-]+)@[\w-]+(?=[:\s]|$)", 1),
-    _pattern("host", r"(?<=@)([\w-]+)(?=[:\s]|$)", 1),
-    _pattern("host", r"(?<![\w.-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|edu|gov|mil|local|internal|intern|lan|corp|home|cloud|"
+    pattern("email", r"(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"),
+    pattern("id", r"\bS-1-\d+(?:-\d+){2,}\b"),  # of a Windows account
+    pattern("mac", r"(?<![^\W_])(?<![:-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,7}(?:(?:[:-][0-9a-f]{2}){12})?(?![^\W_]|[:-])"),
+    pattern("mac", r"(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])"),
+    pattern("number", r"(?<![\w.:/-])\d{2,6}(?:[ .-]\d{2,6}){2,6}(?![\w.:/-])"),
+    pattern("number", r"(?<![\w.:/-])\d{4}(?:,\d{3,4}){2,4}(?![\w.:/-])"),
+    pattern("host", r"^(?:<\d+>)?\w{3} +\d+ [\d:]{8} (\S+) \S+:", 1, re.MULTILINE),  # as syslog writes
+    pattern("host", r"^\d{4}-\d\d-\d\dT\S+ (\S+) (?:kernel|systemd|nvidia)\S*:", 1, re.MULTILINE),
+    pattern("host", r"^([\w.-]+):\d+:\d+ \[\d+\] (?:\S+ )?NCCL ", 1, re.MULTILINE | re.IGNORECASE),
+    pattern("host", r"^(\S+) Secure Boot Module Signature key$", 1, re.MULTILINE),
+    pattern("host", r"\bhost(?:name)?[\"']?\s*[:=]\s*[\"']?([\w.-]+)", 1),
+    pattern("host", r"\bhost(?:name)? +((?=[\d_.-]*[a-z])[a-z_.-]*\d[\w.-]*)", 1),
+    pattern("host", r"(?<![\w.])(?:[a-z]+-){0,3}(?:node|server|dgx|hgx|worker|login|head|master)-?\d{1,5}(?![\w.])"),
+    pattern("user", r"\b(?:user(?:name)?|login|owner|uname|account)[\"']?\s*[:=]\s*[\"']?([\w.@$-]+)", 1),
+    pattern("user", r"(?<![\w.-])([\w.-]+)@[\w-]+(?=[:\s]|$)", 1),
+    pattern("host", r"(?<=@)([\w-]+)(?=[:\s]|$)", 1),
+    pattern("host", r"(?<![\w.-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|edu|gov|mil|local|internal|intern|lan|corp|home|cloud|"
              r"dev|ai|co|de|fr|uk|eu|ch|at|nl|se|no|jp|cn|in|ru|br|it|es|pl|us|ca|au|arpa)(?::\d{2,5})?(?![\w.-])"),
 )  # fmt: skip
+# A line that asks for a secret; the next one answers, unless a program wrote it.
+ASKS = re.compile(
+    r"\b(?:pass(?:word|phrase|code|wd)|otp|pin|(?:api|secret) key|access token|"
+    r"(?:verification|security|one[- ]time|2fa|login) code)\b[^\n:=]{0,100}[:=]\s*\Z",
+    re.IGNORECASE,
+)
+NO_ANSWER = re.compile(
+    r"\s*(?:\d{4}-\d\d-\d\d|[IWEF]\d{4} |\[|<|Traceback|File \"|Sorry,|Last login|Permission denied|sudo:|su:|\w+Error\b|"
+    r"[A-Z]{3,}_[A-Z_]{3,}|\S+[$#>] )"
+)
+LONGEST_ANSWER = 64
 # GPU-..., MIG-..., and MIG-GPU-.../1/0 as drivers before 470 write it; CUDA also accepts only the first digits.
 UUIDS = re.compile(
     r"\b(MIG-GPU-|GPU-|MIG-|)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/\d{1,2}/\d{1,2})?|"

@@ -7,7 +7,7 @@ from collections import Counter
 
 KNOWN = (
     "user", "host", "name", "process", "package", "variable", "uuid", "ip", "mac", "email", "url", "key", "secret",
-    "token", "number", "address", "digest", "id", "blob", "job", "text",
+    "token", "number", "telephone", "address", "digest", "id", "blob", "job", "text",
 )  # fmt: skip
 _NAMES = frozenset({"user", "host"})
 PLACEHOLDER = re.compile(rf"<(?:{'|'.join(KNOWN)})-\d{{1,5}}>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
-from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.ticket.contents import Ticket
 
 _ABOUT = {
@@ -37,4 +37,5 @@ def render_preview(ticket: Ticket, *, whole: bool) -> str:
 
 
 def _shown(content: bytes) -> str:
-    return "\n".join(clean(line) for line in content.decode().splitlines())
+    """Indent the lines: none of them can pass for the name of a file."""
+    return "\n".join(f"  {one_line(line)}".rstrip() for line in content.decode().splitlines())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,8 +14,8 @@ from tfgpu_doctor.model.facts import Facts, writable
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.redaction import Redaction, Rule, redactions_of
-from tfgpu_doctor.ticket.identity import FIRST_UID, Identity, strings_in, told_by_facts
-from tfgpu_doctor.ticket.patterns import find_blocks
+from tfgpu_doctor.ticket.identity import FIRST_UID, NOBODY, Identity, strings_in, told_by_facts
+from tfgpu_doctor.ticket.patterns import ASKS, LONGEST_ANSWER, NO_ANSWER, find_blocks
 from tfgpu_doctor.ticket.placeholders import KNOWN, PLACEHOLDER
 from tfgpu_doctor.ticket.scrubber import Scrubber
 from tfgpu_doctor.ticket.shorten import shortened
@@ -23,7 +23,6 @@ from tfgpu_doctor.ticket.vocabulary import read_vocabulary
 
 FactType = TypeVar("FactType", bound=Fact)
 _CODE = re.compile(r"[0-9a-f]{4}(?:[0-9a-f]{2})?", re.IGNORECASE)
-_NOBODY = 65534
 _FIRST: tuple[Rule, ...] = (
     "user",
     "process",
@@ -106,7 +105,7 @@ class Scrub:
 
     def _account(self, number: int) -> int:
         """Return the number of an account or group; those of people (from 1000 on) are renumbered in order of occurrence."""
-        if number < FIRST_UID or number == _NOBODY:
+        if number < FIRST_UID or number == NOBODY:
             return number
         return self._accounts.setdefault(number, FIRST_UID + len(self._accounts))
 
@@ -124,7 +123,19 @@ class Scrub:
                 done += joined[last:start] + self._scrubber.always("key")(joined[start:end])
                 last = end
         whole = (done + joined[last:]).split("\n") if last else lines
-        return [self._scrubber.text(line) for line in whole]
+        return list(self._with_answers(whole))
+
+    def _with_answers(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield the lines, scrubbed. The line after one that asks for a password is one, whatever its words are."""
+        asked = False
+        for line in lines:
+            answer = line.strip()
+            if asked and answer and len(answer) <= LONGEST_ANSWER and not NO_ANSWER.match(line):
+                yield self._scrubber.always("secret")(answer)
+                asked = False
+                continue
+            asked = bool(ASKS.search(line)) or (asked and not answer)
+            yield self._scrubber.text(line)
 
     def _by_name(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that are on the list; a record of another origin can contain more."""

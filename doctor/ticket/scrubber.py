@@ -10,9 +10,10 @@ import functools
 import re
 from collections.abc import Callable, Iterable
 
-from tfgpu_doctor.ticket.identity import Identity
+from tfgpu_doctor.ticket.identity import FIRST_UID, NOBODY, Identity
 from tfgpu_doctor.ticket.paths import PathScrubber
 from tfgpu_doctor.ticket.patterns import BLOB, NAMES, SECRETS, UUIDS, Pattern, find_blocks
+from tfgpu_doctor.ticket.personal_numbers import NUMBERS
 from tfgpu_doctor.ticket.placeholders import PLACEHOLDER, Placeholders
 from tfgpu_doctor.ticket.shapes import is_like_an_ip, is_plain, is_version, shortened
 from tfgpu_doctor.ticket.spans import Spans
@@ -24,17 +25,25 @@ _KEPT = re.compile(
     r"\[ *\d{1,6}\.\d{6}\]|"  # the prefix of the kernel's messages
     r"(?<![\w/])(?:/job:localhost/replica:\d/task:\d)?/(?:physical_)?device:[GCTX]PU:\d{1,2}\b|(?<![\w/])/[GC]PU:\d{1,2}\b|"
     r"\bchunk \d{1,6}, word \d{1,7}: wrote 0x[0-9a-f]{16}, read 0x[0-9a-f]{16}\b|"
-    r"(?<![\w.])\d{8,13}(?= (?:bytes|B)\b)|"
+    r"(?<![\w.])\d{8,13}(?= (?:bytes|B)\b)|(?<=\(rounded to )\d{8,13}(?=\))|"
     r"\b(?:Ch|intr|ctxId) (?:0x)?[0-9a-f]{8}\b|"  # of Xids
     r"(?<![\w:.])10de:[0-9a-f]{4}(?![\w:.-])|"
-    r"(?:(?<=PCI:)|(?<![\w:.]))(?:0000)?[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?(?![\w:.-])|"
+    r"(?:(?<=PCI:)|(?<![\w:.]))(?:0000)?[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?(?![\w.-]|:\w)|"
     r"(?<![\w:.])(?:19|20)\d\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,6})?Z?(?![\w.-])|"
     r"(?<![\w:.-])[0-2]?\d:[0-5]\d:[0-6]\d(?:\.\d{1,6})?(?![\w:-])",
     re.MULTILINE | re.IGNORECASE,
 )
 _DOTTED = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w]|\.\d)(/\d{1,2}(?!\w))?")
 _OF_PACKAGE = re.compile(r"(nvidia-[a-z0-9-]+)(?:\[[a-z,-]+\])?[ (]*(?:[<>=~!]=? ?[\d.]*, ?)?(?:[<>=~!]=? ?)?\Z")
-_OF_LIBRARY = re.compile(r"[<>=~!]=?\s?\Z")
+_BOUND = re.compile(r"[<>~!]=\s?\Z")  # of a version; nobody compares addresses
+_PRIVATE = re.compile(r"10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.")  # RFC 1918
+_OF_PRODUCT = re.compile(
+    r"(?:(?<![a-z0-9_])(?:lib)?(?:cuda(?:toolkit|rt)?|cudnn|tensorrt|nvinfer|cublas(?:lt)?|cufft|curand|cusolver|cusparse|cupti|nccl|"
+    r"nvjpeg|nvjitlink|nvrtc|npp|cutensor)(?:[-_]?(?:cu|cuda-?|dev|libs|version|bindings|lean|dispatch)?\d{0,2}){0,3}"
+    r"(?:[\s:=\"'(-]{1,3}(?:toolkit|runtime|library|driver|is|found|loaded|release|v))*|(?<![a-z0-9])version(?:\s+is)?|"
+    r"compiled (?:with|against))[\s:=<>~!\"'(-]{0,4}v?\Z",
+    re.IGNORECASE,
+)
 _QUOTED_PATH = re.compile(r"\"((?:[A-Za-z]:\\|~?/)[^\"\n]{1,1000})\"|'((?:[A-Za-z]:\\|~?/)[^'\n]{1,1000})'")
 _PATH = re.compile(
     r"(?<![\w<>/.$~\\-])(?:\$\w+|\$\{\w+\}|~[\w.-]*|\.{1,2})?/(?:[^\s\"'`,;:()\[\]{}<>|=]|<[a-z]+-\d{1,5}>)+|"
@@ -75,6 +84,7 @@ class Scrubber:
             if self._words.is_symbol(found[0]):
                 spans.claim(*found.span(), found[0])
         self._claim_addresses(text, spans)
+        self._claim(NUMBERS, text, spans)
         self._claim(NAMES, text, spans)
         for found in BLOB.finditer(text):
             if self._words.is_blob(found[0]):
@@ -165,6 +175,10 @@ class Scrubber:
         """Whether a value that looks like a personal number or a host is harmless, for example a version or a file name."""
         if kind == "number":
             return is_plain(value) or is_like_an_ip(value) or sum(map(str.isdigit, value)) < 9
+        if kind == "telephone":
+            return sum(map(str.isdigit, value)) < 6
+        if kind == "id":
+            return value.isdecimal() and (int(value) < FIRST_UID or int(value) == NOBODY)
         if kind == "host":
             return value.lower() in self._vocabulary.hosts or value.lower() == "localhost"
         if kind == "user":
@@ -178,9 +192,10 @@ class Scrubber:
             known = found[1] in self._vocabulary.versions or found[1] in _NOWHERE
             begins = max(0, found.start() - 60)
             package = _OF_PACKAGE.search(text, begins, found.start())
-            if (known or (package and self._vocabulary.has_package(package[1]))) and not found[2]:
+            known = known or bool(package and self._vocabulary.has_package(package[1]))
+            if (known or _OF_PRODUCT.search(text, begins, found.start())) and not found[2]:
                 spans.claim(*found.span(), found[0])
-            elif _OF_LIBRARY.search(text, begins, found.start()):
+            elif _BOUND.search(text, begins, found.start()) and not _PRIVATE.match(found[1]):
                 spans.claim(*found.span(1), functools.partial(self._cut, found[1]))
             else:
                 spans.claim(*found.span(), functools.partial(self._of, "ip", found[0]))

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.tracing.events import Line, Plane, Value
 
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
@@ -33,9 +34,9 @@ class _Document(msgspec.Struct):
 def read_chrome_trace(text: bytes, wanted: Callable[[str], bool]) -> list[Plane]:
     """Read the complete events ("X") and the names of processes and threads. Raises msgspec.DecodeError."""
     if text.lstrip()[:1] == b"[":
-        events = msgspec.json.decode(text, type=list[_Event])
+        events = decode_json(text, list[_Event])
     else:
-        events = msgspec.json.decode(text, type=_Document).traceEvents
+        events = decode_json(text, _Document).traceEvents
     planes: dict[int | str, Plane] = {}
     lines: dict[tuple[int | str, int | str], Line] = {}
     numbers: dict[str, int] = {}

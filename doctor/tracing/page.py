@@ -26,7 +26,7 @@ LEAST = 0.005  # of a step's time: less is not worth a line
 def render_trace_text(report: TraceReport, other: Comparison | None, *, width: int, colour: bool) -> str:
     """Return the answer, on about one screen."""
     page = Page(width, colour)
-    page.line(report.file, style="dim")
+    page.line(f"  {report.file}", style="dim")  # a name at the margin could forge a verdict
     page.say(steps_line(report), style="dim")
     page.gap()
     healthy = report.healthy
@@ -74,7 +74,7 @@ def render_trace_markdown(report: TraceReport, other: Comparison | None) -> str:
     lines = [
         "## tfgpu-doctor trace",
         "",
-        escape(subject(report)),
+        f"Profile {escape(subject(report))}",
         "",
         f"**{escape(report.title)}**",
         "",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.tracing.intervals import Interval, union
 
 FILE = "python_samples.json"
@@ -39,7 +40,7 @@ class Sample:
 
 def read_samples(content: bytes, origin_ns: int, began_ns: int) -> list[Sample]:
     """Read the recorder's file, for a profile whose first event is at `origin_ns` after its begin. msgspec.DecodeError."""
-    document = msgspec.json.decode(content, type=_Document)
+    document = decode_json(content, _Document)
     zero = (began_ns or document.began_ns) + origin_ns
     return [
         Sample((at - zero) / 1e6, tuple(main), tuple(tuple(each) for each in others))

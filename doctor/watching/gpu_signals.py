@@ -76,9 +76,9 @@ class GpuSignals:
         self._trouble_at_end: str | None = None  # None: it was not stopped
         plan = {"seconds": _FOR_EVER_S, "every_s": _EVERY_S, "with_tenants": True}
         self._streamed = Streamed(
-            # -S: the search path is given instead, so that no .pth file runs
-            [sys.executable, "-E", "-S", _PROGRAM, json.dumps(sys.path), json.dumps(plan)],
-            environment={**host.child_environment, "PYTHONDONTWRITEBYTECODE": "1"},
+            # -S: the search path is given instead, so that no .pth file runs; -B: -E ignores the variable for that
+            [sys.executable, "-B", "-E", "-S", _PROGRAM, json.dumps(sys.path), json.dumps(plan)],
+            environment=host.variables(),
             hear=self._hear,
         )
 

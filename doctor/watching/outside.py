@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -15,6 +14,7 @@ from dataclasses import replace
 
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.json_text import read_json
 from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.host.talk import visit
 from tfgpu_doctor.tracing import STARTUP, of_user
@@ -68,7 +68,7 @@ class PySpyAgent:
         done = self._host.run(argv, deadline_s=_SPY_S)
         if done.exit_code == 0:
             with contextlib.suppress(ValueError):  # it read while the program changed
-                self._take(json.loads(done.stdout))
+                self._take(read_json(done.stdout))
         elif done.not_started:
             self.unable = "Python's frames need py-spy: pip install 'tfgpu-doctor[watch]'"
         elif _MISSING.search(done.stderr):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pathlib
+import sqlite3
 
 import msgspec
 import pytest
 
 from tfgpu_doctor.bench.conditions import Changed, changed_between, conditions_of
-from tfgpu_doctor.bench.references import find_reference, keep_run, place_of
+from tfgpu_doctor.bench.references import find_reference, keep_run, place_of, sought_reference
 from tfgpu_doctor.bench.run import SUITE_VERSION
 from tfgpu_doctor.host.results import Results
 from tfgpu_doctor.model.facts import Facts
@@ -48,7 +49,7 @@ def results(tmp_path: pathlib.Path) -> Results:
 
 def found(results: Results, facts: Facts, name: str = "before") -> tuple[list[float | None], tuple[Changed, ...]]:
     now = run(facts)
-    reference = find_reference(name, results, place_of(facts, now), (), now, NOBODY)
+    reference = find_reference(sought_reference(name), results, place_of(facts, now), (), now, NOBODY)
     return [each.comparisons[0].ratio for each in reference.runs], reference.changed
 
 
@@ -57,6 +58,26 @@ def test_all_runs_under_a_name_are_the_reference(results: Results) -> None:
     keep(results, machine(), ratio=2.1)
     keep(results, machine(), None, ratio=3.0)
     assert found(results, machine()) == ([2.0, 2.1], ())
+
+
+def test_what_cannot_be_read_of_the_saved_runs_is_left_out(
+    results: Results, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(results, machine())
+    bad: list[tuple[object, object]] = [
+        (1.0, b"{"),
+        (1.0, b"[" * 100_000),
+        (1.0, b"\xff"),
+        (1.0, b'{"comparisons": 1}'),
+    ]
+    with sqlite3.connect(results.path) as connection:
+        for kept, document in [*bad, (1.0, 7), ("yesterday", b"{}")]:
+            row = (kept, "before", place_of(machine(), run(machine())), document)
+            connection.execute("insert into run (kept, name, place, document) values (?, ?, ?, ?)", row)
+        connection.execute("update run set name = cast(x'ff' as text) where number = 2")
+    connection.close()
+    assert found(results, machine())[0] == [2.0]
+    assert capsys.readouterr().err.count("a saved run cannot be read and is left out") >= 3
 
 
 def test_the_last_run_is_one_run(results: Results) -> None:

@@ -99,3 +99,25 @@ def test_a_doctor_in_the_background_stays_deaf_to_ctrl_c(tmp_path: pathlib.Path)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert json.loads(out)["interrupted"] is False
+
+
+@pytest.mark.parametrize(
+    ("inside", "said"),
+    [
+        ("signal_(); print('whole', finish())", "whole False\ninterrupted\n"),
+        ("print('whole', finish()); signal_()", "whole True\nafterwards\n"),
+    ],
+)
+def test_what_must_be_done_whole_is_not_interrupted(inside: str, said: str) -> None:
+    code = (
+        "import os, signal\n"
+        "from tfgpu_doctor.cli.interrupts import Undisturbed, finish, hold, listen\n"
+        "def signal_(): os.kill(os.getpid(), signal.SIGTERM)\n"
+        "hold(); listen()\n"
+        "try:\n"
+        f"    with Undisturbed(): {inside}\n"
+        "    print('afterwards')\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (said, "")

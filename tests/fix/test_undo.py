@@ -10,10 +10,11 @@ import subprocess
 import msgspec
 import pytest
 from doctor_command import clean_environment
-from made_up_repairs import undo
+from made_up_repairs import apply, make_plan, pip_step, undo
 from made_up_wheels import pip, tree
 
 from tfgpu_doctor.fix.bounds import NotPossible
+from tfgpu_doctor.fix.page import describe_undone
 from tfgpu_doctor.fix.record import Unreadable
 
 
@@ -124,6 +125,16 @@ def test_record_of_a_newer_doctor_is_left_to_it(venv: pathlib.Path, fixed: dict[
         undo(venv)
 
 
+@pytest.mark.parametrize("schema", ["1", None, [], {"a": 1}])
+def test_record_of_a_schema_that_is_no_number_is_said_to_be_so(
+    venv: pathlib.Path, fixed: dict[str, object], schema: object
+) -> None:
+    path = venv / ".tfgpu-doctor/0001/journal.json"
+    path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "schema": schema}))
+    with pytest.raises(Unreadable, match="is not a record of a fix"):
+        undo(venv)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("remains", ["gone-0002/kept", "0002/kept"])
 def test_remains_of_what_was_cut_short_are_cleared_and_no_other_fix_undone(
@@ -136,3 +147,49 @@ def test_remains_of_what_was_cut_short_are_cleared_and_no_other_fix_undone(
     assert tree(venv) == after
     undo(venv)
     assert tree(venv) == fixed
+
+
+def test_a_lost_journal_is_said_and_nothing_removed(venv: pathlib.Path, fixed: dict[str, object]) -> None:
+    (venv / ".tfgpu-doctor/0001/journal.json").unlink()
+    before = tree(venv)
+    with pytest.raises(NotPossible, match=r"0001 has no journal\.json any more: what that fix changed is not known"):
+        undo(venv)
+    assert tree(venv) == before != fixed
+
+
+def test_a_lost_journal_holds_up_the_next_fix(venv: pathlib.Path, fixed: dict[str, object]) -> None:
+    (venv / ".tfgpu-doctor/0001/journal.json").unlink()
+    before = tree(venv)
+    with pytest.raises(NotPossible, match="nothing can be undone"):
+        apply(make_plan(pip_step(venv, "install", "paint")), venv)
+    assert tree(venv) == before
+
+
+def test_without_a_journal_the_list_of_files_suffices(venv: pathlib.Path, site: pathlib.Path) -> None:
+    before = tree(venv)
+    with pytest.raises(KeyboardInterrupt):
+        apply(make_plan(pip_step(venv, "install", "colours==2.0")), venv, pip=lambda *_: killed(venv, site))
+    assert tree(venv) != before
+    undone = undo(venv)
+    assert undone is not None
+    assert describe_undone(undone, str(venv)).startswith(
+        "Undone: a fix whose journal is lost, from the list of all files"
+    )
+    assert tree(venv) == before
+
+
+def killed(venv: pathlib.Path, site: pathlib.Path) -> None:
+    """Change the environment, and end the process in the only way in which nothing is undone; the journal goes."""
+    (site / "colours/red.py").unlink()
+    (site / "colours/more.py").write_text("")
+    (venv / ".tfgpu-doctor/0001/journal.json").unlink()
+    raise KeyboardInterrupt
+
+
+def test_an_empty_record_promises_nothing(venv: pathlib.Path) -> None:
+    (venv / ".tfgpu-doctor/0001").mkdir(parents=True)
+    undone = undo(venv)
+    said = describe_undone(undone, str(venv))
+    assert said.startswith("Nothing to undo: a fix ended before it recorded anything")
+    assert "as it was before" not in said
+    assert not (venv / ".tfgpu-doctor").exists()

@@ -76,6 +76,22 @@ def test_a_compiler_that_cannot_gives_way_to_one_that_can(tmp_path: pathlib.Path
     assert names(build(tmp_path / "cache", PATH=f"{broken}:{real}:{os.environ['PATH']}")) == BOTH
 
 
+def test_a_compiler_that_writes_nothing_gives_way_to_one_that_does(tmp_path: pathlib.Path) -> None:
+    silent = script(tmp_path / "bin/cc", "exit 0")
+    assert names(build(tmp_path / "cache", PATH=f"{silent}:{os.environ['PATH']}")) == BOTH
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no library"])
+def test_what_a_silent_compiler_left_is_built_again(tmp_path: pathlib.Path, content: bytes | None) -> None:
+    folder = build(tmp_path)
+    for each in folder.iterdir():
+        each.unlink() if content is None else each.write_bytes(content)
+    assert build(tmp_path) == folder
+    assert names(folder) == BOTH
+    assert all(each.read_bytes()[:4] == b"\x7fELF" for each in folder.iterdir())
+    assert names(tmp_path / "tfgpu-doctor") == [folder.name]
+
+
 def test_what_a_compiler_says_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     broken = script(

@@ -133,7 +133,7 @@ def test_any_name_can_be_shown(name: str) -> None:
 
 
 def test_clean_keeps_ordinary_text() -> None:
-    assert clean("äöü → 你好 🙂\n\tindented") == "äöü → 你好 🙂\n\tindented"
+    assert clean("äöü → 你好 🙂\n\tindented") == "äöü → 你好 🙂\n indented"
 
 
 def test_a_crash_is_shown() -> None:

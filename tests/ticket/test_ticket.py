@@ -75,7 +75,8 @@ def test_a_dry_run_shows_each_file_as_it_would_leave(tmp_path: pathlib.Path) -> 
     run_doctor("ticket", "--facts", SICK, "-o", str(tmp_path / "t.zip"))
     for name, content in members(tmp_path / "t.zip").items():
         assert f"==== {name} ====" in shown
-        assert without_times(content).rstrip("\n") in shown
+        lines = without_times(content).rstrip("\n").split("\n")
+        assert "\n".join(f"  {line}".rstrip() for line in lines) in shown
 
 
 def without_times(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,14 @@ import msgspec
 
 import tfgpu_doctor.collect.workers
 from tfgpu_doctor.host import Completed, Host
+from tfgpu_doctor.host.json_text import read_json
 from tfgpu_doctor.model.facts.attempt import Attempt, Fact
 
 _FOLDER = os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__))
 _KEPT_LINES = 40
 _LONGEST_LINE = 500
+NO_CUDA_BYTES = 2 << 30  # of memory, for a program that imports nothing of TensorFlow or CUDA
+_MOST_FIELDS = 10_000  # of an answer
 # msgspec 0.22 crashes if two threads convert to one type for the first time; each probe converts on its own thread.
 _CONVERTING = threading.Lock()
 FactType = TypeVar("FactType", bound=Fact)
@@ -32,19 +35,21 @@ def ask(
     options: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
     until: threading.Event | None = None,
+    memory_bytes: float | None = None,
 ) -> tuple[Attempt, dict[str, Any], list[str]]:
     """Run one program of `workers/`: return the attempt, the merged answer, and all lines of its standard error.
 
-    A program that watches its standard input ends when `until` is set, or when the doctor has exited.
+    A program that watches its standard input ends when `until` is set, or when the doctor has exited; `memory_bytes` is
+    the most that a healthy one needs. An answer of which a part was left out is none.
     """
     done = host.run(
         [python, *options, os.path.join(_FOLDER, program + ".py"), *arguments],
         deadline_s=deadline_s,
-        # The doctor writes nothing, not even .pyc files.
-        variables={"PYTHONDONTWRITEBYTECODE": "1", **(variables or {})},
+        variables=variables,
         until=until,
+        memory_bytes=memory_bytes,
     )
-    answer, understood = _merge(done.stdout)
+    answer, understood = _merge(b"" if done.left_out_bytes else done.stdout)
     lines = done.stderr.splitlines()
     attempt = Attempt(
         outcome=_outcome(done, understood),
@@ -80,23 +85,32 @@ def _merge(output: bytes) -> tuple[dict[str, Any], bool]:
     A line that is not an object was printed by something else in that interpreter, for example a .pth file.
     """
     merged: dict[str, Any] = {}
-    rows = [line for line in output.splitlines() if line.lstrip().startswith(b"{")]
-    understood = bool(rows)
-    for line in rows:
+    lines = (line for part in io.BytesIO(output) for line in part.splitlines())
+    read, unread = 0, 0
+    for line in filter(_is_object, lines):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            understood = False
+            row = read_json(line)
+        except ValueError:
+            unread += 1
             continue
+        read += 1
+        if len(merged) > _MOST_FIELDS:
+            return {}, False
         for name, value in row.items():
             kept = merged.get(name)
             merged[name] = {**kept, **value} if isinstance(kept, dict) and isinstance(value, dict) else value
-    return merged, understood
+    return merged, read > 0 and unread == 0
+
+
+def _is_object(line: bytes) -> bool:
+    return line.lstrip().startswith(b"{")
 
 
 def _outcome(done: Completed, understood: bool) -> Any:
     if done.not_started:
         return "not_started"
+    if done.excess:
+        return "failed"
     if done.timed_out or done.exit_code is None:
         return "timed_out"
     if done.signal:
@@ -109,6 +123,8 @@ def _outcome(done: Completed, understood: bool) -> Any:
 def _error(done: Completed, lines: Sequence[str]) -> str:
     if done.not_started:
         return done.not_started
+    if done.excess or done.said_too_much:
+        return f"it {done.excess or done.said_too_much}"
     if done.exit_code == 0 or done.timed_out:
         return ""
     return next((line for line in reversed(lines) if line.strip()), "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 
 from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.json_text import read_json
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model.facts.notebooks import EditorSetting, Interpreter, Kernel, Notebooks
 from tfgpu_doctor.model.facts.python import Target
@@ -177,7 +177,7 @@ def _real(host: Host, path: str) -> str:
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
+        row = read_json(text)
+    except ValueError:
         return {}
     return row if isinstance(row, dict) else {}

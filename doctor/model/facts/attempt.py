@@ -23,7 +23,7 @@ class Attempt(Fact, frozen=True):
     exit_code: Count | None = None
     signal: Text = ""  # "SIGSEGV"
     phase: Text = ""  # the last step that the child announced
-    error: Text = ""  # why it did not start, or the last line of its traceback
+    error: Text = ""  # why it did not start or was ended, or the last line of its traceback
     stderr: tuple[Line, ...] = ()  # the last lines
     stuck: bool = False  # not even SIGKILL ended it
 
@@ -44,7 +44,9 @@ class Attempt(Fact, frozen=True):
         if self.outcome == "not_started":
             return f"could not be started: {self.error}"
         if self.outcome == "unparsable":
-            return f"returned an answer that cannot be parsed{where}"
+            return f"returned an answer that cannot be parsed{where}" + (f": {self.error}" if self.error else "")
+        if self.outcome == "failed" and self.exit_code is None:
+            return f"was ended by the doctor{where}: {self.error}"
         if self.outcome == "failed":
             return f"ended with exit code {self.exit_code}{where}: {self.error}"
         return "answered"

@@ -97,5 +97,8 @@ class Bench(Fact, frozen=True):
 
 def decode_bench(document: bytes) -> Bench:
     """A run that was saved as JSON, also by an earlier doctor. Raises msgspec.DecodeError."""
-    found = msgspec.json.decode(document, type=dict[str, Any])
-    return msgspec.convert(bench_renamed(found), Bench)
+    try:
+        found = msgspec.json.decode(document, type=dict[str, Any])
+        return msgspec.convert(bench_renamed(found), Bench)
+    except (RecursionError, UnicodeDecodeError, TypeError, AttributeError) as error:
+        raise msgspec.DecodeError(f"it is no run of the suites ({type(error).__name__})") from None

@@ -144,6 +144,15 @@ def test_without_nodes_there_is_nothing_to_open(judge: Judge) -> None:
     assert judge.skips(user_may_open_nodes, device_nodes=DeviceNodes()) == "there is no node to open"
 
 
+@pytest.mark.parametrize("mode", ["", "rw-rw----", "0o660", "99"])
+def test_a_mode_that_no_system_writes_is_not_judged(judge: Judge, mode: str) -> None:
+    finding = judge.finding(
+        user_may_open_nodes, device_nodes=nodes(refused("/dev/nvidia0", mode=mode)), cuda_driver=NOTHING
+    )
+    assert finding.cause == "undetermined"
+    assert "its mode is not known" in finding.message
+
+
 def test_a_cuda_that_works_may_have_been_refused_a_node(judge: Judge) -> None:
     evidence = judge.passes(user_may_open_nodes, device_nodes=nodes(refused("/dev/nvidia-modeset"), "/dev/nvidia0"))
     assert evidence == "cuInit succeeds, although opening /dev/nvidia-modeset fails with EACCES"

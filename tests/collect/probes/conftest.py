@@ -34,7 +34,13 @@ class Recorded(Host):
         self._done, self._asked = done, asked
 
     def run(
-        self, argv: Sequence[str], *, deadline_s: float, variables: Mapping[str, str] | None = None, until: Any = None
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        variables: Mapping[str, str] | None = None,
+        until: Any = None,
+        memory_bytes: float | None = None,
     ) -> Completed:
         self._asked.append(Asked(list(argv), deadline_s, dict(variables or {})))
         return self._done

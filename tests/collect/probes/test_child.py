@@ -45,7 +45,7 @@ def test_the_program_is_run_as_asked(machine: Machine) -> None:
     assert os.path.isfile(asked.argv[2])
     assert asked.argv[3:] == ["x y"]
     assert asked.deadline_s == 7.0
-    assert asked.variables == {"PYTHONDONTWRITEBYTECODE": "1", "A": "1"}
+    assert asked.variables == {"A": "1"}
 
 
 def test_a_missed_deadline_says_at_what(machine: Machine) -> None:

@@ -103,7 +103,13 @@ class Scripted(Host):
         self._lock = threading.Lock()
 
     def run(
-        self, argv: Sequence[str], *, deadline_s: float, variables: Mapping[str, str] | None = None, until: Any = None
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        variables: Mapping[str, str] | None = None,
+        until: Any = None,
+        memory_bytes: float | None = None,
     ) -> Completed:
         assert until is not None, "nobody would tell it that the doctor is gone"
         (program,) = [os.path.basename(word)[: -len(".py")] for word in argv if word.endswith(".py")]
@@ -119,7 +125,7 @@ class Scripted(Host):
     def plans(self, program: str) -> list[Row]:
         return [plan for name, plan, _ in self.asked if name == program]
 
-    def variables(self, program: str) -> list[dict[str, str]]:
+    def variables_of(self, program: str) -> list[dict[str, str]]:
         return [variables for name, _, variables in self.asked if name == program]
 
 
@@ -141,23 +147,23 @@ def test_each_gpu_is_loaded_in_a_process_of_its_own_and_shown_by_its_uuid() -> N
     host = Scripted(2)
     found = put(host, 2)
     assert [each.index for each in found.tested] == [0, 1]
-    shown = sorted(each["CUDA_VISIBLE_DEVICES"] for each in host.variables("stress_gpu"))
+    shown = sorted(each["CUDA_VISIBLE_DEVICES"] for each in host.variables_of("stress_gpu"))
     assert shown == [nvml_gpu(0).uuid, nvml_gpu(1).uuid]
-    assert "CUDA_VISIBLE_DEVICES" not in host.variables("stress_links")[0]
-    assert all(each["TF_FORCE_GPU_ALLOW_GROWTH"] == "true" for each in host.variables("stress_gpu"))
+    assert "CUDA_VISIBLE_DEVICES" not in host.variables_of("stress_links")[0]
+    assert all(each["TF_FORCE_GPU_ALLOW_GROWTH"] == "true" for each in host.variables_of("stress_gpu"))
     assert host.plans("stress_links")[0]["devices"] == ["/GPU:0", "/GPU:1"]
 
 
 def test_the_variable_of_the_user_keeps_its_meaning() -> None:
     host = Scripted(2, {"CUDA_VISIBLE_DEVICES": "5, 3"})
     put(host, 2)
-    assert sorted(each["CUDA_VISIBLE_DEVICES"] for each in host.variables("stress_gpu")) == ["3", "5"]
+    assert sorted(each["CUDA_VISIBLE_DEVICES"] for each in host.variables_of("stress_gpu")) == ["3", "5"]
 
 
 def test_one_gpu_is_shown_as_it_is() -> None:
     host = Scripted(1)
     put(host)
-    assert "CUDA_VISIBLE_DEVICES" not in host.variables("stress_gpu")[0]
+    assert "CUDA_VISIBLE_DEVICES" not in host.variables_of("stress_gpu")[0]
 
 
 def test_the_fact_holds_what_the_processes_said() -> None:
@@ -207,8 +213,8 @@ def test_a_gpu_that_others_use_is_left_alone_and_the_others_go_on(changes: Row, 
     assert found.gpus[0].untouched == ""
     assert sign in found.gpus[1].untouched
     assert found.gpus[1].attempt is None
-    assert [each["CUDA_VISIBLE_DEVICES"] for each in host.variables("stress_gpu")] == [nvml_gpu(0).uuid]
-    assert [each["CUDA_VISIBLE_DEVICES"] for each in host.variables("stress_links")] == [nvml_gpu(0).uuid]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in host.variables_of("stress_gpu")] == [nvml_gpu(0).uuid]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in host.variables_of("stress_links")] == [nvml_gpu(0).uuid]
 
 
 def test_even_if_busy_overrules_and_says_so() -> None:

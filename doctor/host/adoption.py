@@ -1,0 +1,130 @@
+"""The processes that a child leaves behind, also in a session of their own: found, and ended with it.
+
+Each child has a mark in its environment, which what it starts inherits. On Linux, where the doctor is the process's own
+program, it also adopts the orphans of its children: https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tfgpu_doctor.host.family import carries, children_of, family_of, has_ended
+from tfgpu_doctor.host.janitor import send, start_time
+
+MARK = "TFGPU_DOCTOR_CHILD"
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_AGAIN_S = 0.005
+_NUMBERS = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A child, and the mark of its family: `NAME=value`; empty if its family may stay."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
+
+
+class Adoption:
+    """The children that this process started through it, and the orphans that they left."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[int] = set()
+        self._before: frozenset[int] | None = None  # children of whoever was this process before; None: no adoption
+
+    def allow(self) -> None:
+        """Adopt orphans as long as children run: this process is the doctor's alone."""
+        if sys.platform.startswith("linux"):
+            self._before = frozenset(children_of(os.getpid()))
+
+    def forbid(self) -> None:
+        """Adopt nobody from now on: a program of the user's runs, whose daemons are its own affair."""
+        with self._lock:
+            if self._before is not None and self._running:
+                _adopt(False)
+            self._before = None
+
+    def start(
+        self, popen: Callable[[Mapping[str, str]], subprocess.Popen[bytes]], environment: Mapping[str, str], *,
+        family_ends: bool,
+    ) -> Started:  # fmt: skip
+        """Start a child with a marked environment. Raises what `popen` raises."""
+        value = f"{os.getpid()}-{next(_NUMBERS)}-{os.urandom(4).hex()}"
+        with self._lock:
+            if self._before is not None and not self._running:
+                _adopt(True)
+            try:
+                process = popen({**environment, MARK: value} if family_ends else environment)
+                self._running.add(process.pid)
+            finally:
+                self._rest()
+        return Started(process, f"{MARK}={value}" if family_ends else "")
+
+    def end(self, child: Started, within_s: float) -> None:
+        """End what a child left that was killed or has ended, and wait for the orphans, at most for some time."""
+        until = time.monotonic() + within_s
+        while child.mark:
+            strays = list(self._strays(child))
+            for pid in strays:
+                send([(each, start_time(each)) for each in family_of(pid)], signal.SIGKILL)
+                _wait_for(pid)
+            if (not strays and has_ended(child.process.pid)) or time.monotonic() > until:
+                break
+            time.sleep(_AGAIN_S)
+        with self._lock:
+            self._running.discard(child.process.pid)
+            self._rest()
+
+    def _rest(self) -> None:
+        if self._before is not None and not self._running:
+            _adopt(False)
+
+    def _strays(self, child: Started) -> Iterator[int]:
+        """The processes of its family that are not its children any more."""
+        if self._before is None:
+            yield from (pid for pid in _born_since(child.process.pid) if carries(pid, child.mark))
+            return
+        with self._lock:
+            own, alone = children_of(os.getpid()), self._running <= {child.process.pid}
+            orphans = [pid for pid in own if pid not in self._before and pid not in self._running]
+        # A process can remove the mark. Whose it is then is sure if no other child runs, and nobody else's are adopted.
+        sure = alone and not self._before and os.getpid() != 1
+        yield from (pid for pid in orphans if sure or carries(pid, child.mark))
+
+
+def _adopt(on: bool) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
+
+
+def _wait_for(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass  # it is another process's, which waits for it
+
+
+def _born_since(pid: int) -> list[int]:
+    """The processes that are younger than this one."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            last = int(file.read().split()[-1])
+        found = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except (OSError, ValueError):
+        return []
+    if last >= pid:
+        return [each for each in found if pid < each <= last]
+    return [each for each in found if each > pid or each <= last]  # the numbers began anew
+
+
+ADOPTION = Adoption()

@@ -1,0 +1,171 @@
+"""The temporary folder of a process, and which folders of others a start removes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import pytest
+
+from tfgpu_doctor.host import owner, scratch
+from tfgpu_doctor.host.cache import make_folder, remove_abandoned
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc says which processes are alive")
+
+DAY_S = 86400.0
+
+
+@pytest.fixture
+def parent(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """A temporary folder for this test, in which this process has no folder yet."""
+    scratch.remove_run_folder()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left(folder: pathlib.Path, name: str = "tfgpu-doctor-dead", **changes: Any) -> pathlib.Path:
+    """A folder of a process that has ended, but for what `changes` say of its owner."""
+    place = folder / name
+    (place / "tmp").mkdir(parents=True)
+    (place / "tmp/file.py").write_text("x")
+    owner.sign(str(place))
+    signed = json.loads((place / ".owner").read_text())
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (place / ".owner").write_text(json.dumps({**signed, "pid": ended.pid, **changes}))
+    return place
+
+
+def age(place: pathlib.Path, seconds: float) -> None:
+    os.utime(place, (time.time() - seconds,) * 2)
+
+
+def start() -> list[str]:
+    """Create this process's folder, and remove it; return what is in the temporary folder then."""
+    folder = pathlib.Path(scratch.run_folder())
+    scratch.remove_run_folder()
+    return sorted(each.name for each in folder.parent.iterdir())
+
+
+def test_it_is_private_signed_and_removed(parent: pathlib.Path) -> None:
+    folder = pathlib.Path(scratch.run_folder())
+    assert scratch.run_folder() == str(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert json.loads((folder / ".owner").read_text())["pid"] == os.getpid()
+    with scratch.scratch_folder() as inside:
+        assert pathlib.Path(inside).parent == folder
+    scratch.remove_run_folder()
+    assert list(parent.iterdir()) == []
+
+
+def test_a_dead_owners_folder_is_removed(parent: pathlib.Path) -> None:
+    left(parent)
+    assert start() == []
+
+
+def test_another_process_with_that_number_is_not_the_owner(parent: pathlib.Path) -> None:
+    left(parent, pid=os.getpid(), started="1")
+    assert start() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"pid": os.getpid()}, {"host": "another"}, {"boot": "another"}, {"namespace": "pid:[1]"}, {"started": ""}, {"pid": "x"}],
+    ids=str,
+)  # fmt: skip
+def test_in_doubt_it_stays_for_a_month(parent: pathlib.Path, changes: dict[str, Any]) -> None:
+    place = left(parent, **changes)
+    assert start() == [place.name]
+    age(place, 29 * DAY_S)
+    assert start() == [place.name]
+    age(place, 31 * DAY_S)
+    assert start() == ([place.name] if changes == {"pid": os.getpid()} else [])
+
+
+def test_a_folder_without_signature_is_anybodys(parent: pathlib.Path) -> None:
+    (parent / "tfgpu-doctor-results").mkdir()
+    (parent / "tfgpu-doctor-results/mine.json").write_text("{}")
+    (parent / "tfgpu-doctor-empty").mkdir()
+    for place in parent.iterdir():
+        age(place, 400 * DAY_S)
+    assert start() == ["tfgpu-doctor-results"]
+
+
+def test_links_are_not_followed(parent: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    dead = left(elsewhere)
+    (parent / "tfgpu-doctor-link").symlink_to(dead)
+    (left(parent) / "tmp/link").symlink_to(dead)
+    assert start() == ["tfgpu-doctor-link"]
+    assert (dead / "tmp/file.py").exists()
+
+
+def test_another_users_folder_stays(parent: pathlib.Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    place = left(parent)
+    os.chown(place, 12345, 12345)
+    assert start() == [place.name]
+
+
+def test_a_fork_has_its_own_and_leaves_its_parents(parent: pathlib.Path) -> None:
+    mine = scratch.run_folder()
+    child = os.fork()
+    if child == 0:
+        own = scratch.run_folder()
+        scratch.end_run()
+        os._exit(0 if own != mine and not os.path.exists(own) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.path.isdir(mine)
+    scratch.remove_run_folder()
+
+
+def test_nothing_is_created_after_the_end(parent: pathlib.Path) -> None:
+    code = (
+        "from tfgpu_doctor.host import Host, scratch\n"
+        "scratch.run_folder(); scratch.end_run()\n"
+        "assert 'TMPDIR' not in Host(environment={}).variables()\n"
+        "try: scratch.run_folder()\n"
+        "except OSError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TMPDIR": str(parent)},
+    )
+    assert (done.stdout, done.stderr) == ("the run is over\n", "")
+    assert list(parent.iterdir()) == []
+
+
+def test_many_entries_do_not_hold_up_a_start(parent: pathlib.Path) -> None:
+    for number in range(10_000):
+        (parent / f"other-{number}").touch()
+    took = []
+    for _ in range(5):
+        began = time.monotonic()
+        scratch.run_folder()
+        took.append(time.monotonic() - began)
+        scratch.remove_run_folder()
+    assert min(took) < 0.02  # the search ends after 4 ms; the rest is a machine under load
+
+
+def test_a_part_of_a_cached_folder_goes_with_its_process(tmp_path: pathlib.Path) -> None:
+    dead, alive = left(tmp_path, "driver.part-1"), left(tmp_path, "driver.part-2", pid=os.getpid())
+    old = tmp_path / "driver.part-3"
+    old.mkdir()
+    (old / "file").touch()
+    age(old, 7200)
+    remove_abandoned(str(tmp_path))
+    assert not dead.exists()
+    assert not old.exists()
+    assert alive.exists()
+    make_folder(str(tmp_path / "whole"), lambda folder: pathlib.Path(folder, "file").touch())
+    assert [each.name for each in (tmp_path / "whole").iterdir()] == ["file"]

@@ -1,0 +1,64 @@
+"""Hostile files at every entrance: the command ends in time and memory, says what is wrong, and leaves nothing."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import random
+from collections.abc import Iterator
+
+import pytest
+from attempts import Attempt, Runner
+from hostile.entrances import ENTRANCES
+from hostile_files import HOSTILE_FILES
+
+pytestmark = [pytest.mark.timed]
+_SEED = 20
+_WAITS = {("log", "a pipe"), ("log as JSON", "a pipe")}  # for the program that writes into it, until Ctrl-C
+_FEW = 24  # in the quick selection: an entrance each, until all kinds of files were there
+
+
+def attempt(entrance: str, kind: str) -> Attempt:
+    """A hostile file of a kind at an entrance."""
+    found = ENTRANCES[entrance]
+
+    def make(folder: pathlib.Path) -> None:
+        found.around(folder)
+        places = [*folder.glob(found.place)] if "*" in found.place else [folder / found.place]
+        assert places, found.place
+        for place in places:
+            place.unlink(missing_ok=True)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            HOSTILE_FILES[kind](place)
+
+    return Attempt(f"{entrance}: {kind}", make, found.command, most_bytes=found.most_bytes)
+
+
+@functools.cache
+def _quick() -> tuple[tuple[str, str], ...]:
+    """An arrangement in which neither an entrance nor a kind of file comes twice."""
+    drawn = random.Random(_SEED)
+    entrances, kinds = list(ENTRANCES), list(HOSTILE_FILES)
+    drawn.shuffle(entrances)
+    drawn.shuffle(kinds)
+    return tuple(pair for pair in zip(entrances, kinds, strict=False) if pair not in _WAITS)[:_FEW]
+
+
+@pytest.mark.parametrize(("entrance", "kind"), _quick())
+def test_a_few(entrance: str, kind: str) -> None:
+    assert Runner().broken_promises(attempt(entrance, kind)) == []
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    found = Runner()
+    found.serve()
+    yield found
+    found.end()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_every_kind_of_file_at(entrance: str, runner: Runner) -> None:
+    kinds = [kind for kind in HOSTILE_FILES if (entrance, kind) not in _WAITS]
+    assert {kind: found for kind in kinds if (found := runner.broken_promises(attempt(entrance, kind)))} == {}
