@@ -80,6 +80,7 @@ class LogReport(msgspec.Struct, frozen=True, kw_only=True):
     gpu_used: Line | None = None  # a line that shows that TensorFlow created a GPU device
     causes: tuple[LogCause, ...]
     noise: tuple[Noise, ...]
+    passed_over: tuple[str, ...] = ()  # what was not searched to the end, because no program prints so much of it
 
 
 def classify(

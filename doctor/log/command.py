@@ -7,6 +7,7 @@ import sys
 from typing import BinaryIO
 
 import click
+import msgspec
 
 from tfgpu_doctor.cli.output import deliver, refuse
 from tfgpu_doctor.host.files import Files
@@ -47,6 +48,7 @@ def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None
     except KeyboardInterrupt:
         return _INTERRUPTED
     report = classify(scanner.found, known, read_knowledge(), scanner.lines, scanner.kept.texts())
+    report = msgspec.structs.replace(report, passed_over=scanner.passed_over)
     deliver(_render(report, format_), output)
     return _FINDINGS if any(cause.severity != "info" for cause in report.causes) else 0
 

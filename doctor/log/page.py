@@ -36,6 +36,8 @@ def render_log(report: LogReport) -> str:
     if report.noise:
         rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in report.noise]
         parts.append("\n".join(["Harmless by themselves:", *rows]))
+    if report.passed_over:
+        parts.append("\n".join(["Not searched to the end:", *_paragraph("", "; ".join(report.passed_over))]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -45,8 +47,9 @@ def _without_cause(report: LogReport) -> str:
         shown = f"Line {report.gpu_used.line} shows that TensorFlow uses a GPU: {report.gpu_used.text[:_WIDTH]}"
     else:
         shown = "They do not show that TensorFlow uses a GPU either."
+    known = "Not all of them were searched." if report.passed_over else "They contain no known GPU problem."
     return (
-        f"No cause found in {report.lines:,} lines. They contain no known GPU problem.\n{shown}\n"
+        f"No cause found in {report.lines:,} lines. {known}\n{shown}\n"
         "To find out more than a log can show, run `tfgpu-doctor` on the machine itself."
     )
 

@@ -17,6 +17,9 @@ MOST_COUNTED = 200
 _MANY = 100  # matches in a block: from here on it is worth dropping phrases
 _MOST_VALUES = 200  # of a signature
 _MOST_REPEATED = 20_000  # lines to remember
+# No program prints what the next two bound; without them, a text made of phrases is read at 0.2 MB/s.
+_CROWDED, _MOST_CROWDED = 16, 200  # signatures of one line, and lines with more of them
+_MOST_FRUITLESS = 20_000  # lines (of 256 characters) with a phrase of a signature that matches none of them
 _SHOWN = 300  # characters of a line
 # Prefixes that workers, CI systems, notebooks and tickets add to a line; a pattern with ^ matches after the prefix.
 _BEFORE = re.compile(
@@ -75,6 +78,8 @@ class Scanner:
             for gate in signature.gate.split("|"):
                 self._by_gate.setdefault(gate.encode(), []).append(signature)
         self._repeated: dict[_Key, list[Found]] = {}
+        self._crowded = 0
+        self._fruitless: dict[str, int] = {}
         self._search_for(self._by_gate)
 
     def scan(self, stream: BinaryIO) -> None:
@@ -111,6 +116,10 @@ class Scanner:
     def _examine(self, excerpt: Excerpt, block: bytes, key: _Key) -> None:
         """Match the signatures of a line, and remember a line that adds nothing, because logs repeat lines."""
         rows = {row.name: row for phrase in excerpt.phrases for row in self._rows[phrase]}
+        if len(rows) > _CROWDED:
+            self._crowded += 1
+            if self._crowded > _MOST_CROWDED:
+                return
         text = _unfolded(block[excerpt.start : excerpt.end].decode("utf-8", "replace"))
         matched = [self.found[name] for name, row in rows.items() if self._match(row, text, self.lines + 1)]
         if all(len(found.hits) >= _MOST_HITS for found in matched):
@@ -120,7 +129,7 @@ class Scanner:
 
     def _drop_exhausted(self) -> None:
         """Search no longer for phrases whose signatures were all counted often enough."""
-        exhausted = {name for name, found in self.found.items() if found.is_exhausted}
+        exhausted = {name for name, found in self.found.items() if found.is_exhausted} | self._given_up()
         phrases = [
             phrase
             for phrase, rows in zip(self._multi_pattern.phrases, self._rows, strict=True)
@@ -128,6 +137,21 @@ class Scanner:
         ]
         if len(phrases) < sum(map(bool, self._rows)):
             self._search_for(phrases)
+
+    def _given_up(self) -> set[str]:
+        return {name for name, lines in self._fruitless.items() if lines > _MOST_FRUITLESS and name not in self.found}
+
+    @property
+    def passed_over(self) -> tuple[str, ...]:
+        """What was not searched to the end, in words."""
+        found = []
+        if self._crowded > _MOST_CROWDED:
+            found.append(f"{self._crowded - _MOST_CROWDED:,} parts of lines with more than {_CROWDED} known phrases each")
+        if given_up := self._given_up():
+            found.append(
+                f"messages of {len(given_up)} kind{'' if len(given_up) == 1 else 's'}, after {_MOST_FRUITLESS:,} lines with a phrase of theirs alone"
+            )
+        return tuple(found)
 
     def _match(self, row: LogSignature, text: str, number: int) -> bool:
         """Record the matches of a signature in a line or in part of a line, once for each set of group values."""
@@ -149,6 +173,8 @@ class Scanner:
             if kept.keeps(caught):
                 groups = {name: _printable(value) for name, value in found.groupdict().items() if value}
                 kept.hits.append(Hit(number, _shown(text, found.start()), groups))
+        if not matched:
+            self._fruitless[row.name] = self._fruitless.get(row.name, 0) + 1 + (len(text) >> 8)
         return matched
 
 

@@ -77,7 +77,7 @@ def test_another_process_with_that_number_is_not_the_owner(parent: pathlib.Path)
 @pytest.mark.parametrize(
     "changes",
     [{"pid": os.getpid()}, {"host": "another"}, {"boot": "another"}, {"namespace": "pid:[1]"}, {"started": ""}, {"pid": "x"}],
-    ids=str,
+    ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
 def test_in_doubt_it_stays_for_a_month(parent: pathlib.Path, changes: dict[str, Any]) -> None:
     place = left(parent, **changes)

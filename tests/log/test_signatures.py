@@ -184,3 +184,23 @@ def test_no_log_breaks_it(parts: list[bytes]) -> None:
 
 def test_a_compressed_log_is_silent() -> None:
     assert not scan(gzip.compress(STUB * 1000)).found
+
+
+def test_a_text_made_of_phrases_is_not_searched_to_the_end_and_says_so() -> None:
+    examples = [row.example.replace("\n", " ") for row in SIGNATURES]
+    crowded = [" ".join(examples[start : start + 60]) for start in range(40)]
+    last = "ValueError: Memory growth cannot differ between GPU devices"
+    text = "\n".join([*(f"{number} {line}" for number in range(10) for line in crowded), last])
+    scanner = Scanner(SIGNATURES)
+    scanner.scan(io.BytesIO(text.encode()))
+    (words,) = scanner.passed_over
+    assert re.fullmatch(r"\d+ parts of lines with more than 16 known phrases each", words)
+    assert scanner.found["growth_differs"].hits[-1].text == last
+
+
+def test_a_phrase_without_its_message_is_given_up_after_many_lines() -> None:
+    text = "\n".join(f"unknown error (303) {number}" for number in range(25_000))
+    scanner = scan(text.encode())
+    assert scanner.passed_over == ("messages of 1 kind, after 20,000 lines with a phrase of theirs alone",)
+    again = scan(text.encode() + b"\nValueError: Memory growth cannot differ between GPU devices\n")
+    assert "growth_differs" in again.found
