@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
 import pytest
+from leftovers import marked_processes, run_folders
 from locations import TESTS
 from simulated import Simulate, machine, simulate_in
 from timed import TIMED
 
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.scratch import remove_run_folder
 from tfgpu_doctor.rehearse.build import BuildError, build_driver
 
 pytest_plugins = ["left_out"]
@@ -25,6 +28,17 @@ hypothesis.settings.register_profile("full", deadline=None, max_examples=200)
 def pytest_configure(config: pytest.Config) -> None:
     """How deep hypothesis looks."""
     hypothesis.settings.load_profile("full" if config.getoption("full") else "quick")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """After all tests no process that they started runs, and no folder of the doctor's lies in the temporary folder."""
+    before = set(run_folders())
+    with marked_processes() as running:
+        yield
+        remove_run_folder()
+        assert running() == []
+    assert sorted(set(run_folders()) - before) == []
 
 
 @pytest.fixture(scope="session")

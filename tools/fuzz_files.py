@@ -4,6 +4,9 @@
     python tools/fuzz_files.py facts -max_total_time=300     # recorded machines: FactsError or a report, nothing else
     python tools/fuzz_files.py library -max_total_time=300   # shared libraries, and the loader's cache: Unloadable, or read
 
+Also settings, profile, certificate, node (a report of a fleet's node), trace, ticket (a log in it) and document (of
+pytest-benchmark): each is refused with its own error, or read.
+
 A file that violates this is written to crash-*: minimize it, and add a test with it.
 """
 
@@ -16,13 +19,29 @@ import tempfile
 from collections.abc import Callable
 
 import atheris
+import msgspec
 
 with atheris.instrument_imports(include=["tfgpu_doctor", "elftools"]):
+    from tfgpu_doctor.accept.reading import read_profile as read_requirements
+    from tfgpu_doctor.accept.verifying import verify
+    from tfgpu_doctor.accept.vocabulary import ProfileError, Vocabulary
+    from tfgpu_doctor.bench.pytest_document import DocumentError, read_document
+    from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
     from tfgpu_doctor.collect.ldso.cache import parse_loader_cache
     from tfgpu_doctor.collect.ldso.shared_object import Unloadable, read_shared_object
     from tfgpu_doctor.diagnose.engine import diagnose
-    from tfgpu_doctor.model.facts import FactsError, decode_facts, encode_facts
+    from tfgpu_doctor.fleet.columns import Columns
+    from tfgpu_doctor.fleet.node import Cause, Measurement, NodeReport, encode_node
+    from tfgpu_doctor.fleet.reports_read import Heard, decode
+    from tfgpu_doctor.model.facts import Facts, FactsError, decode_facts, encode_facts
+    from tfgpu_doctor.ticket.contents import Source, make_ticket
+    from tfgpu_doctor.ticket.identity import Identity
+    from tfgpu_doctor.tracing.reading import Unreadable, read_profile
 
+USER = "zaphodb"  # of the machine that the tickets come from
+HERE = pathlib.Path(tempfile.mkdtemp(prefix="fuzz-"))
+PROFILES = pathlib.Path(__file__).parent.parent / "doctor/accept/profiles"
+TRACES = pathlib.Path(__file__).parent.parent.parent / "shared/traces"
 MACHINES = pathlib.Path(__file__).parent.parent / "tests/machines"
 
 
@@ -46,6 +65,66 @@ def library(content: bytes) -> None:
     parse_loader_cache(content, "x86_64")
 
 
+def _written(name: str, content: bytes) -> str:
+    path = HERE / name
+    path.write_bytes(content)
+    return str(path)
+
+
+def settings(content: bytes) -> None:
+    """Settings are read, or refused by name."""
+    _written("tfgpu-doctor.toml", content)
+    try:
+        read_configuration(str(HERE))
+    except ConfigurationError:
+        pass
+
+
+def profile(content: bytes) -> None:
+    """A profile is read, or refused by name."""
+    try:
+        read_requirements(_written("x.toml", content), Vocabulary(("GPU001", "LOD001")))
+    except ProfileError:
+        pass
+
+
+def certificate(content: bytes) -> None:
+    """What was mutated is no intact certificate that the seed was not."""
+    verify(content)
+
+
+def node(content: bytes) -> None:
+    """A report of a node can be compared, or the reason why not is known."""
+    heard = decode(content)
+    if isinstance(heard, Heard):
+        try:
+            Columns().add(heard)
+        except msgspec.DecodeError:
+            pass
+
+
+def trace(content: bytes) -> None:
+    """A profile of a training is read, or refused."""
+    try:
+        read_profile(_written("x.xplane.pb", content))
+    except Unreadable:
+        pass
+
+
+def ticket(content: bytes) -> None:
+    """Whatever the log of a ticket is, its user's name is not in the ticket."""
+    made = make_ticket(Source(facts=Facts(), identity=Identity(users=frozenset({USER})), log=content))
+    assert not any(USER.encode() in each for each in made.files.values())
+
+
+def document(content: bytes) -> None:
+    """A document of pytest-benchmark is read, or refused."""
+    try:
+        read_document(content)
+    except DocumentError:
+        pass
+
+
 def _machines() -> list[bytes]:
     return [path.read_bytes() for path in sorted(MACHINES.glob("*/*/facts.json"))[::5]]
 
@@ -59,9 +138,34 @@ def _libraries() -> list[bytes]:
     return [*small, cache.read_bytes()[:20_000]] if cache.exists() else small
 
 
+def _nodes() -> list[bytes]:
+    found = NodeReport(
+        node="n1", outcome="reported", settings={"driver": "550.54.15"}, checks={"GPU001": "pass"},
+        measurements=(Measurement(name="float16 matrix product", value=700.0, unit="TFLOP/s", device="GPU:0"),),
+        causes=(Cause(label="hardware_ecc_error", id="GPU011", title="3 errors", severity="error"),),
+    )  # fmt: skip
+    return [encode_node(found)]
+
+
 TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], list[bytes]]]] = {
     "facts": (facts, _machines),
     "library": (library, _libraries),
+    "settings": (
+        settings,
+        lambda: [b'select = ["GPU", "DRV002"]\nfail-level = "warning"\ndeadline = 60\npython = "venv"\n'],
+    ),
+    "profile": (profile, lambda: [each.read_bytes() for each in PROFILES.glob("*.toml")]),
+    "certificate": (
+        certificate,
+        lambda: [b'{"kind": "tfgpu-doctor certificate", "digest": "sha256:0", "requirements": []}'],
+    ),
+    "node": (node, _nodes),
+    "trace": (trace, lambda: [each.read_bytes() for each in TRACES.glob("**/*.xplane.pb")][:20]),
+    "ticket": (ticket, lambda: [f"/home/{USER}/a.py: MASTER_ADDR=10.1.2.3 uid=1000({USER})\n".encode()]),
+    "document": (
+        document,
+        lambda: [b'{"machine_info": {}, "benchmarks": [{"fullname": "a::b", "extra_info": {"ratio": 2}}]}'],
+    ),
 }
 
 

@@ -167,6 +167,9 @@ class _Block(HTMLParser):
 def _block_of(page: str) -> str | None:
     """Return the certificate's document in a page; None if there is none, or more than one."""
     parser = _Block()
-    parser.feed(page)
-    parser.close()
+    try:
+        parser.feed(page)
+        parser.close()
+    except (AssertionError, ValueError):  # the parser's word for a declaration that is none
+        return None
     return parser.blocks[0] if len(parser.blocks) == 1 else None

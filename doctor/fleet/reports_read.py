@@ -13,6 +13,7 @@ from tfgpu_doctor.fleet.fleet import RefusedFile
 from tfgpu_doctor.fleet.node import KIND, NODE_SCHEMA, Cause, Measurement, NodeOutcome, Unmet, file_name
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.gathered import Unread, gather
+from tfgpu_doctor.host.json_text import decode_json
 
 EXPECTED_FILE, SECOND_FOLDER = "expected.json", "second"
 _EARLIER_FOLDER = "earlier"  # for the reports of earlier jobs
@@ -117,7 +118,7 @@ def _why_not(content: bytes, error: Exception) -> str:
 
 def decode_words(raw: bytes, most: int) -> dict[str, str]:
     """Decode settings or checks, with bounded number and length. Raises msgspec.DecodeError."""
-    found = msgspec.json.decode(raw, type=dict[str, str])
+    found = decode_json(raw, dict[str, str])
     if len(found) > most:
         raise msgspec.DecodeError(f"{len(found)} entries")
     if any(len(name) > _LONGEST or len(value) > _LONGEST for name, value in found.items()):

@@ -10,6 +10,7 @@ import time
 
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.janitor import start_time
+from tfgpu_doctor.host.json_text import read_json
 
 _FILE = ".owner"
 _MOST_BYTES = 4096
@@ -98,7 +99,7 @@ def _read(folder: str) -> dict[str, object] | None:
     except FileNotFoundError:
         return None
     try:
-        owner = json.loads(content)
+        owner = read_json(content)
     except ValueError:
         return {}
     return owner if isinstance(owner, dict) else {}

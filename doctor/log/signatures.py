@@ -146,11 +146,12 @@ class Scanner:
         """What was not searched to the end, in words."""
         found = []
         if self._crowded > _MOST_CROWDED:
-            found.append(f"{self._crowded - _MOST_CROWDED:,} parts of lines with more than {_CROWDED} known phrases each")
-        if given_up := self._given_up():
             found.append(
-                f"messages of {len(given_up)} kind{'' if len(given_up) == 1 else 's'}, after {_MOST_FRUITLESS:,} lines with a phrase of theirs alone"
+                f"{self._crowded - _MOST_CROWDED:,} parts of lines with more than {_CROWDED} known phrases each"
             )
+        if given_up := self._given_up():
+            kinds = f"{len(given_up)} kind{'' if len(given_up) == 1 else 's'}"
+            found.append(f"messages of {kinds}, after {_MOST_FRUITLESS:,} lines with a phrase of theirs alone")
         return tuple(found)
 
     def _match(self, row: LogSignature, text: str, number: int) -> bool:

@@ -217,3 +217,8 @@ def test_a_certificate_fits_its_schema() -> None:
 
     schema = json.loads((ROOT / "doctor/accept/certificate.schema.json").read_text("utf-8"))
     jsonschema.validate(json.loads(document("json", sealed=True)), schema)
+
+
+@pytest.mark.parametrize("page", ["<q:><![\x0b\0\0<q;><q:>", "<![if", "<!DOCTYPE [", "<!--", "<![CDATA[", "<"])
+def test_a_page_that_no_parser_reads_is_no_certificate(page: str) -> None:
+    assert verify(page.encode()).status == "no certificate"

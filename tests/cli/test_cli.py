@@ -201,18 +201,25 @@ def test_the_python_api_gives_the_report(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_doctor_takes_no_network_and_writes_nothing(tmp_path: pathlib.Path) -> None:
-    """With every file system call traced by Python's own audit hooks: no socket, and no file opened for writing."""
+    """With every file system call traced by Python's own audit hooks: no socket, and no file opened for writing.
+
+    But for the folder of the run, which is gone afterwards; there Python first tries whether it can write.
+    """
+    (tmp_path / "tmp").mkdir()
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "def hook(event, args):\n"
         "    if event.startswith('socket.') and event != 'socket.__new__':\n"
         "        sys.stderr.write('AUDIT %s %r\\n' % (event, args))\n"
         "    if event == 'open' and isinstance(args[0], str) and args[0] != '/dev/null' and (args[2] or 0) & 3:\n"
-        "        sys.stderr.write('AUDIT open %r\\n' % (args,))\n"
+        "        if not args[0].startswith(__file__.rpartition('/')[0] + '/tmp/'):\n"
+        "            sys.stderr.write('AUDIT open %r\\n' % (args,))\n"
         "sys.addaudithook(hook)\n"
     )
     target = make_target(tmp_path / "venv", None)
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = start_doctor("--quick", "--python", str(target), PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
+    variables = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path / "tmp")}
+    done = start_doctor("--quick", "--python", str(target), environment=variables)
     assert "AUDIT" not in done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
     assert sys.executable

@@ -172,3 +172,15 @@ def test_thousands_of_settings_and_endless_names_are_bounded(folder: pathlib.Pat
     assert {each.file for each in found.files} == {"many.json", "named.json", "measured.json"}
     assert found.heard == 9
     assert max(len(each.value or "") for drift in found.drift for each in drift.differences) == 300
+
+
+def test_settings_that_are_no_utf_8_are_said_to_be_so(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(3)
+    fleet.write(tmp_path)
+    path = tmp_path / "n00001.json"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"settings":{"', b'"settings":{"\xa4', 1))
+    assert path.read_bytes() != content
+    found = merge(str(tmp_path))
+    assert [each.file for each in found.files] == ["n00001.json"]
+    assert "not a valid node report" in found.files[0].why

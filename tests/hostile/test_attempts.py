@@ -44,17 +44,16 @@ def _quick() -> tuple[tuple[str, str], ...]:
     return tuple(pair for pair in zip(entrances, kinds, strict=False) if pair not in _WAITS)[:_FEW]
 
 
-@pytest.mark.parametrize(("entrance", "kind"), _quick())
-def test_a_few(entrance: str, kind: str) -> None:
-    assert Runner().broken_promises(attempt(entrance, kind)) == []
-
-
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
     found = Runner()
-    found.serve()
     yield found
     found.end()
+
+
+@pytest.mark.parametrize(("entrance", "kind"), _quick())
+def test_a_few(entrance: str, kind: str, runner: Runner) -> None:
+    assert runner.broken_promises(attempt(entrance, kind)) == []
 
 
 @pytest.mark.slow

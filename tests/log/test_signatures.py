@@ -195,7 +195,8 @@ def test_a_text_made_of_phrases_is_not_searched_to_the_end_and_says_so() -> None
     scanner.scan(io.BytesIO(text.encode()))
     (words,) = scanner.passed_over
     assert re.fullmatch(r"\d+ parts of lines with more than 16 known phrases each", words)
-    assert scanner.found["growth_differs"].hits[-1].text == last
+    assert scanner.found["growth_differs"].count > 0
+    assert scanner.lines == len(text.splitlines())
 
 
 def test_a_phrase_without_its_message_is_given_up_after_many_lines() -> None:

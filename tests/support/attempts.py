@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from doctor_command import clean_environment, doctor_argv
+from doctor_command import clean_environment
 
 _LONGEST_S = 90.0
 _MOST_BYTES = 700 << 20  # of the doctor or of one of its children
@@ -41,13 +38,12 @@ class Attempt:
 
 
 class Runner:
-    """Runs attempts, each in a process of its own: begun anew, or forked from one that has the doctor imported."""
+    """Runs attempts, each in a process of its own that is forked from one which has the doctor imported.
+
+    It has to be ended. A process that the tests' own process started would count that one's memory as its own.
+    """
 
     def __init__(self) -> None:
-        self._server: subprocess.Popen[str] | None = None
-
-    def serve(self) -> None:
-        """From now on fork the processes; `end` ends that."""
         program = pathlib.Path(__file__).with_name("forked_doctor.py")
         self._server = subprocess.Popen(
             [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
@@ -55,7 +51,6 @@ class Runner:
         )  # fmt: skip
 
     def end(self) -> None:
-        assert self._server
         self._server.communicate(timeout=_LONGEST_S)
 
     def broken_promises(self, attempt: Attempt) -> list[str]:
@@ -72,8 +67,7 @@ class Runner:
     ) -> list[str]:
         own = {"HOME": str(home), "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(home / "cache")}
         out, said = home.parent / "out", home.parent / "said"
-        run = self._forked if self._server else _begun
-        pid, code, most_bytes = run(attempt, folder, out, said, clean_environment(**own, **attempt.variables))
+        pid, code, most_bytes = self._run(attempt, folder, out, said, clean_environment(**own, **attempt.variables))
         broken = []
         if code is None:
             broken.append(f"it does not end within {_LONGEST_S:g} s")
@@ -92,10 +86,9 @@ class Runner:
             broken.append(f"processes left: {alive}")
         return broken
 
-    def _forked(
+    def _run(
         self, attempt: Attempt, folder: pathlib.Path, out: pathlib.Path, said: pathlib.Path, variables: dict[str, str]
     ) -> tuple[int, int | None, int]:
-        assert self._server
         assert self._server.stdin
         assert self._server.stdout
         order = {"command": attempt.command, "folder": str(folder), "out": str(out), "said": str(said)}
@@ -103,27 +96,6 @@ class Runner:
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
         return answer["pid"], answer["code"], answer["bytes"]
-
-
-def _begun(
-    attempt: Attempt, folder: pathlib.Path, out: pathlib.Path, said: pathlib.Path, variables: dict[str, str]
-) -> tuple[int, int | None, int]:
-    """The process's id, its exit code or None if it does not end, and the most memory of it or a child, bytes."""
-    with out.open("wb") as stdout, said.open("wb") as stderr:
-        process = subprocess.Popen(
-            doctor_argv(*attempt.command), cwd=folder, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-            env=variables, start_new_session=True,
-        )  # fmt: skip
-    ends = time.monotonic() + _LONGEST_S
-    while time.monotonic() < ends:
-        pid, status, used = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return pid, process.returncode, used.ru_maxrss << 10
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    return process.pid, None, 0
 
 
 def _of_text(name: str, text: bytes, command: tuple[str, ...]) -> list[str]:
