@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
 import random
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from attempts import Attempt, Runner
 from hostile.entrances import ENTRANCES
+from hostile.surroundings import SURROUNDINGS
 from hostile_files import HOSTILE_FILES
 
 pytestmark = [pytest.mark.timed]
@@ -18,8 +20,8 @@ _WAITS = {("log", "a pipe"), ("log as JSON", "a pipe")}  # for the program that 
 _FEW = 24  # in the quick selection: an entrance each, until all kinds of files were there
 
 
-def attempt(entrance: str, kind: str) -> Attempt:
-    """A hostile file of a kind at an entrance."""
+def attempt(entrance: str, kind: str, around: str = "nothing special") -> Attempt:
+    """A hostile file of a kind at an entrance, and what the process is started with."""
     found = ENTRANCES[entrance]
 
     def make(folder: pathlib.Path) -> None:
@@ -31,7 +33,7 @@ def attempt(entrance: str, kind: str) -> Attempt:
             place.parent.mkdir(parents=True, exist_ok=True)
             HOSTILE_FILES[kind](place)
 
-    return Attempt(f"{entrance}: {kind}", make, found.command, most_bytes=found.most_bytes)
+    return Attempt(f"{entrance}: {kind}", make, found.command, SURROUNDINGS[around], found.most_bytes)
 
 
 @functools.cache
@@ -61,3 +63,20 @@ def test_a_few(entrance: str, kind: str, runner: Runner) -> None:
 def test_every_kind_of_file_at(entrance: str, runner: Runner) -> None:
     kinds = [kind for kind in HOSTILE_FILES if (entrance, kind) not in _WAITS]
     assert {kind: found for kind in kinds if (found := runner.broken_promises(attempt(entrance, kind)))} == {}
+
+
+def _drawn(count: int, seed: int) -> Iterator[tuple[str, str, str]]:
+    drawn = random.Random(seed)
+    while count:
+        entrance, kind = drawn.choice(list(ENTRANCES)), drawn.choice(list(HOSTILE_FILES))
+        if (entrance, kind) not in _WAITS:
+            yield entrance, kind, drawn.choice(list(SURROUNDINGS))
+            count -= 1
+
+
+@pytest.mark.slow
+def test_a_hundred_combinations(runner: Runner) -> None:
+    """Others with another seed in $TFGPU_DOCTOR_HOSTILE_SEED."""
+    seed = int(os.environ.get("TFGPU_DOCTOR_HOSTILE_SEED", _SEED))
+    broken = {each: found for each in _drawn(100, seed) if (found := runner.broken_promises(attempt(*each)))}
+    assert broken == {}

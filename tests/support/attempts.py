@@ -22,6 +22,16 @@ _OWN_WORDS = (b"Traceback (most recent call last)", b"the doctor itself failed")
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """What a process is started with; `without`: variables that are not set."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    closed: tuple[int, ...] = ()  # of its standard descriptors
+    limits: Mapping[str, int] = field(default_factory=dict)  # by the names of the module resource
+
+
+@dataclass(frozen=True)
 class Attempt:
     """Something hostile that is put into a folder, and the command that meets it there.
 
@@ -31,9 +41,7 @@ class Attempt:
     name: str
     make: Callable[[pathlib.Path], object]
     command: tuple[str, ...]
-    codes: tuple[int, ...] = _CODES
-    variables: Mapping[str, str] = field(default_factory=dict)
-    words: bytes = b""  # that it prints
+    around: Surroundings = Surroundings()
     most_bytes: int = _MOST_BYTES
 
 
@@ -67,19 +75,16 @@ class Runner:
     ) -> list[str]:
         own = {"HOME": str(home), "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(home / "cache")}
         out, said = home.parent / "out", home.parent / "said"
-        pid, code, most_bytes = self._run(attempt, folder, out, said, clean_environment(**own, **attempt.variables))
+        pid, code, most_bytes = self._run(attempt, folder, out, said, own)
         broken = []
         if code is None:
             broken.append(f"it does not end within {_LONGEST_S:g} s")
-        elif code not in attempt.codes:
+        elif code not in _CODES:
             broken.append(f"exit code {code}")
         if most_bytes > attempt.most_bytes:
             broken.append(f"{most_bytes >> 20} MiB of memory")
-        printed = out.read_bytes() + said.read_bytes()
         broken += _of_text("standard output", out.read_bytes(), attempt.command)
         broken += _of_text("standard error", said.read_bytes(), ())
-        if attempt.words and attempt.words not in printed:
-            broken.append(f"it does not say {attempt.words!r}: {printed[-300:]!r}")
         if left := sorted(path.name for path in temporary.iterdir()):
             broken.append(f"left in the temporary folder: {', '.join(left[:3])}")
         if alive := _session(pid):
@@ -91,8 +96,14 @@ class Runner:
     ) -> tuple[int, int | None, int]:
         assert self._server.stdin
         assert self._server.stdout
-        order = {"command": attempt.command, "folder": str(folder), "out": str(out), "said": str(said)}
-        self._server.stdin.write(json.dumps({**order, "variables": variables, "longest_s": _LONGEST_S}) + "\n")
+        around = attempt.around
+        everything = {**clean_environment(**variables), **around.variables}
+        given = {name: value for name, value in everything.items() if name not in around.without}
+        order = {
+            "command": attempt.command, "folder": str(folder), "out": str(out), "said": str(said), "variables": given,
+            "closed": around.closed, "limits": around.limits, "longest_s": _LONGEST_S,
+        }  # fmt: skip
+        self._server.stdin.write(json.dumps(order) + "\n")
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
         return answer["pid"], answer["code"], answer["bytes"]

@@ -22,7 +22,13 @@ def _become(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["variables"])
     for number, path in enumerate((os.devnull, order["out"], order["said"])):
-        os.dup2(os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT, 0o600), number)
+        place = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT, 0o600)
+        os.dup2(place, number)
+        os.close(place)
+    for number in order["closed"]:
+        os.close(number)
+    for name, value in order["limits"].items():
+        resource.setrlimit(getattr(resource, name), (value, value))
     sys.argv[1:] = order["command"]
     main.main()
 
