@@ -91,6 +91,8 @@ def check(
     Exit code: 0 nothing at or above --fail-level, 1 findings at or above it, 2 wrong usage or unreadable input,
     3 nothing could be judged or the doctor itself failed, 130 interrupted.
     """
+    if not root:
+        refuse("the folder of --root is empty (an unset variable?)")
     if facts and (record or quick or level or python or root != "/"):
         refuse("--facts diagnoses a recorded machine: it cannot be combined with --record, --level, --python or --root")
     if facts:

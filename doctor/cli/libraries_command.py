@@ -27,6 +27,8 @@ def libraries(*, python: str | None, root: str, format_: str, output: str | None
     The command only reads files; it imports and opens nothing. Exit code: 0 all libraries that TensorFlow needs were
     found, 1 not all, 2 wrong usage, 3 there is no TensorFlow to examine.
     """
+    if not root:
+        refuse("the folder of --root is empty (an unset variable?)")
     try:
         configuration = read_configuration().with_options(python=python)
     except ConfigurationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -82,6 +83,13 @@ def run(arguments: list[str]) -> int:
         error.message = one_line(error.message)  # type: ignore[misc]  # it quotes what the user or CI passed
         error.show()
         code = error.exit_code
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename:
+            raise
+        from tfgpu_doctor.cli.output import WRONG_USAGE, note
+
+        note(f"error: standard output cannot be written: {error.strerror}")
+        code = WRONG_USAGE
     except SystemExit as exit_:
         code = exit_.code
     except (click.Abort, KeyboardInterrupt):

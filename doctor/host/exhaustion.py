@@ -11,6 +11,7 @@ import sys
 _FEW_FILES = 128  # the doctor opens about 7 for each child, and examines with a dozen of them at once
 # A thread reserves 8 MiB for its stack and 128 MiB for its heap, and Python waits for ever for one that gets less in between.
 _FEW_ADDRESSES_BYTES = 4 << 30
+_NO_ROOM_BYTES = 64 << 20
 _NO_MEMORY = ("failed to map segment", "Cannot allocate memory", "cannot allocate memory")
 # What is short, the option of `ulimit`, the name of the limit, and the unit of that option in bytes.
 _SHORT = {
@@ -51,7 +52,7 @@ def _about(error: BaseException) -> tuple[str, tuple[str, ...]]:
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return "it cannot start a thread", ("tasks", "addresses", "data")
     if isinstance(error, (MemoryError, SystemError)) or (
-        isinstance(error, ImportError) and any(each in str(error) for each in _NO_MEMORY)
+        isinstance(error, ImportError) and (any(each in str(error) for each in _NO_MEMORY) or _has_no_room())
     ):
         return _ABOUT[errno.ENOMEM]
     if isinstance(error, OSError) and error.errno is not None:
@@ -59,13 +60,25 @@ def _about(error: BaseException) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
+def _has_no_room() -> bool:
+    """Whether there are fewer addresses than the doctor's own modules need: the error of an import may then say anything."""
+    try:
+        addresses = _soft("RLIMIT_AS")
+    except (ImportError, MemoryError):
+        return True
+    return addresses is not None and addresses < _NO_ROOM_BYTES
+
+
 def _limit(option: str, name: str, unit_bytes: int) -> str:
-    value = _soft(name)
+    try:
+        value = _soft(name)
+    except (ImportError, MemoryError):
+        return f"ulimit -{option} may be too low"
     return "" if value is None else f"ulimit -{option} is {value // unit_bytes}"
 
 
 def _soft(name: str) -> int | None:
-    """A limit of this process; None if there is none."""
+    """A limit of this process; None if there is none. Raises ImportError or MemoryError where nothing can be imported."""
     if sys.platform == "win32":
         return None
     import resource

@@ -119,6 +119,8 @@ class LaunchedProgram:
         except OSError:
             pass
         self._janitor.wait()
+        while signal.sigtimedwait(_FORWARDED, 0) is not None:
+            pass  # it was for the program, which has ended
         self._restore()
 
     def _restore(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.host.adoption import ADOPTION, Started
 from tfgpu_doctor.host.family import largest_bytes, most_bytes
-from tfgpu_doctor.host.pipes import Kept, Pipes
+from tfgpu_doctor.host.kept_output import Kept, Pipes
 
 _MOST_OUTPUT_BYTES = 8 << 20
 _MOST_ERROR_BYTES = 256 << 10

@@ -80,7 +80,10 @@ class Page:
     def say(self, text: str, *, start: str = "", style: str = "", start_style: str = "") -> None:
         """Add text after a start such as a bullet. Further lines are indented: none of them can pass for another line."""
         indent = len(start) or _INDENT
-        lines = Text(one_line(text), style=style).wrap(self._console, max(20, self._console.width - indent))
+        whole = Text(one_line(text), style=style)
+        room = self._console.width - len(start)
+        fits = whole.cell_len <= room
+        lines = whole.wrap(self._console, max(20, room if fits else self._console.width - indent))
         for place, line in enumerate(lines):
             head = Text().append(" " * indent if place else start, style=start_style)
             self._console.print(head.append_text(line), soft_wrap=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import glob
+import fnmatch
 import gzip
 import io
 import os
 import re
 import zlib
+from collections.abc import Iterator
 
 import msgspec
 
@@ -51,17 +52,25 @@ def find_file(path: str) -> str:
         if not os.path.exists(path):
             raise Unreadable(f"{path} does not exist; name a folder with profiles, or an .xplane.pb file")
         return path
+    names = list(_files_below(path))
     for name in _NAMES:
-        found = [
-            each
-            for each in glob.glob(os.path.join(glob.escape(path), "**", name), recursive=True)
-            if os.path.isfile(each)
-        ]
-        if found:
+        if found := [each for each in fnmatch.filter(names, name) if os.path.isfile(each)]:
             return max(found, key=lambda each: (os.path.getmtime(each), each))
     raise Unreadable(
         f"{path} holds no profile (no *.xplane.pb below it); TensorFlow writes LOGDIR/plugins/profile/DATE/HOST.xplane.pb"
     )
+
+
+def _files_below(path: str) -> Iterator[str]:
+    """Yield all names below a folder; through links, but every folder once: links may form a loop."""
+    seen = set()
+    for folder, folders, names in os.walk(path, followlinks=True):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield from (os.path.join(folder, name) for name in names)
 
 
 def read_profile(path: str) -> Profile:

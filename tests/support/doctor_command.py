@@ -25,8 +25,10 @@ def clean_environment(**variables: str) -> dict[str, str]:
 
 
 def hear_interrupts() -> None:
-    """In a child, before it becomes another program: hear Ctrl-C, though the tests themselves may run deaf to it."""
+    """In a child, before it becomes another program: hear Ctrl-C and SIGHUP, though the tests may run deaf to them."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "SIGHUP"):  # nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def doctor_argv(*arguments: str) -> list[str]:

@@ -75,7 +75,8 @@ class SearchPath:
 
 def split_list(text: str) -> list[str]:
     """The folders of a variable like LD_LIBRARY_PATH: an empty entry means the working folder, an empty text means none."""
-    return [folder or "." for folder in text.replace(";", ":").split(":")] if text else []
+    folders = (folder or "." for folder in text.replace(";", ":").split(":"))
+    return list(dict.fromkeys(folders)) if text else []  # a second look finds nothing new
 
 
 def _content(files: Files, path: str) -> bytes:
