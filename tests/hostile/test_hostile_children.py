@@ -136,6 +136,7 @@ def test_all_that_a_command_printed_is_counted() -> None:
     assert shell("echo short").said_too_much == ""
 
 
+@pytest.mark.slow
 def test_one_that_prints_for_ever_is_ended_by_its_deadline(program: Program) -> None:
     ended = doctor("--quick", "--format", "json", "--deadline", "3", "--python", program("#!/bin/sh\nyes & yes >&2\n"))
     assert ended.seconds < 20
@@ -151,6 +152,7 @@ def test_a_command_that_grows_without_end_is_ended_with_a_word() -> None:
     assert done.seconds < 30
 
 
+@pytest.mark.slow
 def test_of_a_family_the_largest_process_counts_and_not_their_sum() -> None:
     fork = "import os, time\nkept = b'x' * (150 << 20)\nfor _ in range(5): os.fork() or (time.sleep(3), os._exit(0))\ntime.sleep(2)"
     assert Host().run([sys.executable, "-c", fork], deadline_s=LONG_S, memory_bytes=400 * MIB).exit_code == 0
@@ -176,7 +178,7 @@ def test_what_leaves_its_session_ends_with_the_command(note: pathlib.Path, hides
 
 
 @pytest.mark.parametrize("hides", [HIDES, HIDES_WITHOUT_MARK])
-@pytest.mark.parametrize("end", ["exit 1", "sleep 1000"])
+@pytest.mark.parametrize("end", ["exit 1", pytest.param("sleep 1000", marks=pytest.mark.slow)])
 def test_what_hides_ends_with_the_doctor(program: Program, note: pathlib.Path, hides: str, end: str) -> None:
     python = program(f"#!/bin/sh\n[ -e {note} ] || {{ {hides.format(note=note)}; }}\n{end}\n")
     ended = doctor("--quick", "--format", "json", "--deadline", "2", "--python", python)
@@ -194,6 +196,7 @@ def test_what_hides_ends_with_an_interrupted_doctor(program: Program, note: path
     assert comes_true(lambda: not runs(int(note.read_text())), within_s=1.0)
 
 
+@pytest.mark.slow
 def test_a_daemon_of_a_watched_program_stays(note: pathlib.Path) -> None:
     ended = doctor("watch", "--", "/bin/sh", "-c", HIDES_WITHOUT_MARK.format(note=note) + "; sleep 2")
     assert ended.code == 0
