@@ -76,7 +76,7 @@ class SearchPath:
 def split_list(text: str) -> list[str]:
     """The folders of a variable like LD_LIBRARY_PATH: an empty entry means the working folder, an empty text means none."""
     folders = (folder or "." for folder in text.replace(";", ":").split(":"))
-    return list(dict.fromkeys(folders)) if text else []  # a second look finds nothing new
+    return list(dict.fromkeys(folders)) if text else []  # once is enough: the first counts
 
 
 def _content(files: Files, path: str) -> bytes:
