@@ -15,6 +15,7 @@ from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
 _BUDGET = "time budget"  # a test that the budget ended is not a fault of the machine
 _NOTHING = "it measured nothing"
+_FAILED_BEFORE = "it was not run: the examination of the node found an error before; fix that first"
 LONGER = "find out why with `tfgpu-doctor bench`, or give the suites more time with `budget`"
 
 
@@ -97,7 +98,7 @@ def _suite(asked: Asked, suite: str, bench: Bench) -> Requirement:
 def not_measured(bench: Bench | None, suites: Iterable[str]) -> dict[str, str]:
     """Return the suites that were asked for and measured nothing, or did not complete, and why; None: none was run."""
     if bench is None:
-        return dict.fromkeys(map(suite_of, suites), "it was not run, because the node does not reach its goal")
+        return dict.fromkeys(map(suite_of, suites), _FAILED_BEFORE)
     found = {}
     for suite in map(suite_of, suites):
         if broken := _broken(bench, suite):

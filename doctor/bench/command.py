@@ -13,7 +13,15 @@ from tfgpu_doctor.bench.history_page import render_history
 from tfgpu_doctor.bench.names import is_own, suite_names, suite_of, why_unusable
 from tfgpu_doctor.bench.page import render_bench
 from tfgpu_doctor.bench.pytest_document import write_document
-from tfgpu_doctor.bench.references import Reference, find_reference, history_here, keep_run, place_of, sought_reference
+from tfgpu_doctor.bench.references import (
+    Reference,
+    Sought,
+    find_reference,
+    history_here,
+    keep_run,
+    place_of,
+    sought_reference,
+)
 from tfgpu_doctor.bench.regression import compare, suspects
 from tfgpu_doctor.bench.result import make_result
 from tfgpu_doctor.bench.run import SUITE_VERSION
@@ -79,9 +87,7 @@ def bench(
     if history:
         return _show_history(format_, output)
     budget_s = _checked(suites, budget)
-    sought = sought_reference(reference) if reference else None
-    for path in filter(None, (output, benchmark_json)):
-        refuse_unwritable(path)
+    sought = _sought(reference, output, benchmark_json)
     try:
         facts, measured = _measure(suites, budget_s, started, even_if_busy=even_if_busy)
     except (Interrupted, KeyboardInterrupt):
@@ -125,6 +131,13 @@ def _checked(suites: Sequence[str], budget: str) -> float | None:
         refuse(str(error))
     _refuse_without_packages()
     return seconds
+
+
+def _sought(reference: str | None, *outputs: str | None) -> Sought | None:
+    """Read the reference, and look whether the outputs can be written: before minutes are spent on measuring."""
+    for path in filter(None, outputs):
+        refuse_unwritable(path)
+    return sought_reference(reference) if reference else None
 
 
 def _refuse_unknown(suites: Sequence[str], names: Sequence[str]) -> None:

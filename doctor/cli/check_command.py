@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfgpu_doctor._exhaustion import may_work_at_once
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.interrupts import Listening, listen
 from tfgpu_doctor.cli.job_summary import add_job_summary
-from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.cli.output import deliver, refuse, refuse_empty_root
 from tfgpu_doctor.cli.recorded import read_recorded
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
-from tfgpu_doctor.host.exhaustion import may_work_at_once
 from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, Level
@@ -91,8 +91,7 @@ def check(
     Exit code: 0 nothing at or above --fail-level, 1 findings at or above it, 2 wrong usage or unreadable input,
     3 nothing could be judged or the doctor itself failed, 130 interrupted.
     """
-    if not root:
-        refuse("the folder of --root is empty (an unset variable?)")
+    refuse_empty_root(root)
     if facts and (record or quick or level or python or root != "/"):
         refuse("--facts diagnoses a recorded machine: it cannot be combined with --record, --level, --python or --root")
     if facts:

@@ -1,4 +1,4 @@
-"""The command `tfgpu-doctor`: signals wait while the rest is imported, and a limit that prevents even that is named."""
+"""The command `tfgpu-doctor`: signals wait while the rest is imported, and what prevents even that is named."""
 
 from __future__ import annotations
 
@@ -18,20 +18,34 @@ def main() -> NoReturn:
     """Run the command line, and exit with its code."""
     hold()
     try:
-        from tfgpu_doctor.host.exhaustion import exhausted
+        from tfgpu_doctor._exhaustion import exhausted
     except (MemoryError, SystemError, OSError, ImportError):
         _end(f"tfgpu-doctor: {_too_little()}\n")
     try:
         from tfgpu_doctor.cli.main import main as run
         from tfgpu_doctor.host.adoption import ADOPTION
-
+    except Exception as error:  # noqa: BLE001 - a broken library may raise anything
+        _end(f"tfgpu-doctor: {exhausted(error) or _broken(error)}\n")
+    try:
         ADOPTION.allow()
         run()
     except (MemoryError, SystemError, OSError, RuntimeError, ImportError) as error:
-        words = exhausted(error)
+        words = exhausted(error) or (_broken(error) if isinstance(error, ImportError) else "")
         if not words:
             raise
         _end(f"tfgpu-doctor: {words}\n")
+
+
+def _broken(error: BaseException) -> str:
+    """What to say where one of the libraries that the doctor needs is missing or broken."""
+    said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    if trace and os.path.isabs(file := trace.tb_frame.f_code.co_filename):
+        said += f", in {file}"
+    again = f"{sys.executable} -m pip install --force-reinstall tfgpu-doctor"
+    return f"its own packages cannot be imported ({said}); install it again: {again}"
 
 
 def _too_little() -> str:

@@ -32,11 +32,17 @@ def refuse_unwritable(path: str) -> None:
     folder = os.path.dirname(os.path.abspath(path))
     files = Files()
     if not files.exists(folder):
-        refuse(f"{path} cannot be written: there is no folder {folder}")
+        refuse(f"{path} cannot be written: create the folder {folder} first")
     if files.exists(path) and files.status(path).kind == "folder":
         refuse(f"{path} cannot be written: it is a folder")
     if not files.is_writable(path if files.exists(path) else folder):
-        refuse(f"{path} cannot be written: Permission denied")
+        refuse(f"{path} cannot be written: this user may not, or the file system is read-only; choose another place")
+
+
+def refuse_empty_root(root: str) -> None:
+    """Exit if --root is empty: it would be read as the working folder."""
+    if not root:
+        refuse("the folder of --root is empty: is a variable not set? Without --root this machine is examined")
 
 
 def deliver(document: str, output: str | None) -> None:

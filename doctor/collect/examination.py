@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from tfgpu_doctor._exhaustion import exhausted, may_work_at_once
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.collect.probe import Probe, Request, Unavailable
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.host.exhaustion import exhausted, may_work_at_once
 from tfgpu_doctor.model.facts import Facts, writable
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.stress import Level

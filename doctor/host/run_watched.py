@@ -2,7 +2,9 @@
 
 That process has the other end of standard input, and writes nothing to it: when it exits for any reason, this
 program reads the end of the file. If this program itself is killed, the command receives SIGTERM, on Linux. With the
-option --with-family before the command, also what it started in a session of its own is killed, on Linux.
+option --with-family before the command, also what it started in a session of its own is killed, on Linux. With
+`--remove FOLDER` before that, this folder is removed when the process that started this program, or this program itself,
+is killed.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import time
 
+JANITOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "janitor.py")
 LOOK_EVERY_S = 0.1
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36
@@ -24,7 +27,9 @@ GRACE_S = 1.0  # after SIGKILL; a process that survives is blocked in the kernel
 def main() -> None:
     """Run the command in the arguments; see above."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform.startswith("linux") else None
-    argv, adopts = sys.argv[1:], False
+    argv, adopts, starter, folder = sys.argv[1:], False, os.getppid(), ""
+    if argv[0] == "--remove":
+        folder, argv = argv[1], argv[2:]
     if argv[0] == "--with-family":
         argv, adopts = argv[1:], prctl is not None and prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     # File descriptors that this program inherited (a lock) stay open in the command, so that it is held until that has ended.
@@ -35,6 +40,9 @@ def main() -> None:
         start_new_session=True,
         preexec_fn=prctl and (lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM)),  # noqa: PLW1509 - there is one thread
     )
+    janitor = folder and subprocess.Popen(
+        [sys.executable, "-B", "-I", JANITOR, str(child.pid), folder], stdin=subprocess.PIPE, start_new_session=True
+    )
     while child.poll() is None:
         ready, _, _ = select.select([0], [], [], LOOK_EVERY_S)
         if ready and not os.read(0, 1):
@@ -44,6 +52,9 @@ def main() -> None:
     kill(child)  # children that it left behind
     if adopts:
         end_adopted()
+    if janitor and janitor.stdin and os.getppid() == starter:
+        janitor.stdin.write(b"x")
+        janitor.stdin.flush()
     os._exit(code if code >= 0 else 128 - code)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from tfgpu_doctor.host.adoption import ADOPTION, Started
+from tfgpu_doctor.host.json_text import read_json
 from tfgpu_doctor.host.processes import kill_group, signal_name
 
 _MOST_LINE_BYTES = 4 << 20
@@ -97,8 +97,8 @@ class Streamed:
     def _read(self, pipe: IO[bytes]) -> None:
         while line := pipe.readline(_MOST_LINE_BYTES):
             try:
-                said = json.loads(line)
-            except (ValueError, RecursionError):
+                said = read_json(line)
+            except ValueError:
                 said = None
             if isinstance(said, dict):
                 self._hear(said)

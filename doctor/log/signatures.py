@@ -19,7 +19,7 @@ _MOST_VALUES = 200  # of a signature
 _MOST_REPEATED = 20_000  # lines to remember
 # No program prints what the next two bound; without them, a text made of phrases is read at 0.2 MB/s.
 _CROWDED, _MOST_CROWDED = 16, 200  # signatures of one line, and lines with more of them
-_MOST_FRUITLESS = 20_000  # lines (of 256 characters) with a phrase of a signature that matches none of them
+_MOST_FRUITLESS = 200_000  # lines (of 256 characters) with a phrase of a signature that matches none of them
 _SHOWN = 300  # characters of a line
 # Prefixes that workers, CI systems, notebooks and tickets add to a line; a pattern with ^ matches after the prefix.
 _BEFORE = re.compile(

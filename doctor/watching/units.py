@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from tfgpu_doctor.model.plain_text import clean
+from tfgpu_doctor.model import plain_text
 
 
 def percent(share: float) -> str:
@@ -52,7 +52,7 @@ def clock(seconds: float) -> str:
 
 def one_line(text: str) -> str:
     """A text from a profile, a process or a driver: it controls no terminal, and forges no line."""
-    return " ".join(_printable(text).split())
+    return " ".join(plain_text.one_line(text).split())
 
 
 def clean_texts(value: Any, key: str = "") -> Any:
@@ -65,7 +65,7 @@ def clean_texts(value: Any, key: str = "") -> Any:
 
 
 def _printable(line: str) -> str:
-    return clean(line.encode("utf-8", "replace").decode())
+    return plain_text.clean(line.encode("utf-8", "replace").decode())
 
 
 def cut(text: str, width: int) -> str:

@@ -422,7 +422,7 @@ def test_every_tag_that_explains_is_on_a_check() -> None:
 @pytest.mark.parametrize(
     ("run", "why"),
     [
-        (None, "it was not run, because the node does not reach its goal"),
+        (None, "it was not run: the examination of the node found an error before; fix that first"),
         (bench(), "it measured nothing"),
         (bench(skipped={"perf_tests/test_training.py::test_step": "needs two GPUs"}), "needs two GPUs"),
         (bench(problems=("the suites crashed: SIGSEGV",)), "the suites crashed: SIGSEGV"),

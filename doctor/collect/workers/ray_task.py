@@ -24,12 +24,12 @@ def examine(
     `document` is the node's report; `outcome` and `why` are set if there is no report. Calls `began` first.
     """
     began()
-    try:
-        watcher = importlib.util.find_spec("tfgpu_doctor.host.run_watched")
-    except ImportError:
-        watcher = None
-    if watcher is None or not watcher.origin:
+    # Where the package lies, without importing it: a broken library of it is the doctor's own to name.
+    package = importlib.util.find_spec("tfgpu_doctor")
+    places = list(package.submodule_search_locations or ()) if package else []
+    if not places:
         return {"outcome": "not started", "why": "tfgpu-doctor is not installed in " + sys.executable}
+    watcher = os.path.join(places[0], "host", "run_watched.py")
     with tempfile.TemporaryDirectory(prefix="tfgpu-doctor-") as folder:
         for name, content in files.items():
             with open(os.path.join(folder, name), "wb") as file:
@@ -37,7 +37,7 @@ def examine(
         out = os.path.join(folder, "out")
         os.mkdir(out)
         argv = [sys.executable, "-m", "tfgpu_doctor", "fleet", "node", "--out", out, *options]
-        return run([sys.executable, "-I", watcher.origin, *argv], folder, out, deadline_s)
+        return run([sys.executable, "-I", watcher, "--remove", folder, *argv], folder, out, deadline_s)
 
 
 def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, object]:
@@ -45,7 +45,8 @@ def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, 
     log = os.path.join(folder, "log")
     with open(log, "wb") as file:
         # Its standard input closes when this process ends for any reason: the watcher sees it, and ends the doctor.
-        # A separate session: Ray kills its workers by process group, and the watcher survives to end the doctor.
+        # A separate session: Ray kills its workers by process group, and the watcher survives to end the doctor, and to
+        # remove the folder.
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=file, stderr=file, cwd=folder, start_new_session=True
         )
@@ -69,7 +70,8 @@ def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, 
 def last_words(log: str, code: int) -> str:
     """The last line that the doctor wrote, and how it ended."""
     with open(log, "rb") as file:
-        lines = file.read()[-4096:].decode("utf-8", "replace").split("\n")
+        file.seek(max(0, os.path.getsize(log) - 4096))
+        lines = file.read(4096).decode("utf-8", "replace").split("\n")
     said = [line.strip() for line in lines if line.strip()]
     ended = "signal %d" % (code - 128) if code > 128 else "exit code %d" % code
     return ": ".join(["the doctor ended with " + ended, *said[-1:]])

@@ -1,6 +1,7 @@
 """Which limit of this process an error is about, and its present value: for when not even the doctor can go on.
 
-It stands before everything else, like `cli.interrupts`: nothing that is slow to import may be imported here.
+It stands before everything else, like `cli.interrupts`: nothing that is slow to import, and no library, may be imported
+here.
 """
 
 from __future__ import annotations
