@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from leftovers import marked_processes, run_folders
+from leftovers import content, marked_processes, run_folders
 from locations import TESTS
 from simulated import Simulate, machine, simulate_in
 from timed import TIMED
@@ -38,7 +38,7 @@ def nothing_is_left() -> Iterator[None]:
         yield
         remove_run_folder()
         assert running() == []
-    assert sorted(set(run_folders()) - before) == []
+    assert [content(name) for name in sorted(set(run_folders()) - before)] == []
 
 
 @pytest.fixture(scope="session")

@@ -31,8 +31,11 @@ def main() -> None:
     while time.monotonic() < until and start_time(pid) == started != "":
         time.sleep(TICK_S)
     send(family, signal.SIGKILL)
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+    until = time.monotonic() + GRACE_S  # what was just killed may still write
+    while any(map(os.path.exists, folders)) and time.monotonic() < until:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(TICK_S)
 
 
 def start_time(pid: int) -> str:

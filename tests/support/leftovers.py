@@ -54,3 +54,11 @@ def run_folders() -> Iterator[str]:
             continue
         if not pathlib.Path(f"/proc/{pid}").exists():
             yield folder.name
+
+
+def content(name: str) -> str:
+    """What lies in such a folder, with the time of its last change: it tells which test left it."""
+    folder = pathlib.Path(tempfile.gettempdir()) / name
+    inside = [str(path.relative_to(folder)) for path in folder.rglob("*")]
+    changed = time.strftime("%H:%M:%S", time.localtime(folder.stat().st_mtime)) if folder.exists() else "gone"
+    return f"{name}, {changed}: {' '.join(sorted(inside)[:20])}"
