@@ -1,10 +1,10 @@
 """Run a command, and kill it with all its children as soon as the process that started this program exits.
 
-That process has the other end of standard input, and writes nothing to it: when it exits for any reason, this
-program reads the end of the file. If this program itself is killed, the command receives SIGTERM, on Linux. With the
+That process has the other end of standard input: when it exits for any reason, this program reads the end of the file.
+A byte before its end says that the process is still there, and only wants an end. If this program itself is killed, the command receives SIGTERM, on Linux. With the
 option --with-family before the command, also what it started in a session of its own is killed, on Linux. With
-`--remove FOLDER` before that, this folder is removed when the process that started this program, or this program itself,
-is killed.
+`--remove FOLDER` before that, this folder is removed if the process that started this program exits before the command
+ends, and if this program itself is killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GRACE_S = 1.0  # after SIGKILL; a process that survives is blocked in the kernel
 def main() -> None:
     """Run the command in the arguments; see above."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform.startswith("linux") else None
-    argv, adopts, starter, folder = sys.argv[1:], False, os.getppid(), ""
+    argv, adopts, folder = sys.argv[1:], False, ""
     if argv[0] == "--remove":
         folder, argv = argv[1], argv[2:]
     if argv[0] == "--with-family":
@@ -43,16 +43,18 @@ def main() -> None:
     janitor = folder and subprocess.Popen(
         [sys.executable, "-B", "-I", JANITOR, str(child.pid), folder], stdin=subprocess.PIPE, start_new_session=True
     )
+    is_alone = False
     while child.poll() is None:
         ready, _, _ = select.select([0], [], [], LOOK_EVERY_S)
-        if ready and not os.read(0, 1):
+        if ready:
+            is_alone = not os.read(0, 1)
             kill(child)
             break
     code = child.wait()
     kill(child)  # children that it left behind
     if adopts:
         end_adopted()
-    if janitor and janitor.stdin and os.getppid() == starter:
+    if janitor and janitor.stdin and not is_alone:
         janitor.stdin.write(b"x")
         janitor.stdin.flush()
     os._exit(code if code >= 0 else 128 - code)

@@ -27,7 +27,7 @@ task = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(task)
 if sys.argv[2] == "hide":
     task.importlib.util.find_spec = lambda name: None
-print(json.dumps(task.examine(["--name", "n", "--level", "quick"], {}, 60.0, lambda: None), default=len))
+print(json.dumps(task.examine(["--name", "n", "--level", "quick"], {}, float(sys.argv[3]), lambda: None), default=len))
 """
 # A doctor that waits: read by every Python of the test, and stops the doctor alone.
 SITE = """
@@ -39,17 +39,17 @@ if "tfgpu_doctor" in sys.orig_argv and "-m" in sys.orig_argv:
 """
 
 
-def worker(folder: pathlib.Path, hides: str = "") -> subprocess.Popen[str]:
+def worker(folder: pathlib.Path, hides: str = "", deadline_s: float = PATIENCE_S) -> subprocess.Popen[str]:
     """Start a worker whose temporary folder and Python's own start are in this folder."""
     variables = {**os.environ, "PYTHONPATH": str(folder / "site"), "TMPDIR": str(folder / "tmp")}
     for name in ("site", "tmp"):
         (folder / name).mkdir(exist_ok=True)
-    argv = [sys.executable, "-c", WORKER, ray_task.__file__, hides]
+    argv = [sys.executable, "-c", WORKER, ray_task.__file__, hides, str(deadline_s)]
     return subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, env=variables, cwd=TESTS.parent)
 
 
-def answer(folder: pathlib.Path, hides: str = "") -> dict[str, str]:
-    out, _ = worker(folder, hides).communicate(timeout=PATIENCE_S)
+def answer(folder: pathlib.Path, hides: str = "", deadline_s: float = PATIENCE_S) -> dict[str, str]:
+    out, _ = worker(folder, hides, deadline_s).communicate(timeout=PATIENCE_S)
     found: dict[str, str] = json.loads(out)
     return found
 
@@ -68,12 +68,18 @@ def runs(pid: int) -> bool:
         return False
 
 
+def hold(folder: pathlib.Path) -> pathlib.Path:
+    """Make the doctor wait; returns the file that names it and its watcher once they run."""
+    started = folder / "started"
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(SITE.format(started=str(started)))
+    return started
+
+
 @pytest.mark.parametrize("beside", [False, True], ids=["worker", "worker and watcher"])
 def test_a_killed_worker_leaves_nothing(tmp_path: pathlib.Path, beside: bool) -> None:
     """Ray kills the direct children of a worker that ends (RAY_kill_child_processes_on_worker_exit)."""
-    started = tmp_path / "started"
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(SITE.format(started=str(started)))
+    started = hold(tmp_path)
     process = worker(tmp_path)
     wait_for(lambda: started.exists() and started.read_text().endswith("\n"))
     doctor, watcher = map(int, started.read_text().split())
@@ -88,6 +94,15 @@ def test_a_killed_worker_leaves_nothing(tmp_path: pathlib.Path, beside: bool) ->
 
 def test_a_node_reports_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
     assert set(answer(tmp_path)) == {"document"}
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_doctor_that_hangs_is_ended_and_told(tmp_path: pathlib.Path) -> None:
+    started = hold(tmp_path)
+    found = answer(tmp_path, deadline_s=3.0)
+    assert (found["outcome"], found["why"]) == ("hung", "the doctor did not finish within 3 s on the node")
+    if started.exists():
+        assert not any(runs(int(word)) for word in started.read_text().split())
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

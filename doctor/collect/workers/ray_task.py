@@ -55,9 +55,7 @@ def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, 
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            if process.stdin:
-                process.stdin.close()
-            process.wait()
+            end(process)
     names = os.listdir(out)
     if names:
         with open(os.path.join(out, names[0]), "rb") as file:
@@ -65,6 +63,17 @@ def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, 
     if code is None:
         return {"outcome": "hung", "why": "the doctor did not finish within %g s on the node" % deadline_s}
     return {"outcome": "died" if code > 128 else "not started", "why": last_words(log, code)}
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End the watcher and the doctor, if they still run; the folder stays until what they wrote has been read."""
+    try:
+        if process.stdin:
+            process.stdin.write(b"x")
+            process.stdin.close()
+    except OSError:
+        pass  # it has ended
+    process.wait()
 
 
 def last_words(log: str, code: int) -> str:
