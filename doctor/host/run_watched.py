@@ -1,10 +1,10 @@
 """Run a command, and kill it with all its children as soon as the process that started this program exits.
 
 That process has the other end of standard input: when it exits for any reason, this program reads the end of the file.
-A byte before its end says that the process is still there, and only wants an end. If this program itself is killed, the command receives SIGTERM, on Linux. With the
-option --with-family before the command, also what it started in a session of its own is killed, on Linux. With
-`--remove FOLDER` before that, this folder is removed if the process that started this program exits before the command
-ends, and if this program itself is killed.
+A byte before its end says that the process is still there, and only wants an end. If this program itself is killed, the
+command receives SIGTERM, on Linux. With the option --with-family before the command, also what it started in a session
+of its own is killed, on Linux. With `--remove FOLDER` before that, this folder is removed if the process that started
+this program exits before the command ends, and if this program itself is killed.
 """
 
 from __future__ import annotations
