@@ -261,11 +261,10 @@ def document(run: Run) -> str:
     """An interrupted command with a document prints it, complete."""
     if "json" not in run.command.arguments or run.killed or (run.too_early and not run.output):
         return ""
-    if run.command.name != "bench" or run.output:  # interrupted before it measured anything, bench has no results
-        try:
-            json.loads(run.output)
-        except ValueError:
-            return f"no document: {run.output[:80]!r} {run.errors.strip()[-150:]!r}"
+    try:
+        json.loads(run.output)
+    except ValueError:
+        return f"no document: {run.output[:80]!r} {run.errors.strip()[-150:]!r}"
     return ""
 
 

@@ -90,7 +90,7 @@ def bench(
     sought = _sought(reference, output, benchmark_json)
     try:
         facts, measured = _measure(suites, budget_s, started, even_if_busy=even_if_busy)
-    except (Interrupted, KeyboardInterrupt):
+    except KeyboardInterrupt:
         note("interrupted before anything was measured")
         return _INTERRUPTED
     results, place = Results.of_user(Host().environment), place_of(facts, measured)
@@ -115,9 +115,12 @@ def bench(
 def _measure(
     suites: Sequence[str], budget_s: float | None, started: float, *, even_if_busy: bool
 ) -> tuple[Facts, Bench]:
-    """Examine the machine, then run the suites. Raises Interrupted only before the suites start."""
+    """Examine the machine, then run the suites; what is known so far where the user stops either."""
     with Waiting() as waiting:
-        facts = examine(on_wait=waiting.show)
+        try:
+            facts = examine(on_wait=waiting.show)
+        except Interrupted as stop:
+            return stop.facts, Bench(suite_version=SUITE_VERSION, budget_s=budget_s, interrupted=True)
         measured = measure_suites(facts, suites, budget_s, waiting, started=started, even_if_busy=even_if_busy)
         return facts, measured
 

@@ -222,7 +222,8 @@ def _short_name(test: str) -> str:
 
 def closing(result: BenchReport) -> str:
     """Count the comparisons by verdict and by status against the reference, and add the time."""
-    parts = [_counted([comparison.verdict for comparison in result.comparisons]) or "no comparison was measured"]
+    parts = ["interrupted"] if result.interrupted else []
+    parts += [_counted([comparison.verdict for comparison in result.comparisons]) or "no comparison was measured"]
     if result.regressions:
         parts.append(f"compared with {reference(result)}: {_counted([each.status for each in result.regressions])}")
     return " · ".join([*parts, f"{result.seconds:.1f} s"])

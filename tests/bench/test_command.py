@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import signal
 import subprocess
+import sys
+import time
 
 import jsonschema
 import pytest
-from doctor_command import clean_environment, doctor_argv
+from doctor_command import clean_environment, doctor_argv, hear_interrupts
 from locations import ROOT
 
 SCHEMA = json.loads((ROOT / "doctor/bench/bench.schema.json").read_text("utf-8"))
@@ -37,6 +40,30 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], said: str) -> N
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the signals are POSIX's")
+@pytest.mark.parametrize("format_", ["json", "text", "markdown"])
+def test_interrupted_before_anything_was_measured_it_says_so(tmp_path: pathlib.Path, format_: str) -> None:
+    pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+    process = subprocess.Popen(
+        doctor_argv("bench", "--format", format_), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**clean_environment(), "TMPDIR": str(tmp_path)}, preexec_fn=hear_interrupts,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("tfgpu-doctor-*/tmp")):  # the examination has begun
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    text, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    if format_ == "json":
+        document = json.loads(text)
+        jsonschema.validate(document, SCHEMA)
+        assert document["interrupted"]
+        assert document["comparisons"] == []
+    else:
+        assert "interrupted · no comparison was measured" in text
 
 
 @pytest.mark.tensorflow
