@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from leftovers import content, marked_processes, run_folders
+from leftovers import marked_processes, own_temporary_folder, run_folders
 from locations import TESTS
 from simulated import Simulate, machine, simulate_in
 from timed import TIMED
@@ -25,20 +25,25 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("full", deadline=None, max_examples=200)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers on two processors: half of the time a test waits for a process, a deadline or a signal."""
+    return ((os.cpu_count() or 1) * 3 + 1) // 2
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """How deep hypothesis looks."""
     hypothesis.settings.load_profile("full" if config.getoption("full") else "quick")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left() -> Iterator[None]:
+def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """After all tests no process that they started runs, and no folder of the doctor's lies in the temporary folder."""
-    before = set(run_folders())
-    with marked_processes() as running:
+    tmp_path_factory.getbasetemp()  # where pytest keeps what failed tests wrote
+    with own_temporary_folder() as folder, marked_processes() as running:
         yield
         remove_run_folder()
         assert running() == []
-    assert [content(name) for name in sorted(set(run_folders()) - before)] == []
+        assert run_folders(folder) == []
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import secrets
@@ -44,21 +43,26 @@ def _with(variable: bytes) -> Iterator[str]:
             continue  # it ended, or belongs to another user
 
 
-def run_folders() -> Iterator[str]:
-    """The doctor's folders in the temporary folder whose owner does not run."""
-    for folder in pathlib.Path(tempfile.gettempdir()).glob("tfgpu-doctor-*"):
+@contextlib.contextmanager
+def own_temporary_folder() -> Iterator[pathlib.Path]:
+    """A temporary folder for these tests alone: what lies in it at their end, they left."""
+    before, known = os.environ.get("TMPDIR"), tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="t-", ignore_cleanup_errors=True) as folder:  # short: sockets lie in it
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
         try:
-            pid = json.loads((folder / ".owner").read_text())["pid"]
-        except (OSError, ValueError, KeyError):
-            yield folder.name
-            continue
-        if not pathlib.Path(f"/proc/{pid}").exists():
-            yield folder.name
+            yield pathlib.Path(folder)
+        finally:
+            tempfile.tempdir = known
+            if before is None:
+                del os.environ["TMPDIR"]
+            else:
+                os.environ["TMPDIR"] = before
 
 
-def content(name: str) -> str:
-    """What lies in such a folder, with the time of its last change: it tells which test left it."""
-    folder = pathlib.Path(tempfile.gettempdir()) / name
-    inside = [str(path.relative_to(folder)) for path in folder.rglob("*")]
-    changed = time.strftime("%H:%M:%S", time.localtime(folder.stat().st_mtime)) if folder.exists() else "gone"
-    return f"{name}, {changed}: {' '.join(sorted(inside)[:20])}"
+def run_folders(parent: pathlib.Path) -> list[str]:
+    """The doctor's folders in the temporary folder, what is in them, and when it changed: it tells which test left it."""
+    return [
+        f"{folder.name}, {time.strftime('%H:%M:%S', time.localtime(folder.stat().st_mtime))}: "
+        + " ".join(sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))[:20])
+        for folder in parent.glob("tfgpu-doctor-*")
+    ]
