@@ -44,14 +44,16 @@ def choose_parent() -> None:
 
 def run_folder() -> str:
     """The folder, which only this user can access. Raises OSError if none can be created, or if the process ends."""
+    parent = tempfile.gettempdir()
+    if not _exists():
+        # Outside of the lock, because it may take long: `end_run` waits for the lock only for a moment.
+        _sweep(parent)
+        remove_abandoned(cache_folder(os.environ))
     with _RUN.lock:
         if _RUN.is_over:
             raise OSError("the run is over")
-        if _RUN.pid == os.getpid() and os.path.isdir(_RUN.folder):
+        if _exists():
             return _RUN.folder
-        parent = tempfile.gettempdir()
-        _sweep(parent)
-        remove_abandoned(cache_folder(os.environ))
         # It is known before it exists: an interrupt at any moment leaves a name, never a folder.
         _RUN.folder, _RUN.pid = os.path.join(parent, _PREFIX + secrets.token_hex(5)), os.getpid()
         atexit.unregister(remove_run_folder)
@@ -59,6 +61,10 @@ def run_folder() -> str:
         os.mkdir(_RUN.folder, 0o700)
         sign(_RUN.folder)
         return _RUN.folder
+
+
+def _exists() -> bool:
+    return _RUN.pid == os.getpid() and os.path.isdir(_RUN.folder)
 
 
 def children_folder() -> str:

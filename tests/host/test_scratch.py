@@ -145,6 +145,19 @@ def test_nothing_is_created_after_the_end(parent: pathlib.Path) -> None:
     assert list(parent.iterdir()) == []
 
 
+def test_the_end_comes_while_a_thread_looks_for_what_was_left(parent: pathlib.Path) -> None:
+    code = (
+        "import os, sys, threading; from tfgpu_doctor.host import scratch\n"
+        "began, ended = threading.Event(), threading.Event()\n"
+        "scratch._sweep = lambda parent: (began.set(), ended.wait())\n"
+        "sys.unraisablehook = threading.excepthook = lambda _: None\n"
+        "thread = threading.Thread(target=scratch.run_folder); thread.start(); began.wait()\n"
+        "scratch.end_run(); ended.set(); thread.join(); os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TMPDIR": str(parent)}, timeout=60)
+    assert list(parent.iterdir()) == []
+
+
 def test_many_entries_do_not_hold_up_a_start(parent: pathlib.Path) -> None:
     for number in range(10_000):
         (parent / f"other-{number}").touch()
