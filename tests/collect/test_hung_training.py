@@ -35,15 +35,15 @@ def test_a_training_that_never_ends(tmp_path: pathlib.Path, simulate: Simulate) 
             if not found.processes[0].cpu_s:
                 break
         root = make_gpu_root(tmp_path / "root")
-        copy_of_its_files(pid, root, as_pid=4242)
+        copy_of_its_files(pid, root, as_pid=4194242)
     assert [(each.pid, each.listens, each.cpu_s) for each in found.processes] == [(pid, False, 0.0)]
     if not found.processes[0].waits_for:
         pytest.skip("this kernel does not say where a thread waits")
     assert found.processes[0].is_stuck
     (finding,) = [each for each in memory_is_left(nvml=holding(pid), gpu_holders=found) if isinstance(each, Finding)]
     assert f"process {pid} seems to hang" in " ".join(finding.evidence)
-    tenant = {"pid": 4242, "name": "python", "memory_bytes": 23 << 30}
+    tenant = {"pid": 4194242, "name": "python", "memory_bytes": 23 << 30}
     driver = simulate({"memory_used_bytes": (23 << 30) + (1 << 29), "processes": [tenant]})
     (cause,) = diagnose("--root", str(root), "--quick", "--select", "MEM001", environment=driver)["causes"]
     assert cause["label"] == "gpu_memory_held_by_other_process"
-    assert "process 4242 seems to hang" in " ".join(cause["evidence"])
+    assert "process 4194242 seems to hang" in " ".join(cause["evidence"])

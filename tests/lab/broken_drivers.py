@@ -6,7 +6,7 @@ from lab import roots
 from lab.machine import A100, H100, NO_DRIVER, NO_GPUS, OLD, RTX_3090, Machine, driver, gpu
 from lab.roots import having, lacking
 
-_TENANT = {"pid": 4242, "name": "/usr/bin/python3", "memory_bytes": 9 << 30}
+_TENANT = {"pid": 4194242, "name": "/usr/bin/python3", "memory_bytes": 9 << 30}
 _SHORT = ("--deadline", "30")
 
 DRIVERS = (
@@ -40,7 +40,7 @@ DRIVERS = (
     Machine("driver-of-cuda-11", "driver_too_old", OLD, done=(roots.of_driver(OLD),), driver=driver(version=OLD)),
     Machine("driver-of-cuda-11-and-2.18.1", "driver_too_old", OLD, done=(roots.of_driver(OLD),), target="2.18.1",
             driver=driver(version=OLD), library_path=()),
-    Machine("exclusive-and-taken", "exclusive_compute_mode", "4242",
+    Machine("exclusive-and-taken", "exclusive_compute_mode", "4194242",
             driver=driver(gpu(A100["name"], compute_mode="exclusive_process", processes=[_TENANT]))),
     Machine("compute-prohibited", "exclusive_compute_mode", "prohibited",
             driver=driver(gpu(A100["name"], compute_mode="prohibited"))),

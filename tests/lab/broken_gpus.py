@@ -7,7 +7,7 @@ from lab.machine import RTX_3090, Machine, driver, gpu
 
 _GTX_980, _GT_1030 = gpu("NVIDIA GeForce GTX 980"), gpu("NVIDIA GeForce GT 1030")
 _RTX_5090 = driver(gpu("NVIDIA GeForce RTX 5090"), version="570.86.10")
-_NOTEBOOK = {"pid": 4242, "name": "/home/user/venv/bin/jupyter", "memory_bytes": 23 << 30}
+_NOTEBOOK = {"pid": 4194242, "name": "/home/user/venv/bin/jupyter", "memory_bytes": 23 << 30}
 
 GPUS = (
     Machine("maxwell", "gpu_compute_capability_too_old", "5.2", driver=driver(_GTX_980)),

@@ -13,7 +13,7 @@ _LINKED = gpu(H100["name"], nvlinks=[_UP] * 18)
 _HALF_LINKED = gpu(H100["name"], nvlinks=[_UP] * 16 + [_DOWN] * 2)
 _HUNG = gpu(H100["name"], faults={"nvmlDeviceGetPowerUsage": "hang"})
 _LOST = gpu(H100["name"], faults={"nvmlDeviceGetHandleByIndex": 15})
-_NOTEBOOK = {"pid": 4242, "name": "/home/anna/venv/bin/python", "memory_bytes": 14 << 30}
+_NOTEBOOK = {"pid": 4194242, "name": "/home/anna/venv/bin/python", "memory_bytes": 14 << 30}
 _AT_REST = gpu(RTX_3090["name"], performance_state=8, throttle_reasons=["gpu_idle"], clocks_mhz={"sm": 210, "max_sm": 2100},
                pcie={"generation": 1, "width": 8}, persistence_mode=False, nvlinks=[_DOWN] * 4)  # fmt: skip
 _AT_WORK = gpu(H100["name"], ecc={"aggregate_corrected": 3}, remapped_rows={"corrected": 1}, recovery_action="none",

@@ -6,7 +6,7 @@ from hung_training import copy_of_its_files, hung_training
 from lab.machine import RTX_3090, Machine, driver, gpu
 from lab.place import Place
 
-_PID = 4242
+_PID = 4194242
 _HELD_BYTES = 23 << 30  # of 24 GiB
 _TENANT = {"pid": _PID, "name": "/home/anna/venv/bin/python", "memory_bytes": _HELD_BYTES}
 
