@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from leftovers import marked_processes, own_temporary_folder, run_folders
+from leftovers import RunFolders, marked_processes, own_temporary_folder
 from locations import TESTS
 from simulated import Simulate, machine, simulate_in
 from timed import TIMED
@@ -36,14 +36,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolders]:
     """After all tests no process that they started runs, and no folder of the doctor's lies in the temporary folder."""
     tmp_path_factory.getbasetemp()  # where pytest keeps what failed tests wrote
-    with own_temporary_folder() as folder, marked_processes() as running:
-        yield
+    with own_temporary_folder() as folders, marked_processes() as running:
+        yield folders
         remove_run_folder()
         assert running() == []
-        assert run_folders(folder) == []
+        assert folders.left() == []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def which_file_left_it(nothing_is_left: RunFolders, request: pytest.FixtureRequest) -> Iterator[None]:
+    """For the message of the fixture above."""
+    yield
+    nothing_is_left.look(request.node.name)
 
 
 @pytest.fixture(scope="session")

@@ -44,13 +44,13 @@ def _with(variable: bytes) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def own_temporary_folder() -> Iterator[pathlib.Path]:
+def own_temporary_folder() -> Iterator[RunFolders]:
     """A temporary folder for these tests alone: what lies in it at their end, they left."""
     before, known = os.environ.get("TMPDIR"), tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="t-", ignore_cleanup_errors=True) as folder:  # short: sockets lie in it
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         try:
-            yield pathlib.Path(folder)
+            yield RunFolders(pathlib.Path(folder))
         finally:
             tempfile.tempdir = known
             if before is None:
@@ -59,10 +59,25 @@ def own_temporary_folder() -> Iterator[pathlib.Path]:
                 os.environ["TMPDIR"] = before
 
 
-def run_folders(parent: pathlib.Path) -> list[str]:
-    """The doctor's folders in the temporary folder, what is in them, and when it changed: it tells which test left it."""
-    return [
-        f"{folder.name}, {time.strftime('%H:%M:%S', time.localtime(folder.stat().st_mtime))}: "
-        + " ".join(sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))[:20])
-        for folder in parent.glob("tfgpu-doctor-*")
-    ]
+class RunFolders:
+    """The doctor's folders in a temporary folder, and after which file of tests each was seen first."""
+
+    def __init__(self, parent: pathlib.Path) -> None:
+        self.parent = parent
+        self.seen: dict[str, str] = {}
+
+    def look(self, after: str) -> None:
+        for folder in self.parent.glob("tfgpu-doctor-*"):
+            self.seen.setdefault(folder.name, after)
+
+    def left(self) -> list[str]:
+        """Those that are there, with what is in them."""
+        self.look("the last file")
+        return [
+            f"{name}, seen after {after}: "
+            + " ".join(
+                sorted(str(path.relative_to(self.parent / name)) for path in (self.parent / name).rglob("*"))[:20]
+            )
+            for name, after in self.seen.items()
+            if (self.parent / name).exists()
+        ]
