@@ -15,6 +15,7 @@ import time
 import jsonschema
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts, run_doctor
+from installed import skip_without_scipy, skip_without_tensorflow
 from locations import RECORDS, ROOT
 from simulated import machine, simulate_in
 
@@ -214,8 +215,8 @@ def test_a_simulated_driver_is_told_from_a_real_one(driver_folder: pathlib.Path,
 
 
 def needs_tensorflow() -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-    pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+    skip_without_tensorflow()
+    skip_without_scipy()
     if os.path.exists("/proc/driver/nvidia/version"):
         pytest.skip("this machine has a GPU; what is tested is one without")
 

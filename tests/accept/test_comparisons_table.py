@@ -6,6 +6,7 @@ import collected_comparisons
 import msgspec
 import pytest
 from collected_comparisons import TABLE
+from installed import skip_without_scipy, skip_without_tensorflow
 
 from tfgpu_doctor.accept.vocabulary import comparisons_named, metrics_named
 from tfgpu_doctor.bench.run import Order, run_suites
@@ -26,8 +27,8 @@ def test_a_suite_stands_for_all_of_its_comparisons() -> None:
 @pytest.mark.tensorflow
 @pytest.mark.slow
 def test_what_a_real_run_writes_down_is_in_the_table(tmp_path_factory: pytest.TempPathFactory) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-    pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+    skip_without_tensorflow()
+    skip_without_scipy()
     journal = tmp_path_factory.mktemp("run") / "journal"
     run = run_suites(Order(journal=str(journal), suites=("pipeline", "device_placement"), passes=Passes(3, 0.2)))
     held = [(comparison.suite, comparison.name) for comparison in run.comparisons]

@@ -13,6 +13,7 @@ import time
 import jsonschema
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts
+from installed import skip_without_scipy, skip_without_tensorflow
 from locations import ROOT
 
 SCHEMA = json.loads((ROOT / "doctor/bench/bench.schema.json").read_text("utf-8"))
@@ -45,7 +46,7 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], said: str) -> N
 @pytest.mark.skipif(sys.platform == "win32", reason="the signals are POSIX's")
 @pytest.mark.parametrize("format_", ["json", "text", "markdown"])
 def test_interrupted_before_anything_was_measured_it_says_so(tmp_path: pathlib.Path, format_: str) -> None:
-    pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+    skip_without_scipy()
     process = subprocess.Popen(
         doctor_argv("bench", "--format", format_), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**clean_environment(), "TMPDIR": str(tmp_path)}, preexec_fn=hear_interrupts,
@@ -69,8 +70,8 @@ def test_interrupted_before_anything_was_measured_it_says_so(tmp_path: pathlib.P
 @pytest.mark.tensorflow
 @pytest.mark.slow
 def test_a_run_is_measured_kept_and_compared_with(tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-    pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+    skip_without_tensorflow()
+    skip_without_scipy()
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     kept = tmp_path / "pytest-benchmark.json"
     options = ("graph_execution", "--budget", "60s", "--format", "json")

@@ -6,13 +6,14 @@ import pathlib
 
 import pytest
 from collected_comparisons import collected
+from installed import skip_without_scipy, skip_without_tensorflow
 from stand_in_run import run_on_stand_in
 
 from tfgpu_doctor.model.facts.bench import Comparison
 from tfgpu_doctor.perf_tests.journal import Account
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+skip_without_tensorflow()
+skip_without_scipy()
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 # What may not be faster where the GPUs are parts of the processor, and why: their speed alone.

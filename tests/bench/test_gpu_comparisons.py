@@ -5,12 +5,13 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from installed import skip_without_scipy, skip_without_tensorflow
 from stand_in_run import run_on_stand_in
 
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+skip_without_tensorflow()
+skip_without_scipy()
 pytestmark = pytest.mark.tensorflow
 
 SUITE = """

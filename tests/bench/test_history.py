@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from installed import skip_without_scipy
 
 from tfgpu_doctor.bench.history import PastRun, history_of, trend_of
 from tfgpu_doctor.bench.history_page import render_history, sparkline
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
-pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+skip_without_scipy()
 
 
 def run(number: int, **ratios: float | None) -> PastRun:

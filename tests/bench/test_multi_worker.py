@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from doctor_command import clean_environment
+from installed import skip_without_tensorflow
 
 from tfgpu_doctor.bench.names import SUITES
 from tfgpu_doctor.fleet.tf_config import TfConfig
@@ -75,7 +76,7 @@ def test_which_job_this_is() -> None:
 
 @pytest.mark.tensorflow
 def test_one_that_cannot_start_is_told_while_the_other_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     first, second = free_addresses(2)
     good = {"TF_CONFIG": config(first, second, index=0).text, "CUDA_VISIBLE_DEVICES": "-1"}
     bad = {"TF_CONFIG": "{}", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -92,7 +93,7 @@ def test_one_that_cannot_start_is_told_while_the_other_waits_for_it(monkeypatch:
 @pytest.mark.slow
 def test_the_processes_of_a_job_make_one_cluster() -> None:
     """Two runs of the suite as srun starts them, each with its own part of one job."""
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     first, second = free_addresses(2)
     argv = [
         sys.executable, "-m", "pytest", "-c", f"{SUITES}/pytest.ini", f"{SUITES}/test_multi_worker.py", "-q",

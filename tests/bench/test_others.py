@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from healthy import healthy
+from installed import skip_without_tensorflow
 from simulated import Simulate
 from stand_in_run import run_on_stand_in
 
@@ -73,7 +74,7 @@ def test_where_nvml_cannot_tell_nothing_is_refused() -> None:
 def test_what_needs_that_gpu_is_left_out_with_the_reason(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, even_if_busy: bool
 ) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     monkeypatch.setenv(BUSY_VARIABLE, '{"GPU:0": "python (4242) computes on it"}')
     if even_if_busy:
         monkeypatch.setenv(ALTHOUGH_BUSY_VARIABLE, "1")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 from typing import Any
 
 import pytest
+from installed import skip_without_scipy, skip_without_tensorflow
 from stand_in_run import run_on_stand_in
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.references import Conditions, compared
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+skip_without_tensorflow()
+skip_without_scipy()
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 from tfgpu_doctor.perf_tests.published import CNN, TRANSFORMER, PublishedTraining, Sizes, bert_stack, fitting, resnet  # noqa: E402
@@ -21,7 +23,12 @@ from tfgpu_doctor.perf_tests.storage import BLOCK, Cached, read_past_cache, writ
 TINY = Sizes(32, 10, blocks=4, layers=2, width=32, heads=2, length=16, words=100)
 
 
-def test_resnet_50_has_its_parameters_and_the_strides_of_v1_5() -> None:
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    return importlib.import_module("tensorflow")
+
+
+def test_resnet_50_has_its_parameters_and_the_strides_of_v1_5(tf: Any) -> None:
     model = resnet(tf, Sizes())
     assert model.count_params() == 25_610_152  # 25,557,032 to train, and the running means and variances
     assert sum(int(tf.size(each)) for each in model.trainable_variables) == 25_557_032
@@ -31,21 +38,21 @@ def test_resnet_50_has_its_parameters_and_the_strides_of_v1_5() -> None:
     assert sum(layer.kernel_size == (1, 1) for layer in strided) == 3  # those beside the blocks
 
 
-def test_a_layer_of_bert_base_has_its_parameters() -> None:
+def test_a_layer_of_bert_base_has_its_parameters(tf: Any) -> None:
     count = [sum(int(tf.size(each)) for each in bert_stack(tf, Sizes(layers=n)).trainable_variables) for n in (1, 2)]
     assert count[1] - count[0] == 7_087_872
 
 
 @pytest.mark.parametrize("name", [CNN, TRANSFORMER])
 @pytest.mark.parametrize(("policy", "xla"), [("float32", False), ("mixed_float16", True)])
-def test_it_learns_one_batch(name: str, policy: str, xla: bool) -> None:
+def test_it_learns_one_batch(tf: Any, name: str, policy: str, xla: bool) -> None:
     training = PublishedTraining(tf, name, "CPU:0", 8, TINY, policy=policy, xla=xla)
     losses = [float(training()) for _ in range(30)]
     assert losses[-1] < 0.8 * losses[0]
     assert tf.keras.mixed_precision.global_policy().name == "float32"
 
 
-def test_the_largest_batch_that_fits_is_taken() -> None:
+def test_the_largest_batch_that_fits_is_taken(tf: Any) -> None:
     tried: list[int] = []
 
     def build(batch: int) -> Any:

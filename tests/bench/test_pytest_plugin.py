@@ -12,6 +12,7 @@ import textwrap
 
 import pytest
 from doctor_command import clean_environment
+from installed import skip_without_tensorflow
 from judged import profile_of
 from locations import ROOT
 
@@ -94,7 +95,7 @@ def test_the_suites_are_found_in_the_installed_package(tmp_path: pathlib.Path) -
 class TestWithTensorFlow:
     @pytest.fixture(autouse=True)
     def _tensorflow(self) -> None:
-        pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+        skip_without_tensorflow()
         if os.path.exists("/proc/driver/nvidia"):
             pytest.skip("this machine has a GPU: a lost comparison fails")
 

@@ -6,12 +6,13 @@ import pathlib
 import textwrap
 
 import pytest
+from installed import skip_without_scipy, skip_without_tensorflow
 
 from tfgpu_doctor.bench.run import Order, run_suites
 from tfgpu_doctor.model.facts.bench import Bench
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+skip_without_tensorflow()
+skip_without_scipy()
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 SUITE = """

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import pytest
+from installed import skip_without_scipy
 
 from tfgpu_doctor.bench import Plan
 from tfgpu_doctor.model.facts.bench import Comparison
@@ -19,7 +20,7 @@ tf: Any = None
 @pytest.fixture(scope="module", autouse=True)
 def _tensorflow() -> None:
     global tf
-    pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+    skip_without_scipy()
     tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
 
 

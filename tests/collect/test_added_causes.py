@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from doctor_command import diagnose
+from installed import skip_without_tensorflow
 from made_up_root import make_gpu_root
 from simulated import Simulate
 
@@ -34,7 +35,7 @@ void *dlopen(const char *name, int flags) {
 
 @pytest.fixture(scope="module", autouse=True)
 def _tensorflow() -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
 
 
 def causes(tmp_path: pathlib.Path, simulate: Simulate, **variables: str) -> list[dict[str, Any]]:

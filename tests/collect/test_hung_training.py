@@ -9,6 +9,7 @@ import pytest
 from doctor_command import diagnose
 from healthy import ANSWERED, nvml_gpu
 from hung_training import copy_of_its_files, hung_training
+from installed import skip_without_tensorflow
 from made_up_root import make_gpu_root
 from simulated import Simulate
 
@@ -28,7 +29,7 @@ def holding(pid: int) -> Nvml:
 
 
 def test_a_training_that_never_ends(tmp_path: pathlib.Path, simulate: Simulate) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     with hung_training(sys.executable, tmp_path) as pid:
         for _ in range(5):  # the kernel may charge a tick to it that is not its own
             found: GpuHolders = gpu_holders.function(Host(), holding(pid))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from doctor_command import clean_environment, make_target
+from installed import skip_without_tensorflow
 
 from tfgpu_doctor.collect.import_path import copies_in_trouble
 from tfgpu_doctor.collect.probe import Request
@@ -159,7 +160,7 @@ def test_what_another_program_prints_is_ignored(said: Any) -> None:
 @pytest.mark.tensorflow
 def test_the_real_tensorflow(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The case that was reported: the exception names the file, and the cause was not known."""
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path / "lib/typing_extensions.py", "Literal = None\n")
     host = Host(environment=clean_environment(PYTHONPATH=str(file.parent)))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts
+from installed import skip_without_tensorflow
 from stand_in_gpu import make_stand_in
 
 pytestmark = [
@@ -28,7 +29,7 @@ END_S = 30.0
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A target whose TensorFlow takes the processor for two GPUs."""
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     return make_stand_in(tmp_path_factory.mktemp("placeholder") / "venv", 2)
 
 

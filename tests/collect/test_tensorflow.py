@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from doctor_command import clean_environment, diagnose, run_doctor
+from installed import skip_without_tensorflow
 from locations import ROOT
 from made_up_root import make_gpu_root
 from simulated import Simulate
@@ -23,7 +24,7 @@ PROGRAM = ROOT / "doctor/collect/workers/run_tensorflow.py"
 
 @pytest.fixture(scope="module", autouse=True)
 def _tensorflow() -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
 
 
 @pytest.fixture(scope="module")

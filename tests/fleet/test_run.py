@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from doctor_command import hear_interrupts
+from installed import skip_without_scipy, skip_without_tensorflow
 
 pytest.importorskip("ray", reason="Ray is not installed in this Python")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Ray's test cluster")]
@@ -200,8 +201,8 @@ def test_who_is_slow_is_looked_at_again_beside_a_good_peer(cluster: Any, tmp_pat
 
 
 def test_the_nodes_of_a_cluster_train_together(cluster: Any, tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-    pytest.importorskip("scipy", reason="the benchmarks' own packages are not installed")
+    skip_without_tensorflow()
+    skip_without_scipy()
     for number in range(2):
         Node(cluster, tmp_path / f"node{number}")
     profile = tmp_path / "together.toml"
@@ -224,7 +225,7 @@ def test_the_nodes_of_a_cluster_train_together(cluster: Any, tmp_path: pathlib.P
 
 
 def test_a_node_whose_tensorflow_is_broken_is_named(cluster: Any, tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     good, broken = Node(cluster, tmp_path / "good"), Node(cluster, tmp_path / "broken")
     hiding = tmp_path / "broken" / "tensorflow"
     hiding.mkdir()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts, make_target
+from installed import skip_without_tensorflow
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc shows which processes are left")
 
@@ -199,7 +200,7 @@ def test_a_compiler_that_writes_nothing_leaves_no_folder(place: Place) -> None:
 
 @pytest.mark.slow
 def test_the_real_tensorflow_leaves_nothing(place: Place) -> None:
-    pytest.importorskip("tensorflow")
+    skip_without_tensorflow()
     done = subprocess.run(
         doctor_argv("check", "--format", "json"), env=place.variables(), capture_output=True, text=True, check=False,
         cwd=place.folder,

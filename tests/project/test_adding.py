@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from doctor_command import clean_environment
+from installed import skip_without_tensorflow
 from locations import ROOT
 
 from tools import conftest as of_tools
@@ -164,7 +165,7 @@ def copy(tmp_path: pathlib.Path) -> Copy:
 @pytest.mark.parametrize("page", [each for each in PAGES if each.stem != NEEDS_INDEX], ids=lambda page: page.stem)
 def test_a_page_leads_to_its_end(page: pathlib.Path, copy: Copy) -> None:
     if page.stem == NEEDS_TENSORFLOW:
-        pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+        skip_without_tensorflow()
     for block in blocks(page):
         copy.follow(block)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from doctor_command import start_doctor
+from installed import skip_without_tensorflow
 from lab.targets import find_targets, folder, site_packages
 
 pytestmark = pytest.mark.tensorflow
@@ -64,7 +65,7 @@ def test_a_driver_that_is_too_old_is_said(cache: str) -> None:
 
 
 def test_tensorflow_without_cuda_libraries(cache: str) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     done = start_doctor("rehearse", "--format", "json", XDG_CACHE_HOME=cache)
     document = json.loads(done.stdout)
     label = document["causes"][0]["label"] if document["causes"] else ""

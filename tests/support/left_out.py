@@ -1,4 +1,5 @@
-"""What a run of the tests did not look at: the slow tests unless `--full` is given, and what this machine lacks, counted.
+"""What a run of the tests did not look at: the slow ones unless `--full` is given, what this machine lacks, counted, and
+what `--beside-tensorflow` leaves to another run.
 
 A plugin of tests/conftest.py. With pytest-xdist the workers choose, and tell the process that prints.
 """
@@ -6,17 +7,35 @@ A plugin of tests/conftest.py. With pytest-xdist the workers choose, and tell th
 from __future__ import annotations
 
 import collections
+import pathlib
 from typing import Any
 
 import pytest
+from locations import TESTS
 
 _SLOW = "tfgpu_slow_tests"
 _COUNT: pytest.StashKey[int] = pytest.StashKey()
+# Folders, and beginnings of names, of tests that judge recorded facts, read logs, and write pages and tickets.
+_NO_DIFFERENCE = ("advise/", "checks/", "diagnose/", "fleet/test_store", "knowledge/", "log/", "model/", "project/",
+                  "render/", "ticket/")  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --full."""
+    """Add --full and --beside-tensorflow."""
     parser.addoption("--full", action="store_true", help="run the slow tests as well")
+    parser.addoption(
+        "--beside-tensorflow",
+        action="store_true",
+        help="leave out the tests to which it makes no difference whether TensorFlow is installed",
+    )
+
+
+def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+    """Leave out what another run looks at, before it is imported."""
+    if not config.getoption("beside_tensorflow") or not collection_path.is_relative_to(TESTS):
+        return None
+    name = collection_path.relative_to(TESTS).as_posix()
+    return True if f"{name}/".startswith(_NO_DIFFERENCE) else None
 
 
 @pytest.hookimpl(trylast=True)  # after others have marked what is slow
@@ -44,9 +63,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.getreports("skipped")
     reasons = collections.Counter(str(each.longrepr[2]).removeprefix("Skipped: ") for each in skipped if each.longrepr)
     slow = terminalreporter.config.stash.get(_COUNT, 0)
-    if reasons or slow:
+    beside_tensorflow = terminalreporter.config.getoption("beside_tensorflow")
+    if reasons or slow or beside_tensorflow:
         terminalreporter.section("not looked at")
     for reason, count in sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])):
         terminalreporter.write_line(f"{count:5}  {' '.join(reason.split())}")
     if slow:
         terminalreporter.write_line(f"{slow:5}  slow tests: `tox -e full` runs them, or pytest with --full")
+    if beside_tensorflow:
+        folders = ", ".join(each.strip("/") for each in _NO_DIFFERENCE)
+        terminalreporter.write_line(f"       {folders}: the same beside any TensorFlow; `tox -e oldest` runs them")

@@ -10,8 +10,9 @@ import subprocess
 import sys
 
 import pytest
+from installed import skip_without_tensorflow
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+skip_without_tensorflow()
 pytestmark = [pytest.mark.tensorflow]
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs.py"

@@ -12,6 +12,7 @@ import pytest
 from doctor_command import clean_environment
 from hypothesis import given
 from hypothesis import strategies as st
+from installed import skip_without_tensorflow
 from made_trace import MadeEvent, MadeLine, MadePlane, Ref, encode
 
 from tfgpu_doctor.tracing.events import Line, Plane, Value
@@ -189,7 +190,7 @@ def harmless(data: bytes) -> None:
 @pytest.mark.timed
 @pytest.mark.slow
 def test_a_profile_of_tensorflow_is_read_as_tensorflow_reads_it(tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     done = subprocess.run(
         [sys.executable, "-c", RECORD, str(tmp_path)], capture_output=True, text=True, check=False,
         env=clean_environment(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"), cwd=tmp_path,

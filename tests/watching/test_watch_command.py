@@ -13,6 +13,7 @@ import time
 import jsonschema
 import pytest
 from doctor_command import clean_environment, doctor_argv
+from installed import skip_without_tensorflow
 from locations import ROOT, TESTS
 from recorded_training import write_training
 
@@ -203,7 +204,7 @@ def test_a_process_of_another_user_is_refused(tmp_path: pathlib.Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "verdict"), [("py_function", "input_python"), ("healthy_loop", "compute_bound")])
 def test_a_real_training(tmp_path: pathlib.Path, name: str, verdict: str) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     done = watch(
         "--format", "json", "-o", "report", "--no-live", "--on-hang", "stop", "--", sys.executable, str(PROGRAMS), name,
         "--seconds", "40", folder=tmp_path, TF_CPP_MIN_LOG_LEVEL="3",
@@ -220,7 +221,7 @@ def test_a_real_training(tmp_path: pathlib.Path, name: str, verdict: str) -> Non
 @pytest.mark.tensorflow
 @pytest.mark.slow
 def test_in_the_program_itself(tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     script = tmp_path / "train.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\nimport programs, tfgpu_doctor\n"
@@ -271,7 +272,7 @@ def _command(pid: int) -> str:
 @pytest.mark.tensorflow
 @pytest.mark.slow
 def test_as_a_callback_of_keras(tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
+    skip_without_tensorflow()
     script = tmp_path / "train.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\nimport programs, tfgpu_doctor\n"
