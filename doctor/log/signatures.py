@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -65,6 +66,42 @@ class Found:
         return is_new or len(self.hits) < _MOST_HITS
 
 
+class _Phrases:
+    """What is searched for: phrases, and the signatures to which each belongs."""
+
+    def __init__(self, by_gate: Mapping[bytes, Sequence[LogSignature]]) -> None:
+        self.pattern = MultiPattern((*by_gate, *MARKERS))
+        self.rows = [by_gate.get(phrase, ()) for phrase in self.pattern.phrases]
+        self.markers = frozenset(map(self.pattern.phrases.index, MARKERS))
+
+    def without(self, exhausted: set[str]) -> _Phrases | None:
+        """Those that have a signature beside these; None if that is all."""
+        by_gate = {phrase: rows for phrase, rows in zip(self.pattern.phrases, self.rows, strict=True) if rows}
+        left = {phrase: rows for phrase, rows in by_gate.items() if not all(row.name in exhausted for row in rows)}
+        return _Phrases(left) if len(left) < len(by_gate) else None
+
+
+_LAST: list[tuple[tuple[LogSignature, ...], _Phrases]] = []  # of the last scanner: most have the same signatures
+
+
+def _phrases_of(signatures: tuple[LogSignature, ...]) -> _Phrases:
+    for known, phrases in _LAST:
+        if known is signatures:
+            return phrases
+    by_gate: dict[bytes, list[LogSignature]] = {}
+    for signature in signatures:
+        for gate in signature.gate.split("|"):
+            by_gate.setdefault(gate.encode(), []).append(signature)
+    phrases = _Phrases(by_gate)
+    _LAST[:] = [(signatures, phrases)]
+    return phrases
+
+
+@functools.cache  # compiled on first use: most are never used
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.MULTILINE | re.IGNORECASE)
+
+
 class Scanner:
     """Search a log for every signature, and keep its beginning and the parts around the output of other tools."""
 
@@ -72,31 +109,20 @@ class Scanner:
         self.found: dict[str, Found] = {}
         self.lines = 0
         self.kept = KeptText()
-        self._patterns: dict[str, re.Pattern[str]] = {}  # compiled on first use: most are never used
-        self._by_gate: dict[bytes, list[LogSignature]] = {}
-        for signature in signatures:
-            for gate in signature.gate.split("|"):
-                self._by_gate.setdefault(gate.encode(), []).append(signature)
+        self._phrases = _phrases_of(signatures)
         self._repeated: dict[_Key, list[Found]] = {}
         self._crowded = 0
         self._fruitless: dict[str, int] = {}
-        self._search_for(self._by_gate)
 
     def scan(self, stream: BinaryIO) -> None:
         """Read a log to the end."""
         for block in blocks(stream):
             self._scan(block)
 
-    def _search_for(self, phrases: Iterable[bytes]) -> None:
-        self._multi_pattern = MultiPattern((*phrases, *MARKERS))
-        self._rows = [self._by_gate.get(phrase, []) for phrase in self._multi_pattern.phrases]
-        self._markers = frozenset(map(self._multi_pattern.phrases.index, MARKERS))
-        self._repeated.clear()  # its keys are the numbers of the phrases
-
     def _scan(self, block: bytes) -> None:
         counted = 0
-        matches = self._multi_pattern.find(block.lower())
-        self.kept.add(block, self.lines, [begin for number, begin, _ in matches if number in self._markers])
+        matches = self._phrases.pattern.find(block.lower())
+        self.kept.add(block, self.lines, [begin for number, begin, _ in matches if number in self._phrases.markers])
         for each in excerpts(block, matches):
             self.lines += block.count(b"\n", counted, each.start)
             counted = each.start
@@ -115,7 +141,7 @@ class Scanner:
 
     def _examine(self, excerpt: Excerpt, block: bytes, key: _Key) -> None:
         """Match the signatures of a line, and remember a line that adds nothing, because logs repeat lines."""
-        rows = {row.name: row for phrase in excerpt.phrases for row in self._rows[phrase]}
+        rows = {row.name: row for phrase in excerpt.phrases for row in self._phrases.rows[phrase]}
         if len(rows) > _CROWDED:
             self._crowded += 1
             if self._crowded > _MOST_CROWDED:
@@ -130,13 +156,10 @@ class Scanner:
     def _drop_exhausted(self) -> None:
         """Search no longer for phrases whose signatures were all counted often enough."""
         exhausted = {name for name, found in self.found.items() if found.is_exhausted} | self._given_up()
-        phrases = [
-            phrase
-            for phrase, rows in zip(self._multi_pattern.phrases, self._rows, strict=True)
-            if rows and not all(row.name in exhausted for row in rows)
-        ]
-        if len(phrases) < sum(map(bool, self._rows)):
-            self._search_for(phrases)
+        phrases = self._phrases.without(exhausted)
+        if phrases is not None:
+            self._phrases = phrases
+            self._repeated.clear()  # its keys are the numbers of the phrases
 
     def _given_up(self) -> set[str]:
         return {name for name, lines in self._fruitless.items() if lines > _MOST_FRUITLESS and name not in self.found}
@@ -156,12 +179,10 @@ class Scanner:
 
     def _match(self, row: LogSignature, text: str, number: int) -> bool:
         """Record the matches of a signature in a line or in part of a line, once for each set of group values."""
-        if row.name not in self._patterns:
-            self._patterns[row.name] = re.compile(row.pattern, re.MULTILINE | re.IGNORECASE)
         if row.pattern.startswith("^"):
             text = _BEFORE.sub("", text)
         matched = False
-        for found in self._patterns[row.name].finditer(text):
+        for found in _compiled(row.pattern).finditer(text):
             matched = True
             kept = self.found.setdefault(row.name, Found(row))
             caught = found.groups()
