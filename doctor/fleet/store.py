@@ -7,6 +7,7 @@ same time, a killed writer leaves nothing that is read, and a damaged file costs
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -178,10 +179,21 @@ def add_table(
     connection: Any, name: str, columns: Mapping[str, Iterable[Any]], types: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Make a temporary table. A column has texts unless its type is given."""
-    # As parameters: to take arrays of texts, DuckDB before 1.2 needs pandas.
-    parts = [f'unnest(${place}::{types.get(each, "varchar")}[]) as "{each}"' for place, each in enumerate(columns, 1)]
+    # As one JSON text a column: where pandas is not installed, DuckDB before 2 looks for it twice for each Python value.
+    parts = []
+    for place, each in enumerate(columns, 1):
+        kind = types.get(each, "varchar")
+        shape = '[["VARCHAR"]]' if kind.endswith("[]") else '["VARCHAR"]'
+        parts.append(f"unnest(from_json(${place}, '{shape}')::{kind}[]) as \"{each}\"")
     query = f"create or replace temp table {name} as select {', '.join(parts)}"
-    connection.execute(query, [list(column) for column in columns.values()])
+    connection.execute(query, [json.dumps([_plain(value) for value in column]) for column in columns.values()])
+
+
+def _plain(value: Any) -> Any:
+    """A value as SQL reads it from a text."""
+    if value is None or isinstance(value, str):
+        return value
+    return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else str(value)
 
 
 def add_names(connection: Any, name: str, names: Iterable[str]) -> None:
