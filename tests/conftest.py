@@ -53,6 +53,14 @@ def which_file_left_it(nothing_is_left: RunFolders, request: pytest.FixtureReque
     nothing_is_left.look(request.node.name)
 
 
+@pytest.fixture
+def own_tmpdir(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that kill a doctor with SIGKILL: what it leaves lies in a temporary folder that nobody else looks at."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+
+
 @pytest.fixture(scope="session")
 def shared() -> pathlib.Path:
     """The folder that stands beside the checkout for the project's own developers."""

@@ -136,6 +136,7 @@ def test_the_shipped_suites_are_found() -> None:
     assert {"device_placement", "pipeline"} <= set(suite_names())
 
 
+@pytest.mark.usefixtures("own_tmpdir")
 def test_when_the_doctor_is_killed_no_suite_runs_on(tmp_path: pathlib.Path) -> None:
     suite = tmp_path / "suites"
     suite.mkdir()

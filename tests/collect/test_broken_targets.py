@@ -220,6 +220,7 @@ def test_interrupted_it_prints_what_is_known(tmp_path: pathlib.Path, number: sig
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+@pytest.mark.usefixtures("own_tmpdir")
 def test_killed_it_leaves_no_child_behind(tmp_path: pathlib.Path) -> None:
     target = make_target(tmp_path / "venv", HANGS)
     child = f"{target}/bin/python"

@@ -231,6 +231,7 @@ def test_interrupt_takes_everything_back(
     assert tree(target) == before
 
 
+@pytest.mark.usefixtures("own_tmpdir")
 def test_killed_and_undone(target: pathlib.Path, variables: dict[str, str]) -> None:
     before = tree(target)
     process = start(target, variables)

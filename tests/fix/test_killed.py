@@ -19,6 +19,7 @@ from made_up_wheels import entry, pip, tree
 
 from tfgpu_doctor.fix.bounds import NotPossible
 
+pytestmark = pytest.mark.usefixtures("own_tmpdir")
 Condition = Callable[[pathlib.Path], bool]
 
 

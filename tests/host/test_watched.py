@@ -68,6 +68,7 @@ def test_exception_ends_it(tmp_path: pathlib.Path) -> None:
     assert not is_written_on(tmp_path / "file")
 
 
+@pytest.mark.usefixtures("own_tmpdir")
 def test_it_ends_with_a_doctor_that_is_killed(tmp_path: pathlib.Path) -> None:
     file, lock = tmp_path / "file", tmp_path / "lock"
     doctor = subprocess.Popen([sys.executable, __file__, str(file), str(lock)])

@@ -129,6 +129,7 @@ def test_several_at_once_do_no_harm(tmp_path: pathlib.Path) -> None:
     assert len(names(tmp_path / "tfgpu-doctor")) == 1
 
 
+@pytest.mark.usefixtures("own_tmpdir")
 def test_a_build_that_is_killed_leaves_nothing_half(tmp_path: pathlib.Path) -> None:
     slow = script(tmp_path / "bin/cc", f'exec >/dev/null; touch "{tmp_path}/started"; sleep 10')
     code = "from tfgpu_doctor.rehearse.build import build_driver; build_driver()"

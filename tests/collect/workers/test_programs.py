@@ -750,6 +750,7 @@ def test_a_tensorflow_that_hangs_is_a_fact(tmp_path: pathlib.Path) -> None:
         os.kill(int((site / "tensorflow/pid").read_text()), 0)
 
 
+@pytest.mark.usefixtures("own_tmpdir")
 def test_a_child_dies_with_the_one_that_asked(tmp_path: pathlib.Path) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux kills a child with its parent")
