@@ -15,9 +15,9 @@ from locations import TESTS
 
 _SLOW = "tfgpu_slow_tests"
 _COUNT: pytest.StashKey[int] = pytest.StashKey()
-# Folders, and beginnings of names, of tests that judge recorded facts, read logs, and write pages and tickets.
-_NO_DIFFERENCE = ("advise/", "checks/", "diagnose/", "fleet/test_store", "knowledge/", "log/", "model/", "project/",
-                  "render/", "ticket/")  # fmt: skip
+# Folders of tests that judge recorded facts, read logs, and write pages, tickets and jobs.
+_NO_DIFFERENCE = ("advise/", "checks/", "diagnose/", "fleet/", "knowledge/", "log/", "model/", "project/", "render/", "ticket/")
+_BUT = ("fleet/test_run.py", "fleet/test_ray_task.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,7 +35,7 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
     if not config.getoption("beside_tensorflow") or not collection_path.is_relative_to(TESTS):
         return None
     name = collection_path.relative_to(TESTS).as_posix()
-    return True if f"{name}/".startswith(_NO_DIFFERENCE) else None
+    return True if name.startswith(_NO_DIFFERENCE) and collection_path.is_file() and name not in _BUT else None
 
 
 @pytest.hookimpl(trylast=True)  # after others have marked what is slow
@@ -72,4 +72,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{slow:5}  slow tests: `tox -e full` runs them, or pytest with --full")
     if beside_tensorflow:
         folders = ", ".join(each.strip("/") for each in _NO_DIFFERENCE)
-        terminalreporter.write_line(f"       {folders}: the same beside any TensorFlow; `tox -e oldest` runs them")
+        terminalreporter.write_line(f"       tests of {folders}: the same beside any TensorFlow; `tox -e oldest` runs them")
