@@ -16,7 +16,18 @@ from locations import TESTS
 _SLOW = "tfgpu_slow_tests"
 _COUNT: pytest.StashKey[int] = pytest.StashKey()
 # Folders of tests that judge recorded facts, read logs, and write pages, tickets and jobs.
-_NO_DIFFERENCE = ("advise/", "checks/", "diagnose/", "fleet/", "knowledge/", "log/", "model/", "project/", "render/", "ticket/")
+_NO_DIFFERENCE = (
+    "advise/",
+    "checks/",
+    "diagnose/",
+    "fleet/",
+    "knowledge/",
+    "log/",
+    "model/",
+    "project/",
+    "render/",
+    "ticket/",
+)
 _BUT = ("fleet/test_run.py", "fleet/test_ray_task.py")
 
 
@@ -72,4 +83,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{slow:5}  slow tests: `tox -e full` runs them, or pytest with --full")
     if beside_tensorflow:
         folders = ", ".join(each.strip("/") for each in _NO_DIFFERENCE)
-        terminalreporter.write_line(f"       tests of {folders}: the same beside any TensorFlow; `tox -e oldest` runs them")
+        terminalreporter.write_line(
+            f"       tests of {folders}: the same beside any TensorFlow; `tox -e oldest` runs them"
+        )
