@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import platform
 import shlex
 import subprocess
 import sys
@@ -115,3 +116,36 @@ def test_a_program_that_records_itself(tmp_path: pathlib.Path) -> None:
     assert (done.returncode, done.stdout) == (3, "")
     assert "records a profile of its own" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what a program gave back")
+def test_a_recording_takes_no_memory_for_good(tmp_path: pathlib.Path) -> None:
+    code = """
+import sys, time, tensorflow as tf
+from tfgpu_doctor.tracing.startup.recorder import Recorder
+held = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
+x = tf.ones((64, 256))
+model = tf.keras.Sequential([tf.keras.layers.Dense(64) for _ in range(20)])
+step = tf.function(lambda: tf.reduce_sum(model(x)))
+def train():
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        step().numpy()
+recorder = Recorder(None)
+train()
+before = held()
+recorder.start(tf, sys.argv[1])
+train()
+during = held()
+recorder.stop(tf)
+print(before, during, held())
+"""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, env=environment, check=True
+    )
+    before, during, after = map(float, done.stdout.split())
+    assert list(tmp_path.rglob("*.xplane.pb"))
+    assert after - before < 60, (
+        f"{before:.0f} MiB before, {during:.0f} at the end of the recording, {after:.0f} after it"
+    )

@@ -160,6 +160,8 @@ class Recorder:
             tensorflow.profiler.experimental.stop()
             with open(os.path.join(folder, "python_samples.json"), "w") as file:
                 json.dump({"began_ns": self.began_ns, "every_s": _SAMPLE_EVERY_S, "samples": self.samples}, file)
+            if not self.ending.is_set():
+                _give_back_memory()
         finally:
             self.idle.set()
 
@@ -222,6 +224,19 @@ class Recorder:
                 self.samples.append([time.time_ns(), _frames(mine), [each for each in others if not _waits(each)]])
             del frames, mine
             self.ending.wait(_SAMPLE_EVERY_S)
+
+
+def _give_back_memory() -> None:
+    """Ask the allocator for what a profile needed: glibc keeps 150 MB of a recording of two seconds for the program.
+
+    It takes some 25 ms, without the GIL: https://man7.org/linux/man-pages/man3/malloc_trim.3.html.
+    """
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+    except Exception:  # noqa: BLE001 - another C library, or a Python without ctypes
+        pass
 
 
 def _frames(innermost: FrameType) -> Stack:
