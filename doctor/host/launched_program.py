@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfgpu_doctor.host.adoption import ADOPTION
@@ -24,6 +24,7 @@ _FORWARDED = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
 )
+_STOP = {signal.SIGTSTP} if hasattr(signal, "SIGTSTP") else set()  # Ctrl-Z
 _FROM_A_PROCESS = (
     0  # si_code of kill(2) and less; the terminal's own signals, which reach the program too, are SI_KERNEL
 )
@@ -37,11 +38,16 @@ class LaunchedProgram:
     before other threads start.
     """
 
-    def __init__(self, argv: Sequence[str], *, environment: Mapping[str, str], startup: str) -> None:
-        """Start the command in the current folder. Raises OSError if that is not possible."""
+    def __init__(
+        self, argv: Sequence[str], *, environment: Mapping[str, str], startup: str, before_stop: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Start the command in the current folder. Raises OSError if that is not possible.
+
+        `before_stop` is called when Ctrl-Z is about to stop the doctor as well.
+        """
         ADOPTION.forbid()  # daemons of the program are its own affair
-        self.listener = Listener()
-        self._waiting = {*_FORWARDED, signal.SIGCHLD}
+        self.listener, self._before_stop = Listener(), before_stop
+        self._waiting = {*_FORWARDED, *_STOP, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._waiting)
         self._mask = before
         try:
@@ -86,10 +92,19 @@ class LaunchedProgram:
             self.listener.accept()
             left = end - time.monotonic()
             told = signal.sigtimedwait(self._waiting, max(0.0, left))
-            if told is not None and told.si_signo in _FORWARDED and told.si_code <= _FROM_A_PROCESS:
+            if told is not None and told.si_signo != signal.SIGCHLD and told.si_code <= _FROM_A_PROCESS:
                 self._process.send_signal(told.si_signo)
+            if told is not None and told.si_signo in _STOP:
+                self._stop()
             if left <= 0:
                 return
+
+    def _stop(self) -> None:
+        """Stop as the program does, until the shell continues both."""
+        self._before_stop()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP)
+        os.kill(os.getpid(), signal.SIGTSTP)  # by default: a process that no shell waits for is not stopped
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
 
     def end(self) -> str:
         """End the program and its descendants in order; return the signal that did it, empty if it had ended."""

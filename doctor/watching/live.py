@@ -151,8 +151,14 @@ class Bottom:
         self._owed = b""  # of a picture that the terminal did not take whole
 
     def show(self, state: State) -> None:
-        """Draw the lines anew. A terminal that is stopped (Ctrl-S) is left alone, and one that has gone for good."""
+        """Draw the lines anew. A terminal that is stopped (Ctrl-S) is left alone, and one that has gone for good.
+
+        In the background (`bg`) the terminal is the shell's.
+        """
         if not self._able or not self._is_ready(0.0):
+            return
+        if not self._is_foreground():
+            self.close()
             return
         try:
             columns, rows = os.get_terminal_size(self._fd)
@@ -206,6 +212,12 @@ class Bottom:
         except OSError:
             self._able, data = False, b""
         self._owed = data
+
+    def _is_foreground(self) -> bool:
+        try:
+            return os.tcgetpgrp(self._fd) == os.getpgrp()
+        except OSError:
+            return True  # it is not the terminal that controls this process
 
     def _is_ready(self, seconds: float) -> bool:
         try:

@@ -73,6 +73,11 @@ class Reporter:
         if self._metrics:
             self._write(render_prometheus(report))
 
+    def pause(self) -> None:
+        """Put the terminal back until the next `show`."""
+        if self._lines:
+            self._lines.close()
+
     def close(self) -> None:
         """Put the terminal back."""
         if self._lines:

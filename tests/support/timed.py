@@ -12,5 +12,5 @@ TIMED = {
     "ticket/test_ticket.py", "collect/test_broken_targets.py", "collect/test_examination.py", "collect/test_levels.py",
     "collect/test_stress_interrupted.py", "tracing/test_programs.py", "tracing/test_startup.py",
     "watching/test_program_signals.py", "watching/test_thread_states.py", "watching/test_gpu_signals.py",
-    "watching/test_launched_program.py", "watching/test_watch_command.py", "host/test_streamed.py",
+    "watching/test_job_control.py", "watching/test_launched_program.py", "watching/test_watch_command.py", "host/test_streamed.py",
 }  # fmt: skip
