@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from tfgpu_doctor.knowledge.schema import LogSignature
+from tfgpu_doctor.log.alternatives import matches
 from tfgpu_doctor.log.kept_text import MARKERS, KeptText
 from tfgpu_doctor.log.lines import Excerpt, blocks, excerpts
 from tfgpu_doctor.log.multi_pattern import MultiPattern
@@ -97,11 +97,6 @@ def _phrases_of(signatures: tuple[LogSignature, ...]) -> _Phrases:
     return phrases
 
 
-@functools.cache  # compiled on first use: most are never used
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.MULTILINE | re.IGNORECASE)
-
-
 class Scanner:
     """Search a log for every signature, and keep its beginning and the parts around the output of other tools."""
 
@@ -182,10 +177,9 @@ class Scanner:
         if row.pattern.startswith("^"):
             text = _BEFORE.sub("", text)
         matched = False
-        for found in _compiled(row.pattern).finditer(text):
+        for begin, caught, named in matches(row.pattern, text):
             matched = True
             kept = self.found.setdefault(row.name, Found(row))
-            caught = found.groups()
             if kept.in_line[0] != number:
                 kept.in_line = (number, {caught})
             elif caught in kept.in_line[1]:
@@ -193,8 +187,8 @@ class Scanner:
             kept.in_line[1].add(caught)
             kept.count += 1
             if kept.keeps(caught):
-                groups = {name: _printable(value) for name, value in found.groupdict().items() if value}
-                kept.hits.append(Hit(number, _shown(text, found.start()), groups))
+                groups = {name: _printable(value) for name, value in named.items() if value}
+                kept.hits.append(Hit(number, _shown(text, begin), groups))
         if not matched:
             self._fruitless[row.name] = self._fruitless.get(row.name, 0) + 1 + (len(text) >> 8)
         return matched

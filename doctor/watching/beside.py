@@ -40,9 +40,7 @@ class Watched:
 def watch_command(argv: Sequence[str], options: WatchOptions, reporter: Reporter, *, stop_hangs: bool) -> Watched:
     """Run the command as if the doctor were not there. Raises OSError if it cannot be started."""
     host = Host()
-    with LaunchedProgram(
-        argv, environment=host.environment, startup=STARTUP, before_stop=reporter.pause
-    ) as program:
+    with LaunchedProgram(argv, environment=host.environment, startup=STARTUP, before_stop=reporter.pause) as program:
         agents = Agents(program.listener)
         folder = os.path.join(program.listener.folder, "recorded")
         watcher = Watcher(host, program.pid, options, folder=folder, agents=agents.hear, told=reporter)
