@@ -6,13 +6,14 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 _FEWEST = 4  # plain texts, for which it pays
 _FLAGS = re.MULTILINE | re.IGNORECASE
 _ESCAPED = re.compile(r"\\(\W)")
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 
-Match = tuple[int, tuple[str | None, ...], dict[str, str | None]]  # where it begins, its groups, and those with a name
+Match = tuple[int, tuple[Any, ...], dict[str, Any]]  # where it begins, its groups, and those with a name
 
 
 @dataclass(frozen=True)
