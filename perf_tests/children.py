@@ -18,6 +18,7 @@ import tfgpu_doctor.perf_tests.programs
 
 _FOLDER = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.programs.__file__))
 START_S, ANSWER_S = 120.0, 60.0
+_MOST_CHARACTERS = 1 << 20  # of an answer: longer lines are none
 
 
 class ChildDied(Exception):
@@ -69,12 +70,17 @@ class Child:
         alarm = threading.Timer(deadline_s, self._process.kill)
         alarm.start()
         try:
-            line = self._process.stdout.readline()
+            line = self._process.stdout.readline(_MOST_CHARACTERS)
         finally:
             alarm.cancel()
         if not line:
             raise ChildDied(self._last_words())
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: Any = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ChildDied(f"the child process printed no answer but {line[:100]!r}")
         if "error" in answer:
             raise ChildDied(answer["error"])
         return answer

@@ -71,3 +71,12 @@ def test_a_silent_child_is_ended(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
     ):
         child.ask()
     assert time.monotonic() - started < 50, "it was waited for to its own end"
+
+
+@pytest.mark.parametrize(("printed", "said"), [("'no JSON'", "'no JSON"), ("'[1]'", "'[1]"), ("'x' * 10**8", "'xxx")])
+def test_what_is_no_answer_is_told(tmp_path: pathlib.Path, printed: str, said: str) -> None:
+    program = write(tmp_path, f"import sys\nprint({printed}, flush=True)\nsys.stdin.read()\n")
+    with pytest.raises(ChildDied) as told, children(program, ({}, {})):
+        pass
+    assert str(told.value).startswith(f"the child process printed no answer but {said}")
+    assert len(str(told.value)) < 200
