@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from doctor_command import clean_environment
+from doctor_command import clean_environment, hear_interrupts
 
 pytestmark = [
     pytest.mark.timed,
@@ -42,6 +42,8 @@ class Shell:
         self.printed = b""
         self.pid, self.fd = pty.fork()
         if not self.pid:
+            hear_interrupts()
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
             os.chdir(folder)
             variables = clean_environment(TERM="xterm", PS1="READY> ", HISTFILE="/dev/null")
             os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], variables)
