@@ -60,19 +60,9 @@ _NOTHING_KEPT, _INTERRUPTED = 3, 130
 @click.option("--benchmark-json", metavar="FILE", help="Also write a pytest-benchmark JSON document.")
 @click.option("--list", "list_", is_flag=True, help="List the suites; measure nothing.")
 def bench(
-    *,
-    suites: tuple[str, ...],
-    budget: str,
-    save: str | None,
-    reference: str | None,
-    history: bool,
-    even_if_busy: bool,
-    strict: bool,
-    format_: str,
-    output: str | None,
-    benchmark_json: str | None,
-    list_: bool,
-) -> int:
+    *, suites: tuple[str, ...], budget: str, save: str | None, reference: str | None, history: bool, even_if_busy: bool,
+    strict: bool, format_: str, output: str | None, benchmark_json: str | None, list_: bool,
+) -> int:  # fmt: skip
     """Measure whether the GPU is faster than the CPU, and each optimization faster than its baseline.
 
     Runs all suites, or those named; SUITE may be the path of your own, such as perf/test_ingest.py.

@@ -92,15 +92,21 @@ class LaunchedProgram:
             self.listener.accept()
             left = end - time.monotonic()
             told = signal.sigtimedwait(self._waiting, max(0.0, left))
-            if told is not None and told.si_signo != signal.SIGCHLD and told.si_code <= _FROM_A_PROCESS:
-                self._process.send_signal(told.si_signo)
-            if told is not None and told.si_signo in _STOP:
-                self._stop()
+            if told is not None and told.si_signo != signal.SIGCHLD:
+                self._pass_on(told.si_signo, is_ours_alone=told.si_code <= _FROM_A_PROCESS)
             if left <= 0:
                 return
 
+    def _pass_on(self, number: int, *, is_ours_alone: bool) -> None:
+        if is_ours_alone:
+            self._process.send_signal(number)
+        if number in _STOP:
+            self._stop()
+            if is_ours_alone:  # and so was the signal that continued this process
+                self._process.send_signal(signal.SIGCONT)
+
     def _stop(self) -> None:
-        """Stop as the program does, until the shell continues both."""
+        """Stop as the program does, until this process is continued."""
         self._before_stop()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP)
         os.kill(os.getpid(), signal.SIGTSTP)  # by default: a process that no shell waits for is not stopped

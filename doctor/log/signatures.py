@@ -116,9 +116,9 @@ class Scanner:
 
     def _scan(self, block: bytes) -> None:
         counted = 0
-        matches = self._phrases.pattern.find(block.lower())
-        self.kept.add(block, self.lines, [begin for number, begin, _ in matches if number in self._phrases.markers])
-        for each in excerpts(block, matches):
+        places = self._phrases.pattern.find(block.lower())
+        self.kept.add(block, self.lines, [begin for number, begin, _ in places if number in self._phrases.markers])
+        for each in excerpts(block, places):
             self.lines += block.count(b"\n", counted, each.start)
             counted = each.start
             # What stands before the first phrase differs in its digits, such as those of a timestamp.
@@ -131,7 +131,7 @@ class Scanner:
             else:
                 self._examine(each, block, key)
         self.lines += block.count(b"\n", counted)
-        if len(matches) > _MANY:
+        if len(places) > _MANY:
             self._drop_exhausted()
 
     def _examine(self, excerpt: Excerpt, block: bytes, key: _Key) -> None:

@@ -80,9 +80,8 @@ class Reporter:
 
     def close(self) -> None:
         """Put the terminal back."""
-        if self._lines:
-            self._lines.close()
-            self._lines = None
+        self.pause()
+        self._lines = None
 
     def _write(self, document: str) -> None:
         assert self._metrics is not None

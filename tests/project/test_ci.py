@@ -16,7 +16,8 @@ import pytest
 import yaml
 from doc_snippets import calls, fenced, refuse_unknown, scripts_of
 from doctor_command import clean_environment, make_target
-from locations import ROOT
+from left_out import makes_no_difference
+from locations import ROOT, TESTS
 
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 STEPS = [step for step in ACTION["runs"]["steps"] if "run" in step]
@@ -265,3 +266,16 @@ def test_the_marker_in_the_settings_is_known_to_pytest(tmp_path: pathlib.Path) -
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     (shown,) = [block for block in fenced("docs/ci.md", "console") if "SKIPPED" in block]
     assert [line for line in shown.splitlines() if line.startswith("SKIPPED")] == skipped
+
+
+def test_what_needs_tensorflow_lies_where_the_environment_with_it_looks() -> None:
+    """`--beside-tensorflow` leaves these folders to an environment without TensorFlow; slow tests run in `full` alone."""
+    needs = re.compile(r"skip_without_(?:tensorflow|scipy)|mark\.tensorflow|importorskip\(.(?:tensorflow|scipy)")
+    found = {
+        str(path.relative_to(TESTS))
+        for path in TESTS.rglob("test_*.py")
+        if makes_no_difference(path) and path.name != "test_ci.py" and needs.search(path.read_text("utf-8"))
+    }
+    assert found == {"project/test_adding.py"}
+    assert not makes_no_difference(TESTS / "fleet/test_run.py")
+    assert makes_no_difference(TESTS / "log/test_corpus.py")

@@ -43,10 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
     """Leave out what another run looks at, before it is imported."""
-    if not config.getoption("beside_tensorflow") or not collection_path.is_relative_to(TESTS):
-        return None
-    name = collection_path.relative_to(TESTS).as_posix()
-    return True if name.startswith(_NO_DIFFERENCE) and collection_path.is_file() and name not in _BUT else None
+    return True if config.getoption("beside_tensorflow") and makes_no_difference(collection_path) else None
+
+
+def makes_no_difference(path: pathlib.Path) -> bool:
+    """Whether the tests in this file are the same beside any TensorFlow."""
+    name = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    return path.is_file() and name.startswith(_NO_DIFFERENCE) and name not in _BUT
 
 
 @pytest.hookimpl(trylast=True)  # after others have marked what is slow

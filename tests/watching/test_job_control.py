@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import pty
@@ -10,12 +11,15 @@ import select
 import shlex
 import shutil
 import signal
+import struct
+import subprocess
 import sys
+import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from doctor_command import clean_environment, hear_interrupts
+from doctor_command import clean_environment, doctor_argv, hear_interrupts
 
 pytestmark = [
     pytest.mark.timed,
@@ -47,10 +51,6 @@ class Shell:
             os.chdir(folder)
             variables = clean_environment(TERM="xterm", PS1="READY> ", HISTFILE="/dev/null")
             os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], variables)
-        import fcntl
-        import struct
-        import termios
-
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
 
     def type(self, text: str) -> int:
@@ -119,3 +119,35 @@ def test_the_terminal_is_the_shells_meanwhile(shell: Shell) -> None:
     shell.wait_for(b"READY> ", ends + len("fg\r\n"))
     shell.type("echo code=$?\n")
     shell.wait_for(b"code=130", ends)
+
+
+def state(pid: int) -> str:
+    """A letter: proc_pid_stat(5)."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the state of a process is looked up in /proc")
+def test_a_program_is_stopped_and_continued_with_the_doctor(tmp_path: pathlib.Path) -> None:
+    """By signals to the doctor alone."""
+    own = "import os, signal, time; open('pid', 'w').write(str(os.getpid())); os.rename('pid', 'running'); time.sleep(1000)"
+    argv = doctor_argv("watch", "--", sys.executable, "-c", own)
+    doctor = subprocess.Popen(argv, cwd=tmp_path, preexec_fn=os.setpgrp)  # a group that is stopped like a shell's job
+    try:
+        wait_until(lambda: (tmp_path / "running").exists())
+        program = int((tmp_path / "running").read_text())
+        doctor.send_signal(signal.SIGTSTP)
+        wait_until(lambda: state(doctor.pid) == "T")
+        wait_until(lambda: state(program) == "T")
+        doctor.send_signal(signal.SIGCONT)
+        wait_until(lambda: state(program) == "S")
+    finally:
+        doctor.send_signal(signal.SIGCONT)
+        doctor.terminate()
+        doctor.wait(LONG_S)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + LONG_S
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
