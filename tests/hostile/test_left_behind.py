@@ -28,7 +28,10 @@ os.makedirs(home, exist_ok=True)
 place = os.path.join(home, "keras.json")
 if not os.path.exists(place):
     open(place, "w").write("{}")
-open(os.path.join(os.environ["REACHED"], str(os.getpid())), "w").write(open(place).read())
+reached = os.path.join(os.environ["REACHED"], str(os.getpid()))
+with open(reached + ".part", "w") as file:
+    file.write(open(place).read())
+os.rename(reached + ".part", reached)
 time.sleep(float(os.environ["SLEEPS_S"]))
 """
 
@@ -55,7 +58,7 @@ class Place:
     def start_check(self) -> subprocess.Popen[str]:
         """Start the doctor, and wait until TensorFlow has written its files."""
         process = self.start("check", "--format", "json", "--python", str(self.target))
-        wait_until(lambda: any((self.folder / "reached").iterdir()))
+        wait_until(lambda: any(path.suffix != ".part" for path in (self.folder / "reached").iterdir()))
         return process
 
     def left(self, *names: str) -> list[str]:
