@@ -72,30 +72,31 @@ class Adoption:
     def end(self, child: Started, within_s: float) -> None:
         """End what a child left that was killed or has ended, and wait for the orphans, at most for some time."""
         until = time.monotonic() + within_s
-        while child.mark:
-            strays = list(self._strays(child))
+        while True:
+            with self._lock:
+                strays = list(self._strays(child)) if child.mark else []
+                done = not child.mark or (not strays and has_ended(child.process.pid)) or time.monotonic() > until
+                if done:  # in one step with the search: of two that end at once, the last finds what both left
+                    self._running.discard(child.process.pid)
+                    self._rest()
             for pid in strays:
                 send([(each, start_time(each)) for each in family_of(pid)], signal.SIGKILL)
                 _wait_for(pid)
-            if (not strays and has_ended(child.process.pid)) or time.monotonic() > until:
-                break
+            if done:
+                return
             time.sleep(_AGAIN_S)
-        with self._lock:
-            self._running.discard(child.process.pid)
-            self._rest()
 
     def _rest(self) -> None:
         if self._before is not None and not self._running:
             _adopt(False)
 
     def _strays(self, child: Started) -> Iterator[int]:
-        """The processes of its family that are not its children any more."""
+        """The processes of its family that are not its children any more; the lock is held."""
         if self._before is None:
             yield from (pid for pid in _born_since(child.process.pid) if carries(pid, child.mark))
             return
-        with self._lock:
-            own, alone = children_of(os.getpid()), self._running <= {child.process.pid}
-            orphans = [pid for pid in own if pid not in self._before and pid not in self._running]
+        own, alone = children_of(os.getpid()), self._running <= {child.process.pid}
+        orphans = [pid for pid in own if pid not in self._before and pid not in self._running]
         # A process can remove the mark. Whose it is then is sure if no other child runs, and nobody else's are adopted.
         sure = alone and not self._before and os.getpid() != 1
         yield from (pid for pid in orphans if sure or carries(pid, child.mark))

@@ -196,6 +196,27 @@ def test_what_hides_ends_with_an_interrupted_doctor(program: Program, note: path
     assert comes_true(lambda: not runs(int(note.read_text())), within_s=1.0)
 
 
+def test_of_two_commands_that_end_at_once_nothing_stays(tmp_path: pathlib.Path) -> None:
+    """Each may take the unmarked orphan for the other's, and the last to end takes it along."""
+    line = f"(env -i setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $! >>{tmp_path}/$1); sleep 0.1"
+    source = (
+        "import sys, threading\nfrom tfgpu_doctor.host import Host, adoption\nadoption.ADOPTION.allow()\n"
+        "both_look, look = threading.Barrier(2), adoption.has_ended\n"
+        "def has_ended(pid):\n    try: both_look.wait(1.0)\n    except threading.BrokenBarrierError: pass\n"
+        "    return look(pid)\n"
+        "adoption.has_ended = has_ended\n"
+        "def run(name): Host().run(['/bin/sh', '-c', sys.argv[1], 'sh', name], deadline_s=60)\n"
+        "both = [threading.Thread(target=run, args=(name,)) for name in 'ab']\n"
+        "for each in both: each.start()\nfor each in both: each.join()"
+    )
+    subprocess.run([sys.executable, "-c", source, line], check=True, timeout=LONG_S)
+    hidden = [int(number) for name in "ab" for number in (tmp_path / name).read_text().split()]
+    left = list(filter(runs, hidden))
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert (len(hidden), left) == (2, [])
+
+
 @pytest.mark.slow
 def test_a_daemon_of_a_watched_program_stays(note: pathlib.Path) -> None:
     ended = doctor("watch", "--", "/bin/sh", "-c", HIDES_WITHOUT_MARK.format(note=note) + "; sleep 2")
