@@ -173,12 +173,15 @@ def _write_document(path: str | None, measured: Bench, report: Report) -> None:
 
 def _show_history(format_: str, output: str | None) -> int:
     """Show the saved runs of this machine; return 3 if there are no runs to show."""
-    try:
+
+    def place() -> str:
         with Waiting() as waiting:
-            facts = examine(on_wait=waiting.show)
+            return place_of(examine(on_wait=waiting.show), Bench(suite_version=SUITE_VERSION))
+
+    try:
+        history = history_here(Results.of_user(Host().environment), place)
     except Interrupted:
         return _INTERRUPTED
-    history = history_here(Results.of_user(Host().environment), place_of(facts, Bench(suite_version=SUITE_VERSION)))
     deliver(render_history(history, format_), output)
     return 0 if history.runs else _NOTHING_KEPT
 

@@ -47,7 +47,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All saved runs of one machine."""
+    """All saved runs of one machine; without a `place` where no run of any machine is saved."""
 
     schema: int = 2
     place: str

@@ -28,7 +28,8 @@ def render_history(history: History, format_: str) -> str:
         return _html(history)
     style, safe = ("pipe", escape) if format_ == "markdown" else ("simple", one_line)
     if not history.runs:
-        return f"There is no saved run of this machine ({safe(history.place)}); `tfgpu-doctor bench` saves one.\n"
+        whose = f" of this machine ({safe(history.place)})" if history.place else ""
+        return f"There is no saved run{whose}; `tfgpu-doctor bench` saves one.\n"
     runs = [(day(run.kept), safe(run.name), f"{run.faster} of {run.comparisons} faster") for run in history.runs]
     comparisons = [[safe(cell) for cell in _row(each)] for each in history.comparisons]
     table = tabulate(comparisons, headers=_HEADS, tablefmt=style, disable_numparse=True)

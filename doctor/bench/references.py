@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -139,10 +139,16 @@ def _past(runs: Sequence[KeptRun]) -> list[PastRun]:
     return found
 
 
-def history_here(results: Results, place: str) -> History:
-    """Return all saved runs of one machine; exit if they cannot be read."""
+def history_here(results: Results, place: Callable[[], str]) -> History:
+    """Return all saved runs of one machine; exit if they cannot be read.
+
+    `place` tells which machine this is; it is asked only if runs are saved, because it takes seconds.
+    """
     try:
-        return history_of(place, _past(results.of_place(place)))
+        if not results.newest_last():
+            return history_of("", ())
+        here = place()
+        return history_of(here, _past(results.of_place(here)))
     except ResultsError as error:
         refuse(str(error))
 

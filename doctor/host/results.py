@@ -65,8 +65,12 @@ class Results:
         return self._select("where name is not ?", None)
 
     def _select(self, condition: str, value: str | None) -> list[KeptRun]:
-        if not os.path.exists(self.path):
+        try:
+            os.stat(self.path)
+        except FileNotFoundError:
             return []
+        except (OSError, ValueError) as error:  # a folder on the way is a file, a loop of links, or may not be read
+            raise self._error(error) from error
         with self._open() as connection:
             query = f"select kept, name, place, document from run {condition} order by number"  # noqa: S608 - ours
             rows = connection.execute(query, (value,)).fetchall()
@@ -86,6 +90,10 @@ class Results:
             finally:
                 connection.close()
         except (OSError, sqlite3.Error) as error:
-            raise ResultsError(
-                f"{self.path} cannot be used ({error}); delete it to start over, or set XDG_CACHE_HOME to another folder"
-            ) from error
+            raise self._error(error) from error
+
+    def _error(self, error: Exception) -> ResultsError:
+        why = getattr(error, "strerror", None) or error
+        return ResultsError(
+            f"{self.path} cannot be used ({why}); delete it to start over, or set XDG_CACHE_HOME to another folder"
+        )

@@ -81,7 +81,8 @@ def test_the_html_page_tells_the_same_and_draws_it() -> None:
 
 
 def test_no_run_is_said_with_what_makes_one() -> None:
-    assert "`tfgpu-doctor bench` saves one" in render_history(history_of("here", []), "text")
+    assert "this machine (here); `tfgpu-doctor bench` saves one" in render_history(history_of("here", []), "text")
+    assert render_history(history_of("", []), "text") == "There is no saved run; `tfgpu-doctor bench` saves one.\n"
     page = render_history(history_of("here", []), "html")
     assert "No saved run of the perf suites" in page
     assert "<code>tfgpu-doctor bench</code></pre>" in page

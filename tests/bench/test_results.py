@@ -6,9 +6,12 @@ import pathlib
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
+from tfgpu_doctor.bench.references import history_here
 from tfgpu_doctor.host.results import KeptRun, Results, ResultsError
+from tfgpu_doctor.model.facts.bench import Bench
 
 WRITE = """
 import sys
@@ -54,3 +57,21 @@ def test_a_file_that_is_no_database_is_named(tmp_path: pathlib.Path) -> None:
     path.write_bytes(b"something else entirely, and long enough to be looked at" * 20)
     with pytest.raises(ResultsError, match=r"results\.sqlite cannot be used.*delete it"):
         Results(str(path)).of_place("here")
+
+
+def test_a_folder_that_cannot_hold_it_is_no_empty_file(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "taken").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    assert Results(str(tmp_path / "new" / "results.sqlite")).newest_last() == []
+    for place in ("taken", "loop"):
+        with pytest.raises(ResultsError, match=f"{place}/results.sqlite cannot be used .*; delete it"):
+            Results(str(tmp_path / place / "results.sqlite")).newest_last()
+
+
+def test_the_machine_is_examined_only_for_runs_that_are_saved(tmp_path: pathlib.Path) -> None:
+    results = Results(str(tmp_path / "results.sqlite"))
+    assert history_here(results, lambda: pytest.fail("examined")).runs == ()
+    results.keep(KeptRun(1.0, "", "here", msgspec.json.encode(Bench())))
+    assert [run.kept for run in history_here(results, lambda: "here").runs] == [1.0]
+    elsewhere = history_here(results, lambda: "elsewhere")
+    assert (elsewhere.place, elsewhere.runs) == ("elsewhere", ())
