@@ -27,7 +27,8 @@ from mutants.sites import SWITCH, Site, planted, sample, sites_of
 from tabulate import tabulate
 
 _FILES = (
-    "checks/*.py", "diagnose/*.py", "model/report.py", "log/*.py", "ticket/*.py", "fix/*.py", "accept/*.py",
+    "checks/**/*.py", "diagnose/*.py", "model/report.py", "log/**/*.py", "ticket/*.py", "fix/*.py", "accept/*.py",
+    "bench/ratio.py", "bench/regression.py", "bench/verdict.py", "tracing/*.py", "watching/rules.py",
 )  # fmt: skip
 _HERE = pathlib.Path(__file__).parent
 
@@ -39,7 +40,7 @@ def main() -> None:
     package = pathlib.Path(sysconfig.get_path("purelib")) / "tfgpu_doctor"
     if not package.is_dir():
         sys.exit(f"{package} does not exist: install the project, not editable, in this environment")
-    files = sorted(str(path.relative_to(package)) for pattern in _FILES for path in package.glob(pattern))
+    files = files_of(package)
     chosen = (
         _found_again(package, files, options.like)
         if options.like
@@ -57,6 +58,11 @@ def main() -> None:
         shutil.rmtree(original)
         shutil.rmtree(package.parent / SWITCH, ignore_errors=True)
     _tell(options, chosen)
+
+
+def files_of(package: pathlib.Path) -> list[str]:
+    """Return the modules that are sampled, relative to the package."""
+    return sorted(str(path.relative_to(package)) for pattern in _FILES for path in package.glob(pattern))
 
 
 def _found_again(package: pathlib.Path, files: list[str], earlier: pathlib.Path) -> list[Site]:
