@@ -12,7 +12,7 @@ from tfgpu_doctor.diagnose.device_names import DeviceNames
 from tfgpu_doctor.diagnose.report_builder import build_report
 from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Skip
+from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, PluginError, Skip
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.lengths import shorten
 from tfgpu_doctor.model.report import Outcome, Report, Result
@@ -107,6 +107,8 @@ def _run(
         findings = tuple(device_names.in_finding(each) for each in yielded if isinstance(each, Finding))
     except Skip as skip:
         return _result(check, "skip", reason=str(skip)), not isinstance(skip, CannotTell)
+    except PluginError as error:
+        return _result(check, "crash", reason=str(error)), True
     except Exception as error:  # noqa: BLE001 - a check that crashes is reported as such; the others continue
         reason = f"{type(error).__name__}: {error}"
         return _result(check, "crash", reason=reason), True

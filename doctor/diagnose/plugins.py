@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import tfgpu_doctor.collect.workers
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import BrokenPlugin
-from tfgpu_doctor.host import Files, Host
-from tfgpu_doctor.host.json_text import read_json
-from tfgpu_doctor.model import Check, in_order
+from tfgpu_doctor.diagnose.plugin_checks import describe_plugin
+from tfgpu_doctor.host import Files
+from tfgpu_doctor.model import Check, PluginError, in_order
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-_TRY = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__)), "try_plugin.py")
-_TO_LOAD_S = 20.0
 _METADATA = (".dist-info", ".egg-info")
 GROUP = "tfgpu_doctor.checks"
 
@@ -32,7 +28,7 @@ def load_checks() -> tuple[tuple[Check, ...], tuple[BrokenPlugin, ...]]:
         return merge(ALL_CHECKS, ())
     from importlib.metadata import entry_points
 
-    return merge(ALL_CHECKS, entry_points(group=GROUP), _fault)
+    return merge(ALL_CHECKS, entry_points(group=GROUP))
 
 
 def _may_be_named() -> bool:
@@ -48,46 +44,26 @@ def _may_be_named() -> bool:
 
 
 def merge(
-    own: Iterable[Check], points: Iterable[EntryPoint], fault: Callable[[EntryPoint], str] = lambda _: ""
+    own: Iterable[Check], points: Iterable[EntryPoint], load: Callable[[str], list[Check]] = describe_plugin
 ) -> tuple[tuple[Check, ...], tuple[BrokenPlugin, ...]]:
     """Return `own` and the checks that the entry points name (each a Check or a sequence of them), in the order of stages.
 
-    `fault` says why an entry point must not be loaded in this process.
+    `load` gives the checks of the value of an entry point, or raises PluginError.
     """
     checks, broken = in_order(own), []
     for point in points:
-        if why := fault(point):
-            broken.append(BrokenPlugin(point.name, why))
-            continue
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # standard output is the document's
-                loaded = point.load()
-            found = [loaded] if isinstance(loaded, Check) else list(loaded)
-            _refuse_strangers(found, {check.id for check in checks})
-            together = in_order([*checks, *found])
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin that fails is reported; the others continue
+            found = load(point.value)
+            _refuse_taken(found, {check.id for check in checks})
+            checks = in_order([*checks, *found])
+        except PluginError as error:
+            broken.append(BrokenPlugin(point.name, str(error)))
+        except ValueError as error:  # an id twice, or a ring of checks
             broken.append(BrokenPlugin(point.name, f"{type(error).__name__}: {error}"))
-        else:
-            checks = together
     return checks, tuple(broken)
 
 
-def _fault(point: EntryPoint) -> str:
-    """Load a plugin in a child process first; return why it cannot be loaded here, empty if it can."""
-    host = Host()
-    done = host.run([sys.executable, _TRY, point.value], deadline_s=_TO_LOAD_S)
-    if done.timed_out:
-        return f"it was not loaded within {_TO_LOAD_S:.0f} s"
-    try:
-        error = read_json(done.stdout)
-    except ValueError:
-        return f"it ended the process that loaded it ({done.signal or f'exit code {done.exit_code}'})"
-    return str(error or "")
-
-
-def _refuse_strangers(found: list[Check], taken: set[str]) -> None:
+def _refuse_taken(found: list[Check], taken: set[str]) -> None:
     for each in found:
-        if not isinstance(each, Check):
-            raise TypeError(f"{each!r} is not a check: create it with the decorator tfgpu_doctor.model.check")
         if each.id in taken:
             raise ValueError(f"the id {each.id} is already in use: choose other letters")

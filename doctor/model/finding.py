@@ -66,4 +66,8 @@ class CannotTell(Skip):
     """Raised by a check on which others depend and which cannot be evaluated: the dependent checks are undetermined too."""
 
 
+class PluginError(Exception):
+    """A plugin, or a check of one, that did not do what it should; the message is the reason."""
+
+
 Yielded = Iterator[Finding | Evidence]

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import subprocess
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -15,7 +16,7 @@ from locations import TESTS
 
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.plugins import merge
-from tfgpu_doctor.model import Yielded, check
+from tfgpu_doctor.model import Check, Yielded, check
 
 PLUGIN = '''
 from tfgpu_doctor.model import Evidence, Finding, Fix, check
@@ -74,9 +75,10 @@ def test_a_plugin_that_does_not_import_is_a_crash(tmp_path: pathlib.Path) -> Non
     ("source", "words"),
     [
         ("raise SystemExit(0)", "SystemExit: 0"),
-        ("import os; os._exit(0)", "it ended the process that loaded it (exit code 0)"),
-        ("import os; os.kill(os.getpid(), 9)", "it ended the process that loaded it (SIGKILL"),
+        ("import os; os._exit(0)", "it ended the process that it ran in (exit code 0)"),
+        ("import os; os.kill(os.getpid(), 9)", "it ended the process that it ran in (SIGKILL"),
         ("import sys; sys.stdout.write('{'); sys.stdout.flush(); raise OSError('none')", "OSError: none"),
+        ("raise OSError('\\udce9')", "OSError: ?"),
     ],
 )
 def test_a_plugin_that_ends_the_process_that_loads_it_is_a_crash(
@@ -90,16 +92,92 @@ def test_a_plugin_that_ends_the_process_that_loads_it_is_a_crash(
     assert document["healthy"] is False
 
 
-def test_a_plugin_that_prints_while_it_is_loaded_does_not_speak_in_the_document(tmp_path: pathlib.Path) -> None:
-    install(tmp_path, "acme", "print('::error::forged')" + PLUGIN, "acme = acme:driver_is_supported")
-    (result,) = doctor_with(tmp_path, "--select", "ACME001", warns="::error::forged\n")["results"]
-    assert result["outcome"] == "fail"
+CHECK = """
+import os, signal, sys, time
+from tfgpu_doctor.model import Evidence, Finding, check
+
+@check("ACME001", "nothing is wrong")
+def nothing_is_wrong(driver):
+    {}
+    yield Evidence("fine")
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt: "),
+        ("os._exit(0)", "it ended the process that it ran in (exit code 0)"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "it ended the process that it ran in (SIGSEGV"),
+        ("os.write(2, b'::error::x\\nlast words'); os._exit(3)", "(exit code 3); the last that it printed: last words"),
+        ("raise ValueError('no branch')", "ValueError: no branch"),
+        ("while True: yield Evidence('again')", "ValueError: it yielded more than 1000 results"),
+        ("yield 5", "TypeError: it yielded 5, which is no Finding and no Evidence"),
+        (
+            "yield Finding('bad', severity='fatal')",
+            "it gave something else than a check gives: Invalid enum value 'fatal'",
+        ),
+        ("yield Finding('bad \\udce9')", "UnicodeEncodeError"),
+    ],
+)
+def test_whatever_a_check_of_a_plugin_does_the_document_says_it(tmp_path: pathlib.Path, body: str, words: str) -> None:
+    install(tmp_path, "acme", CHECK.format(body), "acme = acme:nothing_is_wrong")
+    document = doctor_with(tmp_path)
+    (result,) = (each for each in document["results"] if each["id"] == "ACME001")
+    assert result["outcome"] == "crash"
+    assert words in result["reason"]
+    assert document["counts"]["pass"] > 50
+    assert document["healthy"] is False
+
+
+@pytest.mark.slow
+def test_a_check_of_a_plugin_that_hangs_is_a_crash(tmp_path: pathlib.Path) -> None:
+    install(tmp_path, "acme", CHECK.format("time.sleep(600)"), "acme = acme:nothing_is_wrong")
+    (result,) = doctor_with(tmp_path, "--select", "ACME001")["results"]
+    assert (result["outcome"], result["reason"]) == ("crash", "it did not end within 20 s")
+
+
+@pytest.mark.parametrize("printing", ["print('::error::forged')", "os.write(1, b'::error::forged')"])
+def test_a_plugin_that_prints_does_not_speak_in_the_document(tmp_path: pathlib.Path, printing: str) -> None:
+    install(tmp_path, "acme", f"import os; {printing}\n" + CHECK.format(printing), "acme = acme:nothing_is_wrong")
+    (result,) = doctor_with(tmp_path, "--select", "ACME001")["results"]
+    assert (result["outcome"], result["evidence"]) == ("pass", ["fine"])
+
+
+def test_a_plugin_does_not_run_in_the_doctors_process(tmp_path: pathlib.Path) -> None:
+    marks = f"open({str(tmp_path / 'mark')!r} + str(os.getppid()), 'w').close()"
+    install(tmp_path, "acme", f"import os\n{marks}\n" + CHECK.format("pass"), "acme = acme:nothing_is_wrong")
+    facts = TESTS / "machines/synthetic/workstation-healthy/facts.json"
+    with subprocess.Popen(
+        doctor_argv("--facts", str(facts), "--format", "json"), stdout=subprocess.DEVNULL,
+        env=clean_environment(PYTHONPATH=os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])),
+    ) as process:  # fmt: skip
+        process.wait()
+    assert [path.name for path in tmp_path.glob("mark*")] == [f"mark{process.pid}"]
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"), [("raise Skip('not here')", "skip"), ("raise CannotTell('no value')", "skip")]
+)
+def test_a_check_of_a_plugin_may_skip(tmp_path: pathlib.Path, body: str, outcome: str) -> None:
+    source = "from tfgpu_doctor.model import CannotTell, Skip\n" + CHECK.format(body)
+    install(tmp_path, "acme", source, "acme = acme:nothing_is_wrong")
+    (result,) = doctor_with(tmp_path, "--select", "ACME001")["results"]
+    assert (result["outcome"], result["reason"]) == (outcome, body.split("'")[1])
 
 
 @pytest.mark.slow
 def test_a_plugin_that_hangs_is_a_crash(tmp_path: pathlib.Path) -> None:
     install(tmp_path, "acme", "import time; time.sleep(600)", "acme = acme:driver_is_supported")
-    assert "it was not loaded within 20 s" in doctor_with(tmp_path)["results"][-1]["reason"]
+    assert "it did not end within 20 s" in doctor_with(tmp_path)["results"][-1]["reason"]
+
+
+def found(*checks: Check) -> Callable[[str], list[Check]]:
+    return lambda _value: list(checks)
+
+
+POINT = EntryPoint("acme", "acme:x", "tfgpu_doctor.checks")
 
 
 def test_an_id_that_is_taken_is_refused() -> None:
@@ -107,11 +185,7 @@ def test_an_id_that_is_taken_is_refused() -> None:
     def copy() -> Yielded:
         yield from ()
 
-    class Point(EntryPoint):
-        def load(self) -> object:
-            return copy
-
-    _, broken = merge(ALL_CHECKS, [Point("acme", "acme:copy", "tfgpu_doctor.checks")])
+    _, broken = merge(ALL_CHECKS, [POINT], found(copy))
     assert "the id DRV001 is already in use" in broken[0].error
 
 
@@ -124,24 +198,16 @@ def test_a_ring_is_refused_and_costs_no_other() -> None:
     def two() -> Yielded:
         yield from ()
 
-    class Point(EntryPoint):
-        def load(self) -> object:
-            return [one, two]
-
-    checks, broken = merge(ALL_CHECKS, [Point("acme", "acme:x", "tfgpu_doctor.checks")])
+    checks, broken = merge(ALL_CHECKS, [POINT], found(one, two))
     assert checks == ALL_CHECKS
     assert "CycleError" in broken[0].error
 
 
-@pytest.mark.parametrize("found", ["not checks", [1, 2], 7])
-def test_what_is_no_check_is_refused(found: object) -> None:
-    class Point(EntryPoint):
-        def load(self) -> object:
-            return found
-
-    checks, broken = merge(ALL_CHECKS, [Point("acme", "acme:x", "tfgpu_doctor.checks")])
-    assert len(checks) == len(ALL_CHECKS)
-    assert broken[0].name == "acme"
+@pytest.mark.parametrize("named", ["'not checks'", "[1, 2]", "7"])
+def test_what_is_no_check_is_refused(tmp_path: pathlib.Path, named: str) -> None:
+    install(tmp_path, "acme", f"what = {named}", "acme = acme:what")
+    (crash,) = (each for each in doctor_with(tmp_path)["results"] if each["id"] == "plugin:acme")
+    assert "TypeError" in crash["reason"]
 
 
 def test_without_plugins_there_are_the_doctors_own() -> None:

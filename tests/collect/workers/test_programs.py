@@ -34,7 +34,7 @@ PROGRAMS = [path for path in FILES if path.name != "__init__.py"]
 ALLOWED = {
     "run_tensorflow.py": {"tensorflow"}, "read_xla_flags.py": {"tensorflow"}, "open_nvml.py": {"pynvml"}, "sample_nvml.py": {"pynvml"},
     "stress_process.py": {"tensorflow"}, "stress_gpu.py": {"numpy"}, "stress_links.py": {"numpy"}, "run_suites.py": {"pytest"},
-    "ray_driver.py": {"ray", "tfgpu_doctor"},
+    "ray_driver.py": {"ray", "tfgpu_doctor"}, "run_plugin.py": {"msgspec", "tfgpu_doctor"},
 }  # fmt: skip
 BESIDE = {path.stem for path in FILES}  # a program may be more than one file
 NAMES = {"describe_target", "open_device_nodes", "open_libcuda", "open_nvml", "run_tensorflow"}
