@@ -25,6 +25,7 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("full", deadline=None, max_examples=200)
 
 
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
 def pytest_xdist_auto_num_workers() -> int:
     """Three workers on two processors: half of the time a test waits for a process, a deadline or a signal."""
     return ((os.cpu_count() or 1) * 3 + 1) // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,13 +15,19 @@ _PLAIN = {inspect.IntType: 1, inspect.FloatType: 1.0, inspect.BoolType: True, in
 FREE, CLOSED, NUMBER = "free", "closed", "number"
 
 
+@functools.cache
+def _type_of_facts() -> inspect.Type:
+    return inspect.type_info(Facts)
+
+
+@functools.cache
 def string_places() -> dict[str, str]:
     """`Struct.field` of every string, `[]` behind it for the keys of a dict; and whether any text may stand there."""
     return {place: what for place, what in _all_places() if what != NUMBER}
 
 
 def _all_places() -> Iterator[tuple[str, str]]:
-    return _places(inspect.type_info(Facts), "", set())
+    return _places(_type_of_facts(), "", set())
 
 
 def _places(type_: inspect.Type, place: str, seen: set[type]) -> Iterator[tuple[str, str]]:
@@ -58,13 +65,13 @@ def _inner(type_: inspect.Type) -> tuple[inspect.Type, ...]:
 def structs_of_facts() -> set[type[msgspec.Struct]]:
     """Every struct that facts are made of."""
     seen: set[type] = set()
-    list(_places(inspect.type_info(Facts), "", seen))
+    list(_places(_type_of_facts(), "", seen))
     return seen
 
 
 def facts_with(fill: Callable[[str], str]) -> Facts:
     """Facts in which everything is known: one of each, and every string as `fill` gives it for its place."""
-    return msgspec.convert(_filled(inspect.type_info(Facts), "", fill), Facts)
+    return msgspec.convert(_filled(_type_of_facts(), "", fill), Facts)
 
 
 def _plain(type_: inspect.Type) -> inspect.Type:

@@ -38,10 +38,21 @@ def outputs_of(ticket: Ticket) -> str:
     return "\n".join(lines | {line.replace("\\", "") for line in lines})  # as in Markdown and JSON, and as meant
 
 
-def told(output: str, hidden: Iterable[str]) -> list[str]:
+class Shown:
+    """What a reader can find in the outputs; a search for a piece of a long secret is one look into a set."""
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+        self.windows = {output[at : at + WINDOW] for at in range(len(output) - WINDOW + 1)}
+
+    def __contains__(self, piece: str) -> bool:
+        return piece in self.windows if len(piece) == WINDOW else piece in self.output
+
+
+def told(shown: Shown, hidden: Iterable[str]) -> list[str]:
     """The pieces of secrets that can be read in it."""
     pieces = {piece for part in hidden for piece in pieces_of(part)}
-    return [piece for piece in pieces if piece.lower() in output]
+    return [piece for piece in pieces if piece.lower() in shown]
 
 
 def pieces_of(part: str) -> set[str]:
@@ -53,8 +64,8 @@ def pieces_of(part: str) -> set[str]:
 
 def leaked(facts: Facts, planted: dict[str, Secret], log: bytes | None = None) -> dict[str, list[str]]:
     """What of the planted secrets can be read in the ticket, by place."""
-    output = outputs_of(make_ticket(Source(facts, Identity(), log=log)))
-    found = {place: told(output, secret.hidden) for place, secret in planted.items()}
+    shown = Shown(outputs_of(make_ticket(Source(facts, Identity(), log=log))))
+    found = {place: told(shown, secret.hidden) for place, secret in planted.items()}
     return {f"{place}: {planted[place].text!r}": pieces for place, pieces in found.items() if pieces}
 
 
