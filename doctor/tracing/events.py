@@ -23,9 +23,10 @@ class Line:
     names: array[int] = field(default_factory=lambda: array("q"))
     starts_ns: array[float] = field(default_factory=lambda: array("d"))
     ends_ns: array[float] = field(default_factory=lambda: array("d"))
-    stats_at: array[int] = field(default_factory=lambda: array("q"))
-    stats_end: array[int] = field(default_factory=lambda: array("q"))
+    stats_at: array[int] = field(default_factory=lambda: array("I"))  # of a file of at most 1 GiB
+    stats_end: array[int] = field(default_factory=lambda: array("I"))
     unwanted: int = 0  # events that were passed over
+    offset_ns: float = 0.0  # of its begin from the profile's; known when all lines are read
 
     def __len__(self) -> int:
         """The number of events that are kept."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 Interval = tuple[float, float]
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
     """Return the time that at least one of the intervals covers."""
+    return union_of_sorted(sorted(intervals))
+
+
+def union_of_sorted(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the same of intervals that come in the order of their begins."""
     joined: list[Interval] = []
-    for interval in sorted(intervals):
+    for interval in intervals:
         if not joined or interval[0] > joined[-1][1]:
             joined.append(interval)
         elif interval[1] > joined[-1][1]:
@@ -38,7 +43,12 @@ def length(intervals: Iterable[Interval]) -> float:
 def shared(some: Sequence[Interval], others: Sequence[Interval]) -> float:
     """Return how much of one union lies in another, of 1."""
     whole = length(some)
-    return length(overlap(some, others)) / whole if whole else 0.0
+    return shared_time(some, others) / whole if whole else 0.0
+
+
+def shared_time(some: Sequence[Interval], others: Sequence[Interval]) -> float:
+    """Return how much time two unions have in common."""
+    return length(_overlaps(some, others))
 
 
 def clip(intervals: Sequence[Interval], low: float, high: float) -> list[Interval]:
@@ -55,18 +65,20 @@ def clip(intervals: Sequence[Interval], low: float, high: float) -> list[Interva
 
 def overlap(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
     """Return the time that two unions have in common."""
-    common: list[Interval] = []
+    return list(_overlaps(some, others))
+
+
+def _overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> Iterator[Interval]:
     one = other = 0
     while one < len(some) and other < len(others):
         low = max(some[one][0], others[other][0])
         high = min(some[one][1], others[other][1])
         if low < high:
-            common.append((low, high))
+            yield low, high
         if some[one][1] < others[other][1]:
             one += 1
         else:
             other += 1
-    return common
 
 
 def without(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tfgpu_doctor.tracing.events import Value
-from tfgpu_doctor.tracing.intervals import Interval, clip, dilated, length, overlap, union
+from tfgpu_doctor.tracing.intervals import Interval, clip, dilated, length, shared_time, union, union_of_sorted
 from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
 
 _ASYNC = re.compile(r"(Prefetch|Parallel|MapAndBatch|MemoryCacheImpl|Model|MultiDevice)")
@@ -117,14 +118,24 @@ def _stages(profile: Profile, window: Interval, unfinished: Sequence[Interval]) 
     low, high = window
     stages: dict[str, Stage] = {}
     for path, events in calls.items():
-        within = [
-            (max(each.begin, low), min(each.end, high)) for each in events if each.end > low and each.begin < high
-        ]
-        if within:
-            stage = Stage(path, union(within), length(within), len(within), threads[path].stats(events[-1]))
-            stage.long_calls = _long_calls(within) + sum(not clip(stage.busy, *gap) for gap in unfinished)
+        last = events[-1]
+        events.sort(key=lambda each: each.begin)
+        times = array("d")
+        busy = union_of_sorted(_within(events, low, high, times))
+        if times:
+            stage = Stage(path, busy, sum(times), len(times), threads[path].stats(last))
+            stage.long_calls = _long_calls(times) + sum(not clip(stage.busy, *gap) for gap in unfinished)
             stages[path] = stage
     return stages
+
+
+def _within(events: Sequence[Event], low: float, high: float, times: array[float]) -> Iterator[Interval]:
+    """The calls within two times, one after the other, for there may be a million; `times` gets their lengths."""
+    for begin, end in (each.interval for each in events):
+        if end > low and begin < high:
+            within = (max(begin, low), min(end, high))
+            times.append(within[1] - within[0])
+            yield within
 
 
 def _extend(stages: dict[str, Stage], unfinished: Sequence[Interval]) -> None:
@@ -135,10 +146,9 @@ def _extend(stages: dict[str, Stage], unfinished: Sequence[Interval]) -> None:
             stage.busy = union([*stage.busy, *dilated(below)])
 
 
-def _long_calls(calls: list[Interval]) -> int:
+def _long_calls(times: array[float]) -> int:
     """How many calls take a hundred times as long as most, and a twentieth of all the time."""
-    times = sorted(high - low for low, high in calls)
-    least = max(100 * times[len(times) // 2], 0.05 * sum(times))
+    least = max(100 * sorted(times)[len(times) // 2], 0.05 * sum(times))
     return sum(each >= least for each in times)
 
 
@@ -149,7 +159,7 @@ def _leave_out_wrappers(stages: dict[str, Stage], python: list[Interval]) -> Non
     """
     for path in [path for path, stage in stages.items() if stage.kind == "Generator"]:
         others = [each for each in stages if not path.startswith(each) and not each.startswith(path)]
-        if others and length(overlap(stages[path].busy, python)) < _WRAPPER * length(stages[path].busy):
+        if others and shared_time(stages[path].busy, python) < _WRAPPER * length(stages[path].busy):
             del stages[path]
 
 
@@ -173,9 +183,9 @@ def slowest(pipeline: Pipeline, waits: list[Interval]) -> Stage | None:
     """
     stage = pipeline.root
     while stage.children:
-        child = max(stage.children, key=lambda each: length(overlap(each.busy, waits)))
+        child = max(stage.children, key=lambda each: shared_time(each.busy, waits))
         if stage.is_async:
-            busy = length(overlap(child.busy, waits)) / max(length(waits), 1e-9)
+            busy = shared_time(child.busy, waits) / max(length(waits), 1e-9)
             if busy < _BUSY:
                 return None if stage.kind == "Prefetch" else stage
         elif sum(each.total for each in stage.children) < _MOST_OF_STAGE * stage.total:

@@ -40,23 +40,33 @@ class Kinds:
 
 @dataclass(slots=True)
 class Event:
-    """An event; times in ms since the profile began."""
+    """An event; times in ms since the profile began. Its times stay in the columns of the line: there may be millions."""
 
     name: str
-    begin: float
-    end: float
     line: Line
     place: int
 
     @property
+    def begin(self) -> float:
+        """When it began."""
+        return (self.line.starts_ns[self.place] + self.line.offset_ns) / 1e6
+
+    @property
+    def end(self) -> float:
+        """When it ended."""
+        return (self.line.ends_ns[self.place] + self.line.offset_ns) / 1e6
+
+    @property
     def interval(self) -> Interval:
         """Begin and end in ms."""
-        return (self.begin, self.end)
+        line, place = self.line, self.place
+        return ((line.starts_ns[place] + line.offset_ns) / 1e6, (line.ends_ns[place] + line.offset_ns) / 1e6)
 
     @property
     def duration(self) -> float:
         """The duration in ms."""
-        return self.end - self.begin
+        begin, end = self.interval
+        return end - begin
 
 
 @dataclass(slots=True)
@@ -109,6 +119,7 @@ class Profile:
     cut_off: str = ""
     programs: dict[str, int] = field(default_factory=dict)  # of XLA: how often each was compiled
     samples: list[Sample] = field(default_factory=list)
+    errors: tuple[str, ...] = ()  # what TensorFlow's profiler says of its own work, warnings among them
 
     @property
     def end(self) -> float:
@@ -123,15 +134,17 @@ def make_profile(planes: Iterable[Plane], kinds: Kinds, cut_off: str = "") -> Pr
     planes = list(planes)
     lines = [line for plane in planes for line in plane.lines if len(line)]
     origin = min((int(line.begin_ns + min(line.starts_ns)) for line in lines), default=0)
+    for line in lines:
+        line.offset_ns = float(line.begin_ns - origin)
     profile = Profile(origin, [], {}, {}, sum(len(line) + line.unwanted for line in lines), _began(planes), cut_off)
     for plane in planes:
         if is_gpu(plane.name):
             profile.devices[plane.name] = plane.stats
-            profile.gpus[plane.name] = [_stream(plane, line, origin) for line in plane.lines if len(line)]
+            profile.gpus[plane.name] = [_stream(plane, line) for line in plane.lines if len(line)]
         elif plane.name == "/host:metadata":
             profile.programs = dict(Counter(_NUMBER.sub("", name) for name in plane.names.values()))
         elif plane.name.startswith(("/host:", "/job:")):
-            profile.threads += [_thread(plane, line, origin, kinds) for line in plane.lines if len(line)]
+            profile.threads += [_thread(plane, line, kinds) for line in plane.lines if len(line)]
     return profile
 
 
@@ -151,30 +164,19 @@ def template(name: str) -> str:
     return _TEMPLATE.sub("", name) if "[" in name else name
 
 
-def _thread(plane: Plane, line: Line, origin_ns: int, kinds: Kinds) -> Thread:
+def _thread(plane: Plane, line: Line, kinds: Kinds) -> Thread:
     thread = Thread(line.name, line, plane)
-    offset = float(line.begin_ns - origin_ns)
-    starts, ends, names = line.starts_ns, line.ends_ns, plane.names
+    names = plane.names
     lists: dict[int, tuple[str, list[Event]]] = {}
     for place, number in enumerate(line.names):
         found = lists.get(number)
         if found is None:
             name = names.get(number, "")
             found = lists[number] = (template(name), thread.events[kinds.of(name)])
-        found[1].append(Event(found[0], (starts[place] + offset) / 1e6, (ends[place] + offset) / 1e6, line, place))
+        found[1].append(Event(found[0], line, place))
     return thread
 
 
-def _stream(plane: Plane, line: Line, origin_ns: int) -> Stream:
-    offset = float(line.begin_ns - origin_ns)
-    events = [
-        Event(
-            plane.names.get(number, ""),
-            (line.starts_ns[place] + offset) / 1e6,
-            (line.ends_ns[place] + offset) / 1e6,
-            line,
-            place,
-        )
-        for place, number in enumerate(line.names)
-    ]
+def _stream(plane: Plane, line: Line) -> Stream:
+    events = [Event(plane.names.get(number, ""), line, place) for place, number in enumerate(line.names)]
     return Stream(line.name, plane, sorted(events, key=lambda each: each.begin))

@@ -12,7 +12,7 @@ from doctor_command import clean_environment
 from made_trace import MadeEvent, MadeLine, MadePlane
 
 EVENTS = 1_000_000
-MOST_KIB = 400 * 1000 * 1000 // 1024
+MOST_KIB = 300 * 1000 * 1000 // 1024
 MOST_BYTES_OF_PAGE = 2_000_000
 
 EXAMINE = """
