@@ -1,0 +1,35 @@
+"""Part 7: what TensorFlow does with a GPU beside computing on it. Each passes, or its error is quoted."""
+
+from __future__ import annotations
+
+import json
+
+from gpu_run.workbench import Workbench, document_of
+
+ABILITIES = {
+    "profiler": "the profiler with CUPTI",
+    "mixed_precision": "mixed precision with loss scaling",
+    "xla": "XLA",
+    "logical_devices": "a second logical device",
+    "mirrored": "MirroredStrategy over two parts",
+    "nccl": "NCCL on one GPU",
+    "nccl_collective": "NCCL in a collective of one",
+    "mirrored_reduction": "MirroredStrategy, reduced on one device",
+    "async_allocator": "cuda_malloc_async",
+}
+_ONE_S, _LONGEST_S = 8.0, 90.0
+
+
+def devices(bench: Workbench) -> None:
+    """Run each in a process of its own."""
+    rows = []
+    for name, what in ABILITIES.items():
+        if not bench.enough(_ONE_S, what):
+            continue
+        done = bench.program(name, "devices", name, limit_s=_LONGEST_S)
+        found = document_of(done.output) if done.exit_code == 0 else None
+        said = json.dumps(found) if found is not None else done.complaint
+        rows.append((what, "works" if found is not None else "FAILS", said, done.seconds))
+        if found is None:
+            bench.found(f"{what} does not work: {said}")
+    bench.table("Abilities", ("what", "", "said", "seconds"), rows)
