@@ -46,12 +46,18 @@ def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
     }
 
 
+def peak_teraflops(model: GpuModel | None, precision: str) -> float | None:
+    """Return the peak (TFLOP/s) of a model at a precision, named as for `peak_name`; None if it is unknown."""
+    return model.peak_teraflops.get(_OF_DATA_SHEETS[precision]) if model else None
+
+
 def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:
     """Return the limit (TFLOP/s) at a precision, named as for `peak_name`, with its source; empty if it is unknown."""
-    model, kind = model_of(tf, device), _OF_DATA_SHEETS[precision]
-    if model is None or kind not in model.peak_teraflops:
+    model = model_of(tf, device)
+    peak = peak_teraflops(model, precision)
+    if model is None or peak is None:
         return {}
-    limit = {"limit": model.peak_teraflops[kind], "limit_source": f"{model.name}: {model.source}"}
+    limit = {"limit": peak, "limit_source": f"{model.name}: {model.source}"}
     return {**limit, **_usual(model, MATMUL, precision)}
 
 

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import tfgpu_doctor.perf_tests.programs
+from tfgpu_doctor.perf_tests.notes import alive
+from tfgpu_doctor.perf_tests.variables import COMPILES_VARIABLE
 
 _FOLDER = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.programs.__file__))
-START_S, ANSWER_S = 120.0, 60.0
+START_S, ANSWER_S = 150.0, 150.0  # less than what the doctor waits for a sign of life of the test that waits
+COMPILES_S = 3400.0  # likewise, where the driver compiles the kernels of a GPU first
 _MOST_CHARACTERS = 1 << 20  # of an answer: longer lines are none
 
 
@@ -67,7 +70,8 @@ class Child:
 
     def _read(self, deadline_s: float) -> dict[str, Any]:
         assert self._process.stdout
-        alarm = threading.Timer(deadline_s, self._process.kill)
+        compiles = bool(os.environ.get(COMPILES_VARIABLE))
+        alarm = threading.Timer(max(deadline_s, COMPILES_S) if compiles else deadline_s, self._process.kill)
         alarm.start()
         try:
             line = self._process.stdout.readline(_MOST_CHARACTERS)
@@ -83,6 +87,7 @@ class Child:
             raise ChildDied(f"the child process printed no answer but {line[:100]!r}")
         if "error" in answer:
             raise ChildDied(answer["error"])
+        alive()
         return answer
 
     def _last_words(self) -> str:

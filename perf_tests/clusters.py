@@ -25,6 +25,7 @@ from tfgpu_doctor.fleet import (
 )
 from tfgpu_doctor.perf_tests.children import Child, children
 from tfgpu_doctor.perf_tests.peers import free_addresses, look
+from tfgpu_doctor.perf_tests.visibility import NO_GPU, only_gpu
 
 START_S = 150.0  # all workers wait for each other and share the cores; less than the time limit of a test
 NAMES_S = 60.0  # part of that time, until a pod has its name and the others can resolve it
@@ -91,16 +92,10 @@ def workers(count: int, job: TfConfig | None = None, gpus: int = 0) -> Iterator[
     orders: list[tuple[dict[str, bool], dict[str, str]]] = []
     for place, config in enumerate(configs):
         # Two processes on one GPU are not faster than one, and NCCL rejects them.
-        visible = {} if job else {"CUDA_VISIBLE_DEVICES": visible_gpu(place) if gpus >= count else "-1"}
+        visible = {} if job else only_gpu(place) if gpus >= count else NO_GPU
         orders.append(({"leave_together": bool(job)}, {"TF_CONFIG": config.text, **visible}))
     with children("join_cluster", *orders, start_s=START_S - (time.monotonic() - began)) as started:
         yield Workers(started, len(configs[0].members), bool(job))
-
-
-def visible_gpu(place: int) -> str:
-    """Return the value of CUDA_VISIBLE_DEVICES with which only the GPU of that place is visible, of those visible here."""
-    here = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
-    return here[place] if place < len(here) else str(place)
 
 
 def _local(count: int) -> list[TfConfig]:

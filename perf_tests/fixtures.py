@@ -6,8 +6,8 @@ import copy
 import dataclasses
 import json
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -15,7 +15,13 @@ from tfgpu_doctor.perf_tests.notes import note
 from tfgpu_doctor.perf_tests.plugin import BUDGET, COMPARED, METRICS
 from tfgpu_doctor.perf_tests.replay import TIMER
 from tfgpu_doctor.perf_tests.timing import LEAST_READING_S
-from tfgpu_doctor.perf_tests.variables import ALTHOUGH_BUSY_VARIABLE, BUSY_VARIABLE, FACTS_VARIABLE
+from tfgpu_doctor.perf_tests.variables import (
+    ALTHOUGH_BUSY_VARIABLE,
+    BUSY_VARIABLE,
+    COMPILES_VARIABLE,
+    FACTS_VARIABLE,
+    JOURNAL_VARIABLE,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -49,18 +55,39 @@ def recorded() -> Facts | None:
 
 
 @pytest.fixture(scope="session")
-def diagnosis(recorded: Facts | None) -> Report:
-    """The doctor's report on this machine, including TensorFlow."""
-    import tfgpu_doctor
-    from tfgpu_doctor.diagnose.engine import diagnose
+def examined(recorded: Facts | None) -> Facts:
+    """The facts of this machine, including TensorFlow's: recorded by the doctor, or examined now."""
+    from tfgpu_doctor.collect.examination import examine
 
-    return diagnose(recorded) if recorded else tfgpu_doctor.check()
+    return recorded or examine()
 
 
 @pytest.fixture(scope="session")
-def gpus(tensorflow: Any) -> tuple[str, ...]:
-    """The GPUs that TensorFlow lists: "GPU:0", ..."""
-    return tuple(f"GPU:{place}" for place, _ in enumerate(tensorflow.config.list_physical_devices("GPU")))
+def diagnosis(examined: Facts) -> Report:
+    """The doctor's report on this machine, including TensorFlow."""
+    from tfgpu_doctor.diagnose.engine import diagnose
+
+    return diagnose(examined)
+
+
+@pytest.fixture(scope="session")
+def gpus(tensorflow: Any, request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
+    """The GPUs that TensorFlow lists: "GPU:0", ... Before this process uses them, it is known who else does."""
+    found = tuple(f"GPU:{place}" for place, _ in enumerate(tensorflow.config.list_physical_devices("GPU")))
+    with pytest.MonkeyPatch.context() as session:
+        if found and not os.environ.get(BUSY_VARIABLE):
+            for name, value in _looked_at(request.getfixturevalue("examined")).items():
+                session.setenv(name, value)
+        yield found
+
+
+def _looked_at(facts: Facts) -> dict[str, str]:
+    """Return the variables that the doctor sets, where the suites run without it."""
+    from tfgpu_doctor.bench import compiles, used_by_others
+    from tfgpu_doctor.host import Host
+
+    found = {BUSY_VARIABLE: json.dumps(used_by_others(Host(), facts, (os.getpid(),)))}
+    return {**found, COMPILES_VARIABLE: "1"} if compiles(facts) else found
 
 
 @pytest.fixture(scope="session")
@@ -87,27 +114,38 @@ def gpu_answers_if_there_is_one(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def gpu(gpus: tuple[str, ...], diagnosis: Report) -> str:
+def gpu(gpus: tuple[str, ...], diagnosis: Report, pytestconfig: pytest.Config) -> str:
     """The first GPU; without a GPU the test is skipped with the doctor's root cause, and where others use one with that."""
     if not gpus:
         pytest.skip(_root_cause(diagnosis) or "TensorFlow lists no GPU")
-    return _free(gpus)
+    return _free(gpus, pytestconfig)
 
 
-def _free(gpus: tuple[str, ...]) -> str:
+def _free(gpus: tuple[str, ...], config: pytest.Config) -> str:
     """Return the first GPU; skip the test if others use any of them: both would slow each other down."""
     busy = {name: signs for name, signs in busy_gpus().items() if name in gpus}
-    if busy and ALTHOUGH_BUSY_VARIABLE not in os.environ:
+    if busy and not (config.getoption("--tfgpu-even-if-busy") or ALTHOUGH_BUSY_VARIABLE in os.environ):
         told = "; ".join(f"{name}: {signs}" for name, signs in busy.items())
-        pytest.skip(
-            f"others use a GPU ({told}): end them, choose idle GPUs with CUDA_VISIBLE_DEVICES, or add --even-if-busy"
-        )
+        option = "--even-if-busy" if JOURNAL_VARIABLE in os.environ else "--tfgpu-even-if-busy"
+        pytest.skip(f"others use a GPU ({told}): end them, choose idle GPUs with CUDA_VISIBLE_DEVICES, or add {option}")
     return gpus[0]
 
 
 def busy_gpus() -> dict[str, str]:
-    """Return the signs that others use a GPU, by its name, as far as the doctor looked before the run."""
-    found: dict[str, str] = json.loads(os.environ.get(BUSY_VARIABLE, "{}"))
+    """Return the signs that others use a GPU, by its name; empty if there are none, or none that NVML can show."""
+    return _told_busy() or {}
+
+
+def sharing() -> Literal["free", "busy", "not known"]:
+    """Return whether others use any GPU, as seen before this run used it. Not known: what takes all memory must not run."""
+    found = _told_busy()
+    if found is None:
+        return "not known"
+    return "busy" if found else "free"
+
+
+def _told_busy() -> dict[str, str] | None:
+    found: dict[str, str] | None = json.loads(os.environ.get(BUSY_VARIABLE) or "null")
     return found
 
 
@@ -118,9 +156,9 @@ def _root_cause(diagnosis: Report) -> str:
 
 
 @pytest.fixture(scope="session")
-def device(gpus: tuple[str, ...]) -> str:
+def device(gpus: tuple[str, ...], pytestconfig: pytest.Config) -> str:
     """The device for work that can run anywhere: the first GPU if there is one, else the CPU."""
-    return _free(gpus) if gpus else "CPU:0"
+    return _free(gpus, pytestconfig) if gpus else "CPU:0"
 
 
 @pytest.fixture(scope="session")

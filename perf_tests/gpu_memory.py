@@ -1,8 +1,15 @@
-"""The memory of the GPUs, as NVML reports it."""
+"""The memory of the GPUs that this process may use, as NVML reports it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import contextlib
+import ctypes
+import uuid
+from typing import Any, NamedTuple
+
+from tfgpu_doctor.collect.workers.open_libcuda import describe
+
+_LIBCUDA, _UUID_BYTES = "libcuda.so.1", 16
 
 
 class GpuMemory(NamedTuple):
@@ -13,15 +20,42 @@ class GpuMemory(NamedTuple):
 
 
 def gpu_memory() -> list[GpuMemory]:
-    """Return the memory of each GPU, visible to TensorFlow or not; empty if NVML does not report it."""
+    """Return the memory of each GPU that CUDA lists to this process, in its order; empty if NVML does not report it."""
     try:
         import pynvml
     except ImportError:
         return []
     try:
         pynvml.nvmlInit()
-        gpus = [pynvml.nvmlDeviceGetHandleByIndex(place) for place in range(pynvml.nvmlDeviceGetCount())]
-        rows = [pynvml.nvmlDeviceGetMemoryInfo(gpu) for gpu in gpus]
+        rows = [pynvml.nvmlDeviceGetMemoryInfo(_found(pynvml, *names)) for names in _names_in_cuda()]
         return [GpuMemory(int(row.free), int(row.used)) for row in rows]
     except pynvml.NVMLError:
         return []
+
+
+def _names_in_cuda() -> list[tuple[str, str]]:
+    """Return UUID and PCI address of each GPU that CUDA_VISIBLE_DEVICES leaves. Takes no memory of a GPU."""
+    try:
+        cuda = ctypes.CDLL(_LIBCUDA)
+    except OSError:
+        return []
+    count = ctypes.c_int()
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    return [(_uuid(cuda, place), str(describe(cuda, place)["pci_address"])) for place in range(count.value)]
+
+
+def _uuid(cuda: Any, place: int) -> str:
+    """Return the UUID of a GPU, or of the part of it that MIG made; empty if the driver is too old to tell parts apart."""
+    device, found = ctypes.c_int(), ctypes.create_string_buffer(_UUID_BYTES)
+    cuda.cuDeviceGet(ctypes.byref(device), place)
+    asked = getattr(cuda, "cuDeviceGetUuid_v2", None)  # since CUDA 11.4
+    return str(uuid.UUID(bytes=found.raw)) if asked and asked(ctypes.byref(found), device) == 0 else ""
+
+
+def _found(nvml: Any, name: str, pci_address: str) -> Any:
+    """Return NVML's handle of a GPU of CUDA. Raises NVMLError if it lists no such GPU."""
+    for prefix in ("GPU-", "MIG-") if name else ():
+        with contextlib.suppress(nvml.NVMLError):
+            return nvml.nvmlDeviceGetHandleByUUID(prefix + name)
+    return nvml.nvmlDeviceGetHandleByPciBusId(pci_address)

@@ -32,6 +32,7 @@ class Account:
     seconds: dict[str, float] = field(default_factory=dict)  # of each test that finished, setup included
     test: str = ""
     began: float = 0.0
+    alive: float = 0.0  # the last sign of life of the test
     test_began: float = 0.0
     warm: bool = False
     tests: dict[str, str] = field(default_factory=dict)  # by the key of a comparison, the id of its test
@@ -55,6 +56,7 @@ class Account:
 
     def _take(self, row: dict[str, Any]) -> None:
         kind, at = row.pop("kind"), row.pop("at")
+        self.alive = at
         if kind == "session":
             self.waiting, self.warm = row["tests"], False
         elif kind == "test":

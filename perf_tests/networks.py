@@ -14,6 +14,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 SIDE, CHANNELS = 24, 3
 WORDS, LENGTH, WIDTH = 64, 24, 48
 CLASSES = 4
+WIDE, DEPTH = 16, 24  # of the deep CNN
+DEEP_NUMBERS = SIDE * SIDE * WIDE  # of its largest tensor, for each sample
 TENSOR_CORES = {"float16": (7, 0), "bfloat16": (8, 0), "tf32": (8, 0)}  # minimum compute capability
 _WITHOUT_TENSOR_CORES = "GTX 16"  # in the names of GPUs; others of their compute capability, 7.5, have them
 
@@ -55,6 +57,14 @@ def convolutional(tf: Any) -> Any:
     )
 
 
+def deep(tf: Any) -> Any:
+    """Build a CNN of many equal layers: a sample needs much more memory than its largest tensor."""
+    layers = tf.keras.layers
+    maps = [layers.Conv2D(WIDE, 3, padding="same", activation="relu") for _ in range(DEPTH)]
+    ends = [layers.GlobalAveragePooling2D(), layers.Dense(CLASSES, dtype="float32")]
+    return tf.keras.Sequential([layers.Input((SIDE, SIDE, CHANNELS)), *maps, *ends])
+
+
 def transformer(tf: Any) -> Any:
     """Build a small transformer with one block."""
     layers = tf.keras.layers
@@ -82,8 +92,10 @@ NETWORKS: dict[str, tuple[Callable[[Any], Any], Callable[[int], tuple[Array, Arr
     "transformer": (transformer, sentences),
 }
 
+DEEP = "deep cnn"
+_BUILT = {**NETWORKS, DEEP: (deep, pictures)}
 # Parts of the names of the operations that carry the work of each.
-CARRIERS = {"cnn": ("Conv2D",), "transformer": ("MatMul", "Einsum")}
+CARRIERS = {"cnn": ("Conv2D",), DEEP: ("Conv2D",), "transformer": ("MatMul", "Einsum")}
 
 
 class Training:
@@ -95,7 +107,7 @@ class Training:
     def __init__(
         self, tf: Any, kind: str, device: str, batch: int, *, policy: str = "float32", eager: bool = False
     ) -> None:
-        build, make = NETWORKS[kind]
+        build, make = _BUILT[kind]
         before = tf.keras.mixed_precision.global_policy()
         tf.keras.utils.set_random_seed(17)
         try:
@@ -112,17 +124,18 @@ class Training:
         finally:
             tf.keras.mixed_precision.set_global_policy(before)
         self._tf, self.kind, self.device = tf, kind, device
-        self._made = make(batch)
+        with tf.device(device):
+            self._made = [tf.identity(tf.constant(each)) for each in make(batch)]
         self.resize(batch)
         self._loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        self._step = self._one_step if eager else tf.function(self._one_step)
+        self._step = self._one_step if eager else tf.function(self._one_step, reduce_retracing=True)
 
     def resize(self, batch: int) -> None:
-        """Take a batch of another size: a larger one repeats the samples."""
+        """Take a batch of another size: a larger one repeats the samples, in the memory of the device."""
         tf = self._tf
         with tf.device(self.device):
-            parts = [np.resize(each, (batch, *each.shape[1:])) for each in self._made]
-            self.inputs, self.classes = (tf.identity(tf.constant(each)) for each in parts)
+            places = tf.range(batch) % len(self._made[0])
+            self.inputs, self.classes = (tf.gather(each, places) for each in self._made)
         self.batch = batch
 
     def __call__(self) -> Any:

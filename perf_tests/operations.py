@@ -17,7 +17,8 @@ TF32_UNIT = 2.0**-10  # TF32, which tensor cores may use for float32, has 11
 class Operation:
     """An operation. `error` is the largest error of an element, relative to the maximum rounding error: 1.0 is just allowed.
 
-    `scale`: the sum of the magnitudes of an element's terms; `rounded`: how many units of it rounding may lose.
+    `scale`: the sum of the magnitudes of an element's terms; `rounded`: how many units of it rounding may lose;
+    `carriers`: parts of the names of the TensorFlow operations that compute it.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Operation:
     exact: Array
     scale: Array
     rounded: float
+    carriers: tuple[str, ...]
     may_use_tf32: bool = False
 
     def error(self, answer: Array, unit: float = UNIT) -> float:
@@ -33,8 +35,8 @@ class Operation:
         return float(np.max(np.abs(answer.astype(np.float64) - self.exact) / allowed))
 
 
-def operations(seed: int = 23) -> list[Operation]:
-    """Return products, a convolution, sums and functions on numbers of both signs."""
+def operations(seed: int = 23, *, turned: bool = False) -> list[Operation]:
+    """Return products, a convolution, sums and functions on numbers of both signs. `turned`: pictures of another shape."""
     numbers = np.random.default_rng(seed=seed)
 
     def normal(*shape: int) -> Array:
@@ -43,7 +45,7 @@ def operations(seed: int = 23) -> list[Operation]:
     left, right, images, kernel, rows = (
         normal(96, 257),
         normal(257, 65),
-        normal(2, 17, 19, 8),
+        normal(2, 19, 17, 8) if turned else normal(2, 17, 19, 8),
         normal(3, 3, 8, 12),
         normal(64, 1001),
     )
@@ -52,10 +54,10 @@ def operations(seed: int = 23) -> list[Operation]:
         _convolution(images, kernel),
         _softmax(rows),
         _layer_norm(rows),
-        _map("sum", lambda tf, x: tf.reduce_sum(x, axis=1), rows, _sum, lambda x: _sum(np.abs(x)), 64),
-        _map("exp", lambda tf, x: tf.exp(x), rows, np.exp, np.exp, 16),
-        _map("tanh", lambda tf, x: tf.tanh(x), rows, np.tanh, lambda x: np.abs(np.tanh(x)), 16),
-        _map("log", lambda tf, x: tf.math.log(x), np.abs(rows) + 2, np.log, np.log, 16),
+        _map("sum", "Sum", lambda tf, x: tf.reduce_sum(x, axis=1), rows, _sum, lambda x: _sum(np.abs(x)), 64),
+        _map("exp", "Exp", lambda tf, x: tf.exp(x), rows, np.exp, np.exp, 16),
+        _map("tanh", "Tanh", lambda tf, x: tf.tanh(x), rows, np.tanh, lambda x: np.abs(np.tanh(x)), 16),
+        _map("log", "Log", lambda tf, x: tf.math.log(x), np.abs(rows) + 2, np.log, np.log, 16),
     ]
 
 
@@ -65,18 +67,26 @@ def _sum(rows: Array) -> Array:
 
 
 def _map(
-    name: str, call: Callable[[Any, Any], Any], given: Array, exact: Callable[[Array], Array],
+    name: str, carrier: str, call: Callable[[Any, Any], Any], given: Array, exact: Callable[[Array], Array],
     scale: Callable[[Array], Array], rounded: float,
 ) -> Operation:  # fmt: skip
     wide = given.astype(np.float64)
-    return Operation(name, lambda tf, inputs: call(tf, inputs[0]), [given], exact(wide), scale(wide), rounded)
+    due, size = exact(wide), scale(wide)
+    return Operation(name, lambda tf, inputs: call(tf, inputs[0]), [given], due, size, rounded, (carrier,))
 
 
 def _product(left: Array, right: Array) -> Operation:
     wide = left.astype(np.float64), right.astype(np.float64)
     scale = np.abs(wide[0]) @ np.abs(wide[1])
     return Operation(
-        "matmul", lambda tf, given: tf.linalg.matmul(*given), [left, right], wide[0] @ wide[1], scale, 8, True
+        "matmul",
+        lambda tf, given: tf.linalg.matmul(*given),
+        [left, right],
+        wide[0] @ wide[1],
+        scale,
+        8,
+        ("MatMul",),
+        True,
     )
 
 
@@ -91,14 +101,15 @@ def _convolution(images: Array, kernel: Array) -> Operation:
     scale = convolve(np.abs(pair[0]), np.abs(pair[1]))
     # 32: a convolution by transforms (Winograd) rounds more than one that multiplies and adds.
     return Operation(
-        "conv2d", lambda tf, given: tf.nn.conv2d(*given, 1, "VALID"), [images, kernel], convolve(*pair), scale, 32, True
-    )
+        "conv2d", lambda tf, given: tf.nn.conv2d(*given, 1, "VALID"), [images, kernel], convolve(*pair), scale, 32,
+        ("Conv2D",), True,
+    )  # fmt: skip
 
 
 def _softmax(rows: Array) -> Operation:
     wide = np.exp(rows.astype(np.float64))
     exact = wide / wide.sum(axis=1, keepdims=True)
-    return Operation("softmax", lambda tf, given: tf.nn.softmax(given[0]), [rows], exact, exact, 64)
+    return Operation("softmax", lambda tf, given: tf.nn.softmax(given[0]), [rows], exact, exact, 64, ("Softmax",))
 
 
 def _layer_norm(rows: Array) -> Operation:
@@ -111,4 +122,4 @@ def _layer_norm(rows: Array) -> Operation:
         mean, variance = tf.nn.moments(given[0], axes=[1], keepdims=True)
         return (given[0] - mean) * tf.math.rsqrt(variance + 1e-3)
 
-    return Operation("layer normalisation", call, [rows], exact, scale, 64)
+    return Operation("layer normalisation", call, [rows], exact, scale, 64, ("Mul", "Mean"))

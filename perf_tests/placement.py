@@ -130,12 +130,12 @@ def _followed(
                 yield from _followed(functions[name], functions, device, done)
 
 
-def prove(call: Callable[[], Any], device: str, carriers: tuple[str, ...] = ()) -> Any:
+def prove(call: Callable[[], Any], device: str, carriers: tuple[str, ...] = (), *, compiled: bool = False) -> Any:
     """Call it once and return its result. Raises AssertionError if its work did not run on the device."""
     with watch_placement() as seen:
         result = call()
     seen.results = devices_of(result)
-    wrong = seen.contradicts(device, carriers)
+    wrong = seen.contradicts(device, carriers, compiled=compiled)
     assert not wrong, wrong
     return result
 

@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tfgpu-doctor")
     group.addoption("--tfgpu-budget", default="60s", help="time for all comparisons, 60s or 5m; full: no limit")
     group.addoption("--tfgpu-strict", action="store_true", help="without a GPU, too, a lost comparison fails")
+    group.addoption("--tfgpu-even-if-busy", action="store_true", help="also measure GPUs that other processes use")
     group.addoption("--tfgpu-budget-ends", type=float, help="end of the time, in seconds since 1970")
     group.addoption("--tfgpu-share", type=float, help="seconds of each comparison in this process, one of several")
     group.addoption("--tfgpu-first-of", type=int, default=1, help="number of processes that measure the same")

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
+from tfgpu_doctor.perf_tests.notes import alive
+from tfgpu_doctor.perf_tests.placement import CARRIERS, prove
 
 CNN, TRANSFORMER = "training cnn", "training transformer"
 TRAINED = (CNN, TRANSFORMER)
@@ -95,7 +97,7 @@ class PublishedTraining:
                 self._given = [tf.identity(tf.constant(each)) for each in _inputs(name, sizes, batch)]
         finally:
             tf.keras.mixed_precision.set_global_policy(before)
-        self._scaled = policy == "mixed_float16"
+        self._scaled, self._xla = policy == "mixed_float16", xla
         self._loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self._gradients = tf.function(self._forward_and_back, jit_compile=xla)
         self._update = tf.function(self._apply)
@@ -104,7 +106,22 @@ class PublishedTraining:
         with self._tf.device(self.device):
             loss, gradients = self._gradients(*self._given)
             self._update(gradients)
+        alive()  # a GPU that hangs takes a few more steps: the queue of its kernels is short
         return loss
+
+    def prove(self) -> None:
+        """Raise AssertionError if the device does not run a step: both passes, and the update of the weights."""
+
+        def passes() -> Any:
+            with self._tf.device(self.device):
+                return self._gradients(*self._given)
+
+        def update() -> None:
+            with self._tf.device(self.device):
+                self._update(gradients)
+
+        _, gradients = prove(passes, self.device, CARRIERS, compiled=self._xla)
+        prove(update, self.device, ("Assign",))
 
     def _forward_and_back(self, given: Any, answers: Any) -> tuple[Any, Any]:
         with self._tf.GradientTape() as tape:

@@ -13,11 +13,12 @@ import msgspec
 from tfgpu_doctor.bench import Measured, Plan, judge, measure
 from tfgpu_doctor.model.facts.bench import Comparison, Side
 from tfgpu_doctor.perf_tests.children import Answer
-from tfgpu_doctor.perf_tests.notes import note
+from tfgpu_doctor.perf_tests.notes import alive, note
 from tfgpu_doctor.perf_tests.other_work import Reading
 from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement
 
 WARM_UP_S = 1.5  # the clock of a cold GPU is higher; its boost ends within the first second or two
+COOLS_AFTER_S = 1.0  # a GPU without work for longer boosts again, or has lowered its clocks
 PART = "one of several processes measured it"
 
 
@@ -47,7 +48,7 @@ class Runner:
 
     def __init__(self, synchronise: Callable[[], object]) -> None:
         self._synchronise = synchronise
-        self._warm = False
+        self._worked = -math.inf  # when a GPU last had work for long
 
     def hold(
         self, name: tuple[str, str], candidate: Variant, baseline: Variant, *, at_least: float, plan: Plan | None,
@@ -58,7 +59,7 @@ class Runner:
         `alone`: this process judges. Otherwise it is one of several, whose ratios are combined afterwards. Without a
         plan, both sides are verified, and nothing is measured.
         """
-        on_gpu = "GPU" in candidate.device
+        on_gpu = "GPU" in candidate.device + baseline.device
         known: dict[str, Any] = {
             "suite": name[0], "name": name[1], "at_least": at_least, "on_gpu": on_gpu, "device": candidate.device,
         }  # fmt: skip
@@ -69,12 +70,15 @@ class Runner:
             if plan is None:
                 return Comparison(verdict="not run", reason="measuring is disabled", **known), None
             if on_gpu:
-                self._warm_up(candidate)
-            before = Reading.now()
+                self._warm_up(candidate, baseline)
+            before, began = Reading.now(), time.time()
+            # A wait for GPUs that have no work would only make both sides slower by the same time.
             measured = measure(
-                candidate.call, baseline.call, plan=plan, synchronise=self._synchronise,
-                on_round=lambda rounds: note("round", {"rounds": rounds}) if rounds % 50 == 0 else None,
+                candidate.call, baseline.call, plan=plan, synchronise=self._synchronise if on_gpu else _no_wait,
+                on_round=lambda _: alive(),
             )  # fmt: skip
+            known["spans"] = ((began, round(time.time() - began, 3)),)
+            self._worked = time.perf_counter() if on_gpu else self._worked
         except NotRun as error:
             trouble: NotRun | None = error
             comparison = Comparison(verdict="not run", reason=str(error), **known)
@@ -87,17 +91,20 @@ class Runner:
             known["other_work"] = round(after.others_since(before), 3) if before and after else None
             comparison = _judged(known, sides, measured) if alone else _part(known, sides, measured)
         took_s = round(time.time() - started, 3)
-        comparison = msgspec.structs.replace(comparison, started=started, took_s=took_s, spans=((started, took_s),))
+        comparison = msgspec.structs.replace(comparison, started=started, took_s=took_s)
         note("comparison", {"comparison": msgspec.to_builtins(comparison)})
         return comparison, trouble
 
-    def _warm_up(self, variant: Variant) -> None:
-        """Keep the GPU busy before the first measurement of this process, so that it runs at its lasting clock."""
+    def _warm_up(self, *variants: Variant) -> None:
+        """Keep the devices as busy as in a measurement, so that they run at their lasting clocks when it begins."""
+        if time.perf_counter() - self._worked < COOLS_AFTER_S:
+            return
         until = time.perf_counter() + WARM_UP_S
-        while not self._warm and time.perf_counter() < until:
-            variant.call()
-            self._synchronise()
-        self._warm = True
+        while time.perf_counter() < until:
+            for each in variants:
+                each.call()
+                self._synchronise()
+                alive()
 
     def _first_call(self, variant: Variant) -> Side:
         """Call the variant once before timing. Raises NotRun if it runs on another device or returns a wrong result."""
@@ -118,6 +125,10 @@ class Runner:
         except AssertionError as error:
             raise NotRun(f"the result of {variant.name} is wrong: {_first_line(error)}", fault=True) from error
         return Side(name=variant.name, device=placement.device or variant.device, first_call_s=round(took_s, 4))
+
+
+def _no_wait() -> None:
+    """Wait for nothing."""
 
 
 def _judged(known: dict[str, Any], sides: list[Side], measured: Measured) -> Comparison:

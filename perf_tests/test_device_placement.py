@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from tfgpu_doctor.perf_tests.ceilings import PEAK_SIDE, compute_ceiling, link_in_words, memory_ceiling, peak_name
+from tfgpu_doctor.perf_tests.networks import TENSOR_CORES, why_no_tensor_cores
 from tfgpu_doctor.perf_tests.placement import prove, short_device
 from tfgpu_doctor.perf_tests.runner import Variant
+from tfgpu_doctor.perf_tests.sizes import Each, samples, speed_of
+from tfgpu_doctor.perf_tests.tf32 import tf32
 from tfgpu_doctor.perf_tests.timing import Stopwatch
 from tfgpu_doctor.perf_tests.work import Convolution, Product, Work
 
@@ -23,7 +26,7 @@ LARGE = {Product: {1: 2048, 16: 4096, 128: 8192}, Convolution: {1: 96, 16: 192, 
 SIZES = {Product: (16, 64, 128, 256, 512, 1024, 2048), Convolution: (4, 8, 16, 32, 64, 96)}
 NAMES = {Product: "matmul", Convolution: "convolution"}
 _KINDS = pytest.mark.parametrize("kind", list(NAMES), ids=NAMES.values())
-COPIED = 1 << 26  # float32 numbers, 256 MiB
+COPIED = 1 << 26  # float32 numbers, 256 MiB; within the GPU and between GPUs at least
 SUSTAINED_S = 3.0  # a boost clock ends within the first second or two
 CALLS = 300
 TRIPS = 24
@@ -129,10 +132,11 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
         "host to device": ("CPU:0", gpu), "device to host": (gpu, "CPU:0"), "in the device": (gpu, gpu),
         "device to device": (gpu, gpus[-1]),
     }[way]  # fmt: skip
-    content = np.random.default_rng(seed=2).integers(0, 1 << 20, COPIED).astype(np.float32)
+    inside, times = way == "in the device", copied_times(tf, gpu) if "host" not in way else 1
+    content = np.random.default_rng(seed=2).integers(0, 1 << 20, COPIED, np.int32).astype(np.float32)
     with tf.device(source):
-        original = tf.identity(tf.constant(content))
-    inside = way == "in the device"
+        original = tf.tile(tf.constant(content), [times])
+    assert short_device(original.backing_device) == source
 
     def copy() -> Any:
         # A tensor caches its copies for other devices, so each copy uses a new tensor on the same memory.
@@ -141,16 +145,23 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
         with tf.device(target):
             return tf.raw_ops.DeepCopy(x=new) if inside else tf.identity(new)
 
-    copied = copy()
+    # Between devices, the copy is what brings the numbers from one memory to the other.
+    copied = prove(copy, target, ("DeepCopy",)) if inside else copy()
     assert short_device(copied.backing_device) == target
-    assert np.array_equal(copied.numpy(), content), "the copy differs from the original"
+    assert all(np.array_equal(part.numpy(), content) for part in tf.split(copied, times)), "the copy differs"
     took_s = Stopwatch(tf.test.experimental.sync_devices).per_call(copy)
-    moved = content.nbytes * (2 if inside else 1)  # within one memory all bytes are read and written
+    moved = times * content.nbytes * (2 if inside else 1)  # within one memory all bytes are read and written
     limit = memory_ceiling(tf, gpu) if inside else {}
-    about = "read and written" if inside else "; ".join(filter(None, ("from pageable memory", link_in_words())))
+    link = filter(None, ("from pageable memory" if "host" in way else "", link_in_words()))
+    about = "read and written" if inside else "; ".join(link)
     metric(
         f"copy {way}", moved / took_s / 1e9, "GB/s", device=target if "GPU" in target else source, about=about, **limit
     )
+
+
+def copied_times(tf: Any, gpu: str) -> int:
+    """Return how many times COPIED is copied within a GPU, so that a copy takes much longer than its launch."""
+    return samples(speed_of(tf, gpu), Each(moved=8 * COPIED, held=12 * COPIED))
 
 
 @pytest.mark.priority(1)
@@ -158,16 +169,15 @@ def test_bandwidth(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu: 
 def test_peak(share_s: float, tensorflow: Any, gpu: str, metric: Keep, precision: str) -> None:
     """Compare the speed of a large matrix product, sustained for seconds, with the peak in the data sheet.
 
+    Only in precisions for which the GPU has tensor cores: the others have another peak, or run as float32.
     The best reading of the first moments is told beside it: the clock of a cold GPU is higher than that of a busy one.
     """
-    switch = tensorflow.config.experimental.enable_tensor_float_32_execution
-    switch(precision == "tf32")
-    try:
+    if precision in TENSOR_CORES and (why := why_no_tensor_cores(tensorflow, gpu, precision)):
+        pytest.skip(why)
+    with tf32(tensorflow, on=precision == "tf32"):
         work = Product(tensorflow, gpu, PEAK_SIDE, "float32" if "32" in precision else precision)
         work.verify(prove(work, gpu, work.carriers))
         times = Stopwatch(tensorflow.test.experimental.sync_devices).readings(work, seconds=SUSTAINED_S)
-    finally:
-        switch(True)
     limit = compute_ceiling(tensorflow, gpu, precision)
     sustained_s, burst_s = statistics.median(times[len(times) // 2 :]), min(times[: max(3, len(times) // 10)])
     teraflops, burst = (work.operations / took_s / 1e12 for took_s in (sustained_s, burst_s))

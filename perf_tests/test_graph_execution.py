@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from tfgpu_doctor.perf_tests.networks import CARRIERS, Training
-from tfgpu_doctor.perf_tests.placement import short_device
+from tfgpu_doctor.perf_tests.placement import prove
 from tfgpu_doctor.perf_tests.runner import Variant
+from tfgpu_doctor.perf_tests.sizes import Each, samples, speed_of
 from tfgpu_doctor.perf_tests.timing import Stopwatch
 
 Hold = Callable[..., None]
 SMALL_STEPS = 150  # operations on a few numbers: the calls cost more than the computation
-WIDE, WIDE_STEPS = 1 << 20, 12  # operations on many numbers: reading and writing them costs the most
+# Operations on many numbers, on a GPU at least so many: reading and writing them costs the most.
+WIDE, WIDE_STEPS = 1 << 20, 12
 STEPS, BATCH, INPUTS = 48, 16, 8
 RATE = 0.05
 LOOP_BATCH, LOOP_STEPS = 16, 3  # of the training loop; its steps before the measurement
@@ -40,9 +42,9 @@ class Chain:
     """A chain of operations on one tensor, with one way of execution."""
 
     def __init__(self, tf: Any, device: str, size: int, count: int, wrap: Callable[[Any], Any]) -> None:
-        self.start = np.linspace(-1.0, 1.0, size, dtype=np.float32)
+        self.start = np.linspace(-1.0, 1.0, min(size, WIDE), dtype=np.float32)
         with tf.device(device):
-            self.values = tf.constant(self.start)
+            self.values = tf.tile(tf.constant(self.start), [size // len(self.start)])
         self._tf, self.device, self.count = tf, device, count
         self.function = wrap(lambda values: steps(values, count))
 
@@ -51,10 +53,19 @@ class Chain:
             return self.function(self.values)
 
     def verify(self, result: Any) -> None:
-        assert np.allclose(result.numpy(), expected(self.start, self.count), rtol=1e-4, atol=1e-5)
+        assert result.shape == self.values.shape
+        for part in (result[: len(self.start)], result[-len(self.start) :]):
+            assert np.allclose(part.numpy(), expected(self.start, self.count), rtol=1e-4, atol=1e-5)
 
     def variant(self, name: str, *, compiled: bool = False) -> Variant:
         return Variant(name, self, self.verify, self.device, ("Mul",), compiled)
+
+
+def wide(tf: Any, device: str) -> int:
+    """Return how many numbers: on a GPU, one pass over them takes much longer than a launch."""
+    if device.startswith("CPU"):
+        return WIDE
+    return samples(speed_of(tf, device), Each(operations=2, moved=8, held=16), least=WIDE)
 
 
 @pytest.mark.priority(2)
@@ -87,8 +98,9 @@ def test_training_loop(compare: Hold, tensorflow: Any, device: str) -> None:
 @pytest.mark.priority(3)
 def test_xla(compare: Hold, tensorflow: Any, device: str) -> None:
     """Compare XLA, which fuses the operations into one pass over the numbers, with one pass per operation."""
-    compiled = Chain(tensorflow, device, WIDE, WIDE_STEPS, lambda f: tensorflow.function(f, jit_compile=True))
-    graph = Chain(tensorflow, device, WIDE, WIDE_STEPS, tensorflow.function)
+    size = wide(tensorflow, device)
+    compiled = Chain(tensorflow, device, size, WIDE_STEPS, lambda f: tensorflow.function(f, jit_compile=True))
+    graph = Chain(tensorflow, device, size, WIDE_STEPS, tensorflow.function)
     compare(compiled.variant("jit_compile=True", compiled=True), graph.variant("tf.function"), at_least=1.1)
 
 
@@ -99,23 +111,22 @@ def test_first_call(
 ) -> None:
     """Measure tracing, the rest of the first call (optimizing or compiling the graph), and a later call."""
     tf = tensorflow
-    chain = Chain(tf, device, WIDE, WIDE_STEPS, lambda f: tf.function(f, jit_compile=jit_compile))
+    chain = Chain(tf, device, size := wide(tf, device), WIDE_STEPS, lambda f: tf.function(f, jit_compile=jit_compile))
+    wait = tf.test.experimental.sync_devices if "GPU" in device else lambda: None
     started = time.perf_counter()
     with tf.device(device):
         chain.function.get_concrete_function(chain.values)
     traced = time.perf_counter()
-    chain().numpy()
+    chain()
+    wait()
     called = time.perf_counter()
-    result = chain()
+    result = prove(chain, device, ("Mul",), compiled=jit_compile)
     chain.verify(result)
-    run_s = Stopwatch(lambda: None).per_call(
-        lambda: chain().numpy()
-    )  # the numbers are on the host: the device has finished
-    way = "XLA" if jit_compile else "tf.function"
-    about = f"{WIDE_STEPS} operations"
-    metric(f"tracing, {way}", 1e3 * (traced - started), "ms", device=short_device(result.backing_device), about=about)
-    metric(f"first call, {way}", 1e3 * (called - traced), "ms", device=short_device(result.backing_device), about=about)
-    metric(f"later call, {way}", 1e3 * run_s, "ms", device=short_device(result.backing_device), about=about)
+    times = {"tracing": traced - started, "first call": called - traced, "later call": Stopwatch(wait).per_call(chain)}
+    about = f"{WIDE_STEPS} operations on {size:,} numbers"
+    for name, took_s in times.items():
+        way = "XLA" if jit_compile else "tf.function"
+        metric(f"{name}, {way}", 1e3 * took_s, "ms", device=device, about=about)
 
 
 @pytest.mark.priority(2)

@@ -1,4 +1,4 @@
-"""Inference: the overhead of a call, batching, SavedModel, XLA, float16, and where the CPU wins."""
+"""Inference: the overhead of a call, batching, SavedModel, XLA, float16, TensorRT, and where the CPU wins."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from tfgpu_doctor.perf_tests.networks import (
     transformer,
     why_no_tensor_cores,
 )
-from tfgpu_doctor.perf_tests.placement import prove, short_device
+from tfgpu_doctor.perf_tests.placement import prove
 from tfgpu_doctor.perf_tests.runner import Variant
+from tfgpu_doctor.perf_tests.sizes import Each, samples, speed_of
+from tfgpu_doctor.perf_tests.tf_trt import compiled_by_tensorrt, why_no_tensorrt
 from tfgpu_doctor.perf_tests.timing import Stopwatch
 
 Hold = Callable[..., None]
@@ -34,7 +36,11 @@ BLOCKS, UNITS = 8, 64  # of the network of many small operations
 XLA_BATCHES = (1, 256)
 SIZES = (1, 8, 64, 512)  # batches whose latency and throughput are measured
 WIDTH, LARGE_BATCH = 64, 128  # of the network that is enough work for a GPU; two CPU cores finish within a second
-HALF_BATCH = 2048  # enough work for tensor cores
+HALF_BATCH = 256  # for tensor cores, at least so many samples
+WIDE_OPERATIONS, WIDE_BYTES = (
+    66e6,
+    450e3,
+)  # of a sample of that network: to compute; read and written, and held, in float32
 VERIFIED = 128  # samples of a batch whose results the CPU computes as well
 CROSSOVER_BATCHES = (1, 4, 16, 64, 256)
 RATIO_S = 0.5  # for a ratio that is a figure
@@ -197,9 +203,7 @@ def test_batch_size(
             with tensorflow.device(device):
                 return function(served.inputs)
 
-        answer = call() if jit_compile else prove(call, device, ("MatMul",))
-        assert short_device(answer.backing_device) == device
-        served.verify(answer)
+        served.verify(prove(call, device, ("MatMul",), compiled=jit_compile))
         took_s = watch.per_call(call)
         throughput[batch] = batch / took_s
         about = "inference of a network of many small operations"
@@ -290,11 +294,32 @@ def test_float16(compare: Hold, tensorflow: Any, gpu: str, metric: Keep) -> None
     """Compare inference in float16 with float32 (TF32 where the GPU has it); the answers must agree."""
     if why := why_no_tensor_cores(tensorflow, gpu, "float16"):
         pytest.skip(why)
-    given = pictures(HALF_BATCH)[0]
+    given = pictures(enough(tensorflow, gpu))[0]
     half, full = (Served(tensorflow, wide, gpu, given, each) for each in ("float16", "float32"))
     assert {tensorflow.as_dtype(each.dtype) for each in half.model.layers[0].weights} == {tensorflow.float16}
     seen = half.graph(half.inputs).numpy()
-    about = f"{VERIFIED} pictures, against float32 on the CPU"
+    about = f"{VERIFIED} of {len(given)} pictures, against float32 on the CPU"
     metric("error of float16 inference", 100 * full.error(seen), "% of the largest logit", device=gpu, about=about)
     sides = (each.variant(each.precision, partial(each.graph, each.inputs), CARRIERS["cnn"]) for each in (half, full))
     compare(*sides)
+
+
+def enough(tf: Any, gpu: str) -> int:
+    """Return how many pictures keep tensor cores busy in the wide network."""
+    each = Each(WIDE_OPERATIONS, WIDE_BYTES / 2, 2 * WIDE_BYTES)
+    return samples(speed_of(tf, gpu, "float16"), each, least=HALF_BATCH, most=1 << 14)
+
+
+@pytest.mark.priority(6, needs_s=60)
+def test_tensorrt(compare: Hold, tensorflow: Any, gpu: str, tmp_path: pathlib.Path) -> None:
+    """Compare a SavedModel that TensorRT has compiled in float16 with the same network in float16 in a tf.function."""
+    tf = tensorflow
+    if why := why_no_tensor_cores(tf, gpu, "float16") or why_no_tensorrt(tf):
+        pytest.skip(why)
+    given = pictures(enough(tf, gpu))[0]
+    half, full = (Served(tf, wide, gpu, given, each) for each in ("float16", "float32"))
+    compiled = compiled_by_tensorrt(tf, full.model, full.inputs, gpu, tmp_path)
+    compare(
+        half.variant("TensorRT", lambda: compiled(full.inputs), ("TRTEngineOp",)),
+        half.variant("tf.function", lambda: half.graph(half.inputs), CARRIERS["cnn"]),
+    )

@@ -15,12 +15,19 @@ from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
 from tfgpu_doctor.perf_tests.networks import TENSOR_CORES, Training, why_no_tensor_cores
 from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.runner import Variant
+from tfgpu_doctor.perf_tests.sizes import Each, samples, speed_of
+from tfgpu_doctor.perf_tests.tf32 import sides, tf32, turned, turned_kernel
 
 Keep = Callable[..., None]
 STEPS, AGREE = 20, 0.1
 _PRECISIONS = pytest.mark.parametrize("precision", list(TENSOR_CORES))
-SHAPES = {"dense": (4096, 4096), "convolution": (32, 28, 28, 512), "attention": (16, 1024, 512)}  # enough for any GPU
+SHAPES = {
+    "dense": (1024, 4096),
+    "convolution": (4, 28, 28, 512),
+    "attention": (1, 1024, 512),
+}  # as many samples at least
 HEADS = 8
+FLOAT = 4  # bytes of a float32
 CARRIERS = {"dense": ("MatMul",), "convolution": ("Conv2D",), "attention": ("MatMul", "Einsum")}
 LOSS_SCALE = 2.0**16  # without it the gradients of this many numbers are too small for float16
 TINY = 1e-8  # below the smallest number of float16, 6e-8
@@ -40,14 +47,41 @@ def tensor_cores(tensorflow: Any, gpu: str) -> Callable[[str], None]:
     return need
 
 
-class Step:
-    """The forward and backward pass of one large layer, in one precision."""
+def needs(kind: str) -> Each:
+    """Return what a sample of a step needs; the bytes are those of float32."""
+    shape, width = SHAPES[kind], SHAPES[kind][-1]
+    places = math.prod(shape[1:-1])
+    per_weight = 4 * places * width**2  # forward, and the gradient of the weights
+    if kind == "dense":
+        return Each(per_weight, 4 * width * FLOAT, 6 * width * FLOAT)
+    if kind == "convolution":
+        places = math.prod(sides(shape[1], on=True))
+        return Each(36 * places * width**2, 4 * places * width * FLOAT, 8 * places * width * FLOAT)
+    scores = HEADS * shape[1] ** 2
+    mixing = 4 * shape[1] ** 2 * width  # scores and weighted values
+    # 4 projections; the gradient of the input, only of the last
+    return Each(4 * per_weight + per_weight // 2 + 3 * mixing, 8 * scores * FLOAT, 6 * scores * FLOAT)
 
-    def __init__(self, tf: Any, device: str, kind: str, precision: str) -> None:
+
+def shape_of(tf: Any, device: str, kind: str) -> tuple[int, ...]:
+    """Return the shape of the input of a step, with enough samples for the fastest precision of the GPU."""
+    least, *rest = SHAPES[kind]
+    if kind == "convolution":
+        rest[:2] = sides(rest[0], on=True)
+    return (samples(speed_of(tf, device, "float16"), needs(kind), least=least), *rest)
+
+
+class Step:
+    """The forward and backward pass of one large layer, in one precision.
+
+    Full float32 convolves the pictures of the others transposed (tf32.py): the same work and the same loss.
+    """
+
+    def __init__(self, tf: Any, device: str, kind: str, precision: str, shape: tuple[int, ...]) -> None:
         policy = "float32" if precision in ("float32", "tf32") else f"mixed_{precision}"
         layers = tf.keras.layers
         tf.keras.utils.set_random_seed(3)
-        width = SHAPES[kind][-1]
+        width = shape[-1]
         build: dict[str, Callable[[], Any]] = {
             "dense": lambda: layers.Dense(width, dtype=policy),
             "convolution": lambda: layers.Conv2D(width, 3, padding="same", dtype=policy),
@@ -55,10 +89,17 @@ class Step:
         }
         with tf.device(device):
             self.layer = build[kind]()
-            given = tf.random.stateless_normal(SHAPES[kind], seed=(1, 2))
-            _ = self.layer(given, given) if kind == "attention" else self.layer(given)
-        self._given, self._kind, self._tf32 = given, kind, precision == "tf32"
+            given = tf.random.stateless_normal(shape, seed=(1, 2))
+            turns = kind == "convolution" and precision == "float32"
+            self._given = turned(tf, given) if turns else given
+        self._shape, self._kind, self._tf32 = shape, kind, precision == "tf32"
         self._tf, self.device, self.name = tf, device, precision
+        with tf.device(device):
+            few = self._given[:1]
+            with tf32(tf, on=self._tf32):
+                _ = self.layer(few, few) if kind == "attention" else self.layer(few)
+            if turns:
+                self.layer.kernel.assign(turned_kernel(tf, self.layer.kernel))
         self._step = tf.function(self._one_step)
 
     def _one_step(self) -> Any:
@@ -70,25 +111,13 @@ class Step:
         return loss, tf.linalg.global_norm([tf.cast(slope, tf.float32) for slope in slopes])
 
     def __call__(self) -> Any:
-        switch = self._tf.config.experimental.enable_tensor_float_32_execution
-        switch(self._tf32)
-        try:
-            with self._tf.device(self.device):
-                return self._step()
-        finally:
-            switch(True)
+        with tf32(self._tf, on=self._tf32), self._tf.device(self.device):
+            return self._step()
 
     @property
-    def operations(self) -> int:
+    def operations(self) -> float:
         """The floating-point operations of both passes; the gradient of the input is not computed."""
-        shape, width = SHAPES[self._kind], SHAPES[self._kind][-1]
-        per_weight = 4 * math.prod(shape[:-1]) * width**2  # forward, and the gradient of the weights
-        if self._kind == "dense":
-            return per_weight
-        if self._kind == "convolution":
-            return 9 * per_weight
-        mixing = 4 * shape[0] * shape[1] ** 2 * width  # scores and weighted values
-        return 4 * per_weight + per_weight // 2 + 3 * mixing  # 4 projections; input gradient of the last
+        return self._shape[0] * needs(self._kind).operations
 
     def variant(self, due: list[float]) -> Variant:
         def verify(result: Any) -> None:
@@ -107,7 +136,8 @@ def test_speed(
     """Compare the forward and backward pass on tensor cores with full float32; measure the memory of both."""
     tensor_cores(precision)
     memory = tensorflow.config.experimental
-    steps = [Step(tensorflow, gpu, kind, each) for each in (precision, "float32")]
+    shape = shape_of(tensorflow, gpu, kind)
+    steps = [Step(tensorflow, gpu, kind, each, shape) for each in (precision, "float32")]
     due = [float(each) for each in steps[1]()]
     for step in steps:
         memory.reset_memory_stats(gpu)
@@ -118,7 +148,7 @@ def test_speed(
             peak / 2**20,
             "MiB",
             device=gpu,
-            about="peak, including the data of both sides",
+            about=f"peak, including the data of both sides; an input of {'x'.join(map(str, shape))}",
         )
 
     def keep(result: Comparison) -> None:

@@ -33,7 +33,17 @@ BY_COUNT = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def cluster(gpus: tuple[str, ...]) -> Iterator[Callable[[int], Workers]]:
+def free_gpus(request: pytest.FixtureRequest, gpus: tuple[str, ...]) -> int:
+    """How many GPUs the workers may use: none where others use one, since what they check a CPU computes as well."""
+    try:
+        request.getfixturevalue("device")
+    except pytest.skip.Exception:
+        return 0
+    return len(gpus)
+
+
+@pytest.fixture(scope="module")
+def cluster(free_gpus: int) -> Iterator[Callable[[int], Workers]]:
     """A function that returns a cluster of `count` workers, one cluster at a time; in a job across machines, the job's."""
     with contextlib.ExitStack() as open_:
 
@@ -41,7 +51,7 @@ def cluster(gpus: tuple[str, ...]) -> Iterator[Callable[[int], Workers]]:
         def start(count: int) -> Workers | str:
             open_.close()
             try:
-                return open_.enter_context(workers(count, job_around(os.environ), len(gpus)))
+                return open_.enter_context(workers(count, job_around(os.environ), free_gpus))
             except (BadCluster, ChildDied) as error:
                 return f"a cluster of {count} workers did not start: {error}"
 
@@ -91,7 +101,8 @@ def test_all_reduce(share_s: float, cluster: Callable[[int], Workers], metric: K
         rate = int(size) / slowest_s / 1e9
         name = f"all-reduce of {said}, {started.count} workers"
         metric(name, rate, "GB/s", device=started.kind, about=started.about)
-        assert rate > 0
+        placed = [each["devices"][size] for each in seen]
+        assert all(len(set(each)) == len(each) for each in placed), f"the values to sum lie on {placed}"
 
 
 @BY_COUNT
@@ -104,15 +115,14 @@ def test_scaling(share_s: float, cluster: Callable[[int], Workers], metric: Keep
     name = f"weak scaling, {started.count} workers"
     limit = None if started.share_a_processor else float(started.count)
     metric(name, times, "times one worker", device=started.kind, limit=limit, about=started.about)
-    assert times > 0
 
 
 @pytest.mark.priority(8, needs_s=60)
-def test_killed_worker(share_s: float, gpus: tuple[str, ...], metric: Keep) -> None:
+def test_killed_worker(share_s: float, free_gpus: int, metric: Keep) -> None:
     """Check that all other workers name a killed worker in time."""
     if _in_a_job():
         pytest.skip("the workers belong to a job, so the test does not kill any")
-    with workers(3, gpus=len(gpus)) as started:
+    with workers(3, gpus=free_gpus) as started:
         gone, survivors = started.here[1], [started.here[0], started.here[2]]
         killed_at: list[float] = []
         killer = threading.Timer(_WORKS_S, lambda: _kill(int(gone.ready["pid"]), killed_at))

@@ -298,29 +298,34 @@ def test_fit(compare: Hold, tensorflow: Any, device: str, pictures: Any) -> None
 
 
 @pytest.mark.priority(5, needs_s=8)
-def test_wait_for_input(share_s: float, tensorflow: Any, pictures: Any, metric: Keep) -> None:
+def test_wait_for_input(share_s: float, tensorflow: Any, device: str, pictures: Any, metric: Keep) -> None:
     """Measure the share of a training step spent waiting for input, with and without a tuned pipeline."""
     names = ("tuned tf.data", "Python generator")
-    shares = {}
     for name, dataset in zip(names, tuned_and_naive(tensorflow, pictures), strict=True):
-        model = reconstructor(tensorflow)
-        step_through(model, dataset)  # traces, and fills the cache
-        seen = [step_through(model, dataset) for _ in range(3)]
-        shares[name] = sum(wait for wait, _ in seen) / sum(wait + work for wait, work in seen)
-        metric(f"wait for input, {name}", 100 * shares[name], "%", limit=100.0, about="of the time of a training step")
-    assert all(0 <= share < 1 for share in shares.values())
+        with tensorflow.device(device):
+            model = reconstructor(tensorflow)
+            step_through(model, dataset)  # traces, and fills the cache
+            seen = [step_through(model, dataset) for _ in range(3)]
+        assert {count for _, _, count in seen} == {PICTURES}, f"{name} does not give each picture once in each epoch"
+        wait_s, work_s = (sum(times) for times in list(zip(*seen, strict=True))[:2])
+        share = 100 * wait_s / (wait_s + work_s)
+        metric(
+            f"wait for input, {name}", share, "%", device=device, limit=100.0, about="of the time of a training step"
+        )
 
 
-def step_through(model: Any, dataset: Any) -> tuple[float, float]:
-    """Return the seconds spent waiting for batches, and training with them."""
+def step_through(model: Any, dataset: Any) -> tuple[float, float, int]:
+    """Return the seconds spent waiting for batches, and training with them, and the number of pictures."""
     batches = iter(dataset)
     wait = work = 0.0
+    count = 0
     while True:
         started = time.perf_counter()
         batch = next(batches, None)
         arrived = time.perf_counter()
         wait += arrived - started
         if batch is None:
-            return wait, work
+            return wait, work, count
+        count += len(batch)
         model.train_on_batch(batch, batch)  # returns the loss as a number, so the device has finished
         work += time.perf_counter() - arrived

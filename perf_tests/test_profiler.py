@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from tfgpu_doctor.bench import Plan, measure
+from tfgpu_doctor.perf_tests.placement import prove
+from tfgpu_doctor.perf_tests.sizes import side, speed_of
 from tfgpu_doctor.perf_tests.work import Product
 
 SIDE, CALLS = 512, 5
+MOST_SIDE = 4096
 
 
 def trace(tf: Any, folder: Path, call: Callable[[], Any]) -> Any:
@@ -70,24 +73,27 @@ def test_cost(
 ) -> None:
     """Compare work with and without tracing, excluding the time to start and write the trace."""
     device = gpus[0] if gpus else "CPU:0"
-    work = Product(tensorflow, device, SIDE)
-    work.verify(work())
+    size = side(speed_of(tensorflow, device, "tf32"), least=SIDE, most=MOST_SIDE) if gpus else SIDE
+    wait = tensorflow.test.experimental.sync_devices if gpus else lambda: None
+    work = Product(tensorflow, device, size)
+    work.verify(prove(work, device, work.carriers))
     plain: list[float] = []
     traced: list[float] = []
 
     def calls() -> None:
         for _ in range(CALLS):
-            work().numpy()
+            work()
 
     for number in range(3):
         for times, folder in ((plain, None), (traced, tmp_path / str(number))):
             if folder:
                 tensorflow.profiler.experimental.start(str(folder))
             try:
-                measured = measure(calls, calls, plan=Plan(share_s / 12, rounds=2, least_rounds=2))
+                plan = Plan(share_s / 12, rounds=2, least_rounds=2)
+                measured = measure(calls, calls, plan=plan, synchronise=wait)
             finally:
                 if folder:
                     tensorflow.profiler.experimental.stop()
             times.extend(measured.candidate_s + measured.baseline_s)
     cost = float(np.median(traced) / np.median(plain) - 1)
-    metric("cost of tracing", 100 * cost, "%", device=device, about=f"for {CALLS} matrix products of {SIDE}x{SIDE}")
+    metric("cost of tracing", 100 * cost, "%", device=device, about=f"for {CALLS} matrix products of {size}x{size}")

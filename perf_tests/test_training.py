@@ -16,7 +16,7 @@ from tfgpu_doctor.perf_tests.budget import MOST_S
 from tfgpu_doctor.perf_tests.ceilings import model_of
 from tfgpu_doctor.perf_tests.images import make_jpegs
 from tfgpu_doctor.perf_tests.networks import CARRIERS, CLASSES, NETWORKS, Training, why_no_tensor_cores
-from tfgpu_doctor.perf_tests.placement import prove, short_device
+from tfgpu_doctor.perf_tests.placement import prove
 from tfgpu_doctor.perf_tests.processors import usable_processors
 from tfgpu_doctor.perf_tests.published import (
     CNN,
@@ -111,8 +111,7 @@ def test_published(share_s: float, tensorflow: Any, gpu: str, metric: Callable[.
         return PublishedTraining(tensorflow, name, gpu, batch, SIZES, policy=policy, xla=True)
 
     training = fitting(tensorflow, BATCHES[name], build)
-    first = training()
-    assert short_device(first.backing_device) == gpu, f"the training ran on {short_device(first.backing_device)}"
+    training.prove()
     step_s, steps, loss = timed(training, share_s)
     assert np.isfinite(loss), f"the loss is {loss} after {steps} steps"
     context = Conditions(precision=policy, batch=training.batch, xla=True, data="synthetic")

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tfgpu_doctor.perf_tests.notes import alive
+
 LEAST_READING_S = 0.02  # a large GPU needs 40 us for a product of 2048 x 2048: one call would measure its launch
 MOST_CALLS = 2000
 _ROUNDS = 9
@@ -28,6 +30,7 @@ class Stopwatch:
         began = time.perf_counter()
         while len(found) < rounds or time.perf_counter() - began < seconds:
             found.append(self._read(call, calls))
+            alive()
         return found
 
     def per_call(self, call: Callable[[], Any]) -> float:

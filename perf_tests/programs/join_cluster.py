@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import math
 import os
 import re
 import sys
@@ -13,10 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tfgpu_doctor.perf_tests.peers import all_gone
+from tfgpu_doctor.perf_tests.placement import devices_of
+from tfgpu_doctor.perf_tests.timing import LEAST_READING_S, MOST_CALLS
 
 FEATURES, BATCH = 64, 64  # powers of two; with small integers every sum in float32 is exact
 SIZES = (1 << 16, 1 << 20, 1 << 24)  # bytes
-LAYERS, WIDTH, STEPS = 3, 256, 10
+IN_A_ROW, READINGS = 4, 5  # all-reduces in one call; readings, of which the median counts
+LAYERS, WIDTH = 3, 256
 LOOK_EVERY_S = 1.0
 LEAVE_S = 6.0  # within this time the other workers of a job have finished or are gone
 _TASK = re.compile(r"/job:(?:worker|chief)/(?:replica:\d+/)?task:(\d+)")
@@ -35,16 +40,36 @@ class Worker:
         with self.strategy.scope():  # all workers wait for each other here, not where one measures alone
             layers = [tf.random.stateless_normal((WIDTH, WIDTH), (1, place)) / 16 for place in range(LAYERS)]
             self._layers = [tf.Variable(layer) for layer in layers]
-        self._inputs = tf.random.stateless_normal((WIDTH, WIDTH), (2, 0))
+        self._inputs = self._on_each(lambda: tf.random.stateless_normal((WIDTH, WIDTH), (2, 0)))
 
-    def _all_reduce(self) -> Any:
-        """Return a compiled function that sums the values of all replicas."""
-        tf = self._tf
+    def _on_each(self, make: Callable[[], Any]) -> Any:
+        """Return a value for each replica, made on its own device: else each call would begin with copies from the first."""
+        devices = self.strategy.extended.worker_devices
 
-        def add(each: Any) -> Any:  # the identity sets the device of the sum
-            return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(each))
+        def on_its_device(context: Any) -> Any:
+            with self._tf.device(devices[context.replica_id_in_sync_group % len(devices)]):
+                return make()
 
-        return tf.function(lambda values: self.strategy.run(add, args=(values,)))
+        return self.strategy.experimental_distribute_values_from_function(on_its_device)
+
+    def _mean(self, times: int = 1) -> Any:
+        """Return a compiled function: the mean of all replicas' values, some times, which changes nothing after the first."""
+        tf, count = self._tf, self.replicas
+
+        def add_up(each: Any) -> Any:  # the identity sets the device of the sum
+            for _ in range(times):
+                each = tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(each)) / count
+            return each
+
+        return tf.function(lambda values: self.strategy.run(add_up, args=(values,)))
+
+    def _numbers(self, answer: Any) -> list[float]:
+        """Return the first and last number of each result on this worker: its devices have finished then."""
+        flat = [self._tf.reshape(each, [-1]) for each in self._tf.nest.flatten(self._local(answer))]
+        return [float(each[place]) for each in flat for place in (0, -1)]
+
+    def _local(self, answer: Any) -> Any:
+        return self.strategy.experimental_local_results(answer)
 
     def check(self) -> dict[str, Any]:
         """Compare the gradient of all workers' shares with that of the whole batch on one device, to the last bit."""
@@ -68,7 +93,7 @@ class Worker:
             return tf.distribute.get_replica_context().all_reduce("SUM", own), tf.shape(inputs)[0]
 
         slopes, batches = tf.function(lambda shares: self.strategy.run(slope, args=shares))(shares)
-        local = self.strategy.experimental_local_results
+        local = self._local
         exact = 2 / BATCH * inputs.T.astype("float64") @ (inputs.astype("float64") @ start - due)
         return {
             "batches": [int(each) for each in local(batches)],
@@ -77,44 +102,60 @@ class Worker:
         }
 
     def all_reduce(self) -> dict[str, Any]:
-        """Measure the median seconds of an all-reduce, by size in bytes, and check each sum."""
-        tf, add_up, found = self._tf, self._all_reduce(), {}
+        """Measure the seconds of an all-reduce, by size in bytes, and check the sums; tell where the values lie."""
+        tf, mean = self._tf, self._mean(IN_A_ROW)
+        found: dict[str, dict[str, Any]] = {"seconds": {}, "reading_s": {}, "devices": {}}
         for size in SIZES:
-            values = self.strategy.experimental_distribute_values_from_function(lambda _, n=size // 4: tf.ones(n))
-            times = []
-            for _ in range(6):  # the first call is traced
-                began = time.perf_counter()
-                for each in self.strategy.experimental_local_results(add_up(values)):
-                    assert float(each[0]) == float(each[-1]) == self.replicas, "the sum is wrong"
-                times.append(time.perf_counter() - began)
-            found[str(size)] = sorted(times[1:])[2]
-        return {"seconds": found}
+            values = self._on_each(functools.partial(tf.ones, size // 4))
+            assert set(self._numbers(mean(values))) == {1.0}, "the sum is wrong"
+            took = self._timed(functools.partial(mean, values), together=True)
+            found["seconds"][str(size)] = took["seconds"] / IN_A_ROW
+            found["reading_s"][str(size)] = took["reading_s"]
+            found["devices"][str(size)] = devices_of(self._local(values))
+        return found
 
-    def _slopes(self) -> Any:
+    def _timed(self, call: Callable[[], Any], *, together: bool) -> dict[str, float]:
+        """Return the median seconds of one call, and of a reading: so many calls that it lasts.
+
+        `together`: all workers measure at the same time. They agree on the calls, since each waits for the others.
+        """
+        mean = self._mean()
+
+        def agreed(seconds: float) -> float:
+            return self._numbers(mean(self._on_each(lambda: self._tf.fill([1], seconds))))[0] if together else seconds
+
+        def reading_s(calls: int) -> float:
+            began = time.perf_counter()
+            for _ in range(calls - 1):
+                call()
+            self._numbers(call())
+            return time.perf_counter() - began
+
+        calls, _ = 1, reading_s(1)  # traces
+        while (took_s := agreed(reading_s(calls))) < LEAST_READING_S and calls < MOST_CALLS:
+            calls = min(MOST_CALLS, max(2 * calls, math.ceil(calls * LEAST_READING_S / took_s)))
+        took_s = sorted(reading_s(calls) for _ in range(READINGS))[READINGS // 2]
+        return {"seconds": took_s / calls, "reading_s": took_s}
+
+    def _slopes(self, inputs: Any) -> Any:
         tf = self._tf
         with tf.GradientTape() as tape:
-            values = self._inputs
+            values = inputs
             for layer in self._layers:
                 values = tf.nn.relu(tf.linalg.matmul(values, layer))
             loss = tf.reduce_mean(values**2)
         return tape.gradient(loss, self._layers)
 
     def step_s(self, together: bool) -> dict[str, Any]:
-        """Measure the median seconds of a training step, with an all-reduce or without."""
+        """Measure the seconds of a training step, with an all-reduce or without."""
         tf = self._tf
 
-        def step() -> Any:
-            own = self._slopes()
+        def step(inputs: Any) -> Any:
+            own = self._slopes(inputs)
             return tf.distribute.get_replica_context().all_reduce("SUM", own) if together else own
 
-        run = tf.function(lambda: self.strategy.run(step))
-        times = []
-        for _ in range(STEPS + 1):
-            began = time.perf_counter()
-            for each in self.strategy.experimental_local_results(run())[0]:
-                each.numpy()
-            times.append(time.perf_counter() - began)
-        return {"seconds": sorted(times[1:])[STEPS // 2]}
+        run = tf.function(lambda inputs: self.strategy.run(step, args=(inputs,)))
+        return self._timed(lambda: run(self._inputs), together=together)
 
     def until_trouble(self) -> dict[str, Any]:
         """Run all-reduces until a worker is gone, and name it. TensorFlow may name one that only stopped after it."""
@@ -126,8 +167,8 @@ class Worker:
         return {"gone": gone, "tensorflow": said[0] if said else "", "tensorflow_names": _named_in(said)}
 
     def _work_until_it_fails(self, said: list[str]) -> None:
-        tf, add_up = self._tf, self._all_reduce()
-        values = self.strategy.experimental_distribute_values_from_function(lambda _: tf.ones(1024))
+        tf, add_up = self._tf, self._mean()
+        values = self._on_each(lambda: tf.ones(1024))
         try:
             while True:
                 add_up(values)
@@ -141,9 +182,9 @@ class Worker:
         last.join(LEAVE_S)
 
     def _meet(self) -> None:
-        tf, add_up = self._tf, self._all_reduce()
+        tf, add_up = self._tf, self._mean()
         with contextlib.suppress(tf.errors.OpError):  # the others have already exited
-            add_up(self.strategy.experimental_distribute_values_from_function(lambda _: tf.ones(1)))
+            add_up(self._on_each(lambda: tf.ones(1)))
 
 
 def _named_in(said: list[str]) -> list[int]:

@@ -10,27 +10,35 @@ import time
 from typing import Any
 
 from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory
-from tfgpu_doctor.perf_tests.placement import watch_placement
+from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement
+from tfgpu_doctor.perf_tests.timing import LEAST_READING_S
 
 WIDTH = 64
-LEAST_S, IN_A_ROW = 0.02, 8  # seconds of a reading; all-reduces in one call
-_SMALL_BYTES = 64 << 20
+IN_A_ROW = 8  # all-reduces in one call
+PART_MIB = 2048  # at most, of a GPU that is divided
+_UNKNOWN_BYTES = 512 << 20  # taken for the free memory if NVML does not report it
+_MIB = 1 << 20
 
 
-def logical(tf: Any, count: int) -> tuple[list[str], str]:
-    """Return the devices of the replicas: one GPU each if there are enough, else parts of one GPU, else parts of the CPU."""
-    gpus = tf.config.list_physical_devices("GPU")
+def logical(tf: Any, count: int) -> tuple[list[str], dict[str, Any]]:
+    """Return the devices of the replicas: one GPU each if there are enough, else parts of one GPU, else parts of the CPU.
+
+    And what to tell: their kind, and the most bytes of an all-reduce, an eighth of the memory that a replica may take.
+    """
+    gpus, part = tf.config.list_physical_devices("GPU"), tf.config.LogicalDeviceConfiguration
+    free = min((gpu.free for gpu in gpu_memory()), default=_UNKNOWN_BYTES)
     if len(gpus) >= count:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
-        return ["GPU:%d" % place for place in range(count)], "GPU"
-    part = tf.config.LogicalDeviceConfiguration
+        return ["GPU:%d" % place for place in range(count)], {"kind": "GPU", "most_bytes": free // 8}
     if gpus:
-        tf.config.set_logical_device_configuration(gpus[0], [part(memory_limit=2048)] * count)
-        return ["GPU:%d" % place for place in range(count)], "parts of one GPU"
+        part_mib = min(PART_MIB, free // (2 * count * _MIB))
+        tf.config.set_logical_device_configuration(gpus[0], [part(memory_limit=part_mib)] * count)
+        told = {"kind": "parts of one GPU", "most_bytes": part_mib * _MIB // 8, "part_mib": part_mib}
+        return ["GPU:%d" % place for place in range(count)], told
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [part()] * count)
-    return ["CPU:%d" % place for place in range(count)], "parts of the CPU"
+    return ["CPU:%d" % place for place in range(count)], {"kind": "parts of the CPU", "most_bytes": _UNKNOWN_BYTES // 8}
 
 
 class Replicas:
@@ -78,6 +86,15 @@ class Replicas:
 
         return tf.function(lambda values: self.strategy.run(add_up, args=(values,)))
 
+    def _ones(self, count: int) -> Any:
+        """Return ones for each replica, on its own device: else each call would begin with copies from the first."""
+
+        def on_its_device(context: Any) -> Any:
+            with self._tf.device(self._devices[context.replica_id_in_sync_group]):
+                return self._tf.ones(count)
+
+        return self.strategy.experimental_distribute_values_from_function(on_its_device)
+
     def check(self) -> dict[str, Any]:
         """Return the gradient's distance from one device's and from NumPy's in float64, and the batch of each replica."""
         import numpy as np
@@ -98,11 +115,15 @@ class Replicas:
             "from_one_device": float(max(np.abs(each - alone).max() for each in answers) / np.abs(alone).max()),
             "from_float64": float(max(np.abs(each - exact).max() for each in answers) / np.abs(exact).max()),
             "devices": sorted({device for name, device in seen.operations if name == "MatMul"}),
+            "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
         }
 
-    def all_reduce_s(self, size: int) -> float:
-        """Return the time of one all-reduce of that many bytes per replica: the median of readings of at least 20 ms."""
-        values = self.strategy.experimental_distribute_values_from_function(lambda _: self._tf.ones(size // 4))
+    def all_reduce(self, size: int) -> dict[str, Any]:
+        """Return the time of one all-reduce of that many bytes per replica, and where the replicas' values lie.
+
+        The time is the median of readings of at least 20 ms.
+        """
+        values = self._ones(size // 4)
         graph, count = self._summing(), len(self._devices)
         answers = self.strategy.experimental_local_results(graph(values))  # traces
         assert all(float(each) == 1.0 for each in answers), f"the sum of {count} ones is not {count}"
@@ -114,16 +135,9 @@ class Replicas:
             assert all(float(each) == 1.0 for each in answers)
             return time.perf_counter() - started
 
-        calls = max(1, math.ceil(LEAST_S / min(reading_s(1), reading_s(1))))
-        return sorted(reading_s(calls) for _ in range(7))[3] / (calls * IN_A_ROW)
-
-
-def most_bytes(devices: list[str]) -> int:
-    """Return an eighth of the memory that is free on the fullest GPU, for each replica; 64 MiB if that is unknown."""
-    gpus = gpu_memory()
-    if not gpus:
-        return _SMALL_BYTES
-    return min(gpu.free for gpu in gpus) // 8 // (1 if len(gpus) >= len(devices) else len(devices))
+        calls = max(1, math.ceil(LEAST_READING_S / min(reading_s(1), reading_s(1))))
+        seconds = sorted(reading_s(calls) for _ in range(7))[3] / (calls * IN_A_ROW)
+        return {"seconds": seconds, "devices": devices_of(self.strategy.experimental_local_results(values))}
 
 
 def main() -> None:
@@ -133,12 +147,13 @@ def main() -> None:
     order = json.loads(sys.argv[1])
     import tensorflow as tf
 
-    devices, kind = logical(tf, order["replicas"])
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # the gradients are compared in float32
+    devices, told = logical(tf, order["replicas"])
     replicas = Replicas(tf, devices, order["batch"])
-    print(json.dumps({"kind": kind, "most_bytes": most_bytes(devices)}), file=answers, flush=True)
+    print(json.dumps(told), file=answers, flush=True)
     for line in sys.stdin:
         word, _, size = line.strip().partition(" ")
-        answer = replicas.check() if word == "check" else {"seconds": replicas.all_reduce_s(int(size))}
+        answer = replicas.check() if word == "check" else replicas.all_reduce(int(size))
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)
 

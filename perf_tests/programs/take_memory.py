@@ -28,10 +28,11 @@ def set_up(tf: Any, order: dict[str, Any]) -> None:
             tf.config.set_logical_device_configuration(gpu, [limit])
 
 
-def used_mib() -> float | None:
-    """Return the memory in use on all GPUs by all processes; None if NVML does not report it."""
+def memory_mib() -> dict[str, float | None]:
+    """Return the memory of the first visible GPU, in use by all processes and free; None if NVML does not report it."""
     gpus = gpu_memory()
-    return sum(gpu.used for gpu in gpus) / MIB if gpus else None
+    used, free = (gpus[0].used / MIB, gpus[0].free / MIB) if gpus else (None, None)
+    return {"used_mib": used, "free_mib": free}
 
 
 def allocate(tf: Any, mebibytes: int) -> str:
@@ -73,16 +74,16 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     order = json.loads(sys.argv[1])
-    before = used_mib()
+    before = memory_mib()
     import tensorflow as tf
 
     set_up(tf, order)
-    print(json.dumps({"used_mib": before}), file=answers, flush=True)
+    print(json.dumps(before), file=answers, flush=True)
     for line in sys.stdin:
         word, _, number = line.strip().partition(" ")
         if word == "take":
             failed = allocate(tf, int(number or SMALL_MIB))
-            answer: dict[str, Any] = {"failed": failed, "used_mib": used_mib()}
+            answer: dict[str, Any] = {"failed": failed, **memory_mib()}
         elif word == "largest":
             answer = {"mib": largest(tf, int(number))}
         else:

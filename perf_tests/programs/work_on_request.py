@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tfgpu_doctor.perf_tests.placement import watch_placement
+from tfgpu_doctor.perf_tests.placement import prove, watch_placement
 
 SIDE = 1024
 WAITS, WAIT_S = 6, 0.02
@@ -47,7 +47,8 @@ def waits(tf: Any, device: str) -> Work:
         return tf.add_n(parts)
 
     graph = tf.function(all_of_them)
-    numbers = tf.range(WAITS, dtype=tf.float32)
+    with tf.device("CPU:0"):  # where the calls are: on a GPU, each call would copy them
+        numbers = tf.range(WAITS, dtype=tf.float32)
 
     def work() -> dict[str, Any]:
         with tf.device("CPU:0"):
@@ -112,8 +113,30 @@ def repeats(tf: Any, device: str) -> Work:
     return work
 
 
-WORKS = {"product": product, "waits": waits, "fed_training": fed_training, "repeats": repeats}
-# Part of the name of the operation that carries each.
+def answers(tf: Any, devices: str) -> Work:
+    """The results of operations on each of several devices ("GPU:0,GPU:1"), as digests."""
+    from tfgpu_doctor.perf_tests.operations import Operation, operations
+
+    def digest(operation: Operation, device: str) -> str:
+        def call() -> Any:
+            with tf.device(device):
+                return operation.call(tf, [tf.constant(each) for each in operation.inputs])
+
+        return hashlib.sha256(prove(call, device, operation.carriers).numpy().tobytes()).hexdigest()
+
+    def work() -> dict[str, Any]:
+        asked = operations()
+        names = devices.split(",")
+        return {
+            "devices": names,
+            "digests": {name: {each.name: digest(each, name) for each in asked} for name in names},
+        }
+
+    return work
+
+
+WORKS = {"product": product, "waits": waits, "fed_training": fed_training, "repeats": repeats, "answers": answers}
+# Part of the name of the operation that carries each; the other one proves its operations itself.
 CARRIERS = {"product": "MatMul", "waits": "PyFunc", "fed_training": "MatMul", "repeats": "Conv2D"}
 
 
@@ -145,7 +168,9 @@ def main() -> None:
     if order.get("deterministic"):
         tf.config.experimental.enable_op_determinism()
     kind = order["work"]
-    work = with_devices(WORKS[kind](tf, order.get("device", "CPU:0")), CARRIERS[kind])
+    work = WORKS[kind](tf, order.get("device", "CPU:0"))
+    if kind in CARRIERS:
+        work = with_devices(work, CARRIERS[kind])
     threads = tf.config.threading
     ready = {
         "intra": threads.get_intra_op_parallelism_threads(),

@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from tfgpu_doctor.bench.run import COMPILES_S, Order
 from tfgpu_doctor.perf_tests import children as subject
 from tfgpu_doctor.perf_tests.children import ChildDied, children
+from tfgpu_doctor.perf_tests.variables import COMPILES_VARIABLE
 
 ECHO = """
 import json, os, sys
@@ -80,3 +82,43 @@ def test_what_is_no_answer_is_told(tmp_path: pathlib.Path, printed: str, said: s
         pass
     assert str(told.value).startswith(f"the child process printed no answer but {said}")
     assert len(str(told.value)) < 200
+
+
+SLOW = """
+import sys, time
+time.sleep(1.5)
+print("{}", flush=True)
+for line in sys.stdin:
+    time.sleep(1.5)
+    print("{}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_a_first_compile_is_no_hang(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
+    if compiles:
+        monkeypatch.setenv(COMPILES_VARIABLE, "1")
+    monkeypatch.setattr(subject, "ANSWER_S", 0.5)
+    program = write(tmp_path, SLOW)
+    if not compiles:
+        with pytest.raises(ChildDied, match="ended with -9"), children(program, ({}, {}), start_s=0.5):
+            pass
+    with children(program, ({}, {}), start_s=0.5 if compiles else 60.0) as (child,):
+        if compiles:
+            assert child.ask().values == {}
+        else:
+            with pytest.raises(ChildDied, match="ended with -9"):
+                child.ask()
+
+
+def test_an_answer_is_a_sign_of_life(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[int] = []
+    monkeypatch.setattr(subject, "alive", lambda: said.append(1))
+    with children(write(tmp_path, ECHO), ({}, {})) as (child,):
+        child.ask()
+    assert len(said) == 2
+
+
+def test_a_child_has_less_time_than_the_test_that_waits_for_it() -> None:
+    assert max(subject.START_S, subject.ANSWER_S) < Order.longest_s
+    assert subject.COMPILES_S < COMPILES_S

@@ -1,15 +1,20 @@
-"""Every comparison and every figure of the perf suites where TensorFlow has one GPU, and two: all run, and prove where."""
+"""Every comparison and every figure of the perf suites where TensorFlow has one GPU, and two: all run, and prove where.
+
+With the TensorFlow beside the tests, and with the older releases of the lab, as far as they are there.
+"""
 
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
 
 import pytest
 from collected_comparisons import collected
 from installed import skip_without_scipy, skip_without_tensorflow
+from lab import targets
 from stand_in_run import run_on_stand_in
 
-from tfgpu_doctor.model.facts.bench import Comparison
+from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.perf_tests.journal import Account
 
 skip_without_tensorflow()
@@ -41,7 +46,6 @@ SLOW_HERE = {
 SLOW_FIGURES = {
     "crossover[matmul]": "the CPU is at least as fast as the GPU",
     "crossover[convolution]": "the CPU is at least as fast as the GPU",
-    "scaling[weak]": "times the work of one",
 }
 NEED_TWO = {
     "bandwidth[device to device]": "there is no second GPU",
@@ -51,6 +55,8 @@ NEED_TWO = {
     "all_gpus": "there is only one GPU",
     "gpus_agree": "there is no second GPU",
 }
+# What needs a release or libraries that are not here.
+NEED_MORE = {"tensorrt": "TensorRT"}
 
 
 def on_gpu(suite: str, name: str) -> bool:
@@ -62,7 +68,7 @@ def on_gpu(suite: str, name: str) -> bool:
 def test_what_is_slow_here_is_a_comparison() -> None:
     names = {(suite, name) for kind, suite, name in collected() if kind == "COMPARISON"}
     assert {(suite, name) for suite, rows in SLOW_HERE.items() for name in rows} <= names
-    assert {*SLOW_FIGURES, *NEED_TWO} <= {name for _, _, name in collected()}
+    assert {*SLOW_FIGURES, *NEED_TWO, *NEED_MORE} <= {name for _, _, name in collected()}
 
 
 def judge(comparison: Comparison) -> str:
@@ -77,15 +83,36 @@ def judge(comparison: Comparison) -> str:
 
 @pytest.mark.parametrize("count", [1, 2], ids=["one GPU", "two GPUs"])
 def test_all_of_them_run(tmp_path: pathlib.Path, count: int) -> None:
-    bench = run_on_stand_in(tmp_path, count)
+    look_at(run_on_stand_in(tmp_path, count), tmp_path, NEED_TWO if count == 1 else {})
+
+
+@pytest.mark.parametrize("release", [each for each in targets.RELEASES if each != targets.NEWEST])
+def test_all_of_them_run_with_older_releases(tmp_path: pathlib.Path, release: str) -> None:
+    """With two GPUs, so that nothing is skipped for lack of a second."""
+    site = site_of(release)
+    look_at(run_on_stand_in(tmp_path, 2, site=site), tmp_path, {})
+
+
+def site_of(release: str) -> pathlib.Path:
+    """Where the lab has that TensorFlow; skips the test if it does not."""
+    if why := targets.why_not():
+        pytest.skip(why)
+    found = targets.find_targets(targets.folder())
+    if release not in found:
+        pytest.skip(f"TensorFlow {release} is not in the lab: `python tests/lab/targets.py` installs it")
+    return targets.site_packages(found[release])
+
+
+def look_at(bench: Bench, folder: pathlib.Path, more_may_skip: Mapping[str, str]) -> None:
+    """Whether every comparison and figure ran, on the device where it must."""
+    may_skip = {**more_may_skip, **NEED_MORE}
     assert not bench.problems
     assert not bench.gpu_lost
-    may_skip = NEED_TWO if count == 1 else {}
     names = {(suite, name) for kind, suite, name in collected() if kind == "COMPARISON" and name not in may_skip}
     assert {(each.suite, each.name) for each in bench.comparisons} == names
     assert not {f"{each.suite}/{each.name}": why for each in bench.comparisons if (why := judge(each))}
     account = Account()
-    account.read((tmp_path / "journal").read_bytes())
+    account.read((folder / "journal").read_bytes())
     assert {test.partition("::test_")[2] for test in account.outcomes} == {name for _, _, name in collected()}
     unexpected = {
         test: why

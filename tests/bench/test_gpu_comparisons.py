@@ -106,4 +106,4 @@ def test_a_training_is_measured_on_the_gpu(tmp_path: pathlib.Path, suite: str, n
 def test_all_gpus_train_together(tmp_path: pathlib.Path) -> None:
     bench = run_on_stand_in(tmp_path, 2, ["mirrored_strategy"], only="test_scaling")
     assert {metric.name for metric in bench.metrics} == {"weak scaling", "strong scaling"}, bench.failed
-    assert all("times the work of one" in why for why in bench.failed.values())  # a processor is not two
+    assert not bench.failed  # a processor is not two, but no speed is required

@@ -19,6 +19,7 @@ from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.perf_tests.fixtures import busy_gpus, sharing
 from tfgpu_doctor.perf_tests.variables import ALTHOUGH_BUSY_VARIABLE, BUSY_VARIABLE
 
 SUITE = """
@@ -41,9 +42,9 @@ def test_on_the_cpu(compare, tensorflow):
 """
 
 
-def found(simulate: Simulate, **gpu: Any) -> dict[str, str]:
+def found(simulate: Simulate, own: tuple[int, ...] = (), **gpu: Any) -> dict[str, str] | None:
     variables = simulate(gpu)
-    return used_by_others(Host(environment={"PATH": os.environ["PATH"], **variables}), one_gpu())
+    return used_by_others(Host(environment={"PATH": os.environ["PATH"], **variables}), one_gpu(), own)
 
 
 def one_gpu() -> Facts:
@@ -55,8 +56,17 @@ def one_gpu() -> Facts:
 @pytest.mark.slow
 def test_a_process_on_the_gpu_is_a_sign(simulate: Simulate) -> None:
     told = found(simulate, processes=[{"pid": 4242, "name": "python", "memory_bytes": 1 << 30}])
+    assert told
     assert set(told) == {"GPU:0"}
     assert "computes on it" in told["GPU:0"]
+
+
+@pytest.mark.slow
+def test_a_process_of_the_run_itself_is_none(simulate: Simulate) -> None:
+    held = 3 << 30
+    ours = {"pid": 4242, "name": "python", "memory_bytes": held}
+    assert found(simulate, (4242,), processes=[ours], memory_used_bytes=held) == {}
+    assert found(simulate, (4243,), processes=[ours], memory_used_bytes=held)
 
 
 @pytest.mark.slow
@@ -64,8 +74,45 @@ def test_an_idle_gpu_has_none(simulate: Simulate) -> None:
     assert found(simulate) == {}
 
 
-def test_where_nvml_cannot_tell_nothing_is_refused() -> None:
-    assert used_by_others(Host(environment={"PATH": os.environ["PATH"]}), one_gpu()) == {}
+def test_where_nvml_cannot_tell_it_is_not_known() -> None:
+    assert used_by_others(Host(environment={"PATH": os.environ["PATH"]}), one_gpu()) is None
+    without = msgspec.structs.replace(one_gpu(), nvml=None)
+    assert used_by_others(Host(environment={"PATH": os.environ["PATH"]}), without) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "is_so"),
+    [(None, "not known"), ("", "not known"), ("null", "not known"), ("{}", "free"), ('{"GPU:1": "python"}', "busy")],
+)
+def test_what_is_told_of_the_gpus(monkeypatch: pytest.MonkeyPatch, told: str | None, is_so: str) -> None:
+    monkeypatch.delenv(BUSY_VARIABLE, raising=False)
+    if told is not None:
+        monkeypatch.setenv(BUSY_VARIABLE, told)
+    assert sharing() == is_so
+    assert bool(busy_gpus()) == (is_so == "busy")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_nothing_takes_all_memory_where_nvml_cannot_tell_who_uses_it(tmp_path: pathlib.Path) -> None:
+    """As with `pytest --pyargs`, without the doctor that looks before the run."""
+    skip_without_tensorflow()
+    bench = run_on_stand_in(tmp_path, 1, ["memory_growth"], only="test_taken", variables={BUSY_VARIABLE: ""})
+    assert [test.partition("::test_")[2] for test in bench.skipped] == ["taken[no growth]"], bench
+    assert bench.failed == {}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+@pytest.mark.parametrize("busy", [False, True])
+def test_without_the_doctor_the_session_looks_itself(tmp_path: pathlib.Path, simulate: Simulate, busy: bool) -> None:
+    skip_without_tensorflow()
+    gpu = {"processes": [{"pid": 4242, "name": "python", "memory_bytes": 1 << 30}]} if busy else {}
+    variables = {**simulate(gpu), BUSY_VARIABLE: ""}
+    bench = run_on_stand_in(tmp_path, 1, own=SUITE, only="test_wherever", variables=variables, facts=one_gpu())
+    assert {each.name for each in bench.comparisons} == (set() if busy else {"wherever"}), bench
+    if busy:
+        assert "python (4242) computes on it" in next(iter(bench.skipped.values()))
 
 
 @pytest.mark.tensorflow

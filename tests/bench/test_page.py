@@ -53,6 +53,17 @@ class Text(html.parser.HTMLParser):
 
 
 @pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_a_clock_that_fell_is_told_where_the_candidate_is_faster_too(format_: str) -> None:
+    fell = (
+        "the SM clock of GPU 0 fell from 1900 to 1550 MHz during the measurement: its boost ended, or it became too hot"
+    )
+    for reason in (fell, f"1.01 times as fast; {fell}"):
+        page = render_bench(result(msgspec.structs.replace(WON, reason=reason)), format_)
+        assert "fell from 1900 to 1550 MHz" in " ".join((Text(page).words if format_ == "html" else page).split())
+        assert "1.01 times" not in page
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
 def test_every_page_tells_the_same(format_: str) -> None:
     page = render_bench(result(WON, LOST, then=Bench(comparisons=(WON,))), format_)
     words = Text(page).words if format_ == "html" else page

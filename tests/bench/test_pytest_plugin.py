@@ -46,22 +46,27 @@ def test_parse(compare, tensorflow, metric):
 def test_load(compare, tensorflow):
     compare(variant(tensorflow, "same", 0.01), variant(tensorflow, "as this", 0.01))
 """
+STORE = """
+def test_store(compare, tensorflow):
+    compare(variant(tensorflow, "quick store", 0.002), variant(tensorflow, "slow store", 0.02))
+"""
 PLAIN = """
 import sys
 def test_second_in_the_alphabet(): pass
 def test_first():
     assert "tensorflow" not in sys.modules and "tfgpu_doctor.bench" not in sys.modules
 """
-_MORE = ("-q", "-rs", "-p", "no:cacheprovider", "-p", "no:randomly")
+_KEEPS = ("-q", "-rs", "-p", "no:randomly")
+_MORE = (*_KEEPS, "-p", "no:cacheprovider")
 
 
 def run_pytest(
-    folder: pathlib.Path, *words: str, text: str = OWN, **variables: str
+    folder: pathlib.Path, *words: str, text: str = OWN, options: tuple[str, ...] = _MORE, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     (folder / "test_ingest.py").write_text(text)
     environment = {**clean_environment(), "CALLS": str(folder / "calls"), "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *_MORE, *words, "test_ingest.py"], cwd=folder, env=environment, text=True,
+        [sys.executable, "-m", "pytest", *options, *words, "test_ingest.py"], cwd=folder, env=environment, text=True,
         capture_output=True, timeout=600, check=False,
     )  # fmt: skip
 
@@ -132,6 +137,34 @@ class TestWithTensorFlow:
         done = run_pytest(tmp_path, "--tfgpu-strict", "--benchmark-max-time=0.2", "-k", "load")
         assert done.returncode == 1
         assert "Failed: load: " in done.stdout
+
+    @pytest.mark.slow
+    def test_x_ends_the_run_with_the_first_that_is_lost_and_lf_measures_it_again(self, tmp_path: pathlib.Path) -> None:
+        words = ("--tfgpu-strict", "--benchmark-max-time=0.2", "-k", "load or store")
+        done = run_pytest(tmp_path, *words, "-x", text=OWN + STORE, options=_KEEPS)
+        assert "Failed: load: " in done.stdout, done.stdout
+        assert "stopping after 1 failures" in done.stdout
+        assert set(calls(tmp_path)) == {"same", "as this"}
+        (tmp_path / "calls").unlink()
+        done = run_pytest(tmp_path, *words, "--lf", text=OWN + STORE, options=_KEEPS)
+        assert "Failed: load: " in done.stdout, done.stdout
+        assert set(calls(tmp_path)) == {"same", "as this"}
+
+    @pytest.mark.slow
+    def test_the_installed_suites_measure(self, tmp_path: pathlib.Path) -> None:
+        """With all that they need: TensorFlow, the examination of the machine, and pytest-benchmark's table."""
+        path = tmp_path / "found.json"
+        words = ("-k", "test_retracing or test_dispatch", "--benchmark-max-time=0.3", f"--benchmark-json={path}")
+        command = [sys.executable, "-m", "pytest", *_MORE, *words, "--pyargs", "tfgpu_doctor.perf_tests"]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=clean_environment(), text=True, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "benchmark 'graph_execution/retracing': 2 tests" in done.stdout
+        document = json.loads(path.read_text())
+        assert "eager dispatch" in {row["name"] for row in document["tfgpu_doctor"]["metrics"]}
+        (comparison,) = read_document(path.read_bytes()).bench.comparisons
+        assert comparison.key == "graph_execution::retracing"
 
     @pytest.mark.slow
     def test_measuring_several_at_a_time_is_refused(self, tmp_path: pathlib.Path) -> None:

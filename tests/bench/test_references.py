@@ -122,4 +122,16 @@ def test_what_else_changed_is_packages_variables_and_settings() -> None:
         ("nvidia-cudnn-cu12", "9.3.0", "9.8.0"), ("TF_XLA_FLAGS", "none", "--x"), ("kernel", "6.1", "none"),
     ]  # fmt: skip
     assert changed_between(now, {}) == ()
+    assert changed_between({**now, "compute mode of GPU 0": "default"}, now) == ()  # an earlier doctor did not ask
     assert conditions_of(machine())["nvidia-cudnn-cu12"] == "9.3.0"
+
+
+def test_settings_that_slow_a_gpu_are_conditions() -> None:
+    facts = machine()
+    assert facts.nvml
+    (gpu,) = facts.nvml.gpus
+    health = msgspec.structs.replace(gpu.health, persistence_mode=False)
+    slow = msgspec.structs.replace(gpu, health=health, compute_mode="exclusive_process")
+    found = conditions_of(msgspec.structs.replace(facts, nvml=msgspec.structs.replace(facts.nvml, gpus=(slow,))))
+    assert found["persistence mode of GPU 0"] == "off"
+    assert found["compute mode of GPU 0"] == "exclusive_process"

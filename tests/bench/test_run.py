@@ -72,6 +72,33 @@ def test_a_hanging_comparison_ends_alone(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_takes_long_and_goes_on_is_no_hang(tmp_path: pathlib.Path) -> None:
+    tests = """
+    from tfgpu_doctor.perf_tests.notes import alive
+
+    def test_long():
+        start("long")
+        until = time.time() + 12
+        while time.time() < until:
+            alive()
+            time.sleep(0.1)
+        measured("long")
+
+    def test_hangs_in_the_end():
+        start("hangs")
+        until = time.time() + 6
+        while time.time() < until:
+            alive()
+            time.sleep(0.1)
+        time.sleep(600)
+    """
+    bench = run(tmp_path, tests, longest_s=5.0)
+    assert verdicts(bench) == {"first": "faster", "long": "faster", "hangs": "not run"}
+    (why,) = bench.problems
+    assert "it did not go on for 5 s: it hangs" in why
+
+
+@pytest.mark.slow
 def test_what_comes_before_the_first_comparison_has_its_own_time(tmp_path: pathlib.Path) -> None:
     tests = """
     del test_first

@@ -9,7 +9,9 @@ import pytest
 from simulated import Simulate
 
 from tfgpu_doctor.bench.telemetry import Telemetry
+from tfgpu_doctor.collect.probes.stress_samples import Described, Look, Sampling
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
 
@@ -57,3 +59,39 @@ def test_an_nvml_that_is_missing_is_said() -> None:
         assert told.skipped == {}
     else:
         assert "libnvidia-ml.so.1" in told.skipped["clocks and heat meanwhile"]
+
+
+def sampled(*clocks: float, on_gpu: bool = True, reasons: tuple[str, ...] = ()) -> tuple[Comparison, dict[str, str]]:
+    """A comparison of one second in each of two processes, the second with these clocks, and the conditions."""
+    clock = time.time() - time.monotonic()
+    looks = {f"{100 + place / 4}": {"0": Look(sm_mhz=1400.0)} for place in range(4)}
+    looks |= {f"{200 + place / 4}": {"0": Look(sm_mhz=mhz, reasons=reasons)} for place, mhz in enumerate(clocks)}
+    telemetry = Telemetry(Host(), gpus=True)
+    telemetry._sampling = Sampling(attempt=Attempt(outcome="answered"), gpus={"0": Described()}, samples=looks)
+    spans = ((99.9 + clock, 1.0), (199.9 + clock, 1.0))
+    measured = Comparison(suite="s", name="n", verdict="slower", reason="0.8", on_gpu=on_gpu, spans=spans)
+    bench = telemetry.added_to(Bench(comparisons=(measured,)))
+    return bench.comparisons[0], telemetry.conditions_of(bench)
+
+
+def test_a_boost_that_ends_while_it_is_measured_is_told() -> None:
+    found, _ = sampled(1900, 1900, 1600, 1500)
+    assert found.reason.startswith("0.8; the SM clock of GPU 0 fell from 1900 to 1550 MHz during the measurement")
+
+
+@pytest.mark.parametrize("clocks", [(1400, 1395, 1410, 1380), (1400,), (), (1400, 1500, 1600, 1700)])
+def test_a_steady_clock_is_not_told(clocks: tuple[float, ...]) -> None:
+    assert sampled(*clocks)[0].reason == "0.8"
+
+
+def test_a_gpu_without_work_lowers_its_clock() -> None:
+    assert sampled(1900, 1900, 300, 300, reasons=("gpu_idle",))[0].reason == "0.8"
+
+
+def test_clocks_do_not_matter_to_what_runs_on_the_cpu() -> None:
+    assert sampled(1900, 1900, 1600, 1500, on_gpu=False)[0].reason == "0.8"
+
+
+def test_clocks_that_a_setting_limits_are_a_condition() -> None:
+    assert sampled(1400, 1400)[1] == {"locked clocks of GPU 0": "off"}
+    assert sampled(1400, 1400, reasons=("applications_clocks_setting",))[1] == {"locked clocks of GPU 0": "on"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfgpu_doctor.perf_tests import runner
+from tfgpu_doctor.perf_tests import runner, sizes
 from tfgpu_doctor.perf_tests.budget import Budget
 from tfgpu_doctor.perf_tests.published import CNN, TRANSFORMER, Sizes
 
@@ -19,7 +19,7 @@ _SIZES: dict[str, dict[str, Any]] = {
     "test_device_placement": {"PEAK_SIDE": 256, "COPIED": 1 << 16, "CALLS": 20, "TRIPS": 4, "SUSTAINED_S": 0.05},
     "test_inference": {"HALF_BATCH": 64, "VERIFIED": 64, "SIZES": (1, 8), "CROSSOVER_BATCHES": (1, 8)},
     "test_mirrored_strategy": {
-        "SCALED_BATCH": 16, "COMPARED": (16, 64), "WIDTHS": {"CPU": 64, "GPU": 64}, "SIZES": {"CPU": (1 << 12,), "GPU": (1 << 12, 1 << 15)},
+        "SCALED_BATCH": 16, "MOST_BATCH": 32, "COMPARED": (16, 64), "WIDTHS": {"CPU": 64, "GPU": 64}, "SIZES": {"CPU": (1 << 12,), "GPU": (1 << 12, 1 << 15)},
     },
     "test_mixed_precision": {
         "SHAPES": {"dense": (64, 64), "convolution": (2, 8, 8, 16), "attention": (2, 16, 32)}, "HEADS": 2,
@@ -40,6 +40,7 @@ def pytest_configure() -> None:
     """A comparison stops after its least number of rounds."""
     Budget.share_s = lambda self, needs_s=0.0, fixed_s=None: SHARE_S  # type: ignore[method-assign]
     runner.WARM_UP_S = 0.0
+    sizes.BUSY_S = 0.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,18 +6,26 @@ Memory is a ledger: what TensorFlow would take under its settings, and what prog
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import json
 import math
 import os
 import pathlib
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
-MEMORY_MIB, CONTEXT_MIB = 24576, 300  # of an RTX 3090; of a CUDA context
+MEMORY_MIB, CONTEXT_MIB = 24576, 500  # of an RTX 3090; of a CUDA context
 _SHARE = 0.9  # what TensorFlow takes at once, without growth
-_PYNVML = '''"""NVML's count of memory in use, from the ledgers of the processes that are alive."""
-import pathlib, types
+_PYNVML = '''"""NVML's count of memory in use, from the ledgers of the processes that are alive, and the libcuda that comes with it.
+
+NVML's order of the GPUs is not CUDA's.
+"""
+import json, pathlib, types
+import stand_in_hardware
 
 FOLDER = pathlib.Path(__file__).parent / "memory"
-MEMORY_MIB = {memory_mib}
+MEMORY_MIB, COUNT = {memory_mib}, {count}
 
 class NVMLError(Exception):
     pass
@@ -26,34 +34,90 @@ def nvmlInit():
     pass
 
 def nvmlDeviceGetCount():
-    return 1
+    return COUNT
 
 def nvmlDeviceGetHandleByIndex(place):
-    return place
+    return COUNT - 1 - place
+
+def nvmlDeviceGetHandleByUUID(name):
+    for place in range(COUNT):
+        if name == stand_in_hardware.uuid_of(place):
+            return place
+    raise NVMLError("Not Found")
 
 def nvmlDeviceGetMemoryInfo(gpu):
     alive = [file for file in FOLDER.glob("*") if pathlib.Path("/proc", file.name).exists()]
-    used = sum(int(file.read_text() or 0) for file in alive)
+    used = sum(json.loads(file.read_text() or "{{}}").get(str(gpu), 0) for file in alive)
     return types.SimpleNamespace(used=used << 20, free=max(0, MEMORY_MIB - used) << 20)
+
+stand_in_hardware.give_libcuda(COUNT)
 '''
 
 
-def write_nvml(folder: pathlib.Path) -> None:
-    """Write the module pynvml, and the folder of the ledgers."""
+def write_nvml(folder: pathlib.Path, count: int) -> None:
+    """Write the module pynvml for that many GPUs, and the folder of the ledgers."""
     (folder / "memory").mkdir()
-    (folder / "pynvml.py").write_text(_PYNVML.format(memory_mib=MEMORY_MIB))
+    (folder / "pynvml.py").write_text(_PYNVML.format(memory_mib=MEMORY_MIB, count=count))
 
 
-def equip(tf: Any, folder: pathlib.Path) -> None:
-    """Give the GPUs of this process memory, kernels for both orders of the axes, and traces."""
-    _count_memory(tf, folder / "memory" / str(os.getpid()))
+def uuid_of(place: int) -> str:
+    """The name of a GPU of the machine, by CUDA's number."""
+    return f"GPU-{uuid.UUID(int=(0xA0 + place) << 120)}"
+
+
+def visible(count: int) -> list[int]:
+    """The GPUs of a machine with so many that CUDA shows to this process: it reads the list up to the first that is none."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    found: list[int] = []
+    for token in [each.strip() for each in shown.split(",")] if shown is not None else map(str, range(count)):
+        named = [place for place in range(count) if token == str(place) or (token and uuid_of(place).startswith(token))]
+        if len(named) != 1:
+            break
+        found += named
+    return found
+
+
+class _Libcuda:
+    """The functions of libcuda that list GPUs."""
+
+    def __init__(self, count: int) -> None:
+        self._seen = visible(count)
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *_: 0
+
+    def cuDeviceGetCount(self, found: Any) -> int:  # noqa: N802 - the name of the C function
+        found._obj.value = len(self._seen)
+        return 0
+
+    def cuDeviceGet(self, found: Any, place: int) -> int:  # noqa: N802
+        found._obj.value = place
+        return 0
+
+    def cuDeviceGetUuid_v2(self, found: Any, device: Any) -> int:  # noqa: N802
+        ctypes.memmove(found, uuid.UUID(uuid_of(self._seen[device.value])[len("GPU-") :]).bytes, 16)
+        return 0
+
+
+def give_libcuda(count: int) -> None:
+    """Let ctypes open this libcuda."""
+    opened = ctypes.CDLL
+
+    def opens(name: Any, *rest: Any, **more: Any) -> Any:
+        return _Libcuda(count) if name == "libcuda.so.1" else opened(name, *rest, **more)
+
+    ctypes.CDLL = opens  # type: ignore[misc, assignment]
+
+
+def equip(tf: Any, folder: pathlib.Path, seen: Sequence[int]) -> None:
+    """Give the GPUs of this process memory, kernels for both orders of the axes, and traces. `seen`: CUDA's numbers of them."""
+    _count_memory(tf, folder / "memory" / str(os.getpid()), seen)
     _turn_axes(tf)
     _trace_kernels(tf)
 
 
-def taken_mib(context: Any, asked_mib: int) -> tuple[int, int]:
-    """What a process holds that has asked for so much, and the most that it may ask for."""
-    gpu = next(each for each in context.list_physical_devices("GPU"))
+def taken_mib(context: Any, gpu: Any, asked_mib: int) -> tuple[int, int]:
+    """What a process holds on a GPU that it asked for so much, and the most that it may ask for."""
     parts = context.get_logical_device_configuration(gpu) or []
     most = int(sum(part.memory_limit for part in parts) or MEMORY_MIB * _SHARE)
     forced = os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "")
@@ -61,22 +125,24 @@ def taken_mib(context: Any, asked_mib: int) -> tuple[int, int]:
     return CONTEXT_MIB + (asked_mib if grows else most), most
 
 
-def _count_memory(tf: Any, ledger: pathlib.Path) -> None:
+def _count_memory(tf: Any, ledger: pathlib.Path, seen: Sequence[int]) -> None:
     from tensorflow.python.eager import context
 
-    ones, asked = tf.ones, [0]
+    ones, asked = tf.ones, dict.fromkeys(seen, 0)
 
     def allocate(shape: Any, *rest: Any, **more: Any) -> Any:
         here = context.context()
         here.ensure_initialized()
         if "CPU:0" not in here.device_name and isinstance(shape, tuple):
-            asked[0] = max(asked[0], math.prod(shape) * 4 >> 20)
-            held, most = taken_mib(here, asked[0])
-            if math.prod(shape) * 4 >> 20 > most:
-                asked[0] = 0
+            used = seen[min(int(here.device_name.rpartition(":")[2]), len(seen)) - 1]  # parts of one GPU are one GPU
+            asked[used] = max(asked[used], math.prod(shape) * 4 >> 20)
+            gpus = dict(zip(seen, here.list_physical_devices("GPU"), strict=True))  # a context lies on each of them
+            held = {place: taken_mib(here, gpus[place], asked[place]) for place in seen}
+            if math.prod(shape) * 4 >> 20 > held[used][1]:
+                asked[used] = 0
                 raise tf.errors.ResourceExhaustedError(None, None, f"OOM when allocating {list(shape)}")
             if ledger.parent.is_dir():
-                ledger.write_text(str(held))
+                ledger.write_text(json.dumps({place: mib for place, (mib, _) in held.items()}))
         return ones(shape, *rest, **more)
 
     tf.ones = allocate

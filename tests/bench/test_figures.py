@@ -1,0 +1,158 @@
+"""Figures of GPUs: proved by the operation that carries the work, judged against the right peak, and timed without a copy."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import types
+from typing import Any
+
+import pytest
+from installed import skip_without_scipy, skip_without_tensorflow
+from stand_in_run import run_on_stand_in
+
+skip_without_tensorflow()
+skip_without_scipy()
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
+
+from tfgpu_doctor.perf_tests import test_device_placement, test_graph_execution, test_pipeline, test_profiler  # noqa: E402
+
+ELSEWHERE = """
+import dataclasses
+import pytest
+from tfgpu_doctor.perf_tests import test_numerics
+from tfgpu_doctor.perf_tests.programs.work_on_request import waits
+from tfgpu_doctor.perf_tests.published import CNN, PublishedTraining, Sizes
+
+TINY = Sizes(32, 10, blocks=4, layers=2, width=32, heads=2, length=16, words=100)
+
+def test_numbers_from_another_device(tensorflow, gpu):
+    tf = tensorflow
+    def call(tf, given):
+        with tf.device("CPU:0"):
+            found = tf.linalg.matmul(*given)
+        with tf.device(gpu):
+            return tf.identity(found)
+    operation = dataclasses.replace(test_numerics.OPERATIONS[0], call=call)
+    with pytest.raises(AssertionError, match="MatMul ran on CPU:0"):
+        test_numerics.answer_of(tf, operation, gpu)
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_training_on_another_device(tensorflow, gpu, xla):
+    tf = tensorflow
+    training = PublishedTraining(tf, CNN, gpu, 2, TINY, policy="float32", xla=xla)
+    training.prove()
+    inner = training._gradients
+    def elsewhere(*given):
+        with tf.device(gpu if xla else "CPU:0"):  # XLA itself refuses weights of another device
+            loss, gradients = inner(*given)
+        with tf.device("CPU:0"):
+            loss = tf.identity(loss)
+        with tf.device(gpu):
+            return tf.identity(loss), [tf.identity(each) for each in gradients]
+    training._gradients = elsewhere
+    with pytest.raises(AssertionError, match="ran on CPU:0|ran beside the compiled program"):
+        training.prove()
+
+def test_what_waits_on_the_cpu_lies_there(tensorflow, gpu):
+    cells = [cell.cell_contents for cell in waits(tensorflow, "CPU:0").__closure__]
+    (numbers,) = [each for each in cells if hasattr(each, "backing_device")]
+    assert numbers.backing_device.endswith("CPU:0")
+"""
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    return importlib.import_module("tensorflow")
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def test_where_the_result_lies_proves_nothing(tmp_path: pathlib.Path) -> None:
+    bench = run_on_stand_in(tmp_path, 1, own=ELSEWHERE)
+    assert not bench.problems
+    assert bench.failed == {}
+    assert bench.skipped == {}
+
+
+def test_gpus_agree_in_a_process_with_op_determinism(tmp_path: pathlib.Path) -> None:
+    bench = run_on_stand_in(tmp_path, 2, ["numerics"], only="test_gpus_agree")
+    assert bench.failed == {}
+    (metric,) = bench.metrics
+    assert (metric.name, metric.value, metric.about) == ("answers that differ", 0, "of 2 GPUs, with op determinism")
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "precision", "why"),
+    [
+        ("Tesla T4", (7, 5), "tf32", "compute capability 7.5 has no tensor cores for tf32"),
+        ("Tesla V100-SXM2-16GB", (7, 0), "bfloat16", "compute capability 7.0 has no tensor cores for bfloat16"),
+        ("NVIDIA GeForce GTX 1650", (7, 5), "float16", "NVIDIA GeForce GTX 1650 has no tensor cores"),
+    ],
+)
+def test_a_peak_is_measured_only_where_the_gpu_has_it(
+    name: str, capability: tuple[int, int], precision: str, why: str
+) -> None:
+    options = types.SimpleNamespace(
+        get_device_details=lambda _: {"device_name": name, "compute_capability": capability},
+        enable_tensor_float_32_execution=nothing,
+    )
+    config = types.SimpleNamespace(experimental=options, list_physical_devices=lambda _: ["the GPU"])
+    fake = types.SimpleNamespace(config=config)
+    with pytest.raises(pytest.skip.Exception, match=why):
+        test_device_placement.test_peak(0.1, fake, "GPU:0", nothing, precision)
+
+
+def test_a_later_call_copies_nothing(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[Any] = []
+
+    class Watch:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def per_call(self, call: Any) -> float:
+            timed.append(call())
+            return 1.0
+
+    monkeypatch.setattr(test_graph_execution, "Stopwatch", Watch)
+    test_graph_execution.test_first_call(0.1, tf, "CPU:0", nothing, jit_compile=False)
+    assert all(isinstance(each, tf.Tensor) for each in timed)
+
+
+def test_the_cost_of_tracing_contains_no_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    class Result:
+        def numpy(self) -> None:
+            raise AssertionError("the result was copied to the host")
+
+    class Work:
+        carriers = ("MatMul",)
+
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def __call__(self) -> Result:
+            return Result()
+
+        def verify(self, result: Result) -> None:
+            pass
+
+    tracing = types.SimpleNamespace(experimental=types.SimpleNamespace(start=nothing, stop=nothing))
+    fake = types.SimpleNamespace(profiler=tracing)
+    monkeypatch.setattr(test_profiler, "Product", Work)
+    monkeypatch.setattr(test_profiler, "prove", lambda call, *_: call(), raising=False)
+    test_profiler.test_cost(0.1, fake, (), nothing, tmp_path)
+
+
+def test_an_input_that_loses_pictures_is_found(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfgpu_doctor.perf_tests.images import make_jpegs, tuned_and_naive
+
+    monkeypatch.setattr(test_pipeline, "PICTURES", 10)
+    pictures = tf.data.Dataset.from_tensor_slices(make_jpegs(tf, 10)).enumerate()
+    test_pipeline.test_wait_for_input(0.1, tf, "CPU:0", pictures, nothing)
+    monkeypatch.setattr(
+        test_pipeline, "tuned_and_naive", lambda *given: [each.take(1) for each in tuned_and_naive(*given)]
+    )
+    with pytest.raises(AssertionError, match="does not give each picture once"):
+        test_pipeline.test_wait_for_input(0.1, tf, "CPU:0", pictures, nothing)
