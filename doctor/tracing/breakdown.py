@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tfgpu_doctor.tracing.gpu_streams import streams, work_of_gpus
+from tfgpu_doctor.tracing.gpu_streams import GpuTimes, last_gpu, times_of_gpus
 from tfgpu_doctor.tracing.graph_work import compiling, work_of_processor
 from tfgpu_doctor.tracing.intervals import Interval, clip, length, overlap, union, without
 from tfgpu_doctor.tracing.pipeline import Pipeline, Stage
@@ -28,6 +28,8 @@ class Breakdown:
     parts: dict[str, list[Interval]]
     waits: list[Interval]  # all waiting for input, also while something else is computed
     python: list[Interval]  # the pipeline is in Python, as its operations or looks at other threads show
+    gpu: str = ""  # whose time it is, where a GPU computes; of several, the one that the others wait for
+    gpus: dict[str, GpuTimes] = field(default_factory=dict)  # all that compute
     lock_ms: float = 0.0  # of the input's time: the step's own Python waits for the pipeline's to let go of the GIL
 
     def share(self, part: str) -> float:
@@ -42,30 +44,39 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
     """
     window = steps.window
     waits = waits_of(profile, steps)
-    compute, collectives, copies = _work(profile, steps)
+    gpus = times_of_gpus(profile, window)
+    gpu = steps.gpu if steps.gpu in gpus else last_gpu(gpus, window)
     python = union([*(pipeline.python if pipeline else ()), *python_elsewhere(profile.samples)])
     worked = union([*_by_producers(pipeline), *python]) if pipeline else waits
-    candidates = {
-        "host": _interruptions(steps),
-        "compile": compiling(profile, steps), "compute": compute, "collectives": collectives, "copies": copies,
-        "input": overlap(waits, worked), "idle": waits, "launch": _starting(steps),
-    }  # fmt: skip
-    parts: dict[str, list[Interval]] = {}
+    parts: dict[str, list[Interval]] = {part: [] for part in PARTS}
     taken: list[Interval] = []
-    for part, times in candidates.items():
-        parts[part] = without(clip(times, *window), taken)
+    for part, times in (
+        ("host", _interruptions(steps)), ("compile", compiling(profile, steps)), *_work(profile, steps, gpus, gpu),
+        ("input", overlap(waits, worked)), ("idle", waits), ("idle", _of_others(gpus, gpu)), ("launch", _starting(steps)),
+        ("launch", work_of_processor(profile, steps)[0] if gpu else []),
+    ):  # fmt: skip
+        parts[part] += without(clip(times, *window), taken)
         taken = union([*taken, *parts[part]])
     parts["host" if steps.thread else "idle"] += without([window], taken)
-    broken_down = Breakdown(window, {part: union(parts[part]) for part in PARTS}, waits, clip(python, *window))
+    clipped = clip(python, *window)
+    broken_down = Breakdown(window, {part: union(each) for part, each in parts.items()}, waits, clipped, gpu, gpus)
     _move_waits_for_lock(profile, broken_down)
     return broken_down
 
 
-def _work(profile: Profile, steps: Steps) -> tuple[list[Interval], list[Interval], list[Interval]]:
-    """Computation, reductions and copies: the GPUs', or the processor's where no GPU did anything."""
-    if any(stream.events for _, stream in streams(profile)):
-        return work_of_gpus(profile, steps.gpu)
-    return *work_of_processor(profile, steps), []
+def _work(profile: Profile, steps: Steps, gpus: dict[str, GpuTimes], gpu: str) -> list[tuple[str, list[Interval]]]:
+    """Computation, reductions and copies: of the GPU, or of the processor where no GPU computes."""
+    computed, reduced = work_of_processor(profile, steps)
+    if not gpu:
+        return [("compute", computed), ("collectives", reduced)]
+    times = gpus[gpu]
+    collectives = union([*times.collectives, *reduced])
+    return [("compute", times.compute), ("collectives", collectives), ("copies", times.copies)]
+
+
+def _of_others(gpus: dict[str, GpuTimes], gpu: str) -> list[Interval]:
+    """The time in which other GPUs compute."""
+    return union(interval for name, times in gpus.items() if name != gpu for interval in times.compute)
 
 
 def _move_waits_for_lock(profile: Profile, times: Breakdown) -> None:

@@ -14,13 +14,17 @@ from tfgpu_doctor.tracing.recorded import Profile
 from tfgpu_doctor.tracing.steps import Steps
 
 HIGH, MODERATE = 0.2, 0.1  # XProf calls 5 % of waiting moderate and 20 % high; below 10 % is not worth a change
+LAUNCH_HIGH = 0.15  # of launching, while a GPU waits for it: as XProf calls it
 _COMPILED, _COMPILED_SHARE = 3, 0.3  # so often at least, and in so many of the steps: not only at the begin
 _NUMBER = re.compile(r"_\d+$")  # that TensorFlow gives to each graph of a function
 
 
 @dataclass
 class Found:
-    """A bottleneck: the label, how sure, the share of the steps' time that it takes, and what in the trace says so."""
+    """A bottleneck: the label, how sure, the share of the steps' time that it takes, and what in the trace says so.
+
+    `high` is the share from which it is the verdict, `saved` what of the share can go at most, if not all of it.
+    """
 
     label: str
     confidence: Confidence
@@ -28,6 +32,8 @@ class Found:
     evidence: list[str]
     stage: Stage | None = None
     words: dict[str, str] = field(default_factory=dict)  # for the texts of the verdict
+    high: float = HIGH
+    saved: float | None = None
 
 
 @dataclass

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
 
 from tfgpu_doctor.model import Confidence
 from tfgpu_doctor.tracing.breakdown import eager_per_step, many_operations
-from tfgpu_doctor.tracing.case import HIGH, MODERATE, Case, Found
-from tfgpu_doctor.tracing.gpu_streams import is_copy, streams
+from tfgpu_doctor.tracing.case import HIGH, LAUNCH_HIGH, MODERATE, Case, Found
+from tfgpu_doctor.tracing.gpu_causes import collectives, on_gpu
+from tfgpu_doctor.tracing.gpu_work import kernels_within, median_ms
 from tfgpu_doctor.tracing.graph_work import traced_calls
+from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
 from tfgpu_doctor.tracing.intervals import clip, length
 from tfgpu_doctor.tracing.python_samples import callbacks
@@ -20,14 +21,19 @@ _EVEN_SHARE = 0.25  # of the steps that hold most of what comes between them
 _MOST = 0.75  # of what comes between all steps
 _AS_LONG = 20  # times as long as in the other steps
 _SAMPLES = 15
+_OVERHEADS = ("cpu_fallback", "memory")  # that take of what starting the step's work seems to take
 _FIRST_CALLS, _TRACED = 2, 0.1  # of the steps: more of them are traced again and again
 
 
 def bottlenecks(case: Case) -> list[Found]:
     """Return the bottlenecks that take a tenth of the time or more, the greatest first."""
     uneven, compiles = _between_steps(case), _compiles(case)
-    overhead = None if compiles else _overhead(case, uneven)
-    found = (compiles, waiting_for_input(case), uneven, overhead, _collectives(case), _copies(case))
+    gpu = [*on_gpu(case), *beside_gpu(case)] if case.times.gpu else []
+    explained = uneven.share if uneven else 0.0
+    explained += sum(each.share for each in gpu if each.label in _OVERHEADS)
+    overhead = None if compiles else _overhead(case, explained, even=not uneven)
+    host = (compiles, waiting_for_input(case), uneven, all_on_cpu(case), collectives(case))
+    found = [*host, *gpu, overhead]  # of causes that take as long, the first is named
     return sorted((each for each in found if each and each.share >= MODERATE), key=lambda each: -each.share)
 
 
@@ -81,9 +87,9 @@ def _done_between(case: Case) -> str:
     return ", ".join([*sorted(called)[:2], *places[:2]])
 
 
-def _overhead(case: Case, uneven: Found | None) -> Found | None:
-    """Starting the step's work, and Python between the steps, less what a few steps alone have."""
-    share = case.share("launch", "host") - (uneven.share if uneven else 0.0)
+def _overhead(case: Case, explained: float, *, even: bool) -> Found | None:
+    """Starting the step's work, and Python between the steps, less the share of it that other causes explain."""
+    share = case.share("launch", "host") - explained
     if share < MODERATE or case.steps.thread is None:
         return None
     if (operations := eager_per_step(case.steps)) >= many_operations(case.steps):
@@ -91,15 +97,26 @@ def _overhead(case: Case, uneven: Found | None) -> Found | None:
             f"Python starts {operations:.0f} operations one by one in each step",
             f"their computation takes {case.ms('compute'):.1f} of {case.steps.mean_ms:.1f} ms",
         ])  # fmt: skip
-    if case.share("host") > case.share("launch") and not uneven and (found := _host_python(case)):
+    if case.share("host") > case.share("launch") and even and (found := _host_python(case)):
         return found
-    if share <= case.share("compute"):  # a busy processor makes starting slow, too: not what such a step is called for
-        return None
+    if not case.times.gpu and share <= case.share("compute"):
+        return None  # a busy processor makes starting slow, too: not what such a step is called for
     return Found("launch_bound", "medium", share, [
         f"a step takes {case.steps.mean_ms:.2f} ms, its computation {case.ms('compute'):.2f} ms",
         f"the rest starts it: {case.ms('launch'):.2f} ms inside {case.steps.name or 'calls'}, "
         f"{case.ms('host'):.2f} ms of Python around it",
-    ], words=_users_function(case))  # fmt: skip
+        *_kernels(case),
+    ], words=_users_function(case), high=LAUNCH_HIGH if case.times.gpu else HIGH)  # fmt: skip
+
+
+def _kernels(case: Case) -> list[str]:
+    """How many kernels a step starts, and how long they are."""
+    kernels = [event for _, event in kernels_within(case.profile, case.times.gpu, case.times.window)]
+    if not kernels:
+        return []
+    each_us = 1000 * median_ms(kernels)
+    count = len(kernels) / max(1, case.steps.count)
+    return [f"{case.times.gpu} runs {count:.0f} kernels in a step, half of them under {each_us:.1f} µs"]
 
 
 def _host_python(case: Case) -> Found | None:
@@ -122,28 +139,3 @@ def _host_python(case: Case) -> Found | None:
 def _users_function(case: Case) -> dict[str, str]:
     """The step's function, if it is the user's own and not Keras'."""
     return {"function": case.steps.name} if case.steps.found_by == "calls" and not case.steps.keras else {}
-
-
-def _collectives(case: Case) -> Found:
-    return Found("collectives", "medium", case.share("collectives"), [
-        f"reductions between the replicas take {case.ms('collectives'):.1f} of {case.steps.mean_ms:.1f} ms, "
-        "while nothing is computed",
-    ])  # fmt: skip
-
-
-def _copies(case: Case) -> Found:
-    """Copies between host and GPU, and which of them take most of that time."""
-    evidence = [
-        f"copies between host and GPU take {case.ms('copies'):.1f} of {case.steps.mean_ms:.1f} ms, "
-        "while nothing is computed",
-    ]
-    low, high = case.steps.window
-    times: dict[str, float] = defaultdict(float)
-    for _, stream in streams(case.profile):
-        for event in stream.events:
-            if is_copy(event.name) and low <= event.begin < high:
-                times[event.name] += event.duration
-    if times:
-        most = max(times, key=lambda each: times[each])
-        evidence.append(f"{times[most] / max(sum(times.values()), 1e-9):.0%} of the copies' time is {most}")
-    return Found("copies", "medium", case.share("copies"), evidence)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from tfgpu_doctor.tracing.breakdown import break_down
 from tfgpu_doctor.tracing.case import HIGH, Case, Found
 from tfgpu_doctor.tracing.causes import bottlenecks
-from tfgpu_doctor.tracing.gpu_streams import busiest_gpu
+from tfgpu_doctor.tracing.device_events import no_device_events
+from tfgpu_doctor.tracing.gpu_streams import computing_gpus
 from tfgpu_doctor.tracing.graph_work import traced_calls
 from tfgpu_doctor.tracing.intervals import Interval, clip, dilated, length, union
 from tfgpu_doctor.tracing.pipeline import find_pipeline
@@ -17,7 +18,6 @@ from tfgpu_doctor.tracing.steps import Steps, with_unfinished
 
 _FEW = 3
 _HOLE_MS = 100.0
-_GPU_THREADS = ("tf_gpu_private", "tf_GPU_Event_Manager", "GPU_")
 _COMPILES = 0.05  # of the steps' time
 
 
@@ -43,11 +43,11 @@ def examine(profile: Profile) -> Verdict:
     case, warm_up = _after_warm_up(profile, case)
     if case.steps.count < _FEW:
         return Verdict("warm_up", warm_up, case)
-    if refused := _no_device_events(profile):
+    if refused := no_device_events(profile):
         return Verdict("no_device_events", refused, case)
     found = bottlenecks(case)
-    if found and found[0].share >= HIGH:
-        return Verdict(found[0].label, warm_up, case, found)
+    if first := next((each for each in found if each.share >= each.high), None):
+        return Verdict(first.label, warm_up, case, sorted(found, key=lambda each: each is not first))
     if case.share("idle", "input") >= HIGH:
         lost_ms = case.ms("idle") + case.ms("input")
         waits = f"in {lost_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step the program waits"
@@ -107,17 +107,9 @@ def _after_warm_up(profile: Profile, case: Case) -> tuple[Case, str]:
     return _case(profile, kept), f"the first {left_out} steps build graphs or compile, and are left out"
 
 
-def _no_device_events(profile: Profile) -> str:
-    """Say so if the program used a GPU of which the profile has no kernel."""
-    used = [thread.name for thread in profile.threads if thread.name.startswith(_GPU_THREADS)]
-    if used and not busiest_gpu(profile):
-        return f"the program used a GPU (thread {used[0].partition('/')[0]}), and the profile has none of its kernels"
-    return ""
-
-
 def _nothing(profile: Profile) -> str:
     if not profile.events:
         return "the profile is empty: nothing of TensorFlow ran while it was recorded"
-    if busiest_gpu(profile):
+    if computing_gpus(profile):
         return "the profile has kernels, but nothing that tells one step from the next"
     return "the profile shows no step of a training: no call of a function or of an operation from Python"

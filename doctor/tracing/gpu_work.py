@@ -7,17 +7,26 @@ import statistics
 
 import msgspec
 
-from tfgpu_doctor.tracing.gpu_streams import busiest_gpu, is_collective, is_copy, streams
-from tfgpu_doctor.tracing.intervals import clip, length, union
-from tfgpu_doctor.tracing.recorded import Profile
+from tfgpu_doctor.tracing.gpu_streams import KERNEL, busiest_gpu, computing_gpus, events_of, times_of_gpu
+from tfgpu_doctor.tracing.intervals import Interval, clip, length
+from tfgpu_doctor.tracing.kernel_names import SIXTEEN, precision
+from tfgpu_doctor.tracing.recorded import Event, Profile, Stream
 from tfgpu_doctor.tracing.steps import Steps
 
 _SHAPES = re.compile(r"(half|bfloat16|float|double)\[")
 _SIXTEEN = ("half", "bfloat16")
+_SHAPED = 0.5  # of the kernels' time, from which on the shapes decide
+_LOOKS = 500
+_KNOWN = 0.2  # of the kernels' time: with less known, nothing is said
 
 
 class GpuWork(msgspec.Struct, frozen=True, kw_only=True):
-    """The busiest GPU, within the steps. Times in ms for a step, shares of 1."""
+    """The busiest GPU, within the steps. Times in ms for a step, shares of 1.
+
+    `in_16_bit` is the share of the kernels' time whose operation has a tensor in half or bfloat16, as XProf counts it.
+    Kernels of XLA have no tensors: then it is the share of those whose name says 16 bit, of those whose name says a
+    precision; null if too few do.
+    """
 
     device: str
     gpus: int
@@ -26,7 +35,7 @@ class GpuWork(msgspec.Struct, frozen=True, kw_only=True):
     copies_ms: float
     kernels: float
     median_kernel_us: float
-    in_16_bit: float  # of the kernels' time: those whose operation has a tensor in half or bfloat16
+    in_16_bit: float | None
     compute_capability: str
 
 
@@ -35,37 +44,51 @@ def gpu_work(profile: Profile, steps: Steps) -> GpuWork | None:
     gpu = busiest_gpu(profile)
     if not gpu:
         return None
-    low, high = steps.window
-    count = max(1, steps.count)
-    kernels, collectives, copies = [], [], []
-    sixteen = 0.0
-    for name, stream in streams(profile):
-        if name != gpu:
-            continue
-        for event in stream.events:
-            if is_copy(event.name):
-                copies.append(event.interval)
-            elif is_collective(event.name):
-                collectives.append(event.interval)
-            elif low <= event.begin < high:
-                kernels.append(event)
-                shapes = _SHAPES.findall(str(stream.stats(event)))
-                sixteen += event.duration if any(each in _SIXTEEN for each in shapes) else 0.0
-    busy = clip(union(each.interval for each in kernels), low, high)
-    stats = profile.devices.get(gpu, {})
+    window, count, times = steps.window, max(1, steps.count), times_of_gpu(profile, gpu)
+    kernels = kernels_within(profile, gpu, window)
     return GpuWork(
         device=gpu,
-        gpus=len({name for name, stream in streams(profile) if any(not is_copy(each.name) for each in stream.events)}),
-        compute_ms=round(length(busy) / count, 3),
-        collectives_ms=round(length(clip(union(collectives), low, high)) / count, 3),
-        copies_ms=round(length(clip(union(copies), low, high)) / count, 3),
+        gpus=len(computing_gpus(profile)),
+        compute_ms=round(length(clip(times.compute, *window)) / count, 3),
+        collectives_ms=round(length(clip(times.collectives, *window)) / count, 3),
+        copies_ms=round(length(clip(times.copies, *window)) / count, 3),
         kernels=round(len(kernels) / count, 1),
-        median_kernel_us=round(1000 * statistics.median([each.duration for each in kernels] or [0.0]), 2),
-        in_16_bit=round(sixteen / max(1e-9, sum(each.duration for each in kernels)), 4),
-        compute_capability=_capability(stats),
+        median_kernel_us=round(1000 * median_ms([event for _, event in kernels]), 2),
+        in_16_bit=_in_16_bit(kernels),
+        compute_capability=capability(profile, gpu),
     )
 
 
-def _capability(stats: dict[str, int | float | str]) -> str:
+def kernels_within(profile: Profile, gpu: str, window: Interval) -> list[tuple[Stream, Event]]:
+    """The kernels of a GPU that begin within some time."""
+    low, high = window
+    return [(stream, event) for stream, event in events_of(profile, gpu, KERNEL) if low <= event.begin < high]
+
+
+def median_ms(events: list[Event]) -> float:
+    """The median duration."""
+    return statistics.median([each.duration for each in events] or [0.0])
+
+
+def _in_16_bit(kernels: list[tuple[Stream, Event]]) -> float | None:
+    shaped = shaped_16 = named = named_16 = 0.0
+    looks = kernels[:: max(1, len(kernels) // _LOOKS)]  # reading the statistics of all takes long, and XLA's have none
+    any_shapes = any(_SHAPES.search(str(stream.stats(event))) for stream, event in looks)
+    for stream, event in kernels:
+        shapes = _SHAPES.findall(str(stream.stats(event))) if any_shapes else []
+        shaped += event.duration if shapes else 0.0
+        shaped_16 += event.duration if any(each in _SIXTEEN for each in shapes) else 0.0
+        told = precision(event.name)
+        named += event.duration if told else 0.0
+        named_16 += event.duration if told == SIXTEEN else 0.0
+    whole = sum(event.duration for _, event in kernels)
+    if shaped > _SHAPED * whole:
+        return round(shaped_16 / whole, 4)
+    return round(named_16 / named, 4) if named > _KNOWN * whole else None
+
+
+def capability(profile: Profile, gpu: str) -> str:
+    """The compute capability of a GPU: 8.0; empty if the profile does not say."""
+    stats = profile.devices.get(gpu, {})
     major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
     return f"{major}.{minor}" if major is not None and minor is not None else ""

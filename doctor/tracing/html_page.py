@@ -45,4 +45,5 @@ def render_trace_html(report: TraceReport, other: Comparison | None, drawing: Dr
         changes=[(words.NAMES[each.part], each) for each in other.changes] if other else [],
         memory=[(row, _points(row)) for row in report.memory],
         also=words.other_causes(report),
+        gpu_line=words.gpu_line(report),
     )

@@ -20,6 +20,7 @@ NAMES = {
     "idle": "idle, or waiting for a CPU",
 }  # fmt: skip
 _BAR = 30
+_APART = 2.0  # times the median: then the mean says more
 LEAST = 0.005  # of a step's time: less is not worth a line
 
 
@@ -48,6 +49,9 @@ def render_trace_text(report: TraceReport, other: Comparison | None, *, width: i
         page.gap()
     for share, name in shares(report):
         page.say(f"{share:6.1%}  {name:<32}{'█' * round(share * _BAR)}", start="  ")
+    if gpu := gpu_line(report):
+        page.gap()
+        page.say(gpu, start="  ")
     if also := other_causes(report):
         page.gap()
         page.say(also, start="  Also  ")
@@ -101,6 +105,8 @@ def render_trace_markdown(report: TraceReport, other: Comparison | None) -> str:
         if rows
         else []
     )
+    if gpu := gpu_line(report):
+        lines += [escape(gpu), ""]
     if also := other_causes(report):
         lines += [f"Also: {escape(also)}", ""]
     if other is not None:
@@ -123,11 +129,31 @@ def subject(report: TraceReport) -> str:
 def steps_line(report: TraceReport) -> str:
     """The steps, the GPU and the events."""
     steps = f"{report.steps.count} steps, {report.steps.median_ms:.1f} ms each (median)"
+    if report.steps.mean_ms > _APART * report.steps.median_ms:  # calls come in bursts, and wait for the GPU together
+        steps = (
+            f"{report.steps.count} steps, {report.steps.mean_ms:.1f} ms each (mean; half of them begin within "
+            f"{report.steps.median_ms:.1f} ms)"
+        )
     if report.steps.count < 2:
         steps = f"one step, {report.steps.median_ms:.1f} ms" if report.steps.count else "no steps"
     gpu = f", {report.gpu.device}, one of {report.gpu.gpus}" if report.gpu else ""
     events = f", {report.events:,} events" if report.events else ""
     return f"{steps}{gpu}{events}{', recorded ' + report.recorded if report.recorded else ''}"
+
+
+def gpu_line(report: TraceReport) -> str:
+    """What the busiest GPU did in a step; empty without one."""
+    gpu = report.gpu
+    if gpu is None:
+        return ""
+    precision = "their names do not tell the precision"
+    if gpu.in_16_bit is not None:
+        precision = f"{gpu.in_16_bit:.1%} of their time in 16 bit"
+    kernels = f"{gpu.kernels:.0f} kernel{'' if gpu.kernels == 1 else 's'} in a step"
+    return (
+        f"{gpu.device}: {gpu.compute_ms:.2f} ms of kernels, {kernels}, half of them under {gpu.median_kernel_us:.1f} µs; "
+        f"{precision}"
+    )
 
 
 def verdict_line(report: TraceReport) -> str:

@@ -14,23 +14,27 @@ from tfgpu_doctor.tracing.recorded import template
 from tfgpu_doctor.tracing.wire import BYTES, FIXED64, VARINT, CutOff, double, fields, text
 
 ENDING = "input_pipeline.pb"
-_STEP_DETAILS, _OPERATION = 4, 6  # of InputPipelineAnalysisResult
+_STEP_DETAILS, _OPERATION, _HARDWARE = 4, 6, 9  # of InputPipelineAnalysisResult
 _ANY_VALUE = 2
 _STEP_TIME = 2  # of PerGenericStepDetails, in ms, like the parts
 _PARTS = {
-    3: "idle", 5: "copies", 6: "compute", 7: "copies", 8: "launch", 9: "launch", 10: "compile", 11: "input", 12: "copies",
-    13: "collectives",
+    3: "idle",  # unknown: XProf's "all others"
+    5: "copies", 6: "compute",
+    7: "compute",  # copies within the GPU
+    8: "host",  # operations on the host
+    9: "launch", 10: "compile", 11: "input", 12: "copies", 13: "collectives",
 }  # fmt: skip
 _NAME, _COUNT, _TIME, _SELF, _CATEGORY = 1, 2, 3, 5, 7  # of InputOpDetails
 
 
 @dataclass
 class Processed:
-    """The steps in ms, the parts of all of them in ms, and the stages of the pipeline: calls, ms, kind of work."""
+    """The steps in ms, the parts of all of them in ms, the stages of the pipeline: calls, ms, kind of work; and on what."""
 
     steps: list[float] = field(default_factory=list)
     parts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     stages: dict[str, tuple[int, float, str]] = field(default_factory=dict)
+    hardware: str = ""
 
     @property
     def median_ms(self) -> float:
@@ -56,10 +60,14 @@ def read_processed(data: bytes) -> Processed:
                 _add_step(data, at, end, found)
             elif number == _OPERATION and kind == BYTES:
                 _add_stage(data, at, end, found)
+            elif number == _HARDWARE and kind == BYTES:
+                found.hardware = text(data, at, end)
     except CutOff as error:
         raise ValueError(f"it is cut off: {error}") from error
     if not sum(found.steps):
         raise ValueError("it has no steps")
+    if found.hardware.startswith("CPU"):  # without a GPU, operations on the host are the computation
+        found.parts["compute"] += found.parts.pop("host", 0.0)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing.breakdown import PARTS
-from tfgpu_doctor.tracing.case import HIGH, MODERATE
+from tfgpu_doctor.tracing.case import HIGH, LAUNCH_HIGH, MODERATE
 from tfgpu_doctor.tracing.input_causes import SOURCES
 from tfgpu_doctor.tracing.processed import Processed
 from tfgpu_doctor.tracing.result import Gain, Shares, StepTimes, TraceCause, TraceFix, TraceReport, cleaned
@@ -22,13 +22,20 @@ _OVERHEAD = {"launch": "launch_bound", "copies": "copies", "collectives": "colle
 def processed_report(found: Processed, file: str) -> TraceReport:
     """Put the worked-up profile into words."""
     causes = _causes(found)
-    first = causes[0] if causes and causes[0].share >= HIGH else None
-    verdict = first.label if first else "compute_bound"
+    first = next((each for each in causes if each.share >= _high(found, each.label)), None)
+    verdict, why = first.label if first else "compute_bound", ""
+    unknown = found.share("idle") + found.share("host")
+    if unknown >= HIGH and unknown > (first.share if first else 0.0):
+        first, verdict = None, "unexplained"
+        why = (
+            f"in {unknown * found.mean_ms:.1f} of {found.mean_ms:.1f} ms of each step neither a GPU computes nor input is "
+            "waited for, and the summary does not say what is done"
+        )
     row = read_knowledge().trace_verdicts[verdict]
     best = round(found.mean_ms * (1 - first.share), 3) if first else None
     report = TraceReport(
         doctor=__version__, recorded="", file=file, verdict=verdict,
-        title=first.title if first else filled(row.title, {}), why="", healthy=row.healthy,
+        title=first.title if first else filled(row.title, {}), why=why, healthy=row.healthy,
         steps=StepTimes(
             count=len(found.steps), median_ms=round(found.median_ms, 3), mean_ms=round(found.mean_ms, 3),
             found_by="file",
@@ -36,9 +43,14 @@ def processed_report(found: Processed, file: str) -> TraceReport:
         shares=Shares(**{part: round(found.share(part), 4) for part in PARTS}),
         causes=causes, gain=Gain(step_ms_at_best=best), pipeline=_stages(found),
         operations=(), gpu=None, memory=(), events=0,
-        notes=(_BETTER,),
+        notes=(why, _BETTER) if why else (_BETTER,),
     )  # fmt: skip
     return cleaned(report)
+
+
+def _high(found: Processed, label: str) -> float:
+    """The share from which on a cause is the verdict."""
+    return LAUNCH_HIGH if label == "launch_bound" and found.share("compute") else HIGH
 
 
 def _causes(found: Processed) -> tuple[TraceCause, ...]:

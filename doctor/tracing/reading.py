@@ -20,7 +20,7 @@ from tfgpu_doctor.tracing.processed import ENDING, Processed, read_processed
 from tfgpu_doctor.tracing.python_samples import FILE, read_samples
 from tfgpu_doctor.tracing.recorded import Kinds, Profile, make_profile
 from tfgpu_doctor.tracing.wire import CutOff
-from tfgpu_doctor.tracing.xplane import read_planes
+from tfgpu_doctor.tracing.xplane import read_messages, read_planes
 
 _MOST_BYTES = 1 << 30  # some 30 million events; also what a protocol buffer can hold is 2 GiB
 _NAME_ONE = "name an .xplane.pb file that TensorFlow wrote, or the folder it lies in"
@@ -122,7 +122,9 @@ def _profile(path: str, data: bytes) -> Profile:
         cut_off = str(error)
     except ValueError as error:
         raise Unreadable(f"{path} is no profile of TensorFlow ({error}); {_NAME_ONE}") from error
-    return _checked(path, planes, kinds, cut_off)
+    profile = _checked(path, planes, kinds, cut_off)
+    profile.errors = read_messages(data)
+    return profile
 
 
 def _checked(path: str, planes: list[Plane], kinds: Kinds, cut_off: str) -> Profile:

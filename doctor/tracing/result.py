@@ -13,10 +13,11 @@ from tfgpu_doctor.model import Confidence
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.tracing.breakdown import PARTS
 from tfgpu_doctor.tracing.case import Found
+from tfgpu_doctor.tracing.device_events import complaints
 from tfgpu_doctor.tracing.examine import Verdict
-from tfgpu_doctor.tracing.gpu_streams import busiest_gpu
+from tfgpu_doctor.tracing.gpu_streams import computing_gpus
 from tfgpu_doctor.tracing.gpu_work import GpuWork, gpu_work
-from tfgpu_doctor.tracing.memory import MemoryRow, memory_of
+from tfgpu_doctor.tracing.memory import MemoryRow, memory_left_out, memory_of
 from tfgpu_doctor.tracing.recorded import Profile
 from tfgpu_doctor.tracing.steps import Steps
 from tfgpu_doctor.tracing.tables import OperationRow, StageRow, operation_rows, stage_rows
@@ -183,17 +184,23 @@ def _cause(found: Found) -> TraceCause:
 
 
 def _gain(verdict: Verdict) -> Gain:
-    """The mean step without the time of the first cause, and at least that: other work may take its place."""
+    """The mean step without the time that the first cause can save, and at least that: other work may take its place."""
     if verdict.case is None or not verdict.found or verdict.found[0].label != verdict.word:
         return Gain()
-    return Gain(step_ms_at_best=_ms(verdict.case.steps.mean_ms * (1 - verdict.found[0].share)))
+    first = verdict.found[0]
+    saved = first.share if first.saved is None else first.saved
+    return Gain(step_ms_at_best=_ms(verdict.case.steps.mean_ms * (1 - saved)))
 
 
 def _notes(profile: Profile, verdict: Verdict) -> tuple[str, ...]:
     notes = [verdict.why] if verdict.why else []
     if profile.cut_off:
         notes.append(f"the file is cut off ({profile.cut_off}); what came before is judged")
-    if verdict.case and verdict.word != "no_device_events" and not busiest_gpu(profile):
+    if left_out := memory_left_out(profile):
+        notes.append(left_out)
+    if verdict.word != "no_device_events":
+        notes += [f"TensorFlow's profiler says: {each}" for each in complaints(profile)[:3]]
+    if verdict.case and verdict.word != "no_device_events" and not computing_gpus(profile):
         none = "no GPU computes" if profile.gpus else "there is no GPU"
         notes.append(f"{none} in this profile: computation is the processor's")
     return tuple(notes)

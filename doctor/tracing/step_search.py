@@ -9,11 +9,12 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 from tfgpu_doctor.tracing.intervals import length, union
+from tfgpu_doctor.tracing.keras_tests import SHARED, tests_told_apart
 from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
 from tfgpu_doctor.tracing.steps import Steps, outermost
 
 _OF_TEST = ("test", "eval", "predict", "valid")
-_KERAS = {"multi_step_on_iterator", "one_step_on_iterator", "one_step_on_data", "train_function"}
+_KERAS = {*SHARED, "train_function"}
 _FEW = 3
 _OPERATIONS_PER_CALL = 50  # from so many on, a function that is called is not the step
 _MOST_OPERATIONS = 20_000
@@ -26,6 +27,7 @@ def find_steps(profile: Profile) -> Steps:
     if thread is None:
         return _of_gpu(profile)
     calls, markers = _calls_and_markers(thread)
+    calls = tests_told_apart(profile, thread, calls)
     steps = _by_markers(thread, markers) or _by_calls(thread, calls) or _by_batches(thread) or _by_operations(thread)
     steps = replace(steps or _of_gpu(profile), thread=thread, calls=calls)
     return replace(steps, per_call=_batches_per_call(profile, steps))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tfgpu_doctor.tracing.case import Case
-from tfgpu_doctor.tracing.gpu_streams import streams
+from tfgpu_doctor.tracing.gpu_streams import NO_WORK, computing_gpus, kind_of, streams
 from tfgpu_doctor.tracing.intervals import length
 from tfgpu_doctor.tracing.pipeline import Stage
 from tfgpu_doctor.tracing.recorded import Event, Profile
@@ -51,7 +51,7 @@ def stage_rows(case: Case, slowest: Stage | None) -> tuple[StageRow, ...]:
 
 
 def operation_rows(case: Case) -> tuple[OperationRow, ...]:
-    """What took the most time within the steps: of the GPUs' streams if they did anything, else of the threads."""
+    """What took the most time within the steps: of the GPUs' streams if they compute, else of the threads."""
     low, high = case.times.window
     total_ms: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
@@ -64,10 +64,9 @@ def operation_rows(case: Case) -> tuple[OperationRow, ...]:
 
 
 def _operations(profile: Profile) -> Iterator[Event]:
-    on_gpus = [stream.events for _, stream in streams(profile)]
-    if any(on_gpus):
-        for events in on_gpus:
-            yield from events
+    if computing_gpus(profile):
+        for _, stream in streams(profile):
+            yield from (event for event in stream.events if kind_of(event.name) != NO_WORK)
         return
     for thread in profile.threads:
         for kind in ("operation", "python"):

@@ -25,6 +25,18 @@ def read_planes(data: bytes | memoryview, wanted: Callable[[str], bool]) -> Iter
             yield _plane(data, at, end, wanted)
 
 
+def read_messages(data: bytes | memoryview) -> tuple[str, ...]:
+    """What the profiler says of its own work: the errors and the warnings of an XSpace; those before it is cut off."""
+    found = []
+    try:
+        for number, kind, at, end in fields(data, 0, len(data)):
+            if number in (2, 3) and kind == BYTES:
+                found.append(text(data, at, end))
+    except ValueError:
+        pass
+    return tuple(found)
+
+
 def _plane(data: bytes | memoryview, at: int, end: int, wanted: Callable[[str], bool]) -> Plane:
     name, lines, stats = "", [], []
     plane = Plane("")
