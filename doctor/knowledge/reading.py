@@ -35,6 +35,7 @@ from tfgpu_doctor.knowledge.schema import (
     TraceEvent,
     TraceVerdict,
     Variable,
+    WatchRule,
     WatchWord,
     Xid,
 )
@@ -217,6 +218,11 @@ class Knowledge:
     def watch_words(self) -> dict[str, WatchWord]:
         """Map word to row."""
         return {row.word: row for row in _read("watch_words", WatchWord)}
+
+    @functools.cached_property
+    def watch_rules(self) -> dict[str, WatchRule]:
+        """Map name to row."""
+        return {row.rule: row for row in _read("watch_rules", WatchRule)}
 
     @functools.cached_property
     def boundaries(self) -> dict[str, Boundary]:

@@ -329,6 +329,16 @@ class WatchWord(msgspec.Struct, frozen=True):
     checked: str
 
 
+class WatchRule(msgspec.Struct, frozen=True):
+    """A profiler rule of Amazon SageMaker Debugger, by the name that its users know, with the defaults of its parameters."""
+
+    rule: str
+    about: str
+    parameters: dict[str, float]
+    source: str
+    checked: str
+
+
 class LogRelease(msgspec.Struct, frozen=True):
     """The release whose source has a message at that line."""
 

@@ -141,12 +141,13 @@ class Fabric(Part, frozen=True):
 
 
 class Tenant(Part, frozen=True):
-    """A process that uses memory on a GPU; `memory_bytes` is None if the driver does not report it."""
+    """A process that uses memory on a GPU; None is what the driver does not report."""
 
     pid: Annotated[int, msgspec.Meta(ge=1, lt=1 << 22)]
     name: LongLine = "python"
     kind: Literal["compute", "graphics", "mps"] = "compute"
     memory_bytes: Count | None = None
+    utilization_percent: Count | None = None  # of the time: its kernels
 
 
 class MigDevice(Part, frozen=True):

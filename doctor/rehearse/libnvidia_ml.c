@@ -381,6 +381,24 @@ PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, "graphics", Process)
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics", Process)
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps", Process)
 
+typedef struct { unsigned pid; u64 at_us; unsigned sm, memory, encoder, decoder; } ProcessUse;
+
+/* A sample of each process whose use is known. */
+ENTRY nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, ProcessUse *rows, unsigned *count, u64 since_us) {
+  DEVICE(device);
+  unsigned found = 0, room = rows ? *count : 0;
+  for (int place = 0; place < (int)whole(device->gpu, "processes", 0); place++) {
+    long long sm = listed_number(device->gpu, "processes", place, "utilization_percent", -1);
+    if (sm < 0) continue;
+    if (found < room)
+      rows[found] = (ProcessUse){(unsigned)listed_number(device->gpu, "processes", place, "pid", 0), since_us + 1,
+                                 (unsigned)sm, 0, 0, 0};
+    found++;
+  }
+  *count = found;
+  return !found ? NOT_SUPPORTED : found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
 ENTRY nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length) {
   MACHINE;
   for (int gpu = 0; gpu < gpu_count; gpu++)

@@ -24,6 +24,7 @@ class Look:
     others: tuple[Stack, ...] | None = None  # of the other threads with Python, if they were asked for
     workers: int = 0  # that TF_CONFIG names
     own_thread: int = 0  # the kernel's id of the thread that answered
+    rank: str = ""  # which process of several it is: "SLURM_PROCID 3", "worker 1 of TF_CONFIG"
 
 
 class Agent(Protocol):
@@ -33,15 +34,17 @@ class Agent(Protocol):
     look: Look | None  # the newest
     asked_s: float | None  # since when a look is not answered
     recording: str  # "", "asked", "running", "ending"
+    changed_s: float  # when it was told to begin or to end
     problem: str  # why the last recording failed
+    full: bool  # the last recording ended by itself: it needed the memory that it may
     over: str | None  # the program is over: of what exception it died, or ""
     lost: bool  # the process has ended, or its connection
 
     def ask(self, *, others: bool) -> None:
         """Ask for a look, unless one is awaited."""
 
-    def start(self, folder: str) -> None:
-        """Begin to record."""
+    def start(self, folder: str, most_bytes: int) -> None:
+        """Begin to record, until the program holds so much more memory."""
 
     def stop(self) -> None:
         """Write what was recorded; `recording` is empty then."""
@@ -54,7 +57,8 @@ class SocketAgent:
         self.talk, self.pid = talk, talk.pid
         self.look: Look | None = None
         self.asked_s: float | None = None
-        self.recording, self.problem = "", ""
+        self.recording, self.problem, self.full = "", "", False
+        self.changed_s = 0.0  # when it was told to begin or to end
         self.over: str | None = None
         self.lost = False
 
@@ -64,14 +68,15 @@ class SocketAgent:
             self.asked_s = time.monotonic()
             self._send(do="look", others=others)
 
-    def start(self, folder: str) -> None:
-        """Begin to record."""
-        self.recording, self.problem = "asked", ""
-        self._send(do="start", folder=folder)
+    def start(self, folder: str, most_bytes: int) -> None:
+        """Begin to record, until the program holds so much more memory."""
+        self.recording, self.problem, self.full = "asked", "", False
+        self.changed_s = time.monotonic()
+        self._send(do="start", folder=folder, most_bytes=most_bytes)
 
     def stop(self) -> None:
         """Write what was recorded; `recording` is empty then."""
-        self.recording = "ending"
+        self.recording, self.changed_s = "ending", time.monotonic()
         self._send(do="stop")
 
     def hear(self) -> None:
@@ -92,6 +97,7 @@ class SocketAgent:
         did = told.get("did")
         if did == "look":
             self.look, self.asked_s = make_look(told, time.monotonic()), None
+            self.full = self.full or bool(told.get("recorded"))
         elif did == "ending":
             self.over = str(told.get("error", ""))
         elif did == "start":
@@ -99,6 +105,17 @@ class SocketAgent:
             self.recording = "" if self.problem else "running"
         elif did == "stop":
             self.problem, self.recording = str(told.get("error", "")), ""
+            self.full = bool(told.get("full"))
+
+
+def recording_under_way(agent: Agent, now: float) -> str:
+    """In words, that the doctor is recording a process, or that TensorFlow owes it an answer; empty if neither is so."""
+    if agent.recording == "running":
+        return "the doctor records it at this moment"
+    if agent.recording not in ("asked", "ending"):
+        return ""
+    what = "begin a recording" if agent.recording == "asked" else "write a recording"
+    return f"the doctor's part in it has waited for {now - agent.changed_s:.0f} s for TensorFlow to {what}"
 
 
 def make_look(told: dict[str, Any], at_s: float) -> Look:
@@ -107,7 +124,7 @@ def make_look(told: dict[str, Any], at_s: float) -> Look:
     return Look(
         at_s, _stack(told["stack"]), str(told["key"]),
         None if others is None else tuple(_stack(each) for each in others), int(told.get("workers", 0)),
-        int(told.get("own_thread", 0)),
+        int(told.get("own_thread", 0)), str(told.get("rank", ""))[:80],
     )  # fmt: skip
 
 

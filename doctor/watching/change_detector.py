@@ -6,6 +6,7 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 
+from tfgpu_doctor.watching.held_gpus import held
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 
 _NOW = 3  # looks that are compared
@@ -24,7 +25,7 @@ class ChangeDetector:
     def add(self, reading: Reading, gpus: Sequence[GpuReading]) -> None:
         """Add a look."""
         whole = max(1.0, reading.cpus or reading.machine_cpus or 1.0)
-        used = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+        used = [gpu.utilization for gpu in held(gpus) if gpu.utilization is not None]
         values = {
             "cpu": reading.cpu / whole,
             "queued": None if reading.queued is None else reading.queued / whole,

@@ -10,7 +10,7 @@ import sys
 import click
 
 from tfgpu_doctor.cli.finite import FiniteRange
-from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse
+from tfgpu_doctor.cli.output import note, refuse, refuse_unwritable, saved
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.launched_program import die_like
 from tfgpu_doctor.render.json_document import as_json
@@ -63,6 +63,7 @@ def watch(
         refuse("watch needs Linux; `tfgpu-doctor trace --record-with` runs here too")
     if format_ == "html" and output is None:
         refuse("a page needs a file: -o FILE")
+    refuse_unwritable(output)
     reporter = Reporter(live=not no_live, events=events, metrics=metrics)
     if pid is not None:
         from tfgpu_doctor.watching.outside import watch_pid
@@ -100,14 +101,11 @@ def render(report: WatchReport, format_: str, *, to_file: bool = False) -> str:
 def _deliver(document: str, output: str | None) -> None:
     """Standard output is the program's: the document goes to standard error, or to a file.
 
-    A file that cannot be written does not change the exit code, which is the program's.
+    A file that cannot be written at last does not change the exit code, which is the program's: the document goes to
+    standard error.
     """
     if output is not None:
-        try:
-            deliver(document, output)
-        except SystemExit as refused:
-            if refused.code != WRONG_USAGE:
-                raise
+        saved(output, document.encode(), costly=True)
         return
     if sys.stderr is not None:
         try:

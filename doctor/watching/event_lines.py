@@ -14,7 +14,7 @@ from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, Timelin
 from tfgpu_doctor.watching.units import clean_texts, one_line
 from tfgpu_doctor.watching.words import HANG
 
-Event = Literal["verdict", "hang", "machine", "rule", "gpu_lost", "end"]
+Event = Literal["verdict", "hang", "machine", "machine_end", "rule", "gpu_lost", "note", "end"]
 _MOST_BYTES = 1 << 30  # some five million changes: something is wrong, and the disk is not ours to fill
 
 
@@ -41,6 +41,10 @@ class EventLines:
     def machine(self, cause: MachineCause, seconds: float) -> None:
         """Something outside of the program slows it."""
         self.add("machine", seconds, msgspec.to_builtins(cause) | {"slowed_s": cause.seconds})
+
+    def machine_end(self, label: str, seconds: float) -> None:
+        """It slows it no more."""
+        self.add("machine_end", seconds, {"label": label})
 
     def rule(self, rule: RuleResult, seconds: float) -> None:
         """A rule of --fail-if is broken."""

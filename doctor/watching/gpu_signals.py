@@ -15,11 +15,14 @@ import msgspec
 import tfgpu_doctor.collect.workers
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.streamed import Streamed
+from tfgpu_doctor.watching.program_environment import variables_of, visible_gpus
 from tfgpu_doctor.watching.reading import GpuReading
+from tfgpu_doctor.watching.thread_states import HERTZ, read_stat
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__)), "sample_nvml.py")
 _EVERY_S = 1.0
 _FOR_EVER_S = 1e9
+_CPU_EVERY_S = 1.0
 _SILENT_S = 10.0  # no answer for that long: NVML hangs, and what it said before is no longer true
 
 
@@ -27,6 +30,7 @@ class _Tenant(msgspec.Struct, frozen=True):
     pid: int
     name: str = ""
     memory_bytes: int | None = None
+    utilization_percent: float | None = None
 
 
 class _Described(msgspec.Struct, frozen=True):
@@ -61,7 +65,7 @@ class GpuSignals:
 
     In a container NVML may know the program by other numbers, or name no process at all. As long as none of its numbers
     was on any GPU, nobody knows what it holds there, and a process that /proc does not show may be the program itself:
-    it is not among the tenants.
+    it is not among the tenants. Then CUDA_VISIBLE_DEVICES may tell which GPUs it sees.
     """
 
     def __init__(self, host: Host, own_pids: Callable[[], set[int]]) -> None:
@@ -73,6 +77,8 @@ class GpuSignals:
         self._phase, self._error = "", ""
         self._heard_at_s: float | None = None  # None: it was not started
         self._own_was_seen = False
+        self._variables: dict[int, str | None] = {}  # CUDA_VISIBLE_DEVICES, by the number of a process of the program
+        self._cpu: dict[int, tuple[float, float, float]] = {}  # of other processes: when, CPU time so far, CPUs used
         self._trouble_at_end: str | None = None  # None: it was not stopped
         plan = {"seconds": _FOR_EVER_S, "every_s": _EVERY_S, "with_tenants": True}
         self._streamed = Streamed(
@@ -101,10 +107,11 @@ class GpuSignals:
                 return []
             at_s, rows, described = self._sampled_at_s, dict(self._samples), dict(self._described)
         self._own_was_seen = self._own_was_seen or any(each.pid in own for row in rows.values() for each in row.tenants)
-        return [
+        readings = [
             self._reading(at_s, index, described.get(index, _Described()), row, own)
             for index, row in sorted(rows.items())
         ]
+        return self._with_visible(readings, own)
 
     @property
     def trouble(self) -> str:
@@ -139,8 +146,41 @@ class GpuSignals:
             for at_s, rows in line.samples.items():
                 self._sampled_at_s, self._samples = float(at_s), rows
 
+    def _with_visible(self, readings: list[GpuReading], own: set[int]) -> list[GpuReading]:
+        """Note which GPUs the program sees, from the variables of its processes."""
+        self._variables = {
+            pid: self._variables[pid]
+            if pid in self._variables
+            else variables_of(self._host.files, pid).get("CUDA_VISIBLE_DEVICES")
+            for pid in own
+        }
+        names = {each.index: (each.name, each.uuid) for each in readings}
+        visible = visible_gpus(list(self._variables.values()), names)
+        return [msgspec.structs.replace(each, visible=visible[each.index]) for each in readings]
+
+    def _cpus_of(self, pid: int) -> float | None:
+        """The CPUs that another process uses; None at its first look, and if /proc does not show it."""
+        stat, now = read_stat(self._host.files, f"/proc/{pid}"), time.monotonic()
+        if stat is None:
+            return None
+        used_s = stat.own_ticks / HERTZ
+        at_s, before_s, cpus = self._cpu.get(pid, (now, used_s, -1.0))
+        if now - at_s >= _CPU_EVERY_S:
+            cpus = max(0.0, used_s - before_s) / (now - at_s)
+            at_s, before_s = now, used_s
+        self._cpu[pid] = at_s, before_s, cpus
+        return None if cpus < 0 else cpus
+
     def _reading(self, at_s: float, index: int, gpu: _Described, row: _Sample, own: set[int]) -> GpuReading:
         share = row.utilization_percent
+        tenants = [
+            each
+            for each in row.tenants
+            if each.pid not in own and (self._own_was_seen or self._host.files.exists(f"/proc/{each.pid}"))
+        ]
+        shares = {each.pid: each.utilization_percent / 100 for each in tenants if each.utilization_percent is not None}
+        told = any(each.utilization_percent is not None for each in row.tenants)
+        cpus = {each.pid: used for each in tenants if (used := self._cpus_of(each.pid)) is not None}
         return GpuReading(
             at_s=at_s,
             index=index,
@@ -156,11 +196,9 @@ class GpuSignals:
             power_limit_w=gpu.power_limit_w,
             temperature_c=row.temperature_c,
             reasons=row.reasons,
-            tenants=tuple(
-                (each.pid, each.name, each.memory_bytes)
-                for each in row.tenants
-                if each.pid not in own and (self._own_was_seen or self._host.files.exists(f"/proc/{each.pid}"))
-            ),
+            tenants=tuple((each.pid, each.name, each.memory_bytes) for each in tenants),
+            tenants_utilization=shares if told else None,
+            tenants_cpu=cpus or None,
         )
 
     def _own_bytes(self, row: _Sample, own: set[int]) -> int | None:

@@ -15,6 +15,10 @@ _BEGINS = ("<module>", "_run_module_as_main")  # the outermost function of a run
 _READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "openat", "flock")
 _PLUMBING = ("pipe:", "socket:", "anon_inode:", "/dev/null", "/memfd:")  # of the process's own threads, mostly
 _ITERATORS = re.compile(r"(iterator_ops|dataset_adapter|data_adapter|input_lib)")
+# Threads of the input pipeline: what py_function, generators and Keras' datasets call
+_PIPELINE = re.compile(r"(script_ops|from_generator_op|py_dataset_adapter|data_adapter|data_utils)\.py$")
+_HOROVOD = re.compile(r"[\\/]horovod[\\/]")
+_DEEP = 12  # frames
 _SERVES = re.compile(r"(server_lib|socketserver|base_events|selector_events)\.py$")  # waits for requests
 _NATIVE = (  # functions of TensorFlow on a native stack, and the kind that they show
     (re.compile(r"~?IteratorResource|::~Iterator|IteratorBase"), "input"),
@@ -34,6 +38,8 @@ class HangEvidence:
     states: Sequence[ThreadState]
     over: str | None = None  # the program is over: its exception, or ""
     native: Sequence[str] = ()  # functions of the main thread, innermost first
+    job: tuple[str, int] = ("", 0)  # a variable that says how many processes the job has
+    held_gpus: int = 0  # GPUs on which the program holds memory
 
 
 @dataclass
@@ -48,16 +54,13 @@ class Diagnosis:
 def diagnose_hang(seen: HangEvidence) -> Diagnosis:
     """Judge what was seen. The first kind that has its own evidence counts."""
     evidence = _native_words(seen.native)
-    judges = (_stopped, _exit, _driver, _serves, _read, _collective, _input, _python)
+    judges = (
+        _stopped, _exit, _driver, _serves, _read, _pipeline, _collective, _input, _python, _native, _job,
+    )  # fmt: skip
     for judge in judges:
         if found := judge(seen):
             found.evidence += evidence
             return found
-    for pattern, kind in _NATIVE:
-        if hit := next((name for name in seen.native if pattern.search(name)), None):
-            return Diagnosis(
-                kind, {"place": "the input pipeline", "what": ""}, [f"the main thread is in {hit}", *evidence]
-            )
     words = []
     if seen.look and seen.look.stack:
         words.append(
@@ -133,27 +136,74 @@ def _read(seen: HangEvidence) -> Diagnosis | None:
     return None
 
 
-def _collective(seen: HangEvidence) -> Diagnosis | None:
+def _pipeline(seen: HangEvidence) -> Diagnosis | None:
+    """A function of the pipeline that has not returned; threads that the program started for other work say less."""
     look = seen.look
-    if look is None or not look.stack or look.workers < 2 or of_user(look.stack):
+    if look is None or not look.stack or of_user(look.stack):
         return None
-    return Diagnosis("collective", {}, [
-        f"TF_CONFIG names {look.workers} workers, and the main thread waits in {in_words(look.stack[:1])}",
-    ])  # fmt: skip
+    place = _place_elsewhere([each for each in look.others or () if _is_of_pipeline(each)])
+    return _waits_for(place) if place else None
+
+
+def _is_of_pipeline(stack: Stack) -> bool:
+    """Whether TensorFlow or Keras called it: Python's threading did not start its thread, or their data code is in it."""
+    return not stack[-1][0].endswith("threading.py") or any(_PIPELINE.search(file) for file, _, _ in stack)
+
+
+def _collective(seen: HangEvidence) -> Diagnosis | None:
+    """The main thread is in TensorFlow, which knows of other workers, or in Horovod."""
+    look = seen.look
+    if look is None or not look.stack:
+        return None
+    horovod = next((frame for frame in look.stack[:_DEEP] if _HOROVOD.search(frame[0])), None)
+    if horovod is None and (look.workers < 2 or of_user(look.stack)):
+        return None
+    told = [f"TF_CONFIG names {look.workers} workers"] if look.workers > 1 else _job_words(seen)
+    where = f"the main thread waits in {in_words((horovod,) if horovod else look.stack[:1])}"
+    return Diagnosis("collective", {}, [", and ".join([*told, where])])
+
+
+def _job(seen: HangEvidence) -> Diagnosis | None:
+    """It is one of several processes, and nothing else tells for what it waits in TensorFlow: a hint."""
+    look = seen.look
+    if look is None or not look.stack or of_user(look.stack) or seen.unanswered_s > 0 or not seen.job[0]:
+        return None
+    where = f"the main thread waits in {in_words(look.stack[:1])}, and nothing else tells for what"
+    return Diagnosis("collective", {}, [*_job_words(seen), where])
+
+
+def _job_words(seen: HangEvidence) -> list[str]:
+    name, count = seen.job
+    return [f"{name} says {count} processes"] if name else []
+
+
+def _native(seen: HangEvidence) -> Diagnosis | None:
+    """What the native stack of the main thread shows."""
+    for pattern, kind in _NATIVE:
+        if hit := next((name for name in seen.native if pattern.search(name)), None):
+            evidence = [f"the main thread is in {hit}"]
+            if kind == "collective":
+                evidence += _job_words(seen)
+                evidence += [f"it holds memory on {seen.held_gpus} GPUs"] if seen.held_gpus > 1 else []
+            return Diagnosis(kind, {"place": "the input pipeline", "what": ""}, evidence)
+    return None
 
 
 def _input(seen: HangEvidence) -> Diagnosis | None:
     look = seen.look
     if look is None or not look.stack or of_user(look.stack):
         return None
-    place = _place_elsewhere(look.others or ())
-    if place:
-        return Diagnosis("input", {"place": place}, [f"another thread is in {place} meanwhile"])
-    if any(_ITERATORS.search(file) for file, _, _ in look.stack[:12]):
+    if place := _place_elsewhere(look.others or ()):
+        return _waits_for(place)
+    if any(_ITERATORS.search(file) for file, _, _ in look.stack[:_DEEP]):
         return Diagnosis(
             "input", {"place": "the input pipeline"}, [f"the main thread waits in {in_words(look.stack[:1])}"]
         )
     return None
+
+
+def _waits_for(place: str) -> Diagnosis:
+    return Diagnosis("input", {"place": place}, [f"another thread is in {place} meanwhile"])
 
 
 def _python(seen: HangEvidence) -> Diagnosis | None:

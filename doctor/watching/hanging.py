@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.watching.agent import Agent
+from tfgpu_doctor.tracing import StepTimes
+from tfgpu_doctor.watching.agent import Agent, Look
 from tfgpu_doctor.watching.hang_diagnosis import Diagnosis, HangEvidence, diagnose_hang
+from tfgpu_doctor.watching.program_environment import cluster_size, job_size, variables_of
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import Hang
-from tfgpu_doctor.watching.thread_states import ThreadState, main_progress, thread_states
+from tfgpu_doctor.watching.step_watch import StepWatch
+from tfgpu_doctor.watching.thread_states import ThreadState, main_progress, polling_threads, thread_states, wanted_cpu_s
 
 AFTER_S = 60.0  # without any progress of a program that uses no CPU
 EXIT_S = 30.0  # of a program that is over
@@ -21,6 +24,7 @@ _BUSY = 5.0  # times as long if the program still uses a CPU: one step may take 
 _STALLS, _LONGEST_S = 3.0, 3600.0  # times the longest pause that it made before
 _CPU_S, _SWITCHES = 0.01, 3  # of the main thread between two looks: less is no progress
 _IDLE_CPU = 0.1
+_POLLERS_EVERY_S = 30.0
 _ANSWER_S = 5.0
 _SPY_S = 40.0
 _NATIVE_LINE = re.compile(r"^\s+(?P<name>.+?) \((?P<where>[^()]*)\)\s*$")
@@ -32,7 +36,8 @@ class _Stall:
     key: str = ""
     cpu_s: float = 0.0
     switches: int = 0
-    used_cpu_s: float = 0.0  # of the whole program, meanwhile
+    used_cpu_s: float = 0.0  # that the whole program used or waited for meanwhile, without threads that only poll
+    polled_s: float | None = None  # the same of those threads, so far
 
     def idle(self, now: float) -> bool:
         """Whether the program used next to no CPU since."""
@@ -53,6 +58,16 @@ class HangWatch:
         self._longest_s = 0.0
         self._last_s: float | None = None
         self._examining: _Examination | None = None
+        self._steps = StepWatch(after_s)
+        self._pollers: dict[int, tuple[float, list[int]]] = {}  # by process: when they were looked for, and which
+
+    def recorded(self, at_s: float, steps: StepTimes) -> None:
+        """Take what a recording that began at `at_s` says of the steps."""
+        self._tell(self._steps.recorded(at_s, steps.count, steps.median_ms))
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._note(text)
 
     def tick(
         self, now: float, agents: Sequence[Agent], trained: set[int], started: int, reading: Reading | None,
@@ -63,12 +78,15 @@ class HangWatch:
         self._last_s = now
         if passed_s > 10.0:  # the doctor itself was stopped
             self._stalls.clear()
+        for agent in [each for each in agents if each.pid in trained][:1]:
+            self._tell(self._steps.look(now, agent.look, _wanted(reading)))
         for agent in _that_count(agents, trained, started):
             stall = self._follow(now, agent, passed_s, reading)
             if stall is None or self.hang is not None:
                 continue
             if self._examining is None and now - stall.since_s >= self._limit_s(now, stall, agent):
-                self._examining = _Examination(self._host, agent, now, native=self._native)
+                held = sum(bool(gpu.own_bytes) for gpu in gpus)
+                self._examining = _Examination(self._host, agent, now, native=self._native, held_gpus=held)
         if self._examining is not None and (standing := self._examining.tick(now)):
             examined, self._examining = self._examining, None
             stall = self._stalls.get(examined.agent.pid)
@@ -102,16 +120,32 @@ class HangWatch:
             self._went_on(now, stall)
             stall = self._stalls[agent.pid] = _Stall(now, key)
         stall.cpu_s, stall.switches = progress
-        stall.used_cpu_s += passed_s * (reading.cpu if reading else 0.0)
+        polled_s = self._polled(now, agent.pid, stall)
+        stall.used_cpu_s += max(0.0, passed_s * _wanted(reading) - polled_s)
         if self._examining is None:
             agent.ask(others=False)
         return stall
+
+    def _polled(self, now: float, pid: int, stall: _Stall) -> float:
+        """The CPU time since the last look that threads wanted which poll a GPU: they do so while it hangs, too."""
+        found_s, pollers = self._pollers.get(pid, (0.0, []))
+        if pid not in self._pollers or now - found_s >= _POLLERS_EVERY_S:
+            before, pollers = pollers, polling_threads(self._host.files, pid)
+            self._pollers[pid] = now, pollers
+            stall.polled_s = stall.polled_s if pollers == before else None
+        before_s, stall.polled_s = stall.polled_s, wanted_cpu_s(self._host.files, pid, pollers)
+        return 0.0 if before_s is None else max(0.0, stall.polled_s - before_s)
 
     def _went_on(self, now: float, stall: _Stall) -> None:
         self._longest_s = max(self._longest_s, now - stall.since_s)
         if self.hang is not None:
             self._note(f"the program goes on after {now - stall.since_s:.0f} s")
             self.hang = None
+
+
+def _wanted(reading: Reading | None) -> float:
+    """The CPUs that the program uses or waits for: it is not idle because others take them."""
+    return reading.cpu + (reading.queued or 0.0) if reading else 0.0
 
 
 def _that_count(agents: Sequence[Agent], trained: set[int], started: int) -> list[Agent]:
@@ -123,7 +157,8 @@ def _that_count(agents: Sequence[Agent], trained: set[int], started: int) -> lis
 class _Examination:
     """Asks once more, with all threads, and for native stacks, without waiting for either."""
 
-    def __init__(self, host: Host, agent: Agent, now: float, *, native: bool) -> None:
+    def __init__(self, host: Host, agent: Agent, now: float, *, native: bool, held_gpus: int = 0) -> None:
+        self._held_gpus = held_gpus
         self.agent, self._host, self._began_s, self._with_native = agent, host, now, native
         self._asked_s: float | None = None
         self._native: list[str] = []
@@ -145,8 +180,18 @@ class _Examination:
         if self._thread.is_alive():
             return None
         unanswered_s = 0.0 if look or agent.over is not None else now - (agent.asked_s or self._asked_s)
+        return self._diagnosed(look or agent.look, unanswered_s)
+
+    def _diagnosed(self, look: Look | None, unanswered_s: float) -> Diagnosis:
+        agent = self.agent
         states = main_first(thread_states(self._host, agent.pid), agent.pid)
-        return diagnose_hang(HangEvidence(look or agent.look, unanswered_s, states, agent.over, self._native))
+        variables = variables_of(self._host.files, agent.pid)
+        if look is not None and look.workers < 2:
+            look = replace(look, workers=cluster_size(variables))  # seen from outside
+        evidence = HangEvidence(
+            look, unanswered_s, states, agent.over, self._native, job=job_size(variables), held_gpus=self._held_gpus
+        )
+        return diagnose_hang(evidence)
 
     def _spy(self) -> None:
         """py-spy stops the program for some seconds: of one that hangs nothing is lost by that."""

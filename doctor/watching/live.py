@@ -15,7 +15,7 @@ from tfgpu_doctor.cli.output import note
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.tracing import Shares, TraceReport
 from tfgpu_doctor.watching.reading import GpuReading, Reading
-from tfgpu_doctor.watching.result import Hang
+from tfgpu_doctor.watching.result import Hang, RuleResult
 from tfgpu_doctor.watching.units import clock, cut, duration, megahertz, of, one_line, percent
 from tfgpu_doctor.watching.words import first_cause, slowdown_names
 
@@ -48,6 +48,9 @@ class State:
     step_ms: float | None = None
     hang: Hang | None = None
     shares: Shares | None = None  # of the last recording
+    causes: tuple[str, ...] = ()  # labels of what of the machine is at work
+    captures: int | None = None  # recordings that were read
+    rules: tuple[RuleResult, ...] = ()
 
 
 def sentence(report: TraceReport, behind: str = "") -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import TraceReport
+from tfgpu_doctor.watching.gpu_causes import Found, GpuCauses
+from tfgpu_doctor.watching.memory_growth import GrowthWatch
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import MachineCause
 
@@ -18,12 +20,14 @@ _QUEUED = 0.25  # of the CPUs: what the program's threads wait for while others 
 _THROTTLED = 0.25  # of the periods
 _IO_STALLED = 0.3  # of the time
 _MEMORY_STALLED = 0.1
-_CLOCK = 0.85  # of the highest, while the GPU works
-_BUSY = 0.5
+_CPU_STALLED = 0.5  # of the time, where the kernel does not count how long threads wait for a CPU
+_SWAPPING = 10.0  # major page faults a second that are worth a word
 _HIGH = 0.2  # of the steps' time: from there on `trace` calls a wait a bottleneck
 _NEED_CPUS = ("input_cpu_bound", "launch_bound", "unexplained")
 _NEED_DISK = ("input_slow_source", "input_no_prefetch", "unexplained")
-_SLOWING = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
+_NEED_GPU = ("fp32", "copies", "collectives", "sync_each_step", "launch_bound", "unexplained")
+_ON_THE_GPU = ("gpu_slowed", "other_tenant")
+_SLOWS_NOTHING = ("memory_growth",)  # until there is none left
 
 
 @dataclass
@@ -39,6 +43,8 @@ class MachineCauses:
 
     active: list[str] = field(default_factory=list)
     _looks: deque[Reading] = field(default_factory=lambda: deque(maxlen=_LOOKS))
+    _gpus: GpuCauses = field(default_factory=GpuCauses)
+    _growth: GrowthWatch = field(default_factory=GrowthWatch)
     _seen: dict[str, _Seen] = field(default_factory=dict)
 
     def add(self, reading: Reading, gpus: Sequence[GpuReading]) -> None:
@@ -48,12 +54,14 @@ class MachineCauses:
         found: list[tuple[float, str, str]] = []
         if len(self._looks) >= _LEAST:
             found += [each for judge in _JUDGES if (each := judge(list(self._looks)))]
-        found += [each for gpu in gpus if (each := _slowed(gpu))]
+        found += self._gpus.judge(gpus)
+        found += self._growth.judge(reading, gpus)
         found.sort(reverse=True)
         self.active = list(dict.fromkeys(label for _, label, _ in found))
+        for label in self.active:
+            self._seen.setdefault(label, _Seen()).seconds += passed_s
         for weight, label, words in found:
-            seen = self._seen.setdefault(label, _Seen())
-            seen.seconds += passed_s
+            seen = self._seen[label]
             if weight > seen.worst:
                 seen.worst, seen.evidence = weight, (words,)
 
@@ -82,6 +90,10 @@ def explains(label: str, report: TraceReport, looks: Sequence[Reading]) -> bool:
     while all else is as it is, the program has its own reason.
     """
     cause = next((each for each in report.causes if each.label == report.verdict), None)
+    if label in _SLOWS_NOTHING:
+        return cause is None
+    if label in _ON_THE_GPU:
+        return cause is None or cause.label in _NEED_GPU
     if label == "disk_slow":
         return cause is None or cause.label in _NEED_DISK
     if cause is None or cause.label in _NEED_CPUS or label not in _FACTORS:
@@ -102,26 +114,38 @@ def _quota_factor(looks: Sequence[Reading]) -> float:
 
 
 _FACTORS = {"cpu_contention": _contention_factor, "cpu_quota": _quota_factor}
-_Found = tuple[float, str, str] | None  # how bad (of 1), the label, the evidence
 
 
-def _contention(looks: list[Reading]) -> _Found:
+def slows(label: str) -> bool:
+    """Whether a cause can be behind a slow step."""
+    return label not in _SLOWS_NOTHING
+
+
+def _contention(looks: list[Reading]) -> Found:
     """Threads wait for a CPU while others use it; a program that only starts too many threads waits for itself."""
     queued, others = _mean(looks, lambda each: each.queued), _mean(looks, lambda each: each.others_cpu)
-    if queued is None or others is None:
-        return None
     whole = looks[-1].cpus or looks[-1].machine_cpus or 1.0
-    share = min(queued, others) / whole
-    if share < _QUEUED:
+    if others is None or others < _QUEUED * whole:
         return None
+    stalled = _mean(looks, lambda each: each.cpu_stalled)
     own = statistics.fmean(each.cpu for each in looks)
-    return share, "cpu_contention", (
+    if queued is None:  # the kernel does not count how long threads wait
+        if stalled is None or stalled < _CPU_STALLED:
+            return None
+        return min(stalled, others / whole), "cpu_contention", (
+            f"for {stalled:.0%} of the time tasks wait for a CPU; the program gets {own:.1f} of {whole:g}, other processes "
+            f"use {others:.1f}"
+        )  # fmt: skip
+    if queued < _QUEUED * whole:
+        return None
+    waits = "" if stalled is None else f"; for {stalled:.0%} of the time some task waits for a CPU"
+    return min(queued, others) / whole, "cpu_contention", (
         f"its threads wait for {queued:.1f} CPUs more than the {own:.1f} they get, of {whole:g}; other processes use "
-        f"{others:.1f}"
+        f"{others:.1f}{waits}"
     )  # fmt: skip
 
 
-def _quota(looks: list[Reading]) -> _Found:
+def _quota(looks: list[Reading]) -> Found:
     share = _mean(looks, lambda each: each.throttled)
     if share is None or share < _THROTTLED:
         return None
@@ -130,43 +154,57 @@ def _quota(looks: list[Reading]) -> _Found:
     return share, "cpu_quota", f"in {share:.0%} of the periods the group had used up its quota{allowed}"
 
 
-def _disk(looks: list[Reading]) -> _Found:
+def _disk(looks: list[Reading]) -> Found:
     stalled = _mean(looks, lambda each: each.io_stalled)
     blocked = statistics.fmean(each.blocked for each in looks)
     if stalled is None or stalled < _IO_STALLED or blocked < 0.5:
         return None
-    rate = _mean(looks, lambda each: each.read_bytes_per_s)
-    reads = "" if rate is None else f"; it reads {rate / 1e6:.1f} MB/s"
     return (
         stalled,
         "disk_slow",
-        f"for {stalled:.0%} of the time tasks wait for storage, {blocked:.1f} of its threads{reads}",
+        f"for {stalled:.0%} of the time tasks wait for storage, {blocked:.1f} of its threads{_rates(looks)}",
     )
 
 
-def _memory(looks: list[Reading]) -> _Found:
+def _rates(looks: list[Reading]) -> str:
+    """What it reads from storage, of what it asks for (the rest was in memory), and writes."""
+    read, called, written = (
+        None if (rate := _mean(looks, value)) is None else rate / 1e6
+        for value in (
+            lambda each: each.read_bytes_per_s, lambda each: each.called_bytes_per_s, lambda each: each.written_bytes_per_s,
+        )
+    )  # fmt: skip
+    if read is None:
+        return ""
+    asked = f" of the {called:.1f} that it asks for" if called is not None and called >= 2 * read else ""
+    writes = f", writes {written:.1f} MB/s" if written is not None and written >= 0.1 else ""
+    return f"; it reads {read:.1f} MB/s{asked}{writes}"
+
+
+def _memory(looks: list[Reading]) -> Found:
+    """Tasks wait for memory, or the kernel kills for it. That a group meets its limit is usual: the page cache fills it."""
     stalled = _mean(looks, lambda each: each.memory_stalled)
-    if stalled is None or stalled < _MEMORY_STALLED:
+    killed = looks[-1].memory_events.get("oom_kill", 0) - looks[0].memory_events.get("oom_kill", 0)
+    if killed <= 0 and (stalled is None or stalled < _MEMORY_STALLED):
         return None
     limit = looks[-1].memory_limit_bytes
     held = f"{looks[-1].memory_bytes / 2**30:.1f} GiB" + (f" of {limit / 2**30:.1f}" if limit else "")
-    return stalled, "memory_short", f"for {stalled:.0%} of the time tasks wait for memory; the program holds {held}"
+    return max(stalled or 0.0, 1.0 if killed > 0 else 0.0), "memory_short", _memory_words(looks, stalled, killed, held)
+
+
+def _memory_words(looks: list[Reading], stalled: float | None, killed: int, held: str) -> str:
+    faults, met = _mean(looks, lambda each: each.major_faults_per_s), looks[-1].memory_events.get("max", 0)
+    said = [
+        f"the kernel killed {killed} process{'es' if killed > 1 else ''} of the group for memory" if killed > 0 else "",
+        f"it met its limit {met} times" if met else "",
+        "" if stalled is None or stalled < _MEMORY_STALLED else f"for {stalled:.0%} of the time tasks wait for memory",
+        f"{faults:.0f} pages a second are read back from a disk" if faults is not None and faults >= _SWAPPING else "",
+        f"the program holds {held}",
+    ]
+    return "; ".join(each for each in said if each)
 
 
 _JUDGES = (_contention, _quota, _disk, _memory)
-
-
-def _slowed(gpu: GpuReading) -> _Found:
-    """Clocks that are low for a reason that is a fault, on a GPU that works."""
-    why = _SLOWING & set(gpu.reasons or ())
-    if not why or not gpu.sm_mhz or not gpu.max_sm_mhz or (gpu.utilization or 0.0) < _BUSY:
-        return None
-    if gpu.sm_mhz > _CLOCK * gpu.max_sm_mhz:
-        return None
-    return 1 - gpu.sm_mhz / gpu.max_sm_mhz, "gpu_slowed", (
-        f"GPU {gpu.index} {gpu.name}: {gpu.sm_mhz:.0f} of {gpu.max_sm_mhz:.0f} MHz, {', '.join(sorted(why))}"
-        + (f", {gpu.temperature_c:.0f} °C" if gpu.temperature_c is not None else "")
-    )  # fmt: skip
 
 
 def _mean(looks: Sequence[Reading], value: Callable[[Reading], float | None]) -> float | None:

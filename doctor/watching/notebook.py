@@ -16,6 +16,7 @@ from tfgpu_doctor.render.notebook import displayed, framed
 from tfgpu_doctor.tracing import recorder_module
 from tfgpu_doctor.watching.agent import Agent, Look, make_look
 from tfgpu_doctor.watching.hanging import AFTER_S
+from tfgpu_doctor.watching.judged_apart import judge_apart
 from tfgpu_doctor.watching.page import render_watch_text
 from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import make_watch_report
@@ -38,26 +39,29 @@ class InProcessAgent:
     def __init__(self, tensorflow: Any) -> None:
         self._tensorflow = tensorflow
         self._recorder = recorder_module().Recorder(None)
-        self._recorder.thread = threading.get_ident()
+        self._recorder.own.add(threading.get_ident())
         self.pid = os.getpid()
         self.look: Look | None = None
         self.asked_s: float | None = None
-        self.recording, self.problem = "", ""
+        self.recording, self.problem, self.full = "", "", False
+        self.changed_s = 0.0
         self.over: str | None = None
         self.lost = False
 
     def ask(self, *, others: bool) -> None:
         """Look at once."""
-        self.look = make_look(self._recorder.look(others), time.monotonic())
+        told = self._recorder.look(others)
+        self.look, self.full = make_look(told, time.monotonic()), self.full or bool(told["recorded"])
 
-    def start(self, folder: str) -> None:
-        """Begin to record."""
-        self.problem = self._try(self._recorder.start, self._tensorflow, folder)
-        self.recording = "" if self.problem else "running"
+    def start(self, folder: str, most_bytes: int) -> None:
+        """Begin to record, until the program holds so much more memory."""
+        self.problem = self._try(self._recorder.start, self._tensorflow, folder, most_bytes)
+        self.recording, self.changed_s, self.full = "" if self.problem else "running", time.monotonic(), False
 
     def stop(self) -> None:
         """Write what was recorded."""
         self.problem, self.recording = self._try(self._recorder.stop, self._tensorflow), ""
+        self.full = self._recorder.full
 
     def _try(self, function: Any, *arguments: Any) -> str:
         try:
@@ -110,7 +114,9 @@ class watch:  # noqa: N801 - used like a function
     def _run(self, tensorflow: Any, folder: str) -> None:
         agent: Agent = InProcessAgent(tensorflow)
         told = Reporter(live=self._live, plain=True)
-        watcher = Watcher(Host(), os.getpid(), self._options, folder=folder, agents=lambda: [agent], told=told)
+        watcher = Watcher(
+            Host(), os.getpid(), self._options, folder=folder, agents=lambda: [agent], told=told, judge=judge_apart
+        )
         while not self._end.is_set():
             watcher.tick()
             self._end.wait(_TICK_S)

@@ -41,7 +41,8 @@ class PySpyAgent:
         self._host, self.pid = host, pid
         self.look: Look | None = None
         self.asked_s: float | None = None
-        self.recording, self.problem = "", "from outside nothing can be recorded"
+        self.recording, self.problem, self.full = "", "from outside nothing can be recorded", False
+        self.changed_s = 0.0
         self.over: str | None = None
         self.lost = False
         self.unable = ""  # why there are no looks
@@ -57,7 +58,7 @@ class PySpyAgent:
         self.asked_s, self._next_s, self._others = now, now + _LOOK_EVERY_S, others
         threading.Thread(target=self._spy, daemon=True).start()
 
-    def start(self, folder: str) -> None:
+    def start(self, folder: str, most_bytes: int) -> None:
         """From outside nothing can be recorded."""
 
     def stop(self) -> None:

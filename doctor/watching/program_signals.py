@@ -33,6 +33,7 @@ _SHORTEST_S = 1e-3
 _AT_ONCE_S, _TRIES = 0.05, 2
 _MOST_BYTES = 1 << 20  # /proc/stat has a line for every CPU and a number for every interrupt
 _ALLOWED = re.compile(rb"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
+_MEMORY = re.compile(rb"^MemTotal:\s*(\d+) kB", re.MULTILINE)
 
 
 class ProgramSignals:
@@ -51,6 +52,8 @@ class ProgramSignals:
         self._strangers: set[int] = set()  # numbers of other processes, so that their files need not be read again
         self._looks = 0
         self._affinity: int | None = None
+        whole = _MEMORY.search(read_now(host.files, "/proc/meminfo"))
+        self._machine_memory_bytes = 1024 * int(whole[1]) if whole else None
 
     def pids(self) -> set[int]:
         """The numbers of the program's processes that ran at the last look."""
@@ -166,6 +169,7 @@ class ProgramSignals:
             blocked=sum(thread.state == "D" for thread in now.threads.values()),
             memory_bytes=sum(stat.resident_pages for stat in alive.values()) * mmap.PAGESIZE,
             memory_limit_bytes=group.memory_limit_bytes,
+            machine_memory_bytes=self._machine_memory_bytes,
             memory_events=group.memory_events,
         )
         return _with_rates(reading, now, before, seconds) if before and seconds and alive else reading

@@ -30,6 +30,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     major_faults_per_s: float | None = None
     memory_bytes: int = 0  # resident, summed
     memory_limit_bytes: int | None = None  # of the control group
+    machine_memory_bytes: int | None = None
     memory_events: dict[str, int] = {}  # high, max, oom, oom_kill since the first look
 
 
@@ -51,3 +52,6 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     temperature_c: float | None = None
     reasons: tuple[str, ...] | None = None  # why clocks are low, as in sample_nvml
     tenants: tuple[tuple[int, str, int | None], ...] = ()  # other processes: pid, name, bytes
+    tenants_utilization: dict[int, float] | None = None  # share of the time in which kernels of each of them ran
+    tenants_cpu: dict[int, float] | None = None  # CPUs that each uses, of those that /proc shows
+    visible: bool | None = None  # whether CUDA_VISIBLE_DEVICES shows it to the program; None if it is not set

@@ -38,6 +38,18 @@ class Reporter:
         if self._events:
             self._events.machine(cause, seconds)
 
+    def machine_end(self, label: str, seconds: float) -> None:
+        """It slows the program no more."""
+        if self._events:
+            self._events.machine_end(label, seconds)
+
+    def note(self, text: str, seconds: float) -> None:
+        """Something that is no verdict, but is worth a line at once."""
+        if self._lines:
+            note(one_line(text))
+        if self._events:
+            self._events.add("note", seconds, {"text": text})
+
     def hang(self, hang: Hang) -> None:
         """The program stands still, or was ended for that."""
         if self._events:

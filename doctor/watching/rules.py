@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfgpu_doctor.tracing import TraceReport
+from tfgpu_doctor.watching.held_gpus import held
+from tfgpu_doctor.watching.named_rules import NamedRule, NamedRuleWatch, parse_named_rule
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import RuleResult
 
@@ -52,8 +54,13 @@ class Rule:
         ]
 
 
-def parse_rule(text: str) -> Rule:
-    """Read a rule. Raises ValueError with what is wrong."""
+AnyRule = Rule | NamedRule
+
+
+def parse_rule(text: str) -> AnyRule:
+    """Read a rule, or the name of one of SageMaker's. Raises ValueError with what is wrong."""
+    if re.match(r"\s*[A-Z]", text):
+        return parse_named_rule(text)
     found = _PATTERN.fullmatch(text)
     if not found:
         raise ValueError(f"{text!r} is no rule; write it like 'gpu_idle > 40 % for 5 min'")
@@ -74,12 +81,16 @@ def parse_rule(text: str) -> Rule:
     return Rule(" ".join(text.split()), name, found["sign"], value, seconds)
 
 
-def values_of(reading: Reading, gpus: Sequence[GpuReading], report: TraceReport | None) -> dict[str, float | None]:
+def values_of(
+    reading: Reading, gpus: Sequence[GpuReading], report: TraceReport | None, *, recordings: int = 0
+) -> dict[str, float | None]:
     """The values that rules speak of, at this moment; shares of 1, None where nobody knows.
 
-    Of the GPUs those count that the program holds memory on; all of them if NVML does not tell.
+    Named rules judge each GPU: `gpu_util.0`. `steps` is 1 if a recording had some, 0 if none of the `recordings` had.
+
+    Of the GPUs those count that the program holds memory on, or may see where NVML does not tell.
     """
-    gpus = [gpu for gpu in gpus if gpu.own_bytes] or gpus
+    gpus = held(gpus)
     whole = reading.cpus or reading.machine_cpus
     used = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
     full = [gpu.used_bytes / gpu.total_bytes for gpu in gpus if gpu.used_bytes is not None and gpu.total_bytes]
@@ -92,7 +103,18 @@ def values_of(reading: Reading, gpus: Sequence[GpuReading], report: TraceReport 
         "cpu_queued": reading.queued / whole if whole and reading.queued is not None else None,
         "throttled": reading.throttled, "io_stalled": reading.io_stalled,
         "memory": reading.memory_bytes / limit if limit else None,
+        "steps": 1.0 if report and report.steps.count else 0.0 if recordings else None,
+        **{f"gpu_util.{gpu.index}": gpu.utilization for gpu in gpus},
+        **{
+            f"gpu_memory.{gpu.index}": None if gpu.used_bytes is None or not gpu.total_bytes else gpu.used_bytes / gpu.total_bytes
+            for gpu in gpus
+        },
     }  # fmt: skip
+
+
+def watch_rule(rule: AnyRule) -> RuleWatch | NamedRuleWatch:
+    """What follows a rule."""
+    return NamedRuleWatch(rule) if isinstance(rule, NamedRule) else RuleWatch(rule)
 
 
 @dataclass

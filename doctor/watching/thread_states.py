@@ -6,6 +6,8 @@ Sources: proc(5), proc_pid_stat(5), proc_pid_syscall(5): https://man7.org/linux/
 from __future__ import annotations
 
 import platform
+import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -27,6 +29,10 @@ SYSCALLS = {
         128: "restart_syscall", 207: "recvfrom", 212: "recvmsg", 260: "wait4",
     },
 }  # fmt: skip
+# TensorFlow puts tf_ before a pool's name, and the kernel cuts it at 15 characters: "Device_Event_Manager", "GPU_Event_Manager".
+# https://github.com/tensorflow/tensorflow/blob/v2.16.1/tensorflow/core/common_runtime/device/device_event_mgr.cc,
+# https://github.com/NVIDIA/nccl/blob/v2.21.5-1/src/proxy.cc ("NCCL Progress%2d", "NCCL Service %2d")
+_POLLS = re.compile(r"(tf_)?(Device|GPU)_Event|NCCL (Progress|Service)")
 _ON_A_FILE = {"read", "write", "pread64", "recvfrom", "recvmsg", "ioctl", "flock", "fsync"}  # the first argument
 
 
@@ -84,6 +90,20 @@ def thread_states(host: Host, pid: int) -> list[ThreadState]:
             )
         )
     return found
+
+
+def polling_threads(files: Files, pid: int) -> list[int]:
+    """The threads of a process that poll a GPU or a network all the time, and use a CPU also while nothing goes on."""
+    found = (int(name) for name in files.names_if_any(f"/proc/{pid}/task") if name.isdecimal())
+    return [tid for tid in found if _POLLS.match(files.text_if_any(f"/proc/{pid}/task/{tid}/comm"))]
+
+
+def wanted_cpu_s(files: Files, pid: int, tids: Iterable[int]) -> float:
+    """The time in which these threads have run, or waited for a CPU, since their start; 0 where the kernel does not count."""
+    rows = (read_now(files, f"/proc/{pid}/task/{tid}/schedstat").split() for tid in tids)
+    return (
+        sum(int(row[0]) + int(row[1]) for row in rows if len(row) > 1 and row[0].isdigit() and row[1].isdigit()) / 1e9
+    )
 
 
 def main_progress(host: Host, pid: int) -> tuple[float, int] | None:

@@ -9,19 +9,22 @@ from typing import Protocol
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.tracing import TraceReport
-from tfgpu_doctor.watching.agent import Agent
-from tfgpu_doctor.watching.captures import Capture, Captures
+from tfgpu_doctor.tracing import TraceReport, judge_profile
+from tfgpu_doctor.watching.agent import Agent, recording_under_way
+from tfgpu_doctor.watching.bounded import Notes, shorten
+from tfgpu_doctor.watching.captures import Capture, Captures, Judge
 from tfgpu_doctor.watching.change_detector import ChangeDetector
 from tfgpu_doctor.watching.gpu_signals import GpuSignals
 from tfgpu_doctor.watching.hanging import AFTER_S, HangWatch
+from tfgpu_doctor.watching.held_gpus import is_held
 from tfgpu_doctor.watching.live import State, sentence
 from tfgpu_doctor.watching.live_verdict import HANGS, LiveVerdict
-from tfgpu_doctor.watching.machine_causes import MachineCauses
+from tfgpu_doctor.watching.machine_causes import MachineCauses, slows
+from tfgpu_doctor.watching.processes_seen import ProcessesSeen
 from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, TimelineEntry
-from tfgpu_doctor.watching.rules import Rule, RuleWatch, values_of
+from tfgpu_doctor.watching.rules import AnyRule, values_of, watch_rule
 
 LOOK_EVERY_S = 1.0
 _SURE = 60  # looks
@@ -36,6 +39,12 @@ class Observer(Protocol):
 
     def machine(self, cause: MachineCause, seconds: float) -> None:
         """Something outside of the program slows it."""
+
+    def machine_end(self, label: str, seconds: float) -> None:
+        """It slows the program no more."""
+
+    def note(self, text: str, seconds: float) -> None:
+        """Something that is no verdict, but is worth a line at once."""
 
     def hang(self, hang: Hang) -> None:
         """The program stands still."""
@@ -57,7 +66,7 @@ class WatchOptions:
     command: str
     hang_after_s: float = AFTER_S
     every_s: float | None = None
-    rules: Sequence[Rule] = ()
+    rules: Sequence[AnyRule] = ()
     from_outside: bool = False
 
 
@@ -78,15 +87,21 @@ class Watcher:
 
     def __init__(
         self, host: Host, pid: int, options: WatchOptions, *, folder: str, agents: Callable[[], Sequence[Agent]], told: Observer,
+        judge: Judge = judge_profile,
     ) -> None:  # fmt: skip
         self.options, self.pid = options, pid
         self.began_s = time.monotonic()
         self.began_at = time.time()
         self.history = History()
-        self._verdict = LiveVerdict(lambda cause: told.machine(cause, self.seconds))
-        self.rules = [RuleWatch(rule) for rule in options.rules]
-        self.captures = Captures(folder, options.command, every_s=options.every_s)
-        self.hanging = HangWatch(host, after_s=options.hang_after_s, native=not options.from_outside, note=self._note)
+        self._notes = Notes(self.history.notes)
+        self._processes = ProcessesSeen()
+        self._left_out = 0  # turns of the timeline
+        self._verdict = LiveVerdict(
+            lambda cause: told.machine(cause, self.seconds), lambda label: told.machine_end(label, self.seconds)
+        )
+        self.rules = [watch_rule(rule) for rule in options.rules]
+        self.captures = Captures(folder, options.command, every_s=options.every_s, judge=judge, note=self._note)
+        self.hanging = HangWatch(host, after_s=options.hang_after_s, native=not options.from_outside, note=self._say)
         self.gpus = GpuSignals(host, self._own_pids)
         self._signals = ProgramSignals(host, pid)
         self._agents, self._told = agents, told
@@ -124,7 +139,7 @@ class Watcher:
         self.with_tensorflow = self.with_tensorflow or bool(agents)
         busy = self.captures.busy
         recordable = [] if self.options.from_outside else agents
-        capture = self.captures.tick(now, recordable, changed=self._changes.changed)
+        capture = self.captures.tick(now, recordable, changed=self._changes.changed, stands=self.hang is not None)
         if busy and not self.captures.busy:
             self._changes.recorded()
         if capture is not None:
@@ -142,10 +157,16 @@ class Watcher:
         if capture := self.captures.end(now):
             self._take(capture)
             self._turn(now)
+        if self._left_out:
+            self._note(f"the timeline leaves out the {self._left_out} shortest changes of the verdict")
+        if processes := self._processes.in_words():
+            self._note(processes)
 
     def _take(self, capture: Capture) -> None:
+        self._processes.recorded(capture.pid)
         if capture.report.steps.count:
             self._trained.add(capture.pid)
+        self.hanging.recorded(capture.at_s, capture.report.steps)
         if capture.tells:
             self._capture = capture
             others = [each for each in self.history.captures if each.report.verdict != capture.report.verdict]
@@ -163,14 +184,15 @@ class Watcher:
                 looks.append(gpu)
                 del looks[:-_KEPT]
         self._find_lost(gpus)
+        self._processes.look(agents)
         self._changes.add(reading, gpus)
-        self._verdict.look(now, reading, gpus, self._report)
+        self._verdict.look(now, reading, gpus, self._capture)
         if hang := self.hanging.tick(now, agents, self._trained, self.pid, reading, gpus):
-            hang = self._since_begin(hang)
+            hang = self._since_begin(hang, now, agents)
             self.history.hangs.append(hang)
             self._told.hang(hang)
         for rule in self.rules:
-            if rule.add(self.seconds, values_of(reading, gpus, self._report)):
+            if rule.add(self.seconds, values_of(reading, gpus, self._report, recordings=self.captures.count)):
                 self._told.rule(rule.result(), self.seconds)
         self._turn(now)
         self._told.show(self.state(reading, gpus))
@@ -178,17 +200,21 @@ class Watcher:
     def _find_lost(self, gpus: Sequence[GpuReading]) -> None:
         """A GPU that answered, and of which NVML says nothing any more while it speaks of others."""
         for gpu in gpus:
-            known = any(each.used_bytes is not None for each in self.history.gpus.get(gpu.index, ())[-_SURE:])
+            looks = [each for each in self.history.gpus.get(gpu.index, ())[-_SURE:] if each.used_bytes is not None]
+            known = bool(looks) and is_held(looks[-1])
             silent = gpu.used_bytes is None and gpu.utilization is None and gpu.temperature_c is None
             if silent and known and gpu.index not in self._lost:
                 self._lost.add(gpu.index)
                 self.machine.lose(f"GPU {gpu.index} {gpu.name}", "NVML gives no value of it any more")
                 self._told.gpu_lost(gpu, self.seconds)
 
-    def _since_begin(self, hang: Hang) -> Hang:
+    def _since_begin(self, hang: Hang, now: float, agents: Sequence[Agent]) -> Hang:
         import msgspec
 
-        return msgspec.structs.replace(hang, at_s=round(hang.at_s - self.began_s, 1))
+        recording = [words for agent in agents if (words := recording_under_way(agent, now))]
+        return msgspec.structs.replace(
+            hang, at_s=round(hang.at_s - self.began_s, 1), evidence=(*hang.evidence, *recording)
+        )
 
     def _turn(self, now: float) -> None:
         """Note the verdict if it is another one than before."""
@@ -198,6 +224,7 @@ class Watcher:
         before = self.history.timeline[-1] if self.history.timeline else None
         if before is None or (before.verdict, before.causes) != (turn.verdict, turn.causes):
             self.history.timeline.append(turn)
+            self._left_out += shorten(self.history.timeline)
             self._told.turn(turn)
 
     def state(self, reading: Reading | None, gpus: Sequence[GpuReading]) -> State:
@@ -206,12 +233,13 @@ class Watcher:
         report = self._report
         own = report is not None and turn.verdict == report.verdict
         titles = read_knowledge().watch_words
-        behind = " and ".join(_inner(titles[each].title) for each in turn.causes)
+        behind = " and ".join(_inner(titles[each].title) for each in turn.causes if slows(each))
         return State(
             seconds=self.seconds, verdict=turn.verdict, title=turn.title,
             sentence=sentence(report, behind) if own and report else turn.title, healthy=self.healthy(turn),
             gpus=gpus, reading=reading, step_ms=report.steps.mean_ms if report else None, hang=self.hang,
-            shares=report.shares if report else None,
+            shares=report.shares if report else None, causes=tuple(self.machine.active), captures=self.captures.count,
+            rules=tuple(rule.result() for rule in self.rules),
         )  # fmt: skip
 
     def healthy(self, turn: TimelineEntry) -> bool | None:
@@ -230,8 +258,12 @@ class Watcher:
     def _own_pids(self) -> set[int]:
         return self._signals.pids()
 
+    def _say(self, text: str) -> None:
+        self._note(text)
+        self._told.note(text, self.seconds)
+
     def _note(self, text: str) -> None:
-        self.history.notes.append(text)
+        self._notes.add(text)
 
 
 def _inner(title: str) -> str:

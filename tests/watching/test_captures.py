@@ -4,42 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import lzma
 import pathlib
 import time
 
 import msgspec
 import pytest
+from made_agent import RECORDED, MadeAgent
 
-from tfgpu_doctor.watching.agent import Look
-from tfgpu_doctor.watching.captures import FIRST_S, INTERVALS_S, LENGTH_S, LONGEST_S, SHORTEST_S, Capture, Captures
-
-RECORDED = sorted((pathlib.Path(__file__).parent.parent / "tracing/recorded").glob("2.21*.xz"))
-
-
-class MadeAgent:
-    """A process that answers at once, and writes a real profile, or none."""
-
-    def __init__(self, pid: int = 7, profile: pathlib.Path | None = RECORDED[0] if RECORDED else None) -> None:
-        self.pid, self.profile = pid, profile
-        self.look: Look | None = None
-        self.asked_s: float | None = None
-        self.recording, self.problem, self.folder = "", "", pathlib.Path()
-        self.over: str | None = None
-        self.lost = False
-        self.recorded: list[float] = []
-
-    def ask(self, *, others: bool) -> None:
-        pass
-
-    def start(self, folder: str) -> None:
-        self.folder, self.recording = pathlib.Path(folder), "running"
-
-    def stop(self) -> None:
-        self.recording = ""
-        if self.profile is not None:
-            with lzma.open(self.profile) as file:
-                (self.folder / "host.xplane.pb").write_bytes(file.read())
+from tfgpu_doctor.tracing import TraceReport
+from tfgpu_doctor.watching.captures import (
+    ANSWER_S,
+    FIRST_S,
+    INTERVALS_S,
+    LENGTH_S,
+    LIMIT_BYTES,
+    LONGEST_S,
+    MOST_BYTES,
+    SHORTEST_S,
+    UNKNOWN_S,
+    Capture,
+    Captures,
+)  # fmt: skip
 
 
 def run(
@@ -49,7 +34,7 @@ def run(
     found = []
     for tick in range(round(seconds * 5)):
         got = captures.tick(begin + tick / 5, agents, changed=changed)
-        while captures._reading is not None and captures._reading.is_alive():
+        while captures._reading is not None and not captures._reading.done():
             time.sleep(0.01)
         if got:
             found.append(got)
@@ -67,7 +52,7 @@ def test_the_first_recording_begins_after_the_import_and_is_short(captures: Capt
     agent = MadeAgent()
     assert run(captures, [agent], FIRST_S - 0.5) == []
     assert not captures.busy
-    (first,) = run(captures, [agent], SHORTEST_S + 2, begin=FIRST_S)
+    (first,) = run(captures, [agent], UNKNOWN_S + 2, begin=FIRST_S)
     assert first.tells
     assert first.report.verdict == "input_python"
     assert first.report.file == "python train.py"
@@ -75,7 +60,9 @@ def test_the_first_recording_begins_after_the_import_and_is_short(captures: Capt
     assert captures.problem == ""
 
 
-@pytest.mark.parametrize(("step_ms", "length_s"), [(5, 0.5), (50, 1.0), (200, 2.0), (1000, 5.0), (9000, LONGEST_S)])
+@pytest.mark.parametrize(
+    ("step_ms", "length_s"), [(2, SHORTEST_S), (10, 0.2), (50, 1.0), (200, 2.0), (1000, 5.0), (9000, LONGEST_S)]
+)
 def test_a_recording_is_as_long_as_its_steps_need(captures: Captures, step_ms: float, length_s: float) -> None:
     (first,) = run(captures, [MadeAgent()], FIRST_S + 2)
     slow = msgspec.structs.replace(first.report, steps=msgspec.structs.replace(first.report.steps, mean_ms=step_ms))
@@ -96,6 +83,7 @@ def test_what_tells_nothing_is_recorded_again_for_longer_but_not_all_the_time(ca
     assert run(captures, [agent], 30) == []
     assert captures.problem.endswith("DATE/HOST.xplane.pb")
     assert captures._length_s > LENGTH_S
+    assert agent.most_bytes == MOST_BYTES
     run(captures, [agent], 400, begin=30)
     assert captures._length_s == LONGEST_S
     busy = 0
@@ -118,7 +106,7 @@ def test_a_change_is_recorded_soon_and_if_nothing_is_new_more_rarely(captures: C
 
 def test_a_program_that_ends_while_it_is_recorded(captures: Captures) -> None:
     agent = MadeAgent()
-    run(captures, [agent], FIRST_S + SHORTEST_S / 2)
+    run(captures, [agent], FIRST_S + UNKNOWN_S / 2)
     assert captures.busy
     agent.stop()  # at its end a program writes what it has recorded
     agent.lost = True
@@ -128,7 +116,7 @@ def test_a_program_that_ends_while_it_is_recorded(captures: Captures) -> None:
 
 def test_what_was_recorded_when_the_program_ended_is_read(captures: Captures) -> None:
     agent = MadeAgent()
-    assert run(captures, [agent], FIRST_S + SHORTEST_S / 2) == []
+    assert run(captures, [agent], FIRST_S + UNKNOWN_S / 2) == []
     agent.stop()
     last = captures.end(FIRST_S + 1.2)
     assert last is not None
@@ -145,9 +133,97 @@ def test_a_process_that_told_something_is_recorded_again_before_others(captures:
 
 def test_a_refusal_of_tensorflow_is_told(captures: Captures) -> None:
     class Refusing(MadeAgent):
-        def start(self, folder: str) -> None:
-            super().start(folder)
+        def start(self, folder: str, most_bytes: int) -> None:
+            super().start(folder, most_bytes)
             self.recording, self.problem = "", "AlreadyExistsError: Another profiler is running."
 
     assert run(captures, [Refusing()], 10) == []
     assert captures.problem == "AlreadyExistsError: Another profiler is running."
+    assert captures._length_s == UNKNOWN_S, "a longer one would be refused as well"
+
+
+def test_the_next_is_as_long_as_the_steps_need_and_not_two_seconds(captures: Captures) -> None:
+    (first,) = run(captures, [MadeAgent()], FIRST_S + 2)
+    few = msgspec.structs.replace(
+        first.report, verdict="too_short", steps=msgspec.structs.replace(first.report.steps, mean_ms=10, count=2)
+    )
+    captures._length_s = SHORTEST_S
+    captures._plan(20.0, dataclasses.replace(first, report=few), None)
+    assert captures._length_s == pytest.approx(1.5 * SHORTEST_S)
+
+
+@pytest.mark.parametrize(("verdict", "steps", "most"), [
+    ("too_short", 2, [4, 16, 32, 32]), ("too_short", 4, [2.5, 6.25, 15.625, 32]),
+    ("too_short", 0, [1, 2, 4, 8]), ("warm_up", 4, [1, 2, 4, 8]),
+])  # fmt: skip
+def test_steps_that_do_not_fit_get_more_memory(captures: Captures, verdict: str, steps: int, most: list[float]) -> None:
+    """What a training needs that has just begun may be its own, and not the profile's."""
+    (first,) = run(captures, [MadeAgent()], FIRST_S + 2)
+    report = msgspec.structs.replace(
+        first.report, verdict=verdict, steps=msgspec.structs.replace(first.report.steps, count=steps)
+    )
+    captures._full, length_s = True, captures._length_s
+    found = []
+    for _ in most:
+        captures._plan(20.0, dataclasses.replace(first, report=report), None)
+        found.append(captures._most_bytes / MOST_BYTES)
+    assert found == most
+    assert max(found) <= LIMIT_BYTES / MOST_BYTES
+    assert captures._length_s == length_s, "it was ended before its time"
+    captures._full = False
+    captures._plan(20.0, first, None)
+    assert captures._most_bytes == most[-1] * MOST_BYTES, "its steps still need it"
+
+
+def test_one_that_ended_by_itself_is_read_at_once(captures: Captures) -> None:
+    captures._length_s, agent = LONGEST_S, MadeAgent()
+    assert run(captures, [agent], FIRST_S + 2) == []
+    agent.full = True
+    assert len(run(captures, [agent], 1, begin=FIRST_S + 2)) == 1
+
+
+def test_nothing_begins_while_the_program_stands_still(captures: Captures) -> None:
+    agent = MadeAgent()
+    for tick in range(300):
+        captures.tick(tick / 5, [agent], changed=True, stands=True)
+    assert not captures.busy
+    agent.asked_s = 55.0  # a look that is not answered
+    for tick in range(300, 350):
+        captures.tick(tick / 5, [agent], changed=True)
+    assert not captures.busy
+    agent.asked_s = None
+    captures.tick(70.0, [agent], changed=False)
+    assert agent.recording == "running"
+
+
+@pytest.mark.parametrize(
+    ("owes", "words"), [("asked", "has not begun to record"), ("ending", "has not written what it recorded")]
+)
+def test_a_recording_that_does_not_end_is_given_up(tmp_path: pathlib.Path, owes: str, words: str) -> None:
+    notes: list[str] = []
+    captures = Captures(str(tmp_path), "python train.py", note=notes.append)
+    agent = MadeAgent(profile=None)
+    run(captures, [agent], FIRST_S + 0.4)
+    assert agent.recording == "running"
+    agent.recording = owes
+    other = MadeAgent(pid=8, profile=None)
+    run(captures, [agent], ANSWER_S + 2, begin=FIRST_S + 1)
+    assert not captures.busy
+    assert notes == [f"process 7 {words} within {ANSWER_S:.0f} s"] == [captures.problem]
+    run(captures, [agent, other], 60, begin=FIRST_S + 70)
+    assert (agent.recording, other.most_bytes) == (owes, MOST_BYTES), "the other one is recorded meanwhile"
+    assert len(notes) == 1
+
+
+def test_an_error_of_the_doctor_s_own_is_a_note(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(path: str, name: str) -> TraceReport:
+        raise ZeroDivisionError("float division by zero")
+
+    notes: list[str] = []
+    captures = Captures(str(tmp_path), "python train.py", judge=broken, note=notes.append)
+    assert run(captures, [MadeAgent(profile=None)], FIRST_S + 3) == []
+    assert notes[0].startswith(
+        "the doctor failed to judge a recording (ZeroDivisionError: float division by zero); please"
+    )
+    assert "Traceback" not in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []

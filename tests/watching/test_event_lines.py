@@ -36,18 +36,20 @@ def test_each_change_is_a_line(tmp_path: pathlib.Path) -> None:
     assert len(lines_of(tmp_path / "events.jsonl")) == 1, "a line is there at once"
     events.machine(made_watch.contention(), 130.0)
     events.hang(report.hang)
+    events.machine_end("cpu_contention", 600.0)
     events.rule(made_watch.with_rules().rules[0], 62.0)
     events.gpu_lost(GpuReading(at_s=700.0, index=1, name="NVIDIA A100", uuid="GPU-1"), 700.0)
     events.end(report)
     found = lines_of(tmp_path / "events.jsonl")
     assert notes == []
-    assert [each["event"] for each in found] == ["verdict", "machine", "hang", "rule", "gpu_lost", "end"]
-    assert [each["seconds"] for each in found] == [120.0, 130.0, 723.0, 62.0, 700.0, 723.0]
+    assert [each["event"] for each in found] == ["verdict", "machine", "hang", "machine_end", "rule", "gpu_lost", "end"]
+    assert [each["seconds"] for each in found] == [120.0, 130.0, 723.0, 600.0, 62.0, 700.0, 723.0]
     assert {each["at"] for each in found} == {"2026-11-23T12:00:00.000000Z"}
     assert all(list(each)[:3] == ["at", "seconds", "event"] for each in found)
-    verdict, machine, hang, rule, lost, end = found
+    verdict, machine, hang, over, rule, lost, end = found
     assert (verdict["verdict"], verdict["causes"]) == ("input_python", ["cpu_contention"])
     assert (machine["label"], machine["slowed_s"]) == ("cpu_contention", 250.0)
+    assert over["label"] == "cpu_contention"
     assert (hang["kind"], hang["no_step_for_s"]) == ("input", 223.0)
     assert (rule["rule"], rule["broken"]) == ("step_ms > 10 for 1 min", True)
     assert (lost["index"], lost["uuid"]) == (1, "GPU-1")

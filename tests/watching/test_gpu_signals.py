@@ -115,6 +115,95 @@ def test_others_are_told_before_the_program_uses_a_gpu(simulate: Simulate, watch
     assert (reading.own_bytes, reading.tenants) == (None, ((os.getpid(), "jupyter", 1 << 30),))
 
 
+@pytest.fixture
+def with_variable() -> Iterator[Callable[[str | None], int]]:
+    """Starts a process with CUDA_VISIBLE_DEVICES, and gives its number."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(value: str | None) -> int:
+        variables = clean_environment() if value is None else clean_environment(CUDA_VISIBLE_DEVICES=value)
+        variables.pop("CUDA_VISIBLE_DEVICES", None) if value is None else None
+        code = "import time; print(flush=True); time.sleep(600)"
+        started.append(subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=variables))
+        assert started[-1].stdout is not None
+        started[-1].stdout.readline()
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
+@pytest.mark.parametrize(
+    ("value", "visible"),
+    [
+        ("1", [False, True]), ("1,0", [True, True]), ("", [False, False]), ("-1", [False, False]), ("0,-1,1", [True, False]),
+        (None, [None, None]), ("MIG-0123", [None, None]), ("7", [False, False]),
+    ],
+)  # fmt: skip
+def test_where_nvml_names_no_process_the_variable_tells_which_gpus_are_the_programs(
+    simulate: Simulate, watch: Watch, with_variable: Callable[[str | None], int], value: str | None, visible: list[bool]
+) -> None:
+    readings = latest(watch(simulate({}, {}), {with_variable(value)}))
+    assert [each.visible for each in readings] == visible
+    assert [each.own_bytes for each in readings] == [None, None]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
+def test_a_launcher_without_the_variable_does_not_hide_that_of_its_child(
+    simulate: Simulate, watch: Watch, with_variable: Callable[[str | None], int]
+) -> None:
+    own = {with_variable(None), with_variable("0")}
+    assert [each.visible for each in latest(watch(simulate({}, {}), own))] == [True, False]
+    own = {with_variable(None), with_variable("-1")}  # a worker that reads data
+    assert [each.visible for each in latest(watch(simulate({}, {}), own))] == [None, None]
+
+
+def test_a_uuid_in_the_variable_names_its_gpu(
+    simulate: Simulate, watch: Watch, with_variable: Callable[[str | None], int]
+) -> None:
+    uuid = latest(watch(simulate({}, {})))[1].uuid
+    assert [each.visible for each in latest(watch(simulate({}, {}), {with_variable(uuid[:14])}))] == [False, True]
+
+
+def test_how_much_of_the_gpu_another_process_uses_is_told(simulate: Simulate, watch: Watch) -> None:
+    processes = [{**OWN, "utilization_percent": 55}, {**OTHER, "utilization_percent": 40}]
+    first, second = latest(watch(simulate({"processes": processes}, {"processes": [OWN, OTHER]}), {4711}))
+    assert (first.tenants_utilization, second.tenants_utilization) == ({4712: 0.4}, None)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
+def test_what_cpu_another_process_on_the_gpu_uses_is_told(simulate: Simulate, watch: Watch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        signals = watch(simulate({"processes": [OWN, {**OTHER, "pid": busy.pid}]}), {4711})
+        assert latest(signals)[0].tenants_cpu is None
+        ends = time.monotonic() + LONG_S
+        while (latest(signals)[0].tenants_cpu or {}).get(busy.pid, 0.0) < 0.1 and time.monotonic() < ends:
+            time.sleep(1.0)
+        busy.kill()
+    assert time.monotonic() < ends
+
+
+def test_a_slow_gpu_that_the_program_cannot_see_is_none_of_its_causes(
+    simulate: Simulate, tmp_path: pathlib.Path
+) -> None:
+    hot = {
+        "clocks_mhz": {"sm": 600, "max_sm": 2100}, "utilization_percent": 97, "throttle_reasons": ["hw_thermal_slowdown"],
+    }  # fmt: skip
+    variables = {**simulate(hot, {"utilization_percent": 0}), "CUDA_VISIBLE_DEVICES": "1"}
+    done = subprocess.run(
+        doctor_argv("watch", "--no-live", "--format", "json", "-o", "report", "--fail-if", "gpu_util > 1 % for 3 s", "--",
+                    sys.executable, "-c", "import time; time.sleep(8)"),
+        capture_output=True, text=True, check=False, cwd=tmp_path, env=clean_environment(**variables), timeout=LONG_S,
+    )  # fmt: skip
+    report = json.loads((tmp_path / "report").read_text())
+    assert done.returncode == 0, (done.stderr, report["rules"])
+    assert [each for each in report["machine"] if each["label"] == "gpu_slowed"] == []
+    assert len(report["gpus"]) == 2
+
+
 def test_what_nvml_does_not_support_is_none(simulate: Simulate, watch: Watch) -> None:
     silent = {"throttle_reasons": None, "utilization_percent": None, "temperature_c": {"gpu": None}}
     (reading,) = latest(watch(simulate(silent)))

@@ -21,6 +21,12 @@ THREADING = "/usr/lib/python3.12/threading.py"
 MODULE: Frame = ("/home/me/train.py", 90, "<module>")
 IN_TENSORFLOW: Stack = ((TF, 53, "quick_execute"), (KERAS, 300, "fit"), MODULE)
 
+SCRIPT_OPS = "/env/lib/python3.12/site-packages/tensorflow/python/ops/script_ops.py"
+PY_FUNCTION: Stack = ((THREADING, 5, "wait"), ("/home/me/train.py", 31, "load"), (SCRIPT_OPS, 145, "__call__"))
+OWN_THREAD: Stack = ((THREADING, 5, "wait"), ("/home/me/train.py", 70, "upload"), (THREADING, 900, "_bootstrap"))
+HOROVOD = "/env/lib/python3.12/site-packages/horovod/tensorflow/mpi_ops.py"
+IN_HOROVOD: Stack = ((HOROVOD, 95, "_allreduce"), ("/home/me/train.py", 50, "train"), MODULE)
+
 
 def look(stack: Stack, others: tuple[Stack, ...] = (), workers: int = 0) -> Look:
     return Look(1.0, stack, "k", others, workers, own_thread=11)
@@ -73,6 +79,35 @@ DESTRUCTOR = ["syscall (libc.so.6)", "tensorflow::data::IteratorResource::~Itera
          "<module> (train.py:90), in select (selectors.py:9)"),
         (HangEvidence(look(IN_TENSORFLOW), 0, [main(), RECORDER]), "unknown", "quick_execute (execute.py:53)"),
         (HangEvidence(look((), ((("/home/me/train.py", 7, "load"),),), workers=2), 0, [main(), RECORDER]), "unknown", ""),
+        (
+            HangEvidence(look(IN_TENSORFLOW, ((("/home/me/train.py", 31, "load"),),), workers=2), 0, [main(), RECORDER]),
+            "input", "another thread is in load (train.py:31)",
+        ),
+        (
+            HangEvidence(look(IN_TENSORFLOW, (PY_FUNCTION,), workers=2), 0, [main(), RECORDER]), "input", "load (train.py:31)",
+        ),
+        (  # a thread that the program started for something else
+            HangEvidence(look(IN_TENSORFLOW, (OWN_THREAD,), workers=2), 0, [main(), RECORDER]),
+            "collective", "TF_CONFIG names 2 workers",
+        ),
+        (HangEvidence(look(IN_TENSORFLOW, (OWN_THREAD,)), 0, [main(), RECORDER]), "input", "upload (train.py:70)"),
+        (HangEvidence(look(IN_HOROVOD), 0, [main(), RECORDER], job=("HOROVOD_SIZE", 4)), "collective", "HOROVOD_SIZE says 4"),
+        (HangEvidence(look(IN_HOROVOD), 0, [main(), RECORDER]), "collective", "_allreduce (mpi_ops.py:95)"),
+        (
+            HangEvidence(look(IN_TENSORFLOW), 0, [main(), RECORDER], job=("OMPI_COMM_WORLD_SIZE", 4)),
+            "collective", "OMPI_COMM_WORLD_SIZE says 4",
+        ),
+        (
+            HangEvidence(look(IN_TENSORFLOW, (PY_FUNCTION,)), 0, [main(), RECORDER], job=("SLURM_NTASKS", 8)),
+            "input", "load (train.py:31)",
+        ),
+        (
+            HangEvidence(look(((THREADING, 5, "wait"), ("/home/me/train.py", 40, "on_epoch_end"), (KERAS, 3, "fit"), MODULE)), 0,
+                 [main()], job=("SLURM_NTASKS", 8)),
+            "python", "on_epoch_end (train.py:40)",
+        ),
+        (HangEvidence(look(IN_TENSORFLOW), 0, [main()], held_gpus=4, native=["ncclGroupEnd (libnccl.so.2)"]), "collective", "holds memory on 4 GPUs"),
+        (HangEvidence(look(IN_TENSORFLOW), 0, [main()], held_gpus=4), "unknown", ""),
         (HangEvidence(None, 12, [main()]), "unknown", "native code holds Python's lock"),
         (HangEvidence(look(IN_TENSORFLOW), 0, [main()], native=["ncclAllReduce (libnccl.so.2)"]), "collective", "ncclAllReduce"),
     ],

@@ -40,6 +40,10 @@ HOT = GpuReading(
 )  # fmt: skip
 
 
+MINE = msgspec.structs.replace(HOT, own_bytes=3 << 30, utilization=0.97, reasons=())
+BOTH = msgspec.structs.replace(MINE, tenants=((4712, "jupyter", 1 << 30),), tenants_utilization={4712: 0.4})
+
+
 @pytest.mark.parametrize(
     ("more", "label", "words"),
     [
@@ -48,6 +52,21 @@ HOT = GpuReading(
         ({"io_stalled": 0.7, "blocked": 3, "read_bytes_per_s": 2e6}, "disk_slow", "it reads 2.0 MB/s"),
         ({"memory_stalled": 0.4, "memory_bytes": 1 << 30, "memory_limit_bytes": 1 << 30}, "memory_short", "holds 1.0 GiB of 1.0"),
         ({"gpus": (HOT,)}, "gpu_slowed", "GPU 1 NVIDIA A100: 600 of 1410 MHz, hw_thermal_slowdown, 91 °C"),
+        ({"gpus": (msgspec.structs.replace(HOT, own_bytes=1 << 30),)}, "gpu_slowed", "GPU 1 NVIDIA A100"),
+        ({"gpus": (BOTH,)}, "other_tenant", "GPU 1 NVIDIA A100: kernels of jupyter (4712) run 40% of the time"),
+        (
+            {"gpus": (msgspec.structs.replace(BOTH, tenants_utilization=None, tenants_cpu={4712: 0.9}),)}, "other_tenant",
+            "used 97% of the time, and jupyter (4712), which holds 1.0 GiB there, uses 0.9 CPUs meanwhile",
+        ),
+        ({"queued": None, "cpu_stalled": 0.8, "others_cpu": 1.5}, "cpu_contention", "for 80% of the time"),
+        (
+            {"memory_stalled": 0.4, "major_faults_per_s": 250.0, "memory_events": {"max": 9, "oom_kill": 0}}, "memory_short",
+            "250 pages a second are read back from a disk",
+        ),
+        (
+            {"io_stalled": 0.7, "blocked": 3, "read_bytes_per_s": 2e6, "called_bytes_per_s": 5e7, "written_bytes_per_s": 9e6},
+            "disk_slow", "it reads 2.0 MB/s of the 50.0 that it asks for, writes 9.0 MB/s",
+        ),
     ],
 )  # fmt: skip
 def test_a_cause_is_named_with_its_figures(more: dict[str, Any], label: str, words: str) -> None:
@@ -80,11 +99,39 @@ def test_a_cause_is_named_with_its_figures(more: dict[str, Any], label: str, wor
         {"gpus": (msgspec.structs.replace(HOT, reasons=("sw_power_cap",)),)},  # usual under load
         {"gpus": (msgspec.structs.replace(HOT, sm_mhz=1400.0),)},
         {"gpus": (msgspec.structs.replace(HOT, reasons=None, sm_mhz=None),)},
+        {"gpus": (msgspec.structs.replace(HOT, own_bytes=0),)},  # somebody else's
+        {"gpus": (msgspec.structs.replace(HOT, visible=False),)},  # a container: NVML names nobody
+        {
+            "gpus": (msgspec.structs.replace(HOT, tenants=BOTH.tenants),)
+        },  # nobody knows of the program, another is there
+        {"gpus": (msgspec.structs.replace(BOTH, own_bytes=0),)},
+        {"gpus": (msgspec.structs.replace(BOTH, tenants_utilization={4712: 0.02}),)},
+        {"gpus": (msgspec.structs.replace(BOTH, utilization=0.3),)},
+        {"gpus": (msgspec.structs.replace(BOTH, tenants_utilization=None),)},  # a notebook that only holds memory
+        {"gpus": (msgspec.structs.replace(BOTH, tenants_utilization=None, tenants_cpu={4712: 0.01}),)},
+        {"queued": None, "cpu_stalled": 0.8, "others_cpu": 0.1},
+        {"memory_events": {"max": 9, "high": 3}},  # the page cache filled it: usual
     ],
 )
 def test_no_alarm(more: dict[str, Any]) -> None:
     assert judged(**more).active == []
     assert judged(**more).found() == ()
+
+
+def test_a_process_that_the_kernel_killed_for_memory_is_told() -> None:
+    causes = MachineCauses()
+    for second in range(8):
+        causes.add(reading(float(second), memory_events={"max": 40, "oom_kill": int(second > 5)}), ())
+    (found,) = causes.found()
+    assert found.label == "memory_short"
+    assert "the kernel killed 1 process of the group for memory; it met its limit 40 times" in found.evidence[0]
+
+
+def test_two_processes_on_a_gpu_for_a_moment_are_no_tenants() -> None:
+    causes = MachineCauses()
+    for second in range(8):
+        causes.add(reading(float(second)), [BOTH if second in (3, 4) else MINE])
+    assert causes.found() == ()
 
 
 def test_one_look_is_not_enough() -> None:
@@ -108,6 +155,10 @@ def test_a_lost_gpu_comes_first() -> None:
         ("disk_slow", "input_slow_source", 0.9, {}, True),
         ("disk_slow", "eager", 0.9, {}, False),
         ("memory_short", "eager", 0.9, {}, True),
+        ("gpu_slowed", "input_python", 0.9, {}, False),
+        ("other_tenant", "input_python", 0.9, {}, False),
+        ("other_tenant", "launch_bound", 0.9, {}, True),
+        ("memory_growth", "launch_bound", 0.9, {}, False),
     ],
 )
 def test_whether_the_machine_explains_what_the_steps_wait_for(
@@ -130,3 +181,19 @@ def test_the_picture_changes_with_the_cpu_and_the_gpus() -> None:
     for second in range(3):
         picture.add(reading(10.0 + second), [msgspec.structs.replace(HOT, utilization=0.2)])
     assert picture.changed
+
+
+def test_what_happens_on_the_gpus_of_others_is_no_change_of_the_picture() -> None:
+    mine = msgspec.structs.replace(HOT, own_bytes=1 << 30)
+    picture = ChangeDetector()
+    for second in range(8):
+        picture.add(reading(float(second)), [mine, msgspec.structs.replace(HOT, index=0, own_bytes=0)])
+    picture.recorded()
+    for second in range(3):
+        picture.add(reading(10.0 + second), [mine, msgspec.structs.replace(HOT, index=0, own_bytes=0, utilization=0.0)])
+    assert not picture.changed
+
+
+def test_two_gpus_that_are_slow_do_not_double_the_time() -> None:
+    (found,) = judged(gpus=(HOT, msgspec.structs.replace(HOT, index=2))).found()
+    assert found.seconds == 7.0

@@ -6,10 +6,11 @@ import made_watch
 import msgspec
 import pytest
 
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import NAMES
 from tfgpu_doctor.watching.live import State
 from tfgpu_doctor.watching.prometheus_text import render_prometheus
-from tfgpu_doctor.watching.reading import GpuReading
+from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import WatchReport
 
 parser = pytest.importorskip("prometheus_client.parser")
@@ -55,6 +56,42 @@ def test_of_a_moment() -> None:
     assert values(found, "share") == []
 
 
+def test_the_machine_of_a_report() -> None:
+    shared = msgspec.structs.replace(made_watch.input_bound(), rules=made_watch.with_rules().rules)
+    found = read(render_prometheus(shared))
+    assert found["tfgpu_watch_machine_cause", (("cause", "cpu_contention"),)] == 1.0
+    assert found["tfgpu_watch_machine_cause", (("cause", "cpu_quota"),)] == 0.0
+    assert len(values(found, "machine_cause")) == len(
+        [row for row in read_knowledge().watch_words.values() if row.kind == "machine"]
+    )
+    assert (values(found, "cpu_used"), values(found, "cpu_queued")) == ([1.6], [0.4])
+    assert values(found, "cpu_throttled_ratio") == [0.0]
+    assert values(found, "memory_bytes") == [float(3 << 30)]
+    assert found["tfgpu_watch_gpu_other_processes", (("gpu", "0"), ("uuid", "GPU-0"))] == 1.0
+    assert values(found, "recordings") == [9.0]
+    assert {key[1][0][1]: value for key, value in found.items() if key[0] == "tfgpu_watch_rule_broken"} == {
+        "step_ms > 10 for 1 min": 1.0, "gpu_idle > 40 % for 5 min": 0.0,
+    }  # fmt: skip
+
+
+def test_the_machine_of_a_moment() -> None:
+    gpus = [
+        GpuReading(at_s=1.0, index=0, uuid="a", tenants=((1, "x", None), (2, "y", None)), tenants_utilization={1: 0.3}),
+        GpuReading(at_s=1.0, index=1, uuid="b"),
+    ]
+    reading = Reading(at_s=1.0, cpu=1.5, queued=None, throttled=0.25, memory_bytes=5)
+    found = read(
+        render_prometheus(
+            State(gpus=gpus, reading=reading, causes=("other_tenant",), captures=3, verdict="compute_bound")
+        )
+    )
+    assert found["tfgpu_watch_machine_cause", (("cause", "other_tenant"),)] == 1.0
+    assert (values(found, "cpu_used"), values(found, "cpu_queued")) == ([1.5], [])
+    assert values(found, "gpu_other_processes") == [2.0, 0.0]
+    assert values(found, "gpu_other_utilization_ratio") == [0.3]
+    assert (values(found, "recordings"), values(found, "memory_bytes")) == ([3.0], [5.0])
+
+
 @pytest.mark.parametrize("seen", [made_watch.hung(), State(hang=made_watch.hung().hang, healthy=True, verdict="x")])
 def test_a_hang_is_the_verdict(seen: WatchReport | State) -> None:
     found = read(render_prometheus(seen))
@@ -65,7 +102,13 @@ def test_a_hang_is_the_verdict(seen: WatchReport | State) -> None:
 @pytest.mark.parametrize("seen", [made_watch.from_outside(), State()])
 def test_what_is_not_known_is_left_out(seen: WatchReport | State) -> None:
     names = {name for name, _ in read(render_prometheus(seen))}
-    assert names - {"tfgpu_watch_verdict_info"} == {"tfgpu_watch_hang"}
+    known = {
+        "tfgpu_watch_hang",
+        "tfgpu_watch_machine_cause",
+        "tfgpu_watch_recordings",
+        "tfgpu_watch_gpu_other_processes",
+    }
+    assert names - {"tfgpu_watch_verdict_info"} <= known
 
 
 @pytest.mark.parametrize("name", made_watch.REPORTS)

@@ -13,6 +13,9 @@ import pytest
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.watching.agent import Look
 from tfgpu_doctor.watching.hanging import HangWatch
+from tfgpu_doctor.watching.live_verdict import LiveVerdict
+from tfgpu_doctor.watching.program_signals import ProgramSignals
+from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import main_verdict, make_watch_report
 from tfgpu_doctor.watching.result import TimelineEntry
@@ -68,7 +71,8 @@ class StandingAgent:
         self.pid = pid
         self.look: Look | None = None
         self.asked_s: float | None = None
-        self.recording, self.problem = "", ""
+        self.recording, self.problem, self.full = "", "", False
+        self.changed_s = 0.0
         self.over: str | None = None
         self.lost = False
 
@@ -76,7 +80,7 @@ class StandingAgent:
         stack = (("/home/me/train.py", 31, "wait_for_data"), ("/home/me/train.py", 90, "<module>"))
         self.look = Look(time.monotonic(), stack, "k", () if others else None)
 
-    def start(self, folder: str) -> None:
+    def start(self, folder: str, most_bytes: int) -> None:
         pass
 
     def stop(self) -> None:
@@ -141,3 +145,76 @@ def test_a_worker_that_never_trained_may_wait() -> None:
         ] * 100
         assert watch.tick(100.0, [agent], {agent.pid}, 1, None, []) is None  # it counts from now on
         program.kill()
+
+
+POLLS = """
+import ctypes, sys, threading
+def poll():
+    ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)
+    while True:
+        pass
+threading.Thread(target=poll, daemon=True).start()
+print(flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize(("name", "shortest_s", "longest_s"), [("tf_Device_Event", 3.0, 11.0), ("python", 14.0, 40.0)])
+def test_a_thread_of_tensorflow_that_polls_a_gpu_is_no_progress(name: str, shortest_s: float, longest_s: float) -> None:
+    """GPU event managers poll all the time: they use a CPU also while the GPU hangs."""
+    with subprocess.Popen([sys.executable, "-c", POLLS, name], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        signals, watch = ProgramSignals(Host(), program.pid), HangWatch(Host(), after_s=3.0, native=False)
+        agent, began = StandingAgent(program.pid), time.monotonic()
+        while time.monotonic() - began < 45 and watch.hang is None:
+            watch.tick(time.monotonic(), [agent], {program.pid}, program.pid, signals.look(), [])
+            time.sleep(0.5)
+        program.kill()
+    assert watch.hang is not None
+    assert shortest_s <= time.monotonic() - began < longest_s
+
+
+def test_a_process_of_a_job_that_hangs_in_tensorflow_waits_for_its_partners() -> None:
+    """The variables are those of the process, also where only its launcher knows of partners."""
+    variables = {**os.environ, "OMPI_COMM_WORLD_SIZE": "4"}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=variables) as program:
+        time.sleep(1.0)
+        watch, agent = HangWatch(Host(), after_s=60.0, native=False), StandingAgent(program.pid)
+        inside = (("/env/lib/site-packages/tensorflow/python/eager/execute.py", 53, "quick_execute"),)
+        agent.ask = lambda *, others: setattr(  # type: ignore[method-assign]
+            agent, "look", Look(time.monotonic(), (*inside, ("/t.py", 9, "<module>")), "k", () if others else None)
+        )
+        hang_of(watch, agent, 100, {program.pid})
+        program.kill()
+    assert said_of(watch)[0] == "collective"
+    assert "OMPI_COMM_WORLD_SIZE says 4" in " ".join(said_of(watch))
+
+
+def test_a_gpu_of_others_that_is_lost_is_no_cause(tmp_path: pathlib.Path) -> None:
+    watcher = Watcher(
+        Host(), os.getpid(), WatchOptions("x"), folder=str(tmp_path), agents=list, told=Reporter(live=False)
+    )
+    try:
+        for index, own in ((0, 1 << 30), (1, 0)):
+            watcher.history.gpus[index] = [GpuReading(at_s=1.0, index=index, used_bytes=2 << 30, own_bytes=own)]
+        watcher._find_lost([GpuReading(at_s=2.0, index=1)])
+        assert watcher.machine.found() == ()
+        watcher._find_lost([GpuReading(at_s=2.0, index=0)])
+        assert [each.label for each in watcher.machine.found()] == ["gpu_lost"]
+    finally:
+        watcher.end()
+
+
+def test_a_cause_of_the_machine_that_is_over_is_told() -> None:
+    began: list[str] = []
+    ended: list[str] = []
+    verdict = LiveVerdict(lambda cause: began.append(cause.label), ended.append)
+    for second in range(40):
+        taken = 1.5 if second < 15 else 0.0
+        reading = Reading(at_s=float(second), cpu=0.5, cpus=2.0, queued=taken, others_cpu=taken)
+        verdict.look(float(second), reading, [], None)
+        if second == 14:
+            assert (began, ended) == (["cpu_contention"], [])
+    assert (began, ended) == (["cpu_contention"], ["cpu_contention"])

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tfgpu_doctor.watching.reading import GpuReading, Reading
-from tfgpu_doctor.watching.rules import VALUES, Rule, RuleWatch, parse_rule, values_of
+from tfgpu_doctor.watching.rules import VALUES, Rule, RuleWatch, parse_rule, values_of, watch_rule
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,8 @@ def test_what_is_no_rule_is_told(text: str, why: str) -> None:
 
 def followed(text: str, values: Sequence[float | None]) -> tuple[RuleWatch, list[int]]:
     """A rule that saw a value each second, and when it said that it is broken."""
-    watch = RuleWatch(parse_rule(text))
+    watch = watch_rule(parse_rule(text))
+    assert isinstance(watch, RuleWatch)
     name = watch.rule.name
     return watch, [second for second, value in enumerate(values) if watch.add(float(second), {name: value})]
 
@@ -90,6 +91,10 @@ def test_only_the_gpus_that_the_program_uses_count() -> None:
     assert values_of(reading, [mine, idle], None)["gpu_idle"] == pytest.approx(0.1)
     assert values_of(reading, unknown, None)["gpu_idle"] == pytest.approx(0.55)
     assert values_of(reading, [], None)["gpu_idle"] is None
+    seen = [msgspec.structs.replace(each, visible=each.index == 0) for each in unknown]
+    assert values_of(reading, seen, None)["gpu_idle"] == pytest.approx(0.1)
+    hidden = [msgspec.structs.replace(each, visible=False) for each in unknown]
+    assert values_of(reading, hidden, None)["gpu_idle"] is None
 
 
 def test_each_value_has_a_unit_and_a_sentence() -> None:

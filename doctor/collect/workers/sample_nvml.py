@@ -22,6 +22,7 @@ REASONS = (
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
     "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
 )  # fmt: skip
+RECENT_S = 3.0
 SM, GPU_SENSOR, SLOWDOWN = 1, 0, 1  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 
 
@@ -62,15 +63,29 @@ def describe(nvml: Any, handle: Any) -> dict[str, object]:
 def tenants(nvml: Any, handle: Any) -> list[dict[str, object]]:
     """The processes that compute on a GPU, and the memory that each uses (bytes)."""
     found = asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle) or ()
+    used = utilizations(nvml, handle) if len(found) > 1 else {}
     return [
         {
             "pid": each.pid,
             "memory_bytes": each.usedGpuMemory,
             "name": asked(nvml, "nvmlSystemGetProcessName", each.pid) or "",
+            **({"utilization_percent": used.get(each.pid, 0)} if used else {}),
         }
         for each in found
         if not is_the_doctors_own(each.pid)
     ]
+
+
+def utilizations(nvml: Any, handle: Any) -> dict[int, int]:
+    """By process, the share (%) of the last seconds in which its kernels ran; empty if NVML does not tell.
+
+    https://docs.nvidia.com/deploy/nvml-api/group__nvmlGridQueries.html: samples since a moment, in us of the epoch.
+    """
+    since_us = int((time.time() - RECENT_S) * 1e6)
+    shares: dict[int, list[int]] = {}
+    for each in asked(nvml, "nvmlDeviceGetProcessUtilization", handle, since_us) or ():
+        shares.setdefault(each.pid, []).append(each.smUtil)
+    return {pid: sum(rows) // len(rows) for pid, rows in shares.items()}
 
 
 def drawing_bytes(nvml: Any, handle: Any) -> int:
