@@ -10,7 +10,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any, Dict, Iterator, List
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 _MOST = 1000  # what a check may yield
 
@@ -31,13 +35,13 @@ def main() -> None:
     os._exit(0)
 
 
-def _line(told: Dict[str, Any]) -> bytes:
+def _line(told: dict[str, Any]) -> bytes:
     import msgspec
 
     return bytes(msgspec.json.encode(told)) + b"\n"
 
 
-def _told(argv: List[str]) -> Dict[str, Any]:
+def _told(argv: list[str]) -> dict[str, Any]:
     checks = _checks(_loaded(argv[1]))
     if argv[0] == "describe":
         return {"checks": [_description(check) for check in checks]}
@@ -53,7 +57,7 @@ def _loaded(value: str) -> Any:
     return found
 
 
-def _checks(found: Any) -> List[Any]:
+def _checks(found: Any) -> list[Any]:
     from tfgpu_doctor.model import Check
 
     listed = [found] if isinstance(found, Check) else list(found)
@@ -63,12 +67,12 @@ def _checks(found: Any) -> List[Any]:
     return listed
 
 
-def _description(check: Any) -> Dict[str, Any]:
+def _description(check: Any) -> dict[str, Any]:
     fields = ("id", "title", "after", "causes", "sources", "needs", "optional", "family", "tags", "goal", "explanation")
     return {"stage": int(check.stage), **{name: getattr(check, name) for name in fields}}
 
 
-def _outcome(check: Any, path: str) -> Dict[str, Any]:
+def _outcome(check: Any, path: str) -> dict[str, Any]:
     from tfgpu_doctor.model import CannotTell, Evidence, Finding, Skip
 
     try:
@@ -84,7 +88,7 @@ def _outcome(check: Any, path: str) -> Dict[str, Any]:
     }
 
 
-def _given(check: Any, path: str) -> Dict[str, Any]:
+def _given(check: Any, path: str) -> dict[str, Any]:
     from tfgpu_doctor.knowledge import read_knowledge
     from tfgpu_doctor.model.facts import decode_facts
 
