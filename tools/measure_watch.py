@@ -7,7 +7,8 @@
 
 Without a folder the programs are those of tests/tracing/programs.py. A truth is a list of {"program", "verdict",
 "also_allowed"}, of {"program", "kind", "names"} (hangs; a kind of "" means that it must stay silent), or of {"program",
-"plant", "expected"} with a plant.py in the folder that has plant(trouble, pid) -> undo. Nothing else should run beside.
+"plant", "expected"} with a plant.py in the folder that has plant(trouble, pid) -> undo; without a folder, neighbours are
+planted beside a healthy training and one with a bottleneck of its own. Nothing else should run beside.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tabulate import tabulate
@@ -135,12 +137,34 @@ def hangs(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[lis
     return table
 
 
+PLANTED = [
+    {"program": "healthy_dense", "plant": "neighbours", "expected": "cpu_contention"},
+    {"program": "serial_map", "plant": "neighbours", "expected": "cpu_contention"},
+    {"program": "decoding", "plant": "neighbours", "expected": "cpu_contention"},
+]
+
+
+def neighbours(trouble: str, pid: int) -> Callable[[], None]:  # noqa: ARG001 - as a plant.py has it
+    """Two processes for each CPU that compute without end; return what ends them."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+
+    def undo() -> None:
+        for each in busy:
+            each.kill()
+            each.wait()
+
+    return undo
+
+
 def planted(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[list[Any]]:
     """Whether a trouble that begins after 40 s is named within 15 s, and not before."""
-    spec = importlib.util.spec_from_file_location("plant", arguments.folder / "plant.py")
-    assert spec is not None and spec.loader is not None
-    planting = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(planting)
+    plant = neighbours
+    if arguments.folder is not None:
+        spec = importlib.util.spec_from_file_location("plant", arguments.folder / "plant.py")
+        assert spec is not None and spec.loader is not None
+        planting = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(planting)
+        plant = planting.plant
     table = []
     for row in rows:
         watch = Watch(command(arguments.python, row, arguments.folder, 100))
@@ -151,7 +175,7 @@ def planted(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[l
             int(each) for each in children if b"janitor" not in pathlib.Path(f"/proc/{each}/cmdline").read_bytes()
         )
         at_s = time.monotonic() - watch.began
-        undo = planting.plant(row["plant"], pid)
+        undo = plant(row["plant"], pid)
         try:
             time.sleep(35)
         finally:
@@ -226,7 +250,8 @@ def main() -> None:
     if arguments.what == "cost":
         print(tabulate(cost(arguments), headers=("", "without", "with", "ratio", "difference")))
         return
-    rows = json.loads(arguments.truth.read_text("utf-8")) if arguments.truth else ours(arguments.python)
+    rows = json.loads(arguments.truth.read_text("utf-8")) if arguments.truth else []
+    rows = rows or (PLANTED if arguments.what == "planted" else ours(arguments.python))
     rows = [row for row in rows if not arguments.programs or row["program"] in arguments.programs]
     table = {"verdicts": verdicts, "hangs": hangs, "planted": planted}[arguments.what](arguments, rows)
     print(tabulate(table, disable_numparse=True))

@@ -42,7 +42,7 @@ def learn_profile(
 
 def write_learnt(learnt: Learnt, named: str, runs: int, output: str | None) -> int:
     """Write the profile that extends the one that is named so, and return the exit code."""
-    deliver(profile_text(learnt, _base(named, output), _about(learnt, runs)), output)
+    deliver(profile_text(learnt, _base(named, output), _about(learnt, runs)), output, costly=True)
     note(f"{learnt.bounds} bounds from {_from(learnt, runs)}" + (f", in {output}" if output else ""))
     return 0
 

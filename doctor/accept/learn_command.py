@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tfgpu_doctor.accept import options
-from tfgpu_doctor.cli.output import refuse
+from tfgpu_doctor.cli.output import refuse, refuse_unwritable
 
 
 @click.command()
@@ -48,5 +48,6 @@ def learn(
         refuse(
             f"there is no {unknown[0]} to leave out; name a comparison or a metric such as pipeline/fit, or a precision"
         )
+    refuse_unwritable(output)
     resolved, examiner, recorded = options.ready(profile, facts, even_if_busy, python, deadline)
     return learn_profile(resolved, profile, examiner, recorded, runs, leave_out, output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,7 @@ import click
 
 from tfgpu_doctor.accept import options
 from tfgpu_doctor.accept.formats import FORMATS
-from tfgpu_doctor.cli.output import deliver, note, refuse
-from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse, refuse_unwritable, saved
 
 if TYPE_CHECKING:
     from tfgpu_doctor.accept.certificate import Certificate
@@ -60,16 +58,15 @@ def run(
     if len(facts) > 1:
         refuse("--facts judges one machine at a time; `tfgpu-doctor accept learn` takes several records")
     secret = options.secret(key)
-    _refuse_without_folder(output, html, record)
+    refuse_unwritable(output, html, record)
     resolved, examiner, recorded = options.ready(profile, facts, even_if_busy, python, deadline)
     examined = recorded[0] if recorded else examiner.examine()
-    if record and not examined.interrupted:
-        _record(examined, record)
+    is_kept = not record or examined.interrupted or _record(examined, record)
     from tfgpu_doctor.accept.certifying import certify
 
     certificate = certify(examined, resolved, name, secret)
-    _deliver(certificate, _Wanted(format_, output, html), secret)
-    return certificate.exit_code
+    is_kept &= _deliver(certificate, _Wanted(format_, output, html, costly=not facts), secret)
+    return certificate.exit_code if is_kept else WRONG_USAGE
 
 
 @dataclass(frozen=True)
@@ -79,30 +76,28 @@ class _Wanted:
     format_: str | None
     output: str | None
     html: str | None
+    costly: bool  # this machine was measured for minutes
 
 
-def _refuse_without_folder(*paths: str | None) -> None:
-    for path in filter(None, paths):
-        folder = os.path.dirname(os.path.abspath(path))
-        if not Files().exists(folder):
-            refuse(f"{path} cannot be written: there is no folder {folder}")
-
-
-def _record(examined: Examined, path: str) -> None:
+def _record(examined: Examined, path: str) -> bool:
     from tfgpu_doctor.model.facts import encode_facts
 
-    deliver(encode_facts(examined.facts).decode(), path)
+    return saved(path, encode_facts(examined.facts))
 
 
-def _deliver(certificate: Certificate, wanted: _Wanted, key: bytes | None) -> None:
-    """Write the files first; then print the text, unless a format was chosen and written to a file."""
+def _deliver(certificate: Certificate, wanted: _Wanted, key: bytes | None) -> bool:
+    """Write the files first; then print the text, unless a format was chosen and written to a file.
+
+    Return False if a file could not be written.
+    """
     from tfgpu_doctor.accept.page import render_certificate
 
-    if wanted.html:
-        deliver(render_certificate(certificate, "html", key=key), wanted.html)
+    is_kept = not wanted.html or saved(wanted.html, render_certificate(certificate, "html", key=key).encode())
     if wanted.output:
-        deliver(render_certificate(certificate, wanted.format_ or "json", key=key), wanted.output)
+        document = render_certificate(certificate, wanted.format_ or "json", key=key)
+        is_kept &= saved(wanted.output, document.encode(), costly=wanted.costly)
     if wanted.format_ is None or not wanted.output:
         deliver(render_certificate(certificate, wanted.format_ or "text", key=key, to_terminal=True), None)
     if certificate.exit_code == _INTERRUPTED:
         note("interrupted: the machine is not accepted")
+    return is_kept

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from tfgpu_doctor.bench.names import suite_names as suite_names
     from tfgpu_doctor.bench.names import suite_of as suite_of
     from tfgpu_doctor.bench.names import why_unusable as why_unusable
+    from tfgpu_doctor.bench.others import used_by_others as used_by_others
     from tfgpu_doctor.bench.page import render_bench as render_bench
     from tfgpu_doctor.bench.pytest_document import extra_info as extra_info
     from tfgpu_doctor.bench.pytest_document import machine_part as machine_part
     from tfgpu_doctor.bench.references import place_of as place_of
     from tfgpu_doctor.bench.result import make_result as make_result
     from tfgpu_doctor.bench.run import SUITE_VERSION as SUITE_VERSION
+    from tfgpu_doctor.bench.suites import compiles as compiles
     from tfgpu_doctor.bench.suites import lacking_packages as lacking_packages
     from tfgpu_doctor.bench.suites import measure_suites as measure_suites
     from tfgpu_doctor.bench.verdict import NOISE_LIMIT as NOISE_LIMIT
@@ -32,6 +34,8 @@ __getattr__ = exported(
         "Measured": "measurement",
         "Plan": "measurement",
         "measure": "measurement",
+        "compiles": "suites",
+        "used_by_others": "others",
         "lacking_packages": "suites",
         "measure_suites": "suites",
         "render_bench": "page",

@@ -20,17 +20,17 @@ from tfgpu_doctor.bench.references import (
     history_here,
     keep_run,
     place_of,
+    refuse_unusable,
     sought_reference,
 )
 from tfgpu_doctor.bench.regression import compare, suspects
 from tfgpu_doctor.bench.result import make_result
 from tfgpu_doctor.bench.run import SUITE_VERSION
 from tfgpu_doctor.bench.suites import NEEDED, lacking_packages, measure_suites
-from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
+from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, refuse, refuse_unwritable, saved
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.host.results import Results
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench
@@ -77,29 +77,28 @@ def bench(
     if history:
         return _show_history(format_, output)
     budget_s = _checked(suites, budget)
+    results = Results.of_user(Host().environment)
     sought = _sought(reference, output, benchmark_json)
-    try:
-        facts, measured = _measure(suites, budget_s, started, even_if_busy=even_if_busy)
-    except KeyboardInterrupt:
-        note("interrupted before anything was measured")
-        return _INTERRUPTED
-    results, place = Results.of_user(Host().environment), place_of(facts, measured)
+    if save or (sought and not sought.document):
+        refuse_unusable(results)
+    facts, measured = _measure(suites, budget_s, started, even_if_busy=even_if_busy)
+    place = place_of(facts, measured)
     report = _diagnosed(facts, measured, time.time() - started)
     then, again = Reference(), Bench()
     if sought:
         then = find_reference(sought, results, place, [*map(suite_of, suites)], measured, report.machine)
         again = _measure_again(facts, suites, measured, then, budget_s, even_if_busy=even_if_busy)
     measured = msgspec.structs.replace(measured, interrupted=measured.interrupted or again.interrupted)
-    if not measured.interrupted:
-        keep_run(results, save, measured, place)
-    _write_document(benchmark_json, measured, report)
+    is_kept = measured.interrupted or keep_run(results, save, measured, place) or not save
+    if benchmark_json:
+        is_kept &= saved(benchmark_json, write_document(measured, report).encode())
     regressions = compare(measured, then.runs, then.earlier, again) if reference else ()
     result = make_result(
         report, measured, reference=reference or "", runs=len(then.runs), changed=then.changed,
         regressions=tuple(regressions), seconds=time.time() - started, strict=strict,
     )  # fmt: skip
-    deliver(render_bench(result, format_), output)
-    return result.exit_code
+    deliver(render_bench(result, format_), output, costly=True)
+    return result.exit_code if is_kept else WRONG_USAGE
 
 
 def _measure(
@@ -128,8 +127,7 @@ def _checked(suites: Sequence[str], budget: str) -> float | None:
 
 def _sought(reference: str | None, *outputs: str | None) -> Sought | None:
     """Read the reference, and look whether the outputs can be written: before minutes are spent on measuring."""
-    for path in filter(None, outputs):
-        refuse_unwritable(path)
+    refuse_unwritable(*outputs)
     return sought_reference(reference) if reference else None
 
 
@@ -161,14 +159,6 @@ def _diagnosed(facts: Facts, measured: Bench, seconds: float) -> Report:
 
     known = msgspec.structs.replace(facts, bench=measured)
     return diagnose(known, interrupted=measured.interrupted, seconds=seconds)
-
-
-def _write_document(path: str | None, measured: Bench, report: Report) -> None:
-    try:
-        if path:
-            write_whole(path, write_document(measured, report).encode())
-    except OSError as error:
-        refuse(f"{path} cannot be written: {error.strerror or error}")
 
 
 def _show_history(format_: str, output: str | None) -> int:

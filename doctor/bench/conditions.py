@@ -42,6 +42,8 @@ def conditions_of(facts: Facts) -> dict[str, str]:
             else "",
             f"ECC of GPU {gpu.index}": _on_or_off(health.ecc.enabled if health.ecc else None),
             f"MIG of GPU {gpu.index}": _on_or_off(gpu.mig),
+            f"persistence mode of GPU {gpu.index}": _on_or_off(health.persistence_mode),
+            f"compute mode of GPU {gpu.index}": gpu.compute_mode,
         }
     return {name: value for name, value in found.items() if value}
 
@@ -74,10 +76,14 @@ def _on_or_off(value: bool | None) -> str:
 
 
 def changed_between(now: Mapping[str, str], reference: Mapping[str, str]) -> tuple[Changed, ...]:
-    """Return what differs; nothing if a run, saved by an earlier doctor, has no conditions."""
+    """Return what differs; nothing if a run, saved by an earlier doctor, has no conditions.
+
+    A setting of a GPU that one of them does not have is unknown there, and no change.
+    """
     if not now or not reference:
         return ()
-    names = dict.fromkeys((*now, *reference))
+    unknown = {name for name in now.keys() ^ reference.keys() if " of GPU " in name}
+    names = [name for name in dict.fromkeys((*now, *reference)) if name not in unknown]
     return tuple(
         Changed(what=name, now=now.get(name, NONE), reference=reference.get(name, NONE))
         for name in names

@@ -34,6 +34,7 @@ class ComparisonRow:
     least: float | None  # position of the required minimum ratio, if that is more than 1
     ratio: str
     times: tuple[str, str]
+    told: str  # why it was not measured, or what disturbed it
 
 
 def render_bench_html(result: BenchReport) -> str:
@@ -102,6 +103,7 @@ def _row(comparison: Comparison, axis: Axis) -> ComparisonRow:
         least,
         words.ratio(comparison),
         words.times(comparison),
+        comparison.reason if comparison.verdict == "not run" else words.clock_that_fell(comparison),
     )
 
 

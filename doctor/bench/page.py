@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from tfgpu_doctor.bench.regression import Regression
 from tfgpu_doctor.bench.result import BenchReport
+from tfgpu_doctor.bench.verdict import CLOCK_FELL
 from tfgpu_doctor.model.facts.bench import Comparison, Metric
 from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import RootCause
@@ -64,6 +65,7 @@ class _Page:
         parts += [self._metrics(result.metrics)]
         if result.reference:
             parts += [self._one_line(changed_in_words(result)), self._regressions(result.regressions)]
+        parts.append(self.lines(clocks_that_fell(result)))
         parts.append(self.lines(f"not measured: {names}: {why}" for why, names in left_out(result)))
         parts.append(self.lines(f"✗ {line}" for line in found_wrong(result)))
         parts.append(self._one_line(not_told(result)))
@@ -196,6 +198,16 @@ def left_out(result: BenchReport) -> list[tuple[str, str]]:
         if comparison.verdict == "not run":
             found.setdefault(comparison.reason, []).append(f"{comparison.name} ({comparison.suite})")
     return [(why, ", ".join(names)) for why, names in found.items()]
+
+
+def clock_that_fell(comparison: Comparison) -> str:
+    """Say that the clock of a GPU fell during a comparison, whose sides then had not the same one; empty if none did."""
+    return "; ".join(part for part in comparison.reason.split("; ") if part.startswith(CLOCK_FELL))
+
+
+def clocks_that_fell(result: BenchReport) -> list[str]:
+    """List the comparisons during which the clock of a GPU fell."""
+    return [f"{each.name}: {told}" for each in result.comparisons if (told := clock_that_fell(each))]
 
 
 def found_wrong(result: BenchReport) -> list[str]:

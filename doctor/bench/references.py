@@ -153,12 +153,26 @@ def history_here(results: Results, place: Callable[[], str]) -> History:
         refuse(str(error))
 
 
-def keep_run(results: Results, name: str | None, measured: Bench, place: str) -> None:
-    """Save a run, also without a name: the last run can be a reference, and all runs show how much results vary."""
+def refuse_unusable(results: Results) -> None:
+    """Exit if the saved runs cannot be read, or none can be saved: a measurement of minutes would be lost."""
+    try:
+        results.newest_last()
+        results.refuse_without_place()
+    except ResultsError as error:
+        refuse(str(error))
+
+
+def keep_run(results: Results, name: str | None, measured: Bench, place: str) -> bool:
+    """Save a run, also without a name: the last run can be a reference, and all runs show how much results vary.
+
+    Return False, after a note, if that is not possible.
+    """
     if not any(comparison.ratio for comparison in measured.comparisons):
-        return
+        return True
     run = KeptRun(time.time(), name or "", place, msgspec.json.encode(measured))
     try:
         results.keep(run)
     except ResultsError as error:
         note(f"the results are not saved: {error}")
+        return False
+    return True

@@ -24,7 +24,7 @@ from tfgpu_doctor.perf_tests.budget import Passes, passes_for
 from tfgpu_doctor.perf_tests.journal import Account
 from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE, START_AGAIN
 
-SUITE_VERSION = "3"  # results of different versions are not compared, because they measure different things
+SUITE_VERSION = "4"  # results of different versions are not compared, because they measure different things
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(tfgpu_doctor.collect.workers.__file__)), "run_suites.py")
 _PLUGINS = ("no:cacheprovider", "pytest_benchmark.plugin", "tfgpu_doctor.perf_tests.plugin")
 _OF_PYTEST = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER")
@@ -34,6 +34,7 @@ _GRACE_S = 5.0  # beyond the end of the budget, for the running test
 _MOST_STARTS = 12  # in one pass
 _SLOWER = 1.15  # a later process may take this many times as long as the first
 _A_DAY_S = 86400.0
+COMPILES_S = 3600.0  # without a sign of life, where the driver compiles the kernels of a GPU
 _LONGEST_START_S = 180.0  # TensorFlow's import on a slow disk, and the doctor's examination of the machine
 
 OnLook = Callable[[Account, float], None]
@@ -49,9 +50,7 @@ class Order:
     budget_s: float | None = None  # None: no limit
     passes: Passes | None = None  # None: as the budget allows
     started: float = field(default_factory=time.time)
-    longest_s: float = (
-        180.0  # for a comparison with tracing and compilation, or the test before it; after that it counts as hanging
-    )
+    longest_s: float = 180.0  # without a sign of life, which tracing and compilation give none of: then it hangs
     pytest_options: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     folder: str = SUITES
@@ -298,8 +297,8 @@ class _Run:
             self._over = True
             return f"the time budget of {self._order.budget_s:.0f} s ended while it ran"
         longest_s = self._order.longest_s if self.account.warm else max(self._order.longest_s, _LONGEST_START_S)
-        if self.account.test and now - self.account.began > longest_s:
-            return f"it did not finish within {longest_s:.0f} s: it hangs"
+        if self.account.test and now - self.account.alive > longest_s:
+            return f"it did not go on for {longest_s:.0f} s: it hangs"
         return ""
 
     def _read_journal(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from tfgpu_doctor.bench.conditions import conditions_of
 from tfgpu_doctor.bench.others import used_by_others
-from tfgpu_doctor.bench.run import Order, run_suites
+from tfgpu_doctor.bench.run import COMPILES_S, Order, run_suites
 from tfgpu_doctor.bench.telemetry import Telemetry
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.host import Host
@@ -22,9 +22,13 @@ from tfgpu_doctor.knowledge.compute_capability import kernels_for
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.perf_tests.journal import Account
-from tfgpu_doctor.perf_tests.variables import ALTHOUGH_BUSY_VARIABLE, BUSY_VARIABLE, FACTS_VARIABLE
+from tfgpu_doctor.perf_tests.variables import (
+    ALTHOUGH_BUSY_VARIABLE,
+    BUSY_VARIABLE,
+    COMPILES_VARIABLE,
+    FACTS_VARIABLE,
+)
 
-_COMPILES_S = 3600.0
 NEEDED = ("pytest", "pytest_benchmark", "numpy", "scipy")  # and TensorFlow
 
 
@@ -56,16 +60,18 @@ def measure_suites(
                 FACTS_VARIABLE: record,
                 BUSY_VARIABLE: json.dumps(busy),
                 **({ALTHOUGH_BUSY_VARIABLE: "1"} if even_if_busy else {}),
+                **({COMPILES_VARIABLE: "1"} if compiles(facts) else {}),
             },
-            longest_s=_COMPILES_S if _compiles(facts) else Order.longest_s,
+            longest_s=COMPILES_S if compiles(facts) else Order.longest_s,
         )
         with Telemetry(Host(), gpus=bool(facts.nvml and facts.nvml.gpus)) as telemetry:
             measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
         measured = telemetry.added_to(measured)
-        return msgspec.structs.replace(measured, conditions=conditions_of(facts), busy={} if even_if_busy else busy)
+        conditions = {**conditions_of(facts), **telemetry.conditions_of(measured)}
+        return msgspec.structs.replace(measured, conditions=conditions, busy={} if even_if_busy else busy or {})
 
 
-def _compiles(facts: Facts) -> bool:
+def compiles(facts: Facts) -> bool:
     """Whether the driver compiles the kernels of a GPU from PTX: then its first calls take many minutes, and do not hang."""
     built = facts.tensorflow.compute_capabilities if facts.tensorflow else ()
     gpus = facts.runtime.gpus if facts.runtime else ()

@@ -8,6 +8,7 @@ from tfgpu_doctor.bench.ratio import Ratio
 from tfgpu_doctor.model.facts.bench import Verdict
 
 LEAST_EFFECT = 0.02  # a difference from 1 that is smaller than this is not actionable
+CLOCK_FELL = "the SM clock of GPU"  # with this begins what a reason says of a clock that fell meanwhile
 NOISE_LIMIT = 0.15  # an interval wider than this share of the ratio on either side is too noisy
 
 

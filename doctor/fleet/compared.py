@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfgpu_doctor._project import install
 from tfgpu_doctor.cli.output import refuse
+from tfgpu_doctor.host.files import working_folder_is_gone
 from tfgpu_doctor.host.json_text import decode_json
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def require_extra() -> None:
 
 
 def _refuse_unreadable(folders: Sequence[str]) -> None:
+    if working_folder_is_gone():
+        refuse("the working folder is gone: change into one that exists")  # DuckDB needs one
     for folder in folders:
         try:
             os.listdir(folder)
@@ -106,12 +109,22 @@ def expected_names(folder: str, expect: str | None) -> list[str] | None:
 
     path = expect or os.path.join(folder, EXPECTED_FILE)
     if not Files().exists(path):
-        return [name.strip() for name in expect.split(",") if name.strip()] if expect else None
+        return _expanded(expect) if expect else None
     try:
         content = Files().read_bytes(path, _MOST_NAMES_BYTES)
     except OSError as error:
         refuse(f"{path} cannot be read: {error.strerror or error}")
     return _names(path, content)
+
+
+def _expanded(names: str) -> list[str]:
+    """Return names separated by commas, also as Slurm writes them: n[1-3]. Refuse more than a cluster has."""
+    from tfgpu_doctor.fleet.launched import expand
+
+    try:
+        return list(expand(",".join(filter(None, map(str.strip, names.split(","))))))
+    except ValueError as error:
+        refuse(f"--expect: {error}")
 
 
 def _names(path: str, content: bytes) -> list[str]:

@@ -84,7 +84,9 @@ def _done_between(case: Case) -> str:
     host = case.times.parts["host"]
     called = {call.name for call in case.steps.calls if call.name != case.steps.name and clip(host, *call.interval)}
     places = [name for name, _ in case.host().places] or callbacks(case.profile.samples, host)
-    return ", ".join([*sorted(called)[:2], *places[:2]])
+    written = case.steps.thread and case.steps.thread.events.get("checkpoint")
+    saves = ["TensorFlow writes a checkpoint"] if written else []
+    return ", ".join([*saves, *sorted(called)[:2], *places[:2]])
 
 
 def _overhead(case: Case, explained: float, *, even: bool) -> Found | None:

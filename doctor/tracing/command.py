@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from tfgpu_doctor.cli.finite import FiniteRange
-from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.scratch import scratch_folder
+from tfgpu_doctor.host.watched import CannotStart
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.tracing.compare import compare
 from tfgpu_doctor.tracing.drawing import Drawing, draw
@@ -26,7 +27,7 @@ from tfgpu_doctor.tracing.recording import NotRecorded, Recorder
 from tfgpu_doctor.tracing.result import Comparison, TraceReport, make_report
 
 _FORMATS = ("text", "json", "markdown", "html")
-_INTERRUPTED, _NOT_TOLD = 130, 3
+_NOT_TOLD = 3
 _WIDTH = 100
 
 
@@ -58,12 +59,10 @@ def trace(
         refuse("name a folder or file with a profile, or a program with --record-with")
     if save is not None and (program is None or os.path.exists(save)):
         refuse("--save needs --record-with, and a folder that does not exist yet")
+    refuse_unwritable(output, save)
     before = examined(other)[0] if other else None
-    try:
-        report, drawing = examined(profile) if profile else _recorded(program or "", after_s, seconds, patience_s, save)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    deliver(render(report, compare(report, before) if before else None, drawing, format_), output)
+    report, drawing = examined(profile) if profile else _recorded(program or "", after_s, seconds, patience_s, save)
+    deliver(render(report, compare(report, before) if before else None, drawing, format_), output, costly=not profile)
     return report.exit_code
 
 
@@ -95,12 +94,24 @@ def _recorded(
     with scratch_folder() as folder:
         try:
             found, verdict, path = recorder.record(folder)
+        except CannotStart as error:
+            refuse(f"{argv[0]} cannot be started: {error.strerror or error}")
         except (NotRecorded, OSError) as error:
             note(f"error: {error}")
             raise SystemExit(_NOT_TOLD) from None
-        if save is not None:
-            shutil.copytree(_run_folder(path, folder), save)
+        if save is not None and not _copied(_run_folder(path, folder), save):
+            save = None
         return make_report(found, verdict, save or program), draw(found, verdict)
+
+
+def _copied(folder: str, to: str) -> bool:
+    """Copy the recording; where that fails say so, and go on to the answer."""
+    try:
+        shutil.copytree(folder, to)
+    except (OSError, shutil.Error) as error:
+        note(f"error: {to} cannot be written: {getattr(error, 'strerror', None) or error}")
+        return False
+    return True
 
 
 def _run_folder(path: str, folder: str) -> str:

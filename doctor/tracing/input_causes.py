@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 
 from tfgpu_doctor.tracing.case import MODERATE, Case, Found
-from tfgpu_doctor.tracing.intervals import length, shared
+from tfgpu_doctor.tracing.intervals import clip, length, shared
 from tfgpu_doctor.tracing.pipeline import Pipeline, Stage, slowest
 from tfgpu_doctor.tracing.python_samples import pipeline_places
+from tfgpu_doctor.tracing.repeated_work import told_of_cache
 
 _PYTHON = 0.4  # of the waiting
 _LOCKED = 0.1  # of the steps' time
@@ -16,6 +18,8 @@ _REFILLS = 1.8  # elements that a shuffle takes in for each that it gives
 _SMALL_MS = 0.3  # an element whose own work is less than what tf.data spends around it
 _ELEMENTS = 32
 _OWN_WORK = 0.5
+_LEAST_STEPS, _FEW, _MOST = 10, 0.25, 0.75  # a quarter of the steps, and three quarters of the waiting
+_AS_LONG, _TINY_MS = 10, 0.1  # times as long as the other steps wait
 # Stages at the begin of a pipeline that read; and those that do work of their own on what they are given.
 SOURCES = (
     "TFRecord", "TextLine", "FixedLength", "CSV", "Sql", "Snapshot", "Load", "Files", "MatchingFiles", "Directed",
@@ -36,6 +40,10 @@ def waiting_for_input(case: Case) -> Found | None:
         found = _in_python(case, stage, python) if stage or python >= _PYTHON else None
     else:
         found = _slow_stage(case, case.pipeline, stage)
+        if found.label != "input_shuffle":
+            told, words = told_of_cache(case, case.pipeline, stage)
+            found.evidence += told
+            found.words |= words
     if found is None:
         return None
     waits = f"the steps wait {case.ms('input'):.1f} of {case.steps.mean_ms:.1f} ms for input"
@@ -43,8 +51,25 @@ def waiting_for_input(case: Case) -> Found | None:
     if case.times.lock_ms > _LOCKED * length([case.times.window]):
         lock_ms = case.times.lock_ms / case.steps.count
         more.insert(0, f"{lock_ms:.1f} ms of that the step's own Python waits for Python's lock (the GIL)")
-    found.evidence = [waits, reason, *more]
+    found.evidence = [waits, *_bursts(case, found), reason, *more]
     return found
+
+
+def _bursts(case: Case, found: Found) -> list[str]:
+    """Say so if a few steps do nearly all of the waiting; `buffer` is known if a longer one would hide it."""
+    steps = case.steps.intervals
+    times = sorted((length(clip(case.times.parts["input"], *step)) for step in steps), reverse=True)
+    few = times[: max(1, round(_FEW * len(times)))]
+    usual = statistics.median(times)
+    long = [each for each in few if each > _AS_LONG * max(usual, _TINY_MS)]
+    if len(times) < _LEAST_STEPS or not long or sum(long) < _MOST * sum(times):
+        return []
+    stage = found.stage
+    if len(long) > 1 and stage and shared([case.times.window], stage.busy) <= 1 - found.share:
+        found.words["buffer"] = str(round(case.steps.count / len(long)))
+    return [
+        f"{len(long)} of {len(steps)} steps wait {statistics.mean(long):.0f} ms for input, the others {usual:.1f} ms"
+    ]
 
 
 def _in_python(case: Case, stage: Stage | None, python: float) -> Found:

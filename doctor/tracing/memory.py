@@ -53,15 +53,26 @@ class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def memory_of(profile: Profile) -> tuple[MemoryRow, ...]:
     """Return the allocators of the profile, those of GPUs first; empty if it records no memory, or too much of it."""
-    events = [(event, thread) for thread in profile.threads for event in thread.events.get("memory", ())]
-    if not events or len(events) > _MOST_EVENTS:
+    if memory_left_out(profile):
         return ()
+    events = [(event, thread) for thread in profile.threads for event in thread.events.get("memory", ())]
     readings: dict[str, list[Reading]] = defaultdict(list)
     for event, thread in sorted(events, key=lambda each: each[0].begin):
         stats = thread.stats(event)
         readings[str(stats.get("allocator_name", ""))].append((event.begin, stats, "Deallocation" not in event.name))
     rows = [_row(name, found) for name, found in readings.items() if name]
     return tuple(sorted(rows, key=lambda each: (not each.allocator.startswith("GPU"), each.allocator)))
+
+
+def memory_left_out(profile: Profile) -> str:
+    """Why the profile's memory is not told, though it is recorded; empty if it is told."""
+    count = sum(len(thread.events.get("memory", ())) for thread in profile.threads)
+    if count <= _MOST_EVENTS:
+        return ""
+    return (
+        f"the memory is left out: {count:,} allocations and releases were recorded, and {_MOST_EVENTS:,} are read at most; "
+        "a shorter recording tells it"
+    )
 
 
 def _row(name: str, readings: list[Reading]) -> MemoryRow:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
+import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 
 from tfgpu_doctor.tracing.case import Case
@@ -17,7 +17,9 @@ _REPETITION = re.compile(r"(?:Forever|Finite)Repeat\[(\d+)\]")
 _RANDOM = re.compile(r"Random|Rng|Multinomial|TruncatedNormal|Stateful(Uniform|Standard)|SampleDistorted")
 _KEPT = re.compile(r"Cache|Snapshot")
 _MADE_ANEW = 0.5  # of the steps: a program that makes an iterator for each step does not repeat its data
+_FUNCTION = "InstantiatedCapturedFunction"
 _UNKNOWN, _MISSED = "?", 0.2
+_MOST_CALLS = 50_000  # of a thread
 
 
 def told_of_cache(case: Case, pipeline: Pipeline, stage: Stage) -> tuple[list[str], dict[str, str]]:
@@ -60,13 +62,14 @@ def _again(case: Case) -> str:
 
 def _drawing(profile: Profile, pipeline: Pipeline) -> set[str]:
     """The paths of the stages that draw random numbers; "?" among them if some belong to no stage."""
+    until = _first_part(profile)
     stages: dict[object, str] = {}
     for thread in profile.threads:
-        stages.update(_stages_of_runs(thread))
+        stages.update(_stages_of_runs(thread, until))
     runs = Counter(
         stages.get(number, _UNKNOWN)
         for thread in profile.threads
-        for number in set(_random_runs(thread))
+        for number in set(_random_runs(thread, until))
         if thread.of_pipeline or number in stages
     )
     if runs[_UNKNOWN] < _MISSED * runs.total():  # runs that began before the recording did
@@ -74,35 +77,39 @@ def _drawing(profile: Profile, pipeline: Pipeline) -> set[str]:
     return {*runs, *(each.path for each in pipeline.stages.values() if each.kind.startswith("Random"))}
 
 
-def _random_runs(thread: Thread) -> Iterator[object]:
+def _first_part(profile: Profile) -> float:
+    """Until when to look: there may be a million calls, and all are alike."""
+    times = (
+        thread.events["iterator"] for thread in profile.threads if len(thread.events.get("iterator", ())) > _MOST_CALLS
+    )
+    return min((events[_MOST_CALLS].begin for events in times), default=math.inf)
+
+
+def _random_runs(thread: Thread, until: float) -> Iterator[object]:
     """The ids of the runs on this thread that draw random numbers."""
     drawn = union(
         each.interval for each in thread.events.get("operation", ()) if _RANDOM.search(each.name.rpartition(":")[2])
     )
     for event in thread.events.get("executor", ()) if drawn else ():
-        if clip(drawn, *event.interval):
+        if event.begin < until and clip(drawn, *event.interval):
             yield thread.stats(event).get("id")
 
 
-def _stages_of_runs(thread: Thread) -> dict[object, str]:
+def _stages_of_runs(thread: Thread, until: float) -> dict[object, str]:
     """Run of a function to the stage that calls it: the one it is called in, or whose thread asked its input before."""
+    calls = [each for kind in ("iterator", "user function") for each in thread.events.get(kind, ())]
     found: dict[object, str] = {}
-    if not thread.events.get("user function"):
-        return found
-    asked = sorted(thread.events.get("iterator", ()), key=lambda each: (each.begin, -each.end))
-    begins = [each.begin for each in asked]
-    open_until: dict[str, float] = defaultdict(float)
-    at = 0
-    ended = ""
-    for event in sorted(thread.events["user function"], key=lambda each: each.begin):
-        upto = bisect.bisect_right(begins, event.begin)
-        for each in asked[at:upto]:
-            open_until[each.name] = each.end
-            if not any(end > each.end for name, end in open_until.items() if _is_below(each.name, name)):
-                ended = each.name
-        at = upto
-        inside = [name for name, end in open_until.items() if end >= event.end]
-        stage = max(inside, key=len, default="") or ended.rpartition("::")[0]
-        if stage:
-            found[thread.stats(event).get("id")] = stage
+    within: list[tuple[str, float]] = []  # the stages that are asked at this time, and until when
+    before = ""
+    for event in sorted(calls if thread.events.get("user function") else (), key=lambda each: each.begin):
+        begin, end = event.interval
+        if begin > until:
+            break
+        while within and within[-1][1] <= begin:
+            before = within.pop()[0]
+        if event.name.startswith(_FUNCTION):
+            stage = within[-1][0] if within else before.rpartition("::")[0]
+            found |= {thread.stats(event).get("id"): stage} if stage else {}
+        else:
+            within.append((event.name, end))
     return found

@@ -204,7 +204,7 @@ class Captures:
         """So many whole steps took the memory that a recording may need; none: it may have been the program's own, once."""
         self._wide += 1
         if steps or self._wide > 1:
-            more = min(4.0, max(2.0, 2 * STEPS / steps)) if steps else 2.0
+            more = min(4.0, max(2.0, 2 * STEPS / steps)) if steps else 4.0
             self._most_bytes = min(LIMIT_BYTES, round(more * self._most_bytes))
 
 

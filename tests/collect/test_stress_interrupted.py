@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts
 from installed import skip_without_tensorflow
-from stand_in_gpu import make_stand_in
+from stand_in_run import make_stand_in
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,4 +1,7 @@
-"""What a run of tests left: processes that it started, wherever they went, and folders of the doctor's."""
+"""What a run of tests left: processes that it started, wherever they went, folders of the doctor's, sockets and locks.
+
+A lock is held by processes alone; what can stay is its file.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+
+from tfgpu_doctor.host.cache import cache_folder
+from tfgpu_doctor.host.owner import is_abandoned
 
 _MARK = "LEFT_BY_TESTS"
 _SETTLES_S = 20.0  # for programs that end because their parent did
@@ -44,6 +50,40 @@ def _with(variable: bytes) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def places_of_all(
+    sockets: pathlib.Path = pathlib.Path("/tmp"), cache: pathlib.Path | None = None
+) -> Iterator[Callable[[], list[str]]]:
+    """Look at the places that these tests share with others; gives what returns what is new there and nobody's.
+
+    These are the folders of sockets whose name would be too long in the temporary folder (`host.listening`), and locks and
+    half folders in the user's cache folder.
+    """
+    cache = cache or pathlib.Path(cache_folder(os.environ))
+
+    def found() -> set[str]:
+        folders = (each for each in sockets.glob("tfgpu-*") if not each.name.startswith("tfgpu-doctor-"))
+        return {str(each) for each in (*folders, *cache.glob("*.lock"), *cache.glob("*.part-*"))}
+
+    before = found()
+
+    def left() -> list[str]:
+        until = time.monotonic() + _SETTLES_S
+        while (new := {each for each in found() - before if not _is_used(each)}) and time.monotonic() < until:
+            time.sleep(0.2)
+        return sorted(new)
+
+    yield left
+
+
+def _is_used(place: str) -> bool:
+    """Whether a process listens at a socket in there, or works on what it will be: another doctor, in whose way these are not."""
+    listening = pathlib.Path("/proc/net/unix")
+    if listening.exists() and f" {place}/" in listening.read_text():
+        return True
+    return os.path.isdir(place) and ".part-" in place and not is_abandoned(place, named_by_us=True)
+
+
+@contextlib.contextmanager
 def own_temporary_folder() -> Iterator[RunFolders]:
     """A temporary folder for these tests alone: what lies in it at their end, they left."""
     before, known = os.environ.get("TMPDIR"), tempfile.tempdir
@@ -69,6 +109,11 @@ class RunFolders:
     def look(self, after: str) -> None:
         for folder in self.parent.glob("tfgpu-doctor-*"):
             self.seen.setdefault(folder.name, after)
+
+    def sockets_and_locks(self) -> list[str]:
+        """Sockets and files of locks that are left anywhere in the temporary folder."""
+        found = [path for path in self.parent.rglob("*") if path.suffix == ".lock" or path.is_socket()]
+        return sorted(str(path.relative_to(self.parent)) for path in found)
 
     def left(self) -> list[str]:
         """Those that are there, with what is in them."""

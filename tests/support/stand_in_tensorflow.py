@@ -83,7 +83,9 @@ def _configure(context: Any) -> None:
         list_logical(self)
         named = [outward(each.name) for each in self._logical_devices]
         self._logical_devices = [context.LogicalDevice(name, "GPU" if "GPU" in name else "CPU") for name in named]
-        self._num_gpus = sum("GPU" in name for name in named)
+        server = self._server_def or self._collective_ops_server_def  # those of other workers do not count
+        here = f"/job:{server.job_name}/replica:0/task:{server.task_index}/" if server else ""
+        self._num_gpus = sum("GPU" in name and here in name for name in named)
 
     kind.config, kind._initialize_logical_devices = property(config), listed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,17 @@ import pytest
 pytest.importorskip("scipy", reason="scipy, which the calibration needs, is not installed")
 import calibrate_bench
 from calibration.engine import judged, replay
-from calibration.families import COMPARISONS, Machine, holm, learnt, simulate, two_runs
+from calibration.families import (
+    COMPARISONS,
+    Machine,
+    engine,
+    holm,
+    learnt,
+    lower_ends,
+    simulate,
+    simulate_processes,
+    two_runs,
+)
 from calibration.methods import (
     fixed_b_quantile,
     lag_window,
@@ -26,8 +37,10 @@ from calibration.scenarios import SCENARIOS, SEED, Array, Scenario, Shape, autor
 from calibration.scores import Outcome, Score, of_engine, score, times
 from scipy.stats import t
 
+from tfgpu_doctor.accept.rules_suites import shown
 from tfgpu_doctor.bench.measurement import Plan, measure
 from tfgpu_doctor.bench.ratio import Ratio, ratio_of_processes
+from tfgpu_doctor.model.facts.bench import Comparison
 from tfgpu_doctor.perf_tests.budget import Passes
 
 
@@ -181,6 +194,39 @@ def test_unchanged_runs_have_as_many_false_alarms_as_the_level_says() -> None:
     same = simulate(random(), 20_000, spread=0.015, error=0.005, saved=1, planted=0)
     # A change must also be 2 % or more, which it is where Holm rejects it.
     assert two_runs(same).any(axis=1).mean() == pytest.approx(1 - (1 - 0.05 / COMPARISONS) ** COMPARISONS, abs=0.005)
+
+
+def test_the_intervals_of_processes_vary_as_those_of_bench_do() -> None:
+    runs = simulate_processes(random(), 400, spread=0.0, error=0.01, saved=2, planted=1, processes=3)
+    assert runs.parts
+    assert runs.now[:, 0].mean() == pytest.approx(math.log(0.9), abs=0.002)
+    assert runs.now[:, 1:].std() == pytest.approx(0.01 / math.sqrt(3), rel=0.05)
+    assert runs.parts[2].shape == (400, 2, COMPARISONS, 3)
+
+
+def test_a_machine_that_did_not_change_is_rarely_slower_with_the_intervals_of_three_processes() -> None:
+    drawn = {"spread": 0.015, "error": 0.005, "saved": 1, "processes": 3}
+    assert engine(simulate_processes(random(), 60, planted=0, **drawn)).any(axis=1).mean() < 0.1  # type: ignore[arg-type]
+    assert engine(simulate_processes(random(), 60, planted=1, **drawn))[:, 0].mean() > 0.8  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [0.001, 0.1, 0.4])
+def test_what_is_learnt_is_the_ratio_that_is_proven(error: float) -> None:
+    ends = lower_ends(random(), (20,), error)
+    for end, logs in zip(ends, error * random().standard_normal((20, 3)), strict=True):
+        ratio = ratio_of_processes(logs.tolist())
+        measured = Comparison(
+            suite="s", name="n", verdict="faster", ratio=ratio.value, interval=(ratio.low, ratio.high)
+        )
+        assert shown(measured) == pytest.approx(math.exp(end))
+
+
+def test_a_share_under_its_promise_is_marked() -> None:
+    found = dataclasses.replace(of_engine(given("independent 1 %"), random(), 2, Passes(3, 0.1)), trials=1000)
+    for held, text in ((0.96, "96.0"), (0.945, "*94.5*"), (0.9, "**90.0**")):
+        judged = {"one": [dataclasses.replace(found, held=held)]}
+        rows = calibrate_bench.side_by_side(judged, [given("independent 1 %")], "covered", lambda each: each.held)
+        assert rows.splitlines()[-1].split("|")[2].strip() == text
 
 
 def test_a_prediction_bound_keeps_the_share_of_its_level() -> None:

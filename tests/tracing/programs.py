@@ -9,197 +9,14 @@ import argparse
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import tensorflow as tf
+from input_programs import serial_map
 from tensorflow import keras
+from training_parts import AUTOTUNE, PROGRAMS, dense, fit, labelled, numbers, program, spin
 
-PROGRAMS: dict[str, tuple[str, Callable[[float], None]]] = {}
-AUTOTUNE = tf.data.AUTOTUNE
-
-
-def program(verdict: str) -> Callable[[Callable[[float], None]], Callable[[float], None]]:
-    def register(function: Callable[[float], None]) -> Callable[[float], None]:
-        PROGRAMS[function.__name__] = (verdict, function)
-        return function
-
-    return register
-
-
-class EndAfter(keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.end = time.monotonic() + seconds
-
-    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        if time.monotonic() > self.end:
-            self.model.stop_training = True
-
-
-def dense(inputs: int, width: int, layers: int = 2, **compile_options: object) -> keras.Model:
-    model = keras.Sequential([keras.layers.InputLayer((inputs,))])
-    for _ in range(layers):
-        model.add(keras.layers.Dense(width, activation="relu"))
-    model.add(keras.layers.Dense(1))
-    model.compile(optimizer="adam", loss="mse", **compile_options)
-    return model
-
-
-def fit(model: keras.Model, data: tf.data.Dataset, seconds: float, **more: object) -> None:
-    callbacks = [EndAfter(seconds), *more.pop("callbacks", [])]  # type: ignore[misc]
-    # A batch that takes long does not end an epoch early: the clock is looked at after each.
-    model.fit(
-        data, epochs=10_000, steps_per_epoch=more.pop("steps_per_epoch", 50), callbacks=callbacks, verbose=0, **more
-    )
-
-
-def numbers(count: int = 1_000_000, size: int = 64) -> tf.data.Dataset:
-    """Rows of one number each, so that making them costs little."""
-    return tf.data.Dataset.range(count).map(lambda at: tf.fill((size,), tf.cast(at % 97, tf.float32) / 97.0))
-
-
-def labelled(row: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    return row, tf.reduce_mean(row, axis=-1)
-
-
-def spin(milliseconds: float) -> None:
-    end = time.perf_counter() + milliseconds / 1000
-    while time.perf_counter() < end:
-        pass
-
-
-def costly(row: tf.Tensor) -> tf.Tensor:
-    """About a millisecond of TensorFlow's own work."""
-    noise = tf.random.normal((200, 200))
-    return row + 0.0 * tf.reduce_sum(tf.linalg.matmul(noise, noise))
-
-
-@program("input_python")
-def py_function(seconds: float) -> None:
-    def load(row: tf.Tensor) -> tf.Tensor:
-        spin(3)
-        return row
-
-    rows = numbers().map(
-        lambda row: tf.ensure_shape(tf.py_function(load, [row], tf.float32), (64,)), num_parallel_calls=4
-    )
-    fit(dense(64, 64), rows.map(labelled).batch(32).prefetch(2), seconds)
-
-
-@program("input_python")
-def numpy_function(seconds: float) -> None:
-    import numpy as np
-
-    def load(row: np.ndarray) -> np.ndarray:
-        for _ in range(12):
-            row = np.sort(np.concatenate([row] * 40))[::40]
-        return row.astype("float32")
-
-    rows = numbers().batch(64).map(lambda row: tf.ensure_shape(tf.numpy_function(load, [row], tf.float32), (None, 64)))
-    fit(dense(64, 64), rows.unbatch().map(labelled).batch(64).prefetch(1), seconds)
-
-
-@program("input_python")
-def generator(seconds: float) -> None:
-    def rows() -> Iterator[tuple[list[float], float]]:
-        while True:
-            spin(1)
-            yield [0.5] * 64, 1.0
-
-    kinds = (tf.TensorSpec((64,), tf.float32), tf.TensorSpec((), tf.float32))
-    fit(dense(64, 64), tf.data.Dataset.from_generator(rows, output_signature=kinds).batch(32).prefetch(2), seconds)
-
-
-@program("input_python")
-def sequence(seconds: float) -> None:
-    import numpy as np
-
-    base = keras.utils.PyDataset if hasattr(keras.utils, "PyDataset") else keras.utils.Sequence
-
-    class Rows(base):  # type: ignore[misc, valid-type]
-        def __len__(self) -> int:
-            return 50
-
-        def __getitem__(self, at: int) -> tuple[np.ndarray, np.ndarray]:
-            spin(40)
-            return np.ones((32, 64), "float32"), np.ones((32,), "float32")
-
-    model = dense(64, 64)
-    model.fit(Rows(), epochs=10_000, callbacks=[EndAfter(seconds)], verbose=0)
-
-
-@program("input_serial_map")
-def serial_map(seconds: float) -> None:
-    fit(dense(64, 64), numbers().map(costly).map(labelled).batch(32).prefetch(2), seconds)
-
-
-@program("input_serial_map")
-def two_replicas(seconds: float) -> None:
-    """MirroredStrategy puts generators and buffers of its own between the pipeline and each replica."""
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(2)])
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-        model = dense(64, 64)
-    fit(model, numbers().map(costly).map(labelled).batch(64).prefetch(2), seconds)
-
-
-@program("input_no_prefetch")
-def no_prefetch(seconds: float) -> None:
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False
-    rows = numbers(size=1024).batch(64).map(lambda rows: (busy(rows, 20), tf.reduce_mean(rows, -1)))
-    fit(dense(1024, 1024), rows.with_options(options), seconds)
-
-
-def busy(rows: tf.Tensor, times: int) -> tf.Tensor:
-    noise = tf.random.normal((400, 400))
-    for _ in range(times):
-        noise = tf.linalg.matmul(noise, noise) / 20.0
-    return rows + 0.0 * tf.reduce_sum(tf.clip_by_value(noise, -1.0, 1.0))
-
-
-@program("input_slow_source")
-def compressed_records(seconds: float) -> None:
-    """One compressed file, which one thread reads."""
-    import numpy as np
-
-    path = str(pathlib.Path(tempfile.mkdtemp()) / "records")
-    noise = np.random.default_rng(0)
-    with tf.io.TFRecordWriter(path, options="GZIP") as writer:
-        for _ in range(200):
-            writer.write(noise.integers(0, 9, 400_000, dtype=np.uint8).tobytes())
-
-    def decode(each: tf.Tensor) -> tf.Tensor:
-        return tf.cast(tf.io.decode_raw(tf.strings.substr(each, 0, 64), tf.uint8), tf.float32)[:64]
-
-    raw = tf.data.TFRecordDataset(path, compression_type="GZIP").repeat()
-    rows = raw.map(lambda each: tf.ensure_shape(decode(each), (64,)), num_parallel_calls=AUTOTUNE)
-    fit(dense(64, 64), rows.map(labelled).batch(8).prefetch(2), seconds)
-
-
-@program("input_cpu_bound")
-def decoding(seconds: float) -> None:
-    picture = tf.io.encode_jpeg(tf.cast(tf.random.uniform((400, 400, 3), 0, 255, tf.int32), tf.uint8))
-    pictures = tf.data.Dataset.from_tensors(picture).repeat()
-
-    def decode(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        pixels = tf.image.resize(tf.io.decode_jpeg(data, 3), (8, 8))
-        return tf.reshape(pixels, (192,)), tf.reduce_mean(pixels)
-
-    fit(dense(192, 64), pictures.map(decode, num_parallel_calls=AUTOTUNE).batch(16).prefetch(AUTOTUNE), seconds)
-
-
-@program("input_per_element")
-def map_before_batch(seconds: float) -> None:
-    rows = tf.data.Dataset.range(100_000_000).map(lambda at: tf.cast(at, tf.float32)).map(lambda at: at / 1e6)
-    rows = rows.map(lambda at: (at[None], at * 2.0)).batch(4096).prefetch(2)
-    fit(dense(1, 16), rows, seconds)
-
-
-@program("input_shuffle")
-def shuffle_buffer(seconds: float) -> None:
-    rows = numbers(size=64).shuffle(4000).take(400).map(labelled).batch(64).repeat()
-    fit(dense(64, 64), rows.prefetch(1), seconds)
+__all__ = ["PROGRAMS", "serial_map"]  # the programs of input_programs register themselves
 
 
 @program("launch_bound")
@@ -327,6 +144,28 @@ def checkpoints(seconds: float) -> None:
     fit(dense(1500, 1500, layers=3), rows, seconds, callbacks=[Save()])
 
 
+@program("uneven_steps")
+def tf_checkpoints(seconds: float) -> None:
+    """TensorFlow's own checkpoints, which its operations write."""
+    model = dense(1500, 1500, layers=3)
+    train_step, checkpoint = custom_step(model), tf.train.Checkpoint(model=model)
+    folder = pathlib.Path(tempfile.mkdtemp())
+    end = time.monotonic() + seconds
+    for at, rows in enumerate(tf.data.Dataset.from_tensors(tf.ones((4, 1500))).repeat().prefetch(AUTOTUNE)):
+        train_step(rows)
+        if at % 5 == 4:
+            checkpoint.write(str(folder / "weights"))
+        if time.monotonic() > end:
+            return
+
+
+@program("uneven_steps")
+def validation(seconds: float) -> None:
+    """Ten steps of training, then a validation that takes longer than they do."""
+    rows = tf.data.Dataset.from_tensors((tf.ones((32, 512)), tf.ones((32,)))).repeat().prefetch(AUTOTUNE)
+    fit(dense(512, 512), rows, seconds, steps_per_epoch=10, validation_data=rows, validation_steps=60)
+
+
 @program("compute_bound")
 def healthy_dense(seconds: float) -> None:
     rows = numbers(20_000, 512).map(labelled).cache().repeat().shuffle(1000).batch(128).prefetch(AUTOTUNE)
@@ -386,6 +225,17 @@ def healthy_with_python(seconds: float) -> None:
         .map(lambda row: tf.ensure_shape(tf.py_function(load, [row], tf.float32), (None, 512)))
     )
     fit(dense(512, 1500, layers=3), rows.map(labelled).prefetch(2), seconds)
+
+
+def own_profile(folder: str, steps: int, before: int) -> None:
+    """Profile the steps of a training itself, as TensorFlow's guide says, some steps after its begin."""
+    rows = tf.data.Dataset.from_tensors((tf.ones((128, 512)), tf.ones((128,)))).repeat().prefetch(AUTOTUNE)
+    model = dense(512, 1024)
+    if before:
+        model.fit(rows, steps_per_epoch=before, verbose=0)
+    tf.profiler.experimental.start(folder)
+    model.fit(rows, steps_per_epoch=steps, verbose=0)
+    tf.profiler.experimental.stop()
 
 
 def main() -> None:

@@ -20,6 +20,48 @@ def summary(*stages: str, input_ms: float) -> bytes:
     return made_trace.message(4, step) * 4 + rows
 
 
+def of_parts(parts: dict[int, float], *, hardware: str = "GPU") -> bytes:
+    """Four steps of 100 ms, with these fields of PerGenericStepDetails."""
+    step = made_trace.message(2, _double(2, 100.0) + b"".join(_double(*each) for each in parts.items()))
+    return made_trace.message(4, step) * 4 + made_trace.message(9, hardware)
+
+
+UNKNOWN, OUTPUT, COMPUTE, WITHIN, HOST, PREPARE, INPUT = 3, 5, 6, 7, 8, 9, 11
+
+
+def test_the_public_summary_of_a_gpu_that_waits_for_other_things() -> None:
+    """0.0 % input, 18.1 % launching ("high"), 39.7 % all others: XProf's figures of its compute-bound example."""
+    parts = {UNKNOWN: 39.7, COMPUTE: 42.2, PREPARE: 18.1, INPUT: 0.0}
+    report = processed_report(read_processed(of_parts(parts)), "x.input_pipeline.pb")
+    assert (report.verdict, report.healthy) == ("unexplained", None)
+    assert "39.7 of 100.0 ms" in report.why
+    assert [(each.label, each.confidence) for each in report.causes] == [("launch_bound", "low")]
+
+
+def test_launching_that_xprof_calls_high() -> None:
+    report = processed_report(read_processed(of_parts({COMPUTE: 78.0, PREPARE: 18.0})), "x.input_pipeline.pb")
+    assert (report.verdict, report.healthy) == ("launch_bound", False)
+
+
+@pytest.mark.parametrize(
+    ("parts", "hardware", "shares"),
+    [
+        ({COMPUTE: 50.0, WITHIN: 20.0}, "GPU", {"compute": 0.7, "copies": 0.0}),
+        ({COMPUTE: 50.0, HOST: 20.0, PREPARE: 5.0}, "GPU", {"host": 0.2, "launch": 0.05}),
+        ({COMPUTE: 0.0, HOST: 90.0}, "CPU_ONLY", {"compute": 0.9, "host": 0.0}),
+        ({COMPUTE: 70.0, OUTPUT: 10.0}, "GPU", {"copies": 0.1}),
+    ],
+)
+def test_the_parts_of_a_summary(parts: dict[int, float], hardware: str, shares: dict[str, float]) -> None:
+    report = processed_report(read_processed(of_parts(parts, hardware=hardware)), "x.input_pipeline.pb")
+    assert {name: getattr(report.shares, name) for name in shares} == pytest.approx(shares)
+
+
+def test_operations_on_the_host_leave_a_summary_unexplained() -> None:
+    report = processed_report(read_processed(of_parts({COMPUTE: 50.0, HOST: 40.0})), "x.input_pipeline.pb")
+    assert report.verdict == "unexplained"
+
+
 def _double(key: int, value: float) -> bytes:
     return made_trace.varint(key << 3 | 1) + struct.pack("<d", value)
 

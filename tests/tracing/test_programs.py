@@ -17,15 +17,21 @@ skip_without_tensorflow()
 pytestmark = [pytest.mark.tensorflow]
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs.py"
+RING = pathlib.Path(__file__).parent / "ring_of_two.py"
 # Further programs, all releases: tools/record_traces.py.
 CHOSEN = {
     "py_function": "input_python", "run_eagerly": "eager", "retracing": "retracing", "slow_callback": "host_callback",
     "tiny_steps": "launch_bound", "shuffle_buffer": "input_shuffle", "healthy_dense": "compute_bound",
+    "stalling_source": "input_slow_source", "validation": "uneven_steps", "tf_checkpoints": "uneven_steps",
 }  # fmt: skip
 
 
 def record(folder: pathlib.Path, name: str, *more: str) -> subprocess.CompletedProcess[str]:
-    program = f"{shlex.quote(sys.executable)} {shlex.quote(str(PROGRAMS))} {name} --seconds 120"
+    return record_program(folder, f"{shlex.quote(str(PROGRAMS))} {name}", *more)
+
+
+def record_program(folder: pathlib.Path, arguments: str, *more: str) -> subprocess.CompletedProcess[str]:
+    program = f"{shlex.quote(sys.executable)} {arguments} --seconds 120"
     argv = [
         sys.executable,
         "-m",
@@ -66,6 +72,55 @@ def test_the_bottleneck_is_named(tmp_path: pathlib.Path, name: str) -> None:
     assert document["verdict"] == CHOSEN[name]
     assert document["healthy"] is (CHOSEN[name] == "compute_bound")
     assert done.returncode == (0 if document["healthy"] else 1)
+
+
+CACHES = {
+    "no_cache": ("Do the work of ", " once and not in every epoch: cache() behind it"),
+    "random_pictures": ("Part of ", " is random, and cache() behind it would repeat that of the first epoch"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CACHES)
+def test_a_cache_is_advised_where_nothing_is_random(tmp_path: pathlib.Path, name: str) -> None:
+    done = record(tmp_path, name, "--format", "json")
+    cause = json.loads(done.stdout)["causes"][0]
+    begin, advice = CACHES[name]
+    assert cause["label"] == "input_cpu_bound"
+    assert cause["fix"]["text"].startswith(begin)
+    assert advice in cause["fix"]["text"]
+    assert any("read again" in line for line in cause["evidence"]) is (name == "no_cache")
+
+
+SHORT = {
+    "warm_up": ((4, 0), "1 of 3 steps build graphs or compile: this is the start of the training"),
+    "too_short": ((3, 5), "it holds 2 whole steps; 3 are needed"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verdict", SHORT)
+def test_a_program_that_profiles_too_few_of_its_steps(tmp_path: pathlib.Path, verdict: str) -> None:
+    (steps, before), why = SHORT[verdict]
+    code = f"import sys; sys.path.insert(0, {str(PROGRAMS.parent)!r}); import programs; programs.own_profile('logs', {steps}, {before})"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tfgpu_doctor", "trace", "logs", "--format", "json"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    document = json.loads(done.stdout)
+    assert (document["verdict"], document["healthy"], done.returncode) == (verdict, None, 3)
+    assert why in document["why"]
+
+
+@pytest.mark.slow
+def test_reductions_between_two_processes_are_named(tmp_path: pathlib.Path) -> None:
+    done = record_program(tmp_path, shlex.quote(str(RING)), "--format", "json")
+    document = json.loads(done.stdout)
+    assert (document["verdict"], done.returncode) == ("collectives", 1)
+    assert document["shares"]["collectives"] > 0.5
+    assert any("CollectiveReduce" in line for line in document["causes"][0]["evidence"])
 
 
 @pytest.mark.slow

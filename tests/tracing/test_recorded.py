@@ -1,6 +1,6 @@
-"""Profiles that each release of TensorFlow wrote of the same training: the names of events differ, the answer does not.
+"""Profiles that releases of TensorFlow wrote of the same training: the names of events differ, the answer does not.
 
-`tools/record_traces.py --keep` records them.
+`tools/record_traces.py --keep` records them: Python in the pipeline with each release, other programs with some.
 """
 
 from __future__ import annotations
@@ -10,10 +10,21 @@ import pathlib
 
 import made_trace
 import pytest
+from packaging.version import Version
 
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing.reading import find_file, read_profile
 
-RECORDED = sorted((pathlib.Path(__file__).parent / "recorded").glob("*.xz"))
+FOLDER = pathlib.Path(__file__).parent / "recorded"
+RECORDED = sorted(FOLDER.glob("*-py_function.xplane.pb.xz"))
+OTHERS = sorted(set(FOLDER.glob("*.xz")) - set(RECORDED))
+# Program to the verdict, and to the kinds of events that it is told by.
+TOLD_BY = {
+    "eager_loop": ("eager", {"eager", "input wait"}),
+    "retracing": ("retracing", {"tracing", "call"}),
+    "xla_shapes": ("compile", {"call", "xla run", "xla compile"}),
+    "tf_checkpoints": ("uneven_steps", {"checkpoint", "call"}),
+}
 RELEASES = {f"2.{minor}" for minor in range(12, 22)}
 
 
@@ -41,3 +52,27 @@ def test_the_kinds_of_events_of_a_release(file: pathlib.Path, tmp_path: pathlib.
     profile = read_profile(find_file(str(tmp_path)))
     found = {kind for thread in profile.threads for kind, events in thread.events.items() if events}
     assert {"input wait", "iterator", "python", "user function", "call", "executor", "run", "operation"} <= found
+
+
+@pytest.mark.parametrize("file", OTHERS, ids=lambda file: file.name.partition(".xplane")[0])
+def test_what_other_programs_are_told_by(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """By the kinds of events that the table says this release records."""
+    release, _, program = file.name.partition(".xplane")[0].partition("-")
+    verdict, kinds = TOLD_BY[program]
+    made_trace.save_bytes(tmp_path, lzma.decompress(file.read_bytes()))
+    report, _ = made_trace.judged(tmp_path)
+    assert report.verdict == verdict
+    profile = read_profile(find_file(str(tmp_path)))
+    found = {kind for thread in profile.threads for kind, events in thread.events.items() if events}
+    since = {kind: _oldest(kind) for kind in kinds}
+    assert {kind for kind in kinds if Version(release) >= since[kind]} == kinds & found
+
+
+def _oldest(kind: str) -> Version:
+    """The oldest release in whose profiles the table says that a kind was seen."""
+    return min(Version(row.first) for row in read_knowledge().trace_events if row.kind == kind)
+
+
+def test_each_program_is_there_with_several_releases() -> None:
+    for program in TOLD_BY:
+        assert len([file for file in OTHERS if f"-{program}." in file.name]) >= 2, program

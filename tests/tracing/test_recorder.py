@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -93,6 +94,61 @@ def test_a_second_recording_holds_its_own_samples_alone(fake: pathlib.Path) -> N
     second = json.loads((fake / "two" / FILE).read_bytes())
     assert second["began_ns"] >= began["two"]
     assert all(at >= began["two"] for at, *_ in second["samples"])
+
+
+def test_looks_are_answered_while_tensorflow_writes(fake: pathlib.Path) -> None:
+    """As by a driver that has stopped: only what TensorFlow itself does has to wait."""
+    init = fake / "tensorflow/__init__.py"
+    init.write_text(
+        init.read_text().replace(
+            "        def stop():\n",
+            "        def stop():\n            import time\n            while not os.path.exists('go'): time.sleep(0.05)\n",
+        )
+    )
+    with recorded("train.py", SLURM_PROCID="3") as program:
+        talk = training(program)
+        assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == ""
+        talk.send(do="stop")
+        look = talk.ask(do="look", others=True)
+        assert (look["did"], look["rank"]) == ("look", "SLURM_PROCID 3")
+        assert any(name == "main" for _, _, name in look["stack"])
+        assert "recorder.py" not in str(look["others"]) + str(look["stack"]), "the doctor's own threads are not told of"
+        (fake / "go").touch()
+        wait_for(lambda: talk.heard() == {"did": "stop", "error": ""}, program)
+        (fake / "end").touch()
+        assert ended(program) == 4
+
+
+def test_a_recording_ends_by_itself_once_it_needs_its_memory(fake: pathlib.Path) -> None:
+    """The answer to the doctor's stop says so, and that one goes on as usual."""
+    (fake / "train.py").write_text(f"import os\nheld = []\n{TRAIN}".replace(
+        "        load_rows()\n", "        load_rows()\n        if os.path.exists('kept/started'): held.append(b'x' * (1 << 20))\n"
+    ))  # fmt: skip
+    with recorded("train.py") as program:
+        talk = training(program)
+        assert talk.ask(do="start", folder=str(fake / "kept"), most_bytes=8 << 20)["error"] == ""
+        wait_for((fake / "kept" / FILE).exists, program)
+        wait_for(lambda: talk.ask(do="look", others=False)["recorded"], program)  # the doctor need not wait
+        assert talk.ask(do="stop") == {"did": "stop", "error": "", "full": True}
+        assert not talk.ask(do="look", others=False)["recorded"]
+        (fake / "other").mkdir()
+        assert talk.ask(do="start", folder=str(fake / "other"))["error"] == ""
+        assert talk.ask(do="stop") == {"did": "stop", "error": ""}
+
+
+def test_equal_stacks_are_kept_once(fake: pathlib.Path) -> None:
+    from tfgpu_doctor.tracing.startup.looks import Looks
+
+    looks, own = Looks(), set[int]()
+    for _ in range(50):
+        looks.add(threading.main_thread().ident, own)
+    looks.write(str(fake / FILE), 5, 0.01)
+    rows = read_samples((fake / FILE).read_bytes(), 0, 5)
+    assert len(rows) == 50
+    assert rows[0].main[0][2] == "add"
+    assert len(looks._known) <= 3
+    Looks().write(str(fake / FILE), 5, 0.01)
+    assert read_samples((fake / FILE).read_bytes(), 0, 5) == []
 
 
 def test_errors_are_answered(fake: pathlib.Path) -> None:

@@ -96,7 +96,10 @@ def test_random_numbers_of_no_known_stage(tmp_path: pathlib.Path) -> None:
 
 def test_runs_that_began_before_the_recording_count_for_nothing(tmp_path: pathlib.Path) -> None:
     planes = pipeline(decode=JPEG, distort=RANDOM)
-    planes[0].lines[-1].events += [MadeEvent("ExecutorState::Process", 0.0, 0.2, {"id": 1}), MadeEvent(RANDOM, 0.1, 0.1)]
+    planes[0].lines[-1].events += [
+        MadeEvent("ExecutorState::Process", 0.0, 0.2, {"id": 1}),
+        MadeEvent(RANDOM, 0.1, 0.1),
+    ]
     assert cause(tmp_path, planes).fix.text.startswith("Do the work of ParallelMapDatasetV2:2 (")
 
 

@@ -120,6 +120,28 @@ def test_the_user_s_own_module_still_runs(tmp_path: pathlib.Path, listener: sock
         assert outcome(*words, environment=watched(path, PYTHONPATH=str(tmp_path))) == alone
 
 
+@pytest.mark.parametrize("code", ["print('of conda')", "raise RuntimeError('conda is broken')"])
+def test_the_module_of_a_distribution_still_runs(tmp_path: pathlib.Path, listener: socket.socket, code: str) -> None:
+    """Conda and Debian have a sitecustomize in Python's own library, which is behind all of PYTHONPATH."""
+    alone_code = (
+        "import sys; print([each for each in sys.path if each.endswith('startup')], 'sitecustomize' in sys.modules)"
+    )
+    python = tmp_path / "bin/python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    (site_packages,) = tmp_path.glob("lib/python3*/site-packages")
+    (site_packages / "sitecustomize.py").write_text(code)
+    said = []
+    for path in (None, listener.getsockname(), "/no/such/socket"):
+        more = {} if path is None else watched(path)
+        done = subprocess.run(
+            [str(python), "-c", alone_code], env=clean_environment(**more), capture_output=True, text=True,
+            timeout=LONG_S, check=False,
+        )  # fmt: skip
+        said.append((done.returncode, done.stdout, done.stderr))
+    assert said[1:] == said[:1] * 2
+    assert "conda" in str(said[0])
+
+
 def test_the_module_is_nowhere_on_the_program_s_path(listener: socket.socket) -> None:
     words = ("-c", "import sys; print([each for each in sys.path if 'startup' in each])")
     assert outcome(*words, environment=watched(listener.getsockname())) == (0, "[]\n", "")

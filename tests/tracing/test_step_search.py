@@ -43,3 +43,39 @@ def test_a_function_that_only_its_runs_tell(tmp_path: pathlib.Path) -> None:
     runs = [MadeEvent(f"EagerLocalExecute: __inference_train_step_{at + 7}", 20.0 * at, 19.0) for at in range(13)]
     steps = found(tmp_path, [MadePlane("/host:CPU", [MadeLine("python", runs)])])
     assert (steps.found_by, steps.name, {call.name for call in steps.calls}) == ("calls", "train_step", {"train_step"})
+
+
+def of_keras(*, slopes: bool) -> list[MadePlane]:
+    """Four steps of training, then eight of validation, three times: Keras calls both by the same name."""
+    python, worker = MadeLine("python", number=1), MadeLine("tf_Compute/7", number=2)
+    name = "multi_step_on_iterator"
+    for at in range(36):
+        begin, trains = 10.0 * at, at % 12 < 4
+        stats: dict[str, made_trace.Stat] = {"id": at}
+        python.events += [
+            MadeEvent(name, begin, 9.0, {"tf_function_call": made_trace.Ref("notTraced-nonXla")}),
+            MadeEvent(f"EagerLocalExecute: __inference_{name}_{100 if trains else 200}", begin + 0.1, 8.8),
+            MadeEvent("FunctionRun", begin + 0.2, 8.6, stats),
+        ]
+        inside = "gradient_tape/dense/MatMul:MatMul" if trains and slopes else "dense/MatMul:MatMul"
+        worker.events += [
+            MadeEvent("ExecutorState::Process", begin + 0.3, 8.0, stats),
+            MadeEvent(inside, begin + 0.4, 7.0),
+        ]
+    return [MadePlane("/host:CPU", [python, worker])]
+
+
+def test_validation_of_keras_is_no_step(tmp_path: pathlib.Path) -> None:
+    steps = found(tmp_path, of_keras(slopes=True))
+    assert (steps.name, steps.count, steps.keras) == ("multi_step_on_iterator", 11, True)
+    assert {call.name for call in steps.calls} == {"multi_step_on_iterator", "multi_step_on_iterator of validation"}
+    report, _ = made_trace.judged(tmp_path)
+    assert (report.verdict, report.title) == (
+        "uneven_steps", "Some steps wait for other work: multi_step_on_iterator of validation",
+    )  # fmt: skip
+
+
+def test_graphs_of_which_none_computes_gradients_are_steps_alike(tmp_path: pathlib.Path) -> None:
+    """One that XLA compiled shows no operations; of several shapes of a batch each has a graph."""
+    steps = found(tmp_path, of_keras(slopes=False))
+    assert (steps.count, {call.name for call in steps.calls}) == (35, {"multi_step_on_iterator"})

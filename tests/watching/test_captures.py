@@ -154,7 +154,7 @@ def test_the_next_is_as_long_as_the_steps_need_and_not_two_seconds(captures: Cap
 
 @pytest.mark.parametrize(("verdict", "steps", "most"), [
     ("too_short", 2, [4, 16, 32, 32]), ("too_short", 4, [2.5, 6.25, 15.625, 32]),
-    ("too_short", 0, [1, 2, 4, 8]), ("warm_up", 4, [1, 2, 4, 8]),
+    ("too_short", 0, [1, 4, 16, 32]), ("warm_up", 4, [1, 4, 16, 32]),
 ])  # fmt: skip
 def test_steps_that_do_not_fit_get_more_memory(captures: Captures, verdict: str, steps: int, most: list[float]) -> None:
     """What a training needs that has just begun may be its own, and not the profile's."""

@@ -136,7 +136,9 @@ def test_every_format_says_the_same(fake: pathlib.Path) -> None:
 
 
 def test_a_report_that_cannot_be_written_changes_no_exit_code(tmp_path: pathlib.Path) -> None:
-    done = watch("-o", "no/such/folder/report", "--", sys.executable, "-c", "raise SystemExit(5)", folder=tmp_path)
+    (tmp_path / "folder").mkdir()
+    program = "import os; os.rmdir('folder'); raise SystemExit(5)"
+    done = watch("-o", "folder/report", "--", sys.executable, "-c", program, folder=tmp_path)
     assert done.returncode == 5
     assert "cannot be written" in done.stderr
 

@@ -12,10 +12,13 @@ from scipy.stats import norm, t
 
 from calibration.scenarios import Array, Random
 from tfgpu_doctor.accept.bounds import bounds_of
+from tfgpu_doctor.bench.ratio import T975, ratio_of_processes
 from tfgpu_doctor.bench.regression import compare
+from tfgpu_doctor.bench.verdict import NOISE_LIMIT
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
 COMPARISONS = 35
+PROCESSES = 3  # the fewest of which a run has intervals
 SPREAD = 0.015  # of a ratio's logarithm from run to run
 SLOWED = 0.9  # the planted change
 _LEVEL = 0.05
@@ -33,12 +36,14 @@ class Runs:
     """Logarithms of measured ratios: whole runs x comparisons. All are unchanged, but for the first few that are planted.
 
     `earlier`: runs x saved runs x comparisons; the first is the reference. `again`: a second measurement of the run.
+    `parts`: the same three, with what each process measured as the last axis; None: the error is known.
     """
 
     now: Array
     again: Array
     earlier: Array
     error: float  # of each measurement, as its interval says
+    parts: tuple[Array, Array, Array] | None = None
 
     @property
     def spread(self) -> float:
@@ -57,6 +62,41 @@ def simulate(random: Random, number: int, *, spread: float, error: float, saved:
     return Runs(now, again, scale * random.standard_normal((number, saved, COMPARISONS)), error)
 
 
+def simulate_processes(
+    random: Random, number: int, *, spread: float, error: float, saved: int, planted: int, processes: int
+) -> Runs:
+    """Return the same, where each ratio is the mean of so many processes, and `error` is what these vary by.
+
+    The judge does not know the error: it has the interval of the few values.
+    """
+    true = np.where(np.arange(COMPARISONS) < planted, math.log(SLOWED), 0.0)
+
+    def measured(*shape: int) -> Array:
+        runs = spread * random.standard_normal((*shape, COMPARISONS, 1))
+        found: Array = runs + error * random.standard_normal((*shape, COMPARISONS, processes))
+        return found
+
+    now, again = true[:, None] + measured(number), true[:, None] + measured(number)
+    parts = (now, again, measured(number, saved))
+    of_mean = error / math.sqrt(processes)
+    means: list[Array] = [each.mean(axis=-1) for each in parts]
+    return Runs(means[0], means[1], means[2], of_mean, parts)
+
+
+def _bench_of_processes(logs: Array) -> Bench:
+    """A run with the intervals of its processes, whose logarithms are the last axis."""
+    ratios = [ratio_of_processes(row) for row in logs.tolist()]
+    return Bench(
+        comparisons=tuple(
+            Comparison(
+                suite="any", name=str(which), verdict="faster", ratio=each.value, interval=(each.low, each.high),
+                process_ratios=tuple(row),
+            )
+            for which, (each, row) in enumerate(zip(ratios, np.exp(logs).tolist(), strict=True))
+        )
+    )  # fmt: skip
+
+
 def _bench(logs: Array, error: float) -> Bench:
     wide = math.exp(_SURE * error)
     return Bench(
@@ -70,9 +110,11 @@ def _bench(logs: Array, error: float) -> Bench:
 def engine(runs: Runs) -> Array:
     """Let the engine's `compare` judge each run against all saved runs; what looks changed is measured again."""
     found = np.zeros(runs.now.shape)
-    for row, (now, earlier) in enumerate(zip(runs.now, runs.earlier, strict=True)):
-        saved = [_bench(each, runs.error) for each in earlier]
-        for each in compare(_bench(now, runs.error), saved, (), _bench(runs.again[row], runs.error)):
+    made: Callable[[Array], Bench] = _bench_of_processes if runs.parts else lambda logs: _bench(logs, runs.error)
+    for row, (now, again, earlier) in enumerate(
+        zip(*(runs.parts or (runs.now, runs.again, runs.earlier)), strict=True)
+    ):
+        for each in compare(made(now), [made(one) for one in earlier], (), made(again)):
             found[row, int(each.name)] = each.status == "slower"
     return found
 
@@ -181,12 +223,17 @@ def family_bounds(days: float) -> Bounds:
 
 @dataclass(frozen=True)
 class Machine:
-    """How values vary, as standard deviations of their logarithms. `uneven`: of some 2 times as much, of others half."""
+    """How values vary, as standard deviations of their logarithms. `uneven`: of some 2 times as much, of others half.
+
+    `processes`: a value is the lower end of the interval of `count` processes that vary by this; 0: it is measured exactly.
+    """
 
     name: str
     runs: float  # from run to run
     days: float = 0.0  # from one day to another
     uneven: bool = False
+    processes: float = 0.0
+    count: int = PROCESSES
 
     def spreads(self) -> Array:
         """Return the spread of each value from run to run."""
@@ -200,7 +247,23 @@ MACHINES = (
     Machine("0.75, 1.5 or 3 % from run to run", SPREAD, uneven=True),
     Machine("0.5 % from run to run, 1.5 % from day to day", 0.005, SPREAD),
     Machine("1.5 % from run to run, 1.5 % from day to day", SPREAD, SPREAD),
+    Machine("1.5 % from run to run, lower ends of intervals, 0.5 %", SPREAD, processes=0.005),
+    Machine("1.5 % from run to run, lower ends of intervals, 1 %", SPREAD, processes=0.01),
+    Machine("1.5 % from run to run, lower ends of intervals, 3 %", SPREAD, processes=0.03),
+    Machine("the same, of 7 processes", SPREAD, processes=0.03, count=7),
+    Machine("1.5 % from run to run and day to day, lower ends, 1 %", SPREAD, SPREAD, processes=0.01),
 )
+
+
+def lower_ends(random: Random, shape: tuple[int, ...], error: float, count: int = PROCESSES) -> Array:
+    """Return how far the proven ratio is from the true one, in logarithms, if so many processes vary by `error`.
+
+    It is the lower end of Student's interval, as far below once more if the interval is too noisy, as `accept` has it.
+    """
+    logs = error * random.standard_normal((*shape, count))
+    half = T975[count - 2] * logs.std(axis=-1, ddof=1) / math.sqrt(count)
+    found: Array = logs.mean(axis=-1) - np.where(np.sinh(half) > NOISE_LIMIT, 2 * half, half)
+    return found
 
 
 def learnt(random: Random, number: int, *, runs: int, machine: Machine, bounds: Bounds) -> Accepted:
@@ -208,6 +271,9 @@ def learnt(random: Random, number: int, *, runs: int, machine: Machine, bounds: 
     spreads, shape = machine.spreads(), (number, COMPARISONS)
     seen = spreads[:, None] * random.standard_normal((*shape, runs))
     later = np.hypot(spreads, math.sqrt(2) * machine.days) * random.standard_normal(shape)
+    if machine.processes:
+        seen += lower_ends(random, seen.shape, machine.processes, machine.count)
+        later += lower_ends(random, later.shape, machine.processes, machine.count)
     due = bounds(seen)
     margins = 1 - np.exp(due - seen.mean(axis=-1))
     kept = later >= due

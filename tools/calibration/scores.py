@@ -43,8 +43,8 @@ class Score:
     half_width: float  # median
     seconds: float  # median
 
-    def misses(self, scenario: Scenario) -> list[str]:
-        """Return which promises are broken, by more than three standard errors of the simulation."""
+    def misses(self, scenario: Scenario, errors: float = 3.0) -> list[str]:
+        """Return which promises are missed, by more than so many standard errors of the simulation."""
         least = LEAST_IF_INDEPENDENT if scenario.independent else LEAST_COVERED
         short = {
             "covered": (least, self.held),
@@ -52,7 +52,9 @@ class Score:
             "found": (LEAST_FOUND if scenario.quiet else 0.0, min(self.found_faster, self.found_slower)),
         }
         return [
-            name for name, (due, seen) in short.items() if seen < due - 3 * math.sqrt(due * (1 - due) / self.trials)
+            name
+            for name, (due, seen) in short.items()
+            if seen < due - errors * math.sqrt(due * (1 - due) / self.trials)
         ]
 
 

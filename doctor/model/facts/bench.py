@@ -39,19 +39,19 @@ class Comparison(Fact, frozen=True):
     suite: Text
     name: Text
     verdict: Verdict
-    reason: Text = ""  # why it is not `faster`
+    reason: Text = ""  # why it is not `faster`, and whether the clock of a GPU fell meanwhile
     ratio: Number | None = None
     interval: tuple[Number, Number] | None = None  # of the ratio, 95 %
     at_least: Number = 1.0  # the ratio must be above this
     rounds: Count = 0
     device: Text = ""  # of the candidate
-    on_gpu: bool = False  # whether it needs a GPU
+    on_gpu: bool = False  # whether one of its sides needs a GPU
     candidate: Side | None = None
     baseline: Side | None = None
     process_ratios: tuple[Number, ...] = ()  # the ratio in each process that measured it
     started: Number = 0.0  # seconds since 1970
     took_s: Number = 0.0  # in all processes together
-    spans: tuple[tuple[Number, Number], ...] = ()  # start and duration in each process
+    spans: tuple[tuple[Number, Number], ...] = ()  # start and duration of the measurement in each process
     other_work: Number | None = None  # the share of all CPU time that other processes used during the run, 0 to 1
     readings: dict[Text, Readings] = {}  # clocks, temperature and power during the run, by NVML's index of each GPU
 

@@ -44,6 +44,7 @@ class Recordings:
         self.own, self.ending = own, ending
         self.folder = ""
         self.full = False
+        self.over = False  # it ended by itself, and nobody has asked for its end yet
         self.idle = threading.Event()
         self.idle.set()
         self._looks = _looks.Looks()
@@ -70,7 +71,7 @@ class Recordings:
                 self.idle.set()
                 raise
             self.folder, self._looks, self._began_ns = folder, _looks.Looks(), began_ns
-            self.full, self._problem = False, None
+            self.full, self.over, self._problem = False, False, None
             self._interval_s = sys.getswitchinterval()
             self._sampled.clear()
             _thread.start_new_thread(self._sample, (tensorflow, folder, held + most_bytes if most_bytes else 0))
@@ -81,7 +82,7 @@ class Recordings:
         Raises what TensorFlow raises, and GaveWay.
         """
         with self._changing:
-            folder, self.folder = self.folder, ""
+            folder, self.folder, self.over = self.folder, "", False
             if not folder:
                 problem, self._problem = self._problem, None
                 if problem is not None:
@@ -146,6 +147,7 @@ class Recordings:
                 return
             try:
                 self.stop(tensorflow)
+                self.over = True
             except Exception as problem:  # noqa: BLE001 - what TensorFlow raises is the answer
                 self._problem = problem
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from stand_in_gpu import make_stand_in
+from stand_in_run import make_stand_in
+from stand_in_tensorflow import outward
 
 import tfgpu_doctor.collect.workers
 from tfgpu_doctor.collect.workers import stress_exactness, stress_memory, stress_sustained
@@ -239,7 +240,7 @@ def test_two_devices_of_one_kind_compute_the_same_bits(stand_in: pathlib.Path) -
     other = run("stress_gpu", {**plan, "device": "/GPU:1"}, stand_in)
     parts = [[row["digests"] for row in said["rounds"]["0"]["exactness"]] for said in (one, other)]
     assert parts[0] == parts[1]
-    assert other["rounds"]["0"]["exactness"][0]["placed_on"].endswith("CPU:1")
+    assert outward(other["rounds"]["0"]["exactness"][0]["placed_on"]).endswith("GPU:1")
 
 
 @pytest.mark.slow
