@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from leftovers import RunFolders, marked_processes, own_temporary_folder
+from leftovers import RunFolders, marked_processes, own_temporary_folder, places_of_all
 from locations import TESTS
 from simulated import Simulate, machine, simulate_in
 from timed import TIMED
@@ -38,13 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolders]:
-    """After all tests no process that they started runs, and no folder of the doctor's lies in the temporary folder."""
+    """After all tests no process that they started runs, and no folder, socket or lock of the doctor's is anywhere."""
     tmp_path_factory.getbasetemp()  # where pytest keeps what failed tests wrote
-    with own_temporary_folder() as folders, marked_processes() as running:
+    with places_of_all() as left_elsewhere, own_temporary_folder() as folders, marked_processes() as running:
         yield folders
         remove_run_folder()
         assert running() == []
         assert folders.left() == []
+        assert folders.sockets_and_locks() == []
+        assert left_elsewhere() == []
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,7 +5,9 @@
     python tools/fuzz_files.py library -max_total_time=300   # shared libraries, and the loader's cache: Unloadable, or read
 
 Also settings, profile, certificate, node (a report of a fleet's node), trace, ticket (a log in it) and document (of
-pytest-benchmark): each is refused with its own error, or read.
+pytest-benchmark): each is refused with its own error, or read. fleet (a folder of reports, with expected nodes and a retest),
+store (of earlier runs) and known (a file for --known) need the extra `fleet`: one of their files is mutated, which its first
+byte chooses, and the others are still compared.
 
 A file that violates this is written to crash-*: minimize it, and add a test with it.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import io
 import pathlib
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -37,6 +40,8 @@ with atheris.instrument_imports(include=["tfgpu_doctor", "elftools"]):
     from tfgpu_doctor.ticket.contents import Source, make_ticket
     from tfgpu_doctor.ticket.identity import Identity
     from tfgpu_doctor.tracing.reading import Unreadable, read_profile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests/support"))
 
 USER = "zaphodb"  # of the machine that the tickets come from
 HERE = pathlib.Path(tempfile.mkdtemp(prefix="fuzz-"))
@@ -103,6 +108,89 @@ def node(content: bytes) -> None:
             pass
 
 
+def fleet(content: bytes) -> None:
+    """A folder in which one file is broken is compared all the same, or its list of nodes is refused."""
+    from tfgpu_doctor.fleet.compared import expected_names
+    from tfgpu_doctor.fleet.formats import FLEET_FORMATS
+    from tfgpu_doctor.fleet.merge import merge
+    from tfgpu_doctor.fleet.page import render_fleet
+
+    folder = HERE / "fleet"
+    chosen = _broken_copy(_reports(), folder, content)
+    try:
+        found = merge(str(folder), expected=expected_names(str(folder), None))
+    except SystemExit:
+        assert chosen == "expected.json"
+        return
+    assert found.heard >= 2
+    for format_ in FLEET_FORMATS:
+        render_fleet(found, format_)
+
+
+def store(content: bytes) -> None:
+    """A store in which one file is broken is read without it, or refused."""
+    import duckdb
+
+    from tfgpu_doctor.fleet.history_page import render_history
+    from tfgpu_doctor.fleet.history_read import history_of
+    from tfgpu_doctor.fleet.store import Store, StoreError
+
+    folder = HERE / "store"
+    _broken_copy(_stored(), folder, content)
+    try:
+        render_history(history_of(Store(str(folder))), "text")
+    except (StoreError, OSError, duckdb.Error):
+        pass
+
+
+def known(content: bytes) -> None:
+    """A list of known issues is read, or refused by name."""
+    from tfgpu_doctor.fleet.known import KnownError, read_known
+
+    try:
+        read_known(_written("known.toml", content))
+    except KnownError:
+        pass
+
+
+def _broken_copy(whole: pathlib.Path, folder: pathlib.Path, content: bytes) -> str:
+    """Copy a folder, with the content in place of the file that its first byte chooses; return the name of that."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(whole, folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    chosen = files[(content[:1] or b"\0")[0] % len(files)]
+    chosen.write_bytes(content[1:])
+    return str(chosen.relative_to(folder))
+
+
+def _reports() -> pathlib.Path:
+    """A folder with three reports, a list of expected nodes, and a retest."""
+    from made_up_fleet import MadeUpFleet
+
+    folder = HERE / "reports"
+    if not folder.exists():
+        MadeUpFleet(3).write(folder, whole=False)
+        MadeUpFleet(3).write(folder / "second", only=["n00001"], whole=False)
+        (folder / "expected.json").write_text('["n00000", "n00001", "n00002", "n9"]')
+    return folder
+
+
+def _stored() -> pathlib.Path:
+    """A store with one run."""
+    from tfgpu_doctor.fleet.store import Store
+    from tfgpu_doctor.fleet.store_write import ingest
+
+    folder = HERE / "whole-store"
+    if not folder.exists():
+        ingest(str(_reports()), Store(str(folder), create=True))
+    return folder
+
+
+def _seeds_of(whole: Callable[[], pathlib.Path]) -> list[bytes]:
+    files = sorted(path for path in whole().rglob("*") if path.is_file())
+    return [bytes([place]) + path.read_bytes() for place, path in enumerate(files)]
+
+
 def trace(content: bytes) -> None:
     """A profile of a training is read, or refused."""
     try:
@@ -160,6 +248,14 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], list[bytes]]]] = 
         lambda: [b'{"kind": "tfgpu-doctor certificate", "digest": "sha256:0", "requirements": []}'],
     ),
     "node": (node, _nodes),
+    "fleet": (fleet, lambda: _seeds_of(_reports)),
+    "store": (store, lambda: _seeds_of(_stored)),
+    "known": (
+        known,
+        lambda: [
+            b'[[known]]\nnodes = ["n[1-4]", "m*"]\ncause = "GPU011"\nowner = "a"\nuntil = 2027-01-01\nwhy = "b"\n'
+        ],
+    ),
     "trace": (trace, lambda: [each.read_bytes() for each in TRACES.glob("**/*.xplane.pb")][:20]),
     "ticket": (ticket, lambda: [f"/home/{USER}/a.py: MASTER_ADDR=10.1.2.3 uid=1000({USER})\n".encode()]),
     "document": (

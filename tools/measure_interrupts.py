@@ -35,7 +35,7 @@ MARK = "TFGPU_DOCTOR_INTERRUPTED_RUN"  # an environment variable by which descen
 SETTLES_S = 3.0  # for processes that were killed to be gone
 JANITOR_S = 15.0  # for a program whose `watch` was killed to be ended
 HANGS_S = 60.0
-STARTS_S = 0.25  # Python itself starts: no program can answer a signal yet
+LOOKS_EVERY_S = 0.005
 SIGNALS: tuple[tuple[signal.Signals, ...], ...] = (
     (signal.SIGINT,), (signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT,) * 2, (signal.SIGTERM,) * 2,
     (signal.SIGTERM, signal.SIGINT), (signal.SIGKILL,),
@@ -82,6 +82,7 @@ class Run:
     output: str = ""
     errors: str = ""
     was_over: bool = False
+    too_early: bool = False  # Python itself was starting: no program can answer a signal yet
 
     @property
     def killed(self) -> bool:
@@ -93,11 +94,6 @@ class Run:
         """What was done in it."""
         names = "+".join(each.name for each in self.sent)
         return f"{self.command.name}, {names} after {self.delay_s:.2f} s, exit code {self.code}"
-
-    @property
-    def too_early(self) -> bool:
-        """Whether Python may not have begun to run the doctor."""
-        return self.delay_s < STARTS_S
 
 
 def main() -> int:
@@ -179,13 +175,11 @@ def interrupted(command: Command, folder: pathlib.Path, sent: tuple[signal.Signa
             command.argv(target), stdout=out, stderr=errors, stdin=subprocess.DEVNULL, env=environment, cwd=places["work"],
             start_new_session=True, preexec_fn=hear,  # noqa: PLW1509 - there is one thread
         )  # fmt: skip
-        try:
-            process.wait(delay_s)
-        except subprocess.TimeoutExpired:
+        run.too_early = not began_within(process, delay_s)
+        run.was_over = process.poll() is not None
+        if not run.was_over:
             for number in sent:
                 process.send_signal(number)
-        else:
-            run.was_over = True
         try:
             run.code = process.wait(HANGS_S)
         except subprocess.TimeoutExpired:
@@ -198,6 +192,25 @@ def interrupted(command: Command, folder: pathlib.Path, sent: tuple[signal.Signa
         subprocess.run(next_start, env=environment, capture_output=True, check=False, cwd=places["work"])
     settle(run, SETTLES_S)
     return run
+
+
+def began_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait, at most until the process ends; return whether the doctor blocked or caught a signal by then, as its first act."""
+    until, began = time.monotonic() + seconds, False
+    while process.poll() is None and (left := until - time.monotonic()) > 0:
+        began = began or answers(process.pid)
+        time.sleep(min(left, LOOKS_EVERY_S))
+    return began or answers(process.pid)
+
+
+def answers(pid: int) -> bool:
+    """Whether SIGTERM would wait, or reach a handler: `/proc/PID/status`."""
+    try:
+        lines = pathlib.Path("/proc", str(pid), "status").read_text().splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk:", "SigCgt:"))]
+    return any(mask >> (signal.SIGTERM - 1) & 1 for mask in masks)
 
 
 def hear() -> None:

@@ -17,11 +17,10 @@ from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, re
 from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.interrupts import Listening, listen
 from tfgpu_doctor.cli.job_summary import add_job_summary
-from tfgpu_doctor.cli.output import deliver, refuse, refuse_empty_root
+from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, refuse, refuse_bad_root, refuse_unwritable, saved
 from tfgpu_doctor.cli.recorded import read_recorded
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
-from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, Level
 from tfgpu_doctor.render import FORMATS
@@ -91,7 +90,7 @@ def check(
     Exit code: 0 nothing at or above --fail-level, 1 findings at or above it, 2 wrong usage or unreadable input,
     3 nothing could be judged or the doctor itself failed, 130 interrupted.
     """
-    refuse_empty_root(root)
+    refuse_bad_root(root)
     if facts and (record or quick or level or python or root != "/"):
         refuse("--facts diagnoses a recorded machine: it cannot be combined with --record, --level, --python or --root")
     if facts:
@@ -107,16 +106,16 @@ def check(
         return _list()
     if configuration.selects:
         _validate(configuration)
+    refuse_unwritable(record, output)
     started = time.monotonic()
     found, interrupted = (read_recorded(facts), False) if facts else _examine(configuration, depth, root)
-    if record and not interrupted:
-        _record(found, record)
+    is_kept = not record or interrupted or saved(record, encode_facts(found))
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
     node = "" if facts or root != "/" else platform.node()
-    deliver(_render(report, format_, node, verbose, output), output)
+    deliver(_render(report, format_, node, verbose, output), output, costly=not facts and depth.level != "quick")
     if format_ == "github":
         add_job_summary(report)
-    return report.exit_code(configuration.fail_level)
+    return report.exit_code(configuration.fail_level) if is_kept else WRONG_USAGE
 
 
 def _list() -> int:
@@ -189,13 +188,6 @@ def _import_ahead() -> None:
     importlib.import_module("elftools.elf.dynamic")  # the last probe needs it
     for module in ("diagnose.engine", "checks", "diagnose.plugins", "render.text", "knowledge.requirements"):
         importlib.import_module(f"tfgpu_doctor.{module}")
-
-
-def _record(facts: Facts, path: str) -> None:
-    try:
-        write_whole(path, encode_facts(facts))
-    except OSError as error:
-        refuse(f"{path} cannot be written: {error.strerror or error}")
 
 
 def _diagnose(facts: Facts, configuration: Configuration, interrupted: bool, seconds: float) -> Report:

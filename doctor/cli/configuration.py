@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from tfgpu_doctor.cli.output import note
-from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.host.files import Files, owners_of
 from tfgpu_doctor.host.toml_text import decode_toml
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def read_configuration(folder: str | None = None) -> Configuration:
             found = _read(files, path, table)
             if found is None:
                 continue
-            if here == begin or not _is_anothers(files, path):
+            if here == begin or not _is_anothers(path):
                 return found
             note(f"{path} belongs to another user: its settings are not followed")
         above = os.path.dirname(here)
@@ -94,7 +94,7 @@ def read_configuration(folder: str | None = None) -> Configuration:
 
 
 def _text(files: Files, path: str, *, own: bool) -> str:
-    """Return the text of a file; empty if there is none. Of other tools' files, what cannot be read is passed over."""
+    """Return the text of a file; empty if there is none. Of other tools' files, what cannot be read costs a note."""
     try:
         content = files.read_bytes(path, _MOST_BYTES + 1)
     except FileNotFoundError:
@@ -102,18 +102,21 @@ def _text(files: Files, path: str, *, own: bool) -> str:
     except OSError as error:
         if own and not isinstance(error, (PermissionError, NotADirectoryError)):
             raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
+        if os.path.lexists(path):  # there is no telling what is in a folder that may not be searched
+            note(f"{path} cannot be read ({error.strerror or error}): settings in it are not followed")
         return ""
     if len(content) > _MOST_BYTES:
         if own:
             raise ConfigurationError(f"{path} is larger than {_MOST_BYTES >> 10} KiB: it holds no settings")
+        note(f"{path} is larger than {_MOST_BYTES >> 10} KiB: settings in it are not followed")
         return ""
     return content.decode("utf-8", "replace")
 
 
-def _is_anothers(files: Files, path: str) -> bool:
-    """Whether the file belongs neither to this user nor to root: it may name a Python to run."""
+def _is_anothers(path: str) -> bool:
+    """Whether the file, or a link to it, belongs neither to this user nor to root: it may name a Python to run."""
     try:
-        return hasattr(os, "getuid") and files.status(path).uid not in (0, os.getuid())
+        return hasattr(os, "getuid") and not owners_of(path) <= {0, os.getuid()}
     except OSError:
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
-from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_empty_root
+from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_bad_root, refuse_unwritable
 from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.library_table import libraries_document, render_libraries
@@ -27,7 +27,8 @@ def libraries(*, python: str | None, root: str, format_: str, output: str | None
     The command only reads files; it imports and opens nothing. Exit code: 0 all libraries that TensorFlow needs were
     found, 1 not all, 2 wrong usage, 3 there is no TensorFlow to examine.
     """
-    refuse_empty_root(root)
+    refuse_bad_root(root)
+    refuse_unwritable(output)
     try:
         configuration = read_configuration().with_options(python=python)
     except ConfigurationError as error:

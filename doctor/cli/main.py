@@ -15,6 +15,9 @@ import click
 from tfgpu_doctor._project import __version__, report_it
 from tfgpu_doctor.cli.interrupts import finish, hold, listen
 from tfgpu_doctor.cli.lazy_group import LazyGroup
+from tfgpu_doctor.cli.output import WRONG_USAGE, forget_said, note, say_interrupted
+from tfgpu_doctor.host.adoption import ADOPTION
+from tfgpu_doctor.host.files import working_folder_is_gone
 from tfgpu_doctor.host.scratch import choose_parent, end_run
 
 _COMMANDS = {
@@ -40,6 +43,7 @@ _COMMANDS = {
     "fleet": ("fleet.command", "run the doctor on every node of a cluster, and compare the nodes"),
     "explain": ("cli.explain_command", "explain a check, a cause or a code"),
 }
+_ANOTHER_S_OUTPUT = "watch"  # its standard output and exit code are those of the program that it runs
 _LISTENS_ITSELF = ("check", "rehearse")  # once it can answer a signal with its document
 _INTERNAL_ERROR = 3
 _INTERRUPTED = 130
@@ -73,6 +77,7 @@ def run(arguments: list[str]) -> int:
     """Run the command that the arguments name, or `check` if they name none, and return its exit code."""
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")):
         arguments = ["check", *arguments]
+    forget_said()
     try:
         if arguments[0] not in _LISTENS_ITSELF:
             listen()
@@ -84,17 +89,28 @@ def run(arguments: list[str]) -> int:
         error.show()
         code = error.exit_code
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename:
+        if not (why := _outer_reason(error)):
             raise
-        from tfgpu_doctor.cli.output import WRONG_USAGE, note
-
-        note(f"error: standard output cannot be written: {error.strerror}")
+        note(f"error: {why}")
         code = WRONG_USAGE
     except SystemExit as exit_:
         code = exit_.code
     except (click.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
+    if code == _INTERRUPTED and arguments[0] != _ANOTHER_S_OUTPUT:
+        say_interrupted(arguments)
     return code if isinstance(code, int) else 0
+
+
+def _outer_reason(error: OSError) -> str:
+    """Say what outside of the doctor made a command fail anywhere; empty if it is the doctor's own fault."""
+    if error.filename:
+        return ""
+    if error.errno == errno.ENOSPC:
+        return f"standard output cannot be written: {error.strerror}"
+    if isinstance(error, FileNotFoundError) and working_folder_is_gone():
+        return "the working folder is gone: change into one that exists"
+    return ""
 
 
 def _leave(code: int) -> NoReturn:
@@ -106,6 +122,7 @@ def _leave(code: int) -> NoReturn:
                 stream.flush()
         except (OSError, ValueError):
             pass  # the reader is gone; the verdict does not change
+    ADOPTION.end_unknown()
     end_run()
     os._exit(code)
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import re
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
-from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.cli.interrupts import Undisturbed
+from tfgpu_doctor.host.files import Files, silence, write_whole
+from tfgpu_doctor.host.open_streams import stream_of
 from tfgpu_doctor.model.plain_text import one_line
 
 WRONG_USAGE = 2
 
 
+class _Said:
+    """What the command has said so far."""
+
+    def __init__(self) -> None:
+        self.document = self.file = self.interrupted = False
+
+
+_SAID = _Said()
+
+
 def note(text: str) -> None:
     """Print one line for the user on standard error, whatever names and messages it quotes."""
+    _SAID.interrupted |= text.startswith("interrupted")
     if sys.stderr is not None:
         try:
             print(f"tfgpu-doctor: {one_line(text)}", file=sys.stderr, flush=True)
@@ -27,43 +44,95 @@ def refuse(why: str) -> NoReturn:
     raise SystemExit(WRONG_USAGE)
 
 
-def refuse_unwritable(path: str) -> None:
-    """Exit if a file cannot be written, as far as that shows before: a measurement of minutes would be lost."""
-    folder = os.path.dirname(os.path.abspath(path))
+def refuse_unwritable(*paths: str | None) -> None:
+    """Exit if one of the files cannot be written, as far as that shows before: the work of minutes would be lost."""
     files = Files()
-    if not files.exists(folder):
-        refuse(f"{path} cannot be written: create the folder {folder} first")
-    if files.exists(path) and files.status(path).kind == "folder":
-        refuse(f"{path} cannot be written: it is a folder")
-    if not files.is_writable(path if files.exists(path) else folder):
-        refuse(f"{path} cannot be written: this user may not, or the file system is read-only; choose another place")
+    for path in filter(None, paths):
+        try:
+            if stream_of(path) is not None:  # whoever opened it could write to it
+                continue
+            place = os.path.realpath(path)
+        except OSError:
+            refuse(f"{path} cannot be written: the working folder is gone; change into one that exists")
+        folder, exists = os.path.dirname(place), files.exists(place)
+        kind = files.status(place).kind if exists else ""
+        if not os.path.isdir(folder):
+            refuse(f"{path} cannot be written: create the folder {folder} first")
+        if kind == "folder":
+            refuse(f"{path} cannot be written: it is a folder")
+        written = [place] * exists + [folder] * (kind in ("", "file"))  # a file is replaced by another in its folder
+        if not all(map(files.is_writable, written)):
+            refuse(
+                f"{path} cannot be written: this user may not, or the file system is read-only; choose another place"
+            )
 
 
-def refuse_empty_root(root: str) -> None:
-    """Exit if --root is empty: it would be read as the working folder."""
-    if not root:
+def refuse_bad_root(root: str) -> None:
+    """Exit if --root is no folder: nothing would be found in it, and a confident diagnosis made of that."""
+    if not root:  # it would be read as the working folder
         refuse("the folder of --root is empty: is a variable not set? Without --root this machine is examined")
+    if not os.path.isdir(root):
+        refuse(f"--root {root}: {'it is not a folder' if os.path.lexists(root) else 'there is no such folder'}")
+    if not os.access(root, os.R_OK | os.X_OK):
+        refuse(f"--root {root}: this user may not read the folder")
 
 
-def deliver(document: str, output: str | None) -> None:
-    """Write the document to a file, completely or not at all, or to standard output.
+def saved(path: str, document: bytes, *, costly: bool = False) -> bool:
+    """Write a file, completely or not at all. Where that fails, say so in one line, and return False.
+
+    A `costly` document, the work of minutes, is then printed on standard error.
+    """
+    try:
+        write_whole(path, document)
+    except OSError as error:
+        note(f"error: {path} cannot be written: {error.strerror or error}")
+        if costly and sys.stderr is not None:
+            with contextlib.suppress(OSError):  # there is no reader
+                sys.stderr.write(document.decode("utf-8", "replace"))
+                sys.stderr.flush()
+        return False
+    _SAID.file = True
+    return True
+
+
+def deliver(document: str, output: str | None, *, costly: bool = False) -> None:
+    """Write the document to a file, completely or not at all, or to standard output; `costly` is as for `saved`.
 
     A closed pipe does not change the verdict; a full disk is an error.
     """
     if output is not None:
-        try:
-            write_whole(output, document.encode())
-        except OSError as error:
-            refuse(f"{output} cannot be written: {error.strerror or error}")
+        if not saved(output, document.encode(), costly=costly):
+            raise SystemExit(WRONG_USAGE)
         return
     if sys.stdout is None:
         note("standard output is closed; the report is lost, the exit code gives the verdict")
         return
+    _SAID.document = True
     try:
-        sys.stdout.buffer.write(document.encode(sys.stdout.encoding or "utf-8", "replace"))
-        sys.stdout.buffer.flush()
+        with Undisturbed():  # half a document is none
+            sys.stdout.buffer.write(document.encode(sys.stdout.encoding or "utf-8", "replace"))
+            sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # Python flushes again at exit, and would print an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout.fileno())  # Python flushes again at exit, and would print an error
     except OSError as error:
         refuse(f"standard output cannot be written: {error.strerror or error}")
+
+
+def say_interrupted(arguments: Sequence[str]) -> None:
+    """Where an interrupted command printed no document: say so, in the document where JSON was asked for as well."""
+    if not (_SAID.interrupted or _SAID.document or _SAID.file):
+        note("interrupted: there is nothing to report yet")
+    if not _SAID.document and _wants_json(arguments):
+        deliver('{"schema": 1, "interrupted": true}\n', None)
+
+
+def forget_said() -> None:
+    """Another command begins in this process."""
+    _SAID.document = _SAID.file = _SAID.interrupted = False
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a JSON document was to be printed on standard output."""
+    words = list(itertools.takewhile(lambda word: word != "--", arguments))
+    is_json = "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
+    return is_json and not any(re.match(r"-[a-z]?o|--output(=|$)", word) for word in words)

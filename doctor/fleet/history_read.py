@@ -29,10 +29,7 @@ def history_of(
     everything, notes = store.runs(), list[str]()
     runs = _readable(everything, notes)
     if not runs:
-        return History(
-            doctor=tfgpu_doctor.__version__, exit_code=_NOTHING_TO_COMPARE, first="", last="", runs=0, nodes=0,
-            notes=(*notes, "the store has no run"),
-        )  # fmt: skip
+        return _without_runs((*notes, "the store has no run"))
     import duckdb
 
     try:
@@ -43,7 +40,15 @@ def history_of(
         distrusted = {path for path in weeks if Files().exists(path) and not decodes(path)}
         if left == runs and not distrusted:
             raise
+        if not left:
+            return _without_runs((*notes, "the store has no run that can be read"))
         return _history(store, left, since=since, node=node, days=days, notes=notes, distrusted=distrusted)
+
+
+def _without_runs(notes: tuple[str, ...]) -> History:
+    return History(
+        doctor=tfgpu_doctor.__version__, exit_code=_NOTHING_TO_COMPARE, first="", last="", runs=0, nodes=0, notes=notes
+    )
 
 
 def _without_damage(runs: Sequence[StoredRun], notes: list[str]) -> list[StoredRun]:

@@ -135,10 +135,10 @@ def _expand_one(part: str, whole: str) -> list[str]:
     found: list[str] = []
     for each in ranges.split(","):
         low, _, high = each.partition("-")
-        if not low.isdecimal() or (high and not high.isdecimal()) or int(high or low) - int(low) > _MOST_HOSTS:
+        if not low.isdecimal() or (high and not high.isdecimal()):
             raise ValueError(f"{whole!r} is not a list of nodes in Slurm's format")
         numbers = range(int(low), int(high or low) + 1)
-        if len(found) + len(numbers) * len(ends) > _MOST_HOSTS:
+        if int(high or low) - int(low) > _MOST_HOSTS or len(found) + len(numbers) * len(ends) > _MOST_HOSTS:
             raise ValueError(f"a list of more than {_MOST_HOSTS} nodes: {whole[:60]}")
         found += [f"{before}{number:0{len(low)}d}{end}" for number in numbers for end in ends]
     return found

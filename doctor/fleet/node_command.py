@@ -12,12 +12,12 @@ import click
 import msgspec
 
 from tfgpu_doctor.cli.finite import FiniteRange
-from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse, refuse_unwritable, saved
 from tfgpu_doctor.fleet.node import NodeReport, Unmet, encode_node, file_name
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
 from tfgpu_doctor.fleet.order_options import order_of, order_options
 from tfgpu_doctor.fleet.reporting import in_a_line, missing_node, node_report
-from tfgpu_doctor.host.files import Files, append_whole, write_whole
+from tfgpu_doctor.host.files import Files, append_whole
 from tfgpu_doctor.model.plain_text import one_line
 
 _LONGEST_MESSAGE = 4096  # bytes; Kubernetes reads no more
@@ -44,12 +44,11 @@ def node(
         refuse(f"there is no folder {out}: create it before the nodes start")
     order = order_of(**asked)
     called = name or platform.node() or "node"
-    report = examine_node(called, order, python, deadline)
     path = os.path.join(out, file_name(called))
-    try:
-        write_whole(path, encode_node(report))
-    except OSError as error:
-        refuse(f"{path} cannot be written: {error.strerror or error}")
+    refuse_unwritable(path)
+    report = examine_node(called, order, python, deadline)
+    if not saved(path, encode_node(report), costly=True):
+        raise SystemExit(WRONG_USAGE)
     line = one_line(f"{called}: {in_a_line(report)}") + "\n"
     if message is not None:
         _leave_message(message, line)

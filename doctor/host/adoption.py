@@ -22,6 +22,7 @@ from tfgpu_doctor.host.janitor import send, start_time
 MARK = "TFGPU_DOCTOR_CHILD"
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _AGAIN_S = 0.005
+_LAST_S = 1.0
 _NUMBERS = itertools.count(1)
 
 
@@ -84,6 +85,18 @@ class Adoption:
                 _wait_for(pid)
             if done:
                 return
+            time.sleep(_AGAIN_S)
+
+    def end_unknown(self) -> None:
+        """At the end of this process kill the children with a mark of its own: an interrupt came while one was started."""
+        mark = f"{MARK}={os.getpid()}-"
+        until = time.monotonic() + _LAST_S
+        while (left := [pid for pid in children_of(os.getpid()) if carries(pid, mark, begins=True)]) and (
+            time.monotonic() < until
+        ):
+            for pid in left:
+                send([(each, start_time(each)) for each in family_of(pid)], signal.SIGKILL)
+                _wait_for(pid)
             time.sleep(_AGAIN_S)
 
     def _rest(self) -> None:

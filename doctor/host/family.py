@@ -49,13 +49,15 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def carries(pid: int, mark: str) -> bool:
-    """Whether a process began with this `NAME=value` in its environment."""
+def carries(pid: int, mark: str, *, begins: bool = False) -> bool:
+    """Whether a process began with this `NAME=value` in its environment, or with one that begins so."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return os.fsencode(mark) in file.read().split(b"\0")
+            values = file.read().split(b"\0")
     except OSError:
         return False
+    wanted = os.fsencode(mark)
+    return any(value.startswith(wanted) for value in values) if begins else wanted in values
 
 
 def own_bytes(pid: int) -> int:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import stat
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import BinaryIO
+
+from tfgpu_doctor.host.open_streams import OpenStream, stream_of
 
 _MOST_LINKS = 40  # the number that Linux follows before it returns ELOOP
 _MOST_BYTES = 4 << 20
 # Windows has no O_NONBLOCK, and needs O_BINARY.
 _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-_NAMED_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
-_STREAM = re.compile(r"/dev/std(?:out|err)|/(?:dev|proc/self)/fd/(\d{1,6})")
+_READER_S, _AGAIN_S = 2.0, 0.02
 _PIECE_BYTES = 64 << 10  # /proc/sys returns ENOMEM for a read of 4 MiB at once (fs/proc/proc_sysctl.c)
 
 
@@ -187,18 +188,35 @@ def _no_device(file: BinaryIO, path: str) -> BinaryIO:
     return file
 
 
+def working_folder_is_gone() -> bool:
+    """Whether somebody removed the folder that this process works in."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def owners_of(path: str) -> set[int]:
+    """Return the numbers of the users to whom a file belongs, and each link that leads to it. Raises OSError."""
+    found: set[int] = set()
+    for _ in range(_MOST_LINKS):
+        status = os.lstat(path)
+        found.add(status.st_uid)
+        if not stat.S_ISLNK(status.st_mode):
+            break
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return found
+
+
 def write_whole(path: str, content: bytes) -> None:
     """Write a file atomically, completely or not at all; write directly to a device, a pipe or an open stream.
 
     Raises OSError.
     """
-    stream = _stream_of(path)
-    if stream is not None:
-        with open(os.dup(stream), "wb") as file:  # behind what a shell has redirected there: `>> FILE`
-            file.write(content)
-        return
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as file:
+    stream = stream_of(path)
+    if stream is not None or (os.path.exists(path) and not os.path.isfile(path)):
+        with _in_place(path, stream) as file:
             file.write(content)
         return
     path = os.path.realpath(path)
@@ -222,12 +240,33 @@ def part_of(path: str) -> str:
     return f"{path}.{os.getpid()}.{int.from_bytes(os.urandom(8), 'big')}.part"
 
 
-def _stream_of(path: str) -> int | None:
-    """Return the descriptor that a path such as /dev/stdout or /proc/self/fd/3 stands for; None if it names a file."""
-    matched = _STREAM.fullmatch(os.path.normpath(path))
-    if not matched:
-        return None
-    return _NAMED_STREAMS.get(matched[0]) if matched[1] is None else int(matched[1])
+def _in_place(path: str, stream: OpenStream | None) -> BinaryIO:
+    """Open a stream, a pipe or a device for writing behind what is there: `>> FILE`. Wait for no reader. Raises OSError."""
+    if stream is not None and stream.is_own:
+        return open(os.dup(stream.number), "wb")
+    number = _opened(stream.path if stream else path)
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(number, True)  # a reader may be slow
+    return open(number, "wb")
+
+
+def _opened(path: str) -> int:
+    """Open for appending, and give a pipe's reader a moment to come. Raises OSError."""
+    until = time.monotonic() + _READER_S
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | getattr(os, "O_APPEND", 0) | _NEVER_WAIT)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(os.stat(path).st_mode):
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, "no program reads from this pipe", path) from None
+        time.sleep(_AGAIN_S)
+
+
+def silence(stream: int) -> None:
+    """Let nothing that is written to an open stream from now on arrive anywhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def create_whole(path: str, content: bytes) -> None:

@@ -30,7 +30,7 @@ class RecordedProgram:
         self._listener = Listener()
         try:
             self._process: subprocess.Popen[bytes] = start_watched(
-                argv, environment=self._listener.variables(environment, startup), folder=os.getcwd()
+                argv, environment=self._listener.variables(environment, startup), folder=None
             )
         except OSError:
             self._listener.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -63,6 +64,16 @@ class Results:
     def newest_last(self) -> list[KeptRun]:
         """All runs, oldest first. Raises ResultsError."""
         return self._select("where name is not ?", None)
+
+    def refuse_without_place(self) -> None:
+        """Raise ResultsError if the file cannot be written, or its folder not be made, as far as that shows before."""
+        place = self.path
+        while not os.path.lexists(place):
+            place = os.path.dirname(place)
+        if place != self.path and not os.path.isdir(place):
+            raise self._error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+        if not os.access(place, os.W_OK):
+            raise self._error(PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
     def _select(self, condition: str, value: str | None) -> list[KeptRun]:
         try:

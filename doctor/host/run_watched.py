@@ -4,7 +4,8 @@ That process has the other end of standard input: when it exits for any reason, 
 A byte before its end says that the process is still there, and only wants an end. If this program itself is killed, the
 command receives SIGTERM, on Linux. With the option --with-family before the command, also what it started in a session
 of its own is killed, on Linux. With `--remove FOLDER` before that, this folder is removed if the process that started
-this program exits before the command ends, and if this program itself is killed.
+this program exits before the command ends, and if this program itself is killed. With `--tell DESCRIPTOR` before all that,
+the number of the error is written there if the command cannot be started; it is closed as soon as it has started.
 """
 
 from __future__ import annotations
@@ -27,19 +28,30 @@ GRACE_S = 1.0  # after SIGKILL; a process that survives is blocked in the kernel
 def main() -> None:
     """Run the command in the arguments; see above."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform.startswith("linux") else None
-    argv, adopts, folder = sys.argv[1:], False, ""
+    argv, adopts, folder, tells = sys.argv[1:], False, "", -1
+    if argv[0] == "--tell":
+        tells, argv = int(argv[1]), argv[2:]
+        os.set_inheritable(tells, False)  # the command's start closes it in the child
     if argv[0] == "--remove":
         folder, argv = argv[1], argv[2:]
     if argv[0] == "--with-family":
         argv, adopts = argv[1:], prctl is not None and prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     # File descriptors that this program inherited (a lock) stay open in the command, so that it is held until that has ended.
-    child = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        close_fds=False,
-        start_new_session=True,
-        preexec_fn=prctl and (lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM)),  # noqa: PLW1509 - there is one thread
-    )
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            close_fds=False,
+            start_new_session=True,
+            preexec_fn=prctl and (lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM)),  # noqa: PLW1509 - there is one thread
+        )
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in a word
+        if tells < 0:
+            raise
+        os.write(tells, b"%d" % (getattr(error, "errno", 0) or 22))  # EINVAL
+        os._exit(127)
+    if tells >= 0:
+        os.close(tells)
     janitor = folder and subprocess.Popen(
         [sys.executable, "-B", "-I", JANITOR, str(child.pid), folder], stdin=subprocess.PIPE, start_new_session=True
     )

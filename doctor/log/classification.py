@@ -81,6 +81,7 @@ class LogReport(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[LogCause, ...]
     noise: tuple[Noise, ...]
     passed_over: tuple[str, ...] = ()  # what was not searched to the end, because no program prints so much of it
+    interrupted: bool = False  # Ctrl-C: what follows in the log was not read
 
 
 def classify(

@@ -36,9 +36,9 @@ def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None
     """Find the cause in a TensorFlow log, a CI log, or the text of a ticket.
 
     The log can have any size and encoding; `-` reads standard input. Exit codes: 0 no problem found, 1 a cause found,
-    2 wrong usage or unreadable input.
+    2 wrong usage or unreadable input, 130 interrupted (what was read by then is judged).
     """
-    known = _given(context)
+    known, interrupted = _given(context), False
     scanner = Scanner(read_knowledge().log_signatures)
     try:
         with _open(file) as content:
@@ -46,10 +46,12 @@ def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None
     except OSError as error:
         refuse(f"{file} cannot be read: {error.strerror or error}")
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        interrupted = True
     report = classify(scanner.found, known, read_knowledge(), scanner.lines, scanner.kept.texts())
-    report = msgspec.structs.replace(report, passed_over=scanner.passed_over)
+    report = msgspec.structs.replace(report, passed_over=scanner.passed_over, interrupted=interrupted)
     deliver(_render(report, format_), output)
+    if interrupted:
+        return _INTERRUPTED
     return _FINDINGS if any(cause.severity != "info" for cause in report.causes) else 0
 
 

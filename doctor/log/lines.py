@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -24,16 +24,39 @@ _HELP_END = b"nvidia-smi(1) manual page for more detailed information"
 _LONGEST_HELP = 64 << 10
 
 
+class _Chunk:
+    """The next part of a stream, as large as a block, less at its end or at an interrupt."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        # `read` waits for the whole, and what has come is lost at an interrupt.
+        self._read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+        self.content = b""
+        self.interrupt: KeyboardInterrupt | None = None
+
+    def read(self) -> bool:
+        """Read; return False at the end."""
+        pieces: list[bytes] = []
+        left = 0 if self.interrupt else _BLOCK_BYTES
+        try:
+            while left > 0 and (piece := self._read(left)):
+                pieces.append(piece)
+                left -= len(piece)
+        except KeyboardInterrupt as interrupt:
+            self.interrupt = interrupt
+        self.content = b"".join(pieces)
+        return bool(self.content)
+
+
 def blocks(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the log in blocks of whole lines, cleaned: no terminal codes, no NUL bytes, quotes without their backslashes.
 
-    Help texts of nvidia-smi are empty lines.
+    Help texts of nvidia-smi are empty lines. An interrupt while it waits for more is raised after what has come.
 
     Without its NUL bytes, the ASCII part of UTF-16 reads as ASCII, which is sufficient for all signatures.
     """
-    rest = b""
-    while chunk := stream.read(_BLOCK_BYTES):
-        text = rest + chunk
+    rest, chunk = b"", _Chunk(stream)
+    while chunk.read():
+        text = rest + chunk.content
         end = text.rfind(b"\n") + 1
         begin = max(text.rfind(marker, max(0, end - _LONGEST_HELP), end) for marker in (_HELP, _HELP_OF_QUERY))
         if begin >= 0:  # the next block has the whole of it
@@ -48,6 +71,8 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
             rest = text[-_OVERLAP_BYTES:]
     if rest:
         yield _clean(rest if rest.endswith(b"\n") else rest + b"\n")
+    if chunk.interrupt:
+        raise chunk.interrupt
 
 
 def _clean(text: bytes) -> bytes:

@@ -36,6 +36,8 @@ def render_log(report: LogReport) -> str:
     if report.noise:
         rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in report.noise]
         parts.append("\n".join(["Harmless by themselves:", *rows]))
+    if report.interrupted:
+        parts.append(f"Interrupted after {report.lines:,} lines: what follows was not read.")
     if report.passed_over:
         parts.append("\n".join(["Not searched to the end:", *_paragraph("", "; ".join(report.passed_over))]))
     return "\n\n".join(parts) + "\n"

@@ -110,7 +110,7 @@ class Scanner:
         self._fruitless: dict[str, int] = {}
 
     def scan(self, stream: BinaryIO) -> None:
-        """Read a log to the end."""
+        """Read a log to the end. An interrupt is raised after what had come by then."""
         for block in blocks(stream):
             self._scan(block)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import pathlib
 import platform
 import shutil
 import sys
+import time
 
 from tfgpu_doctor._project import install
 from tfgpu_doctor.host import Host
@@ -16,11 +16,11 @@ from tfgpu_doctor.host.cache import cache_folder, discard_folder, make_folder, r
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.rehearse.machine import HEADERS, SOURCES
 
-_FOLDER = pathlib.Path(__file__).parent
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 # Bsymbolic: calls within a library stay in it, even if the process has other functions of the same name.
 _OPTIONS = ("-shared", "-fPIC", "-O1", "-std=c11", "-fvisibility=hidden", "-fno-sanitize=undefined", "-Wl,-Bsymbolic")
 _COMPILERS = ("cc", "gcc", "clang")
-_DEADLINE_S = 30.0
+_DEADLINE_S = 30.0  # for all of them together
 _ZIG_DEADLINE_S = 300.0  # it first builds parts of a C library
 _LONGEST_COMPLAINT = 200
 _ELF = b"\x7fELF"
@@ -52,7 +52,7 @@ def build_driver(host: Host | None = None) -> str:
 
 def _fingerprint() -> str:
     """Return a short hash of the sources and options of the libraries."""
-    parts = [(_FOLDER / name).read_bytes() for name in (*SOURCES.values(), *HEADERS)]
+    parts = [Files().read_bytes(os.path.join(_FOLDER, name)) for name in (*SOURCES.values(), *HEADERS)]
     return hashlib.sha256(b"\0".join([*parts, " ".join(_OPTIONS).encode()])).hexdigest()[:16]
 
 
@@ -72,8 +72,12 @@ def _is_library(path: str) -> bool:
 def _compile(host: Host, folder: str) -> None:
     """Build both libraries with the first compiler that succeeds."""
     complaints = []
+    until = time.monotonic() + _DEADLINE_S
     for compiler in _compilers(host):
-        complaint = _compile_with(host, compiler, folder)
+        left_s = until - time.monotonic() if len(compiler) == 1 else _ZIG_DEADLINE_S
+        if left_s <= 0:
+            continue
+        complaint = _compile_with(host, compiler, folder, left_s)
         if not complaint:
             return
         complaints.append(f"{os.path.basename(compiler[-1])}: {complaint}")
@@ -89,9 +93,10 @@ def _compilers(host: Host) -> list[list[str]]:
     return [*found, [sys.executable, "-m", "ziglang", "cc"]] if importlib.util.find_spec("ziglang") else found
 
 
-def _compile_with(host: Host, compiler: list[str], folder: str) -> str:
+def _compile_with(host: Host, compiler: list[str], folder: str, deadline_s: float) -> str:
     """Build both libraries with a compiler; return its error, or an empty string on success."""
     zig = os.path.join(folder, "zig")
+    until = time.monotonic() + deadline_s
     variables = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, "LC_ALL": "C", "TMPDIR": folder}
     for library, source in SOURCES.items():
         command = [
@@ -100,10 +105,9 @@ def _compile_with(host: Host, compiler: list[str], folder: str) -> str:
             f"-Wl,-soname,{library}",
             "-o",
             os.path.join(folder, library),
-            str(_FOLDER / source),
+            os.path.join(_FOLDER, source),
         ]
-        deadline_s = _DEADLINE_S if len(compiler) == 1 else _ZIG_DEADLINE_S
-        done = host.run(command, deadline_s=deadline_s, variables=variables)
+        done = host.run(command, deadline_s=max(0.1, until - time.monotonic()), variables=variables)
         if done.timed_out:
             return f"it did not end within {deadline_s:.0f} s"
         if done.exit_code != 0:

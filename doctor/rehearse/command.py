@@ -7,7 +7,7 @@ import click
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
 from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.interrupts import Listening
-from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
@@ -64,13 +64,14 @@ def rehearse(
         )
     except (ConfigurationError, MachineError) as error:
         refuse(str(error))
+    refuse_unwritable(output)
     try:
         with Waiting() as waiting:
             report = run_rehearsal(configuration, stage, waiting.show, Listening())
     except (BuildError, RehearsalError) as error:
         note(f"error: {error}")
         return _NOT_JUDGED
-    deliver(_render(report, format_, verbose, output), output)
+    deliver(_render(report, format_, verbose, output), output, costly=True)
     return report.exit_code(configuration.fail_level)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import functools
-import pathlib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
+from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.rehearse.completion import complete_gpus
@@ -115,10 +116,9 @@ def cuda_of_driver(driver: str, knowledge: Knowledge) -> str:
 @functools.cache
 def known_calls() -> frozenset[str]:
     """Return the CUDA and NVML calls that the simulated driver implements, and so can make fail."""
-    folder = pathlib.Path(__file__).parent
-    return frozenset(
-        call for source in (*SOURCES.values(), *HEADERS) for call in _CALL.findall((folder / source).read_text("utf-8"))
-    )
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sources = [Files().read_text(os.path.join(folder, name)) for name in (*SOURCES.values(), *HEADERS)]
+    return frozenset(call for source in sources for call in _CALL.findall(source))
 
 
 def _validate_calls(place: str, faults: Iterable[str]) -> None:

@@ -8,12 +8,11 @@ import click
 import msgspec
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
-from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse, refuse_unwritable, saved
 from tfgpu_doctor.cli.recorded import read_input, read_recorded
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.model.bundle import pack
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench, decode_bench
@@ -60,6 +59,7 @@ def ticket(
         settings = read_configuration().with_options(python=python)
     except ConfigurationError as error:
         refuse(str(error))
+    refuse_unwritable(output)
     log = read_input(log_, _LARGEST_LOG_BYTES, "a log that a ticket can include: pass only its end") if log_ else None
     made = make_ticket(_source(settings, facts, log, quick=quick))
     if dry_run:
@@ -109,9 +109,7 @@ def _hand_out(made: Ticket, output: str | None) -> None:
         note("-o ticket.zip writes the bundle to attach; --dry-run shows its contents")
         return
     content = pack(made.files)
-    try:
-        write_whole(output, content)
-    except OSError as error:
-        refuse(f"{output} cannot be written: {error.strerror or error}")
+    if not saved(output, content):
+        raise SystemExit(WRONG_USAGE)
     deliver(made.page, None)
     note(f"wrote {output} ({len(content) / 1024:.0f} KiB): attach it, and paste the page above")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _LABEL = (
     r"[\w.-]{0,60}(?:pass(?:word|wd|phrase|code)?|pwd|secret|credentials?|api[-_]?key|(?:access|account|private|shared|auth|"
-    r"signing|encryption|license|licence)[-_]?key(?:[-_]?id)?|(?:^|(?<=[\W_]))(?:token|auth|sig|psk|ssid|sid|otp|pin)|"
+    r"signing|encryption|license|licence)[-_]?key(?:[-_]?id)?|(?:^|(?<=[\W_]))(?:token|auth|sig|psk|ssid|sid|otp|pin(?!ned|[-_]?mem))|"
     r"[-_.](?:token|auth|key)|[a-z]token|connection[-_]?string|session[-_]?(?:id|key)|cookie|serial(?:[-_ ]?number)?|"
     r"asset[-_ ]?tag|service[-_ ]?tag|licen[cs]e|identitytoken)[\w.-]{0,60}"
 )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from tfgpu_doctor.ticket.patterns import Pattern, pattern
 
 _ID = r"\d{3,12}(?:\[\d*\])?(?:[._]\w[\w.-]*)?"  # 4917264, 4917264.0, 4917264_17, 881234[].pbs01
 _JOBS = (
     pattern("job", rf"\b\w{{0,40}}job_?-?\s?id[\"']?\s*[:=#]?\s*[\"'<]?({_ID})", 1),
     pattern("job", rf"(?<!per )\bjob(?: allocation)?\b[\"']?\s*[:=#<]?\s*[\"'<]?({_ID})", 1),
-    pattern("job", r"\bjob(\d{4,12})(?!\w)", 1),
+    pattern("job", r"(?<![^\W_])job_?(\d{4,12})(?![^\W_])", 1),
+    pattern("job", r"(?<!per)[_-]job[\"']?\s*[:=#<]?\s*[\"'<]?(\d{4,12}(?:[._]\d[\w.-]*)?)(?!\w)", 1),  # slurm_job 4917264
+    pattern("job", rf"(?<![^\W_])job\s*(?:no\.?|nr\.?|num|number)\s*[:=#]?\s*({_ID})", 1),
+    pattern("job", r"(?<![^\W_])jobs\s*[:=#]?\s*(\d{5,12}(?:,\s?\d{5,12})*)(?!\w)", 1),
     pattern("job", rf"\b(?:StepId|ArrayJobId|TaskId)=({_ID})", 1),
     pattern("job", r"\bSTEP (\d{3,12}\.\w+)(?= ON |\b)", 1, 0),
     pattern("job", r"\bslurm[-_](\d{3,12}(?:_\d+)?)(?!\d)", 1),
@@ -38,11 +43,27 @@ _TELEPHONES = (
     pattern("telephone", r"\b(?:tel(?:ephone|efon)?|phone|mobile|mobil|cell ?phone|fax|pager|call (?:me |us )?(?:at|on))\b"
             r"[.\"']?\s*(?:number|no\.?)?\s*[:=]?\s*[\"']?(\+?[\d(][\d ()/.-]{4,20}\d)", 1),
 )  # fmt: skip
-_CODE = r"(\d{4,8}|\d{3}[ -]\d{3}|[A-Z0-9]{4}-[A-Z0-9]{4})(?!\w|\.\d)"
+_CODE = r"(\d{2}(?:[ -]\d{2}){2,3}|\d{3}[ -]\d{3}|\d{4}[ -]\d{4}|\d{4,8}|[A-Z0-9]{4}-[A-Z0-9]{4})(?!\w|\.\d)"
+_LONG = r"(\d{6,8}|\d{2}(?:[ -]\d{2}){2,3}|\d{3}[ -]\d{3}|\d{4,5}(?=\s*(?:[.,;!)]|$)))(?!\w|\.\d)"
+# What else has a code, with a number that a diagnosis needs.
+_NO_CODE = "".join(
+    f"(?<!{word}[ _-])" for word in
+    ("error", "exit", "status", "return", "result", "response", "cuda", "xid", "sxid", "signal", "reason", "http", "machine",
+     "failure", "source", "sass", "ptx", "python", "kernel", "device", "the")
+)  # fmt: skip
 _CODES = (
     pattern("secret", r"\b(?:verification|confirmation|security|login|log-in|sign-?in|authentication|auth|one[- ]time|2fa|mfa|"
-            rf"pairing|backup|recovery|access)\s+(?:code|passcode|pin)s?\b[\"']?\s*(?:is\b|was\b|[:=#])?\s*[\"']?{_CODE}", 1),
+            rf"pairing|backup|recovery|access)\s+(?:code|passcode|pin)s?\b[\"']?(?:\s|is\b|was\b|[:=#])*[\"']?{_CODE}", 1),
     pattern("secret", rf"\b(?:otp|totp|2fa|mfa|passcode)(?:\s+code)?\b[\"']?\s*(?:is\b|[:=#])?\s*[\"']?{_CODE}", 1),
-    pattern("secret", r"\bcode\s+(\d{4,8})(?=\s+to\s+(?:sign|log|verify|confirm|continue|authenticate)\b)", 1),
+    pattern("secret", r"\bcode\s+(\d{4,8})(?=\s+to\s+(?:finish|sign|log|verify|confirm|continue|authenticate)\b)", 1),
+    pattern("secret", rf"\b(?:your|my|dein|ihr)\s+code\b[\"']?\s*(?:is\b|was\b|lautet\b|ist\b|[:=-])+\s*{_LONG}", 1,
+            re.IGNORECASE | re.MULTILINE),
+    pattern("secret", rf"\b(?:enter|type|use|\d[- ]digit)\s+(?:the\s+|this\s+)?(?:\d[- ]digit\s+)?code\b\s*:?\s*{_CODE}", 1),
+    pattern("secret", rf"\b{_NO_CODE}code\b\s*[:=]?\s*{_CODE}"
+            r"(?=[^\n]{0,40}\b(?:expires|valid for|was sent|sent to|your phone|text message|by sms|authenticator)\b)", 1),
+    pattern("secret", r"\b(?:best\u00e4tigungs|sicherheits|zugangs|einmal|verifizierungs|anmelde)-?code\b"
+            rf"\s*(?:lautet\b|ist\b|[:=])?\s*{_CODE}", 1),
+    pattern("secret", r"\bpin\s+(?:for|of)\s+[^\n\d]{1,40}?\s(?:is|was|=|:)\s*(\d{4,8})(?!\w|\.\d)", 1),
+    pattern("secret", r"\b(?:texted|messaged|sms(?:ed)?)\s+(?:you|me|us)\s+(?:the\s+code\s+)?(\d{4,8})(?!\w|\.\d)", 1),
 )  # fmt: skip
 NUMBERS: tuple[Pattern, ...] = (*_CODES, *_JOBS, *_ACCOUNTS, *_TELEPHONES)

@@ -98,7 +98,9 @@ def test_usage_that_cannot_be_meant_is_refused(tmp_path: pathlib.Path) -> None:
     assert "`tfgpu-doctor accept learn` takes several records" in refused(
         "--profile", "ci", "--facts", facts, "--facts", facts
     )
-    assert "there is no folder" in refused("--profile", "ci", "--facts", facts, "-o", str(tmp_path / "gone/c.json"))
+    assert "cannot be written: create the folder" in refused(
+        "--profile", "ci", "--facts", facts, "-o", str(tmp_path / "gone/c.json")
+    )
     assert "has 6 bytes, but a key needs at least 16" in refused("verify", facts, "--key", str(tmp_path / "short"))
     assert "cannot be read: No such file" in refused("verify", str(tmp_path / "gone"))
     assert "No such option" in accept("learn", "--html", "x").stderr

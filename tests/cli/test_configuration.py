@@ -85,13 +85,21 @@ def test_a_file_that_is_made_to_be_slow_is_refused(tmp_path: pathlib.Path, text:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name")
 @pytest.mark.parametrize("name", ["tfgpu-doctor.toml", "pyproject.toml"])
-def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path, name: str) -> None:
+def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / name)
     if name == "pyproject.toml":
         assert read_configuration(str(tmp_path)) == Configuration()
+        said = capsys.readouterr().err
+        assert "pyproject.toml cannot be read (not a regular file): settings in it are not followed" in said
     else:
         with pytest.raises(ConfigurationError, match="not a regular file"):
             read_configuration(str(tmp_path))
+
+
+def test_a_pyproject_that_is_too_large_costs_a_note(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.tfgpu-doctor]\nselect = ["DRV"]\n# ' + "x" * (1 << 20))
+    assert read_configuration(str(tmp_path)) == Configuration()
+    assert "pyproject.toml is larger than 256 KiB: settings in it are not followed" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a file away")
@@ -106,6 +114,26 @@ def test_another_user_s_file_above_the_working_folder_is_not_followed(
     os.chown(path, 12345, 12345)
     assert read_configuration(str(tmp_path)).python == "/tmp/mine"  # who stands in the folder has chosen it
     assert read_configuration(str(tmp_path / "below")).python is None
+    assert "belongs to another user" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a link away")
+@pytest.mark.parametrize("name", ["tfgpu-doctor.toml", "pyproject.toml"])
+@pytest.mark.parametrize("between", ["", "between"])
+def test_another_user_s_link_to_a_file_of_roots_is_not_followed(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], name: str, between: str
+) -> None:
+    """It leads to whatever settings of another project its owner likes, also over a link of root's."""
+    below = tmp_path / "up/below"
+    below.mkdir(parents=True)
+    table = "[tool.tfgpu-doctor]\n" if name == "pyproject.toml" else ""
+    (tmp_path / "roots.toml").write_text(f'{table}python = "/root/other"\n')
+    (tmp_path / "up" / name).symlink_to(f"../{between or 'roots.toml'}")
+    if between:
+        (tmp_path / between).symlink_to("roots.toml")
+    assert read_configuration(str(below)).python == "/root/other"
+    os.chown(tmp_path / (between or f"up/{name}"), 1234, 1234, follow_symlinks=False)
+    assert read_configuration(str(below)).python is None
     assert "belongs to another user" in capsys.readouterr().err
 
 

@@ -76,17 +76,92 @@ def test_signals_at_random_moments(tmp_path: pathlib.Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == []
 
 
+JSON = [
+    ["log", "-"], ["matrix"], ["libraries"], ["trace", "x.xplane.pb"], ["accept", "run", "--profile", "ci"],
+    ["fleet", "report", "reports"], ["fleet", "history", "--store", "reports"], ["rehearse"], ["advise"], ["bench", "threads"],
+]  # fmt: skip
+
+
+def judge_other(found: tuple[int, str, str], *, has_document: bool) -> bool:
+    """Whether a command was interrupted; it must have told so, in one document where that was promised."""
+    code, out, error = found
+    assert code in (0, 1, 2, 3, 130), found
+    assert "Traceback" not in error, found
+    assert "the doctor itself failed" not in error, found
+    if code != 130:
+        return False
+    assert "interrupted" in out + error, found
+    if has_document:
+        assert json.loads(out)["schema"] >= 1, found
+    return True
+
+
+@pytest.mark.parametrize("command", JSON, ids=" ".join)
+def test_a_signal_before_anything_is_known_gives_a_document_too(tmp_path: pathlib.Path, command: list[str]) -> None:
+    found = interrupted(tmp_path, [0.0], *command, "--format", "json")
+    assert judge_other(found, has_document=True)
+    report = json.loads(found[1])
+    assert report["interrupted"] or report["verdict"] == "interrupted", found
+
+
+@pytest.mark.parametrize("command", [["matrix"], ["libraries", "--format", "json", "-o", "x"], ["fix"]], ids=" ".join)
+def test_where_no_document_was_promised_one_line_says_so(tmp_path: pathlib.Path, command: list[str]) -> None:
+    code, out, error = interrupted(tmp_path, [0.0], *command)
+    assert (code, out) == (130, "")
+    assert error.split("\n")[-2:] == ["tfgpu-doctor: interrupted: there is nothing to report yet", ""]
+    assert [each.name for each in tmp_path.iterdir()] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", [["explain", "DRV001"], ["log", "-"], ["matrix"], ["ticket", "-o", "t.zip"], ["env", "--shell", "bash"]]
+    "command",
+    [["explain", "DRV001"], ["ticket", "-o", "t.zip"], ["env", "--shell", "bash"], ["fix"], *JSON],
+    ids=" ".join,
 )
 def test_other_commands_end_without_a_traceback(tmp_path: pathlib.Path, command: list[str]) -> None:
+    has_document = command in JSON
     for _ in range(4):
         first = CHANCE.uniform(0, 0.7)
-        code, _, error = interrupted(tmp_path, [first, first + 0.003], *command)
-        assert code in (0, 1, 3, 130), (code, error)
-        assert "Traceback" not in error
-        assert "the doctor itself failed" not in error
+        format_ = ["--format", "json"] if has_document else []
+        found = interrupted(tmp_path, [first, first + 0.003], *command, *format_)
+        judge_other(found, has_document=has_document)
+
+
+@pytest.mark.parametrize("format_", ["json", "text"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_log_that_does_not_end_is_judged_as_far_as_it_came(
+    tmp_path: pathlib.Path, format_: str, number: signal.Signals
+) -> None:
+    text = "ValueError: Memory growth cannot differ between GPU devices\nand a line that has not yet en"
+    process = subprocess.Popen(
+        doctor_argv("log", "-", "--format", format_), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=clean_environment(), preexec_fn=hear_interrupts,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+    while process.poll() is None and _waiting_bytes(process.stdin.fileno()):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(number)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (130, "")
+    if format_ == "json":
+        report = json.loads(out)
+        assert (report["interrupted"], report["lines"]) == (True, 2)
+        assert report["causes"]
+    else:
+        assert "Memory growth cannot differ" in out
+        assert "Interrupted after 2 lines: what follows was not read." in out
+
+
+def _waiting_bytes(pipe: int) -> int:
+    """How much of what was written to a pipe nobody has read yet."""
+    import fcntl
+    import struct
+    import termios
+
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])
 
 
 def test_a_doctor_in_the_background_stays_deaf_to_ctrl_c(tmp_path: pathlib.Path) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import resource
 import shutil
 import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
-from doctor_command import clean_environment, doctor_argv, run_doctor
+from doctor_command import clean_environment, doctor_argv, run_doctor, start_doctor
 from locations import TESTS
 
+from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.render import FORMATS
 
 BROKEN = str(TESTS / "machines/synthetic/debian-nouveau/facts.json")
@@ -79,7 +84,8 @@ def test_a_file_that_may_not_grow_is_not_begun(format_: str, tmp_path: pathlib.P
 
 def test_a_record_is_whole_or_not_there(tmp_path: pathlib.Path) -> None:
     done = run_with_small_files("--quick", "--record", str(tmp_path / "machine.json"))
-    assert refused(done), done.stderr
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert done.stdout  # what was found is told all the same
     assert os.listdir(tmp_path) == []
 
 
@@ -175,3 +181,130 @@ def test_an_open_stream_is_written_to_and_its_file_is_not_replaced(
     assert text.startswith("earlier\n{")
     assert '"schema"' in text
     assert [each.name for each in tmp_path.iterdir()] == ["b.log"]
+
+
+def _into_log(folder: pathlib.Path, *arguments: str) -> str:
+    """What is in b.log after `tfgpu-doctor ... >> b.log`; `first` is in it before."""
+    log = folder / "b.log"
+    log.write_text("first\n")
+    with log.open("ab") as file:
+        done = subprocess.run(
+            doctor_argv(*arguments, "--format", "json"), stdout=file, stderr=subprocess.PIPE, text=True,
+            env=clean_environment(), check=False, cwd=folder,
+        )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    return log.read_text()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/thread-self/fd"), reason="there is no /proc/thread-self")
+@pytest.mark.parametrize("arguments", [("-o",), ("--record",)])
+@pytest.mark.parametrize(
+    "path", ["link", "chain", "//dev/stdout", "/dev/./fd/1", "/proc/thread-self/fd/1", "folder/1", "/dev/../dev/fd/1"]
+)
+def test_a_stream_by_any_name_is_written_to_and_its_file_is_not_replaced(
+    tmp_path: pathlib.Path, path: str, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    (tmp_path / "chain").symlink_to("link")
+    (tmp_path / "folder").symlink_to("/dev/fd")
+    text = _into_log(tmp_path, "--quick", *arguments, path)
+    assert text.startswith("first\n{")
+    assert '"schema"' in text
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="there is no /proc/self/fd")
+@pytest.mark.parametrize("arguments", [("-o",), ("--record",)])
+def test_another_process_s_stream_is_appended_to(tmp_path: pathlib.Path, arguments: tuple[str, ...]) -> None:
+    """As with `-o /proc/$$/fd/1` in a script whose output is a log."""
+    (tmp_path / "shell.log").write_text("first\n")
+    with (tmp_path / "shell.log").open("ab") as log:
+        path = f"/proc/{os.getpid()}/fd/{log.fileno()}"
+        done = start_doctor("--quick", *arguments, path, "--format", "json", cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    assert (tmp_path / "shell.log").read_text().startswith("first\n{")
+
+
+def test_a_link_to_a_file_is_kept(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "report").write_text("earlier")
+    (tmp_path / "link").symlink_to("report")
+    run_doctor("--facts", BROKEN, "-o", "link", cwd=tmp_path)
+    assert (tmp_path / "link").is_symlink()
+    assert "nouveau" in (tmp_path / "report").read_text()
+
+
+@pytest.mark.timed
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name")
+def test_a_pipe_without_a_reader_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = start_doctor("--facts", BROKEN, "-o", "pipe", cwd=tmp_path, timeout_s=60)
+    assert refused(done), done.stderr
+    assert "no program reads from this pipe" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name")
+def test_a_pipe_with_a_reader_gets_everything(tmp_path: pathlib.Path) -> None:
+    """More than fits into a pipe at once."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    found: list[bytes] = []
+
+    def read() -> None:
+        time.sleep(0.3)
+        with open(reader, "rb") as pipe:
+            found.append(pipe.read())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    write_whole(str(tmp_path / "pipe"), b"x" * (1 << 20))
+    thread.join(60)
+    assert [len(each) for each in found] == [1 << 20]
+
+
+# Commands that work long look first, and keep what they found if the file still cannot be written
+
+
+_LONG = {
+    "check": ("check",),
+    "rehearse": ("rehearse",),
+    "watch": ("watch", "--no-live", "--", sys.executable, "-c", "open('ran', 'w')"),
+    "trace": ("trace", "--record-with", f"{sys.executable} -c \"open('ran', 'w')\""),
+    "accept": ("accept", "run", "--profile", "ci"),
+    "accept learn": ("accept", "learn", "--profile", "ci"),
+    "bench": ("bench", "threads"),
+    "fleet node": ("fleet", "node"),
+    "ticket": ("ticket",),
+}
+
+
+@pytest.mark.parametrize("command", _LONG)
+@pytest.mark.parametrize("place", ["no/such/x", "folder", "no folder/x"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: pathlib.Path, command: str, place: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "no folder").write_text("")
+    option = "--out" if command == "fleet node" else "-o"
+    if command == "fleet node" and place != "no folder/x":
+        pytest.skip("it makes its folder")
+    if command == "bench":
+        pytest.importorskip("pytest_benchmark")
+    first, *rest = _LONG[command]
+    before = 1 if command in ("accept", "accept learn", "fleet node") else 0
+    started = time.monotonic()
+    done = run_doctor(first, *rest[:before], option, place, *rest[before:], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert f"{place} cannot be written" in done.stderr or command == "fleet node"
+    assert not (tmp_path / "ran").exists()
+    assert time.monotonic() - started < 60
+
+
+def test_a_report_that_cannot_be_written_at_last_goes_to_standard_error(tmp_path: pathlib.Path) -> None:
+    """The folder is there when the program starts, and gone when it ends."""
+    (tmp_path / "folder").mkdir()
+    program = "import os; os.rmdir('folder')"
+    done = start_doctor("watch", "--no-live", "--format", "json", "-o", "folder/x", "--", sys.executable, "-c", program,
+                        cwd=tmp_path)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "folder/x cannot be written" in done.stderr
+    assert json.loads(done.stderr[done.stderr.index("{") :])["verdict"]

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tfgpu_doctor.host.lock import Busy, acquire
-from tfgpu_doctor.host.watched import run_watched
+from tfgpu_doctor.host.watched import CannotStart, run_watched
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX's")
 
@@ -43,8 +43,9 @@ def test_death_by_signal_is_no_success() -> None:
 
 
 def test_command_that_does_not_exist() -> None:
-    done = run_watched(["/no/such/command"], environment=os.environ, folder="/", deadline_s=60)
-    assert done not in (0, None)
+    with pytest.raises(CannotStart, match="No such file") as caught:
+        run_watched(["/no/such/command"], environment=os.environ, folder="/", deadline_s=60)
+    assert caught.value.filename == "/no/such/command"
 
 
 def test_output_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:

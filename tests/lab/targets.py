@@ -19,6 +19,7 @@ import tempfile
 
 # 2.21.0 misses libcusolver alone, 2.16.1 misses all that pip brought, 2.18.1 finds everything.
 RELEASES = ("2.21.0", "2.16.1", "2.18.1")
+NEWEST = RELEASES[0]
 PYTHONS = ((3, 10), (3, 12))  # the oldest and the newest for which all of them have wheels
 # What torch 2.4.1 pins, as far as it is needed to break something; and parts of CUDA 11.
 PARTS = {
