@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))  # it also runs by itself
 
 import tensorflow as tf
 from input_programs import serial_map

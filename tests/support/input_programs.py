@@ -162,7 +162,7 @@ def stalling_source(seconds: float) -> None:
     path = str(pathlib.Path(tempfile.mkdtemp()) / "records")
     with tf.io.TFRecordWriter(path, options="GZIP") as writer:
         for at in range(200):
-            writer.write(os.urandom(30_000_000 if at % 100 == 50 else 256))
+            writer.write(os.urandom(60_000_000 if at % 100 == 50 else 256))
 
     def first(each: tf.Tensor) -> tf.Tensor:
         return tf.cast(tf.io.decode_raw(tf.strings.substr(each, 0, 64), tf.uint8), tf.float32)[:64]
