@@ -125,6 +125,7 @@ def test_unreadable_machine(tmp_path: pathlib.Path) -> None:
 @pytest.mark.skipif(os.path.exists("/proc/driver/nvidia"), reason="this machine has an NVIDIA driver")
 def test_unreadable_machine_exits_with_3_where_nothing_is_wrong(tmp_path: pathlib.Path) -> None:
     target = make_target(tmp_path / "venv", "")
+    (tmp_path / "empty").mkdir()
     done = run_doctor("--root", str(tmp_path / "empty"), "--quick", "--python", str(target))
     assert done.returncode == 3, done.stdout
     assert "Not judged" in done.stdout

@@ -9,7 +9,7 @@ from locations import TESTS
 
 from tfgpu_doctor.watching.agent import Look
 
-RECORDED = sorted((TESTS / "tracing/recorded").glob("2.21*.xz"))
+RECORDED = sorted((TESTS / "tracing/recorded").glob("2.21*-py_function.*.xz"))
 
 
 class MadeAgent:
