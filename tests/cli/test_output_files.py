@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 from doctor_command import clean_environment, doctor_argv, run_doctor, start_doctor
+from installed import skip_without_scipy, skip_without_tensorflow
 from locations import TESTS
 
 from tfgpu_doctor.host.files import write_whole
@@ -287,8 +288,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     option = "--out" if command == "fleet node" else "-o"
     if command == "fleet node" and place != "no folder/x":
         pytest.skip("it makes its folder")
-    if command == "bench":
-        pytest.importorskip("pytest_benchmark")
+    if command == "bench":  # it says first what it lacks
+        skip_without_tensorflow()
+        skip_without_scipy()
     first, *rest = _LONG[command]
     before = 1 if command in ("accept", "accept learn", "fleet node") else 0
     started = time.monotonic()
