@@ -5,6 +5,7 @@ With the TensorFlow beside the tests, and with the older releases of the lab, as
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Mapping
 
@@ -65,6 +66,9 @@ def on_gpu(suite: str, name: str) -> bool:
     return not on_cpu or (suite, name) == ("pipeline", "fit")
 
 
+OLDER = "TFGPU_OLDER_RELEASES"
+
+
 def test_what_is_slow_here_is_a_comparison() -> None:
     names = {(suite, name) for kind, suite, name in collected() if kind == "COMPARISON"}
     assert {(suite, name) for suite, rows in SLOW_HERE.items() for name in rows} <= names
@@ -94,7 +98,9 @@ def test_all_of_them_run_with_older_releases(tmp_path: pathlib.Path, release: st
 
 
 def site_of(release: str) -> pathlib.Path:
-    """Where the lab has that TensorFlow; skips the test if it does not."""
+    """Where the lab has that TensorFlow; skips the test if it does not, or if nobody asked for its ten minutes."""
+    if not os.environ.get(OLDER):
+        pytest.skip(f"the suites on older TensorFlows take minutes each: {OLDER}=1 runs them, one after the other")
     if why := targets.why_not():
         pytest.skip(why)
     found = targets.find_targets(targets.folder())
