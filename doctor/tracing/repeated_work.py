@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from tfgpu_doctor.tracing.case import Case
 from tfgpu_doctor.tracing.intervals import clip, union
-from tfgpu_doctor.tracing.keras_tests import IN_TEST
 from tfgpu_doctor.tracing.pipeline import Pipeline, Stage
 from tfgpu_doctor.tracing.recorded import Profile, Thread
+from tfgpu_doctor.tracing.validation_steps import IN_TEST
 
 _REPETITION = re.compile(r"(?:Forever|Finite)Repeat\[(\d+)\]")
 _RANDOM = re.compile(r"Random|Rng|Multinomial|TruncatedNormal|Stateful(Uniform|Standard)|SampleDistorted")

@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 from tfgpu_doctor.tracing.intervals import length, union
-from tfgpu_doctor.tracing.keras_tests import SHARED, tests_told_apart
 from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
 from tfgpu_doctor.tracing.steps import Steps, outermost
+from tfgpu_doctor.tracing.validation_steps import SHARED, tests_told_apart
 
 _OF_TEST = ("test", "eval", "predict", "valid")
 _KERAS = {*SHARED, "train_function"}
