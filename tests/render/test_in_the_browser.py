@@ -30,7 +30,7 @@ from tfgpu_doctor.watching.html_page import render_watch_html
 
 def trace_page(release: str) -> str:
     """The page on a real profile."""
-    (file,) = (TESTS / "tracing/recorded").glob(f"{release}*.xz")
+    (file,) = (TESTS / "tracing/recorded").glob(f"{release}*-py_function.*.xz")
     with tempfile.TemporaryDirectory() as folder:
         made_trace.save_bytes(pathlib.Path(folder), lzma.decompress(file.read_bytes()))
         report, drawing = made_trace.judged(pathlib.Path(folder))

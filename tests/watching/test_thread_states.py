@@ -55,7 +55,7 @@ def waiting(pid: int, call: str) -> ThreadState:
         (main, *_) = thread_states(Host(), pid)
         if not main.syscall:
             pytest.skip("/proc/PID/syscall cannot be read here")
-        if main.syscall == call:
+        if main.syscall == call and main.state != "R":  # on its way there it has the call, and still runs
             return main
         time.sleep(0.1)
     raise AssertionError(main)
