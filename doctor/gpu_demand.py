@@ -111,13 +111,14 @@ def missing(demand: Demand, gpus: Sequence[UsableGpu]) -> str:
 
 def _memory_bytes(gpu: CudaGpu, facts: Facts) -> int | None:
     """Return the memory that CUDA reports, at most the free memory that NVML reports; a MIG slice has no separate value."""
-    board = next((each for each in (facts.nvml.gpus if facts.nvml else ()) if _is_board_of(each, gpu)), None)
-    told = [each for each in (gpu.memory_bytes, board.memory_free_bytes if board else None) if each]
+    board = next((each for each in (facts.nvml.gpus if facts.nvml else ()) if is_board_of(each, gpu)), None)
+    told = [each for each in (gpu.memory_bytes, board.memory_free_bytes if board and not board.mig else None) if each]
     return min(told, default=None)
 
 
-def _is_board_of(board: NvmlGpu, gpu: CudaGpu) -> bool:
-    return bool(gpu.pci_address) and not board.mig and board.pci_address.lower().endswith(gpu.pci_address.lower())
+def is_board_of(board: NvmlGpu, gpu: CudaGpu) -> bool:
+    """Return whether the GPU of CUDA is this board of NVML, or a MIG slice of it."""
+    return bool(gpu.pci_address) and board.pci_address.lower().endswith(gpu.pci_address.lower())
 
 
 def _pair(capability: str) -> tuple[int, int]:

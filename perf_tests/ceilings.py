@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from tfgpu_doctor.gpu_demand import is_board_of
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.references import COPY, MATMUL, sustained_speed
 from tfgpu_doctor.knowledge.schema import GpuModel
@@ -83,7 +84,7 @@ def link_in_words() -> str:
 
 
 def linked_by_nvlink() -> bool:
-    """Return whether NVML reported, before the run, that every GPU has an active NVLink."""
+    """Return whether NVML reported, before the run, that each GPU that CUDA lists has an active NVLink."""
     gpus = _recorded_gpus()
     return bool(gpus) and all(any(link.active for link in gpu.health.nvlinks) for gpu in gpus)
 
@@ -95,5 +96,7 @@ def _recorded_gpus() -> tuple[NvmlGpu, ...]:
     if not recorded:
         return ()
     with open(recorded, "rb") as file:
-        nvml = decode_facts(file.read()).nvml
-    return nvml.gpus if nvml else ()
+        facts = decode_facts(file.read())
+    boards = facts.nvml.gpus if facts.nvml else ()
+    listed = facts.cuda_driver.gpus if facts.cuda_driver else ()  # CUDA_VISIBLE_DEVICES may leave out others, with other links
+    return tuple(board for board in boards if not listed or any(is_board_of(board, gpu) for gpu in listed))

@@ -52,7 +52,8 @@ def free_addresses(count: int) -> list[str]:
     Ports that the kernel uses for outgoing connections are excluded: a worker that waits for another could connect to itself.
     """
     found: list[str] = []
-    for port in random.sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)):
+    # Not `random.sample`: suites seed the module's generator, and runs beside each other would draw the same ports.
+    for port in random.SystemRandom().sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)):
         address = f"127.0.0.1:{port}"
         if _bind(address) == 0:
             found.append(address)

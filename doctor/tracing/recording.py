@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from tfgpu_doctor.host.recorded_program import RecordedProgram
 from tfgpu_doctor.host.talk import ProgramLost, Talk
 from tfgpu_doctor.tracing.examine import Verdict, examine
+from tfgpu_doctor.tracing.intervals import length
 from tfgpu_doctor.tracing.reading import Unreadable, find_file, read_profile
 from tfgpu_doctor.tracing.recorded import Profile
 
@@ -17,6 +18,8 @@ AGAIN = ("too_short", "warm_up")  # verdicts that a later, longer recording may 
 _TICK_S = 0.2
 _LONGEST_S = 60.0
 _GROWTH = 2.0
+_LEAST_COVERED = 0.25  # of a recording by the steps that are judged: else it holds the begin of a training
+_MOST_FOR_MORE = 3  # recordings: some programs never cover more
 
 
 class NotRecorded(Exception):
@@ -45,13 +48,14 @@ class Recorder:
             while True:
                 number += 1
                 found = self._once(program, talk, os.path.join(folder, str(number)), seconds)
-                if found is not None:
+                if found and (best is None or found[1].word not in AGAIN or best[1].word in AGAIN):
                     best = found
-                if found and found[1].word not in AGAIN:
-                    return found
+                why = _why_again(found[1], seconds) if found else "nothing was recorded"
+                if best and (not why or (number >= _MOST_FOR_MORE and best[1].word not in AGAIN)):
+                    return best
                 if program.exit_code is not None or time.monotonic() + seconds > until:
                     break
-                self._note(f"{found[1].why if found else 'nothing was recorded'}; recording again, for {seconds:.0f} s")
+                self._note(f"{why}; recording again, for {seconds:.0f} s")
                 seconds = min(_LONGEST_S, seconds * _GROWTH)
             if best is None:
                 raise NotRecorded(_ended(program))
@@ -88,6 +92,16 @@ class Recorder:
         except Unreadable:
             return None
         return profile, examine(profile), path
+
+
+def _why_again(verdict: Verdict, seconds: float) -> str:
+    """Return why a recording of so many seconds does not settle it; empty if it does."""
+    if verdict.word in AGAIN:
+        return verdict.why
+    covered_s = length([verdict.case.steps.window]) / 1000 if verdict.case else seconds
+    if covered_s >= _LEAST_COVERED * seconds:
+        return ""
+    return f"the training had just begun: its steps cover {covered_s:.1f} of {seconds:.0f} s"
 
 
 def _checked(answer: dict[str, str]) -> None:

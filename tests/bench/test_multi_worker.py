@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -34,6 +35,14 @@ def test_no_port_that_an_outgoing_connection_may_get() -> None:
     addresses = free_addresses(8)
     assert len(set(addresses)) == 8
     assert all(int(address.rpartition(":")[2]) < lowest for address in addresses)
+
+
+def test_a_seed_of_the_suites_does_not_choose_the_ports() -> None:
+    drawn = []
+    for _ in range(2):
+        random.seed(17)
+        drawn.append(free_addresses(8))
+    assert drawn[0] != drawn[1]
 
 
 def test_a_job_that_cannot_come_up_is_told_at_once() -> None:

@@ -31,6 +31,8 @@ class profiler:
         def stop():
             if os.path.exists("refuse"): raise ValueError("nothing\\nwas recorded")
             open(os.path.join(profiler.experimental.folder, "stopped"), "w").close()
+            prepared = sorted(os.listdir("profiles")) if os.path.exists("profiles") else ()
+            if prepared: os.rename(os.path.join("profiles", prepared[0]), os.path.join(profiler.experimental.folder, "plugins"))
 """
 TRAIN = """
 import os, sys, time, tensorflow

@@ -7,15 +7,20 @@ import os
 import pathlib
 import signal
 import socket
+import sys
 import threading
 import time
+from typing import Any
 
+import made_trace
 import pytest
+from doctor_command import clean_environment
 from recorded_training import LONG_S, TRAIN, ended, folder_of, recorded, training, wait_for, write_training
 
 from tfgpu_doctor.host import recorded_program
 from tfgpu_doctor.host.talk import ProgramLost
 from tfgpu_doctor.tracing.python_samples import FILE, read_samples
+from tfgpu_doctor.tracing.recording import Recorder
 
 pytestmark = [
     pytest.mark.timed,
@@ -269,3 +274,34 @@ def test_the_program_that_imports_tensorflow_is_the_one_that_is_asked(fake: path
         (fake / "end").touch()
         assert ended(program) == 4
     assert (fake / "kept/stopped").exists()
+
+
+SHORT, LONG = {"steps": 20, "step_ms": 2.0}, {"steps": 12, "step_ms": 50.0, "input_ms": 40.0}
+
+
+@pytest.mark.parametrize(
+    ("profiles", "word", "recordings"),
+    [
+        ([SHORT, LONG], "input_serial_map", 2),  # the first holds the begin of the training alone
+        ([SHORT, SHORT, SHORT, LONG], "compute_bound", 3),  # its steps never cover more
+        ([LONG, SHORT], "input_serial_map", 1),
+        ([SHORT, {"steps": 1}, {"steps": 1}, LONG], "compute_bound", 3),
+        ([{"steps": 1}, {"steps": 1}, {"steps": 1}, LONG], "input_serial_map", 4),
+    ],
+)
+def test_a_recording_of_the_begin_is_made_again(
+    fake: pathlib.Path, profiles: list[dict[str, Any]], word: str, recordings: int
+) -> None:
+    for number, fields in enumerate(profiles):
+        made_trace.save(fake / "made", made_trace.training(compute_ms=1.0, **fields))
+        (fake / "profiles").mkdir(exist_ok=True)
+        (fake / "made/plugins").rename(fake / "profiles" / str(number))
+    notes: list[str] = []
+    recorder = Recorder(
+        [sys.executable, "train.py"], clean_environment(), after_s=0.0, seconds=0.5, patience_s=LONG_S, note=notes.append
+    )
+    (fake / "kept").rmdir()
+    _, verdict, _ = recorder.record(str(fake / "kept"))
+    assert verdict.word == word
+    assert len(list((fake / "profiles").iterdir())) == len(profiles) - recordings
+    assert len(notes) == recordings - 1
