@@ -51,6 +51,8 @@ def waiting_for_input(case: Case) -> Found | None:
     if case.times.lock_ms > _LOCKED * length([case.times.window]):
         lock_ms = case.times.lock_ms / case.steps.count
         more.insert(0, f"{lock_ms:.1f} ms of that the step's own Python waits for Python's lock (the GIL)")
+    if case.profile.sources.network and found.label != "input_slow_source":
+        more += list(case.profile.sources.said())[:1]
     found.evidence = [waits, *_bursts(case, found), reason, *more]
     return found
 
@@ -99,7 +101,8 @@ def _slow_stage(case: Case, pipeline: Pipeline, stage: Stage) -> Found:
     if _reads(stage):
         return Found("input_slow_source", "high", share, [
             f"{named} reads for {stage.each_ms:.2f} ms each, {stage.calls} times, and all other stages wait for it",
-        ], stage)  # fmt: skip
+            *case.profile.sources.said(),
+        ], stage, {"network": network} if (network := case.profile.sources.network) else {})  # fmt: skip
     if small := _per_element(case, pipeline, stage):
         words = {"stage": ""} if "Batch" in stage.kind else {}  # the text says: batch before this stage
         return Found("input_per_element", "high", share, [small], stage, words)

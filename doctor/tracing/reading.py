@@ -17,6 +17,7 @@ from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.tracing.chrome_trace import read_chrome_trace
 from tfgpu_doctor.tracing.events import Plane
 from tfgpu_doctor.tracing.processed import ENDING, Processed, read_processed
+from tfgpu_doctor.tracing.data_sources import read_sources
 from tfgpu_doctor.tracing.python_samples import FILE, read_samples
 from tfgpu_doctor.tracing.recorded import Kinds, Profile, make_profile
 from tfgpu_doctor.tracing.wire import CutOff
@@ -156,8 +157,10 @@ def _add_samples(path: str, profile: Profile) -> None:
         file = os.path.join(candidate, FILE)
         if os.path.exists(file):
             try:
-                with Files().open_binary(file) as content:
-                    profile.samples = read_samples(content.read(), profile.origin_ns, profile.began_ns)
+                with Files().open_binary(file) as opened:
+                    content = opened.read()
+                profile.samples = read_samples(content, profile.origin_ns, profile.began_ns)
+                profile.sources = read_sources(content)
             except (OSError, RecursionError, UnicodeDecodeError, msgspec.DecodeError):
                 continue
             return

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing.events import Line, Plane, Value
 from tfgpu_doctor.tracing.intervals import Interval
+from tfgpu_doctor.tracing.data_sources import DataSources
 from tfgpu_doctor.tracing.python_samples import Sample
 
 PASSED_OVER = "passed over"
@@ -119,6 +120,7 @@ class Profile:
     cut_off: str = ""
     programs: dict[str, int] = field(default_factory=dict)  # of XLA: how often each was compiled
     samples: list[Sample] = field(default_factory=list)
+    sources: DataSources = field(default_factory=DataSources)  # empty if another tool has recorded
     errors: tuple[str, ...] = ()  # what TensorFlow's profiler says of its own work, warnings among them
 
     @property

@@ -111,9 +111,10 @@ class RunFolders:
             self.seen.setdefault(folder.name, after)
 
     def sockets_and_locks(self) -> list[str]:
-        """Sockets and files of locks that are left anywhere in the temporary folder."""
+        """Sockets and files of locks that are left anywhere in the temporary folder; Ray keeps those of its sessions."""
         found = [path for path in self.parent.rglob("*") if path.suffix == ".lock" or path.is_socket()]
-        return sorted(str(path.relative_to(self.parent)) for path in found)
+        names = sorted(str(path.relative_to(self.parent)) for path in found)
+        return [name for name in names if not name.startswith("ray/session_")]
 
     def left(self) -> list[str]:
         """Those that are there, with what is in them."""

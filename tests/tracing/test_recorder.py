@@ -147,7 +147,7 @@ def test_equal_stacks_are_kept_once(fake: pathlib.Path) -> None:
     looks, own = Looks(), set[int]()
     for _ in range(50):
         looks.add(threading.main_thread().ident, own)
-    looks.write(str(fake / FILE), 5, 0.01)
+    looks.write(str(fake / FILE), 5, 0.01, {})
     rows = read_samples((fake / FILE).read_bytes(), 0, 5)
     assert len(rows) == 50
     assert rows[0].main[0][2] == "add"

@@ -57,15 +57,15 @@ class Looks:
             text = self._known[stack] = json.dumps(stack)
         return text
 
-    def write(self, path: str, began_ns: int, every_s: float) -> None:
-        """Write them, one after the other: of a long recording the whole text would be large."""
+    def write(self, path: str, began_ns: int, every_s: float, read: Dict[str, Any]) -> None:
+        """Write them, one after the other: of a long recording the whole text would be large. `read`: what it reads."""
         with open(path, "w") as file:
             file.write('{"began_ns": %d, "every_s": %s, "samples": [' % (began_ns, every_s))
             file.writelines(
                 "%s[%d, %s, [%s]]" % ("," if place else "", at_ns, main, ", ".join(others))
                 for place, (at_ns, main, others) in enumerate(self._rows)
             )
-            file.write("]}")
+            file.write('], "read": %s}' % json.dumps(read))
 
 
 def _stack(innermost: FrameType) -> Stack:

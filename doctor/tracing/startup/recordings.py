@@ -30,7 +30,7 @@ def beside(name: str) -> Any:
     return module
 
 
-_looks, _giving_way = beside("looks"), beside("giving_way")
+_looks, _giving_way, _sources = beside("looks"), beside("giving_way"), beside("sources")
 
 
 class GaveWay(RuntimeError):
@@ -48,6 +48,7 @@ class Recordings:
         self.idle = threading.Event()
         self.idle.set()
         self._looks = _looks.Looks()
+        self._sources: Any = None  # of the recording under way
         self._problem: Optional[BaseException] = None  # of a recording that ended by itself
         self._sampled = threading.Event()  # Python switches threads as the program wants it
         self._sampled.set()
@@ -71,6 +72,7 @@ class Recordings:
                 self.idle.set()
                 raise
             self.folder, self._looks, self._began_ns = folder, _looks.Looks(), began_ns
+            self._sources = _sources.Sources()
             self.full, self.over, self._problem = False, False, None
             self._interval_s = sys.getswitchinterval()
             self._sampled.clear()
@@ -90,8 +92,9 @@ class Recordings:
                 return
             try:
                 self._sampled.wait(1.0)
+                read = self._sources.found()
                 tensorflow.profiler.experimental.stop()
-                self._looks.write(os.path.join(folder, "python_samples.json"), self._began_ns, _SAMPLE_EVERY_S)
+                self._looks.write(os.path.join(folder, "python_samples.json"), self._began_ns, _SAMPLE_EVERY_S, read)
                 if not self.ending.is_set():
                     _give_back_memory()
             finally:
@@ -137,6 +140,7 @@ class Recordings:
                 self.full = True
                 return True
             self._looks.add(main, self.own)
+            self._sources.look()
             self.ending.wait(_DENSE_EVERY_S if passed_s < _DENSE_S else _SAMPLE_EVERY_S)
         return False
 
