@@ -1,8 +1,8 @@
 """Beside a launched program: ends it and removes folders if the doctor dies before it has done so.
 
-`python -I janitor.py PID FOLDER ...`. Standard input is a pipe from the doctor: a byte before its end means that all is
-done; the end alone means that the doctor was killed. The program gets SIGTERM, and SIGKILL some seconds later, with all
-of its descendants.
+`python -I janitor.py FOLDER ...`. Standard input is a pipe: the program writes its number and a new line before it begins,
+the doctor writes "done" when all is done; the end without that means that the doctor was killed. The program then gets
+SIGTERM, and SIGKILL some seconds later, with all of its descendants.
 """
 
 from __future__ import annotations
@@ -15,27 +15,37 @@ import time
 
 GRACE_S = 10.0
 TICK_S = 0.1
+DONE = b"done"
 
 
 def main() -> None:
     """Wait for the end of the doctor; see above."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # they are for the program, and the doctor
-    pid, folders = int(sys.argv[1]), sys.argv[2:]
-    started = start_time(pid)
-    if os.read(0, 1):
-        return
+    folders, told, pid, started = sys.argv[1:], b"", 0, ""
+    while part := os.read(0, 64):
+        told += part
+        if told.endswith(DONE):
+            return
+        if not pid and b"\n" in told:
+            pid = int(told.partition(b"\n")[0])
+            started = start_time(pid)
+    if pid:
+        _end(pid, started)
+    until = time.monotonic() + GRACE_S  # what was just killed may still write
+    while any(map(os.path.exists, folders)) and time.monotonic() < until:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(TICK_S)
+
+
+def _end(pid: int, started: str) -> None:
     family = [(pid, started), *((each, start_time(each)) for each in descendants(pid))]
     send(family[:1], signal.SIGTERM)
     until = time.monotonic() + GRACE_S
     while time.monotonic() < until and start_time(pid) == started != "":
         time.sleep(TICK_S)
     send(family, signal.SIGKILL)
-    until = time.monotonic() + GRACE_S  # what was just killed may still write
-    while any(map(os.path.exists, folders)) and time.monotonic() < until:
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
-        time.sleep(TICK_S)
 
 
 def start_time(pid: int) -> str:

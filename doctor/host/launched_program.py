@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfgpu_doctor.host.adoption import ADOPTION
-from tfgpu_doctor.host.janitor import descendants, send, start_time
+from tfgpu_doctor.host.janitor import DONE, descendants, send, start_time
 from tfgpu_doctor.host.listening import Listener
 from tfgpu_doctor.host.scratch import end_run, run_folder
 
@@ -51,28 +51,33 @@ class LaunchedProgram:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._waiting)
         self._mask = before
         try:
+            self._janitor = subprocess.Popen(
+                [sys.executable, "-B", "-I", _JANITOR, self.listener.folder, run_folder()],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        except OSError:
+            self._restore()
+            self.listener.close()
+            raise
+        assert self._janitor.stdin is not None
+        told = self._janitor.stdin.fileno()
+
+        def begin() -> None:
+            # The program itself says who it is: a doctor that is killed right after its start has not said it yet.
+            os.write(told, b"%d\n" % os.getpid())
+            # There is one thread yet; a program that starts with blocked signals could not be interrupted.
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+        try:
             self._process = subprocess.Popen(
-                argv,
-                env=self.listener.variables(environment, startup),
-                # There is one thread yet; a program that starts with blocked signals could not be interrupted.
-                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,  # noqa: PLW1509
-            )
+                argv, env=self.listener.variables(environment, startup), preexec_fn=begin,  # noqa: PLW1509
+            )  # fmt: skip
         except (OSError, ValueError, subprocess.SubprocessError):
+            self._dismiss()
             self._restore()
             self.listener.close()
             raise
         self.pid, self._was_ended = self._process.pid, False
-        try:
-            self._janitor = subprocess.Popen(
-                [sys.executable, "-B", "-I", _JANITOR, str(self.pid), self.listener.folder, run_folder()],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        except OSError:
-            self._process.kill()
-            self._process.wait()
-            self._restore()
-            self.listener.close()
-            raise
 
     def __enter__(self) -> Self:
         return self
@@ -133,16 +138,20 @@ class LaunchedProgram:
         """Remove the socket and its folder; the program must have ended, or it is ended."""
         self.end()
         self.listener.close()
+        self._dismiss()
+        while signal.sigtimedwait(_FORWARDED, 0) is not None:
+            pass  # it was for the program, which has ended
+        self._restore()
+
+    def _dismiss(self) -> None:
+        """Tell the janitor that nothing is left to do."""
         assert self._janitor.stdin is not None
         try:
-            self._janitor.stdin.write(b"done")
+            self._janitor.stdin.write(DONE)
             self._janitor.stdin.close()
         except OSError:
             pass
         self._janitor.wait()
-        while signal.sigtimedwait(_FORWARDED, 0) is not None:
-            pass  # it was for the program, which has ended
-        self._restore()
 
     def _restore(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)

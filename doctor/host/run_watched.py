@@ -53,8 +53,11 @@ def main() -> None:
     if tells >= 0:
         os.close(tells)
     janitor = folder and subprocess.Popen(
-        [sys.executable, "-B", "-I", JANITOR, str(child.pid), folder], stdin=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-B", "-I", JANITOR, folder], stdin=subprocess.PIPE, start_new_session=True
     )
+    if janitor and janitor.stdin:
+        janitor.stdin.write(b"%d\n" % child.pid)
+        janitor.stdin.flush()
     is_alone = False
     while child.poll() is None:
         ready, _, _ = select.select([0], [], [], LOOK_EVERY_S)
@@ -67,7 +70,7 @@ def main() -> None:
     if adopts:
         end_adopted()
     if janitor and janitor.stdin and not is_alone:
-        janitor.stdin.write(b"x")
+        janitor.stdin.write(b"done")
         janitor.stdin.flush()
     os._exit(code if code >= 0 else 128 - code)
 

@@ -152,7 +152,7 @@ def test_equal_stacks_are_kept_once(fake: pathlib.Path) -> None:
     assert len(rows) == 50
     assert rows[0].main[0][2] == "add"
     assert len(looks._known) <= 3
-    Looks().write(str(fake / FILE), 5, 0.01)
+    Looks().write(str(fake / FILE), 5, 0.01, {})
     assert read_samples((fake / FILE).read_bytes(), 0, 5) == []
 
 

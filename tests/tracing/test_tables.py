@@ -22,6 +22,7 @@ VERDICTS = read_knowledge().trace_verdicts.values()
 WORDS = {
     "stage": "MapDataset:2 (Prefetch::Map)", "number": "2", "function": "train_step", "place": "load (train.py:31)",
     "what": "2 at once", "cached": "MapDataset:1 (Prefetch::Map::Map)", "random": "MapDataset:3 (Map)", "buffer": "40",
+    "network": "nfs4 at filer:/sets",
 }  # fmt: skip
 
 

@@ -264,6 +264,37 @@ def test_two_hundred_starts_and_kills_leave_nothing(tmp_path: pathlib.Path) -> N
     pytest.fail(f"processes {alive}, folders {left}")
 
 
+KILLED_AT_ONCE = """
+import os, signal, subprocess, sys
+class Popen(subprocess.Popen):
+    def __init__(self, argv, **options):
+        super().__init__(argv, **options)
+        if argv[-1] == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+subprocess.Popen = Popen
+from tfgpu_doctor.host.launched_program import LaunchedProgram
+from tfgpu_doctor.tracing import STARTUP
+program = [sys.executable, "-c", "import time; time.sleep(600)", sys.argv[1]]
+LaunchedProgram(program, environment=dict(os.environ), startup=STARTUP, before_stop=lambda: None)
+"""
+
+
+def test_a_doctor_that_is_killed_as_the_program_begins_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    word = f"killed-at-once-{os.getpid()}"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_ONCE, word], check=False, cwd=tmp_path, env=clean_environment(TMPDIR=str(tmp_path))
+    )
+    assert done.returncode == -signal.SIGKILL
+    until = time.monotonic() + LONG_S
+    while time.monotonic() < until:
+        commands = [_command(int(each.name)) for each in pathlib.Path("/proc").iterdir() if each.name.isdecimal()]
+        left = [each.name for each in tmp_path.iterdir()]
+        if not any(word in each for each in commands) and not left:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{[each for each in commands if word in each]}, {left}")
+
+
 def _command(pid: int) -> str:
     try:
         return pathlib.Path(f"/proc/{pid}/cmdline").read_text()
