@@ -60,7 +60,11 @@ class DataSources(msgspec.Struct):
             total, stored = self.read_bytes
             yield (
                 f"it read {_size(total)} in {self.seconds:.1f} s, {_size(stored)} of it from storage"
-                + (": what takes the time is not the disk, but unpacking or parsing" if stored < _CACHED * total else "")
+                + (
+                    ": what takes the time is not the disk, but unpacking or parsing"
+                    if stored < _CACHED * total
+                    else ""
+                )
             )
 
 

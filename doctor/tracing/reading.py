@@ -15,9 +15,9 @@ import msgspec
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.tracing.chrome_trace import read_chrome_trace
+from tfgpu_doctor.tracing.data_sources import read_sources
 from tfgpu_doctor.tracing.events import Plane
 from tfgpu_doctor.tracing.processed import ENDING, Processed, read_processed
-from tfgpu_doctor.tracing.data_sources import read_sources
 from tfgpu_doctor.tracing.python_samples import FILE, read_samples
 from tfgpu_doctor.tracing.recorded import Kinds, Profile, make_profile
 from tfgpu_doctor.tracing.wire import CutOff

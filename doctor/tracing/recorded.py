@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.tracing.data_sources import DataSources
 from tfgpu_doctor.tracing.events import Line, Plane, Value
 from tfgpu_doctor.tracing.intervals import Interval
-from tfgpu_doctor.tracing.data_sources import DataSources
 from tfgpu_doctor.tracing.python_samples import Sample
 
 PASSED_OVER = "passed over"

@@ -140,7 +140,7 @@ def test_all_that_a_command_printed_is_counted() -> None:
 @pytest.mark.slow
 def test_one_that_prints_for_ever_is_ended_by_its_deadline(program: Program) -> None:
     ended = doctor("--quick", "--format", "json", "--deadline", "3", "--python", program("#!/bin/sh\nyes & yes >&2\n"))
-    assert ended.seconds < 20
+    assert ended.seconds < 120
     assert ended.peak_bytes < SMALL_BYTES
     assert json.loads(ended.out)["schema"] == 1
 
@@ -150,7 +150,7 @@ def test_a_command_that_grows_without_end_is_ended_with_a_word() -> None:
     done = Host().run([sys.executable, "-c", grow], deadline_s=LONG_S, memory_bytes=400 * MIB)
     assert done.excess == "used more than 400 MiB of memory"
     assert (done.exit_code, done.signal, done.timed_out, done.stuck) == (None, "", False, False)
-    assert done.seconds < 30
+    assert done.seconds < 120
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_target_that_takes_all_memory_is_named_in_the_report(program: Program)
     ended = doctor("--quick", "--format", "json", "--python", python)
     assert "was ended by the doctor" in ended.out
     assert "used more than 2.0 GiB of memory" in ended.out
-    assert ended.seconds < 60
+    assert ended.seconds < 180
 
 
 @pytest.mark.parametrize("hides", [HIDES, "(" + HIDES + ")", HIDES + "; sleep 1000"])

@@ -84,4 +84,3 @@ def ended(program: RecordedProgram) -> int | None:
 
 def folder_of(program: RecordedProgram) -> pathlib.Path:
     return pathlib.Path(program.folder)
-

@@ -109,7 +109,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(setting: Setting
     parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); {SLEEPS}"
     bench, began = Workbench("hanging", setting, 2.0), time.monotonic()
     done = bench.run("sleeper", [sys.executable, "-c", parent])
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
     assert done.ended.startswith("ended at its deadline")
     assert done.output.count("begun") == 2
     assert not [each for each in pathlib.Path("/proc").glob("[0-9]*/cmdline") if SLEEPS.encode() in read(each)]

@@ -74,7 +74,9 @@ def test_files_with_their_mounts(proc: pathlib.Path) -> None:
     opened(proc, 0, "/home/me/standard-input")
     opened(proc, 8, "/home/me/train.log", 21, os.O_WRONLY)
     opened(proc, 9, "/home/me", 21, os.O_DIRECTORY)
-    for number, place in enumerate(("/dev/nvidia0", "/proc/1/maps", "/usr/lib/libm.so.6", "/a/b.py", "/tmp/x (deleted)")):
+    for number, place in enumerate(
+        ("/dev/nvidia0", "/proc/1/maps", "/usr/lib/libm.so.6", "/a/b.py", "/tmp/x (deleted)")
+    ):
         opened(proc, 20 + number, place)
     opened(proc, 30, os.path.join(sys.prefix, "share", "words.txt"))
     opened(proc, 31, "pipe:[44]")
@@ -180,7 +182,9 @@ def test_a_slow_source_names_the_network(tmp_path: pathlib.Path) -> None:
     assert report.verdict == "input_slow_source"
     cause = report.causes[0]
     assert "it reads /mnt/b.tfrecord over a network: nfs4 at filer:/sets" in cause.evidence
-    assert cause.fix.text.startswith("The data come over a network (nfs4 at filer:/sets): try a copy on a local disk first. Let")
+    assert cause.fix.text.startswith(
+        "The data come over a network (nfs4 at filer:/sets): try a copy on a local disk first. Let"
+    )
 
 
 def test_other_slow_stages_name_it_too(tmp_path: pathlib.Path) -> None:

@@ -298,7 +298,12 @@ def test_a_recording_of_the_begin_is_made_again(
         (fake / "made/plugins").rename(fake / "profiles" / str(number))
     notes: list[str] = []
     recorder = Recorder(
-        [sys.executable, "train.py"], clean_environment(), after_s=0.0, seconds=0.5, patience_s=LONG_S, note=notes.append
+        [sys.executable, "train.py"],
+        clean_environment(),
+        after_s=0.0,
+        seconds=0.5,
+        patience_s=LONG_S,
+        note=notes.append,
     )
     (fake / "kept").rmdir()
     _, verdict, _ = recorder.record(str(fake / "kept"))

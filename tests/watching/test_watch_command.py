@@ -282,7 +282,10 @@ LaunchedProgram(program, environment=dict(os.environ), startup=STARTUP, before_s
 def test_a_doctor_that_is_killed_as_the_program_begins_leaves_nothing(tmp_path: pathlib.Path) -> None:
     word = f"killed-at-once-{os.getpid()}"
     done = subprocess.run(
-        [sys.executable, "-c", KILLED_AT_ONCE, word], check=False, cwd=tmp_path, env=clean_environment(TMPDIR=str(tmp_path))
+        [sys.executable, "-c", KILLED_AT_ONCE, word],
+        check=False,
+        cwd=tmp_path,
+        env=clean_environment(TMPDIR=str(tmp_path)),
     )
     assert done.returncode == -signal.SIGKILL
     until = time.monotonic() + LONG_S

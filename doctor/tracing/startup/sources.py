@@ -58,11 +58,11 @@ class Sources:
             "seconds": round(time.monotonic() - self._began_s, 3),
             "files": [[path, *mounts.get(mount, ["", ""])] for path, (mount, _) in files],
             "peers": sorted(([peer, count] for peer, count in self._peers().items()), key=lambda each: -each[1])[:5],
-            "read_bytes": [now - then for now, then in zip(read, before)] if read and before else None,
+            "read_bytes": [read[0] - before[0], read[1] - before[1]] if read and before else None,
         }
 
     def _is_data(self, number: str, place: str) -> bool:
-        return int(number) > 2 and not _NO_DATA.search(place) and not place.startswith(self._own)  # noqa: PLR2004 - stderr
+        return int(number) > 2 and not _NO_DATA.search(place) and not place.startswith(self._own)
 
     def _open(self) -> Iterator[Tuple[str, str]]:
         """The numbers of what is open, and what each is."""
