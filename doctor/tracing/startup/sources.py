@@ -54,10 +54,11 @@ class Sources:
         mounts = self._mounts()
         read, before = self._read_bytes(), self._read
         files = sorted(self._files.items(), key=lambda each: -each[1][1])
+        peers = sorted(self._peers().items(), key=lambda each: -each[1])
         return {
             "seconds": round(time.monotonic() - self._began_s, 3),
             "files": [[path, *mounts.get(mount, ["", ""])] for path, (mount, _) in files],
-            "peers": sorted(([peer, count] for peer, count in self._peers().items()), key=lambda each: -each[1])[:5],
+            "peers": [[peer, count] for peer, count in peers[:5]],
             "read_bytes": [read[0] - before[0], read[1] - before[1]] if read and before else None,
         }
 
