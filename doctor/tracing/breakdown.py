@@ -17,6 +17,7 @@ from tfgpu_doctor.tracing.steps import Steps, waits_of
 PARTS = ("compute", "collectives", "copies", "compile", "input", "launch", "host", "idle")
 _ENOUGH = 6  # steps, to tell what most of them do
 _RARE = 0.5  # of the steps
+_LOST = 10  # batches without a maker
 _SATURATED = 0.5  # of the steps' time in the pipeline's Python
 
 
@@ -26,10 +27,13 @@ class Breakdown:
 
     window: Interval
     parts: dict[str, list[Interval]]
-    waits: list[Interval]  # all waiting for input, also while something else is computed
+    waits: list[
+        Interval
+    ]  # all waiting for input, also while something else is computed, where the profile tells for what
     python: list[Interval]  # the pipeline is in Python, as its operations or looks at other threads show
     gpu: str = ""  # whose time it is, where a GPU computes; of several, the one that the others wait for
     gpus: dict[str, GpuTimes] = field(default_factory=dict)  # all that compute
+    lost: list[Interval] = field(default_factory=list)  # batches came, and the profile holds nothing of who made them
     lock_ms: float = 0.0  # of the input's time: the step's own Python waits for the pipeline's to let go of the GIL
 
     def share(self, part: str) -> float:
@@ -40,14 +44,16 @@ class Breakdown:
 def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Breakdown:
     """Assign the time of the steps. What comes first takes a moment; what nothing claims is the host's.
 
-    Waiting for input while no stage of the pipeline works is `idle`: the program, or the pipeline, waits for a core.
+    Waiting for input while no stage of the pipeline works is `idle`: the program, or the pipeline, waits for a core. Not so
+    where the profile has lost what the stages did.
     """
     window = steps.window
     waits = waits_of(profile, steps)
     gpus = times_of_gpus(profile, window)
     gpu = steps.gpu if steps.gpu in gpus else last_gpu(gpus, window)
     python = union([*(pipeline.python if pipeline else ()), *python_elsewhere(profile.samples)])
-    worked = union([*_by_producers(pipeline), *python]) if pipeline else waits
+    lost = _lost(pipeline, window) if pipeline else []
+    worked = union([*_by_producers(pipeline), *python, *lost]) if pipeline else waits
     parts: dict[str, list[Interval]] = {part: [] for part in PARTS}
     taken: list[Interval] = []
     for part, times in (
@@ -59,7 +65,10 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
         taken = union([*taken, *parts[part]])
     parts["host" if steps.thread else "idle"] += without([window], taken)
     clipped = clip(python, *window)
-    broken_down = Breakdown(window, {part: union(each) for part, each in parts.items()}, waits, clipped, gpu, gpus)
+    known = without(waits, lost)
+    broken_down = Breakdown(
+        window, {part: union(each) for part, each in parts.items()}, known, clipped, gpu, gpus, lost
+    )
     _move_waits_for_lock(profile, broken_down)
     return broken_down
 
@@ -115,6 +124,20 @@ def _by_producers(pipeline: Pipeline) -> list[Interval]:
     return union(
         interval for stage in pipeline.stages.values() if _produces(stage, pipeline.root) for interval in stage.busy
     )
+
+
+def _lost(pipeline: Pipeline, window: Interval) -> list[Interval]:
+    """The time in which many batches came, one after the other, and no stage made any.
+
+    The profiler of older releases (2.15, 2.16) keeps nothing of threads that have ended, and each epoch of Keras' `fit`
+    has an iterator with threads of its own.
+    """
+    made = _by_producers(pipeline)
+    if not made or not any(stage.is_async for stage in pipeline.root.children):
+        return []  # nothing tells who made them; or it works when it is asked, on the thread that asks
+    asked = [begin for begin, _ in pipeline.root.busy]
+    unseen = without([window], made)
+    return [gap for gap in unseen if bisect.bisect_left(asked, gap[1]) - bisect.bisect_left(asked, gap[0]) >= _LOST]
 
 
 def _produces(stage: Stage, root: Stage) -> bool:

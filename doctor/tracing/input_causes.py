@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterator
 
 from tfgpu_doctor.tracing.case import MODERATE, Case, Found
-from tfgpu_doctor.tracing.intervals import clip, length, shared
-from tfgpu_doctor.tracing.pipeline import Pipeline, Stage, slowest
+from tfgpu_doctor.tracing.intervals import clip, length, overlap, shared
+from tfgpu_doctor.tracing.pipeline import Pipeline, Stage, extend, slowest
 from tfgpu_doctor.tracing.python_samples import pipeline_places
 from tfgpu_doctor.tracing.repeated_work import told_of_cache
 
@@ -35,6 +35,9 @@ def waiting_for_input(case: Case) -> Found | None:
     if case.share("input") < MODERATE or case.pipeline is None:
         return None
     stage = slowest(case.pipeline, case.times.waits)
+    if stage is None and case.times.lost:  # few waits are left to judge by: those while a stage was seen to work
+        extend(case.pipeline.stages, [case.times.window])
+        stage = slowest(case.pipeline, overlap(case.times.waits, case.times.parts["input"]))
     python = shared(case.times.parts["input"], case.times.python)
     if stage is None or python >= _PYTHON or stage.kind == "Generator":
         found = _in_python(case, stage, python) if stage or python >= _PYTHON else None
@@ -48,6 +51,11 @@ def waiting_for_input(case: Case) -> Found | None:
         return None
     waits = f"the steps wait {case.ms('input'):.1f} of {case.steps.mean_ms:.1f} ms for input"
     reason, *more = found.evidence
+    if case.times.lost:
+        more.insert(
+            0,
+            "in a part of that the profile holds nothing of the pipeline's work: the profiler forgets threads that end",
+        )
     if case.times.lock_ms > _LOCKED * length([case.times.window]):
         lock_ms = case.times.lock_ms / case.steps.count
         more.insert(0, f"{lock_ms:.1f} ms of that the step's own Python waits for Python's lock (the GIL)")

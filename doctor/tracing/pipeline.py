@@ -99,7 +99,7 @@ def find_pipeline(profile: Profile, window: Interval, unfinished: Sequence[Inter
     python = _python(profile, window)
     _leave_out_wrappers(stages, python)
     _link(stages)
-    _extend(stages, unfinished)
+    extend(stages, unfinished)
     roots = [stage for path, stage in stages.items() if path.rpartition("::")[0] not in stages]
     if not roots:
         return None
@@ -138,8 +138,8 @@ def _within(events: Sequence[Event], low: float, high: float, times: array[float
             yield within
 
 
-def _extend(stages: dict[str, Stage], unfinished: Sequence[Interval]) -> None:
-    """In the time of an unfinished step, a stage is busy while one below it is; those at the source come first."""
+def extend(stages: dict[str, Stage], unfinished: Sequence[Interval]) -> None:
+    """In the time of an unfinished step, or of lost events, a stage is busy while one below it is; the source comes first."""
     for stage in sorted(stages.values(), key=lambda each: -len(each.path)):
         below = [interval for child in stage.children for gap in unfinished for interval in clip(child.busy, *gap)]
         if below:

@@ -143,6 +143,24 @@ def test_waits_that_nothing_explains_are_no_health(tmp_path: pathlib.Path) -> No
     assert report.shares.idle > 0.7
 
 
+@pytest.mark.parametrize(
+    ("known", "lost", "verdict"), [(6, 24, "input_serial_map"), (25, 5, "input_serial_map"), (0, 30, "unexplained")]
+)
+def test_batches_whose_makers_the_profile_has_lost(tmp_path: pathlib.Path, known: int, lost: int, verdict: str) -> None:
+    """Threads that have ended have no events; those of the last epoch's iterator are there."""
+    planes = training(steps=known + lost, step_ms=20.0, compute_ms=3.0, input_ms=16.0, stage="Iterator::Root::Prefetch")
+    line = MadeLine("tf_data_iterator_resource/3", number=3)
+    name = "Iterator::Root::Prefetch::Map"
+    line.events += [MadeEvent(name, 20.0 * at + 0.1, 15.8) for at in range(lost, lost + known + bool(known))]
+    planes[0].lines.append(line)
+    report = judged(tmp_path, planes)
+    assert report.verdict == verdict
+    if known:
+        forgets = any("the profiler forgets threads that end" in each for each in report.causes[0].evidence)
+        assert forgets is (lost >= 10)
+        assert (report.shares.idle < 0.05) is (lost >= 10)
+
+
 def test_a_call_that_outlasts_the_recording(tmp_path: pathlib.Path) -> None:
     """A shuffle buffer is filled before the first step that ends: the calls that last have no event of their own."""
     planes = training(steps=12, step_ms=4.0, compute_ms=2.0, input_ms=1.0, stage="Iterator::Root::Prefetch")
