@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -68,6 +70,9 @@ def cluster() -> Iterator[Any]:
     found = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
     yield found
     found.shutdown()
+    for folder in pathlib.Path(tempfile.gettempdir()).glob("tfgpu-doctor-*"):
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # an empty one: Ray killed a worker as it removed its folder
 
 
 def start(cluster: Any, out: pathlib.Path, *options: str) -> subprocess.Popen[str]:
