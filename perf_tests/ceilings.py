@@ -98,7 +98,6 @@ def _recorded_gpus() -> tuple[NvmlGpu, ...]:
     with open(recorded, "rb") as file:
         facts = decode_facts(file.read())
     boards = facts.nvml.gpus if facts.nvml else ()
-    listed = (
-        facts.cuda_driver.gpus if facts.cuda_driver else ()
-    )  # CUDA_VISIBLE_DEVICES may leave out others, with other links
+    # CUDA_VISIBLE_DEVICES may leave out others, with other links.
+    listed = facts.cuda_driver.gpus if facts.cuda_driver else ()
     return tuple(board for board in boards if not listed or any(is_board_of(board, gpu) for gpu in listed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -64,7 +65,8 @@ class LaunchedProgram:
 
         def begin() -> None:
             # The program itself says who it is: a doctor that is killed right after its start has not said it yet.
-            os.write(told, b"%d\n" % os.getpid())
+            with contextlib.suppress(OSError):  # a janitor that has died keeps no program from starting
+                os.write(told, b"%d\n" % os.getpid())
             # There is one thread yet; a program that starts with blocked signals could not be interrupted.
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

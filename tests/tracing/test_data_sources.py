@@ -70,7 +70,8 @@ def looked(proc: pathlib.Path, times: int = 1) -> dict[str, Any]:
 def test_files_with_their_mounts(proc: pathlib.Path) -> None:
     opened(proc, 5, "/mnt/data/train-1", 34)
     opened(proc, 6, "/home/me/table.csv")
-    opened(proc, 7, "/mnt/bucket/part", 35, os.O_RDWR)
+    opened(proc, 7, "/mnt/bucket/part", 35)
+    opened(proc, 10, "/mnt/data/study.sqlite", 34, os.O_RDWR)
     opened(proc, 0, "/home/me/standard-input")
     opened(proc, 8, "/home/me/train.log", 21, os.O_WRONLY)
     opened(proc, 9, "/home/me", 21, os.O_DIRECTORY)

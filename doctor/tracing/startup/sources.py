@@ -17,7 +17,7 @@ _EVERY_S = 0.2
 _MOST_OPEN, _MOST_KEPT = 512, 64
 _MOST_CONNECTIONS = 1 << 20  # bytes of the kernel's table
 _NO_DATA = re.compile(r"\.(so(\.[\d.]+)?|pyc?|pyd|zip|egg|whl)$|^/(dev|proc|sys|run)/| \(deleted\)$")
-_WRITE_ONLY, _DIRECTORY = os.O_WRONLY, getattr(os, "O_DIRECTORY", 0)
+_ACCESS, _DIRECTORY = 3, getattr(os, "O_DIRECTORY", 0)  # O_ACCMODE of open(2)
 _ESTABLISHED = "01"  # https://www.kernel.org/doc/html/latest/networking/proc_net_tcp.html
 
 
@@ -79,13 +79,13 @@ class Sources:
                 continue
 
     def _mount_of(self, number: str) -> str:
-        """The number of a file's mount; empty if it is a folder, or only written."""
+        """The number of a file's mount; empty if it is a folder, or not open for reading alone: logs are no data."""
         words = dict(line.split(":", 1) for line in self._text("fdinfo", number).splitlines() if ":" in line)
         try:
             flags = int(words["flags"], 8)
         except (KeyError, ValueError):
             return ""
-        return "" if flags & _DIRECTORY or flags & 3 == _WRITE_ONLY else words.get("mnt_id", "").strip()
+        return "" if flags & _DIRECTORY or flags & _ACCESS != os.O_RDONLY else words.get("mnt_id", "").strip()
 
     def _mounts(self) -> Dict[str, List[str]]:
         """By the number of a mount: its file system, and what is mounted there."""
