@@ -14,6 +14,8 @@ _PIP = [sys.executable, "-I", "-m", "pip"]
 
 def main(arguments: list[str]) -> int:
     """Install the packages in the arguments into the environment of this Python."""
+    if not importlib.util.find_spec("pip"):  # an environment that tox-uv made
+        _run([sys.executable, "-I", "-m", "ensurepip"])
     if importlib.util.find_spec("uv") or _run([*_PIP, "install", "-q", "uv"]) == 0:
         uv = [sys.executable, "-I", "-m", "uv", "pip", "install", "-q", "--python", sys.executable]
         if _run([*uv, *arguments]) == 0:
