@@ -48,6 +48,11 @@ def read_samples(content: bytes, origin_ns: int, began_ns: int) -> list[Sample]:
     ]
 
 
+def of_framework(frame: Frame) -> bool:
+    """Whether a place is TensorFlow's or Keras'."""
+    return bool(_FRAMEWORK.search(frame[0]))
+
+
 def of_user(stack: tuple[Frame, ...]) -> Frame | None:
     """The user's function, if what runs is the user's or what it called; None if it is TensorFlow's or Keras'.
 

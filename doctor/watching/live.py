@@ -28,7 +28,7 @@ _SHORT = {
     "compile": "XLA compiling again and again", "host_callback": "waiting for a callback",
     "host_python": "waiting for the program's Python", "uneven_steps": "other work between the steps",
     "launch_bound": "starting steps that are too small", "copies": "copies between host and GPU",
-    "collectives": "reductions between replicas",
+    "collectives": "reductions between replicas", "epoch_end": "waiting for the end of old iterators",
 }  # fmt: skip
 _COLOURS = {True: "32", False: "1;31", None: "33"}
 _MARKS = {True: "✓", False: "✗", None: "·"}
@@ -62,7 +62,7 @@ def sentence(report: TraceReport, behind: str = "") -> str:
     if cause:
         label = cause.label
         short = "waiting for input" if label.startswith("input_") else _SHORT.get(label, cause.title)
-        whole = "of the steps' time" if label == "uneven_steps" else "of each step"
+        whole = "of the steps' time" if label in ("uneven_steps", "epoch_end") else "of each step"
         where = _where(report, cause.evidence)
         text = f"{short} {percent(cause.share)} {whole}{': ' + where if where else ''}"
     elif report.healthy:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from lab import targets
+from lab.answers import Answers
 from lab.machines import MACHINES
 from tabulate import tabulate
 
@@ -45,6 +46,15 @@ def bench(tmp_path: pathlib.Path, lab_targets: pathlib.Path) -> Iterator[pathlib
     folder.mkdir()
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What was said of the single machines; the tests may run in several processes."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if own.name.startswith("popen-") else own) / "answers"
+    folder.mkdir(exist_ok=True)
+    return Answers(folder)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

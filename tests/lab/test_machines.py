@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
+from lab.answers import Answers
 from lab.examination import Answer, examine, why_not
 from lab.machine import Machine
 from lab.machines import MACHINES
@@ -17,7 +18,9 @@ Note = Callable[[str, object], None]
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
-def test_machine(machine: Machine, bench: pathlib.Path, lab_targets: pathlib.Path, record_property: Note) -> None:
+def test_machine(
+    machine: Machine, bench: pathlib.Path, lab_targets: pathlib.Path, answers: Answers, record_property: Note
+) -> None:
     if reason := why_not(machine):
         pytest.skip(reason)
     answer, at_first = examine(machine, bench, lab_targets), ""
@@ -26,6 +29,7 @@ def test_machine(machine: Machine, bench: pathlib.Path, lab_targets: pathlib.Pat
         again = bench / "again"
         again.mkdir()
         at_first, answer = f", after WRONG: {wrong}", examine(machine, again, lab_targets)
+    answers.keep(machine, answer.labels)
     wrong = why_wrong(machine, answer)
     for name, value in (
         ("machine", machine.name),

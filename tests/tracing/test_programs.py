@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from installed import skip_without_tensorflow
+from recorded_program import record_program
 
 skip_without_tensorflow()
 pytestmark = [pytest.mark.tensorflow]
@@ -28,25 +29,6 @@ CHOSEN = {
 
 def record(folder: pathlib.Path, name: str, *more: str) -> subprocess.CompletedProcess[str]:
     return record_program(folder, f"{shlex.quote(str(PROGRAMS))} {name}", *more)
-
-
-def record_program(folder: pathlib.Path, arguments: str, *more: str) -> subprocess.CompletedProcess[str]:
-    program = f"{shlex.quote(sys.executable)} {arguments} --seconds 120"
-    argv = [
-        sys.executable,
-        "-m",
-        "tfgpu_doctor",
-        "trace",
-        "--record-with",
-        program,
-        "--after",
-        "2",
-        "--seconds",
-        "3",
-        *more,
-    ]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run(argv, capture_output=True, text=True, env=environment, cwd=folder, timeout=500, check=False)
 
 
 def test_a_recording_is_kept_and_read_again(tmp_path: pathlib.Path) -> None:

@@ -18,6 +18,7 @@ _PATIENCE_S = (
     (signal.SIGTERM, 4.0),
     (signal.SIGKILL, 4.0),
 )  # a doctor tells at SIGINT what it knows
+_GONE_S = 4.0  # for killed processes to be gone
 _TAIL = 4000
 
 
@@ -102,14 +103,19 @@ def end(process: subprocess.Popen[bytes]) -> int | None:
         signal_group(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience_s)
-    signal_group(process.pid, signal.SIGKILL)  # what the leader has left behind
+    began = time.monotonic()
+    while signal_group(process.pid, signal.SIGKILL) and time.monotonic() - began < _GONE_S:
+        time.sleep(0.02)  # what the leader has left behind: the next command is not to find it on the GPU
     return process.poll()
 
 
-def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal to all processes of a group, if there are any."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+def signal_group(group: int, number: signal.Signals) -> bool:
+    """Send a signal to all processes of a group; return whether there are any."""
+    try:
         os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def end_marked(mark: str) -> int:

@@ -1,0 +1,91 @@
+"""Epochs that end slowly: TensorFlow removes the iterator of the old one, and waits for the thread that tunes it.
+
+~IteratorResource ends the thread of AUTOTUNE (model.cc, OptimizeLoop), which may sleep on for as long as the pause between
+two of its rounds: these double from 10 ms to 60 s. Native stacks and pauses of 0.3 to 10 s were seen on TensorFlow 2.18 and
+2.21, with AUTOTUNE in the pipeline and without; none with `options.autotune.enabled = False` or one iterator for all epochs.
+The thread that waits is the one that lets go of the iterator last: mostly where the next is made, but wherever Python looks for
+garbage, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from tfgpu_doctor.tracing.case import MODERATE, Case, Found
+from tfgpu_doctor.tracing.intervals import Interval, clip, length, overlap, union, without
+from tfgpu_doctor.tracing.python_samples import Frame, Sample, of_framework
+
+_MADE = "MakeIterator"
+_STANDS_MS = 30.0  # looks come every 10 ms
+_LOOKS_MS = 100.0  # between two looks that belong together
+_NEXT = "iterator_ops.py"
+_QUICK = re.compile(  # Python's own, in which no time is spent
+    r"[/\\][Ll]ib[/\\](python[\d.]+[/\\])?"
+    r"(abc|contextlib|dataclasses|enum|functools|inspect|linecache|traceback|types|typing|warnings|weakref|collections[/\\]\w+)\.py$"
+)
+_TAKES_TIME = re.compile(r"[/\\](constant_op\.py|profiler[/\\]\w+\.py)$")  # copies of arrays, and profiles written, have no event
+_AROUND = ("other", "input wait", "call")  # kinds of events that do not say what the thread does within
+
+
+def standing_at_epoch_ends(case: Case) -> list[Interval]:
+    """The time in which the main thread stands at one place of TensorFlow's, and does nothing, after an iterator was replaced."""
+    thread = case.steps.thread
+    if thread is None or not case.profile.samples:
+        return []
+    made = [event.begin for event in thread.events.get("eager", ()) if event.name.endswith(_MADE)]
+    if not made:
+        return []
+    works = [event.interval for kind, events in thread.events.items() if kind not in _AROUND for event in events]
+    parts = union([*case.times.parts["host"], *case.times.parts["launch"]])
+    still = without(overlap(_standing(case.profile.samples), parts), union([*works, *case.times.python]))
+    found = [each for each in still if each[1] - each[0] >= _STANDS_MS]
+    held_up = sum(bool(clip(found, *step)) for step in case.steps.intervals)
+    return found if held_up <= len(made) + 1 else []  # each iterator is removed once
+
+
+def epoch_ends(case: Case, standing: list[Interval]) -> Found | None:
+    """The steps wait at the end of epochs; `standing` as above."""
+    share = length(standing) / max(length([case.times.window]), 1e-9)
+    if share < MODERATE:
+        return None
+    slow = [time for step in case.steps.intervals if (time := length(clip(standing, *step)))]
+    place = _place(case.profile.samples, standing)
+    return Found("epoch_end", "medium", share, [
+        f"in {len(slow)} of {len(case.steps.intervals)} steps the main thread stands still for {max(slow):.0f} ms"
+        f"{' and less' * (len(slow) > 1)}{f', in {place}' if place else ''}",
+        "no operation and no Python runs meanwhile, and iterators were replaced (MakeIterator): each epoch has its own",
+    ])  # fmt: skip
+
+
+def _standing(samples: list[Sample]) -> list[Interval]:
+    """The time in which look after look finds the main thread at the same place of TensorFlow's or Keras'."""
+    loops = _loops(samples)
+    return union(
+        (one.at, other.at)
+        for one, other in itertools.pairwise(samples)
+        if one.main == other.main and other.at - one.at < _LOOKS_MS and one.main
+        if _quick(one.main) or one.main[0] in loops
+    )
+
+
+def _quick(stack: tuple[Frame, ...]) -> bool:
+    """Whether code of TensorFlow's or Keras' stands, or of Python's that these called, where no time should go by."""
+    caller = next((frame for frame in stack if not _QUICK.search(frame[0])), stack[0])
+    return of_framework(caller) and not _TAKES_TIME.search(caller[0])
+
+
+def _loops(samples: list[Sample]) -> set[Frame]:
+    """The lines `for batch in dataset`: an iterator ends there, too."""
+    return {
+        caller
+        for sample in samples
+        for called, caller in itertools.pairwise(sample.main)
+        if called[0].endswith(_NEXT) and not of_framework(caller)
+    }
+
+
+def _place(samples: list[Sample], standing: list[Interval]) -> str:
+    low, high = max(standing, key=lambda each: each[1] - each[0])
+    inside = [sample.main[0] for sample in samples if low <= sample.at <= high and sample.main]
+    return inside[0][2] if inside else ""

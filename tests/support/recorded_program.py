@@ -1,0 +1,29 @@
+"""A training that the doctor starts, records and ends, as `trace --record-with` does it for a user."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+
+def record_program(folder: pathlib.Path, arguments: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments, and --seconds; `more` are options of `trace`."""
+    program = f"{shlex.quote(sys.executable)} {arguments} --seconds 120"
+    argv = [
+        sys.executable,
+        "-m",
+        "tfgpu_doctor",
+        "trace",
+        "--record-with",
+        program,
+        "--after",
+        "2",
+        "--seconds",
+        "3",
+        *more,
+    ]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(argv, capture_output=True, text=True, env=environment, cwd=folder, timeout=500, check=False)
