@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from collected_comparisons import collected
@@ -60,9 +60,12 @@ NEED_TWO = {
 NEED_MORE = {"tensorrt": "TensorRT"}
 
 
+WITHOUT_GPU = ("files", "pipeline", "threads")  # but for the comparison `fit`
+
+
 def on_gpu(suite: str, name: str) -> bool:
     """Whether a comparison must run on a GPU where there is one."""
-    on_cpu = suite in ("files", "pipeline", "threads") or name == "cache_before_augmentation"
+    on_cpu = suite in WITHOUT_GPU or name == "cache_before_augmentation"
     return not on_cpu or (suite, name) == ("pipeline", "fit")
 
 
@@ -85,9 +88,14 @@ def judge(comparison: Comparison) -> str:
     return ""
 
 
-@pytest.mark.parametrize("count", [1, 2], ids=["one GPU", "two GPUs"])
-def test_all_of_them_run(tmp_path: pathlib.Path, count: int) -> None:
-    look_at(run_on_stand_in(tmp_path, count), tmp_path, NEED_TWO if count == 1 else {})
+def test_all_of_them_run(tmp_path: pathlib.Path) -> None:
+    look_at(run_on_stand_in(tmp_path, 2), tmp_path, {})
+
+
+def test_what_needs_a_gpu_runs_with_one(tmp_path: pathlib.Path) -> None:
+    """What needs none does not ask how many there are."""
+    only = " and ".join(f"not test_{suite}.py" for suite in WITHOUT_GPU)
+    look_at(run_on_stand_in(tmp_path, 1, only=only), tmp_path, NEED_TWO, left_out=WITHOUT_GPU)
 
 
 @pytest.mark.parametrize("release", [each for each in targets.RELEASES if each != targets.NEWEST])
@@ -109,17 +117,20 @@ def site_of(release: str) -> pathlib.Path:
     return targets.site_packages(found[release])
 
 
-def look_at(bench: Bench, folder: pathlib.Path, more_may_skip: Mapping[str, str]) -> None:
-    """Whether every comparison and figure ran, on the device where it must."""
+def look_at(
+    bench: Bench, folder: pathlib.Path, more_may_skip: Mapping[str, str], left_out: Sequence[str] = ()
+) -> None:
+    """Whether every comparison and figure of the other suites ran, on the device where it must."""
     may_skip = {**more_may_skip, **NEED_MORE}
     assert not bench.problems
     assert not bench.gpu_lost
-    names = {(suite, name) for kind, suite, name in collected() if kind == "COMPARISON" and name not in may_skip}
+    due = [each for each in collected() if each[1] not in left_out]
+    names = {(suite, name) for kind, suite, name in due if kind == "COMPARISON" and name not in may_skip}
     assert {(each.suite, each.name) for each in bench.comparisons} == names
     assert not {f"{each.suite}/{each.name}": why for each in bench.comparisons if (why := judge(each))}
     account = Account()
     account.read((folder / "journal").read_bytes())
-    assert {test.partition("::test_")[2] for test in account.outcomes} == {name for _, _, name in collected()}
+    assert {test.partition("::test_")[2] for test in account.outcomes} == {name for _, _, name in due}
     unexpected = {
         test: why
         for rows, expected in ((bench.skipped, may_skip), (bench.failed, SLOW_FIGURES))

@@ -16,7 +16,10 @@ from hostile_files import HOSTILE_FILES
 
 pytestmark = [pytest.mark.timed]
 _SEED = 20
-_WAITS = {("log", "a pipe"), ("log as JSON", "a pipe")}  # for the program that writes into it, until Ctrl-C
+_LEFT_OUT = {
+    ("log", "a pipe"), ("log as JSON", "a pipe"),  # they wait for the program that writes into it, until Ctrl-C
+    ("log as JSON", "4 GiB of nothing"),  # it takes a minute, and is read as by `log`
+}  # fmt: skip
 _FEW = 12  # in the quick selection; no entrance and no kind of file comes twice
 
 
@@ -43,7 +46,7 @@ def _quick() -> tuple[tuple[str, str], ...]:
     entrances, kinds = list(ENTRANCES), list(HOSTILE_FILES)
     drawn.shuffle(entrances)
     drawn.shuffle(kinds)
-    return tuple(pair for pair in zip(entrances, kinds, strict=False) if pair not in _WAITS)[:_FEW]
+    return tuple(pair for pair in zip(entrances, kinds, strict=False) if pair not in _LEFT_OUT)[:_FEW]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,7 @@ def test_a_few(entrance: str, kind: str, runner: Runner) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("entrance", ENTRANCES)
 def test_every_kind_of_file_at(entrance: str, runner: Runner) -> None:
-    kinds = [kind for kind in HOSTILE_FILES if (entrance, kind) not in _WAITS]
+    kinds = [kind for kind in HOSTILE_FILES if (entrance, kind) not in _LEFT_OUT]
     assert {kind: found for kind in kinds if (found := runner.broken_promises(attempt(entrance, kind)))} == {}
 
 
@@ -69,7 +72,7 @@ def _drawn(count: int, seed: int) -> Iterator[tuple[str, str, str]]:
     drawn = random.Random(seed)
     while count:
         entrance, kind = drawn.choice(list(ENTRANCES)), drawn.choice(list(HOSTILE_FILES))
-        if (entrance, kind) not in _WAITS:
+        if (entrance, kind) not in _LEFT_OUT:
             yield entrance, kind, drawn.choice(list(SURROUNDINGS))
             count -= 1
 

@@ -45,11 +45,18 @@ def _wait(pid: int, longest_s: float) -> tuple[int | None, int]:
     return None, os.wait4(pid, 0)[2].ru_maxrss << 10
 
 
+# What commands import when they need it, but for NumPy and DuckDB, which start threads.
+_NEEDED = ("checks", "collect.examination", "diagnose.engine", "diagnose.plugins", "host.toml_text", "cli.configuration",
+           "cli.recorded", "cli.waiting", "render.text", "render.json_document", "fix.page")  # fmt: skip
+
+
 if __name__ == "__main__":
     from tfgpu_doctor.cli import main
 
-    for name in ("checks", "collect.examination", "diagnose.engine"):
+    for name in (*_NEEDED, *(module for module, _ in main._COMMANDS.values())):
         importlib.import_module(f"tfgpu_doctor.{name}")
+    importlib.import_module("elftools.elf.elffile")
+    assert "numpy" not in sys.modules
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
