@@ -9,6 +9,7 @@ garbage, too.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
 
@@ -17,14 +18,16 @@ from tfgpu_doctor.tracing.intervals import Interval, clip, length, overlap, unio
 from tfgpu_doctor.tracing.python_samples import Frame, Sample, of_framework
 
 _MADE = "MakeIterator"
-_STANDS_MS = 30.0  # looks come every 10 ms
-_LOOKS_MS = 100.0  # between two looks that belong together
+_STANDS_MS, _LOOKS = 30.0, 3  # looks come every 10 ms
+_APART_MS = 50.0  # looks that are further apart were held up themselves
 _NEXT = "iterator_ops.py"
 _QUICK = re.compile(  # Python's own, in which no time is spent
     r"[/\\][Ll]ib[/\\](python[\d.]+[/\\])?"
     r"(abc|contextlib|dataclasses|enum|functools|inspect|linecache|traceback|types|typing|warnings|weakref|collections[/\\]\w+)\.py$"
 )
-_TAKES_TIME = re.compile(r"[/\\](constant_op\.py|profiler[/\\]\w+\.py)$")  # copies of arrays, and profiles written, have no event
+# Work of TensorFlow's or Keras' that has no event: copies of arrays, files and profiles written, the progress bar.
+_TAKES_TIME = re.compile(r"[/\\](constant_op|file_io|io_utils|profiler[/\\]\w+)\.py$")
+_COPIES = re.compile(r"numpy|_np\b|_np_|concat")
 _AROUND = ("other", "input wait", "call")  # kinds of events that do not say what the thread does within
 
 
@@ -39,9 +42,14 @@ def standing_at_epoch_ends(case: Case) -> list[Interval]:
     works = [event.interval for kind, events in thread.events.items() if kind not in _AROUND for event in events]
     parts = union([*case.times.parts["host"], *case.times.parts["launch"]])
     still = without(overlap(_standing(case.profile.samples), parts), union([*works, *case.times.python]))
-    found = [each for each in still if each[1] - each[0] >= _STANDS_MS]
+    times = [sample.at for sample in case.profile.samples]
+    found = [each for each in still if each[1] - each[0] >= _STANDS_MS and _looks(times, each) >= _LOOKS]
     held_up = sum(bool(clip(found, *step)) for step in case.steps.intervals)
     return found if held_up <= len(made) + 1 else []  # each iterator is removed once
+
+
+def _looks(times: list[float], within: Interval) -> int:
+    return bisect.bisect_right(times, within[1]) - bisect.bisect_left(times, within[0])
 
 
 def epoch_ends(case: Case, standing: list[Interval]) -> Found | None:
@@ -64,7 +72,7 @@ def _standing(samples: list[Sample]) -> list[Interval]:
     return union(
         (one.at, other.at)
         for one, other in itertools.pairwise(samples)
-        if one.main == other.main and other.at - one.at < _LOOKS_MS and one.main
+        if one.main == other.main and other.at - one.at < _APART_MS and one.main
         if _quick(one.main) or one.main[0] in loops
     )
 
@@ -72,7 +80,7 @@ def _standing(samples: list[Sample]) -> list[Interval]:
 def _quick(stack: tuple[Frame, ...]) -> bool:
     """Whether code of TensorFlow's or Keras' stands, or of Python's that these called, where no time should go by."""
     caller = next((frame for frame in stack if not _QUICK.search(frame[0])), stack[0])
-    return of_framework(caller) and not _TAKES_TIME.search(caller[0])
+    return of_framework(caller) and not _TAKES_TIME.search(caller[0]) and not _COPIES.search(caller[2])
 
 
 def _loops(samples: list[Sample]) -> set[Frame]:

@@ -35,10 +35,10 @@ def an_epoch_ends(*during: MadeEvent, made: float | None = 317.0) -> list[MadePl
     return planes
 
 
-def judged(folder: pathlib.Path, planes: list[MadePlane], *stacks: Stack) -> TraceReport:
-    """Looks every 10 ms during the pause find the stacks in turn."""
+def judged(folder: pathlib.Path, planes: list[MadePlane], *stacks: Stack, every_ms: int = 10) -> TraceReport:
+    """Looks during the pause find the stacks in turn."""
     made_trace.save(folder, planes)
-    rows = [[round(at * 1e6), stacks[place % len(stacks)], []] for place, at in enumerate(range(121, 318, 10))]
+    rows = [[round(at * 1e6), stacks[place % len(stacks)], []] for place, at in enumerate(range(121, 318, every_ms))]
     before = [[round(at * 1e6), NEXT, []] for at in (1, 41, 81)]
     (folder / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.01, "samples": before + rows}))
     return made_trace.judged(folder)[0]
@@ -69,14 +69,23 @@ OTHERS: dict[str, tuple[list[MadePlane], list[Stack]]] = {
     "Python goes on": (an_epoch_ends(), [IN_FIT, [(TF + "ops/math_ops.py", 3, "cast"), MAIN]]),
     "the user's code": (an_epoch_ends(), [[("/home/me/train.py", 12, "evaluate"), MAIN]]),
     "another library": (an_epoch_ends(), [[("/x/site-packages/h5py/_hl/dataset.py", 5, "write"), *IN_FIT]]),
+    "an array is copied": (an_epoch_ends(), [[(TF + "framework/constant_op.py", 5, "convert_to_eager_tensor"), *IN_FIT]]),
+    "a result is copied": (an_epoch_ends(), [[(TF + "framework/ops.py", 5, "_numpy"), *IN_FIT]]),
+    "the progress bar is printed": (an_epoch_ends(), [[("/x/site-packages/keras/src/utils/io_utils.py", 5, "print_msg"), *IN_FIT]]),
     "an operation runs": (an_epoch_ends(MadeEvent("EagerLocalExecute: MatMul", 121.0, 195.0)), [IN_FIT]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_it_is_something_else(tmp_path: pathlib.Path, name: str) -> None:
     planes, stacks = OTHERS[name]
     assert "epoch_end" not in {each.label for each in judged(tmp_path, planes, *stacks).causes}
+
+
+def test_looks_that_were_held_up_themselves_tell_nothing(tmp_path: pathlib.Path) -> None:
+    """A control group that is throttled stops the thread that looks, too."""
+    report = judged(tmp_path, an_epoch_ends(), IN_FIT, every_ms=65)
+    assert "epoch_end" not in {each.label for each in report.causes}
 
 
 @pytest.mark.tensorflow
