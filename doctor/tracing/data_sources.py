@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tfgpu_doctor.host.json_text import decode_json
+from tfgpu_doctor.tracing.host_memory import HostMemory
 
 # File systems of other machines, as the kernel names them (https://www.kernel.org/doc/html/latest/filesystems/) and their
 # vendors do. Those in a process of the user are fuse.NAME (https://man7.org/linux/man-pages/man8/mount.fuse3.8.html), and
@@ -39,11 +40,16 @@ class DataSources(msgspec.Struct):
     files: list[tuple[str, str, str]] = []
     peers: list[tuple[str, int]] = []
     read_bytes: tuple[int, int] | None = None
+    memory: HostMemory = msgspec.field(default_factory=HostMemory)
 
     @property
     def network(self) -> str:
         """Where on the network a file lies that the program reads, `nfs4 at server:/export`; empty if none does."""
         return next((f"{kind} at {source}" for _, kind, source in self.files if is_network(kind, source)), "")
+
+    def short_memory(self) -> Iterator[str]:
+        """What tells that the machine's memory is too small for the program; nothing if it is not."""
+        return self.memory.said(self.seconds)
 
     def said(self) -> Iterator[str]:
         """What this tells of a slow source."""

@@ -39,7 +39,9 @@ def waiting_for_input(case: Case) -> Found | None:
         extend(case.pipeline.stages, [case.times.window])
         stage = slowest(case.pipeline, overlap(case.times.waits, case.times.parts["input"]))
     python = shared(case.times.parts["input"], case.times.python)
-    if stage is None or python >= _PYTHON or stage.kind == "Generator":
+    if short := list(case.profile.sources.short_memory()):
+        found = Found("input_memory", "high", case.share("input"), [*short, *_longest(stage)], stage)
+    elif stage is None or python >= _PYTHON or stage.kind == "Generator":
         found = _in_python(case, stage, python) if stage or python >= _PYTHON else None
     else:
         found = _slow_stage(case, case.pipeline, stage)
@@ -63,6 +65,10 @@ def waiting_for_input(case: Case) -> Found | None:
         more += list(case.profile.sources.said())[:1]
     found.evidence = [waits, *_bursts(case, found), reason, *more]
     return found
+
+
+def _longest(stage: Stage | None) -> list[str]:
+    return [f"{stage.in_words} takes {stage.each_ms:.2f} ms each meanwhile"] if stage else []
 
 
 def _bursts(case: Case, found: Found) -> list[str]:

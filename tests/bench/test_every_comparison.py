@@ -117,9 +117,7 @@ def site_of(release: str) -> pathlib.Path:
     return targets.site_packages(found[release])
 
 
-def look_at(
-    bench: Bench, folder: pathlib.Path, more_may_skip: Mapping[str, str], left_out: Sequence[str] = ()
-) -> None:
+def look_at(bench: Bench, folder: pathlib.Path, more_may_skip: Mapping[str, str], left_out: Sequence[str] = ()) -> None:
     """Whether every comparison and figure of the other suites ran, on the device where it must."""
     may_skip = {**more_may_skip, **NEED_MORE}
     assert not bench.problems

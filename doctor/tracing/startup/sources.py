@@ -1,4 +1,5 @@
-"""What the program reads while a profile is recorded: its open files with their file systems, its connections, the bytes.
+"""What the program reads while a profile is recorded: its open files with their file systems, its connections, the bytes,
+and what of its memory comes back from swap.
 
 Nothing here asks a file system, since one that does not answer would hold the program up: it is all in /proc. It may use
 the standard library alone, of any Python from 3.8 on.
@@ -18,18 +19,23 @@ _MOST_OPEN, _MOST_KEPT = 512, 64
 _MOST_CONNECTIONS = 1 << 20  # bytes of the kernel's table
 _NO_DATA = re.compile(r"\.(so(\.[\d.]+)?|pyc?|pyd|zip|egg|whl)$|^/(dev|proc|sys|run)/| \(deleted\)$")
 _ACCESS, _DIRECTORY = 3, getattr(os, "O_DIRECTORY", 0)  # O_ACCMODE of open(2)
+_MAJOR_FAULTS = 9  # the place in stat(5), behind the name
+_OF_MACHINE = (
+    ("swapped_in", "vmstat", r"^pswpin (\d+)"),
+    ("stalled_us", "pressure/memory", r"^full .*total=(\d+)"),
+)
 _ESTABLISHED = "01"  # https://www.kernel.org/doc/html/latest/networking/proc_net_tcp.html
 
 
 class Sources:
-    """What one recording saw; `proc` is the folder of the process in /proc."""
+    """What one recording saw; `proc` is the folder of the process in /proc, `machine` that of all."""
 
-    def __init__(self, proc: str = "/proc/self") -> None:
-        self._proc = proc
+    def __init__(self, proc: str = "/proc/self", machine: str = "/proc") -> None:
+        self._proc, self._machine = proc, machine
         self._files: Dict[str, List[Any]] = {}  # by path: the number of the mount, and how often it was seen
         self._next_s = 0.0
         self._began_s = time.monotonic()
-        self._read = self._read_bytes()
+        self._read, self._memory = self._read_bytes(), self._memory_counters()
         self._own = tuple({os.path.realpath(each) + os.sep for each in (sys.prefix, sys.base_prefix)} - {"/usr/", "//"})
 
     def look(self) -> None:
@@ -60,7 +66,33 @@ class Sources:
             "files": [[path, *mounts.get(mount, ["", ""])] for path, (mount, _) in files],
             "peers": [[peer, count] for peer, count in peers[:5]],
             "read_bytes": [read[0] - before[0], read[1] - before[1]] if read and before else None,
+            "memory": self._memory_since(),
         }
+
+    def _memory_since(self) -> Dict[str, Any]:
+        """What was counted since the begin, and what is in swap now."""
+        since = {}
+        for name, now in self._memory_counters().items():
+            before = self._memory[name]
+            since[name] = None if now is None or before is None else now - before
+        held = re.search(r"^VmSwap:\s*(\d+) kB", self._text("status"), re.MULTILINE)
+        stalled = since["stalled_us"]
+        return {
+            "major_faults": since["major_faults"] or 0,
+            "swapped_in": since["swapped_in"],
+            "in_swap_bytes": int(held.group(1)) << 10 if held else 0,
+            "stalled_s": None if stalled is None else stalled / 1e6,
+        }
+
+    def _memory_counters(self) -> Dict[str, Optional[int]]:
+        """Major page faults of the process; pages that the machine has read from swap, and how long all waited for memory."""
+        stat = self._text("stat").rpartition(")")[2].split()
+        counted: Dict[str, Optional[int]] = {}
+        counted["major_faults"] = int(stat[_MAJOR_FAULTS]) if len(stat) > _MAJOR_FAULTS else None
+        for name, file, pattern in _OF_MACHINE:
+            found = re.search(pattern, self._read_text(os.path.join(self._machine, file)), re.MULTILINE)
+            counted[name] = int(found.group(1)) if found else None
+        return counted
 
     def _is_data(self, number: str, place: str) -> bool:
         return int(number) > 2 and not _NO_DATA.search(place) and not place.startswith(self._own)
@@ -118,8 +150,12 @@ class Sources:
         return found
 
     def _text(self, *names: str) -> str:
+        return self._read_text(os.path.join(self._proc, *names))
+
+    @staticmethod
+    def _read_text(path: str) -> str:
         try:
-            with open(os.path.join(self._proc, *names), errors="replace") as file:
+            with open(path, errors="replace") as file:
                 return file.read(_MOST_CONNECTIONS)
         except (OSError, ValueError):
             return ""
