@@ -39,6 +39,7 @@ def waiting_for_input(case: Case) -> Found | None:
         extend(case.pipeline.stages, [case.times.window])
         stage = slowest(case.pipeline, overlap(case.times.waits, case.times.parts["input"]))
     python = shared(case.times.parts["input"], case.times.python)
+    found: Found | None
     if short := list(case.profile.sources.short_memory()):
         found = Found("input_memory", "high", case.share("input"), [*short, *_longest(stage)], stage)
     elif stage is None or python >= _PYTHON or stage.kind == "Generator":
