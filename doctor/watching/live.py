@@ -29,6 +29,7 @@ _SHORT = {
     "host_python": "waiting for the program's Python", "uneven_steps": "other work between the steps",
     "launch_bound": "starting steps that are too small", "copies": "copies between host and GPU",
     "collectives": "reductions between replicas", "epoch_end": "waiting for the end of old iterators",
+    "input_memory": "waiting for input that lies in swap",
 }  # fmt: skip
 _COLOURS = {True: "32", False: "1;31", None: "33"}
 _MARKS = {True: "✓", False: "✗", None: "·"}
@@ -61,7 +62,7 @@ def sentence(report: TraceReport, behind: str = "") -> str:
     cause = first_cause(report)
     if cause:
         label = cause.label
-        short = "waiting for input" if label.startswith("input_") else _SHORT.get(label, cause.title)
+        short = _SHORT.get(label, "waiting for input" if label.startswith("input_") else cause.title)
         whole = "of the steps' time" if label in ("uneven_steps", "epoch_end") else "of each step"
         where = _where(report, cause.evidence)
         text = f"{short} {percent(cause.share)} {whole}{': ' + where if where else ''}"
