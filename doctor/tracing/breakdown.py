@@ -6,6 +6,7 @@ import bisect
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from tfgpu_doctor.tracing.epoch_ends import standing_at_epoch_ends
 from tfgpu_doctor.tracing.gpu_streams import GpuTimes, last_gpu, times_of_gpus
 from tfgpu_doctor.tracing.graph_work import compiling, work_of_processor
 from tfgpu_doctor.tracing.intervals import Interval, clip, length, overlap, union, without
@@ -34,11 +35,16 @@ class Breakdown:
     gpu: str = ""  # whose time it is, where a GPU computes; of several, the one that the others wait for
     gpus: dict[str, GpuTimes] = field(default_factory=dict)  # all that compute
     lost: list[Interval] = field(default_factory=list)  # batches came, and the profile holds nothing of who made them
+    ended: list[Interval] = field(default_factory=list)  # of the idle time: an epoch's iterator is removed
     lock_ms: float = 0.0  # of the input's time: the step's own Python waits for the pipeline's to let go of the GIL
 
     def share(self, part: str) -> float:
         """The share of a part in the steps' time, of 1."""
-        return length(self.parts[part]) / max(length([self.window]), 1e-9)
+        return self.share_of(self.parts[part])
+
+    def share_of(self, times: list[Interval]) -> float:
+        """The share of some of the steps' time, of 1."""
+        return length(times) / max(length([self.window]), 1e-9)
 
 
 def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Breakdown:
@@ -70,6 +76,7 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
         window, {part: union(each) for part, each in parts.items()}, known, clipped, gpu, gpus, lost
     )
     _move_waits_for_lock(profile, broken_down)
+    _move_ends_of_epochs(profile, steps, broken_down)
     return broken_down
 
 
@@ -101,6 +108,15 @@ def _move_waits_for_lock(profile: Profile, times: Breakdown) -> None:
         times.parts[part] = without(times.parts[part], moved)
         times.parts["input"] = union([*times.parts["input"], *moved])
         times.lock_ms += length(moved)
+
+
+def _move_ends_of_epochs(profile: Profile, steps: Steps, times: Breakdown) -> None:
+    """While the program stands still because the iterator of an epoch is removed, nothing is started: that time is idle."""
+    parts = times.parts
+    times.ended = standing_at_epoch_ends(profile, steps, union([*parts["host"], *parts["launch"]]), times.python)
+    for part in ("host", "launch"):
+        parts[part] = without(parts[part], times.ended)
+    parts["idle"] = union([*parts["idle"], *times.ended])
 
 
 def _interruptions(steps: Steps) -> list[Interval]:

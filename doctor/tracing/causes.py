@@ -7,13 +7,13 @@ import statistics
 from tfgpu_doctor.model import Confidence
 from tfgpu_doctor.tracing.breakdown import eager_per_step, many_operations
 from tfgpu_doctor.tracing.case import HIGH, LAUNCH_HIGH, MODERATE, Case, Found
-from tfgpu_doctor.tracing.epoch_ends import epoch_ends, standing_at_epoch_ends
+from tfgpu_doctor.tracing.epoch_ends import place_of
 from tfgpu_doctor.tracing.gpu_causes import collectives, on_gpu
 from tfgpu_doctor.tracing.gpu_work import kernels_within, median_ms
 from tfgpu_doctor.tracing.graph_work import traced_calls
 from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
-from tfgpu_doctor.tracing.intervals import Interval, clip, length, without
+from tfgpu_doctor.tracing.intervals import clip, length
 from tfgpu_doctor.tracing.python_samples import callbacks
 
 _HOST_MS = 1.5  # of the program's own Python in a step; Keras itself needs less
@@ -28,13 +28,12 @@ _FIRST_CALLS, _TRACED = 2, 0.1  # of the steps: more of them are traced again an
 
 def bottlenecks(case: Case) -> list[Found]:
     """Return the bottlenecks that take a tenth of the time or more, the greatest first."""
-    standing, compiles = standing_at_epoch_ends(case), _compiles(case)
-    ended, uneven = epoch_ends(case, standing), _between_steps(case, standing)
+    uneven, compiles = _between_steps(case), _compiles(case)
     gpu = [*on_gpu(case), *beside_gpu(case)] if case.times.gpu else []
-    explained = sum(each.share for each in (ended, uneven) if each)
+    explained = uneven.share if uneven else 0.0
     explained += sum(each.share for each in gpu if each.label in _OVERHEADS)
-    overhead = None if compiles else _overhead(case, explained, even=not (ended or uneven))
-    host = (compiles, waiting_for_input(case), ended, uneven, all_on_cpu(case), collectives(case))
+    overhead = None if compiles else _overhead(case, explained, even=not uneven)
+    host = (compiles, waiting_for_input(case), _epoch_ends(case), uneven, all_on_cpu(case), collectives(case))
     found = [*host, *gpu, overhead]  # of causes that take as long, the first is named
     return sorted((each for each in found if each and each.share >= MODERATE), key=lambda each: -each.share)
 
@@ -61,10 +60,24 @@ def _compiles(case: Case) -> Found | None:
     ], words={"function": name})  # fmt: skip
 
 
-def _between_steps(case: Case, standing: list[Interval]) -> Found | None:
-    """Work of the host that a few steps hold: checkpoints, validation; not `standing`, which has a cause of its own."""
+def _epoch_ends(case: Case) -> Found | None:
+    """TensorFlow removes the iterators of epochs that ended, and waits for the threads that tune them."""
+    steps, ended = case.steps.intervals, case.times.ended
+    share = case.times.share_of(ended)
+    if share < MODERATE:
+        return None
+    slow = [time for step in steps if (time := length(clip(ended, *step)))]
+    longest, place = f"{max(slow):.0f} ms{' and less' * (len(slow) > 1)}", place_of(case.profile.samples, ended)
+    return Found("epoch_end", "medium", share, [
+        f"in {len(slow)} of {len(steps)} steps the main thread stands still for {longest}{f', in {place}' if place else ''}",
+        "no operation and no Python runs meanwhile, and iterators were replaced (MakeIterator): each epoch has its own",
+    ])  # fmt: skip
+
+
+def _between_steps(case: Case) -> Found | None:
+    """Work of the host that a few steps hold: checkpoints, validation."""
     steps = case.steps.intervals
-    host = without(case.times.parts["host"], standing)
+    host = case.times.parts["host"]
     if len(steps) < _LEAST_STEPS or case.share("host") < MODERATE:
         return None
     times = sorted((length(clip(host, *step)) for step in steps), reverse=True)

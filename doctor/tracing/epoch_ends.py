@@ -13,9 +13,10 @@ import bisect
 import itertools
 import re
 
-from tfgpu_doctor.tracing.case import MODERATE, Case, Found
-from tfgpu_doctor.tracing.intervals import Interval, clip, length, overlap, union, without
+from tfgpu_doctor.tracing.intervals import Interval, clip, overlap, union, without
 from tfgpu_doctor.tracing.python_samples import Frame, Sample, of_framework
+from tfgpu_doctor.tracing.recorded import Profile
+from tfgpu_doctor.tracing.steps import Steps
 
 _MADE = "MakeIterator"
 _STANDS_MS, _LOOKS = 30.0, 3  # looks come every 10 ms
@@ -31,39 +32,36 @@ _COPIES = re.compile(r"numpy|_np\b|_np_|concat")
 _AROUND = ("other", "input wait", "call")  # kinds of events that do not say what the thread does within
 
 
-def standing_at_epoch_ends(case: Case) -> list[Interval]:
-    """The time in which the main thread stands at one place of TensorFlow's, and does nothing, after an iterator was replaced."""
-    thread = case.steps.thread
-    if thread is None or not case.profile.samples:
+def standing_at_epoch_ends(
+    profile: Profile, steps: Steps, own: list[Interval], python: list[Interval]
+) -> list[Interval]:
+    """The time in which the main thread stands at one place of TensorFlow's, and does nothing, though iterators were replaced.
+
+    `own`: the time of the program's thread that nothing else claims, `python`: the pipeline is in Python.
+    """
+    thread, samples = steps.thread, profile.samples
+    if thread is None or not samples:
         return []
     made = [event.begin for event in thread.events.get("eager", ()) if event.name.endswith(_MADE)]
     if not made:
         return []
     works = [event.interval for kind, events in thread.events.items() if kind not in _AROUND for event in events]
-    parts = union([*case.times.parts["host"], *case.times.parts["launch"]])
-    still = without(overlap(_standing(case.profile.samples), parts), union([*works, *case.times.python]))
-    times = [sample.at for sample in case.profile.samples]
+    still = without(overlap(_standing(samples), own), union([*works, *python]))
+    times = [sample.at for sample in samples]
     found = [each for each in still if each[1] - each[0] >= _STANDS_MS and _looks(times, each) >= _LOOKS]
-    held_up = sum(bool(clip(found, *step)) for step in case.steps.intervals)
+    held_up = sum(bool(clip(found, *step)) for step in steps.intervals)
     return found if held_up <= len(made) + 1 else []  # each iterator is removed once
+
+
+def place_of(samples: list[Sample], standing: list[Interval]) -> str:
+    """The function in which it stands for longest; empty if no look tells."""
+    low, high = max(standing, key=lambda each: each[1] - each[0])
+    inside = [sample.main[0] for sample in samples if low <= sample.at <= high and sample.main]
+    return inside[0][2] if inside else ""
 
 
 def _looks(times: list[float], within: Interval) -> int:
     return bisect.bisect_right(times, within[1]) - bisect.bisect_left(times, within[0])
-
-
-def epoch_ends(case: Case, standing: list[Interval]) -> Found | None:
-    """The steps wait at the end of epochs; `standing` as above."""
-    share = length(standing) / max(length([case.times.window]), 1e-9)
-    if share < MODERATE:
-        return None
-    slow = [time for step in case.steps.intervals if (time := length(clip(standing, *step)))]
-    place = _place(case.profile.samples, standing)
-    return Found("epoch_end", "medium", share, [
-        f"in {len(slow)} of {len(case.steps.intervals)} steps the main thread stands still for {max(slow):.0f} ms"
-        f"{' and less' * (len(slow) > 1)}{f', in {place}' if place else ''}",
-        "no operation and no Python runs meanwhile, and iterators were replaced (MakeIterator): each epoch has its own",
-    ])  # fmt: skip
 
 
 def _standing(samples: list[Sample]) -> list[Interval]:
@@ -91,9 +89,3 @@ def _loops(samples: list[Sample]) -> set[Frame]:
         for called, caller in itertools.pairwise(sample.main)
         if called[0].endswith(_NEXT) and not of_framework(caller)
     }
-
-
-def _place(samples: list[Sample], standing: list[Interval]) -> str:
-    low, high = max(standing, key=lambda each: each[1] - each[0])
-    inside = [sample.main[0] for sample in samples if low <= sample.at <= high and sample.main]
-    return inside[0][2] if inside else ""

@@ -48,7 +48,7 @@ def examine(profile: Profile) -> Verdict:
     found = bottlenecks(case)
     if first := next((each for each in found if each.share >= each.high), None):
         return Verdict(first.label, warm_up, case, sorted(found, key=lambda each: each is not first))
-    if case.share("idle", "input") >= HIGH:
+    if case.share("idle", "input") - case.times.share_of(case.times.ended) >= HIGH:
         lost_ms = case.ms("idle") + case.ms("input")
         waits = f"in {lost_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step the program waits"
         return Verdict("unexplained", f"{waits}, and no event says for what", case, found)
