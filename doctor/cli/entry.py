@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 
@@ -12,11 +13,17 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _NOTHING_JUDGED = 3
+_RESERVED_BYTES = 4 << 20  # of addresses: to remove temporary files where there are no more
+_RESERVE: list[mmap.mmap] = []
 
 
 def main() -> NoReturn:
     """Run the command line, and exit with its code."""
     hold()
+    try:
+        _RESERVE.append(mmap.mmap(-1, _RESERVED_BYTES))
+    except (MemoryError, OSError):
+        pass  # what needs more will say so
     try:
         from tfgpu_doctor._exhaustion import exhausted
     except (MemoryError, SystemError, OSError, ImportError):
@@ -62,6 +69,8 @@ def _too_little() -> str:
 
 def _end(line: str) -> NoReturn:
     """Say why nothing could be judged, and exit at once."""
+    for reserve in _RESERVE:
+        reserve.close()
     if scratch := sys.modules.get("tfgpu_doctor.host.scratch"):
         scratch.end_run()
     if sys.stderr is not None:

@@ -81,6 +81,14 @@ def test_little_address_space_is_named(kib: int) -> None:
     assert is_named(limited(f"ulimit -v {kib}", "--format", "json"), "LIM002", "ulimit -v is")
 
 
+@pytest.mark.slow
+def test_little_address_space_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    """Wherever it ends: there is memory left to remove what it wrote."""
+    for kib in range(28_000, 44_000, 500):
+        limited(f"ulimit -v {kib}", "--format", "json", TMPDIR=str(tmp_path))
+        assert list(tmp_path.iterdir()) == [], kib
+
+
 def test_address_space_without_room_for_threads_is_enough_for_a_report() -> None:
     assert "ulimit -v is" in findings(document(limited("ulimit -v 1000000", "--format", "json")), "LIM002")
 
