@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _NOTHING_JUDGED = 3
-_RESERVED_BYTES = 4 << 20  # of addresses: to remove temporary files where there are no more
+_RESERVED_BYTES = 4 << 20  # of addresses: to say so, and to remove temporary files, where there are no more
 _RESERVE: list[mmap.mmap] = []
 
 
@@ -27,20 +27,29 @@ def main() -> NoReturn:
     try:
         from tfgpu_doctor._exhaustion import exhausted
     except (MemoryError, SystemError, OSError, ImportError):
+        _free()
         _end(f"tfgpu-doctor: {_too_little()}\n")
     try:
         from tfgpu_doctor.cli.main import main as run
         from tfgpu_doctor.host.adoption import ADOPTION
     except Exception as error:  # noqa: BLE001 - a broken library may raise anything
+        _free()
         _end(f"tfgpu-doctor: {exhausted(error) or _broken(error)}\n")
     try:
         ADOPTION.allow()
         run()
     except (MemoryError, SystemError, OSError, RuntimeError, ImportError) as error:
+        _free()
         words = exhausted(error) or (_broken(error) if isinstance(error, ImportError) else "")
         if not words:
             raise
         _end(f"tfgpu-doctor: {words}\n")
+
+
+def _free() -> None:
+    """Let go of the reserve."""
+    while _RESERVE:
+        _RESERVE.pop().close()
 
 
 def _broken(error: BaseException) -> str:
@@ -69,8 +78,6 @@ def _too_little() -> str:
 
 def _end(line: str) -> NoReturn:
     """Say why nothing could be judged, and exit at once."""
-    for reserve in _RESERVE:
-        reserve.close()
     if scratch := sys.modules.get("tfgpu_doctor.host.scratch"):
         scratch.end_run()
     if sys.stderr is not None:
