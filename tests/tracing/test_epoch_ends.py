@@ -82,6 +82,18 @@ def test_it_is_something_else(tmp_path: pathlib.Path, name: str) -> None:
     assert "epoch_end" not in {each.label for each in judged(tmp_path, planes, *stacks).causes}
 
 
+def test_one_end_of_an_epoch_does_not_hide_what_holds_up_every_step(tmp_path: pathlib.Path) -> None:
+    """A short recording may hold it by chance."""
+    planes = training(steps=11, step_ms=20.0, input_ms=14.0, compute_ms=4.0, stage="Iterator::Root::Prefetch::Map")
+    for line in planes[0].lines:
+        for event in line.events:
+            event.begin_ms += 200.0 * (event.begin_ms >= 120.0)
+    planes[0].lines[0].events.append(MadeEvent("EagerLocalExecute: MakeIterator", 317.0, 2.0))
+    report = judged(tmp_path, planes, IN_FIT)
+    assert [each.label for each in report.causes] == ["input_serial_map", "epoch_end"]
+    assert report.causes[0].share < report.causes[1].share
+
+
 def test_looks_that_were_held_up_themselves_tell_nothing(tmp_path: pathlib.Path) -> None:
     """A control group that is throttled stops the thread that looks, too."""
     report = judged(tmp_path, an_epoch_ends(), IN_FIT, every_ms=65)
