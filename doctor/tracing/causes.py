@@ -22,7 +22,7 @@ _EVEN_SHARE = 0.25  # of the steps that hold most of what comes between them
 _MOST = 0.75  # of what comes between all steps
 _AS_LONG = 20  # times as long as in the other steps
 _SAMPLES = 15
-_FEW_ENDS = 2
+_FEW_ENDS = 2  # a short recording may hold so many by chance
 _OVERHEADS = ("cpu_fallback", "memory")  # that take of what starting the step's work seems to take
 _FIRST_CALLS, _TRACED = 2, 0.1  # of the steps: more of them are traced again and again
 
@@ -40,7 +40,7 @@ def bottlenecks(case: Case) -> list[Found]:
 
 
 def _weight(case: Case, found: Found) -> float:
-    """The share that decides which comes first: a recording that holds one end of an epoch, or two, may hold one by chance."""
+    """The share that decides which comes first: few ends of epochs count half."""
     by_chance = found.label == "epoch_end" and len(case.times.ended) <= _FEW_ENDS
     return found.share / 2 if by_chance else found.share
 
@@ -77,7 +77,7 @@ def _epoch_ends(case: Case) -> Found | None:
     longest, place = f"{max(slow):.0f} ms{' and less' * (len(slow) > 1)}", place_of(case.profile.samples, ended)
     return Found("epoch_end", "medium", share, [
         f"in {len(slow)} of {len(steps)} steps the main thread stands still for {longest}{f', in {place}' if place else ''}",
-        "no operation and no Python runs meanwhile, and iterators were replaced (MakeIterator): each epoch has its own",
+        "it starts nothing meanwhile, and iterators were replaced (MakeIterator): each epoch has its own",
     ])  # fmt: skip
 
 

@@ -47,10 +47,6 @@ class DataSources(msgspec.Struct):
         """Where on the network a file lies that the program reads, `nfs4 at server:/export`; empty if none does."""
         return next((f"{kind} at {source}" for _, kind, source in self.files if is_network(kind, source)), "")
 
-    def short_memory(self) -> Iterator[str]:
-        """What tells that the machine's memory is too small for the program; nothing if it is not."""
-        return self.memory.said(self.seconds)
-
     def said(self) -> Iterator[str]:
         """What this tells of a slow source."""
         remote = [path for path, kind, source in self.files if is_network(kind, source)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
+from tfgpu_doctor.model import Confidence
 from tfgpu_doctor.tracing.case import MODERATE, Case, Found
 from tfgpu_doctor.tracing.intervals import clip, length, overlap, shared
 from tfgpu_doctor.tracing.pipeline import Pipeline, Stage, extend, slowest
@@ -12,6 +13,7 @@ from tfgpu_doctor.tracing.python_samples import pipeline_places
 from tfgpu_doctor.tracing.repeated_work import told_of_cache
 
 _PYTHON = 0.4  # of the waiting
+_FOR_MEMORY = 0.5  # of the waiting
 _LOCKED = 0.1  # of the steps' time
 _ALL_WAITING = 0.75  # of the steps' time: then a pipeline that worked ahead would not be much faster
 _REFILLS = 1.8  # elements that a shuffle takes in for each that it gives
@@ -39,9 +41,8 @@ def waiting_for_input(case: Case) -> Found | None:
         extend(case.pipeline.stages, [case.times.window])
         stage = slowest(case.pipeline, overlap(case.times.waits, case.times.parts["input"]))
     python = shared(case.times.parts["input"], case.times.python)
-    found: Found | None
-    if short := list(case.profile.sources.short_memory()):
-        found = Found("input_memory", "high", case.share("input"), [*short, *_longest(stage)], stage)
+    if found := _short_of_memory(case, stage):
+        pass  # whatever the stage does, its data have to come back first
     elif stage is None or python >= _PYTHON or stage.kind == "Generator":
         found = _in_python(case, stage, python) if stage or python >= _PYTHON else None
     else:
@@ -68,8 +69,14 @@ def waiting_for_input(case: Case) -> Found | None:
     return found
 
 
-def _longest(stage: Stage | None) -> list[str]:
-    return [f"{stage.in_words} takes {stage.each_ms:.2f} ms each meanwhile"] if stage else []
+def _short_of_memory(case: Case, stage: Stage | None) -> Found | None:
+    """Half of the waiting, or more, is for memory. That of other programs counts for the kernel, too: it is less sure."""
+    seconds, memory = case.profile.sources.seconds, case.profile.sources.memory
+    if memory.waits(seconds) < max(MODERATE, _FOR_MEMORY * case.share("input")):
+        return None
+    named = [f"{stage.in_words} takes {stage.each_ms:.2f} ms each meanwhile"] if stage else []
+    sure: Confidence = "high" if memory.from_swap(seconds) else "medium"
+    return Found("input_memory", sure, case.share("input"), [*memory.said(seconds), *named], stage)
 
 
 def _bursts(case: Case, found: Found) -> list[str]:

@@ -29,7 +29,7 @@ _SHORT = {
     "host_python": "waiting for the program's Python", "uneven_steps": "other work between the steps",
     "launch_bound": "starting steps that are too small", "copies": "copies between host and GPU",
     "collectives": "reductions between replicas", "epoch_end": "waiting for the end of old iterators",
-    "input_memory": "waiting for input that lies in swap",
+    "input_memory": "waiting for input, for lack of memory",
 }  # fmt: skip
 _COLOURS = {True: "32", False: "1;31", None: "33"}
 _MARKS = {True: "✓", False: "✗", None: "·"}

@@ -20,7 +20,7 @@ MAIN = ("/home/me/train.py", 90, "main")
 IN_FIT = [(TF + "ops/gen_resource_variable_ops.py", 534, "read_variable_op"), MAIN]
 NEXT = [(TF + "data/ops/iterator_ops.py", 7, "_next_internal"), MAIN]
 PROGRAM = pathlib.Path(__file__).with_name("short_epochs.py")
-_RECORDINGS, _WITH_PAUSES = 4, 1.35
+_RECORDINGS, _WITH_PAUSES = 4, 2.0  # a busy machine alone makes the mean step less than twice the median
 Stack = list[tuple[str, int, str]]
 
 
@@ -112,7 +112,17 @@ def test_a_real_training_of_short_epochs(tmp_path: pathlib.Path) -> None:
         document = json.loads(done.stdout)
         steps, labels = document["steps"], {cause["label"] for cause in document["causes"]}
         assert "uneven_steps" not in labels
-        if steps["mean_ms"] > _WITH_PAUSES * steps["median_ms"]:
-            assert "epoch_end" in labels, document
+        if "epoch_end" in labels:
             return
+        assert steps["mean_ms"] <= _WITH_PAUSES * steps["median_ms"], document
     pytest.skip(f"TensorFlow made no pause in {_RECORDINGS} recordings")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_one_iterator_for_all_epochs_mends_it(tmp_path: pathlib.Path) -> None:
+    skip_without_tensorflow()
+    done = record_program(tmp_path, f"{shlex.quote(str(PROGRAM))} --mended", "--format", "json")
+    document = json.loads(done.stdout)
+    assert document["steps"]["count"] > 0
+    assert "epoch_end" not in {cause["label"] for cause in document["causes"]}
