@@ -15,6 +15,7 @@ from installed import skip_without_scipy, skip_without_tensorflow
 from lab import targets
 from stand_in_run import run_on_stand_in
 
+from tfgpu_doctor.accept.vocabulary import comparisons_named, metrics_named
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.perf_tests.journal import Account
 
@@ -117,6 +118,14 @@ def site_of(release: str) -> pathlib.Path:
     return targets.site_packages(found[release])
 
 
+def not_in_the_table(bench: Bench) -> list[str]:
+    """What the run wrote down under a name by which no profile of `accept` can ask for it."""
+    named = {suite: (comparisons_named(suite), metrics_named(suite)) for suite in {each[1] for each in collected()}}
+    found = [each for each in bench.comparisons if (each.suite, each.name) not in named[each.suite][0]]
+    limited = [each for each in bench.metrics if each.limit and (each.suite, each.name) not in named[each.suite][1]]
+    return [f"{each.suite}/{each.name}" for each in (*found, *limited)]
+
+
 def look_at(bench: Bench, folder: pathlib.Path, more_may_skip: Mapping[str, str], left_out: Sequence[str] = ()) -> None:
     """Whether every comparison and figure of the other suites ran, on the device where it must."""
     may_skip = {**more_may_skip, **NEED_MORE}
@@ -136,3 +145,4 @@ def look_at(bench: Bench, folder: pathlib.Path, more_may_skip: Mapping[str, str]
         if not (words := expected.get(test.partition("::test_")[2])) or words not in why
     }
     assert not unexpected
+    assert set(not_in_the_table(bench)) <= {"matmul in the profiler"}

@@ -31,7 +31,8 @@ def lab_targets() -> Iterator[pathlib.Path]:
 
 def _changed_at(folder: pathlib.Path) -> dict[pathlib.Path, int]:
     """When those files and folders of the targets were changed that the lab's machines may damage (nanoseconds)."""
-    places = ("bin/*", "lib/python3*/site-packages/*", "lib/python3*/site-packages/nvidia/*/*")
+    site = "lib/python3*/site-packages"
+    places = ("bin/*", f"{site}/*", f"{site}/nvidia/*/*", f"{site}/tensorflow/include/*")
     environments = targets.find_targets(folder).values()
     found = [path for each in environments for place in places for path in each.glob(place)]
     return {path: path.lstat().st_mtime_ns for path in found if path.name != "__pycache__"}

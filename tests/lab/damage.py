@@ -38,13 +38,15 @@ def truncated(pattern: str, length: int = 4096) -> Change:
 
 
 def uninstalled(*names: str) -> Change:
-    """Distributions that pip uninstalled; a name may be a pattern."""
+    """Distributions that were uninstalled, by pip or, which takes a tenth of the time, by uv; a name may be a pattern."""
 
     def change(place: Place) -> None:
         found = [info.name.partition("-")[0] for name in names for info in place.site.glob(f"{name}-*.dist-info")]
         if found:
-            command = [str(place.copy / "bin/python"), "-m", "pip", "uninstall", "-q", "-y", *found]
-            subprocess.run(command, check=True, capture_output=True)
+            python = str(place.copy / "bin/python")
+            by_uv = [*targets.uv(), "uninstall", "-q", "--python", python]
+            command = by_uv if targets.uv() else [python, "-m", "pip", "uninstall", "-q", "-y"]
+            subprocess.run([*command, *found], check=True, capture_output=True)
 
     return change
 

@@ -14,21 +14,32 @@ from lab import targets
 class Place:
     """The folder of one machine. `root` is its file system, `targets` the folder of targets and spare parts."""
 
-    def __init__(self, folder: pathlib.Path, targets_folder: pathlib.Path, release: str) -> None:
+    def __init__(
+        self, folder: pathlib.Path, targets_folder: pathlib.Path, release: str, *, whole: bool = False
+    ) -> None:
         self.folder = folder
         self.root = folder / "root"
         self.targets = targets_folder
         self.release = release
+        self._whole = whole
         self._copied = False
 
     @functools.cached_property
     def copy(self) -> pathlib.Path:
         """A copy of the target, made when it is first asked for; what is done to a target is done to its copy.
 
-        It is made of hard links and takes no room; so a file in it is replaced or deleted, never written into.
+        It is made of hard links and takes no room; so a file in it is replaced or deleted, never written into. The
+        folder of TensorFlow's headers, two thirds of all files, is a link to the target's, if it need not be `whole`.
         """
         self._copied = True
-        shutil.copytree(self._original, self.folder / "venv", symlinks=True, copy_function=os.link)
+        headers = targets.site_packages(self._original) / "tensorflow/include"
+        left_out = {str(headers.parent): [] if self._whole else [headers.name]}
+        shutil.copytree(
+            self._original, self.folder / "venv", symlinks=True, copy_function=os.link,
+            ignore=lambda folder, names: left_out.get(folder, []),
+        )  # fmt: skip
+        if not self._whole:
+            (self.folder / "venv" / headers.relative_to(self._original)).symlink_to(headers)
         return self.folder / "venv"
 
     @property

@@ -132,9 +132,9 @@ def _install(environment: pathlib.Path, release: str) -> subprocess.Popen[bytes]
     shutil.rmtree(environment, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     python = str(environment / "bin/python")
-    if _uv():
+    if uv():
         options = ["--python", python, "--compile-bytecode"]  # else each machine of the lab compiles its own copy
-        return subprocess.Popen([*_uv(), "install", "-q", *options, _requirement(release)])
+        return subprocess.Popen([*uv(), "install", "-q", *options, _requirement(release)])
     return subprocess.Popen([python, "-m", "pip", "install", "-q", _requirement(release)])
 
 
@@ -142,11 +142,11 @@ def _fetch(place: pathlib.Path, wheel: str) -> subprocess.Popen[bytes]:
     """The installer's own unpacking of one wheel into a folder, which bears its name only when it is whole."""
     unfinished = _unfinished(place)
     shutil.rmtree(unfinished, ignore_errors=True)
-    tool = _uv() or [sys.executable, "-m", "pip"]
+    tool = uv() or [sys.executable, "-m", "pip"]
     return subprocess.Popen([*tool, "install", "-q", "--no-deps", "--target", str(unfinished), wheel])
 
 
-def _uv() -> list[str]:
+def uv() -> list[str]:
     """The start of a command of uv's; empty where uv is not installed beside the tests."""
     return [sys.executable, "-m", "uv", "pip"] if importlib.util.find_spec("uv") else []
 

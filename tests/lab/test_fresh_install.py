@@ -46,7 +46,7 @@ def rehearse(place: Place) -> dict[str, Any]:
 
 
 def test_it_is_named_repaired_and_put_back(bench: pathlib.Path, lab_targets: pathlib.Path) -> None:
-    place = Place(bench / "fresh", lab_targets, "2.21.0")
+    place = Place(bench / "fresh", lab_targets, "2.21.0", whole=True)
     assert place.site.is_dir()
     variables = build(Machine("fresh", library_path=()), place)
     answer = check(place, **variables)
