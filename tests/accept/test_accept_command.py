@@ -240,12 +240,12 @@ def test_a_machine_without_a_gpu_gets_one_cause() -> None:
 def test_suites_are_run_for_real_and_the_record_is_judged_alike(tmp_path: pathlib.Path) -> None:
     needs_tensorflow()
     (tmp_path / "mine.toml").write_text(
-        f'{WITHOUT_GPU}suites = ["model_architecture"]\nbudget = "full"\n[speed-ups]\nmodel_architecture = 0.001\n'
+        f'{WITHOUT_GPU}suites = ["graph_execution"]\nbudget = "40s"\n[speed-ups]\n"graph_execution/function" = 0.001\n'
     )
     done = accept("--profile", "mine.toml", "-o", "c.json", "--record", "r.json", cwd=tmp_path)
     first = json.loads((tmp_path / "c.json").read_text())
     rows = {row["key"]: row for row in first["requirements"]}
-    comparison = rows["speed-ups.model_architecture/separable"]
+    comparison = rows["speed-ups.graph_execution/function"]
     if comparison["outcome"] == "not measured":
         pytest.skip(f"this machine is too busy to measure a comparison: {comparison['reason']}")
     assert done.returncode == 0, done.stdout
