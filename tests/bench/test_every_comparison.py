@@ -134,8 +134,8 @@ def not_in_the_table(bench: Bench) -> list[str]:
     metrics = {_sizeless(name) for _, name in metrics_named("device_placement")}
     found = [each for each in bench.comparisons if (each.suite, each.name) not in comparisons]
     limited = [each for each in bench.metrics if each.limit and each.suite == "device_placement"]
-    lacking = [each for each in limited if _sizeless(each.name) not in metrics]
-    return [f"{each.suite}/{each.name}" for each in (*found, *lacking)]
+    lacking = [metric.name for metric in limited if _sizeless(metric.name) not in metrics]
+    return [*(f"{each.suite}/{each.name}" for each in found), *lacking]
 
 
 def _sizeless(name: str) -> str:
