@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from tfgpu_doctor._exports import exported
 
 if TYPE_CHECKING:
+    from tfgpu_doctor.tracing.case import HIGH as HIGH
+    from tfgpu_doctor.tracing.case import Found as Found
     from tfgpu_doctor.tracing.judged import judge_profile as judge_profile
     from tfgpu_doctor.tracing.notebook import recorder_module as recorder_module
     from tfgpu_doctor.tracing.notebook import trace as trace
     from tfgpu_doctor.tracing.page import NAMES as NAMES
+    from tfgpu_doctor.tracing.python_samples import besides_steps as besides_steps
+    from tfgpu_doctor.tracing.python_samples import named as named
     from tfgpu_doctor.tracing.python_samples import of_user as of_user
     from tfgpu_doctor.tracing.reading import Unreadable as Unreadable
     from tfgpu_doctor.tracing.recording import AGAIN as AGAIN
@@ -21,13 +25,16 @@ if TYPE_CHECKING:
     from tfgpu_doctor.tracing.result import TraceCause as TraceCause
     from tfgpu_doctor.tracing.result import TraceFix as TraceFix
     from tfgpu_doctor.tracing.result import TraceReport as TraceReport
+    from tfgpu_doctor.tracing.result import make_cause as make_cause
 
 # What other features may use.
 __getattr__ = exported(
     __name__,
     {
         "AGAIN": "recording",
+        "Found": "case",
         "Gain": "result",
+        "HIGH": "case",
         "NAMES": "page",
         "STARTUP": "recording",
         "Shares": "result",
@@ -36,7 +43,10 @@ __getattr__ = exported(
         "TraceFix": "result",
         "TraceReport": "result",
         "Unreadable": "reading",
+        "besides_steps": "python_samples",
         "judge_profile": "judged",
+        "make_cause": "result",
+        "named": "python_samples",
         "of_user": "python_samples",
         "recorder_module": "notebook",
         "trace": "notebook",

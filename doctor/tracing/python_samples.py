@@ -18,6 +18,15 @@ _INSTALLED = re.compile(
     r"([/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<(?!string>|stdin>|ipython)|[/\\]Lib[/\\])"
 )
 _INNER = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")  # named by the function around them
+# What Keras and TensorFlow do besides steps: the function, and what the path of its module holds.
+_BESIDES = {
+    "evaluate": "train",
+    "predict": "train",
+    "save": "/",
+    "save_model": "/",
+    "save_weights": "/",
+    "write": "/checkpoint/",
+}
 _HALF_MS = 10.0  # looks come every 10 ms or later
 
 Frame = tuple[str, int, str]
@@ -72,6 +81,23 @@ def in_callback(stack: tuple[Frame, ...]) -> bool:
     return any("callback" in file.rpartition("/")[2].lower() and _FRAMEWORK.search(file) for file, _, _ in stack)
 
 
+def besides_steps(stack: tuple[Frame, ...]) -> Frame | None:
+    """The place that names what a main thread does which is no step; None if it is at one, or if nobody can tell.
+
+    A callback of Keras, the saving of a model, an evaluation or a prediction by Keras, and code that is the user's alone.
+    """
+    frameworks = [frame for frame in stack if of_framework(frame)]
+    if in_callback(stack):
+        return _called_back(stack) or next(frame for frame in reversed(frameworks) if in_callback((frame,)))
+    if any(frame[2] in _BESIDES and _BESIDES[frame[2]] in frame[0].replace(os.sep, "/") for frame in frameworks):
+        return next((frame for frame in stack if _is_own(frame)), frameworks[-1])
+    return None if frameworks else of_user(stack)
+
+
+def _is_own(frame: Frame) -> bool:
+    return not (of_framework(frame) or _INSTALLED.search(frame[0]) or frame[2] in _INNER)
+
+
 @dataclass(frozen=True)
 class HostWork:
     """What the samples within some time show: the share of the user's own code, of callbacks, and the most frequent places."""
@@ -87,7 +113,7 @@ def host_work(samples: list[Sample], times: list[Interval]) -> HostWork:
     within = [sample for sample, inside in zip(samples, _inside(samples, times), strict=True) if inside]
     mine = [(frame, sample) for sample in within if (frame := of_user(sample.main))]
     count = max(1, len(within))
-    places = _named([frame for frame, _ in mine])
+    places = named([frame for frame, _ in mine])
     return HostWork(
         len(within), len(mine) / count, sum(in_callback(sample.main) for _, sample in mine) / count,
         tuple((name, number / count) for name, number in places),
@@ -102,7 +128,7 @@ def pipeline_places(samples: list[Sample], times: list[Interval]) -> list[tuple[
         if inside:
             looked += 1
             found += {frame[::2]: frame for stack in sample.others if (frame := of_user(stack))}.values()
-    return [(name, number / looked) for name, number in _named(found)] if looked else []
+    return [(name, number / looked) for name, number in named(found)] if looked else []
 
 
 def python_elsewhere(samples: list[Sample]) -> list[Interval]:
@@ -123,7 +149,7 @@ def callbacks(samples: list[Sample], times: list[Interval]) -> list[str]:
     """The user's functions that TensorFlow or Keras called within some time, whatever they called themselves."""
     within = [sample for sample, inside in zip(samples, _inside(samples, times), strict=True) if inside]
     frames = [frame for sample in within if (frame := _called_back(sample.main))]
-    return [name for name, _ in _named(frames)]
+    return [name for name, _ in named(frames)]
 
 
 def _called_back(stack: tuple[Frame, ...]) -> Frame | None:
@@ -137,7 +163,7 @@ def _called_back(stack: tuple[Frame, ...]) -> Frame | None:
     return None
 
 
-def _named(frames: list[Frame]) -> list[tuple[str, int]]:
+def named(frames: list[Frame]) -> list[tuple[str, int]]:
     """The most frequent functions, `load (train.py:31)` with the line where they mostly are, and how often."""
     functions: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     for file, line, name in frames:

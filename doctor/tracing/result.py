@@ -130,7 +130,7 @@ def make_report(profile: Profile, verdict: Verdict, file: str) -> TraceReport:
     """Put the examination of a profile into words."""
     row = read_knowledge().trace_verdicts[verdict.word]
     case, memory = verdict.case, memory_of(profile)
-    causes = tuple(_cause(found) for found in verdict.found)
+    causes = tuple(make_cause(found) for found in verdict.found)
     title = causes[0].title if causes and causes[0].label == verdict.word else filled(row.title, {})
     steps = case.steps if case else Steps()
     slowest = verdict.found[0].stage if verdict.found else None
@@ -173,7 +173,8 @@ def next_step(report: TraceReport) -> TraceFix | None:
     return TraceFix(text=filled(row.fix, {}), code=row.code) if report.healthy is None else None
 
 
-def _cause(found: Found) -> TraceCause:
+def make_cause(found: Found) -> TraceCause:
+    """Put what was found into words."""
     row = read_knowledge().trace_verdicts[found.label]
     of_stage = {"stage": found.stage.in_words, "number": found.stage.number} if found.stage else {}
     words = of_stage | found.words

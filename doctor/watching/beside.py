@@ -10,10 +10,11 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.launched_program import LaunchedProgram
 from tfgpu_doctor.tracing import STARTUP
 from tfgpu_doctor.watching.agent import Agents
+from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import make_watch_report
 from tfgpu_doctor.watching.result import WatchReport
-from tfgpu_doctor.watching.watcher import Watcher, WatchOptions
+from tfgpu_doctor.watching.watcher import Watcher
 
 HANG_ENDED, RULE_BROKEN, RULE_NOT_JUDGED = 17, 18, 19
 _TICK_S = 0.2

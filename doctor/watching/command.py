@@ -16,11 +16,11 @@ from tfgpu_doctor.host.launched_program import die_like
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.watching.beside import watch_command
 from tfgpu_doctor.watching.hanging import AFTER_S
+from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.page import render_watch_markdown, render_watch_text
 from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.result import WatchReport
 from tfgpu_doctor.watching.rules import parse_rule
-from tfgpu_doctor.watching.watcher import WatchOptions
 
 _FORMATS = ("text", "json", "markdown", "html")
 _WIDTH = 100

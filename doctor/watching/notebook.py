@@ -16,13 +16,14 @@ from tfgpu_doctor.render.notebook import displayed, framed
 from tfgpu_doctor.tracing import recorder_module
 from tfgpu_doctor.watching.agent import Agent, Look, make_look
 from tfgpu_doctor.watching.hanging import AFTER_S
+from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.judged_apart import judge_apart
 from tfgpu_doctor.watching.page import render_watch_text
 from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import make_watch_report
 from tfgpu_doctor.watching.result import WatchReport
 from tfgpu_doctor.watching.rules import parse_rule
-from tfgpu_doctor.watching.watcher import Watcher, WatchOptions
+from tfgpu_doctor.watching.watcher import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,10 +21,11 @@ from tfgpu_doctor.tracing import STARTUP, of_user
 from tfgpu_doctor.watching.agent import AttachedAgent, Look, Stack
 from tfgpu_doctor.watching.beside import Watched
 from tfgpu_doctor.watching.hang_diagnosis import in_words
+from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import make_watch_report
 from tfgpu_doctor.watching.thread_states import main_progress
-from tfgpu_doctor.watching.watcher import Watcher, WatchOptions
+from tfgpu_doctor.watching.watcher import Watcher
 
 Thread = dict[str, object]  # of py-spy's JSON
 

@@ -30,7 +30,7 @@ def make_watch_report(watcher: Watcher, *, exit_code: int | None, ended_by: str 
     if verdict == "starting" and exit_code is not None:
         verdict = "no_tensorflow"
     report = watcher.report_of(verdict)
-    last = report or (history.captures[-1].report if history.captures else None)
+    last = report or next(reversed(history.reports.values()), None)
     title, why, healthy = _words(watcher, verdict, hang, report)
     whole = WatchReport(
         doctor=__version__,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
@@ -15,71 +13,22 @@ from tfgpu_doctor.watching.bounded import Notes, shorten
 from tfgpu_doctor.watching.captures import Capture, Captures, Judge
 from tfgpu_doctor.watching.change_detector import ChangeDetector
 from tfgpu_doctor.watching.gpu_signals import GpuSignals
-from tfgpu_doctor.watching.hanging import AFTER_S, HangWatch
+from tfgpu_doctor.watching.hanging import HangWatch
 from tfgpu_doctor.watching.held_gpus import is_held
+from tfgpu_doctor.watching.history import History, Observer, WatchOptions
 from tfgpu_doctor.watching.live import State, sentence
 from tfgpu_doctor.watching.live_verdict import HANGS, LiveVerdict
 from tfgpu_doctor.watching.machine_causes import MachineCauses, slows
 from tfgpu_doctor.watching.processes_seen import ProcessesSeen
 from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import GpuReading, Reading
-from tfgpu_doctor.watching.result import Hang, MachineCause, RuleResult, TimelineEntry
-from tfgpu_doctor.watching.rules import AnyRule, values_of, watch_rule
+from tfgpu_doctor.watching.result import Hang, TimelineEntry
+from tfgpu_doctor.watching.rules import values_of, watch_rule
+from tfgpu_doctor.watching.seldom_work import SeldomWork, joined
 
 LOOK_EVERY_S = 1.0
 _SURE = 60  # looks
 _KEPT = 6 * 3600  # looks: of a long training the last hours
-
-
-class Observer(Protocol):
-    """Who hears what happens; `seconds` since the start."""
-
-    def turn(self, turn: TimelineEntry) -> None:
-        """The verdict is another one."""
-
-    def machine(self, cause: MachineCause, seconds: float) -> None:
-        """Something outside of the program slows it."""
-
-    def machine_end(self, label: str, seconds: float) -> None:
-        """It slows the program no more."""
-
-    def note(self, text: str, seconds: float) -> None:
-        """Something that is no verdict, but is worth a line at once."""
-
-    def hang(self, hang: Hang) -> None:
-        """The program stands still."""
-
-    def gpu_lost(self, gpu: GpuReading, seconds: float) -> None:
-        """A GPU no longer answers."""
-
-    def rule(self, rule: RuleResult, seconds: float) -> None:
-        """A rule is broken."""
-
-    def show(self, state: State) -> None:
-        """A look has come."""
-
-
-@dataclass(frozen=True)
-class WatchOptions:
-    """How to watch: `command` is for the report, `every_s` the time between recordings (None: growing)."""
-
-    command: str
-    hang_after_s: float = AFTER_S
-    every_s: float | None = None
-    rules: Sequence[AnyRule] = ()
-    from_outside: bool = False
-
-
-@dataclass
-class History:
-    """What was seen so far; times in s since the start."""
-
-    timeline: list[TimelineEntry] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
-    gpus: dict[int, list[GpuReading]] = field(default_factory=dict)
-    captures: list[Capture] = field(default_factory=list)  # the last of each verdict
-    hangs: list[Hang] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 class Watcher:
@@ -109,6 +58,8 @@ class Watcher:
         self._last_s = 0.0
         self._trained: set[int] = set()
         self._capture: Capture | None = None  # the last that tells something
+        self._seldom = SeldomWork()
+        self._report: TraceReport | None = None  # what both say
         self.with_tensorflow = False
         self._lost: set[int] = set()
         self.gpus.start()
@@ -127,10 +78,6 @@ class Watcher:
     def machine(self) -> MachineCauses:
         """What of the machine slowed the program."""
         return self._verdict.machine
-
-    @property
-    def _report(self) -> TraceReport | None:
-        return self._capture.report if self._capture else None
 
     def tick(self) -> None:
         """Do what is due."""
@@ -169,8 +116,15 @@ class Watcher:
         self.hanging.recorded(capture.at_s, capture.report.steps)
         if capture.tells:
             self._capture = capture
-            others = [each for each in self.history.captures if each.report.verdict != capture.report.verdict]
-            self.history.captures = [*others, capture]
+            self._join(capture)
+
+    def _join(self, capture: Capture) -> None:
+        """Join what was recorded last with what was seen since."""
+        report = capture.report
+        found = self._seldom.found(report.shares.host)
+        self._report = joined(report, found) if found else report
+        self.history.reports.pop(self._report.verdict, None)
+        self.history.reports[self._report.verdict] = self._report
 
     def _look(self, now: float, agents: Sequence[Agent]) -> None:
         reading, gpus = self._signals.look(), self.gpus.latest()
@@ -187,6 +141,10 @@ class Watcher:
         self._processes.look(agents)
         self._changes.add(reading, gpus)
         self._verdict.look(now, reading, gpus, self._capture)
+        if self._capture and self.hang is None:
+            for agent in [each for each in agents if each.pid == self._capture.pid]:
+                self._seldom.look(agent.pid, agent.look)
+            self._join(self._capture)
         if hang := self.hanging.tick(now, agents, self._trained, self.pid, reading, gpus):
             hang = self._since_begin(hang, now, agents)
             self.history.hangs.append(hang)
@@ -252,8 +210,7 @@ class Watcher:
 
     def report_of(self, verdict: str) -> TraceReport | None:
         """The last recording with this verdict."""
-        found = [each.report for each in self.history.captures if each.report.verdict == verdict]
-        return found[-1] if found else None
+        return self.history.reports.get(verdict)
 
     def _own_pids(self) -> set[int]:
         return self._signals.pids()

@@ -13,13 +13,14 @@ import pytest
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.watching.agent import Look
 from tfgpu_doctor.watching.hanging import HangWatch
+from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.live_verdict import LiveVerdict
 from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import main_verdict, make_watch_report
 from tfgpu_doctor.watching.result import TimelineEntry
-from tfgpu_doctor.watching.watcher import Watcher, WatchOptions
+from tfgpu_doctor.watching.watcher import Watcher
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="there is no /proc")
 

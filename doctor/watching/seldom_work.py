@@ -1,0 +1,87 @@
+"""What a training does now and then besides its steps, and a recording of a second mostly misses: validation, saving.
+
+The main thread is looked at once a second. What it does in more of these looks than the recordings hold comes seldom.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+
+import msgspec
+
+from tfgpu_doctor.tracing import HIGH, Found, Gain, Shares, TraceReport, besides_steps, make_cause, named
+from tfgpu_doctor.watching.agent import Frame, Look
+from tfgpu_doctor.watching.units import percent
+
+_KEPT = 600  # looks
+_LEAST, _STRETCHES = 20, 3  # looks; one pause alone (the first validation, the last checkpoint) is no habit
+_MORE = 0.1  # of the time, than the recordings hold, at the lower end of what the looks say
+_SURE = 60  # looks
+_Z = 1.96  # two standard deviations: 95 %
+
+
+class SeldomWork:
+    """Takes the looks at the main thread of a process that trains."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._last_s = 0.0
+        self._looks: deque[tuple[bool, Frame | None]] = deque(maxlen=_KEPT)
+
+    def look(self, pid: int, look: Look | None) -> None:
+        """Take the newest look at a process; one that was taken before counts once."""
+        if pid != self._pid:
+            self._pid = pid
+            self._looks.clear()
+        if look is not None and look.stack and look.at_s != self._last_s:
+            self._last_s = look.at_s
+            place = besides_steps(look.stack)
+            self._looks.append((place is not None, place))
+
+    def found(self, recorded: float) -> Found | None:
+        """What comes seldom, if there is such; `recorded` is the share of other work than steps that a recording holds."""
+        places = [place for _, place in self._looks if place is not None]
+        stretches = sum(besides for besides, _ in itertools.groupby(self._looks, key=lambda each: each[0]))
+        count = len(self._looks)
+        if count < _LEAST or stretches < _STRETCHES or _lower_end(len(places), count) < recorded + _MORE:
+            return None
+        most = named(places)
+        return Found("uneven_steps", "high" if count >= _SURE else "medium", len(places) / count - recorded, [
+            *(f"{number / count:.0%} of the looks found {name}" for name, number in most[:2]),
+            f"of {count} looks at the main thread, one a second, {len(places)} found it at no step, {stretches} times anew",
+            f"it comes now and then: in the recordings such work takes {percent(recorded)} of the time",
+        ], words={"what": most[0][0]})  # fmt: skip
+
+
+def joined(report: TraceReport, found: Found) -> TraceReport:
+    """What a recording says, and what comes besides: the recorded shares are those of the rest of the time."""
+    rest = 1 - found.share
+    shares = {name: round(rest * share, 4) for name, share in msgspec.structs.asdict(report.shares).items()}
+    shares["host"] = round(shares["host"] + found.share, 4)
+    others = [msgspec.structs.replace(each, share=round(rest * each.share, 4)) for each in report.causes]
+    cause, first = make_cause(found), others[0].share if report.healthy is False and others else 0.0
+    mean_ms = round(report.steps.mean_ms / rest, 4)
+    both = msgspec.structs.replace(
+        report,
+        shares=Shares(**shares),
+        causes=(*others, cause),
+        steps=msgspec.structs.replace(report.steps, mean_ms=mean_ms),
+    )
+    if found.share < max(HIGH, first):
+        return both
+    return msgspec.structs.replace(
+        both, verdict=found.label, title=cause.title, why="", healthy=False, causes=(cause, *others),
+        gain=Gain(step_ms_at_best=report.steps.mean_ms),
+    )  # fmt: skip
+
+
+def _lower_end(hits: int, count: int) -> float:
+    """The lower end of Wilson's interval (95 %) for a share of which `hits` of `count` looks are seen.
+
+    E. B. Wilson, Probable inference, the law of succession, and statistical inference, J. Am. Stat. Assoc. 22 (1927).
+    """
+    share, spread = hits / count, _Z * _Z / count
+    centre = share + spread / 2
+    return (centre - _Z * math.sqrt(share * (1 - share) / count + spread / (4 * count))) / (1 + spread)
