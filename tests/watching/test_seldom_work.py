@@ -1,0 +1,138 @@
+"""What a training does now and then besides its steps: told from looks at its main thread, and joined with a recording."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from tfgpu_doctor.tracing import Found, Gain, Shares, StepTimes, TraceReport, besides_steps, make_cause
+from tfgpu_doctor.watching.agent import Look, Stack
+from tfgpu_doctor.watching.seldom_work import SeldomWork, joined
+
+SITE = "/env/lib/python3.13/site-packages"
+MAIN = ("/home/me/train.py", 90, "<module>")
+EXECUTE = (f"{SITE}/tensorflow/python/eager/execute.py", 53, "quick_execute")
+FIT = (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 399, "fit")
+CALLBACKS = (f"{SITE}/keras/src/callbacks/callback_list.py", 172, "on_epoch_end")
+H5PY = (f"{SITE}/h5py/_hl/dataset.py", 1, "write_direct")
+STEP: Stack = (EXECUTE, FIT, MAIN)
+SAVES: Stack = (
+    H5PY,
+    (f"{SITE}/keras/src/saving/saving_api.py", 239, "save_weights"),
+    ("/home/me/train.py", 31, "keep"),
+    CALLBACKS,
+    FIT,
+    MAIN,
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "name"),
+    [
+        (STEP, None),
+        ((EXECUTE, ("/home/me/train.py", 12, "train_step"), FIT, MAIN), None),  # a step of the user's below Keras
+        ((("/home/me/train.py", 12, "train_step"), FIT, MAIN), None),
+        (SAVES, "keep"),
+        ((EXECUTE, (f"{SITE}/keras/src/callbacks/model_checkpoint.py", 179, "on_epoch_end"), CALLBACKS, FIT, MAIN), "on_epoch_end"),
+        ((EXECUTE, (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 484, "evaluate"), FIT, MAIN), "<module>"),
+        ((EXECUTE, (f"{SITE}/tensorflow/python/checkpoint/checkpoint.py", 9, "write"), ("/home/me/train.py", 55, "run")), "run"),
+        ((EXECUTE, (f"{SITE}/tensorflow/python/summary/writer.py", 9, "write"), ("/home/me/train.py", 55, "run")), None),
+        (((f"{SITE}/numpy/lib/io.py", 3, "savetxt"), ("/home/me/train.py", 60, "log"), MAIN), "log"),
+        ((("/usr/lib/python3.13/threading.py", 300, "wait"),), None),
+        ((), None),
+    ],
+)  # fmt: skip
+def test_what_is_no_step_has_a_place(stack: Stack, name: str | None) -> None:
+    place = besides_steps(stack)
+    assert (place and place[2]) == name
+
+
+def watched(looks: list[Stack]) -> SeldomWork:
+    seldom = SeldomWork()
+    for second, stack in enumerate(looks, 1):
+        for _ in range(2):  # a look that was taken already counts once
+            seldom.look(7, Look(float(second), stack, str(second)))
+    return seldom
+
+
+def test_what_comes_again_and_again_is_told_with_its_place_and_its_share() -> None:
+    found = watched([*[STEP] * 6, *[SAVES] * 4] * 7).found(0.02)
+    assert found
+    assert (found.label, found.confidence) == ("uneven_steps", "high")
+    assert found.share == pytest.approx(0.38)
+    assert found.words == {"what": "keep (train.py:31)"}
+    assert found.evidence[0] == "40% of the looks found keep (train.py:31)"
+    assert "of 70 looks" in found.evidence[1]
+    assert "7 times anew" in found.evidence[1]
+
+
+@pytest.mark.parametrize(
+    ("looks", "recorded"),
+    [
+        ([*[STEP] * 6, *[SAVES] * 4], 0.02),  # too few looks
+        ([*[STEP] * 20, *[SAVES] * 20, *[STEP] * 20, *[SAVES] * 20], 0.02),  # two pauses may be the first ones
+        ([*[STEP] * 6, *[SAVES] * 4] * 7, 0.35),  # the recordings hold it
+        ([*[STEP] * 12, SAVES] * 40, 0.02),  # little
+        ([STEP] * 100, 0.0),
+    ],
+)
+def test_what_is_no_habit_is_not_told(looks: list[Stack], recorded: float) -> None:
+    assert watched(looks).found(recorded) is None
+
+
+def test_another_process_begins_anew() -> None:
+    seldom = watched([*[STEP] * 6, *[SAVES] * 4] * 7)
+    seldom.look(8, Look(500.0, STEP, "x"))
+    assert seldom.found(0.0) is None
+
+
+def test_healthy_trainings_are_rarely_accused() -> None:
+    """The looks of 500 trainings of ten minutes, in which 5 % of the time goes to other work in pauses of 1 to 3 s."""
+    drawn, accused = random.Random(7), 0
+    for _ in range(500):
+        seldom, looks, asked = SeldomWork(), [], 0
+        while len(looks) < 600:
+            looks += [STEP] * drawn.randint(1, 75) + [SAVES] * drawn.randint(1, 3)
+        for second, stack in enumerate(looks, 1):
+            seldom.look(7, Look(float(second), stack, ""))
+            if second in (30, 60, 120, 300, 600):
+                asked += seldom.found(0.0) is not None
+        accused += asked > 0
+    assert accused <= 5
+
+
+def recording(*causes: Found, healthy: bool | None) -> TraceReport:
+    shares = Shares(compute=0.5, collectives=0, copies=0, compile=0, input=0.25, launch=0.15, host=0.1, idle=0)
+    return TraceReport(
+        doctor="1", recorded="", file="train.py", verdict=causes[0].label if causes else "compute_bound", title="t", why="",
+        healthy=healthy, steps=StepTimes(count=20, median_ms=9.0, mean_ms=10.0, found_by="calls"), shares=shares,
+        causes=tuple(map(make_cause, causes)), gain=Gain(step_ms_at_best=7.5), pipeline=(), operations=(), gpu=None, memory=(),
+        notes=(), events=9,
+    )  # fmt: skip
+
+
+def test_the_recorded_shares_are_those_of_the_rest() -> None:
+    report = joined(recording(healthy=True), Found("uneven_steps", "high", 0.4, ["e"]))
+    assert (report.verdict, report.healthy, report.title) == ("uneven_steps", False, report.causes[0].title)
+    assert sum(msgspec.structs.astuple(report.shares)) == pytest.approx(1)
+    assert (report.shares.compute, report.shares.host) == (0.3, 0.46)
+    assert report.steps.mean_ms == pytest.approx(10 / 0.6, abs=1e-3)
+    assert report.gain.step_ms_at_best == 10.0
+
+
+def test_a_larger_cause_stays_the_verdict() -> None:
+    before = recording(Found("input_python", "high", 0.6, ["e"]), healthy=False)
+    report = joined(before, Found("uneven_steps", "high", 0.25, ["e"]))
+    assert (
+        [each.label for each in report.causes] == [report.verdict, "uneven_steps"] == ["input_python", "uneven_steps"]
+    )
+    assert report.causes[0].share == pytest.approx(0.45)
+    assert report.healthy is False
+
+
+def test_little_stands_beside() -> None:
+    report = joined(recording(healthy=True), Found("uneven_steps", "high", 0.15, ["e"]))
+    assert (report.verdict, report.healthy) == ("compute_bound", True)
+    assert [each.label for each in report.causes] == ["uneven_steps"]
