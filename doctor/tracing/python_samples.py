@@ -27,6 +27,7 @@ _BESIDES = {
     "save_weights": "/",
     "write": "/checkpoint/",
 }
+_WRAPPERS = ("error_handler",)  # around the methods of a model
 _HALF_MS = 10.0  # looks come every 10 ms or later
 
 Frame = tuple[str, int, str]
@@ -89,8 +90,11 @@ def besides_steps(stack: tuple[Frame, ...]) -> Frame | None:
     frameworks = [frame for frame in stack if of_framework(frame)]
     if in_callback(stack):
         return _called_back(stack) or next(frame for frame in reversed(frameworks) if in_callback((frame,)))
-    if any(frame[2] in _BESIDES and _BESIDES[frame[2]] in frame[0].replace(os.sep, "/") for frame in frameworks):
-        return next((frame for frame in stack if _is_own(frame)), frameworks[-1])
+    for place, frame in enumerate(stack):
+        if of_framework(frame) and _BESIDES.get(frame[2], "\0") in frame[0].replace(os.sep, "/"):
+            callers = (each for each in stack[place + 1 :] if each[2] not in (*_WRAPPERS, *_BESIDES))
+            caller = next(callers, frame)
+            return caller if _is_own(caller) else frame
     return None if frameworks else of_user(stack)
 
 

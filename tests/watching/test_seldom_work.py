@@ -16,6 +16,7 @@ MAIN = ("/home/me/train.py", 90, "<module>")
 EXECUTE = (f"{SITE}/tensorflow/python/eager/execute.py", 53, "quick_execute")
 FIT = (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 399, "fit")
 CALLBACKS = (f"{SITE}/keras/src/callbacks/callback_list.py", 172, "on_epoch_end")
+WRAPPER = (f"{SITE}/keras/src/utils/traceback_utils.py", 117, "error_handler")
 H5PY = (f"{SITE}/h5py/_hl/dataset.py", 1, "write_direct")
 STEP: Stack = (EXECUTE, FIT, MAIN)
 SAVES: Stack = (
@@ -36,7 +37,8 @@ SAVES: Stack = (
         ((("/home/me/train.py", 12, "train_step"), FIT, MAIN), None),
         (SAVES, "keep"),
         ((EXECUTE, (f"{SITE}/keras/src/callbacks/model_checkpoint.py", 179, "on_epoch_end"), CALLBACKS, FIT, MAIN), "on_epoch_end"),
-        ((EXECUTE, (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 484, "evaluate"), FIT, MAIN), "<module>"),
+        ((EXECUTE, (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 484, "evaluate"), WRAPPER, FIT, MAIN), "evaluate"),
+        ((EXECUTE, (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 484, "evaluate"), WRAPPER, ("/home/me/train.py", 7, "test"), MAIN), "test"),
         ((EXECUTE, (f"{SITE}/tensorflow/python/checkpoint/checkpoint.py", 9, "write"), ("/home/me/train.py", 55, "run")), "run"),
         ((EXECUTE, (f"{SITE}/tensorflow/python/summary/writer.py", 9, "write"), ("/home/me/train.py", 55, "run")), None),
         (((f"{SITE}/numpy/lib/io.py", 3, "savetxt"), ("/home/me/train.py", 60, "log"), MAIN), "log"),
