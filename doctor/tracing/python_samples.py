@@ -89,11 +89,13 @@ def besides_steps(stack: tuple[Frame, ...]) -> Frame | None:
     """
     frameworks = [frame for frame in stack if of_framework(frame)]
     if in_callback(stack):
-        return _called_back(stack) or next(frame for frame in reversed(frameworks) if in_callback((frame,)))
-    for place, frame in enumerate(stack):
+        lists = max(
+            place for place, frame in enumerate(stack) if in_callback((frame,))
+        )  # all callbacks, one after the other
+        return _called_back(stack) or stack[max(0, lists - 1)]
+    for place, frame in reversed([*enumerate(stack)]):
         if of_framework(frame) and _BESIDES.get(frame[2], "\0") in frame[0].replace(os.sep, "/"):
-            callers = (each for each in stack[place + 1 :] if each[2] not in (*_WRAPPERS, *_BESIDES))
-            caller = next(callers, frame)
+            caller = next((each for each in stack[place + 1 :] if each[2] not in _WRAPPERS), frame)
             return caller if _is_own(caller) else frame
     return None if frameworks else of_user(stack)
 

@@ -17,6 +17,7 @@ EXECUTE = (f"{SITE}/tensorflow/python/eager/execute.py", 53, "quick_execute")
 FIT = (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 399, "fit")
 CALLBACKS = (f"{SITE}/keras/src/callbacks/callback_list.py", 172, "on_epoch_end")
 WRAPPER = (f"{SITE}/keras/src/utils/traceback_utils.py", 117, "error_handler")
+SAVER = (f"{SITE}/tensorflow/python/checkpoint/functional_saver.py", 560, "save")
 H5PY = (f"{SITE}/h5py/_hl/dataset.py", 1, "write_direct")
 STEP: Stack = (EXECUTE, FIT, MAIN)
 SAVES: Stack = (
@@ -36,9 +37,10 @@ SAVES: Stack = (
         ((EXECUTE, ("/home/me/train.py", 12, "train_step"), FIT, MAIN), None),  # a step of the user's below Keras
         ((("/home/me/train.py", 12, "train_step"), FIT, MAIN), None),
         (SAVES, "keep"),
-        ((EXECUTE, (f"{SITE}/keras/src/callbacks/model_checkpoint.py", 179, "on_epoch_end"), CALLBACKS, FIT, MAIN), "on_epoch_end"),
+        ((EXECUTE, (f"{SITE}/keras/src/callbacks/model_checkpoint.py", 179, "_save_model"), CALLBACKS, FIT, MAIN), "_save_model"),
         ((EXECUTE, (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 484, "evaluate"), WRAPPER, FIT, MAIN), "evaluate"),
         ((EXECUTE, (f"{SITE}/keras/src/backend/tensorflow/trainer.py", 484, "evaluate"), WRAPPER, ("/home/me/train.py", 7, "test"), MAIN), "test"),
+        ((EXECUTE, SAVER, (f"{SITE}/tensorflow/python/checkpoint/checkpoint.py", 9, "write"), ("/home/me/train.py", 55, "run")), "run"),
         ((EXECUTE, (f"{SITE}/tensorflow/python/checkpoint/checkpoint.py", 9, "write"), ("/home/me/train.py", 55, "run")), "run"),
         ((EXECUTE, (f"{SITE}/tensorflow/python/summary/writer.py", 9, "write"), ("/home/me/train.py", 55, "run")), None),
         (((f"{SITE}/numpy/lib/io.py", 3, "savetxt"), ("/home/me/train.py", 60, "log"), MAIN), "log"),
