@@ -18,6 +18,7 @@ from tfgpu_doctor.watching.units import percent
 _KEPT = 600  # looks
 _LEAST, _STRETCHES = 20, 3  # looks; one pause alone (the first validation, the last checkpoint) is no habit
 _MORE = 0.1  # of the time, than the recordings hold, at the lower end of what the looks say
+_STILL = 0.05  # the same, once it was told: the verdict does not come and go
 _SURE = 60  # looks
 _Z = 1.96  # two standard deviations: 95 %
 
@@ -28,12 +29,13 @@ class SeldomWork:
     def __init__(self) -> None:
         self._pid = 0
         self._last_s = 0.0
+        self._told = False
         self._looks: deque[tuple[bool, Frame | None]] = deque(maxlen=_KEPT)
 
     def look(self, pid: int, look: Look | None) -> None:
         """Take the newest look at a process; one that was taken before counts once."""
         if pid != self._pid:
-            self._pid = pid
+            self._pid, self._told = pid, False
             self._looks.clear()
         if look is not None and look.stack and look.at_s != self._last_s:
             self._last_s = look.at_s
@@ -45,7 +47,9 @@ class SeldomWork:
         places = [place for _, place in self._looks if place is not None]
         stretches = sum(besides for besides, _ in itertools.groupby(self._looks, key=lambda each: each[0]))
         count = len(self._looks)
-        if count < _LEAST or stretches < _STRETCHES or _lower_end(len(places), count) < recorded + _MORE:
+        more = _lower_end(len(places), count) - recorded if count else 0.0
+        self._told = count >= _LEAST and stretches >= _STRETCHES and more >= (_STILL if self._told else _MORE)
+        if not self._told:
             return None
         most = named(places)
         return Found("uneven_steps", "high" if count >= _SURE else "medium", len(places) / count - recorded, [

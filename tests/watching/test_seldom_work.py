@@ -86,6 +86,16 @@ def test_what_is_no_habit_is_not_told(looks: list[Stack], recorded: float) -> No
     assert watched(looks).found(recorded) is None
 
 
+def test_what_was_told_does_not_come_and_go() -> None:
+    habit, later = [*[STEP] * 6, *[SAVES] * 4] * 7, [STEP] * 60
+    told, untold = watched(habit), watched([*habit, *later])
+    assert told.found(0.02)
+    for second, stack in enumerate(later, 1000):
+        told.look(7, Look(float(second), stack, ""))
+    assert (told.found(0.06) is not None, untold.found(0.06)) == (True, None)
+    assert told.found(0.3) is None
+
+
 def test_another_process_begins_anew() -> None:
     seldom = watched([*[STEP] * 6, *[SAVES] * 4] * 7)
     seldom.look(8, Look(500.0, STEP, "x"))
