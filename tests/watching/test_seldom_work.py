@@ -106,7 +106,8 @@ def test_healthy_trainings_are_rarely_accused() -> None:
     """The looks of 500 trainings of ten minutes, in which 5 % of the time goes to other work in pauses of 1 to 3 s."""
     drawn, accused = random.Random(7), 0
     for _ in range(500):
-        seldom, looks, asked = SeldomWork(), [], 0
+        seldom, asked = SeldomWork(), 0
+        looks: list[Stack] = []
         while len(looks) < 600:
             looks += [STEP] * drawn.randint(1, 75) + [SAVES] * drawn.randint(1, 3)
         for second, stack in enumerate(looks, 1):
