@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.tracing.notebook import trace as trace
     from tfgpu_doctor.tracing.page import NAMES as NAMES
     from tfgpu_doctor.tracing.python_samples import besides_steps as besides_steps
+    from tfgpu_doctor.tracing.python_samples import looks_besides_steps as looks_besides_steps
     from tfgpu_doctor.tracing.python_samples import named as named
     from tfgpu_doctor.tracing.python_samples import of_user as of_user
     from tfgpu_doctor.tracing.reading import Unreadable as Unreadable
@@ -45,6 +46,7 @@ __getattr__ = exported(
         "Unreadable": "reading",
         "besides_steps": "python_samples",
         "judge_profile": "judged",
+        "looks_besides_steps": "python_samples",
         "make_cause": "result",
         "named": "python_samples",
         "of_user": "python_samples",

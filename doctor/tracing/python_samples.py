@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.tracing.intervals import Interval, union
 
@@ -98,6 +99,15 @@ def besides_steps(stack: tuple[Frame, ...]) -> Frame | None:
             caller = next((each for each in stack[place + 1 :] if each[2] not in _WRAPPERS), frame)
             return caller if _is_own(caller) else frame
     return None if frameworks else of_user(stack)
+
+
+def looks_besides_steps(folder: str) -> tuple[int, int]:
+    """How many looks of the recording in a folder found the main thread at no step, of how many; none if it has no looks."""
+    try:
+        document = decode_json(Files().read_bytes(os.path.join(folder, FILE)), _Document)
+    except (OSError, RecursionError, UnicodeDecodeError, msgspec.DecodeError):
+        return 0, 0
+    return sum(besides_steps(tuple(main)) is not None for _, main, _ in document.samples), len(document.samples)
 
 
 def _is_own(frame: Frame) -> bool:

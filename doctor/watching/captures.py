@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tfgpu_doctor._project import report_it
-from tfgpu_doctor.tracing import AGAIN, TraceReport, Unreadable, judge_profile
+from tfgpu_doctor.tracing import AGAIN, TraceReport, Unreadable, judge_profile, looks_besides_steps
 from tfgpu_doctor.watching.agent import Agent
 
 FIRST_S = 5.0  # after the import of TensorFlow
@@ -37,6 +37,8 @@ class Capture:
     at_s: float
     pid: int
     report: TraceReport
+    besides: int = 0  # of the looks at the main thread during the recording: those that found it at no step
+    looks: int = 0
 
     @property
     def tells(self) -> bool:
@@ -152,7 +154,8 @@ class Captures:
     def _read(self, folder: str, agent: Agent) -> Capture:
         """Judge a recording; raises Unreadable with the reason in words."""
         try:
-            return Capture(self._since_s, agent.pid, self._judge(folder, self._command))
+            report = self._judge(folder, self._command)
+            return Capture(self._since_s, agent.pid, report, *looks_besides_steps(folder))
         except Unreadable as error:
             raise Unreadable(agent.problem or str(error).replace(folder, "the recording")) from None
         finally:

@@ -13,11 +13,14 @@ import msgspec
 
 from tfgpu_doctor.tracing import HIGH, Found, Gain, Shares, TraceReport, besides_steps, make_cause, named
 from tfgpu_doctor.watching.agent import Frame, Look
+from tfgpu_doctor.watching.captures import Capture
 from tfgpu_doctor.watching.units import percent
 
+LABEL = "uneven_steps"
 _KEPT = 600  # looks
 _LEAST, _STRETCHES = 20, 3  # looks; one pause alone (the first validation, the last checkpoint) is no habit
 _MORE = 0.1  # of the time, than the recordings hold, at the lower end of what the looks say
+_NEVER_AT_STEPS = 0.9  # another thread trains
 _STILL = 0.05  # the same, once it was told: the verdict does not come and go
 _SURE = 60  # looks
 _Z = 1.96  # two standard deviations: 95 %
@@ -31,28 +34,51 @@ class SeldomWork:
         self._last_s = 0.0
         self._told = False
         self._looks: deque[tuple[bool, Frame | None]] = deque(maxlen=_KEPT)
+        self._host, self._on_gpu, self._untold = (
+            0.0,
+            False,
+            False,
+        )  # of the last recording: known, if it has no such work itself
+        self._besides, self._sampled = 0, 0  # of the looks of all recordings
 
-    def look(self, pid: int, look: Look | None) -> None:
-        """Take the newest look at a process; one that was taken before counts once."""
-        if pid != self._pid:
-            self._pid, self._told = pid, False
+    def recorded(self, capture: Capture) -> None:
+        """Take a recording of the process whose looks follow."""
+        report = capture.report
+        if capture.pid != self._pid:
+            self._pid, self._told, self._besides, self._sampled = capture.pid, False, 0, 0
             self._looks.clear()
+        self._host, self._on_gpu = report.shares.host, report.gpu is not None
+        self._untold = all(each.label != LABEL for each in report.causes)
+        self._besides, self._sampled = self._besides + capture.besides, self._sampled + capture.looks
+
+    def look(self, look: Look | None) -> None:
+        """Take the newest look at the process; one that was taken before counts once."""
         if look is not None and look.stack and look.at_s != self._last_s:
             self._last_s = look.at_s
             place = besides_steps(look.stack)
             self._looks.append((place is not None, place))
 
-    def found(self, recorded: float) -> Found | None:
-        """What comes seldom, if there is such; `recorded` is the share of other work than steps that a recording holds."""
+    def _recorded(self) -> float:
+        """The share of other work than steps in the recordings.
+
+        A GPU computes on while Python does other work, and the recording calls that time computation: there the looks
+        of the recordings count, which are few, at the upper end of what they may mean.
+        """
+        return max(self._host, _ends(self._besides, self._sampled)[1]) if self._on_gpu else self._host
+
+    def found(self) -> Found | None:
+        """What comes seldom and no recording tells, if there is such."""
         places = [place for _, place in self._looks if place is not None]
         stretches = sum(besides for besides, _ in itertools.groupby(self._looks, key=lambda each: each[0]))
         count = len(self._looks)
-        more = _lower_end(len(places), count) - recorded if count else 0.0
-        self._told = count >= _LEAST and stretches >= _STRETCHES and more >= (_STILL if self._told else _MORE)
+        recorded, seen = self._recorded(), len(places) / max(1, count)
+        more = _ends(len(places), count)[0] - recorded
+        habit = self._untold and count >= _LEAST and stretches >= _STRETCHES and seen < _NEVER_AT_STEPS
+        self._told = habit and more >= (_STILL if self._told else _MORE)
         if not self._told:
             return None
         most = named(places)
-        return Found("uneven_steps", "high" if count >= _SURE else "medium", len(places) / count - recorded, [
+        return Found(LABEL, "high" if count >= _SURE else "medium", seen - recorded, [
             *(f"{number / count:.0%} of the looks found {name}" for name, number in most[:2]),
             f"of {count} looks at the main thread, one a second, {len(places)} found it at no step, {stretches} times anew",
             f"it comes now and then: in the recordings such work takes {percent(recorded)} of the time",
@@ -81,11 +107,13 @@ def joined(report: TraceReport, found: Found) -> TraceReport:
     )  # fmt: skip
 
 
-def _lower_end(hits: int, count: int) -> float:
-    """The lower end of Wilson's interval (95 %) for a share of which `hits` of `count` looks are seen.
+def _ends(hits: int, count: int) -> tuple[float, float]:
+    """The ends of Wilson's interval (95 %) for a share of which `hits` of `count` looks are seen; 0 and 1 without looks.
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, J. Am. Stat. Assoc. 22 (1927).
     """
+    if not count:
+        return 0.0, 1.0
     share, spread = hits / count, _Z * _Z / count
-    centre = share + spread / 2
-    return (centre - _Z * math.sqrt(share * (1 - share) / count + spread / (4 * count))) / (1 + spread)
+    half = _Z * math.sqrt(share * (1 - share) / count + spread / (4 * count))
+    return (share + spread / 2 - half) / (1 + spread), (share + spread / 2 + half) / (1 + spread)

@@ -116,12 +116,12 @@ class Watcher:
         self.hanging.recorded(capture.at_s, capture.report.steps)
         if capture.tells:
             self._capture = capture
+            self._seldom.recorded(capture)
             self._join(capture)
 
     def _join(self, capture: Capture) -> None:
         """Join what was recorded last with what was seen since."""
-        report = capture.report
-        found = self._seldom.found(report.shares.host)
+        report, found = capture.report, self._seldom.found()
         self._report = joined(report, found) if found else report
         self.history.reports.pop(self._report.verdict, None)
         self.history.reports[self._report.verdict] = self._report
@@ -143,7 +143,7 @@ class Watcher:
         self._verdict.look(now, reading, gpus, self._capture)
         if self._capture and self.hang is None:
             for agent in [each for each in agents if each.pid == self._capture.pid]:
-                self._seldom.look(agent.pid, agent.look)
+                self._seldom.look(agent.look)
             self._join(self._capture)
         if hang := self.hanging.tick(now, agents, self._trained, self.pid, reading, gpus):
             hang = self._since_begin(hang, now, agents)

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from tfgpu_doctor.tracing import Found, Gain, Shares, StepTimes, TraceReport, besides_steps, make_cause
+from tfgpu_doctor.tracing.gpu_work import GpuWork
 from tfgpu_doctor.watching.agent import Look, Stack
+from tfgpu_doctor.watching.captures import Capture
 from tfgpu_doctor.watching.seldom_work import SeldomWork, joined
 
 SITE = "/env/lib/python3.13/site-packages"
@@ -28,6 +30,13 @@ SAVES: Stack = (
     FIT,
     MAIN,
 )
+
+
+HABIT = [*[STEP] * 6, *[SAVES] * 4] * 7
+GPU = GpuWork(
+    device="/device:GPU:0", gpus=1, compute_ms=6.0, collectives_ms=0.0, copies_ms=0.0, kernels=90.0, median_kernel_us=9.0,
+    in_16_bit=None, compute_capability="8.0",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -53,16 +62,24 @@ def test_what_is_no_step_has_a_place(stack: Stack, name: str | None) -> None:
     assert (place and place[2]) == name
 
 
-def watched(looks: list[Stack]) -> SeldomWork:
+def capture(host: float, *causes: Found, pid: int = 7, gpu: bool = False, besides: int = 0, looks: int = 0) -> Capture:
+    report = recording(*causes, healthy=not causes)
+    shares = msgspec.structs.replace(report.shares, host=host)
+    report = msgspec.structs.replace(report, shares=shares, gpu=GPU if gpu else None)
+    return Capture(1.0, pid, report, besides, looks)
+
+
+def watched(looks: list[Stack], recorded: Capture | float = 0.0) -> SeldomWork:
     seldom = SeldomWork()
+    seldom.recorded(recorded if isinstance(recorded, Capture) else capture(recorded))
     for second, stack in enumerate(looks, 1):
         for _ in range(2):  # a look that was taken already counts once
-            seldom.look(7, Look(float(second), stack, str(second)))
+            seldom.look(Look(float(second), stack, str(second)))
     return seldom
 
 
 def test_what_comes_again_and_again_is_told_with_its_place_and_its_share() -> None:
-    found = watched([*[STEP] * 6, *[SAVES] * 4] * 7).found(0.02)
+    found = watched(HABIT, 0.02).found()
     assert found
     assert (found.label, found.confidence) == ("uneven_steps", "high")
     assert found.share == pytest.approx(0.38)
@@ -83,37 +100,56 @@ def test_what_comes_again_and_again_is_told_with_its_place_and_its_share() -> No
     ],
 )
 def test_what_is_no_habit_is_not_told(looks: list[Stack], recorded: float) -> None:
-    assert watched(looks).found(recorded) is None
+    assert watched(looks, recorded).found() is None
+
+
+def test_where_another_thread_trains_nothing_is_told() -> None:
+    assert watched([*[SAVES] * 15, STEP] * 10).found() is None
+
+
+def test_what_a_recording_tells_is_not_told_twice() -> None:
+    assert watched(HABIT, capture(0.02, Found("uneven_steps", "high", 0.3, ["e"]))).found() is None
+
+
+@pytest.mark.parametrize(
+    ("besides", "looks", "told"),
+    [(6, 15, False), (0, 0, False), (0, 5, False), (0, 40, True), (12, 40, False)],
+)
+def test_python_beside_a_gpu_that_computes_is_no_pause(besides: int, looks: int, told: bool) -> None:
+    """The recording calls that time computation; the looks of the recording tell that it is in each step."""
+    found = watched(HABIT, capture(0.0, gpu=True, besides=besides, looks=looks)).found()
+    assert (found is not None) is told
 
 
 def test_what_was_told_does_not_come_and_go() -> None:
-    habit, later = [*[STEP] * 6, *[SAVES] * 4] * 7, [STEP] * 60
-    told, untold = watched(habit), watched([*habit, *later])
-    assert told.found(0.02)
+    habit, later = HABIT, [STEP] * 60
+    told, untold = watched(habit, 0.06), watched([*habit, *later], 0.06)
+    assert told.found()
     for second, stack in enumerate(later, 1000):
-        told.look(7, Look(float(second), stack, ""))
-    assert (told.found(0.06) is not None, untold.found(0.06)) == (True, None)
-    assert told.found(0.3) is None
+        told.look(Look(float(second), stack, ""))
+    assert (told.found() is not None, untold.found()) == (True, None)
+    told.recorded(capture(0.3))
+    assert told.found() is None
 
 
 def test_another_process_begins_anew() -> None:
-    seldom = watched([*[STEP] * 6, *[SAVES] * 4] * 7)
-    seldom.look(8, Look(500.0, STEP, "x"))
-    assert seldom.found(0.0) is None
+    seldom = watched(HABIT)
+    seldom.recorded(capture(0.0, pid=8))
+    assert seldom.found() is None
 
 
 def test_healthy_trainings_are_rarely_accused() -> None:
     """The looks of 500 trainings of ten minutes, in which 5 % of the time goes to other work in pauses of 1 to 3 s."""
     drawn, accused = random.Random(7), 0
     for _ in range(500):
-        seldom, asked = SeldomWork(), 0
+        seldom, asked = watched([]), 0
         looks: list[Stack] = []
         while len(looks) < 600:
             looks += [STEP] * drawn.randint(1, 75) + [SAVES] * drawn.randint(1, 3)
         for second, stack in enumerate(looks, 1):
-            seldom.look(7, Look(float(second), stack, ""))
+            seldom.look(Look(float(second), stack, ""))
             if second in (30, 60, 120, 300, 600):
-                asked += seldom.found(0.0) is not None
+                asked += seldom.found() is not None
         accused += asked > 0
     assert accused <= 5
 
