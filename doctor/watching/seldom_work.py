@@ -34,11 +34,8 @@ class SeldomWork:
         self._last_s = 0.0
         self._told = False
         self._looks: deque[tuple[bool, Frame | None]] = deque(maxlen=_KEPT)
-        self._host, self._on_gpu, self._untold = (
-            0.0,
-            False,
-            False,
-        )  # of the last recording: known, if it has no such work itself
+        self._host, self._on_gpu = 0.0, False  # of the last recording
+        self._untold = False  # whether it has no such work itself
         self._besides, self._sampled = 0, 0  # of the looks of all recordings
 
     def recorded(self, capture: Capture) -> None:
