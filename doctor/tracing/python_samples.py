@@ -88,17 +88,14 @@ def besides_steps(stack: tuple[Frame, ...]) -> Frame | None:
 
     A callback of Keras, the saving of a model, an evaluation or a prediction by Keras, and code that is the user's alone.
     """
-    frameworks = [frame for frame in stack if of_framework(frame)]
     if in_callback(stack):
-        lists = max(
-            place for place, frame in enumerate(stack) if in_callback((frame,))
-        )  # all callbacks, one after the other
-        return _called_back(stack) or stack[max(0, lists - 1)]
-    for place, frame in reversed([*enumerate(stack)]):
-        if of_framework(frame) and _BESIDES.get(frame[2], "\0") in frame[0].replace(os.sep, "/"):
-            caller = next((each for each in stack[place + 1 :] if each[2] not in _WRAPPERS), frame)
-            return caller if _is_own(caller) else frame
-    return None if frameworks else of_user(stack)
+        loop = max(place for place, frame in enumerate(stack) if in_callback((frame,)))  # Keras', over all callbacks
+        return _called_back(stack) or stack[max(0, loop - 1)]
+    for place in reversed(range(len(stack))):
+        if _is_besides(stack[place]):
+            caller = next((each for each in stack[place + 1 :] if each[2] not in _WRAPPERS), stack[place])
+            return caller if _is_own(caller) else stack[place]
+    return None if any(map(of_framework, stack)) else of_user(stack)
 
 
 def looks_besides_steps(folder: str) -> tuple[int, int]:
@@ -108,6 +105,11 @@ def looks_besides_steps(folder: str) -> tuple[int, int]:
     except (OSError, RecursionError, UnicodeDecodeError, msgspec.DecodeError):
         return 0, 0
     return sum(besides_steps(tuple(main)) is not None for _, main, _ in document.samples), len(document.samples)
+
+
+def _is_besides(frame: Frame) -> bool:
+    path, _, name = frame
+    return of_framework(frame) and name in _BESIDES and _BESIDES[name] in path.replace(os.sep, "/")
 
 
 def _is_own(frame: Frame) -> bool:

@@ -27,6 +27,8 @@ def make_watch_report(watcher: Watcher, *, exit_code: int | None, ended_by: str 
     history, seconds = watcher.history, watcher.seconds
     hang = _hang(watcher, seconds, ended_by)
     verdict = HANGS if hang else main_verdict(history.timeline, seconds)
+    if verdict in history.reports:  # it was told before there were enough looks
+        verdict = watcher.seldom_verdict or verdict
     if verdict == "starting" and exit_code is not None:
         verdict = "no_tensorflow"
     report = watcher.report_of(verdict)

@@ -20,8 +20,8 @@ LABEL = "uneven_steps"
 _KEPT = 600  # looks
 _LEAST, _STRETCHES = 20, 3  # looks; one pause alone (the first validation, the last checkpoint) is no habit
 _MORE = 0.1  # of the time, than the recordings hold, at the lower end of what the looks say
-_NEVER_AT_STEPS = 0.9  # another thread trains
 _STILL = 0.05  # the same, once it was told: the verdict does not come and go
+_NEVER_AT_STEPS = 0.9  # of the looks: then another thread trains
 _SURE = 60  # looks
 _Z = 1.96  # two standard deviations: 95 %
 
@@ -37,6 +37,11 @@ class SeldomWork:
         self._host, self._on_gpu = 0.0, False  # of the last recording
         self._untold = False  # whether it has no such work itself
         self._besides, self._sampled = 0, 0  # of the looks of all recordings
+
+    @property
+    def told_looks(self) -> int:
+        """How many looks are behind what is told now; 0 if nothing is."""
+        return len(self._looks) if self._told else 0
 
     def recorded(self, capture: Capture) -> None:
         """Take a recording of the process whose looks follow."""
@@ -83,19 +88,21 @@ class SeldomWork:
 
 
 def joined(report: TraceReport, found: Found) -> TraceReport:
-    """What a recording says, and what comes besides: the recorded shares are those of the rest of the time."""
+    """What a recording says, and what comes besides: the recorded shares are those of the rest of the time.
+
+    A step takes as much longer on average. The gain stays that of the verdict's cause alone.
+    """
     rest = 1 - found.share
     shares = {name: round(rest * share, 4) for name, share in msgspec.structs.asdict(report.shares).items()}
     shares["host"] = round(shares["host"] + found.share, 4)
     others = [msgspec.structs.replace(each, share=round(rest * each.share, 4)) for each in report.causes]
     cause, first = make_cause(found), others[0].share if report.healthy is False and others else 0.0
-    mean_ms = round(report.steps.mean_ms / rest, 4)
+    best_ms = report.gain.step_ms_at_best
     both = msgspec.structs.replace(
-        report,
-        shares=Shares(**shares),
-        causes=(*others, cause),
-        steps=msgspec.structs.replace(report.steps, mean_ms=mean_ms),
-    )
+        report, shares=Shares(**shares), causes=(*others, cause),
+        steps=msgspec.structs.replace(report.steps, mean_ms=round(report.steps.mean_ms / rest, 4)),
+        gain=Gain(step_ms_at_best=None if best_ms is None else round(best_ms / rest, 4)),
+    )  # fmt: skip
     if found.share < max(HIGH, first):
         return both
     return msgspec.structs.replace(

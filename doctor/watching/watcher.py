@@ -24,7 +24,7 @@ from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import Hang, TimelineEntry
 from tfgpu_doctor.watching.rules import values_of, watch_rule
-from tfgpu_doctor.watching.seldom_work import SeldomWork, joined
+from tfgpu_doctor.watching.seldom_work import LABEL, SeldomWork, joined
 
 LOOK_EVERY_S = 1.0
 _SURE = 60  # looks
@@ -78,6 +78,12 @@ class Watcher:
     def machine(self) -> MachineCauses:
         """What of the machine slowed the program."""
         return self._verdict.machine
+
+    @property
+    def seldom_verdict(self) -> str:
+        """The verdict of the looks between the recordings, if it is about most of the run; empty otherwise."""
+        most = self._seldom.told_looks * LOOK_EVERY_S >= self.seconds / 2
+        return LABEL if most and self._report and self._report.verdict == LABEL else ""
 
     def tick(self) -> None:
         """Do what is due."""

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import random
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from tfgpu_doctor.tracing import Found, Gain, Shares, StepTimes, TraceReport, besides_steps, make_cause
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.tracing import (
+    Found,
+    Gain,
+    Shares,
+    StepTimes,
+    TraceReport,
+    besides_steps,
+    looks_besides_steps,
+    make_cause,
+)  # fmt: skip
 from tfgpu_doctor.tracing.gpu_work import GpuWork
 from tfgpu_doctor.watching.agent import Look, Stack
 from tfgpu_doctor.watching.captures import Capture
+from tfgpu_doctor.watching.history import WatchOptions
+from tfgpu_doctor.watching.reading import Reading
+from tfgpu_doctor.watching.reporter import Reporter
+from tfgpu_doctor.watching.reporting import make_watch_report
 from tfgpu_doctor.watching.seldom_work import SeldomWork, joined
+from tfgpu_doctor.watching.watcher import Watcher
 
 SITE = "/env/lib/python3.13/site-packages"
 MAIN = ("/home/me/train.py", 90, "<module>")
@@ -103,6 +121,44 @@ def test_what_is_no_habit_is_not_told(looks: list[Stack], recorded: float) -> No
     assert watched(looks, recorded).found() is None
 
 
+def test_the_looks_of_a_recording_are_counted(tmp_path: pathlib.Path) -> None:
+    rows = [[second, stack, []] for second, stack in enumerate(HABIT)]
+    file = tmp_path / "python_samples.json"
+    assert looks_besides_steps(str(tmp_path)) == (0, 0)
+    file.write_bytes(msgspec.json.encode({"began_ns": 1, "every_s": 0.01, "samples": rows}))
+    assert looks_besides_steps(str(tmp_path)) == (28, 70)
+    file.write_text('{"began_ns": 1')
+    assert looks_besides_steps(str(tmp_path)) == (0, 0)
+
+
+def test_a_training_that_was_called_healthy_before_ends_with_what_comes_seldom(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verdict that held longest was told before there were enough looks."""
+    agent = SimpleNamespace(
+        pid=os.getpid(), look=None, asked_s=None, over=None, lost=False, recording="", ask=lambda *, others: None
+    )
+    watcher = Watcher(
+        Host(), agent.pid, WatchOptions("x"), folder=str(tmp_path), agents=list, told=Reporter(live=False)
+    )
+    try:
+        watcher.began_s -= 45
+        quiet = Reading(at_s=0.0, cpu=1.0, cpus=2.0, queued=0.0, others_cpu=0.0)
+        monkeypatch.setattr(watcher._signals, "look", lambda: quiet)
+        watcher._take(capture(0.02, pid=agent.pid))
+        for second, stack in enumerate([*[STEP] * 22, *([SAVES] * 2 + [STEP]) * 7]):
+            agent.look = Look(watcher.began_s + second, stack, str(second))
+            watcher._look(watcher.began_s + second, [agent])
+        report = make_watch_report(watcher, exit_code=0)
+    finally:
+        watcher.end()
+    before, after = report.timeline
+    assert (before.verdict, after.verdict) == ("compute_bound", "uneven_steps")
+    assert after.at_s - before.at_s > 45 / 2
+    assert (report.verdict, report.healthy, report.causes[0].label) == ("uneven_steps", False, "uneven_steps")
+    assert "keep (train.py:31)" in report.title
+
+
 def test_where_another_thread_trains_nothing_is_told() -> None:
     assert watched([*[SAVES] * 15, STEP] * 10).found() is None
 
@@ -180,6 +236,7 @@ def test_a_larger_cause_stays_the_verdict() -> None:
         [each.label for each in report.causes] == [report.verdict, "uneven_steps"] == ["input_python", "uneven_steps"]
     )
     assert report.causes[0].share == pytest.approx(0.45)
+    assert (report.steps.mean_ms, report.gain.step_ms_at_best) == (13.3333, 10.0)
     assert report.healthy is False
 
 

@@ -191,7 +191,7 @@ def main() -> None:
     before = environment_at_start()
     say(phase="importing TensorFlow")
     started = time.monotonic()
-    gc.disable()  # Almost all that an import makes, it keeps: looking for garbage in it takes a sixth of the time.
+    gc.disable()  # Almost all that an import makes, it keeps: looking for garbage in it takes a seventh of the time.
     try:
         import tensorflow as tf
 

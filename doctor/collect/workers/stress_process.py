@@ -73,7 +73,7 @@ def import_tensorflow() -> Any:
     os.environ.pop("NVIDIA_TF32_OVERRIDE", None)  # it would disable what is measured
     say(phase="importing TensorFlow")
     started = time.monotonic()
-    gc.disable()  # Almost all that an import makes, it keeps: looking for garbage in it takes a sixth of the time.
+    gc.disable()  # Almost all that an import makes, it keeps: looking for garbage in it takes a seventh of the time.
     import tensorflow as tf
 
     gc.enable()
