@@ -18,7 +18,7 @@ from tfgpu_doctor.watching.units import percent
 
 LABEL = "uneven_steps"
 _KEPT = 600  # looks
-_LEAST, _STRETCHES = 20, 3  # looks; one pause alone (the first validation, the last checkpoint) is no habit
+_LEAST, _PAUSES = 20, 3  # looks; one pause alone (the first validation, the last checkpoint) is no habit
 _MORE = 0.1  # of the time, than the recordings hold, at the lower end of what the looks say
 _STILL = 0.05  # the same, once it was told: the verdict does not come and go
 _NEVER_AT_STEPS = 0.9  # of the looks: then another thread trains
@@ -33,7 +33,7 @@ class SeldomWork:
         self._pid = 0
         self._last_s = 0.0
         self._told = False
-        self._looks: deque[tuple[bool, Frame | None]] = deque(maxlen=_KEPT)
+        self._looks: deque[Frame | None] = deque(maxlen=_KEPT)  # the place, if it was at no step
         self._host, self._on_gpu = 0.0, False  # of the last recording
         self._untold = False  # whether it has no such work itself
         self._besides, self._sampled = 0, 0  # of the looks of all recordings
@@ -57,8 +57,7 @@ class SeldomWork:
         """Take the newest look at the process; one that was taken before counts once."""
         if look is not None and look.stack and look.at_s != self._last_s:
             self._last_s = look.at_s
-            place = besides_steps(look.stack)
-            self._looks.append((place is not None, place))
+            self._looks.append(besides_steps(look.stack))
 
     def _recorded(self) -> float:
         """The share of other work than steps in the recordings.
@@ -69,20 +68,22 @@ class SeldomWork:
         return max(self._host, _ends(self._besides, self._sampled)[1]) if self._on_gpu else self._host
 
     def found(self) -> Found | None:
-        """What comes seldom and no recording tells, if there is such."""
-        places = [place for _, place in self._looks if place is not None]
-        stretches = sum(besides for besides, _ in itertools.groupby(self._looks, key=lambda each: each[0]))
-        count = len(self._looks)
+        """What comes seldom and no recording tells, if there is such. The longest pause is left out: it may be the only one."""
+        groups = itertools.groupby(self._looks, key=lambda place: place is not None)
+        pauses = sorted(([place for place in group if place] for besides, group in groups if besides), key=len)
+        places = [place for pause in pauses[:-1] for place in pause]
+        count = len(self._looks) - len(pauses[-1] if pauses else ())
         recorded, seen = self._recorded(), len(places) / max(1, count)
         more = _ends(len(places), count)[0] - recorded
-        habit = self._untold and count >= _LEAST and stretches >= _STRETCHES and seen < _NEVER_AT_STEPS
+        habit = self._untold and count >= _LEAST and len(pauses) >= _PAUSES and seen < _NEVER_AT_STEPS
         self._told = habit and more >= (_STILL if self._told else _MORE)
         if not self._told:
             return None
         most = named(places)
         return Found(LABEL, "high" if count >= _SURE else "medium", seen - recorded, [
             *(f"{number / count:.0%} of the looks found {name}" for name, number in most[:2]),
-            f"of {count} looks at the main thread, one a second, {len(places)} found it at no step, {stretches} times anew",
+            f"of {count} looks at the main thread, one a second, {len(places)} found it at no step, in {len(pauses) - 1} pauses; "
+            "the longest one is left out",
             f"it comes now and then: in the recordings such work takes {percent(recorded)} of the time",
         ], words={"what": most[0][0]})  # fmt: skip
 
