@@ -13,6 +13,8 @@ from doctor_command import clean_environment, run_doctor
 from lab.targets import RELEASES, find_targets, folder, site_packages
 from simulated import Simulate
 
+pytestmark = pytest.mark.slow  # only the environment `full` has the lab's targets
+
 # The profiler opens CUPTI; the listing of the GPUs all the rest.
 USE = """
 import tempfile, tensorflow as tf

@@ -12,6 +12,7 @@ from installed import skip_without_tensorflow
 from lab.targets import find_targets, folder, site_packages
 
 pytestmark = pytest.mark.tensorflow
+of_the_lab = pytest.mark.slow  # only the environment `full` has the lab's targets
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +37,14 @@ def rehearse(environment: pathlib.Path, cache: str, *options: str, **variables: 
     return document
 
 
+@of_the_lab
 @pytest.mark.parametrize("release", ["2.18.1"])
 def test_a_release_that_finds_its_libraries_registers_the_gpus(cache: str, release: str) -> None:
     document = rehearse(target(release), cache, "--gpu", "A100", "--count", "2", "--driver", "550.54.15")
     assert (document["registered"], document["memory_growth_set"], document["causes"]) == (2, True, [])
 
 
+@of_the_lab
 @pytest.mark.parametrize(("release", "lost"), [("2.16.1", "libcudnn.so.8"), ("2.21.0", "libcusolver.so.11")])
 def test_a_release_that_does_not_find_them_registers_none(cache: str, release: str, lost: str) -> None:
     environment = target(release)
@@ -53,12 +56,14 @@ def test_a_release_that_does_not_find_them_registers_none(cache: str, release: s
     assert rehearse(environment, cache, LD_LIBRARY_PATH=folders)["registered"] == 1
 
 
+@of_the_lab
 def test_kernels_that_do_not_fit_are_said_though_the_gpu_is_registered(cache: str) -> None:
     document = rehearse(target("2.18.1"), cache, "--gpu", "GTX 980")
     assert document["registered"] == 1
     assert document["causes"][0]["label"] == "gpu_compute_capability_too_old"
 
 
+@of_the_lab
 def test_a_driver_that_is_too_old_is_said(cache: str) -> None:
     document = rehearse(target("2.18.1"), cache, "--driver", "470.82.01")
     assert document["causes"][0]["label"] == "driver_too_old"

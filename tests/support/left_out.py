@@ -1,5 +1,5 @@
 """What a run of the tests did not look at: the slow ones unless `--full` is given, what this machine lacks, counted, and
-what `--beside-tensorflow` leaves to another run.
+what `--beside-tensorflow` and `--left-out` leave to another run.
 
 A plugin of tests/conftest.py. With pytest-xdist the workers choose, and tell the process that prints.
 """
@@ -14,7 +14,9 @@ import pytest
 from locations import TESTS
 
 _SLOW = "tfgpu_slow_tests"
+_QUICK = "tfgpu_quick_tests"
 _COUNT: pytest.StashKey[int] = pytest.StashKey()
+_COUNT_QUICK: pytest.StashKey[int] = pytest.StashKey()
 # Tests that open no file of an installed TensorFlow and do not look for one, as an audit hook in every process of a run
 # saw (open, os.listdir, os.scandir, import): they judge recorded facts, read logs, write pages, and play made-up machines.
 _NO_DIFFERENCE = (
@@ -53,8 +55,13 @@ _BUT = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --full and --beside-tensorflow."""
+    """Add --full, --left-out and --beside-tensorflow."""
     parser.addoption("--full", action="store_true", help="run the slow tests as well")
+    parser.addoption(
+        "--left-out",
+        action="store_true",
+        help="with --full: leave out the quick tests, except those that hypothesis repeats, which --full repeats more often",
+    )
     parser.addoption(
         "--beside-tensorflow",
         action="store_true",
@@ -75,15 +82,27 @@ def makes_no_difference(path: pathlib.Path) -> bool:
 
 @pytest.hookimpl(trylast=True)  # after others have marked what is slow
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, unless all is wanted."""
-    if config.getoption("full"):
+    """Leave out what is slow, unless all is wanted; or what the quick tests have looked at."""
+    if not config.getoption("full"):
+        kept, key, name = [not _slow(item) for item in items], _COUNT, _SLOW
+    elif config.getoption("left_out"):
+        kept, key, name = [_slow(item) or _repeated(item) for item in items], _COUNT_QUICK, _QUICK
+    else:
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    config.stash[_COUNT] = len(slow)
+    left = [item for item, keep in zip(items, kept, strict=True) if not keep]
+    config.stash[key] = len(left)
     if hasattr(config, "workeroutput"):
-        config.workeroutput[_SLOW] = len(slow)
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.workeroutput[name] = len(left)
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item, keep in zip(items, kept, strict=True) if keep]
+
+
+def _slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def _repeated(item: pytest.Item) -> bool:
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -91,6 +110,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     """Keep what a worker left out: each leaves out the same."""
     if error is None:
         node.config.stash[_COUNT] = node.workeroutput.get(_SLOW, 0)
+        node.config.stash[_COUNT_QUICK] = node.workeroutput.get(_QUICK, 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -98,13 +118,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.getreports("skipped")
     reasons = collections.Counter(str(each.longrepr[2]).removeprefix("Skipped: ") for each in skipped if each.longrepr)
     slow = terminalreporter.config.stash.get(_COUNT, 0)
+    quick = terminalreporter.config.stash.get(_COUNT_QUICK, 0)
     beside_tensorflow = terminalreporter.config.getoption("beside_tensorflow")
-    if reasons or slow or beside_tensorflow:
+    if reasons or slow or quick or beside_tensorflow:
         terminalreporter.section("not looked at")
     for reason, count in sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])):
         terminalreporter.write_line(f"{count:5}  {' '.join(reason.split())}")
     if slow:
         terminalreporter.write_line(f"{slow:5}  slow tests: `tox -e full` runs them, or pytest with --full")
+    if quick:
+        terminalreporter.write_line(f"{quick:5}  quick tests: `tox` runs them, or pytest with --full and without --left-out")
     if beside_tensorflow:
         folders = ", ".join(each.strip("/") for each in _NO_DIFFERENCE if each.endswith("/"))
         terminalreporter.write_line(
