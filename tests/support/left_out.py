@@ -127,7 +127,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if slow:
         terminalreporter.write_line(f"{slow:5}  slow tests: `tox -e full` runs them, or pytest with --full")
     if quick:
-        terminalreporter.write_line(f"{quick:5}  quick tests: `tox` runs them, or pytest with --full and without --left-out")
+        terminalreporter.write_line(
+            f"{quick:5}  quick tests: `tox` runs them, or pytest with --full and without --left-out"
+        )
     if beside_tensorflow:
         folders = ", ".join(each.strip("/") for each in _NO_DIFFERENCE if each.endswith("/"))
         terminalreporter.write_line(
