@@ -98,6 +98,11 @@ def besides_steps(stack: tuple[Frame, ...]) -> Frame | None:
     return None if any(map(of_framework, stack)) else of_user(stack)
 
 
+def own_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The places of a stack that are the program's own."""
+    return tuple(frame for frame in stack if _is_own(frame))
+
+
 def looks_besides_steps(folder: str) -> tuple[int, int]:
     """How many looks of the recording in a folder found the main thread at no step, of how many; none if it has no looks."""
     try:

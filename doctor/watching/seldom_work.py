@@ -1,6 +1,7 @@
 """What a training does now and then besides its steps, and a recording of a second mostly misses: validation, saving.
 
-The main thread is looked at once a second. What it does in more of these looks than the recordings hold comes seldom.
+The main thread is looked at once a second. What it does in more of these looks than the recordings hold comes seldom;
+and so does what a loop of the program's own does in stretches.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
-from tfgpu_doctor.tracing import HIGH, Found, Gain, Shares, TraceReport, besides_steps, make_cause, named
+from tfgpu_doctor.tracing import HIGH, Found, Gain, Shares, TraceReport, besides_steps, make_cause, named, own_frames
 from tfgpu_doctor.watching.agent import Frame, Look
 from tfgpu_doctor.watching.captures import Capture
+from tfgpu_doctor.watching.second_loop import LONGEST_STEP_MS, places_in_stretches
 from tfgpu_doctor.watching.units import percent
 
 LABEL = "uneven_steps"
@@ -33,7 +36,10 @@ class SeldomWork:
         self._pid = 0
         self._last_s = 0.0
         self._told = False
-        self._looks: deque[Frame | None] = deque(maxlen=_KEPT)  # the place, if it was at no step
+        self._looks: deque[tuple[Frame | None, Sequence[Frame]]] = deque(
+            maxlen=_KEPT
+        )  # the place if at no step, its frames
+        self._short_steps = False
         self._host, self._on_gpu = 0.0, False  # of the last recording
         self._untold = False  # whether it has no such work itself
         self._besides, self._sampled = 0, 0  # of the looks of all recordings
@@ -50,6 +56,7 @@ class SeldomWork:
             self._pid, self._told, self._besides, self._sampled = capture.pid, False, 0, 0
             self._looks.clear()
         self._host, self._on_gpu = report.shares.host, report.gpu is not None
+        self._short_steps = report.steps.mean_ms <= LONGEST_STEP_MS
         self._untold = all(each.label != LABEL for each in report.causes)
         self._besides, self._sampled = self._besides + capture.besides, self._sampled + capture.looks
 
@@ -57,7 +64,16 @@ class SeldomWork:
         """Take the newest look at the process; one that was taken before counts once."""
         if look is not None and look.stack and look.at_s != self._last_s:
             self._last_s = look.at_s
-            self._looks.append(besides_steps(look.stack))
+            self._looks.append((besides_steps(look.stack), own_frames(look.stack)[::-1]))
+
+    def _places(self) -> list[Frame | None]:
+        """For each look what it was at, if at no step."""
+        places = [place for place, _ in self._looks]
+        if self._short_steps:
+            steps = [number for number, place in enumerate(places) if place is None]
+            for number, place in zip(steps, places_in_stretches([self._looks[each][1] for each in steps]), strict=True):
+                places[number] = place
+        return places
 
     def _recorded(self) -> float:
         """The share of other work than steps in the recordings.
@@ -69,10 +85,11 @@ class SeldomWork:
 
     def found(self) -> Found | None:
         """What comes seldom and no recording tells, if there is such. The longest pause is left out: it may be the only one."""
-        groups = itertools.groupby(self._looks, key=lambda place: place is not None)
+        looks = self._places()
+        groups = itertools.groupby(looks, key=lambda place: place is not None)
         pauses = sorted(([place for place in group if place] for besides, group in groups if besides), key=len)
         places = [place for pause in pauses[:-1] for place in pause]
-        count = len(self._looks) - len(pauses[-1] if pauses else ())
+        count = len(looks) - len(pauses[-1] if pauses else ())
         recorded, seen = self._recorded(), len(places) / max(1, count)
         more = _ends(len(places), count)[0] - recorded
         habit = self._untold and count >= _LEAST and len(pauses) >= _PAUSES and seen < _NEVER_AT_STEPS

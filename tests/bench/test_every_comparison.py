@@ -1,6 +1,7 @@
 """Every comparison and every figure of the perf suites where TensorFlow has one GPU, and two: all run, and prove where.
 
-With the TensorFlow beside the tests, and with the older releases of the lab, as far as they are there.
+With the TensorFlow beside the tests, and with the older releases of the lab, as far as they are there. The environment
+`keras2` of tox.ini runs the first of them with a release before Keras 3.
 """
 
 from __future__ import annotations

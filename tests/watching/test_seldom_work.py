@@ -195,6 +195,71 @@ def test_another_process_begins_anew() -> None:
     assert seldom.found() is None
 
 
+def own(*lines: tuple[str, int]) -> Stack:
+    """A look at TensorFlow below a loop of the program's own; the places are the outermost first."""
+    return (EXECUTE, *(("/home/me/loop.py", line, name) for name, line in reversed(lines)))
+
+
+STEPS = [
+    own(("main", 90), ("train", 40)),
+    own(("main", 90), ("train", 41)),
+    own(("main", 90), ("train", 41), ("loss", 7)),
+]
+VALIDATION = [own(("main", 91), ("validate", 60)), own(("main", 91), ("validate", 61), ("loss", 7))]
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_second_loop_of_the_programs_own_is_told(flat: bool) -> None:
+    """Whether it is a function of its own or lines of the same one, in stretches of three seconds."""
+    drawn = random.Random(3)
+    steps = [own(("main", line)) for line in (40, 41, 42)] if flat else STEPS
+    other = [own(("main", line)) for line in (95, 96)] if flat else VALIDATION
+    looks: list[Stack] = []
+    while len(looks) < 200:
+        looks += [*drawn.choices(steps, k=drawn.randint(7, 11)), *drawn.choices(other, k=3)]
+    found = watched(looks).found()
+    assert found
+    assert 0.18 < found.share < 0.28
+    assert ("main (loop.py:9" if flat else "validate (loop.py:6") in found.words["what"]
+    steps_of_seconds = msgspec.structs.replace(
+        recording(healthy=True), steps=StepTimes(count=9, median_ms=3000.0, mean_ms=3000.0, found_by="calls")
+    )
+    assert watched(looks, Capture(1.0, 7, steps_of_seconds)).found() is None
+
+
+def test_training_itself_is_not_told_where_validation_takes_longer() -> None:
+    assert watched([*[STEPS[1]] * 3, *[VALIDATION[1]] * 7] * 20).found() is None
+
+
+def test_of_two_loops_that_take_as_much_neither_is_told() -> None:
+    assert watched([*[own(("main", 40))] * 5, *[own(("main", 95))] * 5] * 20).found() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "training"),
+    [("train_critic", True), ("fit_head", True), ("update_generator", True), ("validation_step", False), ("sample", False),
+     ("test_epoch", False), ("<module>", False), ("retrain_one_epoch", True)],
+)  # fmt: skip
+def test_a_function_is_training_by_its_name(name: str, training: bool) -> None:
+    looks = [*[STEPS[1]] * 8, *[own(("main", 92), (name, 70))] * 3] * 20
+    assert (watched(looks).found() is None) is training
+
+
+def test_lines_of_a_step_are_rarely_told() -> None:
+    """The looks of 200 trainings of ten minutes, in loops of two to five lines that take turns within a second."""
+    drawn, accused = random.Random(11), 0
+    for _ in range(200):
+        lines = [own(("main", 90), ("train", line)) for line in range(40, 40 + drawn.randint(2, 5))]
+        weights = [drawn.random() for _ in lines]
+        seldom, asked = watched([]), 0
+        for second, stack in enumerate(drawn.choices(lines, weights, k=600), 1):
+            seldom.look(Look(float(second), stack, ""))
+            if second in (30, 60, 120, 300, 600):
+                asked += seldom.found() is not None
+        accused += asked > 0
+    assert accused <= 2
+
+
 def test_healthy_trainings_are_rarely_accused() -> None:
     """The looks of 500 trainings of ten minutes, in which 5 % of the time goes to other work in pauses of 1 to 3 s."""
     drawn, accused = random.Random(7), 0
