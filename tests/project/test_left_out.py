@@ -1,0 +1,45 @@
+"""What a run of the tests leaves to another run, and that it says so."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from doctor_command import clean_environment
+from locations import TESTS
+
+_TESTS = """
+import hypothesis, pytest
+@pytest.mark.slow
+def test_slow(): pass
+def test_quick(): pass
+@hypothesis.given(hypothesis.strategies.integers())
+def test_repeated(number): pass
+"""
+_SLOW = "1  slow tests: `tox -e full` runs them"
+_QUICK = "1  quick tests: `tox` runs them"
+
+
+@pytest.mark.parametrize(
+    ("options", "ran", "said"),
+    [
+        (("-n", "1"), {"test_quick", "test_repeated"}, {_SLOW}),
+        (("-n", "0", "--full"), {"test_slow", "test_quick", "test_repeated"}, set()),
+        (("-n", "1", "--full", "--left-out"), {"test_slow", "test_repeated"}, {_QUICK}),
+    ],
+)
+def test_what_is_left_out(tmp_path: pathlib.Path, options: tuple[str, ...], ran: set[str], said: set[str]) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    (tmp_path / "test_three.py").write_text(_TESTS)
+    path = os.pathsep.join([str(TESTS / "support"), str(TESTS)])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "left_out", "-v", *options],
+        cwd=tmp_path, env=clean_environment(PYTHONPATH=path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {*re.findall(r"test_three\.py::(\w+)", done.stdout)} == ran
+    assert {words for words in (_SLOW, _QUICK) if words in done.stdout} == said
