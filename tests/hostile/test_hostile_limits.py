@@ -7,6 +7,7 @@ import os
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -85,7 +86,9 @@ def test_little_address_space_is_named(kib: int) -> None:
 def test_little_address_space_leaves_nothing(tmp_path: pathlib.Path) -> None:
     """Wherever it ends: there is memory left to remove what it wrote."""
     for kib in range(28_000, 44_000, 500):
-        limited(f"ulimit -v {kib}", "--format", "json", TMPDIR=str(tmp_path))
+        done = limited(f"ulimit -v {kib}", "--format", "json", TMPDIR=str(tmp_path))
+        if done.returncode == -signal.SIGSEGV:  # CPython 3.11 itself, seldom: for an exception it had no memory
+            limited("true", TMPDIR=str(tmp_path))  # the next start removes what a killed one left
         assert list(tmp_path.iterdir()) == [], kib
 
 
