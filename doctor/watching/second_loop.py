@@ -1,6 +1,6 @@
 """A second loop beside the training loop that the program wrote itself, told from looks at its main thread.
 
-The lines of a step take turns within a second, so that looks find them in random order. Validation that is written as a
+The lines of a step take turns between two looks, so that looks find them in random order. Validation that is written as a
 loop of TensorFlow's functions looks like steps, but its lines are found in stretches, and others between them.
 """
 
@@ -14,31 +14,34 @@ from collections.abc import Sequence
 
 from tfgpu_doctor.watching.agent import Frame
 
-LONGEST_STEP_MS = 500.0  # of a step whose lines take turns between two looks
 _FEWER = -4.5  # standard deviations below the number of runs that random order has: one of up to 63 parts is chosen
 _LEAST, _LINES = 4, 7  # looks; lines
 _MOST = 0.4  # of the looks: what takes more may be the training itself
 _TRAINS = re.compile("train|fit|step|epoch|update|optimi", re.IGNORECASE)  # in the name of a function
 _TRAINS_NOT = re.compile("val|test|predict|infer", re.IGNORECASE)
 
+Chain = tuple[Frame, ...]  # the program's own frames of a look, the outermost first
 
-def places_in_stretches(chains: Sequence[Sequence[Frame]]) -> list[Frame | None]:
-    """For each look, one a second, the function that names what was found in stretches; None for the others.
 
-    `chains`: the program's own frames of each look, the outermost first.
-    """
-    found: list[Frame | None] = [None] * len(chains)
-    among, depth = list(range(len(chains))), 0
-    while among := [place for place in among if len(chains[place]) > depth]:
-        lines = [chains[place][depth] for place in among]
-        apart = _apart(lines, _MOST * len(chains))
-        for place in (place for place, line in zip(among, lines, strict=True) if line in apart):
-            below = chains[place][min(depth + 1, len(chains[place]) - 1)]
-            found[place] = None if _trains(below) else below
+def begins_of_second_loops(chains: Sequence[Chain]) -> frozenset[Chain]:
+    """The begins of those chains that were found in stretches; the looks come at equal times, further apart than steps."""
+    found: set[Chain] = set()
+    among, begin = list(chains), ()
+    while among := [chain for chain in among if len(chain) > len(begin)]:
+        lines = [chain[len(begin)] for chain in among]
+        found.update((*begin, line) for line in _apart(lines, _MOST * len(chains)))
         most = Counter(lines).most_common(1)[0][0]
-        among = [place for place, line in zip(among, lines, strict=True) if line == most]
-        depth += 1
-    return found
+        among, begin = [chain for chain, line in zip(among, lines, strict=True) if line == most], (*begin, most)
+    return frozenset(found)
+
+
+def in_second_loop(chain: Chain, begins: frozenset[Chain]) -> Frame | None:
+    """The function that names the second loop in which a look was, if its name is not that of a training."""
+    for length in range(1, len(chain) + 1 if begins else 0):
+        if chain[:length] in begins:
+            named = chain[min(length, len(chain) - 1)]
+            return None if _trains(named) else named
+    return None
 
 
 def _apart(lines: Sequence[Frame], most_looks: float) -> set[Frame]:

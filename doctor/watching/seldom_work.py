@@ -1,11 +1,12 @@
 """What a training does now and then besides its steps, and a recording of a second mostly misses: validation, saving.
 
 The main thread is looked at once a second. What it does in more of these looks than the recordings hold comes seldom;
-and so does what a loop of the program's own does in stretches.
+and so does what a loop of the program's own does in stretches, for which five looks a second are taken.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import deque
@@ -14,13 +15,17 @@ from collections.abc import Sequence
 import msgspec
 
 from tfgpu_doctor.tracing import HIGH, Found, Gain, Shares, TraceReport, besides_steps, make_cause, named, own_frames
-from tfgpu_doctor.watching.agent import Frame, Look
+from tfgpu_doctor.watching.agent import Frame, Look, Stack
 from tfgpu_doctor.watching.captures import Capture
-from tfgpu_doctor.watching.second_loop import LONGEST_STEP_MS, places_in_stretches
+from tfgpu_doctor.watching.second_loop import Chain, begins_of_second_loops, in_second_loop
 from tfgpu_doctor.watching.units import percent
 
 LABEL = "uneven_steps"
-_KEPT = 600  # looks
+LOOK_EVERY_S = 0.2
+_EACH = 5  # of the looks is counted: they must tell of different moments
+_KEPT = 600 * _EACH  # looks
+_STEPS_BETWEEN = 2.0  # two looks, at least
+_COMPARE_EVERY, _COMPARED = 25, 1500  # looks: 5 s, and the last 5 minutes
 _LEAST, _PAUSES = 20, 3  # looks; one pause alone (the first validation, the last checkpoint) is no habit
 _MORE = 0.1  # of the time, than the recordings hold, at the lower end of what the looks say
 _STILL = 0.05  # the same, once it was told: the verdict does not come and go
@@ -36,10 +41,10 @@ class SeldomWork:
         self._pid = 0
         self._last_s = 0.0
         self._told = False
-        self._looks: deque[tuple[Frame | None, Sequence[Frame]]] = deque(
-            maxlen=_KEPT
-        )  # the place if at no step, its frames
-        self._short_steps = False
+        self._number = 0  # of the next look
+        self._looks: deque[tuple[int, Frame | None, Chain]] = deque(maxlen=_KEPT)  # its number, the place if at no step
+        self._begins: frozenset[Chain] = frozenset()
+        self._every = 0  # of the looks, so many that steps take turns between; 0: steps are too long
         self._host, self._on_gpu = 0.0, False  # of the last recording
         self._untold = False  # whether it has no such work itself
         self._besides, self._sampled = 0, 0  # of the looks of all recordings
@@ -47,7 +52,7 @@ class SeldomWork:
     @property
     def told_looks(self) -> int:
         """How many looks are behind what is told now; 0 if nothing is."""
-        return len(self._looks) if self._told else 0
+        return len(self._counted()[0]) if self._told else 0
 
     def recorded(self, capture: Capture) -> None:
         """Take a recording of the process whose looks follow."""
@@ -55,8 +60,10 @@ class SeldomWork:
         if capture.pid != self._pid:
             self._pid, self._told, self._besides, self._sampled = capture.pid, False, 0, 0
             self._looks.clear()
+            self._number, self._begins = 0, frozenset()
         self._host, self._on_gpu = report.shares.host, report.gpu is not None
-        self._short_steps = report.steps.mean_ms <= LONGEST_STEP_MS
+        every = max(1, math.ceil(_STEPS_BETWEEN * report.steps.mean_ms / 1e3 / LOOK_EVERY_S))
+        self._every = every if every <= _EACH else 0
         self._untold = all(each.label != LABEL for each in report.causes)
         self._besides, self._sampled = self._besides + capture.besides, self._sampled + capture.looks
 
@@ -64,16 +71,19 @@ class SeldomWork:
         """Take the newest look at the process; one that was taken before counts once."""
         if look is not None and look.stack and look.at_s != self._last_s:
             self._last_s = look.at_s
-            self._looks.append((besides_steps(look.stack), own_frames(look.stack)[::-1]))
+            self._looks.append((self._number, *_judged(look.stack)))
+            self._number += 1
+            if self._every and self._number % _COMPARE_EVERY == 0:
+                recent = itertools.islice(self._looks, max(0, len(self._looks) - _COMPARED), None)
+                steps = [own for number, place, own in recent if place is None and number % self._every == 0]
+                self._begins = begins_of_second_loops(steps)
 
-    def _places(self) -> list[Frame | None]:
-        """For each look what it was at, if at no step."""
-        places = [place for place, _ in self._looks]
-        if self._short_steps:
-            steps = [number for number, place in enumerate(places) if place is None]
-            for number, place in zip(steps, places_in_stretches([self._looks[each][1] for each in steps]), strict=True):
-                places[number] = place
-        return places
+    def _counted(self) -> tuple[list[Frame | None], int]:
+        """Of one look a second what it found, if no step; and how many of them were in no second loop."""
+        counted = [each for each in self._looks if each[0] % _EACH == 0]
+        begins = self._begins if self._every else frozenset()
+        places = [place or in_second_loop(own, begins) for _, place, own in counted]
+        return places, sum(place is not None for _, place, _ in counted)
 
     def _recorded(self) -> float:
         """The share of other work than steps in the recordings.
@@ -85,12 +95,15 @@ class SeldomWork:
 
     def found(self) -> Found | None:
         """What comes seldom and no recording tells, if there is such. The longest pause is left out: it may be the only one."""
-        looks = self._places()
+        looks, besides = self._counted()
         groups = itertools.groupby(looks, key=lambda place: place is not None)
         pauses = sorted(([place for place in group if place] for besides, group in groups if besides), key=len)
         places = [place for pause in pauses[:-1] for place in pause]
         count = len(looks) - len(pauses[-1] if pauses else ())
-        recorded, seen = self._recorded(), len(places) / max(1, count)
+        recorded = min(
+            self._recorded(), besides / max(1, len(looks))
+        )  # what looks do not find either counts for nothing
+        seen = len(places) / max(1, count)
         more = _ends(len(places), count)[0] - recorded
         habit = self._untold and count >= _LEAST and len(pauses) >= _PAUSES and seen < _NEVER_AT_STEPS
         self._told = habit and more >= (_STILL if self._told else _MORE)
@@ -103,6 +116,11 @@ class SeldomWork:
             "the longest one is left out",
             f"it comes now and then: in the recordings such work takes {percent(recorded)} of the time",
         ], words={"what": most[0][0]})  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)
+def _judged(stack: Stack) -> tuple[Frame | None, Chain]:
+    return besides_steps(stack), own_frames(stack)[::-1]
 
 
 def joined(report: TraceReport, found: Found) -> TraceReport:

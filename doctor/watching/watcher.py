@@ -25,6 +25,7 @@ from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import Hang, TimelineEntry
 from tfgpu_doctor.watching.rules import values_of, watch_rule
 from tfgpu_doctor.watching.seldom_work import LABEL, SeldomWork, joined
+from tfgpu_doctor.watching.seldom_work import LOOK_EVERY_S as STACK_EVERY_S
 
 LOOK_EVERY_S = 1.0
 _SURE = 60  # looks
@@ -55,7 +56,7 @@ class Watcher:
         self._signals = ProgramSignals(host, pid)
         self._agents, self._told = agents, told
         self._changes = ChangeDetector()
-        self._last_s = 0.0
+        self._last_s = self._stack_s = 0.0
         self._trained: set[int] = set()
         self._capture: Capture | None = None  # the last that tells something
         self._seldom = SeldomWork()
@@ -97,6 +98,11 @@ class Watcher:
             self._changes.recorded()
         if capture is not None:
             self._take(capture)
+        if now - self._stack_s >= STACK_EVERY_S and self._capture and self.hang is None:
+            self._stack_s = now
+            for agent in [each for each in agents if each.pid == self._capture.pid]:
+                self._seldom.look(agent.look)
+                agent.ask(others=False)
         if now - self._last_s >= LOOK_EVERY_S:
             self._last_s = now
             self._look(now, agents)
@@ -148,8 +154,6 @@ class Watcher:
         self._changes.add(reading, gpus)
         self._verdict.look(now, reading, gpus, self._capture)
         if self._capture and self.hang is None:
-            for agent in [each for each in agents if each.pid == self._capture.pid]:
-                self._seldom.look(agent.look)
             self._join(self._capture)
         if hang := self.hanging.tick(now, agents, self._trained, self.pid, reading, gpus):
             hang = self._since_begin(hang, now, agents)

@@ -1,7 +1,7 @@
 """Every comparison and every figure of the perf suites where TensorFlow has one GPU, and two: all run, and prove where.
 
-With the TensorFlow beside the tests, and with the older releases of the lab, as far as they are there. The environment
-`keras2` of tox.ini runs the first of them with a release before Keras 3.
+With the TensorFlow beside the tests: the newest in the environment `full` of tox.ini, 2.15 with Keras 2 in `keras2`; and
+with the older releases of the lab, as far as they are there.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ def on_gpu(suite: str, name: str) -> bool:
 
 
 OLDER = "TFGPU_OLDER_RELEASES"
-OLDEST = min(targets.RELEASES)
 ONCE = "killed_worker"  # half a minute, and to lose a worker is the same with one GPU
 
 
@@ -98,10 +97,9 @@ def test_all_of_them_run(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_needs_a_gpu_runs_with_one(tmp_path: pathlib.Path) -> None:
-    """What needs none does not ask how many there are. On the oldest TensorFlow of the lab, where it is there."""
-    site = None if why_not(OLDEST) else site_of(OLDEST)
+    """What needs none does not ask how many there are."""
     only = " and ".join(f"not {name}" for name in (*(f"test_{suite}.py" for suite in WITHOUT_GPU), ONCE))
-    look_at(run_on_stand_in(tmp_path, 1, only=only, site=site), tmp_path, NEED_TWO, left_out=(*WITHOUT_GPU, ONCE))
+    look_at(run_on_stand_in(tmp_path, 1, only=only), tmp_path, NEED_TWO, left_out=(*WITHOUT_GPU, ONCE))
 
 
 @pytest.mark.parametrize("release", [each for each in targets.RELEASES if each != targets.NEWEST])
