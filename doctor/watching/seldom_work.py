@@ -10,7 +10,6 @@ import functools
 import itertools
 import math
 from collections import deque
-from collections.abc import Sequence
 
 import msgspec
 
