@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -101,10 +102,10 @@ class SeldomWork:
         count = len(looks) - len(pauses[-1] if pauses else ())
         recorded = min(
             self._recorded(), besides / max(1, len(looks))
-        )  # what looks do not find either counts for nothing
+        )  # but no more than the looks find of such work at all
         seen = len(places) / max(1, count)
         more = _ends(len(places), count)[0] - recorded
-        habit = self._untold and count >= _LEAST and len(pauses) >= _PAUSES and seen < _NEVER_AT_STEPS
+        habit = self._untold and count >= _LEAST and _comes_again(places, pauses) and seen < _NEVER_AT_STEPS
         self._told = habit and more >= (_STILL if self._told else _MORE)
         if not self._told:
             return None
@@ -115,6 +116,12 @@ class SeldomWork:
             "the longest one is left out",
             f"it comes now and then: in the recordings such work takes {percent(recorded)} of the time",
         ], words={"what": most[0][0]})  # fmt: skip
+
+
+def _comes_again(places: Sequence[Frame], pauses: Sequence[Sequence[Frame]]) -> bool:
+    """Whether the function that most looks found is in several of the pauses: short ones of Python stand in many steps."""
+    most = Counter(file + name for file, _, name in places).most_common(1)
+    return sum(any(file + name == most[0][0] for file, _, name in pause) for pause in pauses if most) >= _PAUSES
 
 
 @functools.lru_cache(maxsize=256)

@@ -50,6 +50,7 @@ SAVES: Stack = (
 )
 
 
+LOG: Stack = (("/home/me/train.py", 60, "log"), MAIN)
 HABIT = [*[STEP] * 6, *[SAVES] * 4] * 7
 GPU = GpuWork(
     device="/device:GPU:0", gpus=1, compute_ms=6.0, collectives_ms=0.0, copies_ms=0.0, kernels=90.0, median_kernel_us=9.0,
@@ -120,6 +121,10 @@ def test_what_comes_again_and_again_is_told_with_its_place_and_its_share() -> No
         ([*[STEP] * 20, *[SAVES] * 20, *[STEP] * 20, *[SAVES] * 20], 0.02),  # two pauses may be the first ones
         ([*[STEP] * 6, *[SAVES] * 4] * 7, 0.35),  # the recordings hold it
         ([*[STEP] * 12, SAVES] * 40, 0.02),  # little
+        (
+            [*[STEP] * 9, LOG] * 2 + [*[SAVES] * 9, *[STEP] * 9, LOG, *[SAVES] * 9, *[STEP] * 9],
+            0.02,
+        ),  # two, beside short ones
         ([*[*[STEP] * 20, SAVES] * 2, *[STEP] * 10, *[SAVES] * 21], 0.02),  # short ones, and one long pause at the end
         ([STEP] * 100, 0.0),
     ],
