@@ -26,7 +26,8 @@ Chain = tuple[Frame, ...]  # the program's own frames of a look, the outermost f
 def begins_of_second_loops(chains: Sequence[Chain]) -> frozenset[Chain]:
     """The begins of those chains that were found in stretches; the looks come at equal times, further apart than steps."""
     found: set[Chain] = set()
-    among, begin = list(chains), ()
+    begin: Chain = ()
+    among = list(chains)
     while among := [chain for chain in among if len(chain) > len(begin)]:
         lines = [chain[len(begin)] for chain in among]
         found.update((*begin, line) for line in _apart(lines, _MOST * len(chains)))
