@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -244,16 +245,27 @@ def test_two_hundred_starts_and_kills_leave_nothing(tmp_path: pathlib.Path) -> N
     code = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
     pids = []
     for number in range(200):
-        process = subprocess.Popen(
-            doctor_argv("watch", "--no-live", "-o", os.devnull, "--", sys.executable, "-c", code),
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean_environment(TMPDIR=str(tmp_path)),
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
-        )  # fmt: skip
+        said = tmp_path / "said"
+        with said.open("w") as stderr:
+            process = subprocess.Popen(
+                doctor_argv("watch", "--no-live", "-o", os.devnull, "--", sys.executable, "-c", code),
+                stdout=subprocess.PIPE, stderr=stderr, text=True,
+                env=clean_environment(TMPDIR=str(tmp_path), PYTHONFAULTHANDLER="1"),
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+            )  # fmt: skip
         assert process.stdout is not None
         pids.append(int(process.stdout.readline()))
         sent = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)[number % 3]
         os.kill(process.pid if number % 2 else pids[-1], sent)
-        process.communicate(timeout=LONG_S)
+        try:
+            process.communicate(timeout=LONG_S)
+        except subprocess.TimeoutExpired:
+            family = _running_in(tmp_path)
+            process.send_signal(signal.SIGABRT)  # the doctor's threads say where they are
+            time.sleep(1)
+            pytest.fail(
+                f"start {number}, {sent.name} to {process.pid if number % 2 else pids[-1]}: {family}\n{said.read_text()}"
+            )
     until = time.monotonic() + LONG_S
     while time.monotonic() < until:
         alive = [pid for pid in pids if pathlib.Path(f"/proc/{pid}/cmdline").exists() and "600" in _command(pid)]
@@ -262,6 +274,17 @@ def test_two_hundred_starts_and_kills_leave_nothing(tmp_path: pathlib.Path) -> N
             return
         time.sleep(0.5)
     pytest.fail(f"processes {alive}, folders {left}")
+
+
+def _running_in(folder: pathlib.Path) -> list[str]:
+    """The processes with this temporary folder: their numbers, states, commands, and where they wait in the kernel."""
+    found = []
+    for place in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"TMPDIR={folder}".encode() in (place / "environ").read_bytes().split(b"\0"):
+                state = (place / "stat").read_text().rpartition(")")[2].split()[:2]
+                found.append(f"{place.name} {state} {_command(int(place.name))} {(place / 'wchan').read_text()}")
+    return found
 
 
 KILLED_AT_ONCE = """
