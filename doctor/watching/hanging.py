@@ -61,6 +61,11 @@ class HangWatch:
         self._steps = StepWatch(after_s)
         self._pollers: dict[int, tuple[float, list[int]]] = {}  # by process: when they were looked for, and which
 
+    @property
+    def examining(self) -> bool:
+        """Whether a process is asked for what all of its threads do; another question would replace the answer."""
+        return self._examining is not None
+
     def recorded(self, at_s: float, steps: StepTimes) -> None:
         """Take what a recording that began at `at_s` says of the steps."""
         self._tell(self._steps.recorded(at_s, steps.count, steps.median_ms))

@@ -23,23 +23,23 @@ _TRAINS_NOT = re.compile("val|test|predict|infer", re.IGNORECASE)
 Chain = tuple[Frame, ...]  # the program's own frames of a look, the outermost first
 
 
-def begins_of_second_loops(chains: Sequence[Chain]) -> frozenset[Chain]:
-    """The begins of those chains that were found in stretches; the looks come at equal times, further apart than steps."""
+def prefixes_of_second_loops(chains: Sequence[Chain]) -> frozenset[Chain]:
+    """The prefixes of those chains that were found in stretches; the looks come at equal times, further apart than steps."""
     found: set[Chain] = set()
-    begin: Chain = ()
+    prefix: Chain = ()
     among = list(chains)
-    while among := [chain for chain in among if len(chain) > len(begin)]:
-        lines = [chain[len(begin)] for chain in among]
-        found.update((*begin, line) for line in _apart(lines, _MOST * len(chains)))
+    while among := [chain for chain in among if len(chain) > len(prefix)]:
+        lines = [chain[len(prefix)] for chain in among]
+        found.update((*prefix, line) for line in _apart(lines, _MOST * len(chains)))
         most = Counter(lines).most_common(1)[0][0]
-        among, begin = [chain for chain, line in zip(among, lines, strict=True) if line == most], (*begin, most)
+        among, prefix = [chain for chain, line in zip(among, lines, strict=True) if line == most], (*prefix, most)
     return frozenset(found)
 
 
-def in_second_loop(chain: Chain, begins: frozenset[Chain]) -> Frame | None:
+def in_second_loop(chain: Chain, prefixes: frozenset[Chain]) -> Frame | None:
     """The function that names the second loop in which a look was, if its name is not that of a training."""
-    for length in range(1, len(chain) + 1 if begins else 0):
-        if chain[:length] in begins:
+    for length in range(1, len(chain) + 1 if prefixes else 0):
+        if chain[:length] in prefixes:
             named = chain[min(length, len(chain) - 1)]
             return None if _trains(named) else named
     return None

@@ -17,7 +17,7 @@ import msgspec
 from tfgpu_doctor.tracing import HIGH, Found, Gain, Shares, TraceReport, besides_steps, make_cause, named, own_frames
 from tfgpu_doctor.watching.agent import Frame, Look, Stack
 from tfgpu_doctor.watching.captures import Capture
-from tfgpu_doctor.watching.second_loop import Chain, begins_of_second_loops, in_second_loop
+from tfgpu_doctor.watching.second_loop import Chain, in_second_loop, prefixes_of_second_loops
 from tfgpu_doctor.watching.units import percent
 
 LABEL = "uneven_steps"
@@ -43,7 +43,7 @@ class SeldomWork:
         self._told = False
         self._number = 0  # of the next look
         self._looks: deque[tuple[int, Frame | None, Chain]] = deque(maxlen=_KEPT)  # its number, the place if at no step
-        self._begins: frozenset[Chain] = frozenset()
+        self._prefixes: frozenset[Chain] = frozenset()
         self._every = 0  # of the looks, so many that steps take turns between; 0: steps are too long
         self._host, self._on_gpu = 0.0, False  # of the last recording
         self._untold = False  # whether it has no such work itself
@@ -60,7 +60,7 @@ class SeldomWork:
         if capture.pid != self._pid:
             self._pid, self._told, self._besides, self._sampled = capture.pid, False, 0, 0
             self._looks.clear()
-            self._number, self._begins = 0, frozenset()
+            self._number, self._prefixes = 0, frozenset()
         self._host, self._on_gpu = report.shares.host, report.gpu is not None
         every = max(1, math.ceil(_STEPS_BETWEEN * report.steps.mean_ms / 1e3 / LOOK_EVERY_S))
         self._every = every if every <= _EACH else 0
@@ -76,13 +76,13 @@ class SeldomWork:
             if self._every and self._number % _COMPARE_EVERY == 0:
                 recent = itertools.islice(self._looks, max(0, len(self._looks) - _COMPARED), None)
                 steps = [own for number, place, own in recent if place is None and number % self._every == 0]
-                self._begins = begins_of_second_loops(steps)
+                self._prefixes = prefixes_of_second_loops(steps)
 
     def _counted(self) -> tuple[list[Frame | None], int]:
         """Of one look a second what it found, if no step; and how many of them were in no second loop."""
         counted = [each for each in self._looks if each[0] % _EACH == 0]
-        begins = self._begins if self._every else frozenset()
-        places = [place or in_second_loop(own, begins) for _, place, own in counted]
+        prefixes = self._prefixes if self._every else frozenset()
+        places = [place or in_second_loop(own, prefixes) for _, place, own in counted]
         return places, sum(place is not None for _, place, _ in counted)
 
     def _recorded(self) -> float:
@@ -97,12 +97,11 @@ class SeldomWork:
         """What comes seldom and no recording tells, if there is such. The longest pause is left out: it may be the only one."""
         looks, besides = self._counted()
         groups = itertools.groupby(looks, key=lambda place: place is not None)
-        pauses = sorted(([place for place in group if place] for besides, group in groups if besides), key=len)
+        pauses = sorted(([place for place in group if place] for paused, group in groups if paused), key=len)
         places = [place for pause in pauses[:-1] for place in pause]
         count = len(looks) - len(pauses[-1] if pauses else ())
-        recorded = min(
-            self._recorded(), besides / max(1, len(looks))
-        )  # but no more than the looks find of such work at all
+        # A recording also counts Python within TensorFlow, which no look tells from a step.
+        recorded = min(self._recorded(), besides / max(1, len(looks)))
         seen = len(places) / max(1, count)
         more = _ends(len(places), count)[0] - recorded
         habit = self._untold and count >= _LEAST and _comes_again(places, pauses) and seen < _NEVER_AT_STEPS
@@ -119,7 +118,7 @@ class SeldomWork:
 
 
 def _comes_again(places: Sequence[Frame], pauses: Sequence[Sequence[Frame]]) -> bool:
-    """Whether the function that most looks found is in several of the pauses: short ones of Python stand in many steps."""
+    """Whether the function that most looks found is in several pauses; those of others (Python in each step) do not count."""
     most = Counter(file + name for file, _, name in places).most_common(1)
     return sum(any(file + name == most[0][0] for file, _, name in pause) for pause in pauses if most) >= _PAUSES
 

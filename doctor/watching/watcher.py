@@ -98,16 +98,22 @@ class Watcher:
             self._changes.recorded()
         if capture is not None:
             self._take(capture)
-        if now - self._stack_s >= STACK_EVERY_S and self._capture and self.hang is None:
-            self._stack_s = now
-            for agent in [each for each in agents if each.pid == self._capture.pid]:
-                self._seldom.look(agent.look)
-                agent.ask(others=False)
         if now - self._last_s >= LOOK_EVERY_S:
             self._last_s = now
             self._look(now, agents)
         elif capture is not None:
             self._turn(now)
+        if now - self._stack_s >= STACK_EVERY_S:
+            self._stack_s = now
+            self._look_at_stack(agents)
+
+    def _look_at_stack(self, agents: Sequence[Agent]) -> None:
+        """Between the other looks, and after them: a process that has not answered yet would seem to stand still."""
+        if self._capture is None or self.hang is not None or self.hanging.examining:
+            return
+        for agent in [each for each in agents if each.pid == self._capture.pid]:
+            self._seldom.look(agent.look)
+            agent.ask(others=False)
 
     def end(self) -> None:
         """Stop what runs beside the program."""

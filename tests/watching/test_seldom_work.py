@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 import random
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +26,7 @@ from tfgpu_doctor.tracing import (
 from tfgpu_doctor.tracing.gpu_work import GpuWork
 from tfgpu_doctor.watching.agent import Look, Stack
 from tfgpu_doctor.watching.captures import Capture
+from tfgpu_doctor.watching.hang_diagnosis import Diagnosis
 from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.reading import Reading
 from tfgpu_doctor.watching.reporter import Reporter
@@ -121,10 +124,8 @@ def test_what_comes_again_and_again_is_told_with_its_place_and_its_share() -> No
         ([*[STEP] * 20, *[SAVES] * 20, *[STEP] * 20, *[SAVES] * 20], 0.02),  # two pauses may be the first ones
         ([*[STEP] * 6, *[SAVES] * 4] * 7, 0.35),  # the recordings hold it
         ([*[STEP] * 12, SAVES] * 40, 0.02),  # little
-        (
-            [*[STEP] * 9, LOG] * 2 + [*[SAVES] * 9, *[STEP] * 9, LOG, *[SAVES] * 9, *[STEP] * 9],
-            0.02,
-        ),  # two, beside short ones
+        # two, beside short ones of another function
+        ([*[STEP] * 9, LOG] * 2 + [*[SAVES] * 9, *[STEP] * 9, LOG, *[SAVES] * 9, *[STEP] * 9], 0.02),
         ([*[*[STEP] * 20, SAVES] * 2, *[STEP] * 10, *[SAVES] * 21], 0.02),  # short ones, and one long pause at the end
         ([STEP] * 100, 0.0),
     ],
@@ -328,3 +329,54 @@ def test_little_stands_beside() -> None:
     report = joined(recording(healthy=True), Found("uneven_steps", "high", 0.15, ["e"]))
     assert (report.verdict, report.healthy) == ("compute_bound", True)
     assert [each.label for each in report.causes] == ["uneven_steps"]
+
+
+class Answering:
+    """A process that answers each look at once, as it was asked; its main thread waits for a lock that another holds."""
+
+    def __init__(self, key: Callable[[], str]) -> None:
+        self.pid, self._key, self._others = os.getpid(), key, False
+        self.look: Look | None = None
+        self.asked_s: float | None = None
+        self.over, self.lost, self.recording = None, False, ""
+
+    def ask(self, *, others: bool) -> None:
+        if self.asked_s is None:
+            self.asked_s, self._others = 1.0, others
+
+    def heard(self, now: float) -> list[Any]:
+        if self.asked_s is not None:
+            holder: Stack = (("/home/me/train.py", 70, "keeper"),)
+            self.look, self.asked_s = Look(now, STEP, self._key(), (holder,) if self._others else None), None
+        return [self]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_looks_at_stacks_do_not_disturb_the_hang_watch(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    """A program that polls executes other calls, and hangs not; of one that hangs the other threads are seen as well."""
+    now = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
+    monkeypatch.setattr("tfgpu_doctor.watching.watcher.time", clock)
+    monkeypatch.setattr("tfgpu_doctor.watching.hanging.main_progress", lambda *_: (1.0, 5))
+    seen: list[Look | None] = []
+    monkeypatch.setattr(
+        "tfgpu_doctor.watching.hanging.diagnose_hang", lambda given: seen.append(given.look) or Diagnosis("unknown")
+    )
+    agent = Answering(lambda: str(now[0] // 3) if goes_on else "same")
+    watcher = Watcher(
+        Host(), agent.pid, WatchOptions("x", from_outside=True), folder=str(tmp_path),
+        agents=lambda: agent.heard(now[0]), told=Reporter(live=False),
+    )  # fmt: skip
+    try:
+        quiet = Reading(at_s=0.0, cpu=0.0, cpus=2.0, queued=0.0, others_cpu=0.0)
+        monkeypatch.setattr(watcher._signals, "look", lambda: quiet)
+        watcher._take(capture(0.02, pid=agent.pid))
+        for _ in range(5 * 100):
+            now[0] += 0.21
+            watcher.tick()
+    finally:
+        watcher.end()
+    assert (watcher.hang is None) is goes_on
+    assert [look and look.others for look in seen] == ([] if goes_on else [((("/home/me/train.py", 70, "keeper"),),)])
