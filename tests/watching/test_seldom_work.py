@@ -26,7 +26,7 @@ from tfgpu_doctor.tracing import (
 from tfgpu_doctor.tracing.gpu_work import GpuWork
 from tfgpu_doctor.watching.agent import Look, Stack
 from tfgpu_doctor.watching.captures import Capture
-from tfgpu_doctor.watching.hang_diagnosis import Diagnosis
+from tfgpu_doctor.watching.hang_diagnosis import Diagnosis, HangEvidence
 from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.reading import Reading
 from tfgpu_doctor.watching.reporter import Reporter
@@ -361,9 +361,12 @@ def test_looks_at_stacks_do_not_disturb_the_hang_watch(
     monkeypatch.setattr("tfgpu_doctor.watching.watcher.time", clock)
     monkeypatch.setattr("tfgpu_doctor.watching.hanging.main_progress", lambda *_: (1.0, 5))
     seen: list[Look | None] = []
-    monkeypatch.setattr(
-        "tfgpu_doctor.watching.hanging.diagnose_hang", lambda given: seen.append(given.look) or Diagnosis("unknown")
-    )
+
+    def diagnose(given: HangEvidence) -> Diagnosis:
+        seen.append(given.look)
+        return Diagnosis("unknown")
+
+    monkeypatch.setattr("tfgpu_doctor.watching.hanging.diagnose_hang", diagnose)
     agent = Answering(lambda: str(now[0] // 3) if goes_on else "same")
     watcher = Watcher(
         Host(), agent.pid, WatchOptions("x", from_outside=True), folder=str(tmp_path),
