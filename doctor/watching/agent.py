@@ -37,6 +37,7 @@ class Agent(Protocol):
     changed_s: float  # when it was told to begin or to end
     problem: str  # why the last recording failed
     full: bool  # the last recording ended by itself: it needed the memory that it may
+    seconds: float  # how long the last recording was; 0 if that is not known
     over: str | None  # the program is over: of what exception it died, or ""
     lost: bool  # the process has ended, or its connection
 
@@ -57,7 +58,7 @@ class SocketAgent:
         self.talk, self.pid = talk, talk.pid
         self.look: Look | None = None
         self.asked_s: float | None = None
-        self.recording, self.problem, self.full = "", "", False
+        self.recording, self.problem, self.full, self.seconds = "", "", False, 0.0
         self.changed_s = 0.0  # when it was told to begin or to end
         self.over: str | None = None
         self.lost = False
@@ -70,7 +71,7 @@ class SocketAgent:
 
     def start(self, folder: str, most_bytes: int) -> None:
         """Begin to record, until the program holds so much more memory."""
-        self.recording, self.problem, self.full = "asked", "", False
+        self.recording, self.problem, self.full, self.seconds = "asked", "", False, 0.0
         self.changed_s = time.monotonic()
         self._send(do="start", folder=folder, most_bytes=most_bytes)
 
@@ -105,7 +106,7 @@ class SocketAgent:
             self.recording = "" if self.problem else "running"
         elif did == "stop":
             self.problem, self.recording = str(told.get("error", "")), ""
-            self.full = bool(told.get("full"))
+            self.full, self.seconds = bool(told.get("full")), float(told.get("seconds", 0.0))
 
 
 def recording_under_way(agent: Agent, now: float) -> str:

@@ -9,14 +9,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tfgpu_doctor._project import report_it
-from tfgpu_doctor.tracing import AGAIN, TraceReport, Unreadable, judge_profile, looks_besides_steps
+from tfgpu_doctor.tracing import AGAIN, StepTimes, TraceReport, Unreadable, judge_profile, looks_besides_steps
 from tfgpu_doctor.watching.agent import Agent
 
 FIRST_S = 5.0  # after the import of TensorFlow
 SHORTEST_S, UNKNOWN_S, LENGTH_S, LONGEST_S = 0.15, 0.5, 2.0, 20.0  # UNKNOWN_S: no step is known yet
 STEPS, ENOUGH_STEPS = 5, 20  # in a recording: at least, and more only within LENGTH_S
 MOST_BYTES, LIMIT_BYTES = 16 << 20, 512 << 20  # what it may need in the program; more if too few steps fit in it
-_GROWTH = 3.0  # where a recording holds no step
+_GROWTH = 3.0  # where a recording holds no step, or its steps cover little of it
+_CUT, _CUT_STEPS = (
+    0.2,
+    5.0,
+)  # of a recording, and steps: what more its steps leave is part of a long one, which nobody judged
+_MOST_CUTS = 2  # one after the other
+_UNEVEN = 1.5  # mean step by median step: few steps take much of the time, and 20 steps hold too few of them
 ANSWER_S = 60.0  # for TensorFlow to begin a recording, or to write it
 INTERVALS_S = (20.0, 60.0, 120.0, 300.0)  # after a recording that told something; the last one repeats
 _SOON_S = 3.0
@@ -39,11 +45,12 @@ class Capture:
     report: TraceReport
     besides: int = 0  # of the looks at the main thread during the recording: those that found it at no step
     looks: int = 0
+    cut: bool = False  # much of it is part of a long step, and a longer recording may hold such steps whole
 
     @property
     def tells(self) -> bool:
         """Whether it holds enough steps to judge."""
-        return self.report.verdict not in AGAIN
+        return self.report.verdict not in AGAIN and not self.cut
 
 
 class Captures:
@@ -65,6 +72,8 @@ class Captures:
         self._length_s, self._changed_s = UNKNOWN_S, _CHANGED_S
         self._most_bytes = MOST_BYTES
         self._wide = 0  # recordings that needed it all, and told nothing
+        self._uneven = False  # a recording held steps that differ much
+        self._cuts = 0  # of the last recordings
         self._agent: Agent | None = None
         self._since_s = self._last_s = 0.0
         self._asked_s = 0.0  # the agent was told to begin, or to end
@@ -155,7 +164,8 @@ class Captures:
         """Judge a recording; raises Unreadable with the reason in words."""
         try:
             report = self._judge(folder, self._command)
-            return Capture(self._since_s, agent.pid, report, *looks_besides_steps(folder))
+            cut = self._cuts < _MOST_CUTS and report.verdict not in AGAIN and _is_cut(agent.seconds, report.steps)
+            return Capture(self._since_s, agent.pid, report, *looks_besides_steps(folder), cut)
         except Unreadable as error:
             raise Unreadable(agent.problem or str(error).replace(folder, "the recording")) from None
         finally:
@@ -180,13 +190,17 @@ class Captures:
         return found
 
     def _plan(self, now: float, found: Capture | None, before: Capture | None) -> None:
+        self._cuts = self._cuts + 1 if found is not None and found.cut else 0
         if found is not None and found.tells:
             if self._for_change:
                 same = before is not None and before.report.verdict == found.report.verdict
                 self._changed_s = min(_MOST_CHANGED_S, 2 * self._changed_s) if same else _CHANGED_S
             self._next_s = now + self._intervals[min(self._told, len(self._intervals) - 1)]
             self._told += 1
-            self._length_s = _enough_s(found.report.steps.mean_ms / 1000)
+            steps = found.report.steps
+            self._uneven = self._uneven or steps.mean_ms > _UNEVEN * steps.median_ms
+            enough_s = _enough_s(steps.mean_ms / 1000)
+            self._length_s = max(LENGTH_S, enough_s) if self._uneven else enough_s
             return
         early = now - (self._began_s or now) < _EARLY_S
         self._next_s = now + (_SOON_S if early else _REST * self._length_s)
@@ -197,7 +211,10 @@ class Captures:
         """The last recording told nothing: the next is as long as the steps need, if any was seen."""
         steps = found.report.steps if found else None
         if self._full:
-            self._widen(steps.count if found and steps and found.report.verdict == "too_short" else 0)
+            self._widen(steps.count if found and steps and (found.cut or found.report.verdict == "too_short") else 0)
+            return
+        if found and found.cut:
+            self._length_s = min(LONGEST_S, max(LENGTH_S, _GROWTH * self._length_s))
             return
         step_s = steps.mean_ms / 1000 if steps else 0.0
         wanted_s = max(1.5 * self._length_s, _enough_s(step_s)) if step_s else _GROWTH * self._length_s
@@ -209,6 +226,12 @@ class Captures:
         if steps or self._wide > 1:
             more = min(4.0, max(2.0, 2 * STEPS / steps)) if steps else 4.0
             self._most_bytes = min(LIMIT_BYTES, round(more * self._most_bytes))
+
+
+def _is_cut(seconds: float, steps: StepTimes) -> bool:
+    """Whether a recording of this length (0: not known) must hold part of a step that is much longer than its whole ones."""
+    rest_s = seconds - steps.count * steps.mean_ms / 1e3
+    return rest_s > max(_CUT * seconds, _CUT_STEPS * steps.mean_ms / 1e3)
 
 
 def _enough_s(step_s: float) -> float:

@@ -44,7 +44,7 @@ class InProcessAgent:
         self.pid = os.getpid()
         self.look: Look | None = None
         self.asked_s: float | None = None
-        self.recording, self.problem, self.full = "", "", False
+        self.recording, self.problem, self.full, self.seconds = "", "", False, 0.0
         self.changed_s = 0.0
         self.over: str | None = None
         self.lost = False
@@ -62,7 +62,7 @@ class InProcessAgent:
     def stop(self) -> None:
         """Write what was recorded."""
         self.problem, self.recording = self._try(self._recorder.stop, self._tensorflow), ""
-        self.full = self._recorder.full
+        self.full, self.seconds = self._recorder.full, 0.0 if self.problem else self._recorder.seconds
 
     def _try(self, function: Any, *arguments: Any) -> str:
         try:

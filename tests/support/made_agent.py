@@ -20,7 +20,7 @@ class MadeAgent:
         self.look: Look | None = None
         self.asked_s: float | None = None
         self.recording, self.problem, self.folder = "", "", pathlib.Path()
-        self.full, self.changed_s, self.most_bytes = False, 0.0, 0
+        self.full, self.seconds, self.changed_s, self.most_bytes = False, 0.0, 0.0, 0
         self.over: str | None = None
         self.lost = False
         self.recorded: list[float] = []

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from typing import Any
+from unittest.mock import ANY
 
 import made_trace
 import pytest
@@ -71,7 +72,7 @@ def test_a_recording(fake: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> N
         assert talk.ask(do="start", folder=str(kept)) == {"did": "start", "error": ""}
         assert (kept / "started").read_text() == "2", "the level of the host's events"
         program.wait(1.0)
-        assert talk.ask(do="stop") == {"did": "stop", "error": ""}
+        assert talk.ask(do="stop") == {"did": "stop", "error": "", "seconds": ANY}
         assert (kept / "stopped").exists()
         (fake / "end").touch()
         assert ended(program) == 4
@@ -95,7 +96,7 @@ def test_a_second_recording_holds_its_own_samples_alone(fake: pathlib.Path) -> N
             assert talk.ask(do="start", folder=str(fake / name))["error"] == ""
             program.wait(0.5)
             assert talk.ask(do="stop")["error"] == ""
-        assert talk.ask(do="stop") == {"did": "stop", "error": ""}, "there is nothing to stop"
+        assert talk.ask(do="stop") == {"did": "stop", "error": "", "seconds": ANY}, "there is nothing to stop"
     second = json.loads((fake / "two" / FILE).read_bytes())
     assert second["began_ns"] >= began["two"]
     assert all(at >= began["two"] for at, *_ in second["samples"])
@@ -119,7 +120,7 @@ def test_looks_are_answered_while_tensorflow_writes(fake: pathlib.Path) -> None:
         assert any(name == "main" for _, _, name in look["stack"])
         assert "recorder.py" not in str(look["others"]) + str(look["stack"]), "the doctor's own threads are not told of"
         (fake / "go").touch()
-        wait_for(lambda: talk.heard() == {"did": "stop", "error": ""}, program)
+        wait_for(lambda: talk.heard() == {"did": "stop", "error": "", "seconds": ANY}, program)
         (fake / "end").touch()
         assert ended(program) == 4
 
@@ -134,11 +135,13 @@ def test_a_recording_ends_by_itself_once_it_needs_its_memory(fake: pathlib.Path)
         assert talk.ask(do="start", folder=str(fake / "kept"), most_bytes=8 << 20)["error"] == ""
         wait_for((fake / "kept" / FILE).exists, program)
         wait_for(lambda: talk.ask(do="look", others=False)["recorded"], program)  # the doctor need not wait
-        assert talk.ask(do="stop") == {"did": "stop", "error": "", "full": True}
+        told = talk.ask(do="stop")
+        assert (told["error"], told["full"]) == ("", True)
+        assert 0.1 <= told["seconds"] < 60
         assert not talk.ask(do="look", others=False)["recorded"]
         (fake / "other").mkdir()
         assert talk.ask(do="start", folder=str(fake / "other"))["error"] == ""
-        assert talk.ask(do="stop") == {"did": "stop", "error": ""}
+        assert talk.ask(do="stop") == {"did": "stop", "error": "", "seconds": ANY}
 
 
 def test_equal_stacks_are_kept_once(fake: pathlib.Path) -> None:
@@ -162,7 +165,7 @@ def test_errors_are_answered(fake: pathlib.Path) -> None:
         (fake / "refuse").touch()
         answer = talk.ask(do="start", folder=str(fake / "kept"))
         assert answer == {"did": "start", "error": "RuntimeError: Another profiler is running."}
-        assert talk.ask(do="stop") == {"did": "stop", "error": ""}, "nothing was begun"
+        assert talk.ask(do="stop") == {"did": "stop", "error": "", "seconds": ANY}, "nothing was begun"
         (fake / "refuse").unlink()
         assert talk.ask(do="start", folder=str(fake / "no/such/folder"))["error"].startswith("FileNotFoundError")
         assert talk.ask(do="start", folder=str(fake / "kept"))["error"] == ""

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from made_agent import RECORDED, MadeAgent
 
-from tfgpu_doctor.tracing import TraceReport
+from tfgpu_doctor.tracing import TraceReport, judge_profile
 from tfgpu_doctor.watching.captures import (
     ANSWER_S,
     FIRST_S,
@@ -68,6 +68,66 @@ def test_a_recording_is_as_long_as_its_steps_need(captures: Captures, step_ms: f
     slow = msgspec.structs.replace(first.report, steps=msgspec.structs.replace(first.report.steps, mean_ms=step_ms))
     captures._plan(20.0, dataclasses.replace(first, report=slow), None)
     assert captures._length_s == pytest.approx(length_s)
+
+
+def test_a_recording_is_longer_once_few_steps_took_much_of_the_time(captures: Captures) -> None:
+    (first,) = run(captures, [MadeAgent()], FIRST_S + 2)
+    assert captures._length_s < LENGTH_S
+    for median_ms in (4.0, 10.0):  # the second recording holds no long step by chance
+        steps = msgspec.structs.replace(first.report.steps, mean_ms=10.0, median_ms=median_ms)
+        captures._plan(
+            20.0, dataclasses.replace(first, report=msgspec.structs.replace(first.report, steps=steps)), None
+        )
+        assert captures._length_s == LENGTH_S
+
+
+class Timed(MadeAgent):
+    """Its recordings take as long as they are to take, or end by themselves, and hold so many steps of 10 ms each."""
+
+    def __init__(self, folder: pathlib.Path, *counts: int, by_itself_s: float = 0.0) -> None:
+        super().__init__()
+        if not RECORDED:
+            pytest.skip("there are no recorded profiles")
+        self._counts, self._by_itself_s = iter(counts), by_itself_s
+        self.captures = Captures(str(folder), "python train.py", judge=self.judge)
+
+    def start(self, folder: str, most_bytes: int) -> None:
+        super().start(folder, most_bytes)
+        self.full = bool(self._by_itself_s)
+
+    def stop(self) -> None:
+        super().stop()
+        self.seconds = self._by_itself_s or self.captures._length_s
+
+    def judge(self, path: str, name: str) -> TraceReport:
+        report = judge_profile(path, name)
+        steps = msgspec.structs.replace(report.steps, count=next(self._counts), mean_ms=10.0, median_ms=10.0)
+        return msgspec.structs.replace(report, steps=steps)
+
+
+def test_a_recording_that_begins_or_ends_within_a_long_step_is_made_again(tmp_path: pathlib.Path) -> None:
+    agent = Timed(tmp_path, 38, 150, 3, 20)
+    found = run(agent.captures, [agent], 45)
+    assert [each.tells for each in found] == [False, False, True, True], "at most two, one after the other"
+    lengths = [UNKNOWN_S, LENGTH_S, 3 * LENGTH_S]
+    gaps = [after.at_s - before.at_s for before, after in itertools.pairwise(found)]
+    assert gaps == [
+        pytest.approx(length + wait, abs=0.7) for length, wait in zip(lengths, (3.0, 3.0, INTERVALS_S[0]), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("count", [40, 50])
+def test_two_steps_at_the_ends_are_no_long_one(tmp_path: pathlib.Path, count: int) -> None:
+    agent = Timed(tmp_path, count)
+    assert [each.tells for each in run(agent.captures, [agent], FIRST_S + 2)] == [True]
+
+
+def test_one_that_needed_its_memory_within_a_long_step_gets_more(tmp_path: pathlib.Path) -> None:
+    agent = Timed(tmp_path, 8, 9, by_itself_s=0.2)
+    (first, second) = run(agent.captures, [agent], FIRST_S + 6)
+    assert (first.tells, second.tells) == (False, False)
+    assert agent.most_bytes == 2 * MOST_BYTES
+    assert agent.captures._length_s == UNKNOWN_S
 
 
 def test_recordings_become_rare_once_they_tell_something(captures: Captures) -> None:

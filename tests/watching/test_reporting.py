@@ -72,7 +72,7 @@ class StandingAgent:
         self.pid = pid
         self.look: Look | None = None
         self.asked_s: float | None = None
-        self.recording, self.problem, self.full = "", "", False
+        self.recording, self.problem, self.full, self.seconds = "", "", False, 0.0
         self.changed_s = 0.0
         self.over: str | None = None
         self.lost = False

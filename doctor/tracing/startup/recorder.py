@@ -2,9 +2,10 @@
 
 A request and an answer is a line of JSON: {"do": "start", "folder": ..., "most_bytes": ...}, {"do": "stop"} and {"do":
 "look"}; {"did": ..., "error": ...}. With `most_bytes` a recording ends by itself once the program holds so much more;
-the answer to "stop" then says "full". Without a request it says {"did": "ready"} once TensorFlow is imported, and
-{"did": "ending"} when the program is over. It may use the standard library alone, of any Python from 3.8 on. While it
-records, it also looks at what the program's Python does: TensorFlow's profile says nothing of that.
+the answer to "stop" then says "full", and always how many "seconds" were recorded. Without a request it says {"did":
+"ready"} once TensorFlow is imported, and {"did": "ending"} when the program is over. It may use the standard library
+alone, of any Python from 3.8 on. While it records, it also looks at what the program's Python does: TensorFlow's profile
+says nothing of that.
 """
 
 from __future__ import annotations
@@ -56,6 +57,11 @@ class Recorder:
     def full(self) -> bool:
         """Whether the last recording ended by itself, as it needed the memory that it may."""
         return bool(self._recordings.full)
+
+    @property
+    def seconds(self) -> float:
+        """How long the last recording was."""
+        return float(self._recordings.seconds)
 
     def run(self) -> None:
         """Answer requests until the connection or the program ends."""
@@ -142,7 +148,7 @@ class Recorder:
                 self.start(tensorflow, request["folder"], int(request.get("most_bytes", 0)))
             elif request["do"] == "stop":
                 self.stop(tensorflow)
-                answer.update({"full": True} if self.full else {})
+                answer.update({"seconds": self.seconds}, **({"full": True} if self.full else {}))
         except Exception as problem:  # noqa: BLE001 - what TensorFlow raises is the answer
             answer["error"] = "%s: %s" % (type(problem).__name__, problem)
         try:

@@ -18,6 +18,7 @@ _DENSE_EVERY_S, _DENSE_S = 0.004, 0.5  # at first: a short recording, too, needs
 _SWITCH_S = 0.0005  # with Python's own 5 ms the looks would fall where the main thread lets go of the GIL by itself
 _LONGEST_S = 120.0  # a recording that nobody ends
 _SHORTEST_S = 0.1  # with fewer steps nothing can be judged, however much they need
+_SWING_BYTES = 256 << 20  # up to its peak the program's own memory may grow: a large record comes and goes
 
 
 def beside(name: str) -> Any:
@@ -44,6 +45,7 @@ class Recordings:
         self.own, self.ending = own, ending
         self.folder = ""
         self.full = False
+        self.seconds = 0.0  # that the last one took
         self.over = False  # it ended by itself, and nobody has asked for its end yet
         self.idle = threading.Event()
         self.idle.set()
@@ -52,19 +54,23 @@ class Recordings:
         self._problem: Optional[BaseException] = None  # of a recording that ended by itself
         self._sampled = threading.Event()  # Python switches threads as the program wants it
         self._sampled.set()
-        self._began_ns = 0
+        self._began_ns, self._began_s = 0, 0.0
         self._interval_s = sys.getswitchinterval()
         self._changing = threading.RLock()  # held while a recording begins or ends
         self._giving_way = _giving_way.GivingWay(self._changing, self._give_way)
 
     def start(self, tensorflow: Any, folder: str, most_bytes: int = 0) -> None:
-        """Begin to record into a folder. Raises what TensorFlow raises: another profile may be under way."""
+        """Begin to record into a folder. Raises what TensorFlow raises: another profile may be under way.
+
+        With `most_bytes` it ends by itself once the program holds so much more than it ever held.
+        """
         with self._changing:
             self.idle.clear()
             self._giving_way.begin()
             try:
                 options = tensorflow.profiler.experimental.ProfilerOptions(host_tracer_level=2)
                 began_ns, held = time.time_ns(), _held_bytes()
+                held = max(held, min(_peak_bytes(), held + _SWING_BYTES))
                 tensorflow.profiler.experimental.start(folder, options)
             except BaseException:  # also an interrupt: the end of the program would wait
                 self._giving_way.clear()
@@ -72,6 +78,7 @@ class Recordings:
                 self.idle.set()
                 raise
             self.folder, self._looks, self._began_ns = folder, _looks.Looks(), began_ns
+            self._began_s = time.monotonic()
             self._sources = _sources.Sources()
             self.full, self.over, self._problem = False, False, None
             self._interval_s = sys.getswitchinterval()
@@ -90,6 +97,7 @@ class Recordings:
                 if problem is not None:
                     raise problem
                 return
+            self.seconds = time.monotonic() - self._began_s
             try:
                 self._sampled.wait(1.0)
                 read = self._sources.found()
@@ -171,6 +179,15 @@ def _held_bytes() -> int:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
     except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _peak_bytes() -> int:
+    """The most memory that the process ever held; 0 where there is no /proc."""
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:"))
+    except (OSError, ValueError, IndexError, StopIteration):
         return 0
 
 
