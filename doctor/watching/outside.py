@@ -43,7 +43,7 @@ class PySpyAgent:
         self.look: Look | None = None
         self.asked_s: float | None = None
         self.recording, self.problem, self.full = "", "from outside nothing can be recorded", False
-        self.changed_s = 0.0
+        self.seconds = self.changed_s = 0.0
         self.over: str | None = None
         self.lost = False
         self.unable = ""  # why there are no looks
