@@ -210,11 +210,12 @@ class Captures:
     def _lengthen(self, found: Capture | None) -> None:
         """The last recording told nothing: the next is as long as the steps need, if any was seen."""
         steps = found.report.steps if found else None
-        if self._full:
-            self._widen(steps.count if found and steps and (found.cut or found.report.verdict == "too_short") else 0)
-            return
         if found and found.cut:
-            self._length_s = min(LONGEST_S, max(LENGTH_S, _GROWTH * self._length_s))
+            # More memory would not help: it is not the long step that needed it.
+            self._length_s = self._length_s if self._full else min(LONGEST_S, max(LENGTH_S, _GROWTH * self._length_s))
+            return
+        if self._full:
+            self._widen(steps.count if found and steps and found.report.verdict == "too_short" else 0)
             return
         step_s = steps.mean_ms / 1000 if steps else 0.0
         wanted_s = max(1.5 * self._length_s, _enough_s(step_s)) if step_s else _GROWTH * self._length_s

@@ -122,11 +122,11 @@ def test_two_steps_at_the_ends_are_no_long_one(tmp_path: pathlib.Path, count: in
     assert [each.tells for each in run(agent.captures, [agent], FIRST_S + 2)] == [True]
 
 
-def test_one_that_needed_its_memory_within_a_long_step_gets_more(tmp_path: pathlib.Path) -> None:
+def test_one_that_needed_its_memory_beside_a_long_step_is_made_again_as_it_was(tmp_path: pathlib.Path) -> None:
     agent = Timed(tmp_path, 8, 9, by_itself_s=0.2)
     (first, second) = run(agent.captures, [agent], FIRST_S + 6)
     assert (first.tells, second.tells) == (False, False)
-    assert agent.most_bytes == 2 * MOST_BYTES
+    assert agent.most_bytes == MOST_BYTES
     assert agent.captures._length_s == UNKNOWN_S
 
 
