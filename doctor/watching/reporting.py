@@ -98,7 +98,7 @@ def _why_unknown(watcher: Watcher) -> str:
     if watcher.captures.problem:
         return f"no recording could be read: {watcher.captures.problem}"
     if watcher.captures.count:
-        return "the recordings hold too few steps to judge"
+        return "the recordings hold too few whole steps to judge: let the program run for longer"
     if not watcher.with_tensorflow:
         return (
             "no process of the program has imported TensorFlow; python -S, -I and -E keep the recorder out, as does a "

@@ -72,7 +72,9 @@ def test_a_recording(fake: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> N
         assert talk.ask(do="start", folder=str(kept)) == {"did": "start", "error": ""}
         assert (kept / "started").read_text() == "2", "the level of the host's events"
         program.wait(1.0)
-        assert talk.ask(do="stop") == {"did": "stop", "error": "", "seconds": ANY}
+        told = talk.ask(do="stop")
+        assert told == {"did": "stop", "error": "", "seconds": ANY}
+        assert 0.9 < told["seconds"] <= (time.time_ns() - began) / 1e9
         assert (kept / "stopped").exists()
         (fake / "end").touch()
         assert ended(program) == 4
@@ -141,6 +143,22 @@ def test_a_recording_ends_by_itself_once_it_needs_its_memory(fake: pathlib.Path)
         assert not talk.ask(do="look", others=False)["recorded"]
         (fake / "other").mkdir()
         assert talk.ask(do="start", folder=str(fake / "other"))["error"] == ""
+        assert talk.ask(do="stop") == {"did": "stop", "error": "", "seconds": ANY}
+
+
+def test_memory_that_the_program_held_before_does_not_end_a_recording(fake: pathlib.Path) -> None:
+    """A large record comes and goes; the recording that it ended would miss the step that waits for it."""
+    (fake / "train.py").write_text(f"import os\nlarge = b'x' * (60 << 20)\ndel large\n{TRAIN}".replace(
+        "        load_rows()\n",
+        "        load_rows()\n        if os.path.exists('kept/started'):\n            large = b'x' * (40 << 20)\n"
+        "            open('grown', 'w').close()\n"
+    ))  # fmt: skip
+    with recorded("train.py") as program:
+        talk = training(program)
+        assert talk.ask(do="start", folder=str(fake / "kept"), most_bytes=8 << 20)["error"] == ""
+        wait_for((fake / "grown").exists, program)
+        program.wait(1.0)
+        assert not talk.ask(do="look", others=False)["recorded"]
         assert talk.ask(do="stop") == {"did": "stop", "error": "", "seconds": ANY}
 
 
