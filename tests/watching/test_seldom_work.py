@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import random
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -379,6 +380,8 @@ def test_looks_at_stacks_do_not_disturb_the_hang_watch(
         for _ in range(5 * 100):
             now[0] += 0.21
             watcher.tick()
+            while (examined := watcher.hanging._examining) and examined._thread.is_alive():
+                time.sleep(0.001)  # the clock of the test does not wait for the thread
     finally:
         watcher.end()
     assert (watcher.hang is None) is goes_on
