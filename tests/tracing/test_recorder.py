@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from recorded_training import LONG_S, TRAIN, ended, folder_of, recorded, trainin
 from tfgpu_doctor.host import recorded_program
 from tfgpu_doctor.host.talk import ProgramLost
 from tfgpu_doctor.tracing.python_samples import FILE, read_samples
-from tfgpu_doctor.tracing.recording import Recorder
+from tfgpu_doctor.tracing.recording import STARTUP, Recorder
 
 pytestmark = [
     pytest.mark.timed,
@@ -280,6 +281,39 @@ def test_a_child_forked_while_it_is_recorded_ends_at_once(fake: pathlib.Path) ->
     assert code == "3"
     assert (fake / "interval").read_text() == "0.005\n"
     assert float(seconds) < 15.0, "the recorder gives a profile 20 s to be written"
+
+
+HELD = """
+import os, socket, sys, threading
+sys.path.insert(0, sys.argv[1])
+import recorder
+asked, answered = socket.socketpair()
+mine = recorder.Recorder(answered)
+os.register_at_fork(after_in_child=mine.forget)
+mine.told_ready = True
+held, over = threading.Event(), threading.Event()
+def hold():
+    with mine.ending._cond, mine._recordings.idle._cond, mine._recordings._sampled._cond, mine.saying:
+        held.set()
+        over.wait()
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+pid = os.fork()
+if not pid:
+    mine.end()
+    os._exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+over.set()
+"""
+
+
+def test_a_child_forked_while_the_recorder_holds_its_locks_ends() -> None:
+    """Nobody lets go of them there: its end waited for ever (6 of 528 such children)."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HELD, STARTUP], capture_output=True, text=True, timeout=LONG_S
+    )
+    assert (done.stdout, done.stderr) == ("3\n", "")
 
 
 def test_the_program_that_imports_tensorflow_is_the_one_that_is_asked(fake: pathlib.Path) -> None:

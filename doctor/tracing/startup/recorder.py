@@ -191,7 +191,9 @@ class Recorder:
 
     def forget(self) -> None:
         """In a process that this one forked: nothing is recorded there."""
-        self._recordings.forget()
+        self.ending, self.saying = threading.Event(), threading.Lock()
+        self.told_ready = False
+        self._recordings.forget(self.ending)
         if self._maybe is not None:
             self._maybe.close()
 

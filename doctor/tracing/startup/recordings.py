@@ -163,14 +163,19 @@ class Recordings:
             except Exception as problem:  # noqa: BLE001 - what TensorFlow raises is the answer
                 self._problem = problem
 
-    def forget(self) -> None:
-        """In a process that this one forked: nothing is recorded there."""
+    def forget(self, ending: threading.Event) -> None:
+        """In a process that this one forked: nothing is recorded there.
+
+        A lock may be held, for ever, by a thread that is not there any more: an event's as well.
+        """
         if not self._sampled.is_set():
             sys.setswitchinterval(self._interval_s)
         self._giving_way.end()
         self._changing = self._giving_way.changing = threading.RLock()
-        self.folder = ""
+        self.folder, self.ending = "", ending
+        self.idle, self._sampled = threading.Event(), threading.Event()
         self.idle.set()
+        self._sampled.set()
 
 
 def _held_bytes() -> int:
