@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tfgpu_doctor.tracing.epoch_ends import standing_at_epoch_ends
 from tfgpu_doctor.tracing.gpu_streams import GpuTimes, last_gpu, times_of_gpus
-from tfgpu_doctor.tracing.graph_work import compiling, work_of_processor
+from tfgpu_doctor.tracing.graph_work import between_operations, compiling, work_of_processor
 from tfgpu_doctor.tracing.intervals import Interval, clip, length, overlap, union, without
 from tfgpu_doctor.tracing.pipeline import Pipeline, Stage
 from tfgpu_doctor.tracing.python_samples import python_elsewhere, python_of_program
@@ -36,6 +36,9 @@ class Breakdown:
     gpus: dict[str, GpuTimes] = field(default_factory=dict)  # all that compute
     lost: list[Interval] = field(default_factory=list)  # batches came, and the profile holds nothing of who made them
     ended: list[Interval] = field(default_factory=list)  # of the idle time: an epoch's iterator is removed
+    between: list[Interval] = field(
+        default_factory=list
+    )  # of the launch: TensorFlow's executor, around small operations
     lock_ms: float = 0.0  # of the input's time: the step's own Python waits for the pipeline's to let go of the GIL
 
     def share(self, part: str) -> float:
@@ -77,6 +80,7 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
     )
     _move_waits_for_lock(profile, broken_down)
     _move_ends_of_epochs(profile, steps, broken_down)
+    _move_small_operations(profile, steps, broken_down)
     return broken_down
 
 
@@ -117,6 +121,16 @@ def _move_ends_of_epochs(profile: Profile, steps: Steps, times: Breakdown) -> No
     for part in ("host", "launch"):
         parts[part] = without(parts[part], times.ended)
     parts["idle"] = union([*parts["idle"], *times.ended])
+
+
+def _move_small_operations(profile: Profile, steps: Steps, times: Breakdown) -> None:
+    """On a processor a run of a graph is computation where its operations run; between them it starts the next ones."""
+    if profile.gpus:
+        return
+    parts = times.parts
+    times.between = between_operations(profile, steps, parts["compute"])
+    parts["compute"] = without(parts["compute"], times.between)
+    parts["launch"] = union([*parts["launch"], *times.between])
 
 
 def _interruptions(steps: Steps) -> list[Interval]:

@@ -10,7 +10,7 @@ from tfgpu_doctor.tracing.case import HIGH, LAUNCH_HIGH, MODERATE, Case, Found
 from tfgpu_doctor.tracing.epoch_ends import place_of
 from tfgpu_doctor.tracing.gpu_causes import collectives, on_gpu
 from tfgpu_doctor.tracing.gpu_work import kernels_within, median_ms
-from tfgpu_doctor.tracing.graph_work import traced_calls
+from tfgpu_doctor.tracing.graph_work import WORK_US, small_operations, traced_calls
 from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
 from tfgpu_doctor.tracing.intervals import clip, length
@@ -121,16 +121,30 @@ def _overhead(case: Case, explained: float, *, even: bool) -> Found | None:
             f"Python starts {operations:.0f} operations one by one in each step",
             f"their computation takes {case.ms('compute'):.1f} of {case.steps.mean_ms:.1f} ms",
         ])  # fmt: skip
-    if case.share("host") > case.share("launch") and even and (found := _host_python(case)):
+    between = case.times.share_of(case.times.between)
+    if case.share("host") > max(case.share("launch") - between, between) and even and (found := _host_python(case)):
         return found
     if not case.times.gpu and share <= case.share("compute"):
         return None  # a busy processor makes starting slow, too: not what such a step is called for
+    small, words = _small_operations(case), _users_function(case)
     return Found("launch_bound", "medium", share, [
         f"a step takes {case.steps.mean_ms:.2f} ms, its computation {case.ms('compute'):.2f} ms",
         f"the rest starts it: {case.ms('launch'):.2f} ms inside {case.steps.name or 'calls'}, "
         f"{case.ms('host'):.2f} ms of Python around it",
+        *small,
         *_kernels(case),
-    ], words=_users_function(case), high=LAUNCH_HIGH if case.times.gpu else HIGH)  # fmt: skip
+    ], words=words | ({"what": "the graph"} if small else {}), high=LAUNCH_HIGH if case.times.gpu else HIGH)  # fmt: skip
+
+
+def _small_operations(case: Case) -> list[str]:
+    """How long TensorFlow is busy around operations that are too small, if it is that most of the time."""
+    between_ms = length(case.times.between) / max(1, case.steps.count)
+    if between_ms < 0.5 * case.ms("launch"):
+        return []
+    small = small_operations(case.profile, case.times.window)
+    count = len(small) / max(1, case.steps.count)
+    known = f": {count:.0f} of them or more take less than {WORK_US} µs" if count >= 1 else ""
+    return [f"{between_ms:.2f} ms of it go by inside of the graph, between its operations{known}"]
 
 
 def _kernels(case: Case) -> list[str]:

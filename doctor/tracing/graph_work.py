@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from tfgpu_doctor.tracing.intervals import Interval, clip, overlap, union, without
 from tfgpu_doctor.tracing.recorded import Event, Profile
 from tfgpu_doctor.tracing.steps import Steps, outermost, waits_of
+
+# Of an operation. TensorFlow calls one cheap below 8,000 cycles (kOpIsExpensiveThresholdCycles), and soon records it no more:
+# https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/common_runtime/executor.cc
+WORK_US = 2
 
 
 def work_of_processor(profile: Profile, steps: Steps) -> tuple[list[Interval], list[Interval]]:
@@ -22,6 +28,34 @@ def work_of_processor(profile: Profile, steps: Steps) -> tuple[list[Interval], l
             found += [each.interval for kind in ("eager", "xla run") for each in thread.events.get(kind, ())]
     together = union(collectives)
     return without(without(union(found), together), _waits_inside(profile, steps)), together
+
+
+def between_operations(profile: Profile, steps: Steps, computed: list[Interval]) -> list[Interval]:
+    """The part of the processor's computation in which no operation runs that is worth its start.
+
+    TensorFlow's executor is at work there: it looks for the next operation, hands it its inputs, and notes what it gave.
+    """
+    left = computed
+    for thread in profile.threads:
+        if thread.prepares_batches:
+            continue
+        kinds = ("operation", "python", "eager", "xla run") if thread is steps.thread else ("operation", "python")
+        for kind in kinds:
+            left = without(left, union(_worth_their_start(thread.events.get(kind, ()))))
+    return left
+
+
+def _worth_their_start(events: Iterable[Event]) -> Iterator[Interval]:
+    return (each.interval for each in events if each.duration >= WORK_US / 1000)
+
+
+def small_operations(profile: Profile, window: Interval) -> list[float]:
+    """How long the model's operations are that are not worth their start, in ms, sorted; most such are not recorded."""
+    low, high = window
+    events = (
+        event for thread in profile.threads if not thread.of_pipeline for event in thread.events.get("operation", ())
+    )
+    return sorted(each.duration for each in events if each.duration < WORK_US / 1000 and low <= each.begin < high)
 
 
 def _waits_inside(profile: Profile, steps: Steps) -> list[Interval]:

@@ -28,6 +28,28 @@ def tiny_steps(seconds: float) -> None:
     fit(dense(16, 8), rows, seconds, steps_per_epoch=2000)
 
 
+@program("launch_bound")
+def small_operations(seconds: float) -> None:
+    """A pendulum whose path is computed in many steps of a few numbers each, and its friction learned."""
+    friction = tf.Variable(0.1)
+
+    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
+    def train_step(angles: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            angle, speed = angles, tf.zeros_like(angles)
+            for _ in range(120):
+                speed -= 0.01 * (tf.sin(angle) + friction * speed)
+                angle += 0.01 * speed
+            loss = tf.reduce_mean(angle**2)
+        friction.assign_sub(1e-3 * tape.gradient(loss, friction))
+
+    end = time.monotonic() + seconds
+    for angles in tf.data.Dataset.from_tensors(tf.ones(8)).repeat().prefetch(AUTOTUNE):
+        train_step(angles)
+        if time.monotonic() > end:
+            return
+
+
 @program("eager")
 def run_eagerly(seconds: float) -> None:
     rows = tf.data.Dataset.from_tensors((tf.ones((32, 64)), tf.ones((32,)))).repeat().prefetch(AUTOTUNE)

@@ -290,3 +290,50 @@ def test_the_copies_that_take_most_are_named(tmp_path: pathlib.Path) -> None:
     planes = GPUS["copies"]()
     planes[-1].lines[0].events += every_step("MemcpyD2H", 19.0, 0.5)
     assert "96% of the copies' time is MemcpyH2D" in judged(tmp_path, planes).causes[0].evidence
+
+
+def with_operations(longest_ms: float) -> list[MadePlane]:
+    """Steps of 20 ms that run a graph for 18 ms: a thousand operations of 1 µs, and one that takes longer."""
+    planes = training(compute_ms=18.0, operation="MatMul:MatMul")
+    worker = planes[0].lines[1]
+    worker.events = [each for each in worker.events if not each.name.startswith("MatMul")]
+    worker.events += every_step("MatMul:MatMul", 0.3, longest_ms)
+    worker.events += [
+        event for number in range(1000) for event in every_step("mul:Mul", 0.3 + longest_ms + 0.003 * number, 0.001)
+    ]
+    return planes
+
+
+def test_a_graph_of_small_operations(tmp_path: pathlib.Path) -> None:
+    """TensorFlow's executor takes the time: the computation is what its operations take."""
+    report = judged(tmp_path, with_operations(1.0))
+    assert (report.verdict, report.healthy) == ("launch_bound", False)
+    (cause,) = report.causes
+    assert cause.title == (
+        "The operations of the graph are so small that starting them takes longer than computing them"
+    )
+    assert cause.evidence[-1] == (
+        "17.00 ms of it go by inside of the graph, between its operations: 1000 of them or more take less than 2 µs"
+    )
+    assert cause.fix.text.startswith(
+        "Give each operation of the graph more work: a larger batch, in the graph few large"
+    )
+    assert report.shares.compute == pytest.approx(0.05, abs=0.001)
+    assert report.gain.step_ms_at_best == pytest.approx(20.0 * (1 - report.shares.launch - report.shares.host))
+
+
+def test_a_graph_with_small_operations_beside_a_large_one_computes(tmp_path: pathlib.Path) -> None:
+    report = judged(tmp_path, with_operations(12.0))
+    assert (report.verdict, report.causes) == ("compute_bound", ())
+    assert report.shares.compute == pytest.approx(0.6, abs=0.001)
+
+
+def test_small_steps_are_not_called_small_operations(tmp_path: pathlib.Path) -> None:
+    """Between the calls of their function nothing of the graph runs."""
+    planes = training(compute_ms=18.0)
+    for event in planes[0].lines[1].events:
+        event.duration_ms *= 0.25
+    (cause,) = judged(tmp_path, planes).causes
+    assert cause.title == "The steps are so small that starting them takes longer than computing them"
+    assert not any("between its operations" in line for line in cause.evidence)
+    assert "several steps in one call (steps_per_execution)" in cause.fix.text
