@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tfgpu_doctor.tracing.epoch_ends import standing_at_epoch_ends
 from tfgpu_doctor.tracing.gpu_streams import GpuTimes, last_gpu, times_of_gpus
-from tfgpu_doctor.tracing.graph_work import between_operations, compiling, work_of_processor
+from tfgpu_doctor.tracing.graph_work import between_operations, compiling, operations_within, work_of_processor
 from tfgpu_doctor.tracing.intervals import Interval, clip, length, overlap, union, without
 from tfgpu_doctor.tracing.pipeline import Pipeline, Stage
 from tfgpu_doctor.tracing.python_samples import python_elsewhere, python_of_program
@@ -19,6 +19,7 @@ PARTS = ("compute", "collectives", "copies", "compile", "input", "launch", "host
 _ENOUGH = 6  # steps, to tell what most of them do
 _RARE = 0.5  # of the steps
 _LOST = 10  # batches without a maker
+_MOST_MS = 0.1  # between two operations: many small ones are not recorded
 _SATURATED = 0.5  # of the steps' time in the pipeline's Python
 
 
@@ -124,13 +125,18 @@ def _move_ends_of_epochs(profile: Profile, steps: Steps, times: Breakdown) -> No
 
 
 def _move_small_operations(profile: Profile, steps: Steps, times: Breakdown) -> None:
-    """On a processor a run of a graph is computation where its operations run; between them it starts the next ones."""
-    if profile.gpus:
-        return
+    """On a processor a run of a graph is computation where its operations run; between them it starts the next ones.
+
+    Not so where XLA has compiled something and few operations are recorded: 2.15 does not say when XLA's code runs.
+    """
     parts = times.parts
-    times.between = between_operations(profile, steps, parts["compute"])
-    parts["compute"] = without(parts["compute"], times.between)
-    parts["launch"] = union([*parts["launch"], *times.between])
+    between = between_operations(profile, steps, parts["compute"])
+    few = profile.programs and length(between) > _MOST_MS * operations_within(profile, times.window)
+    if profile.gpus or few:
+        return
+    times.between = between
+    parts["compute"] = without(parts["compute"], between)
+    parts["launch"] = union([*parts["launch"], *between])
 
 
 def _interruptions(steps: Steps) -> list[Interval]:

@@ -10,10 +10,10 @@ from tfgpu_doctor.tracing.case import HIGH, LAUNCH_HIGH, MODERATE, Case, Found
 from tfgpu_doctor.tracing.epoch_ends import place_of
 from tfgpu_doctor.tracing.gpu_causes import collectives, on_gpu
 from tfgpu_doctor.tracing.gpu_work import kernels_within, median_ms
-from tfgpu_doctor.tracing.graph_work import WORK_US, small_operations, traced_calls
+from tfgpu_doctor.tracing.graph_work import WORK_US, operations_within, traced_calls, xla_calls_alone
 from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
-from tfgpu_doctor.tracing.intervals import clip, length
+from tfgpu_doctor.tracing.intervals import clip, length, union
 from tfgpu_doctor.tracing.python_samples import callbacks
 
 _HOST_MS = 1.5  # of the program's own Python in a step; Keras itself needs less
@@ -57,8 +57,9 @@ def _compiles(case: Case) -> Found | None:
             f"building graphs takes {case.ms('compile'):.0f} ms of each step",
         ], words={"function": name})  # fmt: skip
     name, times = case.compiled_often()
-    if share < MODERATE and case.share("compute") <= HIGH:  # before 2.16 XLA's compilation itself is not recorded
-        share = case.share("launch")
+    if share < MODERATE:  # before 2.18 XLA's compilation itself is not recorded, nor its runs
+        alone = clip(union(xla_calls_alone(case.profile, case.steps)), *case.times.window)
+        share = max(case.times.share_of(alone), case.share("launch") if case.share("compute") <= HIGH else 0.0)
     if not times or share < MODERATE:
         return None
     return Found("compile", "high", share, [
@@ -141,8 +142,7 @@ def _small_operations(case: Case) -> list[str]:
     between_ms = length(case.times.between) / max(1, case.steps.count)
     if between_ms < 0.5 * case.ms("launch"):
         return []
-    small = small_operations(case.profile, case.times.window)
-    count = len(small) / max(1, case.steps.count)
+    count = operations_within(case.profile, case.times.window, WORK_US) / max(1, case.steps.count)
     known = f": {count:.0f} of them or more take less than {WORK_US} µs" if count >= 1 else ""
     return [f"{between_ms:.2f} ms of it go by inside of the graph, between its operations{known}"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from tfgpu_doctor.tracing.intervals import Interval, clip, overlap, union, without
@@ -25,9 +26,41 @@ def work_of_processor(profile: Profile, steps: Steps) -> tuple[list[Interval], l
         executed = thread.events.get("executor", ())
         found += [each.interval for each in executed if thread.stats(each).get("id") in runs]
         if thread is steps.thread:
-            found += [each.interval for kind in ("eager", "xla run") for each in thread.events.get(kind, ())]
+            found += [each.interval for each in thread.events.get("eager", ())]
+    found += _runs_of_xla(profile, steps)
     together = union(collectives)
     return without(without(union(found), together), _waits_inside(profile, steps)), together
+
+
+def _runs_of_xla(profile: Profile, steps: Steps) -> list[Interval]:
+    """The computation of what XLA has compiled: in a call from Python, from the first run that is recorded to the last.
+
+    From 2.18 on parts of it may run on other threads; before, nothing is recorded of it, and it is all of the call.
+    """
+    if steps.thread is None:
+        return []
+    calls, ran = steps.thread.events.get("xla call", ()), xla_runs(profile)
+    if not calls:
+        return [each.interval for each in steps.thread.events.get("xla run", ())]
+    inside = [part for call in calls if (part := clip(ran, *call.interval))]
+    return [*((part[0][0], part[-1][1]) for part in inside), *xla_calls_alone(profile, steps)]
+
+
+def xla_calls_alone(profile: Profile, steps: Steps) -> list[Interval]:
+    """The calls of functions that XLA compiles of which no run is recorded, but for those that build a graph first."""
+    ran, built = xla_runs(profile), union(each.interval for each in traced_calls(steps))
+    calls = steps.thread.events.get("xla call", ()) if steps.thread else ()
+    return [each.interval for each in calls if not clip(ran, *each.interval) and not clip(built, *each.interval)]
+
+
+def xla_runs(profile: Profile) -> list[Interval]:
+    """The time in which a thread runs what XLA has compiled; older releases (2.15, 2.16) do not record it."""
+    return union(
+        each.interval
+        for thread in profile.threads
+        if not thread.of_pipeline
+        for each in thread.events.get("xla run", ())
+    )
 
 
 def between_operations(profile: Profile, steps: Steps, computed: list[Interval]) -> list[Interval]:
@@ -39,23 +72,24 @@ def between_operations(profile: Profile, steps: Steps, computed: list[Interval])
     for thread in profile.threads:
         if thread.prepares_batches:
             continue
-        kinds = ("operation", "python", "eager", "xla run") if thread is steps.thread else ("operation", "python")
-        for kind in kinds:
+        for kind in ("operation", "python", "xla run", *(("eager",) if thread is steps.thread else ())):
             left = without(left, union(_worth_their_start(thread.events.get(kind, ()))))
-    return left
+    return without(left, union(_runs_of_xla(profile, steps)))
 
 
 def _worth_their_start(events: Iterable[Event]) -> Iterator[Interval]:
     return (each.interval for each in events if each.duration >= WORK_US / 1000)
 
 
-def small_operations(profile: Profile, window: Interval) -> list[float]:
-    """How long the model's operations are that are not worth their start, in ms, sorted; most such are not recorded."""
+def operations_within(profile: Profile, window: Interval, below_us: float = math.inf) -> int:
+    """How many operations of the model are recorded, of those below a duration; most of the small ones are not."""
     low, high = window
-    events = (
-        event for thread in profile.threads if not thread.of_pipeline for event in thread.events.get("operation", ())
+    return sum(
+        low <= each.begin < high and each.duration < below_us / 1000
+        for thread in profile.threads
+        if not thread.prepares_batches
+        for each in thread.events.get("operation", ())
     )
-    return sorted(each.duration for each in events if each.duration < WORK_US / 1000 and low <= each.begin < high)
 
 
 def _waits_inside(profile: Profile, steps: Steps) -> list[Interval]:
@@ -89,7 +123,7 @@ def compiling(profile: Profile, steps: Steps) -> list[Interval]:
     events = steps.thread.events
     found = [each.interval for each in events.get("tracing", ())]
     compiled = union(each.interval for each in events.get("xla compile", ()))
-    ran = union(each.interval for each in events.get("xla run", ()))
+    ran = xla_runs(profile)
     for call in outermost(list(events.get("call", ()))):
         if clip(compiled, *call.interval):
             found += without([call.interval], ran)

@@ -69,5 +69,5 @@ def _operations(profile: Profile) -> Iterator[Event]:
             yield from (event for event in stream.events if kind_of(event.name) != NO_WORK)
         return
     for thread in profile.threads:
-        for kind in ("operation", "python"):
+        for kind in ("operation", "python", "xla call"):
             yield from thread.events.get(kind, ())

@@ -229,6 +229,28 @@ def healthy_loop(seconds: float) -> None:
 
 
 @program("compute_bound")
+def healthy_xla(seconds: float) -> None:
+    """A step that XLA has compiled: before 2.18 nothing but its call is recorded."""
+    weights = [tf.Variable(tf.random.normal((800, 800)) * 0.03) for _ in range(4)]
+
+    @tf.function(jit_compile=True)  # type: ignore[untyped-decorator, unused-ignore]
+    def train_step(rows: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            out = rows
+            for each in weights:
+                out = tf.nn.relu(tf.linalg.matmul(out, each))
+            loss = tf.reduce_mean(out**2)
+        for each, slope in zip(weights, tape.gradient(loss, weights), strict=False):
+            each.assign_sub(1e-3 * slope)
+
+    end = time.monotonic() + seconds
+    for rows in tf.data.Dataset.from_tensors(tf.ones((64, 800))).repeat().prefetch(AUTOTUNE):
+        train_step(rows)
+        if time.monotonic() > end:
+            return
+
+
+@program("compute_bound")
 def healthy_recurrent(seconds: float) -> None:
     model = keras.Sequential([keras.layers.InputLayer((40, 32)), keras.layers.LSTM(128), keras.layers.Dense(1)])
     model.compile(optimizer="adam", loss="mse", steps_per_execution=4)

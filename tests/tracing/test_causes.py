@@ -328,6 +328,16 @@ def test_a_graph_with_small_operations_beside_a_large_one_computes(tmp_path: pat
     assert report.shares.compute == pytest.approx(0.6, abs=0.001)
 
 
+@pytest.mark.parametrize(("compiled", "verdict"), [(True, "compute_bound"), (False, "launch_bound")])
+def test_a_graph_of_which_no_operation_is_recorded(tmp_path: pathlib.Path, compiled: bool, verdict: str) -> None:
+    """2.15 does not record when code of XLA runs inside of a graph, and no release records the smallest operations."""
+    planes = training(compute_ms=18.0)
+    planes[0].lines[1].events = [each for each in planes[0].lines[1].events if not each.name.startswith("MatMul")]
+    metadata = MadePlane("/host:metadata", [MadeLine("modules", [MadeEvent("a_inference_train_step_9__.4(7)")])])
+    report = judged(tmp_path, [*planes, metadata] if compiled else planes)
+    assert report.verdict == verdict
+
+
 def test_small_steps_are_not_called_small_operations(tmp_path: pathlib.Path) -> None:
     """Between the calls of their function nothing of the graph runs."""
     planes = training(compute_ms=18.0)

@@ -23,6 +23,8 @@ TOLD_BY = {
     "eager_loop": ("eager", {"eager", "input wait"}),
     "retracing": ("retracing", {"tracing", "call"}),
     "xla_shapes": ("compile", {"call", "xla run", "xla compile"}),
+    "healthy_xla": ("compute_bound", {"call", "xla call"}),
+    "small_operations": ("launch_bound", {"call", "executor", "operation"}),
     "tf_checkpoints": ("uneven_steps", {"checkpoint", "call"}),
 }
 RELEASES = {f"2.{minor}" for minor in range(12, 22)}
