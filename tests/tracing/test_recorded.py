@@ -24,7 +24,7 @@ TOLD_BY = {
     "retracing": ("retracing", {"tracing", "call"}),
     "xla_shapes": ("compile", {"call", "xla run", "xla compile"}),
     "healthy_xla": ("compute_bound", {"call", "xla call"}),
-    "small_operations": ("launch_bound", {"call", "executor", "operation"}),
+    "small_operations": ("launch_bound", {"call", "executor"}),
     "tf_checkpoints": ("uneven_steps", {"checkpoint", "call"}),
 }
 RELEASES = {f"2.{minor}" for minor in range(12, 22)}
