@@ -42,7 +42,8 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """Where the time of the steps goes, of 1. Each moment counts once; the first that claims it has it.
 
     They claim in this order: other work between steps (as `host`), compile, compute, collectives, copies, input, idle,
-    launch; the rest is `host`.
+    launch; the rest is `host`. Where the processor computes, what TensorFlow's executor does between the operations of a
+    graph is launch; an operation of less than 2 µs counts as such.
     """
 
     compute: float
