@@ -65,15 +65,15 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
     lost = _lost(pipeline, window) if pipeline else []
     worked = union([*_by_producers(pipeline), *python, *lost]) if pipeline else waits
     parts: dict[str, list[Interval]] = {part: [] for part in PARTS}
-    taken: list[Interval] = []
+    left = [window]
     for part, times in (
         ("host", _interruptions(steps)), ("compile", compiling(profile, steps)), *_work(profile, steps, gpus, gpu),
         ("input", overlap(waits, worked)), ("idle", waits), ("idle", _of_others(gpus, gpu)), ("launch", _starting(steps)),
         ("launch", work_of_processor(profile, steps)[0] if gpu else []),
     ):  # fmt: skip
-        parts[part] += without(clip(times, *window), taken)
-        taken = union([*taken, *parts[part]])
-    parts["host" if steps.thread else "idle"] += without([window], taken)
+        parts[part] += overlap(times, left)
+        left = without(left, times)
+    parts["host" if steps.thread else "idle"] += left
     clipped = clip(python, *window)
     known = without(waits, lost)
     broken_down = Breakdown(
@@ -129,10 +129,11 @@ def _move_small_operations(profile: Profile, steps: Steps, times: Breakdown) -> 
 
     Not so where XLA has compiled something and few operations are recorded: 2.15 does not say when XLA's code runs.
     """
+    if profile.gpus:
+        return
     parts = times.parts
     between = between_operations(profile, steps, parts["compute"])
-    few = profile.programs and length(between) > _MOST_MS * operations_within(profile, times.window)
-    if profile.gpus or few:
+    if profile.programs and length(between) > _MOST_MS * operations_within(profile, times.window):
         return
     times.between = between
     parts["compute"] = without(parts["compute"], between)

@@ -47,7 +47,7 @@ def draw(profile: Profile, verdict: Verdict) -> Drawing:
             for stage in sorted(case.pipeline.stages.values(), key=lambda each: each.path)[:12]
         ]
     for gpu, stream in streams(profile)[:12]:
-        busy = union(event.interval for event in stream.events)
+        busy = union(event.interval for event in stream.events if event.begin < high and event.end > low)
         lanes.append(Lane(name=f"{gpu} {stream.name}", part="stream", pieces=_pieces(busy, low, high)))
     width = max(high - low, 1e-9)
     return Drawing(

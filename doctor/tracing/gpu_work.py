@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from tfgpu_doctor.tracing.gpu_streams import KERNEL, busiest_gpu, computing_gpus, events_of, times_of_gpu
+from tfgpu_doctor.tracing.gpu_streams import KERNEL, GpuTimes, busiest_gpu, computing_gpus, events_of, times_of_gpu
 from tfgpu_doctor.tracing.intervals import Interval, clip, length
 from tfgpu_doctor.tracing.kernel_names import SIXTEEN, precision
 from tfgpu_doctor.tracing.recorded import Event, Profile, Stream
@@ -39,30 +42,30 @@ class GpuWork(msgspec.Struct, frozen=True, kw_only=True):
     compute_capability: str
 
 
-def gpu_work(profile: Profile, steps: Steps) -> GpuWork | None:
-    """Measure the busiest GPU; None if no GPU computed."""
+def gpu_work(profile: Profile, steps: Steps, known: dict[str, GpuTimes]) -> GpuWork | None:
+    """Measure the busiest GPU; None if no GPU computed. `known`: what is known of some of them."""
     gpu = busiest_gpu(profile)
     if not gpu:
         return None
-    window, count, times = steps.window, max(1, steps.count), times_of_gpu(profile, gpu)
-    kernels = kernels_within(profile, gpu, window)
+    window, count, times = steps.window, max(1, steps.count), known.get(gpu) or times_of_gpu(profile, gpu)
+    durations = array("d", (event.duration for _, event in kernels_within(profile, gpu, window)))
     return GpuWork(
         device=gpu,
         gpus=len(computing_gpus(profile)),
         compute_ms=round(length(clip(times.compute, *window)) / count, 3),
         collectives_ms=round(length(clip(times.collectives, *window)) / count, 3),
         copies_ms=round(length(clip(times.copies, *window)) / count, 3),
-        kernels=round(len(kernels) / count, 1),
-        median_kernel_us=round(1000 * median_ms([event for _, event in kernels]), 2),
-        in_16_bit=_in_16_bit(kernels),
+        kernels=round(len(durations) / count, 1),
+        median_kernel_us=round(1000 * statistics.median(durations or (0.0,)), 2),
+        in_16_bit=_in_16_bit(lambda: kernels_within(profile, gpu, window), durations),
         compute_capability=capability(profile, gpu),
     )
 
 
-def kernels_within(profile: Profile, gpu: str, window: Interval) -> list[tuple[Stream, Event]]:
+def kernels_within(profile: Profile, gpu: str, window: Interval) -> Iterator[tuple[Stream, Event]]:
     """The kernels of a GPU that begin within some time."""
     low, high = window
-    return [(stream, event) for stream, event in events_of(profile, gpu, KERNEL) if low <= event.begin < high]
+    return ((stream, event) for stream, event in events_of(profile, gpu, KERNEL) if low <= event.begin < high)
 
 
 def median_ms(events: list[Event]) -> float:
@@ -70,18 +73,19 @@ def median_ms(events: list[Event]) -> float:
     return statistics.median([each.duration for each in events] or [0.0])
 
 
-def _in_16_bit(kernels: list[tuple[Stream, Event]]) -> float | None:
+def _in_16_bit(kernels: Callable[[], Iterable[tuple[Stream, Event]]], durations: Sequence[float]) -> float | None:
     shaped = shaped_16 = named = named_16 = 0.0
-    looks = kernels[:: max(1, len(kernels) // _LOOKS)]  # reading the statistics of all takes long, and XLA's have none
+    every = max(1, len(durations) // _LOOKS)  # reading the statistics of all takes long, and XLA's have none
+    looks = itertools.islice(kernels(), 0, None, every)
     any_shapes = any(_SHAPES.search(str(stream.stats(event))) for stream, event in looks)
-    for stream, event in kernels:
+    for stream, event in kernels():
         shapes = _SHAPES.findall(str(stream.stats(event))) if any_shapes else []
         shaped += event.duration if shapes else 0.0
         shaped_16 += event.duration if any(each in _SIXTEEN for each in shapes) else 0.0
         told = precision(event.name)
         named += event.duration if told else 0.0
         named_16 += event.duration if told == SIXTEEN else 0.0
-    whole = sum(event.duration for _, event in kernels)
+    whole = sum(durations)
     if shaped > _SHAPED * whole:
         return round(shaped_16 / whole, 4)
     return round(named_16 / named, 4) if named > _KNOWN * whole else None

@@ -53,13 +53,14 @@ def shared_time(some: Sequence[Interval], others: Sequence[Interval]) -> float:
 
 def clip(intervals: Sequence[Interval], low: float, high: float) -> list[Interval]:
     """Return the part of a union that lies between two times."""
-    first = max(0, bisect.bisect_right(intervals, (low, float("inf"))) - 1)
-    kept = []
-    for begin, end in intervals[first:]:
-        if begin >= high:
-            break
-        if end > low < high:
-            kept.append((max(begin, low), min(end, high)))
+    if low >= high:
+        return []
+    first = bisect.bisect_right(intervals, (low, float("inf")))
+    first -= first > 0 and intervals[first - 1][1] > low
+    kept = list(intervals[first : bisect.bisect_left(intervals, (high,))])
+    if kept:
+        kept[0] = (max(kept[0][0], low), kept[0][1])
+        kept[-1] = (kept[-1][0], min(kept[-1][1], high))
     return kept
 
 
@@ -71,11 +72,15 @@ def overlap(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interv
 def _overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> Iterator[Interval]:
     one = other = 0
     while one < len(some) and other < len(others):
-        low = max(some[one][0], others[other][0])
-        high = min(some[one][1], others[other][1])
+        mine, yours = some[one], others[other]
+        low = max(yours[0], mine[0])
+        high = min(yours[1], mine[1])
         if low < high:
-            yield low, high
-        if some[one][1] < others[other][1]:
+            cut = (low, high)
+            yield (
+                mine if cut == mine else yours if cut == yours else cut
+            )  # one object for the same time: there are many
+        if mine[1] < yours[1]:
             one += 1
         else:
             other += 1
@@ -85,7 +90,8 @@ def without(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interv
     """Return the time of one union that another does not cover."""
     left: list[Interval] = []
     place = 0
-    for low, high in some:
+    for interval in some:
+        low, high = interval
         at = low
         while place < len(others) and others[place][1] <= at:
             place += 1
@@ -96,5 +102,5 @@ def without(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interv
             at = max(at, others[scan][1])
             scan += 1
         if at < high:
-            left.append((at, high))
+            left.append(interval if at == low else (at, high))
     return left

@@ -141,7 +141,7 @@ def make_report(profile: Profile, verdict: Verdict, file: str) -> TraceReport:
         shares=Shares(**{part: round(case.times.share(part), 4) if case else 0.0 for part in PARTS}),
         causes=causes, gain=_gain(verdict),
         pipeline=stage_rows(case, slowest) if case else (), operations=operation_rows(case) if case else (),
-        gpu=gpu_work(profile, steps) if case else None, memory=memory,
+        gpu=gpu_work(profile, steps, case.times.gpus) if case else None, memory=memory,
         notes=(*_notes(profile, verdict), *(each.warning for each in memory if each.warning)), events=profile.events,
     )  # fmt: skip
     return cleaned(report)
