@@ -348,7 +348,7 @@ def test_a_recording_of_the_begin_is_made_again(
     fake: pathlib.Path, profiles: list[dict[str, Any]], word: str, recordings: int
 ) -> None:
     for number, fields in enumerate(profiles):
-        made_trace.save(fake / "made", made_trace.training(compute_ms=1.0, **fields))
+        made_trace.save(fake / "made", made_trace.training(compute_ms=1.4, **fields))
         (fake / "profiles").mkdir(exist_ok=True)
         (fake / "made/plugins").rename(fake / "profiles" / str(number))
     notes: list[str] = []
