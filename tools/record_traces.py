@@ -77,7 +77,8 @@ def record(python: str, program: Program, seconds: float, keep: pathlib.Path | N
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
         done = subprocess.run(argv, capture_output=True, text=True, env=environment, cwd=folder, check=False)
         if not done.stdout.startswith("{"):
-            return {"verdict": "not recorded", "why": done.stderr.strip().splitlines()[-1:], "steps": {"mean_ms": 0.0}}
+            said = done.stderr.strip().splitlines()[-1:]
+            return {"verdict": "not recorded", "reason": said, "steps": {"mean_ms": 0.0}}
         if keep is not None:
             _keep(pathlib.Path(saved), keep / f"{_release(python)}-{program.name}.xplane.pb.xz")
         document: dict[str, Any] = json.loads(done.stdout)
@@ -120,7 +121,7 @@ def main() -> None:
                 rows.append(
                     (program.name, _release(python), program.verdict, document["verdict"], "" if fits else "WRONG")
                 )
-                print(*rows[-1], f"{document['steps']['mean_ms']:.1f} ms", flush=True)
+                print(*rows[-1], f"{document['steps']['mean_ms']:.1f} ms", *document.get("reason", ()), flush=True)
     wrong = [row for row in rows if row[-1]]
     print(tabulate(wrong, headers=("program", "release", "true", "said", "")))
     print(f"{right} of {len(rows)} right")

@@ -58,8 +58,9 @@ def _compiles(case: Case) -> Found | None:
         ], words={"function": name})  # fmt: skip
     name, times = case.compiled_often()
     if share < MODERATE:  # before 2.18 XLA's compilation itself is not recorded, nor its runs
-        alone = clip(union(xla_calls_alone(case.profile, case.steps)), *case.times.window)
-        share = max(case.times.share_of(alone), case.share("launch") if case.share("compute") <= HIGH else 0.0)
+        alone = [] if case.times.gpu else union(xla_calls_alone(case.profile, case.steps))
+        told = case.times.share_of(clip(alone, *case.times.window))
+        share = max(told, case.share("launch") if case.share("compute") <= HIGH else 0.0)
     if not times or share < MODERATE:
         return None
     return Found("compile", "high", share, [
