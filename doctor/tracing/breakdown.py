@@ -37,9 +37,7 @@ class Breakdown:
     gpus: dict[str, GpuTimes] = field(default_factory=dict)  # all that compute
     lost: list[Interval] = field(default_factory=list)  # batches came, and the profile holds nothing of who made them
     ended: list[Interval] = field(default_factory=list)  # of the idle time: an epoch's iterator is removed
-    between: list[Interval] = field(
-        default_factory=list
-    )  # of the launch: TensorFlow's executor, around small operations
+    between: list[Interval] = field(default_factory=list)  # of the launch: around the small operations of a graph
     lock_ms: float = 0.0  # of the input's time: the step's own Python waits for the pipeline's to let go of the GIL
 
     def share(self, part: str) -> float:
@@ -127,7 +125,8 @@ def _move_ends_of_epochs(profile: Profile, steps: Steps, times: Breakdown) -> No
 def _move_small_operations(profile: Profile, steps: Steps, times: Breakdown) -> None:
     """On a processor a run of a graph is computation where its operations run; between them it starts the next ones.
 
-    Not so where XLA has compiled something and few operations are recorded: 2.15 does not say when XLA's code runs.
+    Not so where XLA has compiled something and few operations are recorded: no release records the operation that starts
+    its code inside of a graph (no asynchronous one is), and before 2.18 nothing of its run.
     """
     if profile.gpus:
         return

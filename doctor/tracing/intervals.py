@@ -76,10 +76,8 @@ def _overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> Iterator[
         low = max(yours[0], mine[0])
         high = min(yours[1], mine[1])
         if low < high:
-            cut = (low, high)
-            yield (
-                mine if cut == mine else yours if cut == yours else cut
-            )  # one object for the same time: there are many
+            cut = (low, high)  # there are many: the same time is one object
+            yield mine if cut == mine else yours if cut == yours else cut
         if mine[1] < yours[1]:
             one += 1
         else:
