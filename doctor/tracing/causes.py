@@ -144,7 +144,7 @@ def _small_operations(case: Case) -> list[str]:
     if between_ms < 0.5 * case.ms("launch"):
         return []
     count = operations_within(case.profile, case.times.window, WORK_US) / max(1, case.steps.count)
-    known = f": {count:.0f} of them or more take less than {WORK_US} µs" if count >= 1 else ""
+    known = f", of which {count:.0f} or more in a step take less than {WORK_US} µs" if count >= 1 else ""
     return [f"{between_ms:.2f} ms of it go by inside of the graph, between its operations{known}"]
 
 

@@ -313,7 +313,7 @@ def test_a_graph_of_small_operations(tmp_path: pathlib.Path) -> None:
         "The operations of the graph are so small that starting them takes longer than computing them"
     )
     assert cause.evidence[-1] == (
-        "17.00 ms of it go by inside of the graph, between its operations: 1000 of them or more take less than 2 µs"
+        "17.00 ms of it go by inside of the graph, between its operations, of which 1000 or more in a step take less than 2 µs"
     )
     assert cause.fix.text.startswith(
         "Give each operation of the graph more work: a larger batch, in the graph few large"
