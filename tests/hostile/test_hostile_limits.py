@@ -86,12 +86,16 @@ def test_little_address_space_is_named(kib: int) -> None:
 
 @pytest.mark.slow
 def test_little_address_space_leaves_nothing(tmp_path: pathlib.Path) -> None:
-    """Wherever it ends: there is memory left to remove what it wrote."""
+    """Wherever it ends: there is memory left to remove what it wrote, but where Python itself has none to go on."""
+    left = []
     for kib in range(28_000, 44_000, 500):
         done = limited(f"ulimit -v {kib}", "--format", "json", TMPDIR=str(tmp_path))
-        if done.returncode == -signal.SIGSEGV:  # CPython itself, seldom: for an exception it had no memory
+        # Seldom, near 35,000 KiB: for an exception CPython had no memory, or it could not compile.
+        if done.returncode == -signal.SIGSEGV or "the doctor itself failed" in done.stderr:
+            left += [kib] if list(tmp_path.iterdir()) else []
             removed_by_a_later_start(tmp_path)
         assert list(tmp_path.iterdir()) == [], (kib, done.returncode, done.stderr)
+    assert len(left) <= 2, left
 
 
 def removed_by_a_later_start(folder: pathlib.Path) -> None:
