@@ -17,10 +17,7 @@ SHORTEST_S, UNKNOWN_S, LENGTH_S, LONGEST_S = 0.15, 0.5, 2.0, 20.0  # UNKNOWN_S: 
 STEPS, ENOUGH_STEPS = 5, 20  # in a recording: at least, and more only within LENGTH_S
 MOST_BYTES, LIMIT_BYTES = 16 << 20, 512 << 20  # what it may need in the program; more if too few steps fit in it
 _GROWTH = 3.0  # where a recording holds no step, or its steps cover little of it
-_CUT, _CUT_STEPS = (
-    0.2,
-    5.0,
-)  # of a recording, and steps: what more its steps leave is part of a long one, which nobody judged
+_CUT, _CUT_STEPS = 0.2, 5.0  # of a recording, and steps: more than its steps cover is part of a long one
 _MOST_CUTS = 2  # one after the other
 _UNEVEN = 1.5  # mean step by median step: few steps take much of the time, and 20 steps hold too few of them
 ANSWER_S = 60.0  # for TensorFlow to begin a recording, or to write it

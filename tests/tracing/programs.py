@@ -62,15 +62,20 @@ def eager_loop(seconds: float) -> None:
     rows = tf.data.Dataset.from_tensors(tf.ones((32, 64))).repeat().prefetch(AUTOTUNE)
     end = time.monotonic() + seconds
     for given in rows:
-        with tf.GradientTape() as tape:
-            out = given
-            for each in weights:
-                out = tf.nn.relu(tf.linalg.matmul(out, each))
-            loss = tf.reduce_mean(out**2)
-        for each, slope in zip(weights, tape.gradient(loss, weights), strict=False):
-            each.assign_sub(0.01 * slope)
+        descend(weights, given)
         if time.monotonic() > end:
             return
+
+
+def descend(weights: list[tf.Variable], rows: tf.Tensor) -> None:
+    """One step of a training, of products of matrices."""
+    with tf.GradientTape() as tape:
+        out = rows
+        for each in weights:
+            out = tf.nn.relu(tf.linalg.matmul(out, each))
+        loss = tf.reduce_mean(out**2)
+    for each, slope in zip(weights, tape.gradient(loss, weights), strict=False):
+        each.assign_sub(0.01 * slope)
 
 
 @program("retracing")
@@ -235,13 +240,7 @@ def healthy_xla(seconds: float) -> None:
 
     @tf.function(jit_compile=True)  # type: ignore[untyped-decorator, unused-ignore]
     def train_step(rows: tf.Tensor) -> None:
-        with tf.GradientTape() as tape:
-            out = rows
-            for each in weights:
-                out = tf.nn.relu(tf.linalg.matmul(out, each))
-            loss = tf.reduce_mean(out**2)
-        for each, slope in zip(weights, tape.gradient(loss, weights), strict=False):
-            each.assign_sub(1e-3 * slope)
+        descend(weights, rows)
 
     end = time.monotonic() + seconds
     for rows in tf.data.Dataset.from_tensors(tf.ones((64, 800))).repeat().prefetch(AUTOTUNE):

@@ -22,8 +22,8 @@ RING = pathlib.Path(__file__).parent / "ring_of_two.py"
 # Further programs, all releases: tools/record_traces.py.
 CHOSEN = {
     "py_function": "input_python", "run_eagerly": "eager", "retracing": "retracing", "slow_callback": "host_callback",
-    "tiny_steps": "launch_bound", "small_operations": "launch_bound", "healthy_recurrent": "compute_bound", "healthy_xla": "compute_bound",
-    "shuffle_buffer": "input_shuffle", "healthy_dense": "compute_bound",
+    "tiny_steps": "launch_bound", "small_operations": "launch_bound", "shuffle_buffer": "input_shuffle",
+    "healthy_dense": "compute_bound", "healthy_recurrent": "compute_bound", "healthy_xla": "compute_bound",
     "stalling_source": "input_slow_source", "validation": "uneven_steps", "tf_checkpoints": "uneven_steps",
 }  # fmt: skip
 

@@ -284,11 +284,12 @@ def test_a_child_forked_while_it_is_recorded_ends_at_once(fake: pathlib.Path) ->
 
 
 HELD = """
-import os, socket, sys, threading
+import os, signal, socket, sys, threading
 sys.path.insert(0, sys.argv[1])
 import recorder
 asked, answered = socket.socketpair()
 mine = recorder.Recorder(answered)
+os.register_at_fork(after_in_child=lambda: signal.alarm(60))  # a child that waits for ever ends
 os.register_at_fork(after_in_child=mine.forget)
 mine.told_ready = True
 held, over = threading.Event(), threading.Event()

@@ -15,8 +15,8 @@ from tfgpu_doctor.tracing.wording import filled
 
 EVENTS = read_knowledge().trace_events
 KINDS = {
-    PASSED_OVER, "memory", "input wait", "iterator", "python", "user function", "tracing", "xla compile", "xla run", "xla call",
-    "call",    "eager", "executor", "run", "collective", "checkpoint", "operation", "copy",
+    PASSED_OVER, "memory", "input wait", "iterator", "python", "user function", "tracing", "xla compile", "xla run",
+    "xla call", "call", "eager", "executor", "run", "collective", "checkpoint", "operation", "copy",
 }  # fmt: skip
 VERDICTS = read_knowledge().trace_verdicts.values()
 WORDS = {
