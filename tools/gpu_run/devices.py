@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from typing import Any
 
 from gpu_run.workbench import Workbench, document_of
 
@@ -22,14 +24,14 @@ _ONE_S, _LONGEST_S = 8.0, 90.0
 
 def devices(bench: Workbench) -> None:
     """Run each in a process of its own."""
-    rows = []
-    for name, what in ABILITIES.items():
-        if not bench.enough(_ONE_S, what):
-            continue
-        done = bench.program(name, "devices", name, limit_s=_LONGEST_S)
-        found = document_of(done.output) if done.exit_code == 0 else None
-        said = json.dumps(found) if found is not None else done.complaint
-        rows.append((what, "works" if found is not None else "FAILS", said, done.seconds))
-        if found is None:
-            bench.found(f"{what} does not work: {said}")
-    bench.table("Abilities", ("what", "", "said", "seconds"), rows)
+    found = bench.side_by_side(_ONE_S, {what: partial(_tried, bench, name) for name, what in ABILITIES.items()})
+    bench.table("Abilities", ("what", "", "said", "seconds"), list(found.values()))
+
+
+def _tried(bench: Workbench, name: str) -> tuple[Any, ...]:
+    done = bench.program(name, "devices", name, limit_s=_LONGEST_S)
+    found = document_of(done.output) if done.exit_code == 0 else None
+    said = json.dumps(found) if found is not None else done.complaint
+    if found is None:
+        bench.found(f"{ABILITIES[name]} does not work: {said}")
+    return ABILITIES[name], "works" if found is not None else "FAILS", said, done.seconds

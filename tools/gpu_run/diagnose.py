@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from gpu_run.workbench import Workbench, document_of, labels
@@ -17,9 +18,7 @@ def diagnose(bench: Workbench) -> None:
     if checked:
         _judge(bench, checked)
         _replay(bench, checked)
-    for name in _PLANS:
-        if bench.enough(5, name):
-            _say(bench, name)
+    bench.side_by_side(5, {name: partial(_say, bench, name) for name in _PLANS})
     if bench.enough(15, "the time of each probe"):
         _times(bench)
 
@@ -42,11 +41,12 @@ def _replay(bench: Workbench, checked: dict[str, Any]) -> None:
         bench.found(f"the record gives the causes {labels(replayed)}, the machine {labels(checked)}")
 
 
-def _say(bench: Workbench, name: str) -> None:
+def _say(bench: Workbench, name: str) -> bool:
     options = {"ticket": ("-o", "ticket.zip"), "env": ("--shell", "bash")}.get(name, ())
     done = bench.doctor(name, name, *options, limit_s=60)
     if done.exit_code not in (0, 1):
         bench.found(f"{name} ended with {done.complaint}")
+    return True
 
 
 def _times(bench: Workbench) -> None:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_run.packing import keep_profiles
+from gpu_run.packing import compress_profiles, profile_bytes
 from gpu_run.workbench import PROGRAMS, TRAININGS, Workbench, document_of
 
 _OURS = PROGRAMS / "trainings.py"
@@ -26,6 +26,7 @@ class Training:
     name: str
     verdicts: tuple[str, ...]
     ours: bool = False
+    traced_s: float = 2.0  # less where a second has thousands of steps, of which a profile of 100 MB is made
 
     def argv(self, seconds: int) -> list[str]:
         """The command."""
@@ -36,9 +37,9 @@ EIGHT = (
     Training("Python in the pipeline", "py_function", ("input_python",)),
     Training("serial map", "serial_map", ("input_serial_map",)),
     Training("slow file", "compressed_records", ("input_slow_source",)),
-    Training("small batch", "tiny_steps", ("launch_bound",)),
+    Training("small batch", "tiny_steps", ("launch_bound",), traced_s=0.8),
     Training("float32", "float32", ("fp32", "compute_bound"), ours=True),
-    Training("eager", "run_eagerly", ("eager",)),
+    Training("eager", "run_eagerly", ("eager",), traced_s=1.0),
     Training("retracing", "retracing", ("retracing",)),
     Training("healthy", "healthy", ("compute_bound",), ours=True),
 )
@@ -47,6 +48,7 @@ EIGHT = (
 def traces(bench: Workbench) -> None:
     """Record each with trace, and compare the verdict."""
     rows = [_traced(bench, each) for each in EIGHT if bench.enough(_TRACE_S, each.what)]
+    compress_profiles(bench.folder)
     bench.table(
         "trace", ("training", "expected", "found", "", "steps", "median, ms", "seconds", "profile, MiB", "GPU"), rows
     )
@@ -55,10 +57,10 @@ def traces(bench: Workbench) -> None:
 def _traced(bench: Workbench, each: Training) -> tuple[Any, ...]:
     saved = bench.folder / f"profile-{each.name}"
     done = bench.doctor(
-        f"trace-{each.name}", "trace", "--record-with", shlex.join(each.argv(120)), "--after", "3", "--seconds", "3",
+        f"trace-{each.name}", "trace", "--record-with", shlex.join(each.argv(120)), "--after", "3", "--seconds", str(each.traced_s),
         "--patience", "60", "--format", "json", "--save", str(saved), limit_s=_TRACE_PATIENCE_S,
     )  # fmt: skip
-    mib = round(keep_profiles(saved) / (1 << 20), 1)
+    mib = round(profile_bytes(saved) / (1 << 20), 1)
     document = document_of(done.output) or {"verdict": "none", "steps": {}}
     if document["verdict"] == "none":
         bench.found(f"{each.what}: trace gave no document: {done.complaint}")

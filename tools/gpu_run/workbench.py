@@ -7,9 +7,10 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from gpu_run import children
 from gpu_run.children import Done
@@ -20,6 +21,9 @@ PROGRAMS = TOOLS / "gpu_run/programs"
 TRAININGS = TOOLS.parent / "tests/tracing/programs.py"
 SMALL = "RECORD_GPU_SMALL"  # set: the programs take sizes that a processor computes in seconds
 _LEAST_S = 3.0  # no command is begun for less
+_CPUS_EACH, _MOST_BESIDE = 3, 8  # of what runs side by side: a start of TensorFlow keeps about two busy
+
+T = TypeVar("T")
 
 
 class NotRun(Exception):
@@ -123,6 +127,22 @@ class Workbench:
     def found(self, what: str) -> None:
         """Keep something that was wrong."""
         self.findings.append(Finding(self.name, what))
+
+    def side_by_side(self, least_s: float, tasks: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+        """Run tasks that time nothing, as many at once as there are CPUs for; return the results of those with time left."""
+        jobs = min(_MOST_BESIDE, max(1, len(os.sched_getaffinity(0)) // _CPUS_EACH))
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                futures = {
+                    name: pool.submit(lambda name=name, task=task: task() if self.enough(least_s, name) else None)
+                    for name, task in tasks.items()
+                }
+                found = {name: future.result() for name, future in futures.items()}
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                children.end_marked(self.setting.variables.get(children.MARK) or "")
+                raise
+        return {name: result for name, result in found.items() if result is not None}
 
     @property
     def busy_option(self) -> tuple[str, ...]:
