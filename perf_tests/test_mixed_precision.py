@@ -155,8 +155,12 @@ def test_speed(
         for step, side in zip(steps, (result.candidate, result.baseline), strict=True):
             assert side
             speed = step.operations / side.median_s / 1e12
-            limits = {**compute_ceiling(tensorflow, gpu, step.name), "bounded_by": peak_name(step.name)}
-            metric(f"{kind} step in {step.name}", speed, "TFLOP/s", device=gpu, **limits)
+            metric(f"{kind} step in {step.name}", speed, "TFLOP/s", device=gpu, **_limits(step))
+
+    def _limits(step: Step) -> dict[str, Any]:
+        if kind == "convolution":  # by Winograd's algorithm an H200 "reaches" 113 of 67 TFLOP/s
+            return {"about": "operations of the direct algorithm: cuDNN may need fewer, so the data sheet is no limit"}
+        return {**compute_ceiling(tensorflow, gpu, step.name), "bounded_by": peak_name(step.name)}
 
     compare(*(step.variant(due) for step in steps), on_measured=keep)
 

@@ -114,9 +114,14 @@ def _move_waits_for_lock(profile: Profile, times: Breakdown) -> None:
 
 
 def _move_ends_of_epochs(profile: Profile, steps: Steps, times: Breakdown) -> None:
-    """While the program stands still because the iterator of an epoch is removed, nothing is started: that time is idle."""
+    """While the program stands still because the iterator of an epoch is removed, nothing is started: that time is idle.
+
+    It does not stand while a graph runs: the first run of one waits long for kernels that are loaded and compiled.
+    """
     parts = times.parts
-    times.ended = standing_at_epoch_ends(profile, steps, union([*parts["host"], *parts["launch"]]), times.python)
+    runs = work_of_processor(profile, steps)[0] if times.gpu else []
+    own = without(union([*parts["host"], *parts["launch"]]), runs)
+    times.ended = standing_at_epoch_ends(profile, steps, own, times.python)
     for part in ("host", "launch"):
         parts[part] = without(parts[part], times.ended)
     parts["idle"] = union([*parts["idle"], *times.ended])

@@ -1,6 +1,7 @@
-"""What holds a training up on the GPUs themselves: copies, reductions, uneven work, float32, changes of layout.
+"""What holds a training up on the GPUs themselves: copies, reductions, uneven work, float32, layouts, slow kernels.
 
-None of these rules has met a recording of a GPU: their confidence is medium at most.
+Copies, float32 and slow kernels were seen in recordings of an H200 (docs/results/h200.md), each in one program; of the others
+no recording is known. Their confidence is medium at most.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from tfgpu_doctor.tracing.case import HIGH, MODERATE, Case, Found
 from tfgpu_doctor.tracing.gpu_streams import COLLECTIVE, COPY, events_of, kind_of
 from tfgpu_doctor.tracing.gpu_work import capability, kernels_within
 from tfgpu_doctor.tracing.intervals import clip, length, union
-from tfgpu_doctor.tracing.kernel_names import FLOAT32, SIXTEEN, TF32, is_layout, is_product, precision
+from tfgpu_doctor.tracing.kernel_names import FLOAT32, SIXTEEN, TF32, is_fallback, is_layout, is_product, precision
 from tfgpu_doctor.tracing.recorded import Event
 
 _TENSOR_CORES, _WITH_TF32 = 7.0, 8.0  # compute capability
 _STAYS = 1 / 8  # of a product's time: V100, T4 and A100 multiply at least 8 times as fast in 16 bit as in float32
 _IN_TURN = 0.2  # of the GPUs' time, at most, in which two of them compute
+_SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _NAME = 90  # characters of a kernel's name
 
 
 def on_gpu(case: Case) -> list[Found]:
     """Return what the GPUs' streams show."""
-    found = [_imbalance(case), _copies(case), _float32(case), _layout(case)]
+    found = [_imbalance(case), _copies(case), _float32(case), _layout(case), _slow_kernel(case)]
     return [each for each in found if each]
 
 
@@ -64,21 +66,33 @@ def _copies(case: Case) -> Found:
     ]
     low, high = case.steps.window
     times: dict[str, float] = defaultdict(float)
+    moved: dict[str, int] = defaultdict(int)
     pageable = 0.0
     for stream, event in events_of(case.profile, case.times.gpu, COPY):
         if low <= event.begin < high:
             times[event.name] += event.duration
             details = str(stream.stats(event).get("memcpy_details", ""))
+            size = _SIZE.search(details)
+            moved[event.name] += int(size[1]) if size else 0
             pageable += event.duration if "pageable" in details else 0.0
     whole = max(sum(times.values()), 1e-9)
     if times:
         most = max(times, key=lambda each: times[each])
-        evidence.append(f"{times[most] / whole:.0%} of the copies' time is {most}")
+        evidence.append(
+            f"{times[most] / whole:.0%} of the copies' time is {most}{_speed(case, moved[most], times[most])}"
+        )
     words = {}
     if pageable >= HIGH * whole:
         evidence.append(f"{pageable / whole:.0%} of it from or to pageable memory, which the driver copies twice")
         words["what"] = "pageable memory"
     return Found("copies", "medium", case.share("copies"), evidence, words=words)
+
+
+def _speed(case: Case, moved: int, took_ms: float) -> str:
+    """How much is copied in a step, and how fast; empty if the profile does not tell."""
+    if not moved or not took_ms:
+        return ""
+    return f": {moved / 1e6 / max(1, case.steps.count):.4g} MB a step, at {moved / 1e6 / took_ms:.3g} GB/s"
 
 
 def collectives(case: Case) -> Found:
@@ -128,6 +142,19 @@ def _layout(case: Case) -> Found | None:
     return Found("layout", "medium", share, [
         f"{len(turned) / max(1, case.steps.count):.0f} kernels in a step, {share * case.steps.mean_ms:.1f} of "
         f"{case.steps.mean_ms:.1f} ms, only change the layout of tensors, most of it {_longest(turned)}",
+    ])  # fmt: skip
+
+
+def _slow_kernel(case: Case) -> Found | None:
+    """A kernel that is there for want of a better one, and takes a part of the time for which it has no work."""
+    slow = _kernels(case, is_fallback)
+    share = _share(case, slow)
+    if share < MODERATE:
+        return None
+    calls = len(slow) / max(1, case.steps.count)
+    return Found("slow_kernel", "medium", share, [
+        f"{_longest(slow)} takes {share * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms, in {calls:.0f} calls",
+        "it adds up the gradient of a bias, a small part of the layer's work, with an atomic addition for each element",
     ])  # fmt: skip
 
 

@@ -21,6 +21,8 @@ from gpu_run.workbench import PROGRAMS, NotRun, Workbench, labels
 HIDDEN = ("cuda_visible_devices_hides_gpu",)
 SHADOWED = ("library_shadowed", "ld_library_path_shadows_pip_libs")
 UNFOUND = ("pip_cuda_libs_not_found", "gpu_libs_not_found")
+# As `pip install tensorflow` leaves it; where the machine has CUDA's libraries of another version, these are what is found.
+WITHOUT = ("pip_without_and_cuda_extra", "cuda_toolkit_wrong_major", "cuda_toolkit_wrong_minor")
 HELD = ("gpu_memory_held_by_other_process",)
 _CHECK_S, _HOLDS_S = 60.0, 60.0
 Variables = dict[str, str | None]
@@ -175,6 +177,6 @@ BREAKS = (
     Break("cublas-truncated", SHADOWED, _copy("libcublas.so", 65536)),
     Break("libcuda-truncated", SHADOWED, _copy("libcuda.so", 4096)),
     Break("cuda-off-the-path", UNFOUND, _off_the_path),
-    Break("plain-wheel", ("pip_without_and_cuda_extra",), plain_wheel.variables, plain_wheel.target),
+    Break("plain-wheel", WITHOUT, plain_wheel.variables, plain_wheel.target),
     Break("exclusive-mode", ("exclusive_compute_mode",), _exclusive, alone=True),
 )

@@ -1,4 +1,4 @@
-"""Part 5: eight trainings whose bottleneck is known, recorded by trace, and watched while they run."""
+"""Part 5: nine trainings whose bottleneck is known, recorded by trace, and watched while they run."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ class Training:
         return [sys.executable, str(_OURS if self.ours else TRAININGS), self.name, "--seconds", str(seconds)]
 
 
-EIGHT = (
+ALL = (
     Training("Python in the pipeline", "py_function", ("input_python",)),
     Training("serial map", "serial_map", ("input_serial_map",)),
     Training("slow file", "compressed_records", ("input_slow_source",)),
     Training("small batch", "tiny_steps", ("launch_bound",), traced_s=0.8),
     Training("float32", "float32", ("fp32", "compute_bound"), ours=True),
+    Training("copies from the host", "copies", ("copies",), ours=True),
     Training("eager", "run_eagerly", ("eager",), traced_s=1.0),
     Training("retracing", "retracing", ("retracing",)),
     Training("healthy", "healthy", ("compute_bound",), ours=True),
@@ -47,7 +48,7 @@ EIGHT = (
 
 def traces(bench: Workbench) -> None:
     """Record each with trace, and compare the verdict."""
-    rows = [_traced(bench, each) for each in EIGHT if bench.enough(_TRACE_S, each.what)]
+    rows = [_traced(bench, each) for each in ALL if bench.enough(_TRACE_S, each.what)]
     compress_profiles(bench.folder)
     bench.table(
         "trace", ("training", "expected", "found", "", "steps", "median, ms", "seconds", "profile, MiB", "GPU"), rows
@@ -57,8 +58,8 @@ def traces(bench: Workbench) -> None:
 def _traced(bench: Workbench, each: Training) -> tuple[Any, ...]:
     saved = bench.folder / f"profile-{each.name}"
     done = bench.doctor(
-        f"trace-{each.name}", "trace", "--record-with", shlex.join(each.argv(120)), "--after", "3", "--seconds", str(each.traced_s),
-        "--patience", "60", "--format", "json", "--save", str(saved), limit_s=_TRACE_PATIENCE_S,
+        f"trace-{each.name}", "trace", "--record-with", shlex.join(each.argv(120)), "--after", "3",
+        "--seconds", str(each.traced_s), "--patience", "60", "--format", "json", "--save", str(saved), limit_s=_TRACE_PATIENCE_S,
     )  # fmt: skip
     mib = round(profile_bytes(saved) / (1 << 20), 1)
     document = document_of(done.output) or {"verdict": "none", "steps": {}}
@@ -93,7 +94,7 @@ def _verdict(bench: Workbench, command: str, each: Training, found: str) -> tupl
 
 def watches(bench: Workbench) -> None:
     """Watch each while it runs, then measure what watching costs."""
-    rows = [_watched(bench, each) for each in EIGHT if bench.enough(_WATCH_S + 8, each.what)]
+    rows = [_watched(bench, each) for each in ALL if bench.enough(_WATCH_S + 8, each.what)]
     bench.table("watch", ("training", "expected", "found", "", "first right after, s", "recordings", "seconds"), rows)
     if bench.enough(_PAIRS * 2 * (_COST_S + 8), "the cost"):
         _cost(bench)
@@ -115,7 +116,7 @@ def _watched(bench: Workbench, each: Training) -> tuple[Any, ...]:
 
 def _cost(bench: Workbench) -> None:
     """Interleaved pairs of the healthy training, alone and watched."""
-    healthy, found = EIGHT[-1], {"alone": [], "watched": []}  # type: tuple[Training, dict[str, list[dict[str, float]]]]
+    healthy, found = ALL[-1], {"alone": [], "watched": []}  # type: tuple[Training, dict[str, list[dict[str, float]]]]
     report = str(bench.folder / "cost.txt")
     for number in range(2 * _PAIRS):
         how = ("alone", "watched", "watched", "alone")[number % 4]
