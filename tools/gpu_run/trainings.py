@@ -13,7 +13,8 @@ from gpu_run.workbench import PROGRAMS, TRAININGS, Workbench, document_of
 
 _OURS = PROGRAMS / "trainings.py"
 _TRACE_S, _TRACE_PATIENCE_S, _WATCH_S, _WATCH_EVERY_S = 20.0, 75.0, 24, 8
-_HANGS_S = 22  # TensorFlow's start, and its destructor that may hang at the end of a program with a py_function
+_HANGS_S = 22  # TensorFlow's start, and its destructor that may hang at the end of a program with a py_function:
+_HANGS_AFTER_S = 12  # that is ended then
 _COST_S, _PAIRS = 12, 2
 _OTHERS = "cpu_contention"
 
@@ -104,7 +105,8 @@ def _watched(bench: Workbench, each: Training) -> tuple[Any, ...]:
     report, events = (bench.folder / f"{each.name}.{ending}" for ending in ("report.json", "events"))
     done = bench.doctor(
         f"watch-{each.name}", "watch", "--no-live", "--format", "json", "-o", str(report), "--events", str(events),
-        "--every", str(_WATCH_EVERY_S), "--on-hang", "stop", "--", *each.argv(_WATCH_S), limit_s=_WATCH_S + _HANGS_S,
+        "--every", str(_WATCH_EVERY_S), "--on-hang", "stop", "--hang-after", str(_HANGS_AFTER_S), "--",
+        *each.argv(_WATCH_S), limit_s=_WATCH_S + _HANGS_S,
     )  # fmt: skip
     document = document_of(report.read_text("utf-8")) if report.exists() else None
     if document is None:
