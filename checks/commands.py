@@ -30,8 +30,13 @@ def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Know
         )
     if target.externally_managed:
         return Fix(f"{why} This Python rejects pip: create a virtual environment first, `python3 -m venv`.")
-    wanted = "tf-nightly[and-cuda]" if nightly else f"tensorflow[and-cuda]=={tensorflow.version.partition('+')[0]}"
-    return Fix(why, pip(target, "install", wanted))
+    number = tensorflow.version.partition("+")[0]
+    wanted = "tf-nightly[and-cuda]" if nightly else f"tensorflow[and-cuda]=={number}"
+    releases = () if nightly else knowledge.tensorflow_releases
+    missed = next((each.folders_not_looked_in for each in releases if each.version == number), [])
+    folders = ", ".join(f"nvidia/{name}" for name in missed)
+    then = f" This release does not search {folders}: after that, run `tfgpu-doctor fix --apply`." if folders else ""
+    return Fix(f"{why}{then}", pip(target, "install", wanted))
 
 
 def prepend_library_path(folders: Sequence[str]) -> str:

@@ -12,8 +12,6 @@ from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
 ENVIRONMENT = "tensorflow-gpu"  # the environment that the commands create
-# Folders of pip packages from which TensorFlow itself opens a library; other libraries are found through these.
-_OPENED = ("cublas", "cuda_runtime", "cudnn", "cufft", "cusolver", "cusparse")
 _NOT_ON_INDEX = ("tensorrt", "tensorrt-bindings", "tensorrt-libs")
 
 
@@ -21,14 +19,6 @@ def cuda_extra_works(release: TensorFlowRelease) -> bool:
     """Whether pip can install tensorflow[and-cuda] of this release: the extra exists, and does not require tensorrt-libs."""
     names = {Requirement(each).name for each in release.cuda_extra}
     return bool(names) and not names & set(_NOT_ON_INDEX)
-
-
-def folders_not_looked_in(release: TensorFlowRelease) -> list[str]:
-    """Return the folders filled by [and-cuda] from which TensorFlow opens a library, but which its RUNPATH lacks."""
-    brought = {
-        Requirement(each).name.split("-cu1")[0].removeprefix("nvidia-").replace("-", "_") for each in release.cuda_extra
-    }
-    return [name for name in _OPENED if name in brought and release.runpath and name not in release.runpath]
 
 
 def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
@@ -45,7 +35,7 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
     else:
         pins = [each for each in release.cuda_extra if Requirement(each).name not in _NOT_ON_INDEX]
         wanted = [f"tensorflow=={release.version}", *pins]
-    repair = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if folders_not_looked_in(release) else []
+    repair = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if release.folders_not_looked_in else []
     return [
         *made,
         shlex.join([interpreter, "-m", "pip", "install", *wanted, *caps]),
@@ -57,7 +47,7 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
 def notes_for(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
     """Return the notes to read before the commands."""
     notes = []
-    folders = ", ".join(f"nvidia/{name}" for name in folders_not_looked_in(release))
+    folders = ", ".join(f"nvidia/{name}" for name in release.folders_not_looked_in)
     if folders:
         notes.append(
             f"TensorFlow {release.version} does not search {folders}, where pip puts a library that it opens, and so "
