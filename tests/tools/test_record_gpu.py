@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import lzma
 import os
 import pathlib
 import random
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable
 
 import msgspec
 import pytest
 import record_gpu
-from gpu_run import breaks, children, figures, packing, report, results
+from gpu_run import breaks, children, figures, packing, report, results, workbench
 from gpu_run.calibration import covered
 from gpu_run.plan import BY_NAME, ENDING_S, PARTS, Part, allot
 from gpu_run.recording import DOINGS, Recording
@@ -244,6 +247,47 @@ def test_what_is_packed_is_small_and_has_plain_names(tmp_path: pathlib.Path, mon
         assert archive.getnames() == ["traces/a_name___", "traces/second"]
     packing.unpack(tmp_path)
     assert (folder / "second").stat().st_size == 600_000
+
+
+def test_profiles_are_counted_and_compressed_in_place(tmp_path: pathlib.Path) -> None:
+    for number in range(3):
+        place = tmp_path / f"profile-{number}/plugins/profile/1"
+        place.mkdir(parents=True)
+        (place / "host.xplane.pb").write_bytes(bytes([number]) * 1000)
+    assert packing.profile_bytes(tmp_path) == 3000
+    packing.compress_profiles(tmp_path)
+    kept = sorted(tmp_path.rglob("*.xz"))
+    assert [lzma.decompress(each.read_bytes())[0] for each in kept] == [0, 1, 2]
+    assert list(tmp_path.rglob("*.pb")) == []
+
+
+def test_what_times_nothing_runs_side_by_side(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbench, "_CPUS_EACH", 1 / 3)
+    bench = Workbench("breaks", setting, 60)
+    both = threading.Barrier(2, timeout=30)  # broken where one runs after the other
+    done = bench.side_by_side(5, dict.fromkeys(("one", "two"), lambda: both.wait() >= 0))
+    assert done == {"one": True, "two": True}
+    late = Workbench("breaks", setting, 1)
+    assert late.side_by_side(5, {"third": lambda: "ran"}) == {}
+    assert late.shortened == ["third"]
+
+
+def test_a_failure_beside_others_ends_them(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbench, "_CPUS_EACH", 1 / 3)
+    marked = dataclasses.replace(setting, variables={children.MARK: "beside-others"})
+    bench = Workbench("breaks", marked, 60)
+
+    def fails() -> str:
+        while not (bench.folder / "sleeps.out").exists() or "begun" not in (bench.folder / "sleeps.out").read_text():
+            time.sleep(0.05)
+        raise NotRun("no")
+
+    began = time.monotonic()
+    with pytest.raises(NotRun):
+        bench.side_by_side(
+            1, {"fails": fails, "sleeps": lambda: bench.run("sleeps", [sys.executable, "-c", SLEEPS]).ended}
+        )
+    assert time.monotonic() - began < 40
 
 
 def test_a_fault_is_right_only_as_the_first_cause() -> None:

@@ -133,16 +133,16 @@ class Workbench:
         jobs = min(_MOST_BESIDE, max(1, len(os.sched_getaffinity(0)) // _CPUS_EACH))
         with ThreadPoolExecutor(jobs) as pool:
             try:
-                futures = {
-                    name: pool.submit(lambda name=name, task=task: task() if self.enough(least_s, name) else None)
-                    for name, task in tasks.items()
-                }
+                futures = {name: pool.submit(self._in_time, least_s, name, task) for name, task in tasks.items()}
                 found = {name: future.result() for name, future in futures.items()}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 children.end_marked(self.setting.variables.get(children.MARK) or "")
                 raise
         return {name: result for name, result in found.items() if result is not None}
+
+    def _in_time(self, least_s: float, name: str, task: Callable[[], T]) -> T | None:
+        return task() if self.enough(least_s, name) else None
 
     @property
     def busy_option(self) -> tuple[str, ...]:
