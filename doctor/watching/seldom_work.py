@@ -128,14 +128,15 @@ def _judged(stack: Stack) -> tuple[Frame | None, Chain]:
     return besides_steps(stack), own_frames(stack)[::-1]
 
 
-def joined(report: TraceReport, found: Found) -> TraceReport:
+def joined(report: TraceReport, found: Found, part: str = "host") -> TraceReport:
     """What a recording says, and what comes besides: the recorded shares are those of the rest of the time.
 
-    A step takes as much longer on average. The gain stays that of the verdict's cause alone.
+    `part` is that of the breakdown to which it counts. A step takes as much longer on average. The gain stays that of the
+    verdict's cause alone.
     """
     rest = 1 - found.share
     shares = {name: round(rest * share, 4) for name, share in msgspec.structs.asdict(report.shares).items()}
-    shares["host"] = round(shares["host"] + found.share, 4)
+    shares[part] = round(shares[part] + found.share, 4)
     others = [msgspec.structs.replace(each, share=round(rest * each.share, 4)) for each in report.causes]
     cause, first = make_cause(found), others[0].share if report.healthy is False and others else 0.0
     best_ms = report.gain.step_ms_at_best

@@ -18,6 +18,8 @@ from tfgpu_doctor.watching.held_gpus import is_held
 from tfgpu_doctor.watching.history import History, Observer, WatchOptions
 from tfgpu_doctor.watching.live import State, sentence
 from tfgpu_doctor.watching.live_verdict import HANGS, LiveVerdict
+from tfgpu_doctor.watching.long_waits import LABEL as STALLS
+from tfgpu_doctor.watching.long_waits import LongWaits
 from tfgpu_doctor.watching.machine_causes import MachineCauses, slows
 from tfgpu_doctor.watching.processes_seen import ProcessesSeen
 from tfgpu_doctor.watching.program_signals import ProgramSignals
@@ -60,6 +62,7 @@ class Watcher:
         self._trained: set[int] = set()
         self._capture: Capture | None = None  # the last that tells something
         self._seldom = SeldomWork()
+        self._waits = LongWaits(host)
         self._report: TraceReport | None = None  # what both say
         self.with_tensorflow = False
         self._lost: set[int] = set()
@@ -83,8 +86,9 @@ class Watcher:
     @property
     def seldom_verdict(self) -> str:
         """The verdict of the looks between the recordings, if it is about most of the run; empty otherwise."""
-        most = self._seldom.told_looks * LOOK_EVERY_S >= self.seconds / 2
-        return LABEL if most and self._report and self._report.verdict == LABEL else ""
+        told_s = {LABEL: self._seldom.told_looks * LOOK_EVERY_S, STALLS: self._waits.told_s}
+        verdict = self._report.verdict if self._report else ""
+        return verdict if told_s.get(verdict, 0.0) >= self.seconds / 2 else ""
 
     def tick(self) -> None:
         """Do what is due."""
@@ -105,14 +109,15 @@ class Watcher:
             self._turn(now)
         if now - self._stack_s >= STACK_EVERY_S:
             self._stack_s = now
-            self._look_at_stack(agents)
+            self._look_at_stack(now, agents)
 
-    def _look_at_stack(self, agents: Sequence[Agent]) -> None:
+    def _look_at_stack(self, now: float, agents: Sequence[Agent]) -> None:
         """Between the other looks, and after them: a process that has not answered yet would seem to stand still."""
         if self._capture is None or self.hang is not None or self.hanging.examining:
             return
         for agent in [each for each in agents if each.pid == self._capture.pid]:
             self._seldom.look(agent.look)
+            self._waits.look(now, agent.look, recording=self.captures.busy)
             agent.ask(others=False)
 
     def end(self) -> None:
@@ -135,12 +140,13 @@ class Watcher:
         if capture.tells:
             self._capture = capture
             self._seldom.recorded(capture)
+            self._waits.recorded(capture)
             self._join(capture)
 
     def _join(self, capture: Capture) -> None:
         """Join what was recorded last with what was seen since."""
-        report, found = capture.report, self._seldom.found()
-        self._report = joined(report, found) if found else report
+        report, work, waits = capture.report, self._seldom.found(), self._waits.found()
+        self._report = joined(report, work) if work else joined(report, waits, "idle") if waits else report
         self.history.reports.pop(self._report.verdict, None)
         self.history.reports[self._report.verdict] = self._report
 
@@ -159,6 +165,7 @@ class Watcher:
         self._processes.look(agents)
         self._changes.add(reading, gpus)
         self._verdict.look(now, reading, gpus, self._capture)
+        self._waits.program_uses(reading.cpu)
         if self._capture and self.hang is None:
             self._join(self._capture)
         if hang := self.hanging.tick(now, agents, self._trained, self.pid, reading, gpus):

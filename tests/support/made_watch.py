@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.tracing import Gain, Shares, StepTimes, TraceCause, TraceFix, TraceReport
+from tfgpu_doctor.tracing import Found, Gain, Shares, StepTimes, TraceCause, TraceFix, TraceReport, make_cause
 from tfgpu_doctor.tracing.wording import filled
 from tfgpu_doctor.watching.result import (
     GpuSummary,
@@ -185,3 +185,14 @@ REPORTS = {
     "healthy": healthy, "input_bound": input_bound, "hung": hung, "from_outside": from_outside, "with_rules": with_rules,
     "eight_gpus": eight_gpus, "hostile": hostile,
 }  # fmt: skip
+
+
+def recording(*causes: Found, healthy: bool | None) -> TraceReport:
+    """What `trace` says of 20 steps of 10 ms: healthy, or these causes."""
+    shares = Shares(compute=0.5, collectives=0, copies=0, compile=0, input=0.25, launch=0.15, host=0.1, idle=0)
+    return TraceReport(
+        doctor="1", recorded="", file="train.py", verdict=causes[0].label if causes else "compute_bound", title="t", why="",
+        healthy=healthy, steps=StepTimes(count=20, median_ms=9.0, mean_ms=10.0, found_by="calls"), shares=shares,
+        causes=tuple(map(make_cause, causes)), gain=Gain(step_ms_at_best=7.5), pipeline=(), operations=(), gpu=None, memory=(),
+        notes=(), events=9,
+    )  # fmt: skip

@@ -12,17 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from made_watch import recording
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.tracing import (
     Found,
-    Gain,
-    Shares,
     StepTimes,
-    TraceReport,
     besides_steps,
     looks_besides_steps,
-    make_cause,
 )  # fmt: skip
 from tfgpu_doctor.tracing.gpu_work import GpuWork
 from tfgpu_doctor.watching.agent import Look, Stack
@@ -294,16 +291,6 @@ def test_healthy_trainings_are_rarely_accused() -> None:
             looks += [STEP] * drawn.randint(5, 375) + [SAVES] * drawn.randint(5, 15)
         accused += asked_of(looks, (30, 60, 120, 300, 600)) > 0
     assert accused <= 1
-
-
-def recording(*causes: Found, healthy: bool | None) -> TraceReport:
-    shares = Shares(compute=0.5, collectives=0, copies=0, compile=0, input=0.25, launch=0.15, host=0.1, idle=0)
-    return TraceReport(
-        doctor="1", recorded="", file="train.py", verdict=causes[0].label if causes else "compute_bound", title="t", why="",
-        healthy=healthy, steps=StepTimes(count=20, median_ms=9.0, mean_ms=10.0, found_by="calls"), shares=shares,
-        causes=tuple(map(make_cause, causes)), gain=Gain(step_ms_at_best=7.5), pipeline=(), operations=(), gpu=None, memory=(),
-        notes=(), events=9,
-    )  # fmt: skip
 
 
 def test_the_recorded_shares_are_those_of_the_rest() -> None:

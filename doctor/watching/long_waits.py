@@ -1,0 +1,109 @@
+"""Waits of seconds inside of a step that come seldom, and that a recording of a second mostly misses: a source that stalls.
+
+Looks at the main thread do not tell them: Python stands where it stands in each step. What tells is that the thread for a
+second or more neither runs, nor waits for a CPU, nor is woken, though the steps that were recorded are short.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.tracing import Found, besides_steps
+from tfgpu_doctor.watching.agent import Look
+from tfgpu_doctor.watching.captures import Capture
+from tfgpu_doctor.watching.thread_states import main_progress, wanted_cpu_s
+
+LABEL = "stalls"
+_KEPT = 3000  # looks, five a second
+_SHORT_MS, _UNEVEN = 300.0, 1.5  # of the steps that were recorded: the mean, and the mean by the median
+_LONG_S, _STEPS = 1.0, 5.0  # a wait is longer than a second, and than so many steps
+_SWITCHES, _RUNS = 1, 0.05  # between two looks, at most: context switches, and the share of the time
+_HELD_UP_S, _OLD_S = 1.0, 1.0  # the doctor itself was held up; what the thread does was seen too long ago
+_LEAST_S, _SURE_S = 20.0, 60.0  # of looks
+_WAITS = 3  # one alone may be the first of a kind, or the last
+_MORE, _STILL = 0.1, 0.05  # of the time; the second once it was told
+
+
+class _Moment(msgspec.Struct, frozen=True, gc=False):
+    seconds: float
+    stands: bool
+    cpu: float | None  # that the whole program used
+
+
+class LongWaits:
+    """Takes looks at the main thread of a process that trains, several a second."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._pid = 0
+        self._before: tuple[float, int, float] | None = None  # when, context switches, CPU time that it wanted
+        self._moments: deque[_Moment] = deque(maxlen=_KEPT)
+        self._step_ms = 0.0  # of the last recording; 0: its steps do not tell
+        self._name = ""
+        self._cpu: float | None = None
+        self._told = False
+
+    @property
+    def told_s(self) -> float:
+        """The time that was looked at, if something is told now; 0 if nothing is."""
+        return sum(each.seconds for each in self._moments) if self._told else 0.0
+
+    def recorded(self, capture: Capture) -> None:
+        """Take a recording of the process whose looks follow."""
+        steps = capture.report.steps
+        if capture.pid != self._pid:
+            self._pid, self._told = capture.pid, False
+            self._moments.clear()
+        alike = steps.found_by == "calls" and steps.mean_ms <= min(_SHORT_MS, _UNEVEN * steps.median_ms)
+        self._step_ms, self._name = (steps.mean_ms if alike else 0.0), steps.name
+        self._before = None
+
+    def program_uses(self, cpus: float | None) -> None:
+        """Take how many CPUs the whole program used in the last second."""
+        self._cpu = cpus
+
+    def look(self, now: float, look: Look | None, *, recording: bool) -> None:
+        """Compare the main thread with the look before; `look` says where it stands, `recording` that it is being recorded."""
+        known = look is not None and bool(look.stack) and now - look.at_s <= _OLD_S
+        progress = main_progress(self._host, self._pid) if known and not recording else None
+        if look is None or progress is None:
+            self._before = None
+            return
+        wanted_s, before = wanted_cpu_s(self._host.files, self._pid, [self._pid]), self._before
+        self._before = now, progress[1], wanted_s
+        if before is None or now - before[0] > _HELD_UP_S:
+            return
+        passed_s = now - before[0]
+        quiet = progress[1] - before[1] <= _SWITCHES and wanted_s - before[2] <= _RUNS * passed_s
+        self._moments.append(_Moment(passed_s, quiet and besides_steps(look.stack) is None, self._cpu))
+
+    def found(self) -> Found | None:
+        """The waits, if they are a habit. The longest is left out: it may be the only one of its kind."""
+        least_s = max(_LONG_S, _STEPS * self._step_ms / 1e3)
+        groups = (
+            list(group) for stands, group in itertools.groupby(self._moments, key=lambda each: each.stands) if stands
+        )
+        waits = sorted((group for group in groups if _seconds(group) >= least_s), key=_seconds)
+        kept = waits[:-1]
+        whole_s = _seconds(self._moments) - sum(_seconds(each) for each in waits[-1:])
+        share = sum(map(_seconds, kept)) / max(whole_s, 1e-9)
+        habit = bool(self._step_ms) and len(waits) >= _WAITS and whole_s >= _LEAST_S
+        self._told = habit and share >= (_STILL if self._told else _MORE)
+        if not self._told:
+            return None
+        cpus = [moment.cpu for each in kept for moment in each if moment.cpu is not None]
+        meanwhile = f"; the program used {sum(cpus) / len(cpus):.1f} CPUs meanwhile" if cpus else ""
+        return Found(LABEL, "high" if whole_s >= _SURE_S else "medium", share, [
+            f"in {len(kept)} waits of {_seconds(kept[0]):.1f} to {_seconds(kept[-1]):.1f} s the main thread stood inside of "
+            f"{self._name or 'a step'}, and used no CPU{meanwhile}; one more, of {_seconds(waits[-1]):.1f} s, is left out",
+            f"the last recording holds none of them: its steps take {self._step_ms:.4g} ms",
+        ])  # fmt: skip
+
+
+def _seconds(moments: Sequence[_Moment] | deque[_Moment]) -> float:
+    return sum(each.seconds for each in moments)

@@ -1,0 +1,214 @@
+"""Waits inside of steps that no recording holds: told from the counters of the main thread."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from made_watch import recording
+
+from tfgpu_doctor.host import Host
+from tfgpu_doctor.tracing import Found
+from tfgpu_doctor.watching import long_waits
+from tfgpu_doctor.watching.agent import Look, Stack
+from tfgpu_doctor.watching.captures import Capture
+from tfgpu_doctor.watching.long_waits import LongWaits
+from tfgpu_doctor.watching.seldom_work import joined
+
+SITE = "/env/lib/python3.13/site-packages"
+MAIN = ("/home/me/train.py", 90, "<module>")
+STEP: Stack = ((f"{SITE}/tensorflow/python/eager/execute.py", 53, "quick_execute"), MAIN)
+SAVES: Stack = ((f"{SITE}/h5py/_hl/dataset.py", 1, "write_direct"), ("/home/me/train.py", 31, "keep"), MAIN)
+PID = 7
+A_SECOND = 5  # looks
+Seconds = list[
+    tuple[str, float]
+]  # what the main thread does ("steps", "stands", "computes", "queues"), and for how long
+
+
+def capture(mean_ms: float = 10.0, median_ms: float | None = None, found_by: str = "calls", pid: int = PID) -> Capture:
+    report = recording(healthy=True)
+    steps = msgspec.structs.replace(
+        report.steps, mean_ms=mean_ms, median_ms=median_ms or mean_ms, found_by=found_by, name="train_step"
+    )
+    return Capture(1.0, pid, msgspec.structs.replace(report, steps=steps))
+
+
+class Thread:
+    """The counters of a main thread that does this and that."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.switches, self.wanted_s, self.now = 0, 0.0, 100.0
+        monkeypatch.setattr(long_waits, "main_progress", lambda _host, _pid: (0.0, self.switches))
+        monkeypatch.setattr(long_waits, "wanted_cpu_s", lambda _files, _pid, _tids: self.wanted_s)
+
+    def goes_on(self, does: str) -> None:
+        passed_s = 1 / A_SECOND
+        self.now += passed_s
+        self.switches += {"steps": 40, "stands": 0, "computes": 0, "queues": 1}[does]
+        self.wanted_s += {"steps": 0.3, "stands": 0.0, "computes": 1.0, "queues": 0.9}[does] * passed_s
+
+    def watched(
+        self, times: Seconds, recorded: Capture | None = None, stack: Stack = STEP, held: str = ""
+    ) -> Found | None:
+        waits = LongWaits(Host())
+        waits.recorded(recorded or capture())
+        waits.program_uses(0.25)
+        for does, seconds in times:
+            for _ in range(round(seconds * A_SECOND)):
+                self.goes_on(does)
+                old = 9.0 if held == "unanswered" else 0.0
+                waits.look(self.now, Look(self.now - old, stack, "1"), recording=held == "recorded")
+        return waits.found()
+
+
+@pytest.fixture
+def thread(monkeypatch: pytest.MonkeyPatch) -> Thread:
+    return Thread(monkeypatch)
+
+
+HABIT: Seconds = [("steps", 10.0), ("stands", 3.0)] * 5
+
+
+def test_waits_that_come_again_are_told_with_their_share(thread: Thread) -> None:
+    found = thread.watched(HABIT)
+    assert found
+    assert (found.label, found.confidence) == ("stalls", "high")
+    assert found.share == pytest.approx(12 / 62, abs=0.01)
+    assert "in 4 waits of 3.0 to 3.0 s" in found.evidence[0]
+    assert "inside of train_step" in found.evidence[0]
+    assert "used 0.2 CPUs meanwhile" in found.evidence[0]
+    assert "steps take 10 ms" in found.evidence[1]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [("steps", 10.0), ("stands", 3.0)] * 2,  # two may be the first ones
+        [("steps", 20.0), ("stands", 30.0), ("steps", 20.0)],  # once
+        [("steps", 1.0), ("stands", 0.8)] * 40,  # short ones: steps of different lengths
+        [("steps", 40.0), ("stands", 2.0)] * 5,  # little
+        [("steps", 10.0), ("computes", 3.0)] * 5,
+        [("steps", 10.0), ("queues", 3.0)] * 5,  # it waits for a CPU
+        [("steps", 3.0), ("stands", 1.2)] * 3,  # not looked at for long
+        [("steps", 60.0)],
+    ],
+)
+def test_what_is_no_habit_is_not_told(thread: Thread, times: Seconds) -> None:
+    assert thread.watched(times) is None
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        capture(900.0),  # long steps
+        capture(3000.0, found_by="calls"),
+        capture(10.0, found_by="batches"),  # many steps in one call from Python
+        capture(30.0, median_ms=10.0),  # the recording holds such a wait
+    ],
+)
+def test_recordings_that_explain_it_decide(thread: Thread, recorded: Capture) -> None:
+    assert thread.watched(HABIT, recorded) is None
+
+
+def test_a_wait_is_longer_than_five_steps(thread: Thread) -> None:
+    times: Seconds = [("steps", 5.0), ("stands", 1.2)] * 12
+    assert thread.watched(times, capture(290.0)) is None
+    assert thread.watched(times, capture(200.0))
+
+
+def test_what_the_places_in_the_program_tell_is_not_told_twice(thread: Thread) -> None:
+    assert thread.watched(HABIT, stack=SAVES) is None
+
+
+@pytest.mark.parametrize("held", ["unanswered", "recorded"])
+def test_only_looks_that_can_be_judged_count(thread: Thread, held: str) -> None:
+    assert thread.watched(HABIT, held=held) is None
+
+
+def test_another_process_begins_anew(thread: Thread) -> None:
+    waits = LongWaits(Host())
+    waits.recorded(capture())
+    for does, seconds in HABIT:
+        for _ in range(round(seconds * A_SECOND)):
+            thread.goes_on(does)
+            waits.look(thread.now, Look(thread.now, STEP, "1"), recording=False)
+    assert waits.found()
+    assert waits.told_s == pytest.approx(65, abs=1)
+    waits.recorded(capture(pid=8))
+    assert waits.found() is None
+    assert waits.told_s == 0
+
+
+def test_a_doctor_that_was_held_up_counts_nothing_of_that_time(thread: Thread) -> None:
+    waits = LongWaits(Host())
+    waits.recorded(capture())
+    for number in range(60):
+        thread.goes_on("steps")
+        thread.now += 3.0 if number % 10 == 0 else 0.0
+        waits.look(thread.now, Look(thread.now, STEP, "1"), recording=False)
+    assert waits.found() is None
+    assert sum(each.seconds for each in waits._moments) < 60 / A_SECOND
+
+
+def test_the_share_joins_what_was_recorded(thread: Thread) -> None:
+    found = thread.watched([("steps", 8.0), ("stands", 4.0)] * 5)
+    assert found
+    report = joined(recording(healthy=True), found, "idle")
+    assert report.verdict == "stalls"
+    assert report.healthy is False
+    assert report.shares.idle >= found.share - 1e-3
+    assert "--record-with" in report.causes[0].fix.code
+
+
+PROGRAM = """
+import sys, time
+while True:
+    for _ in range(200):
+        time.sleep(0.005)
+    print("stands", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def looks(waits: LongWaits, count: int) -> None:
+    for _ in range(count):
+        waits.look(time.monotonic(), Look(time.monotonic(), STEP, "1"), recording=False)
+        time.sleep(0.1)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count the time of threads")
+def test_a_real_thread_that_reads_from_a_pipe_stands(program: subprocess.Popen[str]) -> None:
+    assert program.stdout
+    assert program.stdin
+    waits = LongWaits(Host())
+    waits.recorded(capture(pid=program.pid))
+    program.stdout.readline()
+    for _ in range(3):
+        looks(waits, 8)
+        program.stdin.write("go on\n")
+        program.stdin.flush()
+        looks(waits, 6)
+        program.stdout.readline()
+    runs = [
+        sum(each.seconds for each in group)
+        for stands, group in itertools.groupby(waits._moments, key=lambda each: each.stands)
+        if stands
+    ]
+    assert len(runs) == 3
+    assert all(0.4 < seconds < 5 for seconds in runs)
