@@ -1,7 +1,8 @@
 """Waits of seconds inside of a step that come seldom, and that a recording of a second mostly misses: a source that stalls.
 
 Looks at the main thread do not tell them: Python stands where it stands in each step. What tells is that the thread for a
-second or more neither runs, nor waits for a CPU, nor is woken, though the steps that were recorded are short.
+second or more neither runs, nor waits for a CPU, nor is woken, though the steps that were recorded are short. A program that
+starts many steps on a GPU and then waits for all of them stands as well: there the GPU has to stand, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.tracing import Found, besides_steps
 from tfgpu_doctor.watching.agent import Look
 from tfgpu_doctor.watching.captures import Capture
+from tfgpu_doctor.watching.held_gpus import held
+from tfgpu_doctor.watching.reading import GpuReading
 from tfgpu_doctor.watching.thread_states import main_progress, wanted_cpu_s
 
 LABEL = "stalls"
@@ -26,13 +29,15 @@ _SWITCHES, _RUNS = 1, 0.05  # between two looks, at most: context switches, and 
 _HELD_UP_S, _OLD_S = 1.0, 1.0  # the doctor itself was held up; what the thread does was seen too long ago
 _LEAST_S, _SURE_S = 20.0, 60.0  # of looks
 _WAITS = 3  # one alone may be the first of a kind, or the last
+_GPU_WORKS = 0.5  # of a wait, at most: NVML tells of the last second, or the one before
 _MORE, _STILL = 0.1, 0.05  # of the time; the second once it was told
 
 
 class _Moment(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     stands: bool
-    cpu: float | None  # that the whole program used
+    cpus: float | None  # that the whole program used
+    gpu: float | None  # the share of the time in which its busiest GPU worked
 
 
 class LongWaits:
@@ -45,7 +50,9 @@ class LongWaits:
         self._moments: deque[_Moment] = deque(maxlen=_KEPT)
         self._step_ms = 0.0  # of the last recording; 0: its steps do not tell
         self._name = ""
-        self._cpu: float | None = None
+        self._on_gpu = False
+        self._cpus: float | None = None
+        self._gpu: float | None = None
         self._told = False
 
     @property
@@ -61,11 +68,13 @@ class LongWaits:
             self._moments.clear()
         alike = steps.found_by == "calls" and steps.mean_ms <= min(_SHORT_MS, _UNEVEN * steps.median_ms)
         self._step_ms, self._name = (steps.mean_ms if alike else 0.0), steps.name
+        self._on_gpu = capture.report.gpu is not None
         self._before = None
 
-    def program_uses(self, cpus: float | None) -> None:
-        """Take how many CPUs the whole program used in the last second."""
-        self._cpu = cpus
+    def program_uses(self, cpus: float | None, gpus: Sequence[GpuReading] = ()) -> None:
+        """Take how many CPUs the whole program used in the last second, and what NVML says of its GPUs."""
+        known = [gpu.utilization for gpu in held(gpus) if gpu.utilization is not None]
+        self._cpus, self._gpu = cpus, max(known, default=None)
 
     def look(self, now: float, look: Look | None, *, recording: bool) -> None:
         """Compare the main thread with the look before; `look` says where it stands, `recording` that it is being recorded."""
@@ -80,7 +89,7 @@ class LongWaits:
             return
         passed_s = now - before[0]
         quiet = progress[1] - before[1] <= _SWITCHES and wanted_s - before[2] <= _RUNS * passed_s
-        self._moments.append(_Moment(passed_s, quiet and besides_steps(look.stack) is None, self._cpu))
+        self._moments.append(_Moment(passed_s, quiet and besides_steps(look.stack) is None, self._cpus, self._gpu))
 
     def found(self) -> Found | None:
         """The waits, if they are a habit. The longest is left out: it may be the only one of its kind."""
@@ -88,7 +97,7 @@ class LongWaits:
         groups = (
             list(group) for stands, group in itertools.groupby(self._moments, key=lambda each: each.stands) if stands
         )
-        waits = sorted((group for group in groups if _seconds(group) >= least_s), key=_seconds)
+        waits = sorted((each for each in groups if _seconds(each) >= least_s and self._gpu_stands(each)), key=_seconds)
         kept = waits[:-1]
         whole_s = _seconds(self._moments) - sum(_seconds(each) for each in waits[-1:])
         share = sum(map(_seconds, kept)) / max(whole_s, 1e-9)
@@ -96,13 +105,17 @@ class LongWaits:
         self._told = habit and share >= (_STILL if self._told else _MORE)
         if not self._told:
             return None
-        cpus = [moment.cpu for each in kept for moment in each if moment.cpu is not None]
+        cpus = [moment.cpus for each in kept for moment in each if moment.cpus is not None]
         meanwhile = f"; the program used {sum(cpus) / len(cpus):.1f} CPUs meanwhile" if cpus else ""
         return Found(LABEL, "high" if whole_s >= _SURE_S else "medium", share, [
             f"in {len(kept)} waits of {_seconds(kept[0]):.1f} to {_seconds(kept[-1]):.1f} s the main thread stood inside of "
             f"{self._name or 'a step'}, and used no CPU{meanwhile}; one more, of {_seconds(waits[-1]):.1f} s, is left out",
             f"the last recording holds none of them: its steps take {self._step_ms:.4g} ms",
         ])  # fmt: skip
+
+    def _gpu_stands(self, wait: Sequence[_Moment]) -> bool:
+        known = [moment.gpu for moment in wait if moment.gpu is not None]
+        return not self._on_gpu or (bool(known) and sum(known) / len(known) <= _GPU_WORKS)
 
 
 def _seconds(moments: Sequence[_Moment] | deque[_Moment]) -> float:

@@ -165,7 +165,7 @@ class Watcher:
         self._processes.look(agents)
         self._changes.add(reading, gpus)
         self._verdict.look(now, reading, gpus, self._capture)
-        self._waits.program_uses(reading.cpu)
+        self._waits.program_uses(reading.cpu, gpus)
         if self._capture and self.hang is None:
             self._join(self._capture)
         if hang := self.hanging.tick(now, agents, self._trained, self.pid, reading, gpus):

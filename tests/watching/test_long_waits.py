@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
@@ -15,10 +15,12 @@ from made_watch import recording
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.tracing import Found
+from tfgpu_doctor.tracing.gpu_work import GpuWork
 from tfgpu_doctor.watching import long_waits
 from tfgpu_doctor.watching.agent import Look, Stack
 from tfgpu_doctor.watching.captures import Capture
 from tfgpu_doctor.watching.long_waits import LongWaits
+from tfgpu_doctor.watching.reading import GpuReading
 from tfgpu_doctor.watching.seldom_work import joined
 
 SITE = "/env/lib/python3.13/site-packages"
@@ -27,6 +29,10 @@ STEP: Stack = ((f"{SITE}/tensorflow/python/eager/execute.py", 53, "quick_execute
 SAVES: Stack = ((f"{SITE}/h5py/_hl/dataset.py", 1, "write_direct"), ("/home/me/train.py", 31, "keep"), MAIN)
 PID = 7
 A_SECOND = 5  # looks
+GPU = GpuWork(
+    device="/device:GPU:0", gpus=1, compute_ms=6.0, collectives_ms=0.0, copies_ms=0.0, kernels=90.0, median_kernel_us=9.0,
+    in_16_bit=None, compute_capability="9.0",
+)  # fmt: skip
 Seconds = list[
     tuple[str, float]
 ]  # what the main thread does ("steps", "stands", "computes", "queues"), and for how long
@@ -55,11 +61,12 @@ class Thread:
         self.wanted_s += {"steps": 0.3, "stands": 0.0, "computes": 1.0, "queues": 0.9}[does] * passed_s
 
     def watched(
-        self, times: Seconds, recorded: Capture | None = None, stack: Stack = STEP, held: str = ""
-    ) -> Found | None:
+        self, times: Seconds, recorded: Capture | None = None, stack: Stack = STEP, held: str = "",
+        gpus: Sequence[GpuReading] = (),
+    ) -> Found | None:  # fmt: skip
         waits = LongWaits(Host())
         waits.recorded(recorded or capture())
-        waits.program_uses(0.25)
+        waits.program_uses(0.25, gpus)
         for does, seconds in times:
             for _ in range(round(seconds * A_SECOND)):
                 self.goes_on(does)
@@ -130,6 +137,17 @@ def test_what_the_places_in_the_program_tell_is_not_told_twice(thread: Thread) -
 @pytest.mark.parametrize("held", ["unanswered", "recorded"])
 def test_only_looks_that_can_be_judged_count(thread: Thread, held: str) -> None:
     assert thread.watched(HABIT, held=held) is None
+
+
+@pytest.mark.parametrize(
+    ("utilization", "told"),
+    [(0.05, True), (0.97, False), (None, False)],  # many steps were started, and are waited for; or nobody knows
+)
+def test_beside_a_gpu_that_works_on_nothing_is_told(thread: Thread, utilization: float | None, *, told: bool) -> None:
+    on_gpu = msgspec.structs.replace(capture().report, gpu=GPU)
+    gpu = GpuReading(at_s=1.0, index=0, utilization=utilization, own_bytes=1 << 30)
+    found = thread.watched(HABIT, Capture(1.0, PID, on_gpu), gpus=[gpu])
+    assert bool(found) == told
 
 
 def test_another_process_begins_anew(thread: Thread) -> None:
