@@ -80,10 +80,10 @@ class LongWaits:
         """Compare the main thread with the look before; `look` says where it stands, `recording` that it is being recorded."""
         known = look is not None and bool(look.stack) and now - look.at_s <= _OLD_S
         progress = main_progress(self._host, self._pid) if known and not recording else None
-        if look is None or progress is None:
+        if look is None or progress is None or not progress[1]:  # without a switch: the kernel does not count them
             self._before = None
             return
-        wanted_s, before = wanted_cpu_s(self._host.files, self._pid, [self._pid]), self._before
+        before, wanted_s = self._before, max(progress[0], wanted_cpu_s(self._host.files, self._pid, [self._pid]))
         self._before = now, progress[1], wanted_s
         if before is None or now - before[0] > _HELD_UP_S:
             return

@@ -49,9 +49,11 @@ def capture(mean_ms: float = 10.0, median_ms: float | None = None, found_by: str
 class Thread:
     """The counters of a main thread that does this and that."""
 
+    counts = True  # whether the kernel counts switches
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.switches, self.wanted_s, self.now = 0, 0.0, 100.0
-        monkeypatch.setattr(long_waits, "main_progress", lambda _host, _pid: (0.0, self.switches))
+        self.switches, self.wanted_s, self.now = 9, 0.0, 100.0
+        monkeypatch.setattr(long_waits, "main_progress", lambda _host, _pid: (0.0, self.switches * self.counts))
         monkeypatch.setattr(long_waits, "wanted_cpu_s", lambda _files, _pid, _tids: self.wanted_s)
 
     def goes_on(self, does: str) -> None:
@@ -148,6 +150,11 @@ def test_beside_a_gpu_that_works_on_nothing_is_told(thread: Thread, utilization:
     gpu = GpuReading(at_s=1.0, index=0, utilization=utilization, own_bytes=1 << 30)
     found = thread.watched(HABIT, Capture(1.0, PID, on_gpu), gpus=[gpu])
     assert bool(found) == told
+
+
+def test_a_kernel_that_counts_no_switches_tells_nothing(thread: Thread) -> None:
+    thread.counts = False
+    assert thread.watched(HABIT) is None
 
 
 def test_another_process_begins_anew(thread: Thread) -> None:
