@@ -92,22 +92,22 @@ class LongWaits:
         self._moments.append(_Moment(passed_s, quiet and besides_steps(look.stack) is None, self._cpus, self._gpu))
 
     def found(self) -> Found | None:
-        """The waits, if they are a habit. The longest is left out: it may be the only one of its kind."""
+        """The waits, if they are a habit; without the longest, which may be the only one of its kind, and its part of time."""
         least_s = max(_LONG_S, _STEPS * self._step_ms / 1e3)
         groups = (
             list(group) for stands, group in itertools.groupby(self._moments, key=lambda each: each.stands) if stands
         )
         waits = sorted((each for each in groups if _seconds(each) >= least_s and self._gpu_stands(each)), key=_seconds)
         kept = waits[:-1]
-        whole_s = _seconds(self._moments) - sum(_seconds(each) for each in waits[-1:])
-        share = sum(map(_seconds, kept)) / max(whole_s, 1e-9)
-        habit = bool(self._step_ms) and len(waits) >= _WAITS and whole_s >= _LEAST_S
+        looked_s = _seconds(self._moments)
+        share = sum(map(_seconds, kept)) / max(looked_s * len(kept) / max(1, len(waits)), 1e-9)
+        habit = bool(self._step_ms) and len(waits) >= _WAITS and looked_s >= _LEAST_S
         self._told = habit and share >= (_STILL if self._told else _MORE)
         if not self._told:
             return None
         cpus = [moment.cpus for each in kept for moment in each if moment.cpus is not None]
         meanwhile = f"; the program used {sum(cpus) / len(cpus):.1f} CPUs meanwhile" if cpus else ""
-        return Found(LABEL, "high" if whole_s >= _SURE_S else "medium", share, [
+        return Found(LABEL, "high" if looked_s >= _SURE_S else "medium", share, [
             f"in {len(kept)} waits of {_seconds(kept[0]):.1f} to {_seconds(kept[-1]):.1f} s the main thread stood inside of "
             f"{self._name or 'a step'}, and used no CPU{meanwhile}; one more, of {_seconds(waits[-1]):.1f} s, is left out",
             f"the last recording holds none of them: its steps take {self._step_ms:.4g} ms",

@@ -29,6 +29,7 @@ _COMPARE_EVERY, _COMPARED = 25, 1500  # looks: 5 s, and the last 5 minutes
 _LEAST, _PAUSES = 20, 3  # looks; one pause alone (the first validation, the last checkpoint) is no habit
 _MORE = 0.1  # of the time, than the recordings hold, at the lower end of what the looks say
 _STILL = 0.05  # the same, once it was told: the verdict does not come and go
+_STAYS = 0.75  # of the share from which on it is the verdict, once it is
 _NEVER_AT_STEPS = 0.9  # of the looks: then another thread trains
 _SURE = 60  # looks
 _Z = 1.96  # two standard deviations: 95 %
@@ -128,11 +129,11 @@ def _judged(stack: Stack) -> tuple[Frame | None, Chain]:
     return besides_steps(stack), own_frames(stack)[::-1]
 
 
-def joined(report: TraceReport, found: Found, part: str = "host") -> TraceReport:
+def joined(report: TraceReport, found: Found, part: str = "host", *, told: bool = False) -> TraceReport:
     """What a recording says, and what comes besides: the recorded shares are those of the rest of the time.
 
-    `part` is that of the breakdown to which it counts. A step takes as much longer on average. The gain stays that of the
-    verdict's cause alone.
+    `part` is that of the breakdown to which it counts; `told`: it was the verdict before, and remains so a little longer. A step
+    takes as much longer on average. The gain stays that of the verdict's cause alone.
     """
     rest = 1 - found.share
     shares = {name: round(rest * share, 4) for name, share in msgspec.structs.asdict(report.shares).items()}
@@ -145,7 +146,7 @@ def joined(report: TraceReport, found: Found, part: str = "host") -> TraceReport
         steps=msgspec.structs.replace(report.steps, mean_ms=round(report.steps.mean_ms / rest, 4)),
         gain=Gain(step_ms_at_best=None if best_ms is None else round(best_ms / rest, 4)),
     )  # fmt: skip
-    if found.share < max(HIGH, first):
+    if found.share < max(_STAYS * HIGH if told else HIGH, first):
         return both
     return msgspec.structs.replace(
         both, verdict=found.label, title=cause.title, why="", healthy=False, causes=(cause, *others),

@@ -146,7 +146,10 @@ class Watcher:
     def _join(self, capture: Capture) -> None:
         """Join what was recorded last with what was seen since."""
         report, work, waits = capture.report, self._seldom.found(), self._waits.found()
-        self._report = joined(report, work) if work else joined(report, waits, "idle") if waits else report
+        if found := work or waits:
+            told = self._report is not None and self._report.verdict == found.label
+            report = joined(report, found, "host" if work else "idle", told=told)
+        self._report = report
         self.history.reports.pop(self._report.verdict, None)
         self.history.reports[self._report.verdict] = self._report
 

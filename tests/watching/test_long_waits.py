@@ -89,7 +89,7 @@ def test_waits_that_come_again_are_told_with_their_share(thread: Thread) -> None
     found = thread.watched(HABIT)
     assert found
     assert (found.label, found.confidence) == ("stalls", "high")
-    assert found.share == pytest.approx(12 / 62, abs=0.01)
+    assert found.share == pytest.approx(3 / 13, abs=0.01)  # of five waits four count, and four fifths of the time
     assert "in 4 waits of 3.0 to 3.0 s" in found.evidence[0]
     assert "inside of train_step" in found.evidence[0]
     assert "used 0.2 CPUs meanwhile" in found.evidence[0]
@@ -190,6 +190,16 @@ def test_the_share_joins_what_was_recorded(thread: Thread) -> None:
     assert report.healthy is False
     assert report.shares.idle >= found.share - 1e-3
     assert "--record-with" in report.causes[0].fix.code
+
+
+@pytest.mark.parametrize(("told", "verdict"), [(False, "compute_bound"), (True, "stalls")])
+def test_a_verdict_near_its_limit_does_not_come_and_go(thread: Thread, verdict: str, *, told: bool) -> None:
+    found = thread.watched([("steps", 14.0), ("stands", 3.0)] * 5)
+    assert found
+    assert 0.15 < found.share < 0.2
+    report = joined(recording(healthy=True), found, "idle", told=told)
+    assert report.verdict == verdict
+    assert [cause.label for cause in report.causes] == ["stalls"]
 
 
 PROGRAM = """
