@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.release_needs import folders_not_looked_in
 from tfgpu_doctor.model import Fix
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
@@ -33,7 +34,7 @@ def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Know
     number = tensorflow.version.partition("+")[0]
     wanted = "tf-nightly[and-cuda]" if nightly else f"tensorflow[and-cuda]=={number}"
     releases = () if nightly else knowledge.tensorflow_releases
-    missed = next((each.folders_not_looked_in for each in releases if each.version == number), [])
+    missed = next((folders_not_looked_in(each) for each in releases if each.version == number), [])
     folders = ", ".join(f"nvidia/{name}" for name in missed)
     then = f" This release does not search {folders}: after that, run `tfgpu-doctor fix --apply`." if folders else ""
     return Fix(f"{why}{then}", pip(target, "install", wanted))

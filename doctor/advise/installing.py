@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 
 from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.release_needs import folders_not_looked_in
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
 ENVIRONMENT = "tensorflow-gpu"  # the environment that the commands create
@@ -35,7 +36,7 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
     else:
         pins = [each for each in release.cuda_extra if Requirement(each).name not in _NOT_ON_INDEX]
         wanted = [f"tensorflow=={release.version}", *pins]
-    repair = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if release.folders_not_looked_in else []
+    repair = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if folders_not_looked_in(release) else []
     return [
         *made,
         shlex.join([interpreter, "-m", "pip", "install", *wanted, *caps]),
@@ -47,7 +48,7 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
 def notes_for(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
     """Return the notes to read before the commands."""
     notes = []
-    folders = ", ".join(f"nvidia/{name}" for name in release.folders_not_looked_in)
+    folders = ", ".join(f"nvidia/{name}" for name in folders_not_looked_in(release))
     if folders:
         notes.append(
             f"TensorFlow {release.version} does not search {folders}, where pip puts a library that it opens, and so "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+
 from tfgpu_doctor.knowledge.reading import Knowledge
 from tfgpu_doctor.knowledge.reading import version as comparable
 from tfgpu_doctor.knowledge.schema import OlderBuild, OlderRelease, TensorFlowRelease, Wheels
@@ -12,6 +14,8 @@ from tfgpu_doctor.knowledge.schema import OlderBuild, OlderRelease, TensorFlowRe
 if TYPE_CHECKING:
     from packaging.version import Version
 
+# Folders of pip packages from which TensorFlow itself opens a library; other libraries are found through these.
+_OPENED = ("cublas", "cuda_runtime", "cudnn", "cufft", "cusolver", "cusparse")
 _PACKAGES = ("tensorflow", "tensorflow-gpu")  # the first is preferred, if both are built with CUDA
 
 
@@ -106,3 +110,10 @@ def _merge(releases: list[ReleaseNeeds]) -> ReleaseNeeds:
     pythons = {python for each in releases for python in each.pythons}
     last = next((each for each in reversed(releases) if each.pythons), releases[-1])
     return replace(last, pythons=tuple(sorted(pythons, key=comparable)))
+
+
+def folders_not_looked_in(release: TensorFlowRelease) -> list[str]:
+    """Return the folders filled by [and-cuda] from which TensorFlow opens a library, but which its RUNPATH lacks."""
+    names = [Requirement(each).name.split("-cu1")[0] for each in release.cuda_extra]
+    brought = {name.removeprefix("nvidia-").replace("-", "_") for name in names}
+    return [name for name in _OPENED if name in brought and release.runpath and name not in release.runpath]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from packaging.requirements import Requirement
 
 
 class ErrorCode(msgspec.Struct, frozen=True):
@@ -159,10 +158,6 @@ class Wheels(msgspec.Struct, frozen=True):
     stands_for: str  # the package that contains the code, if these do not
 
 
-# Folders of pip packages from which TensorFlow itself opens a library; other libraries are found through these.
-_OPENED = ("cublas", "cuda_runtime", "cudnn", "cufft", "cusolver", "cusparse")
-
-
 class TensorFlowRelease(msgspec.Struct, frozen=True):
     """A release of TensorFlow. Fields that are not per wheel describe Linux on x86_64, the first system."""
 
@@ -179,13 +174,6 @@ class TensorFlowRelease(msgspec.Struct, frozen=True):
     def pythons(self) -> tuple[str, ...]:
         """The Pythons that it has wheels for, on Linux x86_64."""
         return self.wheels[0].pythons
-
-    @property
-    def folders_not_looked_in(self) -> list[str]:
-        """The folders filled by [and-cuda] from which TensorFlow opens a library, but which its RUNPATH lacks."""
-        names = [Requirement(each).name.split("-cu1")[0] for each in self.cuda_extra]
-        brought = {name.removeprefix("nvidia-").replace("-", "_") for name in names}
-        return [name for name in _OPENED if name in brought and self.runpath and name not in self.runpath]
 
     def wheels_for(self, os: str, architecture: str) -> Wheels | None:
         """Its wheels for a system; None if it has none."""

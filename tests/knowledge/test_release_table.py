@@ -13,6 +13,7 @@ from packaging.version import Version
 from tfgpu_doctor.advise.installing import cuda_extra_works
 from tfgpu_doctor.knowledge import read_knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import kernels_for
+from tfgpu_doctor.knowledge.release_needs import folders_not_looked_in
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
 KNOWLEDGE = read_knowledge()
@@ -69,7 +70,7 @@ def test_a_runpath_goes_with_an_extra(release: TensorFlowRelease) -> None:
 
 
 def test_releases_that_do_not_look_where_pip_puts_their_libraries() -> None:
-    lost = {release.version: release.folders_not_looked_in for release in RELEASES}
+    lost = {release.version: folders_not_looked_in(release) for release in RELEASES}
     assert {name: folders for name, folders in lost.items() if folders} == {
         "2.16.1": ["cublas", "cudnn", "cufft", "cusolver", "cusparse"],
         "2.21.0": ["cusolver"],
