@@ -36,7 +36,8 @@ def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Know
     releases = () if nightly else knowledge.tensorflow_releases
     missed = next((folders_not_looked_in(each) for each in releases if each.version == number), [])
     folders = ", ".join(f"nvidia/{name}" for name in missed)
-    then = f" This release does not search {folders}: after that, run `tfgpu-doctor fix --apply`." if folders else ""
+    repair = shlex.join(["tfgpu-doctor", "fix", "--apply", "--python", target.executable])
+    then = f" This release does not search {folders}: after that, run `{repair}`." if folders else ""
     return Fix(f"{why}{then}", pip(target, "install", wanted))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -19,13 +19,14 @@ from tfgpu_doctor.watching.agent import Look
 from tfgpu_doctor.watching.captures import Capture
 from tfgpu_doctor.watching.held_gpus import held
 from tfgpu_doctor.watching.reading import GpuReading
-from tfgpu_doctor.watching.thread_states import main_progress, wanted_cpu_s
+from tfgpu_doctor.watching.thread_states import main_progress, read_state, wanted_cpu_s
 
 LABEL = "stalls"
 _KEPT = 3000  # looks, five a second
 _SHORT_MS, _UNEVEN = 300.0, 1.5  # of the steps that were recorded: the mean, and the mean by the median
 _LONG_S, _STEPS = 1.0, 5.0  # a wait is longer than a second, and than so many steps
 _SWITCHES, _RUNS = 1, 0.05  # between two looks, at most: context switches, and the share of the time
+_SLEEPS = ("S", "D")  # not R: the kernel counts a wait for a CPU only once it is over; nor T, stopped
 _HELD_UP_S, _OLD_S = 1.0, 1.0  # the doctor itself was held up; what the thread does was seen too long ago
 _LEAST_S, _SURE_S = 20.0, 60.0  # of looks
 _WAITS = 3  # one alone may be the first of a kind, or the last
@@ -89,7 +90,9 @@ class LongWaits:
             return
         passed_s = now - before[0]
         quiet = progress[1] - before[1] <= _SWITCHES and wanted_s - before[2] <= _RUNS * passed_s
-        self._moments.append(_Moment(passed_s, quiet and besides_steps(look.stack) is None, self._cpus, self._gpu))
+        sleeps = read_state(self._host.files, f"/proc/{self._pid}/task/{self._pid}") in _SLEEPS
+        stands = quiet and sleeps and besides_steps(look.stack) is None
+        self._moments.append(_Moment(passed_s, stands, self._cpus, self._gpu))
 
     def found(self) -> Found | None:
         """The waits, if they are a habit; without the longest, which may be the only one of its kind, and its part of time."""
@@ -118,5 +121,5 @@ class LongWaits:
         return not self._on_gpu or (bool(known) and sum(known) / len(known) <= _GPU_WORKS)
 
 
-def _seconds(moments: Sequence[_Moment] | deque[_Moment]) -> float:
+def _seconds(moments: Iterable[_Moment]) -> float:
     return sum(each.seconds for each in moments)

@@ -41,12 +41,11 @@ def _replay(bench: Workbench, checked: dict[str, Any]) -> None:
         bench.found(f"the record gives the causes {labels(replayed)}, the machine {labels(checked)}")
 
 
-def _say(bench: Workbench, name: str) -> bool:
+def _say(bench: Workbench, name: str) -> None:
     options = {"ticket": ("-o", "ticket.zip"), "env": ("--shell", "bash")}.get(name, ())
     done = bench.doctor(name, name, *options, limit_s=60)
     if done.exit_code not in (0, 1):
         bench.found(f"{name} ended with {done.complaint}")
-    return True
 
 
 def _times(bench: Workbench) -> None:

@@ -134,15 +134,14 @@ class Workbench:
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 futures = {name: pool.submit(self._in_time, least_s, name, task) for name, task in tasks.items()}
-                found = {name: future.result() for name, future in futures.items()}
+                return {name: result for name, future in futures.items() for result in future.result()}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 children.end_marked(self.setting.variables.get(children.MARK) or "")
                 raise
-        return {name: result for name, result in found.items() if result is not None}
 
-    def _in_time(self, least_s: float, name: str, task: Callable[[], T]) -> T | None:
-        return task() if self.enough(least_s, name) else None
+    def _in_time(self, least_s: float, name: str, task: Callable[[], T]) -> tuple[T, ...]:
+        return (task(),) if self.enough(least_s, name) else ()
 
     @property
     def busy_option(self) -> tuple[str, ...]:
