@@ -14,7 +14,7 @@ from tfgpu_doctor.tracing.graph_work import WORK_US, operations_within, traced_c
 from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
 from tfgpu_doctor.tracing.intervals import clip, length, union
-from tfgpu_doctor.tracing.python_samples import callbacks
+from tfgpu_doctor.tracing.python_samples import callback_work, callbacks
 
 _HOST_MS = 1.5  # of the program's own Python in a step; Keras itself needs less
 _LEAST_STEPS = 5  # to tell a few of them from the others
@@ -33,7 +33,9 @@ def bottlenecks(case: Case) -> list[Found]:
     gpu = [*on_gpu(case), *beside_gpu(case)] if case.times.gpu else []
     explained = uneven.share if uneven else 0.0
     explained += sum(each.share for each in gpu if each.label in _OVERHEADS)
-    overhead = None if compiles else _overhead(case, explained, even=not uneven)
+    overhead = _callback(case) if not uneven else None
+    if not compiles and not overhead:
+        overhead = _overhead(case, explained, even=not uneven)
     host = (compiles, waiting_for_input(case), _epoch_ends(case), uneven, all_on_cpu(case), collectives(case))
     found = [*host, *gpu, overhead]  # of causes that take as long, the first is named
     return sorted((each for each in found if each and each.share >= MODERATE), key=lambda each: -_weight(case, each))
@@ -173,6 +175,20 @@ def _host_python(case: Case) -> Found | None:
     words = _users_function(case) | ({"place": work.places[0][0]} if work.places else {})
     sure: Confidence = "high" if sampled else "medium"
     return Found("host_callback" if callback else "host_python", sure, case.share("host"), evidence, words=words)
+
+
+def _callback(case: Case) -> Found | None:
+    """A callback that works after each step, and has TensorFlow work: what that computes is no step's computation."""
+    busy = case.times.parts["compute"] if case.times.gpu else []
+    work = callback_work(case.profile.samples, case.times.window, busy)
+    if work is None or work.samples < _SAMPLES or work.callback < HIGH or work.callback <= case.share("host"):
+        return None
+    place, asked = work.places[0][0], {call.name for call in case.steps.calls} - {case.steps.name}
+    return Found("host_callback", "high", work.callback, [
+        f"{work.callback:.0%} of the looks at the main thread found it in {place}, all along",
+        f"that is {work.callback * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step"
+        + (f", with what it calls of TensorFlow: {', '.join(sorted(asked)[:2])}" if asked else ""),
+    ], words={"place": place})  # fmt: skip
 
 
 def _users_function(case: Case) -> dict[str, str]:

@@ -29,6 +29,7 @@ _BESIDES = {
     "write": "/checkpoint/",
 }
 _WRAPPERS = ("error_handler",)  # around the methods of a model
+_PARTS, _EVEN = 5, 0.5  # of the recording; of the share in all of it, so much at least is in each part
 _HALF_MS = 10.0  # looks come every 10 ms or later
 
 Frame = tuple[str, int, str]
@@ -173,6 +174,28 @@ def callbacks(samples: list[Sample], times: list[Interval]) -> list[str]:
     within = [sample for sample, inside in zip(samples, _inside(samples, times), strict=True) if inside]
     frames = [frame for sample in within if (frame := _called_back(sample.main))]
     return [name for name, _ in named(frames)]
+
+
+def callback_work(samples: list[Sample], window: Interval, busy: list[Interval]) -> HostWork | None:
+    """What the looks within the steps' time say of callbacks of Keras that work in each of the steps; None if they do not.
+
+    A callback counts with all that it asks of TensorFlow (`predict`), but for the time in which a GPU is `busy`: it may wait
+    for the step itself there.
+    """
+    looks = [sample for sample, inside in zip(samples, _inside(samples, [window]), strict=True) if inside]
+    waited = _inside(looks, busy)
+    found = [
+        _called_back(sample.main) if in_callback(sample.main) and not other else None
+        for sample, other in zip(looks, waited, strict=True)
+    ]
+    share = sum(frame is not None for frame in found) / max(1, len(found))
+    size = len(found) // _PARTS
+    parts = [found[place * size : (place + 1) * size] for place in range(_PARTS)]
+    even = size > 0 and all(sum(frame is not None for frame in part) >= _EVEN * share * size for part in parts)
+    if not even or share == 0.0:
+        return None
+    places = named([frame for frame in found if frame])
+    return HostWork(len(found), share, share, tuple((name, number / len(found)) for name, number in places))
 
 
 def _called_back(stack: tuple[Frame, ...]) -> Frame | None:

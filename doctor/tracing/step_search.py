@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import re
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -13,11 +14,12 @@ from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
 from tfgpu_doctor.tracing.steps import Steps, outermost
 from tfgpu_doctor.tracing.validation_steps import SHARED, tests_told_apart
 
-_OF_TEST = ("test", "eval", "predict", "valid")
+_OF_TEST = ("test", "eval", "predict", "valid", "one_step_on_data_distributed", "multi_step_on_data")  # the last two: predict
 _KERAS = {*SHARED, "train_function"}
 _FEW = 3
 _OPERATIONS_PER_CALL = 50  # from so many on, a function that is called is not the step
 _MOST_OPERATIONS = 20_000
+_BUILDS = re.compile(r"(Dataset(V\d+)?|Iterator\w*)$")  # eager operations that only make a pipeline: `predict` does each time
 _ALIKE = 0.9  # of the operations are the same one period later
 
 
@@ -82,14 +84,14 @@ def _by_calls(thread: Thread, calls: list[Event]) -> Steps | None:
     names = defaultdict(list)
     for event in calls:
         names[event.name].append(event)
-    eager = sum(event.duration for event in thread.events.get("eager", ()))
+    eager = [event for event in thread.events.get("eager", ()) if not _BUILDS.search(event.name)]
     trained = {name: events for name, events in names.items() if not any(word in name.lower() for word in _OF_TEST)}
     trained = trained or names
     if not trained:
         return None
     name = max(trained, key=lambda each: (len(trained[each]) > 1, sum(event.duration for event in trained[each])))
-    rare = len(thread.events.get("eager", ())) > _OPERATIONS_PER_CALL * len(trained[name])
-    if rare and sum(event.duration for event in trained[name]) < eager:
+    rare = len(eager) > _OPERATIONS_PER_CALL * len(trained[name])
+    if rare and sum(event.duration for event in trained[name]) < sum(event.duration for event in eager):
         return None
     return _made("calls", trained[name], name, keras=name in _KERAS)
 

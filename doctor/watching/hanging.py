@@ -19,7 +19,8 @@ from tfgpu_doctor.watching.step_watch import StepWatch
 from tfgpu_doctor.watching.thread_states import ThreadState, main_progress, polling_threads, thread_states, wanted_cpu_s
 
 AFTER_S = 60.0  # without any progress of a program that uses no CPU
-EXIT_S = 30.0  # of a program that is over
+_AT_END = 1.25  # times as long for a program that is over: TensorFlow may wait up to 60 s for the thread that tunes pipelines
+_ENDS_S = 10.0  # after which a program that is over, and goes on, is told of
 _BUSY = 5.0  # times as long if the program still uses a CPU: one step may take long
 _STALLS, _LONGEST_S = 3.0, 3600.0  # times the longest pause that it made before
 _CPU_S, _SWITCHES = 0.01, 3  # of the main thread between two looks: less is no progress
@@ -59,6 +60,7 @@ class HangWatch:
         self._last_s: float | None = None
         self._examining: _Examination | None = None
         self._steps = StepWatch(after_s)
+        self._ending: set[int] = set()  # processes that are over, and were told of
         self._pollers: dict[int, tuple[float, list[int]]] = {}  # by process: when they were looked for, and which
 
     @property
@@ -105,7 +107,7 @@ class HangWatch:
     def _limit_s(self, now: float, stall: _Stall, agent: Agent) -> float:
         idle = stall.idle(now)
         if agent.over is not None and idle:
-            return min(EXIT_S, self._after_s)
+            return _AT_END * self._after_s
         after_s = self._after_s if idle else _BUSY * self._after_s
         return max(after_s, min(_LONGEST_S, _STALLS * self._longest_s))
 
@@ -127,9 +129,19 @@ class HangWatch:
         stall.cpu_s, stall.switches = progress
         polled_s = self._polled(now, agent.pid, stall)
         stall.used_cpu_s += max(0.0, passed_s * _wanted(reading) - polled_s)
+        self._tell_of_end(now, stall, agent)
         if self._examining is None:
             agent.ask(others=False)
         return stall
+
+    def _tell_of_end(self, now: float, stall: _Stall, agent: Agent) -> None:
+        if agent.over is None or agent.pid in self._ending or now - stall.since_s < _ENDS_S or not stall.idle(now):
+            return
+        self._ending.add(agent.pid)
+        self._note(
+            "the program is over, and its process does not end yet: TensorFlow may wait for up to a minute there, for the "
+            "thread that tunes the pipeline (options.autotune.enabled = False leaves it out)"
+        )
 
     def _polled(self, now: float, pid: int, stall: _Stall) -> float:
         """The CPU time since the last look that threads wanted which poll a GPU: they do so while it hangs, too."""

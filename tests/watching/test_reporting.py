@@ -124,6 +124,24 @@ def test_a_process_that_stands_still_is_found_once_and_only_when_it_is_time() ->
         program.kill()
 
 
+def test_a_program_that_is_over_may_wait_for_the_thread_that_tunes_its_pipeline() -> None:
+    """TensorFlow does so for up to 60 s; it is told of, and only what takes longer hangs."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
+        time.sleep(1.0)
+        notes: list[str] = []
+        watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
+        agent = StandingAgent(program.pid)
+        agent.over = ""
+        assert hang_of(watch, agent, 70, {program.pid}) == []
+        (note,) = notes
+        assert "for up to a minute" in note
+        (found,) = hang_of(watch, agent, 30, {program.pid}, begin=70.0)
+        assert 75 <= found < 90
+        assert said_of(watch)[0] == "exit"
+        assert len(notes) == 1
+        program.kill()
+
+
 def test_the_time_in_which_the_doctor_itself_was_stopped_does_not_count() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
         watch, agent = HangWatch(Host(), after_s=60.0, native=False), StandingAgent(program.pid)

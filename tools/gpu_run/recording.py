@@ -10,6 +10,7 @@ import msgspec
 
 from gpu_run import (
     acceptance,
+    advice,
     benchmarks,
     breaks,
     calibration,
@@ -31,7 +32,7 @@ Doing = Callable[[Workbench], None]
 DOINGS: dict[str, Doing] = {
     "diagnose": diagnose.diagnose, "breaks": breaks.breaks, "figures": figures.figures, "bench": benchmarks.benchmarks,
     "deep": stress.deep, "traces": trainings.traces, "devices": devices.devices, "watch": trainings.watches,
-    "accept": acceptance.acceptance, "calibration": calibration.calibration, "soak": stress.soak,
+    "advice": advice.advice, "accept": acceptance.acceptance, "calibration": calibration.calibration, "soak": stress.soak,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Part 5: nine trainings whose bottleneck is known, recorded by trace, and watched while they run."""
+"""Part 5: trainings whose bottleneck is known, recorded by trace, and watched while they run."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ ALL = (
     Training("small batch", "tiny_steps", ("launch_bound",), traced_s=0.8),
     Training("float32", "float32", ("fp32", "compute_bound"), ours=True),
     Training("copies from the host", "copies", ("copies",), ours=True),
+    Training("a wide bias", "wide_bias", ("slow_kernel",), ours=True),
+    Training("a look at each loss", "sync_each_step", ("sync_each_step", "host_python"), ours=True),
+    Training("no kernel for the GPU", "cpu_fallback", ("cpu_fallback",), ours=True),
+    Training("transposes", "layout", ("layout",), ours=True),
     Training("eager", "run_eagerly", ("eager",), traced_s=1.0),
     Training("retracing", "retracing", ("retracing",)),
     Training("healthy", "healthy", ("compute_bound",), ours=True),

@@ -1,8 +1,9 @@
-"""Trainings with enough work for a GPU: `trainings.py healthy|float32|copies --seconds N`. At the end: median and mean step.
+"""Trainings with enough work for a GPU: `trainings.py NAME --seconds N`. At the end: median and mean step, in ms.
 
-They are the same network; in bfloat16 it is healthy, in float32 without TF32 it wastes the tensor cores. `copies` is the
-healthy one, but its rows come from the host, 134 MB for each step. The layers have no bias: for so wide a layer TensorFlow adds
-the gradient of a bias up with a slow kernel.
+`healthy`, `float32` and `copies` are the same network; in bfloat16 it is healthy, in float32 without TF32 it wastes the tensor
+cores, and `copies` has its rows from the host, 134 MB for each step. The layers have no bias: for so wide a layer TensorFlow
+adds the gradient of a bias up with a slow kernel, which `wide_bias` shows. `sync_each_step` reads its loss after each step, and
+then works in Python for some milliseconds; `cpu_fallback` has an operation that has no kernel for a GPU; `layout` transposes.
 """
 
 from __future__ import annotations
@@ -13,20 +14,29 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import tensorflow as tf
 from tensorflow import keras
 
 SMALL = "RECORD_GPU_SMALL" in os.environ
-WIDTH, BATCH = (768, 128) if SMALL else (8192, 4096)
+WIDTH, BATCH, SIDE = (768, 128, 16) if SMALL else (8192, 4096, 128)
 LAYERS, LOOK_EVERY = 3, 10
+PYTHON_STEPS = 100_000
+
+Training = Callable[[float], dict[str, float]]
+TRAININGS: dict[str, Training] = {}
 
 
-def train(seconds: float, *, from_host: bool) -> dict[str, float]:
-    """Train until the time is over."""
-    model = keras.Sequential(
-        [keras.layers.Input((WIDTH,)), *(keras.layers.Dense(WIDTH, "relu", use_bias=False) for _ in range(LAYERS))]
-    )
+def training(function: Training) -> Training:
+    """Keep a training under its name."""
+    TRAININGS[function.__name__] = function
+    return function
+
+
+def stepper(model: keras.Model) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return the function that makes a step and returns the loss."""
     optimizer = keras.optimizers.SGD(1e-3)
 
     @tf.function  # type: ignore[untyped-decorator, unused-ignore]
@@ -38,14 +48,20 @@ def train(seconds: float, *, from_host: bool) -> dict[str, float]:
         )
         return loss
 
-    there = tf.random.normal((BATCH, WIDTH))
-    data = tf.data.Dataset.from_tensors(there).repeat().prefetch(2) if from_host else itertools.repeat(there)
+    return train_step
+
+
+def run(
+    seconds: float, step: Callable[[tf.Tensor], tf.Tensor], data: Iterable[tf.Tensor], look_every: int = LOOK_EVERY,
+    work: Callable[[float], Any] = lambda loss: None,
+) -> dict[str, float]:  # fmt: skip
+    """Make steps until the time is over; each `look_every`th loss is read, and given to `work`."""
     times, ends, began = [], time.monotonic() + seconds, time.perf_counter()
     for number, rows in enumerate(data):
-        loss = train_step(rows)
-        if number % LOOK_EVERY == LOOK_EVERY - 1:
-            loss.numpy()
-            times.append((time.perf_counter() - began) / LOOK_EVERY)
+        loss = step(rows)
+        if number % look_every == look_every - 1:
+            work(float(loss))
+            times.append((time.perf_counter() - began) / look_every)
             began = time.perf_counter()
         if time.monotonic() > ends:
             break
@@ -53,17 +69,87 @@ def train(seconds: float, *, from_host: bool) -> dict[str, float]:
     return {"median_ms": 1000 * statistics.median(kept), "mean_ms": 1000 * statistics.fmean(kept), "steps": number + 1}
 
 
+def dense(width: int = WIDTH, layers: int = LAYERS, *, bias: bool = False) -> keras.Model:
+    """Return a network of dense layers in the precision of the policy."""
+    hidden = (keras.layers.Dense(width, "relu", use_bias=bias) for _ in range(layers))
+    return keras.Sequential([keras.layers.Input((width,)), *hidden])
+
+
+@training
+def healthy(seconds: float) -> dict[str, float]:
+    """The rows are on the GPU."""
+    return run(seconds, stepper(dense()), itertools.repeat(tf.random.normal((BATCH, WIDTH))))
+
+
+@training
+def float32(seconds: float) -> dict[str, float]:
+    """The same without the tensor cores."""
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    keras.mixed_precision.set_global_policy("float32")
+    return healthy(seconds)
+
+
+@training
+def copies(seconds: float) -> dict[str, float]:
+    """The rows come from the host."""
+    data = tf.data.Dataset.from_tensors(tf.random.normal((BATCH, WIDTH))).repeat().prefetch(2)
+    return run(seconds, stepper(dense()), data)
+
+
+@training
+def wide_bias(seconds: float) -> dict[str, float]:
+    """Layers of 8,192 units with a bias."""
+    return run(seconds, stepper(dense(bias=True)), itertools.repeat(tf.random.normal((BATCH, WIDTH))))
+
+
+@training
+def sync_each_step(seconds: float) -> dict[str, float]:
+    """The loss is read in each step; in the Python that follows the GPU has nothing to do."""
+    width = WIDTH // 2
+    rows = itertools.repeat(tf.random.normal((BATCH, width)))
+    return run(seconds, stepper(dense(width, 4)), rows, look_every=1, work=lambda loss: sum(range(PYTHON_STEPS)) * loss)
+
+
+@training
+def cpu_fallback(seconds: float) -> dict[str, float]:
+    """Pooling with random regions, which TensorFlow has for the CPU alone, between convolutions."""
+    inside = keras.Input((SIDE, SIDE, 32))
+    first = keras.layers.Conv2D(32, 3, padding="same")(inside)
+    pooled = keras.layers.Lambda(
+        lambda given: tf.nn.fractional_max_pool(tf.cast(given, tf.float32), (1.0, 1.4, 1.4, 1.0))[0],
+        output_shape=(int(SIDE / 1.4), int(SIDE / 1.4), 32),
+    )(first)
+    model = keras.Model(inside, keras.layers.Conv2D(32, 3, padding="same")(pooled))
+    return run(seconds, stepper(model), itertools.repeat(tf.random.normal((16, SIDE, SIDE, 32))))
+
+
+@training
+def layout(seconds: float) -> dict[str, float]:
+    """Each block turns the channels to the front and back, as networks do that come from a framework with another order."""
+    scales = [tf.Variable(tf.ones((SIDE,))) for _ in range(6)]
+
+    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
+    def train_step(pictures: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            for scale in scales:
+                turned = tf.transpose(pictures, (0, 3, 1, 2))
+                pictures = tf.transpose(tf.nn.relu(turned * scale), (0, 2, 3, 1))
+            loss = tf.reduce_mean(pictures**2)
+        for scale, slope in zip(scales, tape.gradient(loss, scales), strict=True):
+            scale.assign_sub(1e-3 * slope)
+        return loss
+
+    return run(seconds, train_step, itertools.repeat(tf.random.normal((64, SIDE, SIDE, 96))))
+
+
 def main() -> None:
     """Read the arguments, and train."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=("healthy", "float32", "copies"))
+    parser.add_argument("name", choices=tuple(TRAININGS))
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
-    if options.name == "float32":
-        tf.config.experimental.enable_tensor_float_32_execution(False)
-    else:
-        keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    print(json.dumps(train(options.seconds, from_host=options.name == "copies")))
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    print(json.dumps(TRAININGS[options.name](options.seconds)))
 
 
 if __name__ == "__main__":
