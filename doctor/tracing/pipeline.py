@@ -12,6 +12,7 @@ from tfgpu_doctor.tracing.intervals import Interval, clip, dilated, length, shar
 from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
 
 _ASYNC = re.compile(r"(Prefetch|Parallel|MapAndBatch|MemoryCacheImpl|Model|MultiDevice)")
+_HANDS_ON = re.compile(r"(Finite|Forever)?(Take|Skip|Repeat)|Options|AssertCardinality|PrivateThreadPool|MaxIntraOp")
 _BUSY = 0.5  # of the waiting: a stage that works for less is not what is waited for
 _WRAPPER = 0.1  # of its time in Python
 _MOST_OF_STAGE = 0.5  # of a stage's time in its input: then the input is what is slow
@@ -42,6 +43,11 @@ class Stage:
     def is_async(self) -> bool:
         """Whether threads of its own ask its input."""
         return bool(_ASYNC.match(self.kind))
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether it does nothing with the elements: time of its own is that of calls below it which have no event yet."""
+        return bool(_HANDS_ON.match(self.kind))
 
     @property
     def parallelism(self) -> int:
@@ -188,7 +194,7 @@ def slowest(pipeline: Pipeline, waits: list[Interval]) -> Stage | None:
             busy = shared_time(child.busy, waits) / max(length(waits), 1e-9)
             if busy < _BUSY:
                 return None if stage.kind == "Prefetch" else stage
-        elif sum(each.total for each in stage.children) < _MOST_OF_STAGE * stage.total:
+        elif not stage.hands_on and sum(each.total for each in stage.children) < _MOST_OF_STAGE * stage.total:
             return stage
         stage = child
     return None if stage is pipeline.root or stage.kind == "Prefetch" else stage

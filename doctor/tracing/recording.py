@@ -36,6 +36,7 @@ class Recorder:
         self._argv, self._environment = argv, environment
         self._after_s, self._seconds, self._patience_s = after_s, seconds, patience_s
         self._note = note
+        self._lost = False  # the program ended while it was recorded, or answers no more
 
     def record(self, folder: str) -> tuple[Profile, Verdict, str]:
         """Start the program, record it into the folder, end it. Raises NotRecorded, and OSError if it cannot start."""
@@ -53,12 +54,12 @@ class Recorder:
                 why = _why_again(found[1], seconds) if found else "nothing was recorded"
                 if best and (not why or (number >= _MOST_FOR_MORE and best[1].word not in AGAIN)):
                     return best
-                if program.exit_code is not None or time.monotonic() + seconds > until:
+                if self._lost or program.exit_code is not None or time.monotonic() + seconds > until:
                     break
                 self._note(f"{why}; recording again, for {seconds:.0f} s")
                 seconds = min(_LONGEST_S, seconds * _GROWTH)
             if best is None:
-                raise NotRecorded(_ended(program))
+                raise NotRecorded(_ended(program, lost=self._lost))
             return best
 
     def _wait_for_tensorflow(self, program: RecordedProgram) -> Talk:
@@ -85,7 +86,7 @@ class Recorder:
             program.wait(seconds)
             _checked(talk.ask(do="stop"))
         except ProgramLost:
-            pass  # at its end a program writes what it has recorded
+            self._lost = True  # at its end a program writes what it has recorded
         try:
             path = find_file(folder)
             profile = read_profile(path)
@@ -115,8 +116,13 @@ def _checked(answer: dict[str, str]) -> None:
         raise NotRecorded(f"TensorFlow could not record: {error.splitlines()[0]}")
 
 
-def _ended(program: RecordedProgram) -> str:
+def _ended(program: RecordedProgram, *, lost: bool = False) -> str:
     code = program.exit_code
+    if code is None and lost:
+        return (
+            "the program was over, or answered no more, before a profile was recorded; its training may be shorter than the "
+            "recording (--after 0 --seconds 2)"
+        )
     if code is None:
         return (
             "the program trained nothing that could be recorded; try a later time (--after) or a longer one (--seconds)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from tfgpu_doctor.tracing.wording import filled
 SCHEMA = 1
 _CODE = frozenset(row.code for row in read_knowledge().trace_verdicts.values())  # what may have several lines
 _NOT_TOLD = 3
+_WISHED_STEPS, _RECORDED_S = 10, 10  # in a recording; its length in the code of the table
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,8 +172,13 @@ def _cleaned(value: Any) -> Any:
 
 def next_step(report: TraceReport) -> TraceFix | None:
     """What to do where the profile does not tell."""
+    if report.healthy is not None:
+        return None
     row = read_knowledge().trace_verdicts[report.verdict]
-    return TraceFix(text=filled(row.fix, {}), code=row.code) if report.healthy is None else None
+    code, seconds = row.code, math.ceil(_WISHED_STEPS * report.steps.mean_ms / 1000)
+    if seconds > _RECORDED_S:
+        code = code.replace(f"--seconds {_RECORDED_S}", f"--seconds {seconds}")
+    return TraceFix(text=filled(row.fix, {}), code=code)
 
 
 def make_cause(found: Found) -> TraceCause:

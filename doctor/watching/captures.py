@@ -84,6 +84,11 @@ class Captures:
         """Whether a process is being recorded now."""
         return self._agent is not None
 
+    @property
+    def step_s(self) -> float:
+        """The mean step of the last recording that was read, in s; 0 if it held none."""
+        return self._last.report.steps.mean_ms / 1000 if self._last else 0.0
+
     def tick(self, now: float, agents: Sequence[Agent], *, changed: bool, stands: bool = False) -> Capture | None:
         """Do what is due. `changed`: the picture from outside is another one since the last recording.
 
@@ -213,6 +218,8 @@ class Captures:
             return
         if self._full:
             self._widen(steps.count if found and steps and found.report.verdict == "too_short" else 0)
+            if steps and not steps.count:  # steps that are longer than it was: a compilation, which itself needs memory
+                self._length_s = min(LONGEST_S, _GROWTH * self._length_s)
             return
         step_s = steps.mean_ms / 1000 if steps else 0.0
         wanted_s = max(1.5 * self._length_s, _enough_s(step_s)) if step_s else _GROWTH * self._length_s

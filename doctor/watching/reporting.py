@@ -95,10 +95,12 @@ def _words(
 def _why_unknown(watcher: Watcher) -> str:
     if watcher.options.from_outside:
         return "the program was started without the recorder: TensorFlow's own times cannot be seen"
+    if watcher.captures.count:
+        longest_s = watcher.captures.step_s
+        told = f" (one takes about {longest_s:.1f} s)" if longest_s >= 1 else ""
+        return f"the recordings hold too few whole steps{told} to judge: let the program run for longer"
     if watcher.captures.problem:
         return f"no recording could be read: {watcher.captures.problem}"
-    if watcher.captures.count:
-        return "the recordings hold too few whole steps to judge: let the program run for longer"
     if not watcher.with_tensorflow:
         return (
             "no process of the program has imported TensorFlow; python -S, -I and -E keep the recorder out, as does a "

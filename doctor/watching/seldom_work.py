@@ -62,7 +62,8 @@ class SeldomWork:
             self._pid, self._told, self._besides, self._sampled = capture.pid, False, 0, 0
             self._looks.clear()
             self._number, self._prefixes = 0, frozenset()
-        self._host, self._on_gpu = report.shares.host, report.gpu is not None
+        callback = next((each.share for each in report.causes if each.label == "host_callback"), 0.0)
+        self._host, self._on_gpu = max(report.shares.host, callback), report.gpu is not None
         every = max(1, math.ceil(_STEPS_BETWEEN * report.steps.mean_ms / 1e3 / LOOK_EVERY_S))
         self._every = every if every <= _EACH else 0
         self._untold = all(each.label != LABEL for each in report.causes)

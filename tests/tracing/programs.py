@@ -133,6 +133,18 @@ def slow_callback(seconds: float) -> None:
     fit(dense(64, 64), rows, seconds, callbacks=[Plot()])
 
 
+@program("host_callback")
+def predicting_callback(seconds: float) -> None:
+    """What it has the model predict after each step is TensorFlow's work, and none of the training."""
+
+    class Probe(keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
+        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+            self.model.predict(tf.ones((256, 64)), batch_size=128, verbose=0)
+
+    rows = tf.data.Dataset.from_tensors((tf.ones((32, 64)), tf.ones((32,)))).repeat().prefetch(AUTOTUNE)
+    fit(dense(64, 64), rows, seconds, callbacks=[Probe()])
+
+
 def custom_step(model: keras.Model) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
     optimizer = tf.Variable(0.01)
 

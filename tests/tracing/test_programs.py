@@ -25,6 +25,7 @@ CHOSEN = {
     "tiny_steps": "launch_bound", "small_operations": "launch_bound", "shuffle_buffer": "input_shuffle",
     "healthy_dense": "compute_bound", "healthy_recurrent": "compute_bound", "healthy_xla": "compute_bound",
     "stalling_source": "input_slow_source", "validation": "uneven_steps", "tf_checkpoints": "uneven_steps",
+    "predicting_callback": "host_callback",
 }  # fmt: skip
 
 

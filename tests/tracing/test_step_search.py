@@ -45,6 +45,20 @@ def test_a_function_that_only_its_runs_tell(tmp_path: pathlib.Path) -> None:
     assert (steps.found_by, steps.name, {call.name for call in steps.calls}) == ("calls", "train_step", {"train_step"})
 
 
+def test_what_predicts_is_no_step_and_building_its_pipeline_is_not_eager(tmp_path: pathlib.Path) -> None:
+    """Keras' `predict` after each step, in a callback: two batches, for which it makes a pipeline of many operations."""
+    events = []
+    for at in range(13):
+        begin, stats = 60.0 * at, {"tf_function_call": made_trace.Ref("notTraced-nonXla")}
+        events.append(MadeEvent("multi_step_on_iterator", begin, 4.0, dict(stats)))
+        for place in range(60):
+            name = "MakeIterator" if place == 59 else "OptionsDataset" if place % 2 else "ParallelMapDatasetV2"
+            events.append(MadeEvent(f"EagerLocalExecute: {name}", begin + 5.0 + 0.5 * place, 0.4))
+        events += [MadeEvent("one_step_on_data_distributed", begin + at_ms, 9.0, dict(stats)) for at_ms in (36.0, 46.0)]
+    steps = found(tmp_path, [MadePlane("/host:CPU", [MadeLine("python", events)])])
+    assert (steps.found_by, steps.name, steps.count) == ("calls", "multi_step_on_iterator", 12)
+
+
 def of_keras(*, slopes: bool) -> list[MadePlane]:
     """Four steps of training, then eight of validation, three times: Keras calls both by the same name."""
     python, worker = MadeLine("python", number=1), MadeLine("tf_Compute/7", number=2)

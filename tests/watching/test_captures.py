@@ -229,7 +229,10 @@ def test_steps_that_do_not_fit_get_more_memory(captures: Captures, verdict: str,
         found.append(captures._most_bytes / MOST_BYTES)
     assert found == most
     assert max(found) <= LIMIT_BYTES / MOST_BYTES
-    assert captures._length_s == length_s, "it was ended before its time"
+    if steps:
+        assert captures._length_s == length_s, "it was ended before its time"
+    else:
+        assert captures._length_s > length_s, "its steps are longer than it was"
     captures._full = False
     captures._plan(20.0, first, None)
     assert captures._most_bytes == most[-1] * MOST_BYTES, "its steps still need it"
