@@ -53,7 +53,7 @@ def stepper(model: keras.Model) -> Callable[[tf.Tensor], tf.Tensor]:
 
 def run(
     seconds: float, step: Callable[[tf.Tensor], tf.Tensor], data: Iterable[tf.Tensor], look_every: int = LOOK_EVERY,
-    work: Callable[[float], Any] = lambda loss: None,
+    work: Callable[[float], Any] = lambda _loss: None,
 ) -> dict[str, float]:  # fmt: skip
     """Make steps until the time is over; each `look_every`th loss is read, and given to `work`."""
     times, ends, began = [], time.monotonic() + seconds, time.perf_counter()
