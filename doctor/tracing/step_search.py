@@ -14,12 +14,21 @@ from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
 from tfgpu_doctor.tracing.steps import Steps, outermost
 from tfgpu_doctor.tracing.validation_steps import SHARED, tests_told_apart
 
-_OF_TEST = ("test", "eval", "predict", "valid", "one_step_on_data_distributed", "multi_step_on_data")  # the last two: predict
+_OF_TEST = (
+    "test",
+    "eval",
+    "predict",
+    "valid",
+    "one_step_on_data_distributed",
+    "multi_step_on_data",
+)  # the last two: predict
 _KERAS = {*SHARED, "train_function"}
 _FEW = 3
 _OPERATIONS_PER_CALL = 50  # from so many on, a function that is called is not the step
 _MOST_OPERATIONS = 20_000
-_BUILDS = re.compile(r"(Dataset(V\d+)?|Iterator\w*)$")  # eager operations that only make a pipeline: `predict` does each time
+_BUILDS = re.compile(
+    r"(Dataset(V\d+)?|Iterator\w*)$"
+)  # eager operations that only make a pipeline: `predict` does each time
 _ALIKE = 0.9  # of the operations are the same one period later
 
 

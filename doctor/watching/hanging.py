@@ -19,7 +19,9 @@ from tfgpu_doctor.watching.step_watch import StepWatch
 from tfgpu_doctor.watching.thread_states import ThreadState, main_progress, polling_threads, thread_states, wanted_cpu_s
 
 AFTER_S = 60.0  # without any progress of a program that uses no CPU
-_AT_END = 1.25  # times as long for a program that is over: TensorFlow may wait up to 60 s for the thread that tunes pipelines
+_AT_END = (
+    1.25  # times as long for a program that is over: TensorFlow may wait up to 60 s for the thread that tunes pipelines
+)
 _ENDS_S = 10.0  # after which a program that is over, and goes on, is told of
 _BUSY = 5.0  # times as long if the program still uses a CPU: one step may take long
 _STALLS, _LONGEST_S = 3.0, 3600.0  # times the longest pause that it made before

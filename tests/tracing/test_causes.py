@@ -72,7 +72,9 @@ def test_a_stage_of_several_has_no_number(tmp_path: pathlib.Path) -> None:
 def test_what_only_hands_on_is_no_slow_source(tmp_path: pathlib.Path, kind: str) -> None:
     """Calls below it that last longer than the recording have no event: its time is theirs."""
     planes = waiting(kind)
-    planes[0].lines[-1].events += every_step(f"Iterator::Root::Prefetch::{kind}::Prefetch", 0.2, 0.1, name="PrefetchDataset:3")
+    planes[0].lines[-1].events += every_step(
+        f"Iterator::Root::Prefetch::{kind}::Prefetch", 0.2, 0.1, name="PrefetchDataset:3"
+    )
     report = judged(tmp_path, planes)
     assert report.verdict == "unexplained"
     assert report.causes == ()
@@ -84,19 +86,26 @@ def samples(folder: pathlib.Path, stack: list[tuple[str, int, str]], at_ms: rang
     (folder / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.01, "samples": rows}))
 
 
-MONITOR = [("/me/train.py", 86, "on_train_batch_end"), ("/env/site-packages/keras/src/callbacks/callback_list.py", 172, "on_train_batch_end")]
+MONITOR = [
+    ("/me/train.py", 86, "on_train_batch_end"),
+    ("/env/site-packages/keras/src/callbacks/callback_list.py", 172, "on_train_batch_end"),
+]
 PREDICTS = [("/env/site-packages/keras/src/trainers/trainer.py", 500, "predict"), *MONITOR]
 
 
 @pytest.mark.parametrize(
-    ("begins", "expected"), [(range(0, 240, 3), "host_callback"), (range(60), "compute_bound"), (range(0), "compute_bound")]
+    ("begins", "expected"),
+    [(range(0, 240, 3), "host_callback"), (range(60), "compute_bound"), (range(0), "compute_bound")],
 )
 def test_a_callback_counts_with_what_it_has_tensorflow_compute(
     tmp_path: pathlib.Path, begins: range, expected: str
 ) -> None:
     """In all of the steps, or only in the first quarter of the time: then it is none that comes with each step."""
     made_trace.save(tmp_path, training(step_ms=20.0, compute_ms=18.0))
-    training_ = [("/env/site-packages/keras/src/backend/tensorflow/trainer.py", 400, "fit"), ("/me/train.py", 99, "<module>")]
+    training_ = [
+        ("/env/site-packages/keras/src/backend/tensorflow/trainer.py", 400, "fit"),
+        ("/me/train.py", 99, "<module>"),
+    ]
     rows = [[round(at * 1e6), PREDICTS if at in begins else training_, []] for at in range(240)]
     (tmp_path / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.001, "samples": rows}))
     report = made_trace.judged(tmp_path)[0]
@@ -105,7 +114,6 @@ def test_a_callback_counts_with_what_it_has_tensorflow_compute(
         (cause, *_) = report.causes
         assert cause.share == pytest.approx(1 / 3, abs=0.02)
         assert "on_train_batch_end (train.py:86)" in cause.evidence[0]
-
 
 
 KERAS = "/x/site-packages/keras/src/"
