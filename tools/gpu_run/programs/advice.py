@@ -45,7 +45,8 @@ def trained(model: keras.Model, *, compiled: bool = False) -> Callable[[tf.Tenso
         )
         return loss
 
-    return train_step
+    step: Callable[[tf.Tensor], tf.Tensor] = train_step
+    return step
 
 
 def dense(width: int, layers: int, *, bias: bool = False) -> keras.Model:

@@ -48,7 +48,8 @@ def stepper(model: keras.Model) -> Callable[[tf.Tensor], tf.Tensor]:
         )
         return loss
 
-    return train_step
+    step: Callable[[tf.Tensor], tf.Tensor] = train_step
+    return step
 
 
 def run(
