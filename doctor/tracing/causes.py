@@ -15,6 +15,7 @@ from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
 from tfgpu_doctor.tracing.intervals import clip, length, union
 from tfgpu_doctor.tracing.python_samples import callback_work, callbacks
+from tfgpu_doctor.tracing.step_search import OF_TEST
 
 _HOST_MS = 1.5  # of the program's own Python in a step; Keras itself needs less
 _LEAST_STEPS = 5  # to tell a few of them from the others
@@ -184,6 +185,8 @@ def _callback(case: Case) -> Found | None:
     if work is None or work.samples < _SAMPLES or work.callback < HIGH or work.callback <= case.share("host"):
         return None
     place, asked = work.places[0][0], {call.name for call in case.steps.calls} - {case.steps.name}
+    if case.steps.found_by != "calls":  # the step's own function is among them
+        asked = {name for name in asked if any(word in name.lower() for word in OF_TEST)}
     return Found("host_callback", "high", work.callback, [
         f"{work.callback:.0%} of the looks at the main thread found it in {place}, all along",
         f"that is {work.callback * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step"

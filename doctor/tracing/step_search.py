@@ -14,21 +14,13 @@ from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
 from tfgpu_doctor.tracing.steps import Steps, outermost
 from tfgpu_doctor.tracing.validation_steps import SHARED, tests_told_apart
 
-_OF_TEST = (
-    "test",
-    "eval",
-    "predict",
-    "valid",
-    "one_step_on_data_distributed",
-    "multi_step_on_data",
-)  # the last two: predict
+_PREDICTS = ("one_step_on_data_distributed", "multi_step_on_data")  # functions of Keras 3 that its predict alone calls
+OF_TEST = ("test", "eval", "predict", "valid", *_PREDICTS)
 _KERAS = {*SHARED, "train_function"}
 _FEW = 3
 _OPERATIONS_PER_CALL = 50  # from so many on, a function that is called is not the step
 _MOST_OPERATIONS = 20_000
-_BUILDS = re.compile(
-    r"(Dataset(V\d+)?|Iterator\w*)$"
-)  # eager operations that only make a pipeline: `predict` does each time
+_BUILDS = re.compile(r"(Dataset(V\d+)?|Iterator\w*)$")  # eager operations that make a pipeline, as each predict does
 _ALIKE = 0.9  # of the operations are the same one period later
 
 
@@ -80,7 +72,7 @@ def _by_markers(thread: Thread, markers: list[Event]) -> Steps | None:
     names = defaultdict(list)
     for event in markers:
         names[event.name].append(event)
-    trained = {name: events for name, events in names.items() if not name.lower().startswith(_OF_TEST)} or names
+    trained = {name: events for name, events in names.items() if not name.lower().startswith(OF_TEST)} or names
     if not trained:
         return None
     name = max(trained, key=lambda each: sum(event.duration for event in trained[each]))
@@ -94,7 +86,7 @@ def _by_calls(thread: Thread, calls: list[Event]) -> Steps | None:
     for event in calls:
         names[event.name].append(event)
     eager = [event for event in thread.events.get("eager", ()) if not _BUILDS.search(event.name)]
-    trained = {name: events for name, events in names.items() if not any(word in name.lower() for word in _OF_TEST)}
+    trained = {name: events for name, events in names.items() if not any(word in name.lower() for word in OF_TEST)}
     trained = trained or names
     if not trained:
         return None

@@ -13,8 +13,8 @@ from gpu_run.workbench import PROGRAMS, TRAININGS, Workbench, document_of
 
 _OURS = PROGRAMS / "trainings.py"
 _TRACE_S, _TRACE_PATIENCE_S, _WATCH_S, _WATCH_EVERY_S = 20.0, 75.0, 24, 8
-_HANGS_S = 22  # TensorFlow's start, and its destructor that may hang at the end of a program with a py_function:
-_HANGS_AFTER_S = 12  # that is ended then
+_HANGS_S = 22  # TensorFlow's start; and its end, where it may wait for as long as the training took:
+_HANGS_AFTER_S = 12  # a quarter more, and the program is ended
 _COST_S, _PAIRS = 12, 2
 _OTHERS = "cpu_contention"
 
@@ -116,8 +116,10 @@ def _watched(bench: Workbench, each: Training) -> tuple[Any, ...]:
     if document is None:
         bench.found(f"{each.what}: watch gave no report: {done.complaint}")
         document = {"verdict": "none", "timeline": []}
+    said = [turn["verdict"] for turn in document["timeline"] if turn["verdict"] != "hang"]
+    found = said[-1] if document["verdict"] == "hang" and said else document["verdict"]  # that of the training
     first = next((turn["at_s"] for turn in document["timeline"] if turn["verdict"] in each.verdicts), None)
-    return (*_verdict(bench, "watch", each, document["verdict"]), first, document.get("captures"), done.seconds)
+    return (*_verdict(bench, "watch", each, found), first, document.get("captures"), done.seconds)
 
 
 def _cost(bench: Workbench) -> None:
