@@ -36,7 +36,7 @@ class Recorder:
         self._argv, self._environment = argv, environment
         self._after_s, self._seconds, self._patience_s = after_s, seconds, patience_s
         self._note = note
-        self._lost = False  # the program ended while it was recorded, or answers no more
+        self._lost = False  # the program ended while it was recorded, or stopped responding
 
     def record(self, folder: str) -> tuple[Profile, Verdict, str]:
         """Start the program, record it into the folder, end it. Raises NotRecorded, and OSError if it cannot start."""
@@ -120,7 +120,7 @@ def _ended(program: RecordedProgram, *, lost: bool = False) -> str:
     code = program.exit_code
     if code is None and lost:
         return (
-            "the program was over, or answered no more, before a profile was recorded; its training may be shorter than the "
+            "the program was over, or stopped responding, before a profile was recorded; its training may be shorter than the "
             "recording (--after 0 --seconds 2)"
         )
     if code is None:
