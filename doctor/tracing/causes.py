@@ -14,7 +14,7 @@ from tfgpu_doctor.tracing.graph_work import WORK_US, operations_within, traced_c
 from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
 from tfgpu_doctor.tracing.intervals import clip, length, union
-from tfgpu_doctor.tracing.python_samples import callback_work, callbacks
+from tfgpu_doctor.tracing.python_samples import callbacks, work_besides
 from tfgpu_doctor.tracing.step_search import OF_TEST
 
 _HOST_MS = 1.5  # of the program's own Python in a step; Keras itself needs less
@@ -34,7 +34,7 @@ def bottlenecks(case: Case) -> list[Found]:
     gpu = [*on_gpu(case), *beside_gpu(case)] if case.times.gpu else []
     explained = uneven.share if uneven else 0.0
     explained += sum(each.share for each in gpu if each.label in _OVERHEADS)
-    overhead = _callback(case) if not uneven else None
+    overhead = _besides(case) if not uneven else None
     if not compiles and not overhead:
         overhead = _overhead(case, explained, even=not uneven)
     host = (compiles, waiting_for_input(case), _epoch_ends(case), uneven, all_on_cpu(case), collectives(case))
@@ -178,18 +178,20 @@ def _host_python(case: Case) -> Found | None:
     return Found("host_callback" if callback else "host_python", sure, case.share("host"), evidence, words=words)
 
 
-def _callback(case: Case) -> Found | None:
-    """A callback that works after each step, and has TensorFlow work: what that computes is no step's computation."""
-    busy = case.times.parts["compute"] if case.times.gpu else []
-    work = callback_work(case.profile.samples, case.times.window, busy)
-    if work is None or work.samples < _SAMPLES or work.callback < HIGH or work.callback <= case.share("host"):
+def _besides(case: Case) -> Found | None:
+    """Work after each step for which TensorFlow computes, in a callback or not: that is no step's computation."""
+    steps, busy = case.steps, case.times.parts["compute"] if case.times.gpu else []
+    if not steps.name or any(word in steps.name.lower() for word in OF_TEST):
+        return None  # it may be a program that only predicts
+    work = work_besides(case.profile.samples, case.times.window, busy)
+    if work is None or work.samples < _SAMPLES or work.user < HIGH or work.user <= case.share("host"):
         return None
-    place, asked = work.places[0][0], {call.name for call in case.steps.calls} - {case.steps.name}
-    if case.steps.found_by != "calls":  # the step's own function is among them
+    place, asked = work.places[0][0], {call.name for call in steps.calls} - {steps.name}
+    if steps.found_by != "calls":  # the step's own function is among them
         asked = {name for name in asked if any(word in name.lower() for word in OF_TEST)}
-    return Found("host_callback", "high", work.callback, [
-        f"{work.callback:.0%} of the looks at the main thread found it in {place}, all along",
-        f"that is {work.callback * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step"
+    return Found("host_callback" if work.callback > 0.5 * work.user else "host_python", "high", work.user, [
+        f"{work.user:.0%} of the looks at the main thread found it in {place}, all along",
+        f"that is {work.user * steps.mean_ms:.1f} of {steps.mean_ms:.1f} ms of each step"
         + (f", with what it calls of TensorFlow: {', '.join(sorted(asked)[:2])}" if asked else ""),
     ], words={"place": place})  # fmt: skip
 

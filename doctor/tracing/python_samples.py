@@ -176,18 +176,15 @@ def callbacks(samples: list[Sample], times: list[Interval]) -> list[str]:
     return [name for name, _ in named(frames)]
 
 
-def callback_work(samples: list[Sample], window: Interval, busy: list[Interval]) -> HostWork | None:
-    """What the looks within the steps' time say of callbacks of Keras that work in each of the steps; None if they do not.
+def work_besides(samples: list[Sample], window: Interval, busy: list[Interval]) -> HostWork | None:
+    """What the looks within the steps' time say of callbacks, and of predictions and the like by Keras, in each of the steps.
 
-    A callback counts with all that it asks of TensorFlow (`predict`), but for the time in which a GPU is `busy`: it may wait
-    for the step itself there.
+    None if they are not in each. They count with all that they ask of TensorFlow, but for the time in which a GPU is `busy`:
+    they may wait for the step itself there.
     """
     looks = [sample for sample, inside in zip(samples, _inside(samples, [window]), strict=True) if inside]
     waited = _inside(looks, busy)
-    found = [
-        _called_back(sample.main) if in_callback(sample.main) and not other else None
-        for sample, other in zip(looks, waited, strict=True)
-    ]
+    found = [None if other else _asks(sample.main) for sample, other in zip(looks, waited, strict=True)]
     share = sum(frame is not None for frame in found) / max(1, len(found))
     size = len(found) // _PARTS
     parts = [found[place * size : (place + 1) * size] for place in range(_PARTS)]
@@ -195,7 +192,16 @@ def callback_work(samples: list[Sample], window: Interval, busy: list[Interval])
     if not even or share == 0.0:
         return None
     places = named([frame for frame in found if frame])
-    return HostWork(len(found), share, share, tuple((name, number / len(found)) for name, number in places))
+    called = sum(frame is not None and in_callback(look.main) for frame, look in zip(found, looks, strict=True))
+    shares = tuple((name, number / len(found)) for name, number in places)
+    return HostWork(len(found), share, called / len(found), shares)
+
+
+def _asks(stack: tuple[Frame, ...]) -> Frame | None:
+    """The user's place which has Keras do something that is no step; None if there is none."""
+    if in_callback(stack):
+        return _called_back(stack)
+    return besides_steps(stack) if any(map(_is_besides, stack)) else None
 
 
 def _called_back(stack: tuple[Frame, ...]) -> Frame | None:

@@ -21,6 +21,7 @@ from tfgpu_doctor.watching.second_loop import Chain, in_second_loop, prefixes_of
 from tfgpu_doctor.watching.units import percent
 
 LABEL = "uneven_steps"
+_IN_EACH_STEP = ("host_callback", "host_python")  # with what they have TensorFlow compute
 LOOK_EVERY_S = 0.2
 _EACH = 5  # of the looks is counted: they must tell of different moments
 _KEPT = 600 * _EACH  # looks
@@ -62,8 +63,8 @@ class SeldomWork:
             self._pid, self._told, self._besides, self._sampled = capture.pid, False, 0, 0
             self._looks.clear()
             self._number, self._prefixes = 0, frozenset()
-        callback = next((each.share for each in report.causes if each.label == "host_callback"), 0.0)
-        self._host, self._on_gpu = max(report.shares.host, callback), report.gpu is not None
+        in_each = max((each.share for each in report.causes if each.label in _IN_EACH_STEP), default=0.0)
+        self._host, self._on_gpu = max(report.shares.host, in_each), report.gpu is not None
         every = max(1, math.ceil(_STEPS_BETWEEN * report.steps.mean_ms / 1e3 / LOOK_EVERY_S))
         self._every = every if every <= _EACH else 0
         self._untold = all(each.label != LABEL for each in report.causes)

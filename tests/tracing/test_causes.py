@@ -86,11 +86,14 @@ def samples(folder: pathlib.Path, stack: list[tuple[str, int, str]], at_ms: rang
     (folder / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.01, "samples": rows}))
 
 
-MONITOR = [
-    ("/me/train.py", 86, "on_train_batch_end"),
-    ("/env/site-packages/keras/src/callbacks/callback_list.py", 172, "on_train_batch_end"),
+KERAS = "/x/site-packages/keras/src/"
+FIT = [(KERAS + "trainers/trainer.py", 7, "fit"), ("/home/me/train.py", 90, "main")]
+CALLBACK = [
+    ("/home/me/train.py", 12, "on_train_batch_end"),
+    (KERAS + "callbacks/callback_list.py", 5, "on_batch_end"),
+    *FIT,
 ]
-PREDICTS = [("/env/site-packages/keras/src/trainers/trainer.py", 500, "predict"), *MONITOR]
+PREDICT = (KERAS + "backend/tensorflow/trainer.py", 500, "predict")
 
 
 @pytest.mark.parametrize(
@@ -102,27 +105,29 @@ def test_a_callback_counts_with_what_it_has_tensorflow_compute(
 ) -> None:
     """In all of the steps, or only in the first quarter of the time: then it is none that comes with each step."""
     made_trace.save(tmp_path, training(step_ms=20.0, compute_ms=18.0))
-    training_ = [
-        ("/env/site-packages/keras/src/backend/tensorflow/trainer.py", 400, "fit"),
-        ("/me/train.py", 99, "<module>"),
-    ]
-    rows = [[round(at * 1e6), PREDICTS if at in begins else training_, []] for at in range(240)]
+    rows = [[round(at * 1e6), [PREDICT, *CALLBACK] if at in begins else FIT, []] for at in range(240)]
     (tmp_path / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.001, "samples": rows}))
     report = made_trace.judged(tmp_path)[0]
     assert report.verdict == expected
     if expected == "host_callback":
         (cause, *_) = report.causes
         assert cause.share == pytest.approx(1 / 3, abs=0.02)
-        assert "on_train_batch_end (train.py:86)" in cause.evidence[0]
+        assert "on_train_batch_end (train.py:12)" in cause.evidence[0]
 
 
-KERAS = "/x/site-packages/keras/src/"
-FIT = [(KERAS + "trainers/trainer.py", 7, "fit"), ("/home/me/train.py", 90, "main")]
-CALLBACK = [
-    ("/home/me/train.py", 12, "on_train_batch_end"),
-    (KERAS + "callbacks/callback_list.py", 5, "on_batch_end"),
-    *FIT,
-]
+@pytest.mark.parametrize(("name", "expected"), [("train_step", "host_python"), ("predict_step", "compute_bound")])
+def test_a_prediction_after_each_step_is_no_computation_of_the_step(
+    tmp_path: pathlib.Path, name: str, expected: str
+) -> None:
+    """A program that only predicts has nothing else to do."""
+    planes = training(step_ms=20.0, compute_ms=18.0)
+    for event in planes[0].lines[0].events:
+        event.name = event.name.replace("train_step", name)
+    made_trace.save(tmp_path, planes)
+    samples(tmp_path, [PREDICT, *FIT[1:]], range(240))
+    report = made_trace.judged(tmp_path)[0]
+    assert report.verdict == expected
+    assert [("main (train.py:90)" in cause.evidence[0]) for cause in report.causes] == [True] * len(report.causes)
 
 
 def test_the_function_between_the_steps_is_named(tmp_path: pathlib.Path) -> None:
