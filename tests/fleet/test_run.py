@@ -32,12 +32,20 @@ if "tfgpu_doctor" in sys.orig_argv:
 PATIENCE_S = 120
 
 
+def children() -> set[int]:
+    """The processes that this one started and that still run."""
+    return {int(pid) for file in pathlib.Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
+
+
 def patiently(start: Callable[[], Any]) -> Any:
     """Start a node of Ray's, again if need be: Ray waits 30 s for it, which a busy machine exceeds (ray/_private/node.py)."""
     for attempt in range(4):
+        before = children()
         try:
             return start()
         except Exception as error:
+            for pid in children() - before:  # what it had started by then, Ray leaves
+                os.kill(pid, signal.SIGKILL)
             if attempt == 3 or "timed out during startup" not in str(error):
                 raise
     raise AssertionError
