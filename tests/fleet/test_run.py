@@ -34,7 +34,11 @@ PATIENCE_S = 120
 
 def children() -> set[int]:
     """The processes that this one started and that still run."""
-    return {int(pid) for file in pathlib.Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
+    found: set[int] = set()
+    for file in pathlib.Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that ended
+            found.update(map(int, file.read_text().split()))
+    return found
 
 
 def patiently(start: Callable[[], Any]) -> Any:
