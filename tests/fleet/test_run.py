@@ -49,7 +49,8 @@ def patiently(start: Callable[[], Any]) -> Any:
             return start()
         except Exception as error:
             for pid in children() - before:  # what it had started by then, Ray leaves
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             if attempt == 3 or "timed out during startup" not in str(error):
                 raise
     raise AssertionError

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 import record_gpu
-from gpu_run import breaks, children, figures, packing, report, results, workbench
+from gpu_run import advice, breaks, children, figures, packing, report, results, workbench
 from gpu_run.calibration import covered
 from gpu_run.plan import BY_NAME, ENDING_S, PARTS, Part, allot
 from gpu_run.recording import DOINGS, Recording
@@ -307,6 +307,15 @@ def test_a_ratio_below_097_is_a_finding(setting: Setting) -> None:
     figures._row(bench, "a product", [[96.0, 100.0], [95.0, 100.0], [99.0, 100.0]], "")
     figures._row(bench, "a copy", [[98.0, 100.0]], "")
     assert [each.what.split(":")[0] for each in bench.findings] == ["a product"]
+
+
+def test_advice_that_brings_little_is_a_finding(setting: Setting) -> None:
+    bench = Workbench("advice", setting, 10)
+    ways = {"as it was": [2.0, 4.0, 2.2], "helps": [1.0, 1.0, 1.0], "does not": [2.0, 4.0, 2.2]}
+    helps, does_not = advice.compared(bench, "copies", ways)
+    assert helps == ("copies", "as it was", 2200.0, "helps", 1000.0, "2.20", "2.00", "4.00", 3)
+    assert does_not[5] == "1.00"
+    assert [each.what.split(" is ")[0] for each in bench.findings] == ["copies: does not"]
 
 
 def test_a_document_may_follow_other_lines() -> None:

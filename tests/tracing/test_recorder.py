@@ -20,9 +20,9 @@ from doctor_command import clean_environment
 from recorded_training import LONG_S, TRAIN, ended, folder_of, recorded, training, wait_for, write_training
 
 from tfgpu_doctor.host import recorded_program
-from tfgpu_doctor.host.talk import ProgramLost
+from tfgpu_doctor.host.talk import ProgramLost, Talk
 from tfgpu_doctor.tracing.python_samples import FILE, read_samples
-from tfgpu_doctor.tracing.recording import STARTUP, Recorder
+from tfgpu_doctor.tracing.recording import STARTUP, NotRecorded, Recorder
 
 pytestmark = [
     pytest.mark.timed,
@@ -366,3 +366,26 @@ def test_a_recording_of_the_begin_is_made_again(
     assert verdict.word == word
     assert len(list((fake / "profiles").iterdir())) == len(profiles) - recordings
     assert len(notes) == recordings - 1
+
+
+def test_a_program_that_stopped_responding_is_not_recorded_again(
+    fake: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process may go on for a minute after its end."""
+
+    def lost(_talk: Talk, **_words: object) -> dict[str, str]:
+        raise ProgramLost("it ended")
+
+    monkeypatch.setattr(Talk, "ask", lost)
+    notes: list[str] = []
+    recorder = Recorder(
+        [sys.executable, "train.py"],
+        clean_environment(),
+        after_s=0.0,
+        seconds=0.1,
+        patience_s=LONG_S,
+        note=notes.append,
+    )
+    with pytest.raises(NotRecorded, match="stopped responding, before a profile was recorded"):
+        recorder.record(str(fake))
+    assert notes == []

@@ -170,6 +170,13 @@ def test_a_training_that_was_called_healthy_before_ends_with_what_comes_seldom(
     assert "keep (train.py:31)" in report.title
 
 
+@pytest.mark.parametrize(("label", "told"), [("host_callback", False), ("host_python", False), ("eager", True)])
+def test_work_after_each_step_that_computes_does_not_come_seldom(label: str, told: bool) -> None:
+    """The breakdown calls what it has TensorFlow compute computation; the cause knows that it is none of the steps."""
+    looks = [STEP, SAVES, SAVES, SAVES] * 20
+    assert (watched(looks, capture(0.02, Found(label, "high", 0.8, []))).found() is not None) == told
+
+
 def test_where_another_thread_trains_nothing_is_told() -> None:
     assert watched([*[SAVES] * 15, STEP] * 10).found() is None
 

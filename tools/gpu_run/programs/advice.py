@@ -15,6 +15,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
+from gpu_run.programs.trainings import dense, stepper
+
 SMALL = "RECORD_GPU_SMALL" in os.environ
 WIDTH, BATCH, SIDE, CHANNELS = (256, 64, 16, 8) if SMALL else (8192, 4096, 64, 128)
 ROUNDS, CALLS = (3, 4) if SMALL else (7, 10)
@@ -31,38 +33,14 @@ def fault(function: Callable[[], dict[str, Step]]) -> Callable[[], dict[str, Ste
     return function
 
 
-def trained(model: keras.Model, *, compiled: bool = False) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return a function that makes a step of a training and returns the loss."""
-    optimizer = keras.optimizers.SGD(1e-3)
-    optimizer.build(model.trainable_variables)
-
-    @tf.function(jit_compile=compiled)  # type: ignore[untyped-decorator, unused-ignore]
-    def train_step(rows: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.cast(model(rows, training=True), tf.float32) ** 2)
-        optimizer.apply_gradients(
-            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
-        )
-        return loss
-
-    step: Callable[[tf.Tensor], tf.Tensor] = train_step
-    return step
-
-
-def dense(width: int, layers: int, *, bias: bool = False) -> keras.Model:
-    """Return a network of dense layers that computes in bfloat16."""
-    hidden = [keras.layers.Dense(width, "relu", use_bias=bias, dtype="mixed_bfloat16") for _ in range(layers)]
-    return keras.Sequential([keras.layers.Input((width,)), *hidden])
-
-
 @fault
 def slow_kernel() -> dict[str, Step]:
     """The gradient of a bias of more than 6,144 numbers."""
     rows = tf.random.normal((BATCH, WIDTH))
     biased, compiled, without = (
-        trained(dense(WIDTH, 3, bias=True)),
-        trained(dense(WIDTH, 3, bias=True), compiled=True),
-        trained(dense(WIDTH, 3)),
+        stepper(dense(WIDTH, 3, bias=True)),
+        stepper(dense(WIDTH, 3, bias=True), compiled=True),
+        stepper(dense(WIDTH, 3)),
     )
     return {
         "a wide bias, bfloat16": lambda: biased(rows),
@@ -75,7 +53,7 @@ def slow_kernel() -> dict[str, Step]:
 def copies() -> dict[str, Step]:
     """A large batch that comes from the host in each step."""
     rows = tf.random.normal((BATCH, WIDTH))
-    train_step = trained(dense(WIDTH, 3))
+    train_step = stepper(dense(WIDTH, 3))
 
     def of(data: tf.data.Dataset) -> Step:
         batches: Iterator[tf.Tensor] = iter(data)
@@ -98,7 +76,7 @@ def sync_each_step() -> dict[str, Step]:
     """A loss that is read after each step, by a program that has something to do between steps."""
     width = WIDTH // 2
     rows = tf.random.normal((BATCH, width))
-    train_step = trained(dense(width, 4))
+    train_step = stepper(dense(width, 4))
     history: list[Any] = []
 
     def keep(loss: Any) -> Any:
@@ -113,7 +91,7 @@ def sync_each_step() -> dict[str, Step]:
 def launch_bound() -> dict[str, Step]:
     """Steps that are too small, started one by one, or many in one call."""
     rows = tf.random.normal((32, 64))
-    train_step = trained(dense(64, 3))
+    train_step = stepper(dense(64, 3))
 
     @tf.function  # type: ignore[untyped-decorator, unused-ignore]
     def many() -> tf.Tensor:
@@ -140,11 +118,11 @@ def layout() -> dict[str, Step]:
         layers: list[Any] = [keras.layers.Input(shape)]
         for _ in range(4):
             layers += [
-                keras.layers.Conv2D(CHANNELS, 3, padding="same", data_format=order, dtype="mixed_bfloat16"),
-                keras.layers.BatchNormalization(axis=axis, dtype="mixed_bfloat16"),
-                keras.layers.Activation("relu", dtype="mixed_bfloat16"),
+                keras.layers.Conv2D(CHANNELS, 3, padding="same", data_format=order),
+                keras.layers.BatchNormalization(axis=axis),
+                keras.layers.Activation("relu"),
             ]
-        return trained(keras.Sequential(layers))
+        return stepper(keras.Sequential(layers))
 
     first, last = network("channels_first"), network("channels_last")
     pictures = tf.random.normal((16 if SMALL else 256, SIDE, SIDE, CHANNELS))
@@ -173,6 +151,7 @@ def main() -> None:
     """Measure all, and print."""
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
     found: dict[str, dict[str, list[float]]] = {}
     missing = {}
     with tf.device(GPU):

@@ -35,11 +35,12 @@ def training(function: Training) -> Training:
     return function
 
 
-def stepper(model: keras.Model) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return the function that makes a step and returns the loss."""
+def stepper(model: keras.Model, *, compiled: bool = False) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return the function that makes a step, `compiled` by XLA or not, and returns the loss."""
     optimizer = keras.optimizers.SGD(1e-3)
+    optimizer.build(model.trainable_variables)
 
-    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
+    @tf.function(jit_compile=compiled)  # type: ignore[untyped-decorator, unused-ignore]
     def train_step(rows: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.cast(model(rows, training=True), tf.float32) ** 2)
