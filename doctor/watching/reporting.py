@@ -96,8 +96,8 @@ def _why_unknown(watcher: Watcher) -> str:
     if watcher.options.from_outside:
         return "the program was started without the recorder: TensorFlow's own times cannot be seen"
     if watcher.captures.count:
-        longest_s = watcher.captures.step_s
-        told = f" (one takes about {longest_s:.1f} s)" if longest_s >= 1 else ""
+        step_s = watcher.captures.step_s
+        told = f" (one takes about {step_s:.1f} s)" if step_s >= 1 else ""
         return f"the recordings hold too few whole steps{told} to judge: let the program run for longer"
     if watcher.captures.problem:
         return f"no recording could be read: {watcher.captures.problem}"
