@@ -69,10 +69,10 @@ class RecordedProgram:
 
     def end(self) -> None:
         """End the program by SIGTERM, kill what is left of it after some seconds, and remove the socket."""
-        for talk in self.talks:
-            if talk.pid and self.exit_code is None:
-                _terminate(talk.pid)
-        until = time.monotonic() + (_GRACE_S if self.talks else 0.0)
+        known = [talk.pid for talk in self.talks if talk.pid and self.exit_code is None]
+        for pid in known:
+            _terminate(pid)
+        until = time.monotonic() + (_GRACE_S if known else 0.0)
         while self.exit_code is None and time.monotonic() < until:
             time.sleep(_TICK_S)
         assert self._process.stdin is not None

@@ -71,7 +71,7 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
     ):  # fmt: skip
         parts[part] += overlap(times, left)
         left = without(left, times)
-    parts["host" if steps.thread else "idle"] += left
+    parts["host" if steps.thread or steps.within else "idle"] += left
     clipped = clip(python, *window)
     known = without(waits, lost)
     broken_down = Breakdown(
@@ -195,8 +195,8 @@ def _starting(steps: Steps) -> list[Interval]:
     if steps.found_by in ("batches", "operations") or eager_per_step(steps) >= many_operations(steps):
         return [steps.window]
     if steps.thread is None:
-        return []
-    return union(each.interval for each in (*steps.calls, *steps.thread.events.get("eager", ())))
+        return steps.within
+    return union([*steps.within, *(each.interval for each in (*steps.calls, *steps.thread.events.get("eager", ())))])
 
 
 def many_operations(steps: Steps) -> int:

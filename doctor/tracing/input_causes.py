@@ -138,10 +138,12 @@ def _slow_stage(case: Case, pipeline: Pipeline, stage: Stage) -> Found:
 def _parallel(share: float, pipeline: Pipeline, stage: Stage) -> Found:
     """The stage runs in parallel: on fewer CPUs than there are, or on all."""
     autotuned = str(stage.settings.get("autotune", "")).lower() == "true"
-    if not autotuned and 0 < stage.parallelism < pipeline.cores:
+    # In a loop inside of a graph tf.data does not say how many CPUs it plans with.
+    fewer = stage.parallelism < pipeline.cores if pipeline.cores else stage.parallelism == 1
+    if not autotuned and stage.parallelism and fewer:
         at_once = f"{stage.parallelism} at once"
         return Found("input_serial_map", "high", share, [
-            f"{stage.in_words} runs {at_once}, on {pipeline.cores} CPUs",
+            f"{stage.in_words} runs {at_once}" + (f", on {pipeline.cores} CPUs" if pipeline.cores else ""),
         ], stage, {"what": at_once})  # fmt: skip
     return Found("input_cpu_bound", "medium", share, [
         f"{stage.in_words} runs {stage.parallelism or 'several'} at once, on {pipeline.cores or 'all'} CPUs, "

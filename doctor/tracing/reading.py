@@ -16,6 +16,7 @@ from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.tracing.chrome_trace import read_chrome_trace
 from tfgpu_doctor.tracing.data_sources import read_sources
+from tfgpu_doctor.tracing.dataset_loops import mark_loops
 from tfgpu_doctor.tracing.events import Plane
 from tfgpu_doctor.tracing.processed import ENDING, Processed, read_processed
 from tfgpu_doctor.tracing.python_samples import FILE, read_samples
@@ -147,7 +148,9 @@ def _checked(path: str, planes: list[Plane], kinds: Kinds, cut_off: str) -> Prof
     if not re.search(r"/(host|device|job):", names):
         called = names[:60].strip() or "without names of processes"
         raise Unreadable(f"{path} is a trace of another tool ({called}), not of TensorFlow; {_NAME_ONE}")
-    return make_profile(planes, kinds, cut_off)
+    profile = make_profile(planes, kinds, cut_off)
+    mark_loops(profile)
+    return profile
 
 
 def _add_samples(path: str, profile: Profile) -> None:

@@ -78,6 +78,7 @@ class Thread:
     line: Line
     plane: Plane
     events: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    of_loop: bool = False  # a thread of tf.data's that runs the model: a loop over a dataset inside of a graph
 
     def stats(self, event: Event) -> dict[str, Value]:
         """What the profiler says of an event."""
@@ -86,7 +87,7 @@ class Thread:
     @property
     def of_pipeline(self) -> bool:
         """Whether it is a thread of tf.data's own."""
-        return self.name.startswith("tf_data")
+        return self.name.startswith("tf_data") and not self.of_loop
 
     @property
     def prepares_batches(self) -> bool:

@@ -31,13 +31,14 @@ _WISHED_STEPS, _RECORDED_S = 10, 10  # in a recording; its length in the code of
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps that were judged: how many, their durations in ms, and what tells where they begin."""
+    """The steps that were judged: how many, their durations in ms, what tells where they begin, and how many a call runs."""
 
     count: int
     median_ms: float
     mean_ms: float
-    found_by: str  # "markers", "calls", "batches", "operations", "gpu", "file"; empty if there are none
+    found_by: str  # "markers", "calls", "batches", "operations", "graph", "gpu", "file"; empty if there are none
     name: str = ""
+    per_call: float = 1.0  # "graph": not known, the call was longer than the recording
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +153,7 @@ def make_report(profile: Profile, verdict: Verdict, file: str) -> TraceReport:
 def _step_times(steps: Steps) -> StepTimes:
     return StepTimes(
         count=steps.count, median_ms=_ms(steps.median_ms), mean_ms=_ms(steps.mean_ms), found_by=steps.found_by,
-        name=steps.name,
+        name=steps.name, per_call=steps.per_call,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 from tfgpu_doctor.tracing.intervals import length, union
+from tfgpu_doctor.tracing.long_calls import inside_of_call
 from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
 from tfgpu_doctor.tracing.steps import Steps, outermost
 from tfgpu_doctor.tracing.validation_steps import SHARED, tests_told_apart
@@ -28,12 +29,12 @@ def find_steps(profile: Profile) -> Steps:
     """Return the steps by the first of these ways that finds some; a GPU's own line is the last."""
     thread = _program_thread(profile)
     if thread is None:
-        return _of_gpu(profile)
+        return inside_of_call(profile, Steps()) or _of_gpu(profile)
     calls, markers = _calls_and_markers(thread)
     calls = tests_told_apart(profile, thread, calls)
     steps = _by_markers(thread, markers) or _by_calls(thread, calls) or _by_batches(thread) or _by_operations(thread)
     steps = replace(steps or _of_gpu(profile), thread=thread, calls=calls)
-    return replace(steps, per_call=_batches_per_call(profile, steps))
+    return inside_of_call(profile, steps) or replace(steps, per_call=_batches_per_call(profile, steps))
 
 
 def _program_thread(profile: Profile) -> Thread | None:

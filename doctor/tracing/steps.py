@@ -17,7 +17,7 @@ class Steps:
 
     `intervals` go from the begin of a step to the begin of the next. `calls` are the calls of tf.functions on the
     thread, `name` is the step's own, `per_call` the number of steps in one call. `found_by`: markers, calls, batches,
-    operations, gpu, or empty if there are none.
+    operations, graph (batches that the graph of a long call asks for), gpu, or empty if there are none.
     """
 
     thread: Thread | None = None
@@ -28,6 +28,7 @@ class Steps:
     per_call: float = 1.0
     keras: bool = False
     gpu: str = ""  # whose line it is, if found by one
+    within: list[Interval] = field(default_factory=list)  # of calls that run many steps: the parts in which these lie
     unfinished: list[Interval] = field(default_factory=list)  # before the first and after the last whole step
 
     @property

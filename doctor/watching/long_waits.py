@@ -2,7 +2,8 @@
 
 Looks at the main thread do not tell them: Python stands where it stands in each step. What tells is that the thread for a
 second or more neither runs, nor waits for a CPU, nor is woken, though the steps that were recorded are short. A program that
-starts many steps on a GPU and then waits for all of them stands as well: there the GPU has to stand, too.
+starts many steps on a GPU and then waits for all of them stands as well: there the GPU has to stand, too. And where one call
+from Python runs many steps, its thread stands in any case: there the whole program has to use no CPU.
 """
 
 from __future__ import annotations
@@ -19,19 +20,28 @@ from tfgpu_doctor.watching.agent import Look
 from tfgpu_doctor.watching.captures import Capture
 from tfgpu_doctor.watching.held_gpus import held
 from tfgpu_doctor.watching.reading import GpuReading
-from tfgpu_doctor.watching.thread_states import main_progress, read_state, wanted_cpu_s
+from tfgpu_doctor.watching.thread_states import HERTZ, main_progress, read_stat, read_state, wanted_cpu_s
 
 LABEL = "stalls"
 _KEPT = 3000  # looks, five a second
 _SHORT_MS, _UNEVEN = 300.0, 1.5  # of the steps that were recorded: the mean, and the mean by the median
 _LONG_S, _STEPS = 1.0, 5.0  # a wait is longer than a second, and than so many steps
 _SWITCHES, _RUNS = 1, 0.05  # between two looks, at most: context switches, and the share of the time
+_TICK_S = 1 / HERTZ  # the CPU time of a program is counted in such
+_TELL = ("calls", "graph")  # how the steps were found: in both ways their times are those of the training
 _SLEEPS = ("S", "D")  # not R: the kernel counts a wait for a CPU only once it is over; nor T, stopped
 _HELD_UP_S, _OLD_S = 1.0, 1.0  # the doctor itself was held up; what the thread does was seen too long ago
 _LEAST_S, _SURE_S = 20.0, 60.0  # of looks
 _WAITS = 3  # one alone may be the first of a kind, or the last
 _GPU_WORKS = 0.5  # of a wait, at most: NVML tells of the last second, or the one before
 _MORE, _STILL = 0.1, 0.05  # of the time; the second once it was told
+
+
+class _Counts(msgspec.Struct, frozen=True, gc=False):
+    at_s: float
+    switches: int
+    wanted_s: float  # the CPU time of the main thread, with its waits for a CPU
+    program_s: float  # the CPU time of the program
 
 
 class _Moment(msgspec.Struct, frozen=True, gc=False):
@@ -47,9 +57,10 @@ class LongWaits:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._pid = 0
-        self._before: tuple[float, int, float] | None = None  # when, context switches, CPU time that it wanted
+        self._before: _Counts | None = None
         self._moments: deque[_Moment] = deque(maxlen=_KEPT)
         self._step_ms = 0.0  # of the last recording; 0: its steps do not tell
+        self._many = False  # steps in one call from Python
         self._name = ""
         self._on_gpu = False
         self._cpus: float | None = None
@@ -67,7 +78,8 @@ class LongWaits:
         if capture.pid != self._pid:
             self._pid, self._told = capture.pid, False
             self._moments.clear()
-        alike = steps.found_by == "calls" and steps.mean_ms <= min(_SHORT_MS, _UNEVEN * steps.median_ms)
+        alike = steps.found_by in _TELL and steps.mean_ms <= min(_SHORT_MS, _UNEVEN * steps.median_ms)
+        self._many = steps.per_call > 1 or steps.found_by == "graph"
         self._step_ms, self._name = (steps.mean_ms if alike else 0.0), steps.name
         self._on_gpu = capture.report.gpu is not None
         self._before = None
@@ -84,15 +96,25 @@ class LongWaits:
         if look is None or progress is None or not progress[1]:  # without a switch: the kernel does not count them
             self._before = None
             return
-        before, wanted_s = self._before, max(progress[0], wanted_cpu_s(self._host.files, self._pid, [self._pid]))
-        self._before = now, progress[1], wanted_s
-        if before is None or now - before[0] > _HELD_UP_S:
+        before, self._before = self._before, self._counts(now, *progress)
+        passed_s = now - before.at_s if before else 0.0
+        if before is None or passed_s > _HELD_UP_S:
             return
-        passed_s = now - before[0]
-        quiet = progress[1] - before[1] <= _SWITCHES and wanted_s - before[2] <= _RUNS * passed_s
         sleeps = read_state(self._host.files, f"/proc/{self._pid}/task/{self._pid}") in _SLEEPS
-        stands = quiet and sleeps and besides_steps(look.stack) is None
+        stands = self._quiet(before, self._before, passed_s) and sleeps and besides_steps(look.stack) is None
         self._moments.append(_Moment(passed_s, stands, self._cpus, self._gpu))
+
+    def _counts(self, now: float, ran_s: float, switches: int) -> _Counts:
+        files = self._host.files
+        program = read_stat(files, f"/proc/{self._pid}")
+        wanted_s = max(ran_s, wanted_cpu_s(files, self._pid, [self._pid]))
+        return _Counts(now, switches, wanted_s, program.own_ticks / HERTZ if program else 0.0)
+
+    def _quiet(self, before: _Counts, now: _Counts, passed_s: float) -> bool:
+        """Whether the main thread stood between two looks; where it does so in each call, whether the whole program did."""
+        if self._many:
+            return now.program_s - before.program_s <= _RUNS * passed_s + _TICK_S
+        return now.switches - before.switches <= _SWITCHES and now.wanted_s - before.wanted_s <= _RUNS * passed_s
 
     def found(self) -> Found | None:
         """The waits, if they are a habit; without the longest, which may be the only one of its kind, and its part of time."""
@@ -110,9 +132,12 @@ class LongWaits:
             return None
         cpus = [moment.cpus for each in kept for moment in each if moment.cpus is not None]
         meanwhile = f"; the program used {sum(cpus) / len(cpus):.1f} CPUs meanwhile" if cpus else ""
+        stood = f"the main thread stood inside of {self._name or 'a step'}, and used no CPU{meanwhile}"
+        if self._many:
+            stood = "the whole program stood inside of a call that runs many steps, and used no CPU"
         return Found(LABEL, "high" if looked_s >= _SURE_S else "medium", share, [
-            f"in {len(kept)} waits of {_seconds(kept[0]):.1f} to {_seconds(kept[-1]):.1f} s the main thread stood inside of "
-            f"{self._name or 'a step'}, and used no CPU{meanwhile}; one more, of {_seconds(waits[-1]):.1f} s, is left out",
+            f"in {len(kept)} waits of {_seconds(kept[0]):.1f} to {_seconds(kept[-1]):.1f} s {stood}; "
+            f"one more, of {_seconds(waits[-1]):.1f} s, is left out",
             f"the last recording holds none of them: its steps take {self._step_ms:.4g} ms",
         ])  # fmt: skip
 

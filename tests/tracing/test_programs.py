@@ -25,7 +25,8 @@ CHOSEN = {
     "tiny_steps": "launch_bound", "small_operations": "launch_bound", "shuffle_buffer": "input_shuffle",
     "healthy_dense": "compute_bound", "healthy_recurrent": "compute_bound", "healthy_xla": "compute_bound",
     "stalling_source": "input_slow_source", "validation": "uneven_steps", "tf_checkpoints": "uneven_steps",
-    "predicting_callback": "host_callback",
+    "predicting_callback": "host_callback", "healthy_long_calls": "compute_bound",
+    "healthy_dataset_loop": "compute_bound", "python_in_a_loop": "input_python",
 }  # fmt: skip
 
 

@@ -16,7 +16,8 @@ from tfgpu_doctor.tracing.wording import filled
 EVENTS = read_knowledge().trace_events
 KINDS = {
     PASSED_OVER, "memory", "input wait", "iterator", "python", "user function", "tracing", "xla compile", "xla run",
-    "xla call", "call", "eager", "executor", "run", "collective", "checkpoint", "operation", "copy",
+    "xla call", "call", "eager", "executor", "run", "collective", "checkpoint", "operation", "copy", "loop",
+    "loop input",
 }  # fmt: skip
 VERDICTS = read_knowledge().trace_verdicts.values()
 WORDS = {
@@ -52,6 +53,9 @@ def test_rows_name_their_releases_and_source() -> None:
         ("save/SaveV2:SaveV2", "checkpoint"),
         ("PyFunc:PyFunc", "python"),
         ("MapAndBatchConsume", PASSED_OVER),
+        ("ReduceIterator::Root::Prefetch::Scan::FiniteTake[3]::Scan", "loop input"),
+        ("ReduceIterator::Root::FiniteTake", "other"),  # Dataset.reduce, no loop
+        ("Iterator::Root::Prefetch::Scan", "iterator"),
         ("train_step", "other"),
         ("", "other"),
     ],
