@@ -71,7 +71,9 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
     ):  # fmt: skip
         parts[part] += overlap(times, left)
         left = without(left, times)
-    parts["host" if steps.thread or steps.within else "idle"] += left
+    own = _of_program(profile, steps, left)
+    parts["host"] += own
+    parts["idle"] += without(left, own)
     clipped = clip(python, *window)
     known = without(waits, lost)
     broken_down = Breakdown(
@@ -81,6 +83,15 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
     _move_ends_of_epochs(profile, steps, broken_down)
     _move_small_operations(profile, steps, broken_down)
     return broken_down
+
+
+def _of_program(profile: Profile, steps: Steps, left: list[Interval]) -> list[Interval]:
+    """Of the time that nothing claims what is the program's own; between long calls, that in which looks find its Python."""
+    if steps.thread:
+        return left
+    if steps.within and profile.samples:
+        return overlap(left, python_of_program(profile.samples))
+    return left if steps.within else []
 
 
 def _work(profile: Profile, steps: Steps, gpus: dict[str, GpuTimes], gpu: str) -> list[tuple[str, list[Interval]]]:

@@ -119,7 +119,8 @@ def _done_between(case: Case) -> str:
 def _overhead(case: Case, explained: float, *, even: bool) -> Found | None:
     """Starting the step's work, and Python between the steps, less the share of it that other causes explain."""
     share = case.share("launch", "host") - explained
-    if share < MODERATE or case.steps.thread is None:
+    inside = bool(case.steps.within)  # of a call that runs many steps
+    if share < MODERATE or (case.steps.thread is None and not inside):
         return None
     if (operations := eager_per_step(case.steps)) >= many_operations(case.steps):
         return Found("eager", "high", share, [
@@ -131,14 +132,15 @@ def _overhead(case: Case, explained: float, *, even: bool) -> Found | None:
         return found
     if not case.times.gpu and share <= case.share("compute"):
         return None  # a busy processor makes starting slow, too: not what such a step is called for
-    small, words = _small_operations(case), _users_function(case)
+    small = _small_operations(case)
+    words = _users_function(case) | ({"what": "the graph"} if small or inside else {})
     return Found("launch_bound", "medium", share, [
         f"a step takes {case.steps.mean_ms:.2f} ms, its computation {case.ms('compute'):.2f} ms",
-        f"the rest starts it: {case.ms('launch'):.2f} ms inside {case.steps.name or 'calls'}, "
+        f"the rest starts it: {case.ms('launch'):.2f} ms inside {case.steps.name or ('the graph' if inside else 'calls')}, "
         f"{case.ms('host'):.2f} ms of Python around it",
         *small,
         *_kernels(case),
-    ], words=words | ({"what": "the graph"} if small else {}), high=LAUNCH_HIGH if case.times.gpu else HIGH)  # fmt: skip
+    ], words=words, high=LAUNCH_HIGH if case.times.gpu else HIGH)  # fmt: skip
 
 
 def _small_operations(case: Case) -> list[str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -33,16 +34,29 @@ GPU = GpuWork(
     device="/device:GPU:0", gpus=1, compute_ms=6.0, collectives_ms=0.0, copies_ms=0.0, kernels=90.0, median_kernel_us=9.0,
     in_16_bit=None, compute_capability="9.0",
 )  # fmt: skip
-# What the main thread does ("steps", "stands", "computes", "queues"), and for how long.
+# What the main thread does ("steps", "stands", "computes", "queues"; "waits": it stands, and others compute), and for how long.
 Seconds = list[tuple[str, float]]
 
 
-def capture(mean_ms: float = 10.0, median_ms: float | None = None, found_by: str = "calls", pid: int = PID) -> Capture:
+def capture(
+    mean_ms: float = 10.0,
+    median_ms: float | None = None,
+    found_by: str = "calls",
+    pid: int = PID,
+    per_call: float = 1.0,
+) -> Capture:
     report = recording(healthy=True)
     steps = msgspec.structs.replace(
-        report.steps, mean_ms=mean_ms, median_ms=median_ms or mean_ms, found_by=found_by, name="train_step"
-    )
+        report.steps, mean_ms=mean_ms, median_ms=median_ms or mean_ms, found_by=found_by, name="train_step",
+        per_call=per_call,
+    )  # fmt: skip
     return Capture(1.0, pid, msgspec.structs.replace(report, steps=steps))
+
+
+class Program(NamedTuple):
+    """Of its `stat` what counts."""
+
+    own_ticks: int
 
 
 class Thread:
@@ -52,16 +66,18 @@ class Thread:
     state = "S"
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.switches, self.wanted_s, self.now = 9, 0.0, 100.0
+        self.switches, self.wanted_s, self.now, self.program_s = 9, 0.0, 100.0, 0.0
         monkeypatch.setattr(long_waits, "main_progress", lambda _host, _pid: (0.0, self.switches * self.counts))
         monkeypatch.setattr(long_waits, "wanted_cpu_s", lambda _files, _pid, _tids: self.wanted_s)
+        monkeypatch.setattr(long_waits, "read_stat", lambda _files, _place: Program(round(100 * self.program_s)))
         monkeypatch.setattr(long_waits, "read_state", lambda _files, _place: self.state)
 
     def goes_on(self, does: str) -> None:
         passed_s = 1 / A_SECOND
         self.now += passed_s
-        self.switches += {"steps": 40, "stands": 0, "computes": 0, "queues": 1}[does]
-        self.wanted_s += {"steps": 0.3, "stands": 0.0, "computes": 1.0, "queues": 0.9}[does] * passed_s
+        self.switches += {"steps": 40, "stands": 0, "computes": 0, "queues": 1, "waits": 0}[does]
+        self.wanted_s += {"steps": 0.3, "stands": 0.0, "computes": 1.0, "queues": 0.9, "waits": 0.0}[does] * passed_s
+        self.program_s += {"steps": 1.7, "stands": 0.02, "computes": 1.9, "queues": 0.5, "waits": 1.8}[does] * passed_s
 
     def watched(
         self, times: Seconds, recorded: Capture | None = None, stack: Stack = STEP, held: str = "",
@@ -125,6 +141,29 @@ def test_what_is_no_habit_is_not_told(thread: Thread, times: Seconds) -> None:
 )
 def test_recordings_that_explain_it_decide(thread: Thread, recorded: Capture) -> None:
     assert thread.watched(HABIT, recorded) is None
+
+
+LONG_CALLS = [capture(10.0, found_by="graph"), capture(10.0, per_call=200.0)]
+
+
+@pytest.mark.parametrize("recorded", LONG_CALLS)
+def test_where_a_call_runs_many_steps_the_whole_program_has_to_stand(thread: Thread, recorded: Capture) -> None:
+    """Its main thread waits for the call in any case."""
+    assert thread.watched([("waits", 4.0), ("steps", 0.2)] * 15, recorded) is None
+    found = thread.watched([("waits", 6.0), ("stands", 2.0), ("waits", 2.0)] * 6, recorded)
+    assert found
+    assert found.share == pytest.approx(0.2, abs=0.02)
+    assert (
+        "in 5 waits of 2.0 to 2.0 s the whole program stood inside of a call that runs many steps" in found.evidence[0]
+    )
+
+
+@pytest.mark.parametrize("recorded", LONG_CALLS)
+def test_a_long_call_on_a_gpu_that_works_is_no_wait(thread: Thread, recorded: Capture) -> None:
+    on_gpu = Capture(1.0, PID, msgspec.structs.replace(recorded.report, gpu=GPU))
+    for utilization, told in ((0.05, True), (0.97, False), (None, False)):
+        gpu = GpuReading(at_s=1.0, index=0, utilization=utilization, own_bytes=1 << 30)
+        assert bool(thread.watched(HABIT, on_gpu, gpus=[gpu])) == told
 
 
 def test_a_wait_is_longer_than_five_steps(thread: Thread) -> None:
