@@ -17,7 +17,7 @@ _LINGERS_S = 5.0  # a cause of the machine that is not seen for so long is over
 _RECENT = 10  # looks
 _SHOWS_AFTER_S = 6.0  # a cause of the machine is at work for so long before the looks tell it
 _SLOWED = 1.5  # times as long as before: a third of each step came with the cause
-_SLOWS = {"cpu_contention", "cpu_quota", "disk_slow", "memory_short", "gpu_slowed", "other_tenant"}
+SLOWS = {"cpu_contention", "cpu_quota", "disk_slow", "memory_short", "gpu_slowed", "other_tenant"}
 
 
 class LiveVerdict:
@@ -82,7 +82,7 @@ class LiveVerdict:
             return first  # it trained well before
         if before is None:
             return first if explains(first, report, readings) else ""
-        return first if first in _SLOWS and slowed(before, report) else ""
+        return first if first in SLOWS and slowed(before, report) else ""
 
 
 def slowed(before: TraceReport, now: TraceReport) -> bool:

@@ -12,8 +12,8 @@ import msgspec
 
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.tracing import Gain, Shares, StepTimes, TraceReport
-from tfgpu_doctor.watching.live_verdict import HANGS
+from tfgpu_doctor.tracing import HIGH, Gain, Shares, StepTimes, TraceReport
+from tfgpu_doctor.watching.live_verdict import HANGS, SLOWS
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import GpuSummary, Hang, HostSummary, TimelineEntry, WatchReport
 from tfgpu_doctor.watching.watcher import Watcher
@@ -60,16 +60,23 @@ def make_watch_report(watcher: Watcher, *, exit_code: int | None, ended_by: str 
 
 
 def main_verdict(timeline: Sequence[TimelineEntry], seconds: float) -> str:
-    """The verdict that was right for most of the time; what says nothing counts only if nothing else was said."""
+    """The verdict that was right for most of the time; what says nothing counts only if nothing else was said.
+
+    What of the machine slowed it for a short time alone is not the answer either: the report lists it.
+    """
     times: dict[str, float] = defaultdict(float)
     ends = [*(turn.at_s for turn in timeline[1:]), seconds]
     for turn, end_s in zip(timeline, ends, strict=False):
         times[turn.verdict] += max(0.0, end_s - turn.at_s)
     states = {word for word, row in read_knowledge().watch_words.items() if row.kind == "state"}
-    told = {verdict: time_s for verdict, time_s in times.items() if verdict not in states | {HANGS}}
+    told = {
+        verdict: time_s for verdict, time_s in times.items()
+        if verdict not in states | {HANGS} and (verdict not in SLOWS or time_s >= HIGH * seconds)
+    }  # fmt: skip
     if told:
         return max(told, key=lambda each: told[each])
-    return timeline[-1].verdict if timeline and timeline[-1].verdict != HANGS else "watching"
+    ended = "watching" if timeline and timeline[-1].verdict == HANGS else ""
+    return ended or next((turn.verdict for turn in reversed(timeline) if turn.verdict in states), "watching")
 
 
 def _hang(watcher: Watcher, seconds: float, ended_by: str) -> Hang | None:

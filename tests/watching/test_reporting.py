@@ -39,6 +39,10 @@ def turns(*rows: tuple[float, str]) -> list[TimelineEntry]:
         ([(0, "starting")], 60, "starting"),
         ([(0, "compute_bound"), (20, "hang")], 900, "compute_bound"),  # it went on: else the hang is the verdict
         ([(0, "starting"), (5, "hang")], 60, "watching"),
+        ([(0, "watching"), (30, "cpu_contention"), (36, "watching")], 60, "watching"),  # a moment of it explains no run
+        ([(0, "watching"), (54, "cpu_contention")], 60, "watching"),
+        ([(0, "watching"), (30, "cpu_contention"), (45, "watching")], 60, "cpu_contention"),
+        ([(0, "watching"), (59, "gpu_lost")], 60, "gpu_lost"),
         ([], 0, "watching"),
     ],
 )
