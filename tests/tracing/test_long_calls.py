@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 
 import made_trace
 import pytest
 from made_trace import MadeEvent, MadeLine, MadePlane, Ref
+
+from tfgpu_doctor.tracing.result import TraceReport
 
 STEP_MS = 20.0
 
@@ -50,13 +53,12 @@ def loop(*, steps: int = 30, wait_ms: float = 1.0, before: str = "Prefetch::") -
     return [scan, pool]
 
 
-def judged(folder: pathlib.Path, lines: list[MadeLine]) -> made_trace.TraceReport:
+def judged(folder: pathlib.Path, lines: list[MadeLine]) -> TraceReport:
     return made_trace.judged(made_trace.save(folder, [MadePlane("/host:CPU", lines)]))[0]
 
 
 @pytest.mark.parametrize("made", [graph, loop])
-def test_the_batches_tell_the_steps(tmp_path: pathlib.Path, made: object) -> None:
-    assert callable(made)
+def test_the_batches_tell_the_steps(tmp_path: pathlib.Path, made: Callable[..., list[MadeLine]]) -> None:
     report = judged(tmp_path, made())
     assert (report.verdict, report.steps.found_by, report.steps.count) == ("compute_bound", "graph", 29)
     assert report.steps.median_ms == pytest.approx(STEP_MS, abs=0.1)
@@ -65,8 +67,7 @@ def test_the_batches_tell_the_steps(tmp_path: pathlib.Path, made: object) -> Non
 
 
 @pytest.mark.parametrize("made", [graph, loop])
-def test_what_the_steps_wait_for_is_named(tmp_path: pathlib.Path, made: object) -> None:
-    assert callable(made)
+def test_what_the_steps_wait_for_is_named(tmp_path: pathlib.Path, made: Callable[..., list[MadeLine]]) -> None:
     report = judged(tmp_path, made(wait_ms=12.0))
     assert report.verdict == "input_no_prefetch"
     assert report.shares.input == pytest.approx(0.6, abs=0.05)
