@@ -24,6 +24,8 @@ TOLD_BY = {
     "retracing": ("retracing", {"tracing", "call"}),
     "xla_shapes": ("compile", {"call", "xla run", "xla compile"}),
     "healthy_xla": ("compute_bound", {"call", "xla call"}),
+    "healthy_dataset_loop": ("compute_bound", {"loop", "input wait", "executor"}),
+    "healthy_long_calls": ("compute_bound", {"input wait", "executor"}),
     "small_operations": ("launch_bound", {"call", "executor"}),
     "tf_checkpoints": ("uneven_steps", {"checkpoint", "call"}),
 }
