@@ -47,6 +47,7 @@ ALL = (
     Training("transposes", "layout", ("layout",), ours=True),
     Training("eager", "run_eagerly", ("eager",), traced_s=1.0),
     Training("retracing", "retracing", ("retracing",)),
+    Training("a loop in the graph", "long_calls", ("compute_bound",), ours=True),
     Training("healthy", "healthy", ("compute_bound",), ours=True),
 )
 

@@ -3,7 +3,8 @@
 `healthy`, `float32` and `copies` are the same network; in bfloat16 it is healthy, in float32 without TF32 it wastes the tensor
 cores, and `copies` has its rows from the host, 134 MB for each step. The layers have no bias: for so wide a layer TensorFlow
 adds the gradient of a bias up with a slow kernel, which `wide_bias` shows. `sync_each_step` reads its loss after each step, and
-then works in Python for some milliseconds; `cpu_fallback` has an operation that has no kernel for a GPU; `layout` transposes.
+then works in Python for some milliseconds; `cpu_fallback` has an operation that has no kernel for a GPU; `layout` transposes;
+`long_calls` is healthy, and a call of it lasts longer than a recording.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tensorflow import keras
 SMALL = "RECORD_GPU_SMALL" in os.environ
 WIDTH, BATCH, SIDE = (768, 128, 16) if SMALL else (8192, 4096, 128)
 LAYERS, LOOK_EVERY = 3, 10
-PYTHON_STEPS = 100_000
+PYTHON_STEPS, STEPS_OF_CALL = 100_000, 100
 
 Training = Callable[[float], dict[str, float]]
 TRAININGS: dict[str, Training] = {}
@@ -142,6 +143,21 @@ def layout(seconds: float) -> dict[str, float]:
         return loss
 
     return run(seconds, train_step, itertools.repeat(tf.random.normal((64, SIDE, SIDE, 96))))
+
+
+@training
+def long_calls(seconds: float) -> dict[str, float]:
+    """A call runs a hundred steps, in a loop inside of a graph; the rows are made on the GPU. Its times are those of calls."""
+    step, seeds = stepper(dense()), tf.data.Dataset.range(2 * STEPS_OF_CALL).batch(2).prefetch(2)
+
+    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
+    def train_many(_rows: tf.Tensor) -> tf.Tensor:
+        loss = tf.constant(0.0)
+        for seed in seeds:
+            loss = step(tf.random.stateless_normal((BATCH, WIDTH), seed=seed))
+        return loss
+
+    return run(seconds, train_many, itertools.repeat(tf.zeros(())), look_every=1)
 
 
 def main() -> None:
