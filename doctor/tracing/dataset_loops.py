@@ -7,6 +7,7 @@ https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/data/ops
 
 from __future__ import annotations
 
+import functools
 import re
 
 from tfgpu_doctor.tracing.intervals import clip, union
@@ -25,14 +26,17 @@ def mark_loops(profile: Profile) -> None:
     for thread in profile.threads:
         thread.of_loop = thread in loops or thread.name.startswith(_POOL)
         inputs = thread.events.pop("loop input", [])
-        thread.events["iterator"] += [Event(f"Iterator::Root::{_rest(each)}", each.line, each.place) for each in inputs]
+        thread.events["iterator"] += [
+            Event(f"Iterator::Root::{_below(each.name)}", each.line, each.place) for each in inputs
+        ]
         if thread in loops:
-            _mark(thread, [each for each in inputs if "::" not in _rest(each)])
+            _mark(thread, [each for each in inputs if "::" not in _below(each.name)])
 
 
-def _rest(event: Event) -> str:
+@functools.lru_cache(maxsize=256)
+def _below(name: str) -> str:
     """The stages below that of the loop: FiniteTake::BatchV2."""
-    return _SCAN.sub("", event.name, count=1)
+    return _SCAN.sub("", name, count=1)
 
 
 def _mark(thread: Thread, asked: list[Event]) -> None:

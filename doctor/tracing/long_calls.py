@@ -25,7 +25,7 @@ def inside_of_call(profile: Profile, found: Steps) -> Steps | None:
     low, high = found.window
     told = len(found.intervals) >= _FEW and found.found_by != "operations"  # these may be of Python in the pipeline
     held = sum(low <= begin < high for begin in begins) if told else 0
-    if max(map(len, runs), default=0) <= _FEW or held >= _MOST * len(begins):
+    if not runs or held >= _MOST * len(begins):
         return None
     within = [(events[0].begin, events[-1].begin) for events in runs]
     thread = found.thread if found.calls else None  # without calls it may be one that runs Python for the pipeline
@@ -35,15 +35,28 @@ def inside_of_call(profile: Profile, found: Steps) -> Steps | None:
 
 
 def _asked(profile: Profile) -> list[list[Event]]:
-    """Each time that the run of a graph asks for a batch, by run; of runs at the same time (replicas) that which asks most."""
+    """Each time that the run of a graph asks for a batch, by run, in order; few times are none.
+
+    Of runs at the same time (replicas) the one that asks most.
+    """
     runs: dict[object, list[Event]] = defaultdict(list)
     for thread in profile.threads:
-        for event in thread.events.get("input wait", ()) if not thread.prepares_batches else ():
+        waits = thread.events.get("input wait", ()) if not thread.prepares_batches else ()
+        if any(event.name.startswith("Eager") for event in waits):
+            continue  # Python asks, and not a graph
+        for event in waits:
             if "Op::DoCompute" in event.name:
                 runs[thread.name if event.name == ASKS else thread.stats(event).get("id")].append(event)
     kept: list[list[Event]] = []
-    for events in sorted(runs.values(), key=len, reverse=True):
-        events.sort(key=lambda each: each.begin)
-        if all(events[-1].begin < each[0].begin or events[0].begin > each[-1].begin for each in kept):
+    for events in sorted(
+        (sorted(each, key=_begin) for each in runs.values() if len(each) > _FEW), key=lambda each: each[0].begin
+    ):
+        if not kept or events[0].begin > kept[-1][-1].begin:
             kept.append(events)
-    return sorted(kept, key=lambda each: each[0].begin)
+        elif len(events) > len(kept[-1]):
+            kept[-1] = events
+    return kept
+
+
+def _begin(event: Event) -> float:
+    return event.begin

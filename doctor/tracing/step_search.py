@@ -45,7 +45,7 @@ def _program_thread(profile: Profile) -> Thread | None:
             union(each.interval for kind in ("call", "eager", "tracing") for each in thread.events.get(kind, ()))
         )
 
-    known = [thread for thread in profile.threads if not thread.of_pipeline and busy(thread) > 0]
+    known = [each for each in profile.threads if not (each.of_pipeline or each.of_loop) and busy(each) > 0]
     return max(known, key=busy, default=None)
 
 

@@ -127,6 +127,20 @@ def shifted(lines: list[MadeLine]) -> list[MadeLine]:
     return lines
 
 
+def test_batches_that_python_asks_for_are_no_steps_of_a_graph(tmp_path: pathlib.Path) -> None:
+    """Two steps of a second, before each of which the program takes four batches."""
+    python = MadeLine("python", number=1)
+    for step in range(3):
+        for batch in range(4):
+            at = 1100.0 * step + 10.0 * batch
+            python.events += [
+                MadeEvent("EagerLocalExecute: IteratorGetNext", at, 5.0),
+                MadeEvent("IteratorGetNextOp::DoCompute", at + 0.1, 4.0),
+            ]
+        python.events += called(1100.0 * step + 50.0, 1000.0)
+    assert judged(tmp_path, [python]).steps.found_by == "calls"
+
+
 def test_operations_of_a_pipelines_python_are_no_steps(tmp_path: pathlib.Path) -> None:
     """A py_function starts operations from Python, on a thread of its own."""
     python = MadeLine("python", number=1)
