@@ -18,6 +18,8 @@ AGAIN = ("too_short", "warm_up")  # verdicts that a later, longer recording may 
 _TICK_S = 0.2
 _LONGEST_S = 60.0
 _GROWTH = 2.0
+# Of very many events the profiler may keep none of a step: after so many recordings without any comes a short one.
+_WITHOUT, _SHORT, _SHORTEST_S = 2, 0.25, 0.5
 _LEAST_COVERED = 0.25  # of a recording by the steps that are judged: else it holds the begin of a training
 _MOST_FOR_MORE = 3  # recordings: some programs never cover more
 
@@ -44,7 +46,7 @@ class Recorder:
             talk = self._wait_for_tensorflow(program)
             program.wait(self._after_s)
             until = time.monotonic() + self._patience_s
-            seconds, number = self._seconds, 0
+            seconds, longest, number, without = self._seconds, self._seconds, 0, 0
             best: tuple[Profile, Verdict, str] | None = None
             while True:
                 number += 1
@@ -54,10 +56,14 @@ class Recorder:
                 why = _why_again(found[1], seconds) if found else "nothing was recorded"
                 if best and (not why or (number >= _MOST_FOR_MORE and best[1].word not in AGAIN)):
                     return best
+                without = 0 if found and found[1].case else without + 1
+                if without == _WITHOUT:
+                    seconds = max(_SHORTEST_S, _SHORT * self._seconds)
+                else:
+                    seconds = longest = min(_LONGEST_S, _GROWTH * longest)
                 if self._lost or program.exit_code is not None or time.monotonic() + seconds > until:
                     break
-                self._note(f"{why}; recording again, for {seconds:.0f} s")
-                seconds = min(_LONGEST_S, seconds * _GROWTH)
+                self._note(f"{why}; recording again, for {seconds:.3g} s")
             if best is None:
                 raise NotRecorded(_ended(program, lost=self._lost))
             return best

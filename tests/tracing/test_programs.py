@@ -14,10 +14,13 @@ import pytest
 from installed import skip_without_tensorflow
 from recorded_program import record_program
 
+from tfgpu_doctor.tracing.recording import AGAIN
+
 skip_without_tensorflow()
 pytestmark = [pytest.mark.tensorflow]
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs.py"
+_TOO_BUSY = 3.0  # processes that want to run, for each CPU
 RING = pathlib.Path(__file__).parent / "ring_of_two.py"
 # Further programs, all releases: tools/record_traces.py.
 CHOSEN = {
@@ -54,6 +57,8 @@ def test_a_recording_is_kept_and_read_again(tmp_path: pathlib.Path) -> None:
 def test_the_bottleneck_is_named(tmp_path: pathlib.Path, name: str) -> None:
     done = record(tmp_path, name, "--format", "json")
     document = json.loads(done.stdout)
+    if document["verdict"] in AGAIN and os.getloadavg()[0] > _TOO_BUSY * (os.cpu_count() or 1):
+        pytest.skip(f"this machine is too busy to record a training: {document['why']}")
     assert document["verdict"] == CHOSEN[name]
     assert document["healthy"] is (CHOSEN[name] == "compute_bound")
     assert done.returncode == (0 if document["healthy"] else 1)

@@ -368,6 +368,32 @@ def test_a_recording_of_the_begin_is_made_again(
     assert len(notes) == recordings - 1
 
 
+def test_after_two_recordings_without_a_step_comes_a_short_one(fake: pathlib.Path) -> None:
+    """Of a program with very many operations a long recording may hold nothing that tells."""
+    nothing = [
+        made_trace.MadePlane("/host:CPU", [made_trace.MadeLine("python", [made_trace.MadeEvent("unknown", 1.0, 1.0)])])
+    ]
+    for number, planes in enumerate(
+        [nothing, nothing, made_trace.training(compute_ms=1.4, steps=12, step_ms=50.0, input_ms=40.0)]
+    ):
+        made_trace.save(fake / "made", planes)
+        (fake / "profiles").mkdir(exist_ok=True)
+        (fake / "made/plugins").rename(fake / "profiles" / str(number))
+    notes: list[str] = []
+    recorder = Recorder(
+        [sys.executable, "train.py"],
+        clean_environment(),
+        after_s=0.0,
+        seconds=0.6,
+        patience_s=LONG_S,
+        note=notes.append,
+    )
+    (fake / "kept").rmdir()
+    _, verdict, _ = recorder.record(str(fake / "kept"))
+    assert verdict.word == "input_serial_map"
+    assert [note.rpartition("recording again, ")[2] for note in notes] == ["for 1.2 s", "for 0.5 s"]
+
+
 def test_a_program_that_stopped_responding_is_not_recorded_again(
     fake: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
