@@ -60,7 +60,8 @@ class LongWaits:
         self._before: _Counts | None = None
         self._moments: deque[_Moment] = deque(maxlen=_KEPT)
         self._step_ms = 0.0  # of the last recording; 0: its steps do not tell
-        self._many = False  # steps in one call from Python
+        self._many = False  # steps in one call from Python, which takes long
+        self._least_s = _LONG_S  # of a wait
         self._name = ""
         self._on_gpu = False
         self._cpus: float | None = None
@@ -79,7 +80,9 @@ class LongWaits:
             self._pid, self._told = capture.pid, False
             self._moments.clear()
         alike = steps.found_by in _TELL and steps.mean_ms <= min(_SHORT_MS, _UNEVEN * steps.median_ms)
-        self._many = steps.per_call > 1 or steps.found_by == "graph"
+        call_ms = steps.mean_ms * steps.per_call
+        self._many = call_ms > _SHORT_MS or steps.found_by == "graph"
+        self._least_s = max(_LONG_S, _STEPS * (steps.mean_ms if self._many else call_ms) / 1e3)
         self._step_ms, self._name = (steps.mean_ms if alike else 0.0), steps.name
         self._on_gpu = capture.report.gpu is not None
         self._before = None
@@ -118,11 +121,12 @@ class LongWaits:
 
     def found(self) -> Found | None:
         """The waits, if they are a habit; without the longest, which may be the only one of its kind, and its part of time."""
-        least_s = max(_LONG_S, _STEPS * self._step_ms / 1e3)
         groups = (
             list(group) for stands, group in itertools.groupby(self._moments, key=lambda each: each.stands) if stands
         )
-        waits = sorted((each for each in groups if _seconds(each) >= least_s and self._gpu_stands(each)), key=_seconds)
+        waits = sorted(
+            (each for each in groups if _seconds(each) >= self._least_s and self._gpu_stands(each)), key=_seconds
+        )
         kept = waits[:-1]
         looked_s = _seconds(self._moments)
         share = sum(map(_seconds, kept)) / max(looked_s * len(kept) / max(1, len(waits)), 1e-9)

@@ -158,6 +158,13 @@ def test_where_a_call_runs_many_steps_the_whole_program_has_to_stand(thread: Thr
     )
 
 
+def test_a_short_call_of_some_steps_is_as_one_step(thread: Thread) -> None:
+    """The pipeline may work meanwhile; and five calls are no wait."""
+    recorded = capture(50.0, per_call=5.0)
+    assert thread.watched([("steps", 10.0), ("waits", 3.0)] * 5, recorded)
+    assert thread.watched([("steps", 4.0), ("waits", 1.2)] * 9, recorded) is None
+
+
 @pytest.mark.parametrize("recorded", LONG_CALLS)
 def test_a_long_call_on_a_gpu_that_works_is_no_wait(thread: Thread, recorded: Capture) -> None:
     on_gpu = Capture(1.0, PID, msgspec.structs.replace(recorded.report, gpu=GPU))
