@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tfgpu_doctor.host.family import carries, children_of, family_of, has_ended
+from tfgpu_doctor.host.family import carries, children_of, family_of, has_ended, is_starting
 from tfgpu_doctor.host.janitor import send, start_time
 
 MARK = "TFGPU_DOCTOR_CHILD"
@@ -91,9 +91,11 @@ class Adoption:
         """At the end of this process kill the children with a mark of its own: an interrupt came while one was started."""
         mark = f"{MARK}={os.getpid()}-"
         until = time.monotonic() + _LAST_S
-        while (left := [pid for pid in children_of(os.getpid()) if carries(pid, mark, begins=True)]) and (
-            time.monotonic() < until
-        ):
+        while time.monotonic() < until:
+            children = children_of(os.getpid())
+            left = [pid for pid in children if carries(pid, mark, begins=True)]
+            if not left and not any(is_starting(pid) for pid in children):
+                return
             for pid in left:
                 send([(each, start_time(each)) for each in family_of(pid)], signal.SIGKILL)
                 _wait_for(pid)

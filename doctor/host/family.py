@@ -60,6 +60,15 @@ def carries(pid: int, mark: str, *, begins: bool = False) -> bool:
     return any(value.startswith(wanted) for value in values) if begins else wanted in values
 
 
+def is_starting(pid: int) -> bool:
+    """Whether a process lives and has no environment: the kernel closes a program's files before it has set that up (execve)."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return not file.read(1) and not has_ended(pid)
+    except OSError:
+        return False
+
+
 def own_bytes(pid: int) -> int:
     """The memory that a process has for itself: what it shares with files, such as CUDA's libraries, does not count."""
     try:

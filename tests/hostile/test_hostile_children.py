@@ -308,15 +308,24 @@ def test_processes_that_are_stopped_take_their_families_along(note: pathlib.Path
     thread.join()
 
 
+AT_ONCE = "subprocess.Popen(['/bin/sleep', '1000'], env=dict(marked), start_new_session=True)"
+# Between the end of its fork and that of its exec a program has no environment yet; a busy machine may stop it there.
+LATE = (
+    "subprocess.Popen(['/bin/sh', '-c', 'sleep 0.3; exec env ' + MARK + '=' + marked[MARK] + ' /bin/sleep 1000'], env={}, "
+    "start_new_session=True)"
+)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc shows the processes")
-def test_a_child_that_an_interrupt_made_unknown_ends_with_the_doctor() -> None:
+@pytest.mark.parametrize("begun", [AT_ONCE, LATE], ids=["at once", "late"])
+def test_a_child_that_an_interrupt_made_unknown_ends_with_the_doctor(begun: str) -> None:
     """The interrupt comes after the child has begun, and before `Popen` has returned."""
     source = (
         "import os, subprocess, sys\n"
         "from tfgpu_doctor.cli.main import _leave\n"
-        "from tfgpu_doctor.host.adoption import ADOPTION\n"
+        "from tfgpu_doctor.host.adoption import ADOPTION, MARK\n"
         "def popen(marked):\n"
-        "    begun = subprocess.Popen(['/bin/sleep', '1000'], env=dict(marked), start_new_session=True)\n"
+        f"    begun = {begun}\n"
         "    print(begun.pid, flush=True)\n"
         "    raise KeyboardInterrupt\n"
         "ADOPTION.allow()\n"
