@@ -19,6 +19,8 @@ from tfgpu_doctor.tracing.steps import Steps, with_unfinished
 _FEW = 3
 _HOLE_MS = 100.0
 _COMPILES = 0.05  # of the steps' time
+# A slow first step: as long as so many others, of the time of all, and its own share until its operations have started.
+_AS_LONG, _SHARE, _STARTS = 20, 0.2, 0.8
 
 
 @dataclass
@@ -88,7 +90,7 @@ def _after_warm_up(profile: Profile, case: Case) -> tuple[Case, str]:
     """Leave out the first steps if functions are traced or compiled only there, and say so."""
     steps, compiled = case.steps, case.times.parts["compile"]
     if case.share("compile") < _COMPILES:
-        return case, ""
+        return _after_slow_first(profile, case)
     low, high = steps.window
     traced = [each for each in traced_calls(steps) if low <= each.begin < high]
     last = max(end for _, end in compiled)
@@ -105,6 +107,19 @@ def _after_warm_up(profile: Profile, case: Case) -> tuple[Case, str]:
     if left_out == 1:
         return _case(profile, kept), "the first step builds graphs or compiles, and is left out"
     return _case(profile, kept), f"the first {left_out} steps build graphs or compile, and are left out"
+
+
+def _after_slow_first(profile: Profile, case: Case) -> tuple[Case, str]:
+    """Leave out a first step that mostly starts operations, for as long as many steps take: a GPU loads their kernels then."""
+    steps = case.steps
+    first, later = steps.intervals[0], steps.intervals[1:]
+    first_ms, starts_ms = first[1] - first[0], length(clip(case.times.parts["launch"], *first))
+    slow = first_ms > max(_AS_LONG * steps.median_ms * steps.per_call, _SHARE * length([steps.window]))
+    if not slow or starts_ms < _STARTS * first_ms or len(later) < _FEW:
+        return case, ""
+    kept = replace(steps, intervals=later, unfinished=[each for each in steps.unfinished if each in later])
+    why = f"the first step takes {first_ms:.0f} ms, most of it until its operations have started, and is left out"
+    return _case(profile, kept), why
 
 
 def _nothing(profile: Profile) -> str:

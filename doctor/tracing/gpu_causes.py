@@ -1,7 +1,7 @@
 """What holds a training up on the GPUs themselves: copies, reductions, uneven work, float32, layouts, slow kernels.
 
-Copies, float32 and slow kernels were seen in recordings of an H200 (docs/results/h200.md), each in one program; of the others
-no recording is known. Their confidence is medium at most.
+Copies, float32 and slow kernels were seen in recordings of an H200 (docs/results/h200.md), slow kernels on an H100, too
+(docs/results/h100.md), each in one program; of the others no recording is known. Their confidence is medium at most.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _FLOAT64 = re.compile(r"double|f64|dgemm|fp64")
 _FLOAT32 = re.compile(r"sgemm|scudnn|sgemv|simt_s|f32|fp32|float")
 _NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z])")  # of cuBLASLt: the first letter is the operands' type
 _NVJET_TYPES = {"h": SIXTEEN, "t": SIXTEEN, "q": SIXTEEN, "o": SIXTEEN, "s": TF32, "d": FLOAT64}
-_PRODUCT = re.compile(r"gemm|winograd|wgrad|dgrad|fprop|scudnn|nvjet|xmma|conv(?!ert)")
+_PRODUCT = re.compile(r"gemm|winograd|wgrad|dgrad|fprop|scudnn|nvjet|xmma|conv(?!er[st])")
 _TURNED = re.compile(
     r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|transpose|swapdimension1and2|shuffleintensor3|shufflingop"
 )
@@ -51,7 +51,7 @@ def is_product(name: str) -> bool:
 def is_layout(name: str) -> bool:
     """Whether a kernel only changes the layout of a tensor."""
     lowered = name.lower()
-    return bool(_TURNED.search(lowered)) and not re.search(r"gemm|xmma|conv(?!ert)|fprop|wgrad|dgrad", lowered)
+    return bool(_TURNED.search(lowered)) and not re.search(r"gemm|xmma|conv(?!er[st])|fprop|wgrad|dgrad", lowered)
 
 
 @lru_cache(maxsize=4096)

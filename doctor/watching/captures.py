@@ -67,6 +67,7 @@ class Captures:
         self._began_s: float | None = None  # the first process was there
         self._next_s = 0.0
         self._length_s, self._changed_s = UNKNOWN_S, _CHANGED_S
+        self._longest_s = UNKNOWN_S  # of those that held no step
         self._most_bytes = MOST_BYTES
         self._wide = 0  # recordings that needed it all, and told nothing
         self._uneven = False  # a recording held steps that differ much
@@ -202,7 +203,9 @@ class Captures:
             steps = found.report.steps
             self._uneven = self._uneven or steps.mean_ms > _UNEVEN * steps.median_ms
             enough_s = _enough_s(steps.mean_ms / 1000)
-            self._length_s = max(LENGTH_S, enough_s) if self._uneven else enough_s
+            # Where a call runs many steps, what happens between two calls needs its share, too.
+            fair = self._uneven or steps.found_by == "graph"
+            self._length_s = max(LENGTH_S, enough_s) if fair else enough_s
             return
         early = now - (self._began_s or now) < _EARLY_S
         self._next_s = now + (_SOON_S if early else _REST * self._length_s)
@@ -221,9 +224,12 @@ class Captures:
             if steps and not steps.count:  # steps that are longer than it was: a compilation, which itself needs memory
                 self._length_s = min(LONGEST_S, _GROWTH * self._length_s)
             return
-        step_s = steps.mean_ms / 1000 if steps else 0.0
-        wanted_s = max(1.5 * self._length_s, _enough_s(step_s)) if step_s else _GROWTH * self._length_s
-        self._length_s = min(LONGEST_S, wanted_s)
+        if step_s := steps.mean_ms / 1000 if steps else 0.0:
+            self._length_s = min(LONGEST_S, max(1.5 * self._length_s, _enough_s(step_s)))
+        elif self._length_s > UNKNOWN_S:  # the training may only have begun meanwhile, with short steps
+            self._longest_s, self._length_s = self._length_s, UNKNOWN_S
+        else:
+            self._length_s = min(LONGEST_S, _GROWTH * self._longest_s)
 
     def _widen(self, steps: int) -> None:
         """So many whole steps took the memory that a recording may need; none: it may have been the program's own, once."""

@@ -332,6 +332,21 @@ def test_the_program_that_imports_tensorflow_is_the_one_that_is_asked(fake: path
     assert (fake / "kept/stopped").exists()
 
 
+def recorder_of(notes: list[str], *, seconds: float) -> Recorder:
+    """Of train.py; `notes` gets what it says."""
+    return Recorder(
+        [sys.executable, "train.py"], clean_environment(), after_s=0.0, seconds=seconds, patience_s=LONG_S, note=notes.append
+    )  # fmt: skip
+
+
+def prepare(fake: pathlib.Path, profiles: list[list[made_trace.MadePlane]]) -> None:
+    """What the package writes at the end of each recording, one after the other."""
+    for number, planes in enumerate(profiles):
+        made_trace.save(fake / "made", planes)
+        (fake / "profiles").mkdir(exist_ok=True)
+        (fake / "made/plugins").rename(fake / "profiles" / str(number))
+
+
 SHORT, LONG = {"steps": 20, "step_ms": 2.0}, {"steps": 12, "step_ms": 50.0, "input_ms": 40.0}
 
 
@@ -348,19 +363,9 @@ SHORT, LONG = {"steps": 20, "step_ms": 2.0}, {"steps": 12, "step_ms": 50.0, "inp
 def test_a_recording_of_the_begin_is_made_again(
     fake: pathlib.Path, profiles: list[dict[str, Any]], word: str, recordings: int
 ) -> None:
-    for number, fields in enumerate(profiles):
-        made_trace.save(fake / "made", made_trace.training(compute_ms=1.4, **fields))
-        (fake / "profiles").mkdir(exist_ok=True)
-        (fake / "made/plugins").rename(fake / "profiles" / str(number))
+    prepare(fake, [made_trace.training(compute_ms=1.4, **fields) for fields in profiles])
     notes: list[str] = []
-    recorder = Recorder(
-        [sys.executable, "train.py"],
-        clean_environment(),
-        after_s=0.0,
-        seconds=0.5,
-        patience_s=LONG_S,
-        note=notes.append,
-    )
+    recorder = recorder_of(notes, seconds=0.5)
     (fake / "kept").rmdir()
     _, verdict, _ = recorder.record(str(fake / "kept"))
     assert verdict.word == word
@@ -373,21 +378,9 @@ def test_after_two_recordings_without_a_step_comes_a_short_one(fake: pathlib.Pat
     nothing = [
         made_trace.MadePlane("/host:CPU", [made_trace.MadeLine("python", [made_trace.MadeEvent("unknown", 1.0, 1.0)])])
     ]
-    for number, planes in enumerate(
-        [nothing, nothing, made_trace.training(compute_ms=1.4, steps=12, step_ms=50.0, input_ms=40.0)]
-    ):
-        made_trace.save(fake / "made", planes)
-        (fake / "profiles").mkdir(exist_ok=True)
-        (fake / "made/plugins").rename(fake / "profiles" / str(number))
+    prepare(fake, [nothing, nothing, made_trace.training(compute_ms=1.4, steps=12, step_ms=50.0, input_ms=40.0)])
     notes: list[str] = []
-    recorder = Recorder(
-        [sys.executable, "train.py"],
-        clean_environment(),
-        after_s=0.0,
-        seconds=0.6,
-        patience_s=LONG_S,
-        note=notes.append,
-    )
+    recorder = recorder_of(notes, seconds=0.6)
     (fake / "kept").rmdir()
     _, verdict, _ = recorder.record(str(fake / "kept"))
     assert verdict.word == "input_serial_map"
@@ -404,14 +397,7 @@ def test_a_program_that_stopped_responding_is_not_recorded_again(
 
     monkeypatch.setattr(Talk, "ask", lost)
     notes: list[str] = []
-    recorder = Recorder(
-        [sys.executable, "train.py"],
-        clean_environment(),
-        after_s=0.0,
-        seconds=0.1,
-        patience_s=LONG_S,
-        note=notes.append,
-    )
+    recorder = recorder_of(notes, seconds=0.1)
     with pytest.raises(NotRecorded, match="stopped responding, before a profile was recorded"):
         recorder.record(str(fake))
     assert notes == []

@@ -44,7 +44,6 @@ ALL = (
     Training("a wide bias", "wide_bias", ("slow_kernel",), ours=True),
     Training("a look at each loss", "sync_each_step", ("sync_each_step", "host_python"), ours=True),
     Training("no kernel for the GPU", "cpu_fallback", ("cpu_fallback",), ours=True),
-    Training("transposes", "layout", ("layout",), ours=True),
     Training("eager", "run_eagerly", ("eager",), traced_s=1.0),
     Training("retracing", "retracing", ("retracing",)),
     Training("a loop in the graph", "long_calls", ("compute_bound",), ours=True),

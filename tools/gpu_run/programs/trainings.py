@@ -3,7 +3,7 @@
 `healthy`, `float32` and `copies` are the same network; in bfloat16 it is healthy, in float32 without TF32 it wastes the tensor
 cores, and `copies` has its rows from the host, 134 MB for each step. The layers have no bias: for so wide a layer TensorFlow
 adds the gradient of a bias up with a slow kernel, which `wide_bias` shows. `sync_each_step` reads its loss after each step, and
-then works in Python for some milliseconds; `cpu_fallback` has an operation that has no kernel for a GPU; `layout` transposes;
+then works in Python for some milliseconds; `cpu_fallback` has an operation that has no kernel for a GPU;
 `long_calls` is healthy, and a call of it lasts longer than a recording.
 """
 
@@ -124,25 +124,6 @@ def cpu_fallback(seconds: float) -> dict[str, float]:
     )(first)
     model = keras.Model(inside, keras.layers.Conv2D(32, 3, padding="same")(pooled))
     return run(seconds, stepper(model), itertools.repeat(tf.random.normal((16, SIDE, SIDE, 32))))
-
-
-@training
-def layout(seconds: float) -> dict[str, float]:
-    """Each block turns the channels to the front and back, as networks do that come from a framework with another order."""
-    scales = [tf.Variable(tf.ones((SIDE,))) for _ in range(6)]
-
-    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
-    def train_step(pictures: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            for scale in scales:
-                turned = tf.transpose(pictures, (0, 3, 1, 2))
-                pictures = tf.transpose(tf.nn.relu(turned * scale), (0, 2, 3, 1))
-            loss = tf.reduce_mean(pictures**2)
-        for scale, slope in zip(scales, tape.gradient(loss, scales), strict=True):
-            scale.assign_sub(1e-3 * slope)
-        return loss
-
-    return run(seconds, train_step, itertools.repeat(tf.random.normal((64, SIDE, SIDE, 96))))
 
 
 @training
