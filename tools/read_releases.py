@@ -2,6 +2,7 @@
 
     python tools/read_releases.py                    add the releases that the table does not have yet
     python tools/read_releases.py --again 2.21.0     read that release again
+    python tools/read_releases.py --show 2.22.0rc0   read a candidate for a release, print its row, write nothing
     python tools/read_releases.py --compare          read every wheel of the table, print the differences, write nothing
 
 The index is the one that pip is configured with (PIP_INDEX_URL, pip's global.index-url), or --index-url. The table is
@@ -12,16 +13,18 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import json
 import pathlib
 import sys
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from packaging.version import Version
 from releases.fetching import Unreachable
 from releases.package_index import IndexedWheel, index_address, list_wheels, platform_of
 from releases.table import Row, make_row, read_table, write_table
-from releases.wheel_contents import read_contents, read_runpath_folders
+from releases.wheel_contents import read_contents, read_kernel_targets, read_runpath_folders
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "checks/data/tensorflow_releases.json"
 FIRST = Version("2.4")
@@ -30,11 +33,11 @@ REQUESTS_AT_ONCE = 4
 Releases = dict[Version, list[IndexedWheel]]
 
 
-def find_releases(index: str) -> Releases:
-    """Return the final releases from the first on, oldest first, with their wheels in a fixed order."""
+def find_releases(index: str, candidate: Version | None = None) -> Releases:
+    """Return the final releases from the first on, and a candidate, oldest first, with their wheels in a fixed order."""
     found: Releases = {}
     for wheel in sorted(list_wheels(index, "tensorflow"), key=lambda wheel: (wheel.version, wheel.name)):
-        if wheel.version >= FIRST and not wheel.version.is_prerelease:
+        if wheel.version == candidate or (wheel.version >= FIRST and not wheel.version.is_prerelease):
             found.setdefault(wheel.version, []).append(wheel)
     return found
 
@@ -44,6 +47,9 @@ def read_release(version: Version, wheels: list[IndexedWheel], day: str, pool: T
     linux = [each for each in wheels if platform_of(each) == ("linux", "x86_64")]
     runpaths = pool.map(read_runpath_folders, linux[-1:])
     contents = list(pool.map(read_contents, wheels))
+    if any(each.cuda and not each.compute_capabilities for each in contents):
+        compiled_for = read_kernel_targets(linux[-1])
+        contents = [replace(each, compute_capabilities=compiled_for) if each.cuda else each for each in contents]
     return make_row(version, list(zip(wheels, contents, strict=True)), next(runpaths, ()), day)
 
 
@@ -74,18 +80,24 @@ def main() -> int:
     parser.add_argument("--index-url", help="the package index to use instead of pip's")
     parser.add_argument("--table", type=pathlib.Path, default=TABLE)
     parser.add_argument("--again", nargs="+", type=Version, default=[], metavar="VERSION")
+    parser.add_argument("--show", type=Version, metavar="VERSION")
     parser.add_argument("--compare", action="store_true")
     options = parser.parse_args()
     table = read_table(options.table)
     known = {Version(row["version"]) for row in table}
     day = dt.datetime.now(dt.timezone.utc).date().isoformat()
     try:
-        releases = find_releases(index_address(options.index_url))
+        releases = find_releases(index_address(options.index_url), options.show)
         wanted = known if options.compare else (releases.keys() - known) | set(options.again)
+        if options.show:
+            wanted = {options.show} & releases.keys()
         rows = read_all(releases, wanted, day)
     except Unreachable as error:
         print(f"{error}\nThe table is unchanged.", file=sys.stderr)
         return 1
+    if options.show:
+        print(json.dumps(rows, indent=1) if rows else f"the index has no TensorFlow {options.show}")
+        return 0 if rows else 1
     if options.compare:
         differences = compare(table, rows)
         print("\n".join(differences or [f"{len(rows)} releases match their wheels"]))

@@ -67,7 +67,7 @@ def driver_is_new_enough(
             f"driver {found or 'for CUDA ' + supported} is older than {needed}, needed by CUDA {built_with}",
             cause="driver_too_old",
             evidence=(
-                f"TensorFlow {tensorflow.version} was built with CUDA {built_with} (its build_info.py)",
+                f"TensorFlow {tensorflow.version} was built with CUDA {built_with} ({tensorflow.cuda_named_by})",
                 *([f"cuDriverGetVersion: this driver supports CUDA up to {supported}"] if supported else ()),
                 f"CUDA {minimum.cuda} runs on driver {needed} or newer ({minimum.source})",
             ),

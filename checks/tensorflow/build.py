@@ -39,7 +39,8 @@ def built_with_cuda(
     if tensorflow.built_with_cuda is None:
         raise Skip("the build does not report whether it includes CUDA")
     if tensorflow.built_with_cuda:
-        yield Evidence(f"build_info.py: CUDA {tensorflow.cuda_version}, cuDNN {tensorflow.cudnn_version}")
+        cuda, cudnn = (each or "of unknown version" for each in (tensorflow.cuda_version, tensorflow.cudnn_version))
+        yield Evidence(f"built with CUDA {cuda}, cuDNN {cudnn} ({tensorflow.cuda_named_by})")
     elif runtime and runtime.computes:
         yield Evidence("the build has no CUDA, but TensorFlow computes on a GPU through a plug-in")
     else:

@@ -47,6 +47,8 @@ def driver_compiles_ptx(
         raise Skip("no GPU needs kernels compiled from PTX")
     if runtime and runtime.computes:
         yield Evidence("the kernels were compiled and executed")
+    elif "." not in built_with:
+        raise Skip("this TensorFlow does not report from which CUDA its PTX is")
     elif version(supported) < version(built_with):
         os = driver_system(system)
         row = knowledge.ptx_driver(built_with, os)

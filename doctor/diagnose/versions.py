@@ -37,7 +37,11 @@ def _system(facts: Facts, judges: Judges) -> Iterator[VersionRow]:
     )
     wheels = release.wheels_for(system.os.lower(), system.architecture) if release and system else None
     by = f"TensorFlow {wheel.version}" if wheel else ""
-    built = f"CUDA {wheel.cuda_version}, cuDNN {wheel.cudnn_version}" if wheel and wheel.built_with_cuda else "no CUDA"
+    built = (
+        f"CUDA {wheel.cuda_version or '?'}, cuDNN {wheel.cudnn_version or '?'}"
+        if wheel and wheel.built_with_cuda
+        else "no CUDA"
+    )
     yield VersionRow(
         component="TensorFlow", found=f"{wheel.version}, built with {built}" if wheel else "",
         needed="a build with CUDA", check=judges(version_of("tensorflow" if wheel else "python")),

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from typing import Literal
 
 Kernels = Literal["native", "ptx", "never", "unknown"]
-_TARGET = re.compile(r"(sm|compute)_(\d{1,3})(\d)([a-z]?)")
+_TARGET = re.compile(r"(sm|compute|ptx)_(\d{1,3})(\d)([a-z]?)")
 _CAPABILITY = re.compile(r"(\d{1,3})(?:\.(\d{1,3}))?")
 
 
 def kernels_for(capability: str, built: Iterable[str]) -> Kernels:
     """How a GPU of a compute capability ("8.6") runs a build for targets like "sm_80" and "compute_90".
 
-    `sm_XY` is machine code, which runs on the same major and the same or a later minor version; `compute_XY` is machine
-    code for X.Y and PTX, which the driver compiles for any later GPU. A letter ("sm_90a") limits code to that exact GPU.
+    `sm_XY` is machine code, which runs on the same major and the same or a later minor version; `ptx_XY` is PTX, which the
+    driver compiles for X.Y and any later GPU; `compute_XY` is both. A letter ("sm_90a") limits code to that exact GPU.
     Rules: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-compilation; that `compute_XY` includes machine code
-    was observed in the fat binaries of TensorFlow 2.21.0.
+    was observed in the fat binaries of TensorFlow 2.12 to 2.21.
     """
     known = _CAPABILITY.fullmatch(capability)
     if not known:
@@ -31,9 +31,9 @@ def kernels_for(capability: str, built: Iterable[str]) -> Kernels:
             native = target == gpu
         else:
             native = target[0] == gpu[0] and target[1] <= gpu[1]
-        if native:
+        if native and match.group(1) != "ptx":
             return "native"
-        if match.group(1) == "compute" and target <= gpu and not match.group(4):
+        if match.group(1) != "sm" and target <= gpu and not match.group(4):
             found = "ptx"
     return found
 

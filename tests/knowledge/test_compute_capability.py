@@ -35,6 +35,8 @@ def test_gpus_with_the_build_of_today(capability: str, expected: str) -> None:
         ("8.6", ("gfx906",), "unknown"),
         ("8.6", (), "unknown"),
         ("9", ("sm_90",), "native"),
+        ("9.0", ("sm_80", "ptx_90"), "ptx"),
+        ("8.9", ("sm_90", "ptx_90"), "never"),
     ],
 )
 def test_rules(capability: str, built: tuple[str, ...], expected: str) -> None:

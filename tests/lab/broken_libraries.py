@@ -20,10 +20,10 @@ _TOOLKIT_11, _TOOLKIT_12 = "usr/local/cuda-11.8/lib64", "usr/local/cuda-12.5/lib
 _OLDER_CUDNN = "{parts}/cudnn-9.1/nvidia/cudnn/lib"
 
 LIBRARIES = (
-    Machine("fresh-2.21.0", "pip_cuda_libs_not_found", "libcusolver.so.11", library_path=()),
+    Machine("fresh-2.21.0", "pip_cuda_libs_not_found", "libcusolver.so.11", only_of="2.21.0", library_path=()),
     Machine("fresh-2.16.1", "pip_cuda_libs_not_found", "libcudnn.so.8", target="2.16.1", library_path=()),
     Machine("started-without-activation", "env_vars_not_inherited_by_ide_or_notebook", "libcusolver.so.11",
-            done=(activated_with_cusolver,), library_path=()),
+            done=(activated_with_cusolver,), only_of="2.21.0", library_path=()),
     Machine("without-extra", "pip_without_and_cuda_extra", done=(uninstalled("nvidia_*"),), library_path=()),
     Machine("without-extra-2.18.1", "pip_without_and_cuda_extra", done=(uninstalled("nvidia_*"),), target="2.18.1",
             library_path=()),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from doctor_command import clean_environment, doctor_argv
+from lab import targets
 from lab.machine import Machine
 from lab.place import Place
 from lab.roots import let_go
@@ -105,6 +106,8 @@ def run(command: Sequence[str], folder: pathlib.Path, **variables: str) -> subpr
 
 def why_not(machine: Machine) -> str:
     """Why this machine cannot be made by this user here; empty where it can."""
+    if machine.only_of not in ("", targets.NEWEST):
+        return f"what is expected of it holds for TensorFlow {machine.only_of}"
     if machine.as_root and os.geteuid() != 0:
         return "only root can make it"
     unshare = [word for word in machine.under if word == "unshare" or word.startswith("--")]

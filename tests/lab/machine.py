@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.place import Change
+from lab.targets import NEWEST
 
 NEW, OLD = "550.54.15", "470.82.01"  # the driver of a made-up root, and one of CUDA 11
 NO_LIBCUDA, NO_NVML = ("libcuda.so.1",), ("libnvidia-ml.so.1",)
@@ -47,7 +48,8 @@ class Machine:
     label: str = ""
     says: str = ""  # what title or evidence of the first cause must hold
     done: tuple[Change, ...] = ()  # to the root and to a copy of the target
-    target: str = "2.21.0"
+    target: str = NEWEST
+    only_of: str = ""  # the one release of which the answer is expected; empty for any
     driver: Mapping[str, Any] = field(default_factory=driver)  # the machine file of the simulated driver
     libcuda: str = "driver/libcuda.so.{version}"  # the file behind libcuda.so.1, beside the root
     library_path: tuple[str, ...] = (CUSOLVER,)

@@ -12,7 +12,7 @@ from lab.machines import MACHINES
 
 SEED, COUNT = 20261122, 40
 # What only one of the two may set; a fault that sets none of these is of the target, or of the files of the machine.
-_ALONE = ("driver", "libcuda", "options", "under", "library_path", "target")
+_ALONE = ("driver", "libcuda", "options", "under", "library_path", "target", "only_of")
 _PLAIN = Machine("plain")
 
 

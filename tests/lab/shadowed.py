@@ -225,7 +225,7 @@ MODULES = (
 )  # fmt: skip
 MORE = (
     Machine("cusolver-truncated-by-ld-so-conf", _SHADOWED, "zz-old.conf, line 2", done=(by_ld_so_conf,), library_path=(),
-            under=_OWN_CACHE, as_root=True),
+            under=_OWN_CACHE, as_root=True, only_of="2.21.0"),
     Machine("nvjitlink-of-older-cuda-first", _OLDER, "nvjitlink/lib/libnvJitLink.so.12",
             library_path=("{site of 2.18.1}/nvidia/nvjitlink/lib", CUSOLVER)),
     Machine("cublaslt-of-older-cuda-first-opens", "", done=(cublaslt_of_older_cuda,), library_path=_FIRST),

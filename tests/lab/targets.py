@@ -17,9 +17,12 @@ import subprocess
 import sys
 import tempfile
 
-# 2.21.0 misses libcusolver alone, 2.16.1 misses all that pip brought, 2.18.1 finds everything.
-RELEASES = ("2.21.0", "2.16.1", "2.18.1")
-NEWEST = RELEASES[0]
+from packaging.version import Version
+
+# 2.21.0 misses libcusolver alone, 2.16.1 misses all that pip brought, 2.18.1 finds everything. Another release, or a
+# candidate for one, stands in the place of the newest where LAB_NEWEST names it.
+NEWEST = os.environ.get("LAB_NEWEST") or "2.21.0"
+RELEASES = (NEWEST, "2.16.1", "2.18.1")
 PYTHONS = ((3, 10), (3, 12))  # the oldest and the newest for which all of them have wheels
 # What torch 2.4.1 pins, as far as it is needed to break something; and parts of CUDA 11.
 PARTS = {
@@ -134,8 +137,10 @@ def _install(environment: pathlib.Path, release: str) -> subprocess.Popen[bytes]
     python = str(environment / "bin/python")
     if uv():
         options = ["--python", python, "--compile-bytecode"]  # else each machine of the lab compiles its own copy
+        options += ["--prerelease=allow"] * Version(release).is_prerelease
         return subprocess.Popen([*uv(), "install", "-q", *options, _requirement(release)])
-    return subprocess.Popen([python, "-m", "pip", "install", "-q", _requirement(release)])
+    pre = ["--pre"] * Version(release).is_prerelease
+    return subprocess.Popen([python, "-m", "pip", "install", "-q", *pre, _requirement(release)])
 
 
 def _fetch(place: pathlib.Path, wheel: str) -> subprocess.Popen[bytes]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from doctor_command import doctor_argv
+from lab import targets
 from lab.examination import build, check, run
 from lab.machine import Machine
 from lab.place import Place
@@ -45,6 +46,7 @@ def rehearse(place: Place) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.skipif(targets.NEWEST != "2.21.0", reason="2.21.0 alone does not find what pip brought")
 def test_it_is_named_repaired_and_put_back(bench: pathlib.Path, lab_targets: pathlib.Path) -> None:
     place = Place(bench / "fresh", lab_targets, "2.21.0", whole=True)
     assert place.site.is_dir()

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import pytest
+from made_up_releases import BUILT, made_up_container, made_up_gpu_library
 
 
 @pytest.fixture
@@ -79,6 +80,32 @@ def test_what_is_no_final_release_is_left_out(index: Any, read_releases: Any, ta
     index.files["tensorflow-2.20.0.tar.gz"] = index.files["no wheel.whl"] = b""
     assert read_releases() == 0
     assert [row["version"] for row in rows(table)] == ["2.20.0"]
+
+
+REQUIRES = (
+    'nvidia-cuda-runtime-cu12>=12.5.82,<13.0; extra == "and-cuda"',
+    'nvidia-cudnn-cu12>=9.10.2.21,<10.0; extra == "and-cuda"',
+)
+
+
+def test_a_candidate_is_shown_and_not_kept(
+    index: Any, read_releases: Any, table: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its build_info.py names no version, as that of 2.22.0rc0; a row of kernels comes behind a single one."""
+    row = [made_up_container(*BUILT)] * 20
+    kernels = made_up_gpu_library(*row, single=made_up_container((1, 90))) + bytes(33 << 20)
+    index.add("2.20.0")
+    index.add("2.22.0rc0", pythons=("cp312",), requires=REQUIRES, kernels=kernels)
+    assert read_releases() == 0
+    capsys.readouterr()
+    before = table.read_text()
+    assert read_releases("--show", "2.22.0rc0") == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    (linux,) = shown["wheels"]
+    assert (linux["cuda"], linux["cudnn"], linux["compute_capabilities"]) == ("12", "9", ["sm_60", "compute_90"])
+    assert table.read_text() == before
+    assert read_releases("--show", "2.30.0") == 1
+    assert "the index has no TensorFlow 2.30.0" in capsys.readouterr().out
 
 
 def test_a_second_run_changes_nothing(index: Any, read_releases: Any, table: pathlib.Path) -> None:

@@ -19,7 +19,8 @@ from releases.wheel_contents import Contents
 
 ABOUT = (
     "TensorFlow's final releases from 2.4 on, as declared by their wheels; tools/read_releases.py writes this table. "
-    "`compute_capabilities` come from build_info.py: sm_XY is machine code only, compute_XY is machine code and PTX. "
+    "`compute_capabilities` come from build_info.py, from 2.22 on from the kernels: sm_XY is machine code only, compute_XY is "
+    "machine code and PTX. "
     "`cuda_extra` lists the requirements of [and-cuda]; `runpath` lists the folders under nvidia/ that "
     "libtensorflow_framework.so.2 searches; `stands_for` is the package that contains the code of a wheel without code."
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import email
+import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,9 +16,13 @@ from releases.elf_runpath import NoRunpath, read_runpath
 from releases.fetching import Unreachable, fetch
 from releases.package_index import IndexedWheel, platform_of
 from releases.remote_wheel import RemoteWheel
+from tfgpu_doctor.collect.ldso.gpu_code import CONTAINERS, containers, named
 
 _BUILD_INFO = "tensorflow/python/platform/build_info.py"
 _FRAMEWORK = "tensorflow/libtensorflow_framework.so.2"
+_KERNELS = "tensorflow/libtensorflow_cc.so.2"
+_CONTAINER = b"\x50\xed\x55\xba\x01\x00\x10\x00"  # how each container of code for GPUs begins
+_ENOUGH_BYTES = 32 << 20  # for a row of them: those of 2.22.0rc0 have a megabyte each
 _BOUNDED = ("numpy", "protobuf", "keras", "keras-nightly")
 _STANDS_FOR = ("tensorflow-intel", "tensorflow-cpu-aws", "tensorflow-macos")  # a wheel without code needs one of them
 _EXTRA = "and-cuda"
@@ -49,8 +54,8 @@ def read_contents(wheel: IndexedWheel) -> Contents:
     build = parse_build_info(archive.text(_BUILD_INFO)) if archive.find(_BUILD_INFO) else {}
     cuda = bool(build.get("is_cuda_build"))
     return Contents(
-        cuda=_dotted(build.get("cuda_version")) if cuda else "",
-        cudnn=_dotted(build.get("cudnn_version")) if cuda else "",
+        cuda=_dotted(build.get("cuda_version")) or _required(needed, "nvidia-cuda-runtime") if cuda else "",
+        cudnn=_dotted(build.get("cudnn_version")) or _required(needed, "nvidia-cudnn") if cuda else "",
         compute_capabilities=_targets(build.get("cuda_compute_capabilities")) if cuda else (),
         stands_for="" if build else _stand_in(needed, _SYSTEM[platform_of(wheel)[0]], platform_of(wheel)[1]),
         requires_python=metadata.get("Requires-Python", "").replace(" ", ""),
@@ -74,6 +79,30 @@ def read_runpath_folders(wheel: IndexedWheel) -> tuple[str, ...]:
     except NoRunpath as error:
         raise Unreachable(f"{_FRAMEWORK} in {wheel.url}: {error}") from error
     return tuple(sorted({found.group(1) for each in folders if (found := re.search(r"nvidia/(\w+)/lib$", each))}))
+
+
+def read_kernel_targets(wheel: IndexedWheel) -> tuple[str, ...]:
+    """Return what the kernels are compiled for, of a wheel whose build_info.py does not say it (from 2.22 on).
+
+    The library is read up to its kernels, which lie behind its first quarter. Raises Unreachable.
+    """
+    archive = RemoteWheel(wheel.url)
+    known, place = bytearray(), 0
+    for piece in archive.stream(_KERNELS) if archive.find(_KERNELS) else ():
+        known += piece
+        while (begin := known.find(_CONTAINER, place)) >= 0 and len(known) > begin + _ENOUGH_BYTES:
+            row = list(containers(io.BytesIO(known[begin : begin + _ENOUGH_BYTES]), 0, _ENOUGH_BYTES))
+            if len(row) == CONTAINERS:  # single ones lie before
+                return named(row)
+            place = begin + len(_CONTAINER)
+    return ()
+
+
+def _required(needed: Iterable[Requirement], prefix: str) -> str:
+    """Return the major version of a package of NVIDIA's that [and-cuda] requires: that of its lowest version."""
+    found = [each for each in needed if _asks_extra(each) and canonicalize_name(each.name).startswith(prefix)]
+    lowest = [bound.version for each in found for bound in each.specifier if bound.operator in (">=", "==")]
+    return lowest[0].partition(".")[0] if lowest else ""
 
 
 def parse_build_info(source: str) -> dict[str, object]:

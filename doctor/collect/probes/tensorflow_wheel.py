@@ -6,19 +6,27 @@ import ast
 import os
 from typing import Any
 
+from tfgpu_doctor.collect.ldso.gpu_code import gpu_targets
 from tfgpu_doctor.collect.ldso.shared_object import Unloadable, read_shared_object
 from tfgpu_doctor.collect.probe import Request, Unavailable, probe
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.knowledge.requirements import requirements_on
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Distribution, Target, TensorFlow
 
 _BUILD_INFO = "python/platform/build_info.py"
 _FRAMEWORK = "libtensorflow_framework.so.2"
+_KERNELS = "libtensorflow_cc.so.2"
+_EXTRA, _BY_BUILD_INFO = "and-cuda", "its build_info.py"
 
 
 @probe(waits_for="the files of TensorFlow")
 def tensorflow(host: Host, request: Request, system: System, target: Target) -> TensorFlow:
-    """Read the wheel's build_info.py, metadata and RUNPATH."""
+    """Read the wheel's build_info.py, metadata and RUNPATH, and for which GPUs its kernels are compiled.
+
+    The kernels come before build_info.py, which says less than is there for 2.16.1 (compute_80; it has code for sm_90),
+    and nothing from 2.22 on.
+    """
     if not target.attempt.answered:
         raise Unavailable(f"the target's Python {target.attempt.ending}")
     if not target.tensorflow_file:
@@ -30,14 +38,20 @@ def tensorflow(host: Host, request: Request, system: System, target: Target) -> 
     if owner is None:
         raise Unavailable(f"no installed distribution owns {target.tensorflow_file}")
     build = parse_build_info(host.target_files.text_if_any(os.path.join(folder, _BUILD_INFO)))
+    with_cuda = build.get("is_cuda_build")
+    cuda, cudnn, named_by = str(build.get("cuda_version", "")), str(build.get("cudnn_version", "")), _BY_BUILD_INFO
+    if with_cuda and not cuda:
+        cuda, cudnn, named_by = _required_cuda(target, owner.name)
+    compiled_for = _compiled_for(host, os.path.join(folder, _KERNELS)) if with_cuda else ()
     return TensorFlow(
         version=owner.version,
         distribution=owner.name,
         folder=folder,
-        built_with_cuda=build.get("is_cuda_build"),
-        cuda_version=str(build.get("cuda_version", "")),
-        cudnn_version=str(build.get("cudnn_version", "")),
-        compute_capabilities=tuple(build.get("cuda_compute_capabilities", ())),
+        built_with_cuda=with_cuda,
+        cuda_version=cuda,
+        cudnn_version=cudnn,
+        cuda_named_by=named_by,
+        compute_capabilities=compiled_for or tuple(build.get("cuda_compute_capabilities", ())),
         wheel_tag=_wheel_tag(host, owner),
         runpath=() if request.quick else _runpath(host, os.path.join(folder, _FRAMEWORK), system.architecture),
     )
@@ -64,6 +78,32 @@ def parse_build_info(source: str) -> dict[str, Any]:
             except (ValueError, TypeError):
                 return {}
     return {}
+
+
+def _required_cuda(target: Target, distribution: str) -> tuple[str, str, str]:
+    """The major versions of CUDA and cuDNN that the extra [and-cuda] brings, and the requirement that names the first.
+
+    Up to CUDA 12 the name of a package has the major version, from 13 on its own version (nvidia-cuda-runtime).
+    """
+    majors: dict[str, dict[str, str]] = {"nvidia-cuda-runtime": {}, "nvidia-cudnn": {}}
+    for prefix, found in majors.items():
+        for each in requirements_on(target, distribution, prefix):
+            suffix = each.name.removeprefix(prefix).removeprefix("-cu")
+            major = suffix if suffix and prefix == "nvidia-cuda-runtime" else each.lowest.partition(".")[0]
+            if each.extra == _EXTRA and major.isdigit():
+                found[major] = f"it requires {each.name}{each.specifier}"
+    cuda, cudnn = majors.values()
+    if len(cuda) != 1:
+        return "", "", _BY_BUILD_INFO
+    return next(iter(cuda)), next(iter(cudnn), "") if len(cudnn) == 1 else "", next(iter(cuda.values()))
+
+
+def _compiled_for(host: Host, path: str) -> tuple[str, ...]:
+    try:
+        with host.target_files.open_binary(path) as file:
+            return gpu_targets(file)
+    except OSError:
+        return ()
 
 
 def _wheel_tag(host: Host, owner: Distribution) -> str:

@@ -52,9 +52,10 @@ class TensorFlow(Fact, frozen=True):
     distribution: PackageName = ""  # "tensorflow", "tensorflow-cpu", "tf-nightly", ...
     folder: FilePath = ""  # of the package
     built_with_cuda: bool | None = None
-    cuda_version: Version = ""
+    cuda_version: Version = ""  # "12.5.1"; "12" where the build does not say it (2.22), but the wheel's requirements
     cudnn_version: Version = ""
-    compute_capabilities: tuple[Text, ...] = ()  # as the build names them: "sm_80", "compute_90"
+    cuda_named_by: Text = "its build_info.py"  # or the requirement
+    compute_capabilities: tuple[Text, ...] = ()  # "sm_80", "compute_90": what its kernels are compiled for
     wheel_tag: Text = ""
     runpath: tuple[FilePath, ...] = ()
 

@@ -44,7 +44,13 @@ def run(*done: Computation, gpus: int = 1) -> Runtime:
 
 
 def test_a_build_with_cuda_passes(judge: Judge) -> None:
-    assert judge.passes(built_with_cuda) == "build_info.py: CUDA 12.5.1, cuDNN 9"
+    assert judge.passes(built_with_cuda) == "built with CUDA 12.5.1, cuDNN 9 (its build_info.py)"
+
+
+def test_a_build_of_unknown_cuda_passes(judge: Judge) -> None:
+    tensorflow = {"cuda_version": "", "cudnn_version": ""}
+    said = judge.passes(built_with_cuda, tensorflow=tensorflow)
+    assert said == "built with CUDA of unknown version, cuDNN of unknown version (its build_info.py)"
 
 
 def test_a_build_that_does_not_say_is_not_judged(judge: Judge) -> None:
@@ -348,8 +354,10 @@ def test_without_need_of_ptx_nothing_is_judged(judge: Judge, sections: dict[str,
     assert judge.skips(driver_compiles_ptx, **sections) == "no GPU needs kernels compiled from PTX"
 
 
-def test_a_build_that_names_no_cuda_is_no_fault(judge: Judge) -> None:
-    assert judge.passes(driver_compiles_ptx, **hopper("12.2", tensorflow={**OLDER, "cuda_version": ""}))
+@pytest.mark.parametrize("cuda", ["", "12"])
+def test_a_build_that_names_no_release_of_cuda_is_not_judged(judge: Judge, cuda: str) -> None:
+    reason = judge.skips(driver_compiles_ptx, **hopper("12.2", tensorflow={**OLDER, "cuda_version": cuda}))
+    assert reason == "this TensorFlow does not report from which CUDA its PTX is"
 
 
 def test_in_wsl_the_driver_to_install_is_that_of_windows(judge: Judge) -> None:

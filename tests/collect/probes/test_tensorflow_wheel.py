@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import healthy
 import pytest
+from made_up_releases import BUILT, made_up_container, made_up_gpu_library
 
 from tfgpu_doctor.collect.probe import Request, Unavailable
 from tfgpu_doctor.collect.probes.tensorflow_wheel import parse_build_info, tensorflow
@@ -36,6 +37,8 @@ import collections
 
 build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', False), ('is_tensorrt_build', False)])
 """
+# As in the wheel of 2.22.0rc0.
+SILENT_BUILD_INFO = CPU_BUILD_INFO.replace("'is_cuda_build', False", "'is_cuda_build', True")
 RUNPATH = ["$ORIGIN/../nvidia/cuda_runtime/lib", "$ORIGIN/../nvidia/cudnn/lib", "/usr/local/cuda/lib64"]
 
 
@@ -95,6 +98,49 @@ def test_a_wheel_is_read(machine: Machine, wheel: Wheel) -> None:
 def test_the_made_up_root_does_not_move_the_target(machine: Machine, wheel: Wheel) -> None:
     machine.file(str(wheel.build_info), CPU_BUILD_INFO)
     assert read(machine, wheel.target()).built_with_cuda is True
+
+
+RUNTIME_12 = "nvidia-cuda-runtime-cu12<13.0,>=12.5.82; extra == 'and-cuda'"
+CUDNN_12 = "nvidia-cudnn-cu12<10.0,>=9.10.2.21; extra == 'and-cuda'"
+
+
+@pytest.mark.parametrize(
+    ("requires", "versions", "named_by"),
+    [
+        ((RUNTIME_12, CUDNN_12), ("12", "9"), "it requires nvidia-cuda-runtime-cu12<13.0,>=12.5.82"),
+        (  # as 2.23's extras for one CUDA each
+            (RUNTIME_12, CUDNN_12, "nvidia-cuda-runtime>=13.0.88; extra == 'cuda13'"),
+            ("12", "9"),
+            "it requires nvidia-cuda-runtime-cu12<13.0,>=12.5.82",
+        ),
+        (
+            ("nvidia-cuda-runtime<14,>=13.0.88; extra == 'and-cuda'", "nvidia-cudnn-cu13>=9.12; extra == 'and-cuda'"),
+            ("13", "9"),
+            "it requires nvidia-cuda-runtime<14,>=13.0.88",
+        ),
+        ((RUNTIME_12,), ("12", ""), "it requires nvidia-cuda-runtime-cu12<13.0,>=12.5.82"),
+        ((RUNTIME_12, "nvidia-cuda-runtime>=13; extra == 'and-cuda'", CUDNN_12), ("", ""), "its build_info.py"),
+        ((CUDNN_12, "numpy>=1.26.0"), ("", ""), "its build_info.py"),
+        (("nvidia-cuda-runtime-cuda; extra == 'and-cuda'",), ("", ""), "its build_info.py"),
+    ],
+)
+def test_where_the_build_names_no_cuda_the_requirements_do(
+    machine: Machine, wheel: Wheel, requires: tuple[str, ...], versions: tuple[str, str], named_by: str
+) -> None:
+    wheel.build_info.write_text(SILENT_BUILD_INFO)
+    owner = healthy.distribution("tensorflow", "2.22.0rc0", folder=str(wheel.site), requires=requires)
+    found = read(machine, wheel.target(distributions=(owner,)))
+    assert (found.cuda_version, found.cudnn_version) == versions
+    assert (
+        found.cuda_named_by.replace(">=12.5.82,<13.0", "<13.0,>=12.5.82").replace(">=13.0.88,<14", "<14,>=13.0.88")
+        == named_by
+    )
+
+
+def test_what_the_kernels_are_compiled_for_comes_before_what_the_build_says(machine: Machine, wheel: Wheel) -> None:
+    wheel.build_info.write_text(BUILD_INFO.replace("'compute_90'", "'compute_80'"))
+    (wheel.package / "libtensorflow_cc.so.2").write_bytes(made_up_gpu_library(made_up_container(*BUILT)))
+    assert read(machine, wheel.target()).compute_capabilities == ("sm_60", "compute_90")
 
 
 def test_a_build_for_the_cpu_says_so(machine: Machine, wheel: Wheel) -> None:

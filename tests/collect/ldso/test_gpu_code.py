@@ -1,0 +1,69 @@
+"""For which GPUs a library holds code."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+from made_up_releases import BUILT, made_up_container, made_up_gpu_library
+
+from tfgpu_doctor.collect.ldso.gpu_code import CONTAINERS, gpu_targets
+
+LIBRARY = made_up_gpu_library(*[made_up_container(*BUILT)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    [
+        ([BUILT], ("sm_60", "compute_90")),
+        ([((2, 80),), BUILT, BUILT], ("sm_60", "compute_90")),  # a kernel for one GPU alone
+        ([((1, 90), (2, 80))], ("sm_80", "ptx_90")),
+        ([((16, 90), (2, 120), (2, 100))], ("sm_100", "sm_120")),  # a kind that is not known
+        ([()], ()),
+        ([], ()),
+    ],
+)
+def test_the_targets_of_most_containers_are_named(
+    containers: list[tuple[tuple[int, int], ...]], expected: tuple[str, ...]
+) -> None:
+    library = made_up_gpu_library(*(made_up_container(*each) for each in containers))
+    assert gpu_targets(io.BytesIO(library)) == expected
+
+
+def test_only_the_first_containers_are_read() -> None:
+    first, later = made_up_container(*BUILT), made_up_container((2, 70))
+    library = made_up_gpu_library(*[first] * CONTAINERS, *[later] * (2 * CONTAINERS))
+    assert gpu_targets(io.BytesIO(library)) == ("sm_60", "compute_90")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"version https://git-lfs\n" * 9, LIBRARY[:64], LIBRARY[:-200]])
+def test_what_is_no_whole_library_has_no_targets(content: bytes) -> None:
+    assert gpu_targets(io.BytesIO(content)) == ()
+
+
+def test_damaged_libraries_end_in_an_answer() -> None:
+    chance = random.Random(20261126)
+    for _ in range(3000):
+        damaged = bytearray(LIBRARY)
+        for _ in range(chance.randint(1, 6)):
+            place = chance.choice(
+                [chance.randrange(64), 4096 + chance.randrange(600), len(LIBRARY) - 1 - chance.randrange(400)]
+            )
+            damaged[place] = chance.randrange(256)
+        assert isinstance(gpu_targets(io.BytesIO(damaged)), tuple)
+
+
+@pytest.mark.tensorflow
+def test_a_real_tensorflow_holds_what_its_build_says() -> None:
+    """Its build_info.py says the same where it says anything, but for 2.16.1, which has code for sm_90 and says compute_80."""
+    import tensorflow as tf
+
+    said = tf.sysconfig.get_build_info()
+    folder = tf.sysconfig.get_lib()
+    if not said["is_cuda_build"]:
+        pytest.skip("this TensorFlow is built without CUDA")
+    with open(f"{folder}/libtensorflow_cc.so.2", "rb") as file:
+        found = gpu_targets(file)
+    assert found
+    assert tuple(said.get("cuda_compute_capabilities", found)) == found
