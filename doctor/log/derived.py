@@ -39,6 +39,10 @@ def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -
     return hits
 
 
+# From 2.22 on this file prints the names again, of all libraries: these three come from packages of their own.
+_SINCE_2_22, _OF_ALL = "dlopen_checker.cc", ("libcublas.so", "libcufft.so", "libcudnn.so")
+
+
 def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:
     """Derive signatures from the names of the libraries that could not be loaded."""
     lost = [hit for name in ("library_lost", "import_library", "windows_dll_lost") for hit in hits.get(name, [])]
@@ -53,12 +57,17 @@ def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:
         elif cause and cause != name:
             yield "needed_library_lost", hit
         elif name.startswith(("libcudart.so", "cudart64_")):
-            yield "cudart_lost", hit
+            if _SINCE_2_22 not in hit.text:
+                yield "cudart_lost", hit
         # Only CUDA 11.0 has this name together with libcudart.so.11.0; later releases have libcusolver.so.11 (release notes).
         elif name == "libcusolver.so.10" and not any(each.startswith("libcudart") for each in names):
             yield "minor_library_lost", hit
         elif hit in imported and _TOOLKIT.match(name):
             yield "toolkit_library_lost", hit
+    named = [hit for hit in lost if _SINCE_2_22 in hit.text]
+    is_whole = all(any(hit.groups["library"].startswith(each) for hit in named) for each in _OF_ALL)
+    for hit in named:
+        yield ("whole_cuda_lost" if is_whole else "some_cuda_lost"), hit
     for hit in hits.get("cudnn_part_lost", []):
         if hit.groups.get("cause", "").startswith("libcuda.so"):
             yield "cudnn_needs_libcuda", hit

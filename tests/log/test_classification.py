@@ -33,6 +33,11 @@ DERIVED = {
     "libcuda_lost": "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file",
     "needed_library_lost": "Could not load dynamic library 'libcusolver.so.11'; dlerror: libnvJitLink.so.12: cannot open",
     "cudart_lost": "Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open",
+    "whole_cuda_lost": "\n".join(
+        f"dlopen_checker.cc:38] Could not load dynamic library '{each}'; dlerror: {each}: cannot open shared object file"
+        for each in ("libcublas.so.12", "libcufft.so.11", "libcudnn.so.9")
+    ),
+    "some_cuda_lost": "dlopen_checker.cc:38] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: cannot",
     "minor_library_lost": "Could not load dynamic library 'libcusolver.so.10'; dlerror: libcusolver.so.10: cannot open",
     "cudnn_needs_libcuda": "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object",
     "not_built_for_new": "not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA",
