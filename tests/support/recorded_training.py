@@ -17,16 +17,14 @@ LONG_S = 120.0  # for what takes a second: nothing fails because the machine is 
 TENSORFLOW = """
 import os
 __version__ = "2.99.1"
-class ProfilerOptions:
-    def __init__(self, host_tracer_level): self.level = host_tracer_level
 class profiler:
     class experimental:
-        ProfilerOptions, folder = ProfilerOptions, ""
+        folder = ""
         @staticmethod
-        def start(folder, options):
+        def start(folder, options=None):
             if os.path.exists("refuse"): raise RuntimeError("Another profiler is running.")
             profiler.experimental.folder = folder
-            open(os.path.join(folder, "started"), "w").write(str(options.level))
+            open(os.path.join(folder, "started"), "w").write(str(options))
         @staticmethod
         def stop():
             if os.path.exists("refuse"): raise ValueError("nothing\\nwas recorded")

@@ -41,9 +41,7 @@ def stop(save=True):
 """
     vars(module).update(_profiler=None, _profiler_lock=threading.Lock(), Refused=Refused, written=[])
     exec(code, vars(module))
-    experimental = types.SimpleNamespace(
-        start=module.start, stop=module.stop, ProfilerOptions=lambda host_tracer_level: host_tracer_level
-    )
+    experimental = types.SimpleNamespace(start=module.start, stop=module.stop)
     tensorflow: Any = types.ModuleType("tensorflow")
     tensorflow.profiler = types.SimpleNamespace(experimental=experimental)
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)

@@ -68,10 +68,10 @@ class Recordings:
             self.idle.clear()
             self._giving_way.begin()
             try:
-                options = tensorflow.profiler.experimental.ProfilerOptions(host_tracer_level=2)
                 began_ns, held = time.time_ns(), _held_bytes()
                 held = max(held, min(_peak_bytes(), held + _SWING_BYTES))
-                tensorflow.profiler.experimental.start(folder, options)
+                # Without options: these are as wished, and 2.22.0rc0 warns of each option, and ignores it.
+                tensorflow.profiler.experimental.start(folder)
             except BaseException:  # also an interrupt: the end of the program would wait
                 self._giving_way.clear()
                 self._giving_way.end()
