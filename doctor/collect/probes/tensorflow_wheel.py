@@ -22,10 +22,9 @@ _EXTRA, _BY_BUILD_INFO = "and-cuda", "its build_info.py"
 
 @probe(waits_for="the files of TensorFlow")
 def tensorflow(host: Host, request: Request, system: System, target: Target) -> TensorFlow:
-    """Read the wheel's build_info.py, metadata and RUNPATH, and for which GPUs its kernels are compiled.
+    """Read the wheel's build_info.py, metadata and RUNPATH.
 
-    The kernels come before build_info.py, which says less than is there for 2.16.1 (compute_80; it has code for sm_90),
-    and nothing from 2.22 on.
+    From 2.22 on build_info.py names no versions: the requirements name CUDA's, and the kernels what they are compiled for.
     """
     if not target.attempt.answered:
         raise Unavailable(f"the target's Python {target.attempt.ending}")
@@ -42,7 +41,9 @@ def tensorflow(host: Host, request: Request, system: System, target: Target) -> 
     cuda, cudnn, named_by = str(build.get("cuda_version", "")), str(build.get("cudnn_version", "")), _BY_BUILD_INFO
     if with_cuda and not cuda:
         cuda, cudnn, named_by = _required_cuda(target, owner.name)
-    compiled_for = _compiled_for(host, os.path.join(folder, _KERNELS)) if with_cuda else ()
+    targets = tuple(build.get("cuda_compute_capabilities", ()))
+    if with_cuda and not targets:
+        targets = _compiled_for(host, os.path.join(folder, _KERNELS))
     return TensorFlow(
         version=owner.version,
         distribution=owner.name,
@@ -51,7 +52,7 @@ def tensorflow(host: Host, request: Request, system: System, target: Target) -> 
         cuda_version=cuda,
         cudnn_version=cudnn,
         cuda_named_by=named_by,
-        compute_capabilities=compiled_for or tuple(build.get("cuda_compute_capabilities", ())),
+        compute_capabilities=targets,
         wheel_tag=_wheel_tag(host, owner),
         runpath=() if request.quick else _runpath(host, os.path.join(folder, _FRAMEWORK), system.architecture),
     )

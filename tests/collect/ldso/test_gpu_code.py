@@ -56,7 +56,7 @@ def test_damaged_libraries_end_in_an_answer() -> None:
 
 @pytest.mark.tensorflow
 def test_a_real_tensorflow_holds_what_its_build_says() -> None:
-    """Its build_info.py says the same where it says anything, but for 2.16.1, which has code for sm_90 and says compute_80."""
+    """As its build_info.py says, where it says anything (up to 2.21)."""
     import tensorflow as tf
 
     said = tf.sysconfig.get_build_info()
