@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from typing import Any
 
 from tfgpu_doctor.collect.ldso.gpu_code import gpu_targets
@@ -17,6 +18,7 @@ from tfgpu_doctor.model.facts.python import Distribution, Target, TensorFlow
 _BUILD_INFO = "python/platform/build_info.py"
 _FRAMEWORK = "libtensorflow_framework.so.2"
 _KERNELS = "libtensorflow_cc.so.2"
+_CONDA_BUILD = re.compile(r" cuda_?(\d\d)(\d)")
 _EXTRA, _BY_BUILD_INFO = "and-cuda", "its build_info.py"
 
 
@@ -40,7 +42,9 @@ def tensorflow(host: Host, request: Request, system: System, target: Target) -> 
     with_cuda = build.get("is_cuda_build")
     cuda, cudnn, named_by = str(build.get("cuda_version", "")), str(build.get("cudnn_version", "")), _BY_BUILD_INFO
     if with_cuda and not cuda:
-        cuda, cudnn, named_by = _required_cuda(target, owner.name)
+        cuda, cudnn, named_by = (
+            _conda_cuda(target) if owner.installer == "conda" else _required_cuda(target, owner.name)
+        )
     targets = tuple(build.get("cuda_compute_capabilities", ()))
     if with_cuda and not targets:
         targets = _compiled_for(host, os.path.join(folder, _KERNELS))
@@ -79,6 +83,14 @@ def parse_build_info(source: str) -> dict[str, Any]:
             except (ValueError, TypeError):
                 return {}
     return {}
+
+
+def _conda_cuda(target: Target) -> tuple[str, str, str]:
+    """The CUDA of a build of conda's, whose name has it ("cuda129py312h..."); its requirements are those of pip's build."""
+    for name in ("tensorflow-base", "tensorflow"):
+        if found := _CONDA_BUILD.search(target.conda_packages.get(name, "")):
+            return f"{found[1]}.{found[2]}", "", f"conda's {name} {target.conda_packages[name]}"
+    return "", "", _BY_BUILD_INFO
 
 
 def _required_cuda(target: Target, distribution: str) -> tuple[str, str, str]:

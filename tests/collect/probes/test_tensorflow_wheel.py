@@ -137,6 +137,26 @@ def test_where_the_build_names_no_cuda_the_requirements_do(
     )
 
 
+@pytest.mark.parametrize(
+    ("build", "cuda", "named_by"),
+    [
+        ("2.22.0 cuda129py312h02ad3e0_200", "12.9", "conda's tensorflow-base 2.22.0 cuda129py312h02ad3e0_200"),
+        ("2.22.0 cuda_130py312h02ad3e0_200", "13.0", "conda's tensorflow-base 2.22.0 cuda_130py312h02ad3e0_200"),
+        ("2.22.0 py312h02ad3e0_200", "", "its build_info.py"),
+    ],
+)
+def test_of_a_build_of_condas_its_name_tells_the_cuda(
+    machine: Machine, wheel: Wheel, build: str, cuda: str, named_by: str
+) -> None:
+    """What its metadata require is what pip's build has."""
+    wheel.build_info.write_text(SILENT_BUILD_INFO)
+    owner = healthy.distribution(
+        "tensorflow", "2.22.0", folder=str(wheel.site), requires=(RUNTIME_12, CUDNN_12), installer="conda"
+    )
+    found = read(machine, wheel.target(distributions=(owner,), conda_packages={"tensorflow-base": build}))
+    assert (found.cuda_version, found.cudnn_version, found.cuda_named_by) == (cuda, "", named_by)
+
+
 def test_the_kernels_tell_what_they_are_compiled_for_where_the_build_does_not(machine: Machine, wheel: Wheel) -> None:
     (wheel.package / "libtensorflow_cc.so.2").write_bytes(made_up_gpu_library(made_up_container(*BUILT)))
     assert read(machine, wheel.target()).compute_capabilities == ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90")
