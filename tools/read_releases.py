@@ -47,9 +47,16 @@ def read_release(version: Version, wheels: list[IndexedWheel], day: str, pool: T
     linux = [each for each in wheels if platform_of(each) == ("linux", "x86_64")]
     runpaths = pool.map(read_runpath_folders, linux[-1:])
     contents = list(pool.map(read_contents, wheels))
-    if any(each.cuda and not each.compute_capabilities for each in contents):
+    silent = [
+        each.cuda and not each.compute_capabilities and wheel in linux
+        for wheel, each in zip(wheels, contents, strict=True)
+    ]
+    if any(silent):
         compiled_for = read_kernel_targets(linux[-1])
-        contents = [replace(each, compute_capabilities=compiled_for) if each.cuda else each for each in contents]
+        contents = [
+            replace(each, compute_capabilities=compiled_for) if is_silent else each
+            for each, is_silent in zip(contents, silent, strict=True)
+        ]
     return make_row(version, list(zip(wheels, contents, strict=True)), next(runpaths, ()), day)
 
 

@@ -102,7 +102,7 @@ def test_each_release_is_judged_as_its_row_says(
     assert told(tensorflow=release, os=system, python=later) == sorted([*has_gpu, "python_too_new"])
     assert told(tensorflow=release, os=system, python="2.6") == sorted([*has_gpu, "python_too_old"])
     if build.cuda:
-        major, minor = (int(part) for part in build.cuda.split(".")[:2])
+        major, minor = (int(part) for part in f"{build.cuda}.0".split(".")[:2])
         by_minor = (
             ["cuda_of_other_minor"] if major < 11 else ["cuda_fits"]
         )  # since CUDA 11, names have the major version only
