@@ -81,7 +81,10 @@ def tasks_are_limited() -> tuple[str, ...]:
 
 @pytest.mark.parametrize("kib", [30_000, 200_000, *slow(40_000, 60_000, 100_000, 400_000)])
 def test_little_address_space_is_named(kib: int) -> None:
-    assert is_named(limited(f"ulimit -v {kib}", "--format", "json"), "LIM002", "ulimit -v is")
+    done = limited(f"ulimit -v {kib}", "--format", "json")
+    if done.returncode == -signal.SIGSEGV:  # CPython's own crash where it has no memory, one of some hundred starts
+        done = limited(f"ulimit -v {kib}", "--format", "json")
+    assert is_named(done, "LIM002", "ulimit -v is")
 
 
 @pytest.mark.slow

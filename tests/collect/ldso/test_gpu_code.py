@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import pathlib
 import random
 
 import pytest
+from installed import skip_without_tensorflow
 from made_up_releases import BUILT, made_up_container, made_up_gpu_library
 
 from tfgpu_doctor.collect.ldso.gpu_code import CONTAINERS, gpu_targets
+from tfgpu_doctor.collect.probes.tensorflow_wheel import parse_build_info
 
 LIBRARY = made_up_gpu_library(*[made_up_container(*BUILT)] * 3)
 
@@ -57,13 +61,14 @@ def test_damaged_libraries_end_in_an_answer() -> None:
 @pytest.mark.tensorflow
 def test_a_real_tensorflow_holds_what_its_build_says() -> None:
     """As its build_info.py says, where it says anything (up to 2.21)."""
-    import tensorflow as tf
-
-    said = tf.sysconfig.get_build_info()
-    folder = tf.sysconfig.get_lib()
+    skip_without_tensorflow()
+    spec = importlib.util.find_spec("tensorflow")
+    assert spec and spec.origin
+    package = pathlib.Path(spec.origin).parent
+    said = parse_build_info((package / "python/platform/build_info.py").read_text("utf-8"))
     if not said["is_cuda_build"]:
         pytest.skip("this TensorFlow is built without CUDA")
-    with open(f"{folder}/libtensorflow_cc.so.2", "rb") as file:
+    with (package / "libtensorflow_cc.so.2").open("rb") as file:
         found = gpu_targets(file)
     assert found
     assert tuple(said.get("cuda_compute_capabilities", found)) == found
