@@ -51,7 +51,8 @@ def test_a_host_that_fails_ends_no_other(tmp_path: pathlib.Path, bin_: pathlib.P
     code, said, outcomes = run_on(tmp_path, bin_, "good1\nlost1\ncrashes1\nhangs1\n")
     assert outcomes == {"good1": "reported", "lost1": "disappeared", "crashes1": "died", "hangs1": "hung"}
     assert code == 3
-    assert "no route to lost1" in said
+    # MPICH may end before it has passed on what ssh said.
+    assert "no route to lost1" in said or "Launch proxy failed" in said
 
 
 def test_without_hosts_it_says_what_it_needs(tmp_path: pathlib.Path, bin_: pathlib.Path) -> None:
