@@ -19,6 +19,8 @@ _NAMED_AFTER_CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(\d+(?:\.\d+
 _CUDART = re.compile(r"libcudart\.so\.(\d+\.\d+)|cudart64_(\d{2,3})\.dll")
 _TOOLKIT = re.compile(r"lib(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse)\.so")
 _LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pascal and newer, and PTX does not go back
+# From 2.22 on this file prints the names again, of all libraries: these three come from packages of their own.
+_SINCE_2_22, _OF_ALL = "dlopen_checker.cc", ("libcublas.so", "libcufft.so", "libcudnn.so")
 _ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before that, each minor version had its own names (release notes)
 
 
@@ -37,10 +39,6 @@ def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -
     ):
         hits.setdefault(name, []).append(hit)
     return hits
-
-
-# From 2.22 on this file prints the names again, of all libraries: these three come from packages of their own.
-_SINCE_2_22, _OF_ALL = "dlopen_checker.cc", ("libcublas.so", "libcufft.so", "libcudnn.so")
 
 
 def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:

@@ -17,14 +17,14 @@ END = (
     "W0000 00:00:1795713679.042532   23179 gpu_device.cc:{line}] Cannot dlopen some GPU libraries. Please make sure the missing "
     "libraries mentioned above are installed properly if you would like to use GPU. Skipping registering GPU devices..."
 )
-ALL = (
+ALL = [
     "libcublas.so.12",
     "libcublasLt.so.12",
     "libcufft.so.11",
     "libcusolver.so.11",
     "libcusparse.so.12",
     "libcudnn.so.9",
-)
+]
 
 
 def log_of(*lost: str, line: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import pathlib
 import struct
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from typing import Any
 
 from tfgpu_doctor.tracing.drawing import Drawing, draw
 from tfgpu_doctor.tracing.examine import examine
+from tfgpu_doctor.tracing.python_samples import FILE
 from tfgpu_doctor.tracing.reading import find_file, read_profile
 from tfgpu_doctor.tracing.result import TraceReport, make_report
 
@@ -225,6 +227,15 @@ def save_chrome(file: pathlib.Path, events: list[dict[str, Any]], *, as_list: bo
     text = json.dumps(events if as_list else {"displayTimeUnit": "ns", "traceEvents": events}).encode()
     file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
     return file
+
+
+def judged_recording(recordings: pathlib.Path, name: str, folder: pathlib.Path) -> TraceReport:
+    """The report on a compressed recording, with the looks at Python that are kept beside it; `folder` gets both."""
+    save_bytes(folder, lzma.decompress((recordings / f"{name}.xplane.pb.xz").read_bytes()))
+    looks = recordings / f"{name}.{FILE}.xz"
+    if looks.exists():
+        (folder / FILE).write_bytes(lzma.decompress(looks.read_bytes()))
+    return judged(folder)[0]
 
 
 def judged(path: pathlib.Path | str) -> tuple[TraceReport, Drawing]:

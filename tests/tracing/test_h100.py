@@ -6,7 +6,6 @@ first step; and of `layout` the expectation was wrong, as TensorFlow takes most 
 
 from __future__ import annotations
 
-import lzma
 import pathlib
 
 import made_trace
@@ -24,8 +23,7 @@ RIGHT = {
 
 
 def judged(name: str, folder: pathlib.Path) -> TraceReport:
-    made_trace.save_bytes(folder, lzma.decompress((FOLDER / f"{name}.xplane.pb.xz").read_bytes()))
-    return made_trace.judged(folder)[0]
+    return made_trace.judged_recording(FOLDER, name, folder)
 
 
 def test_each_recording_has_an_answer() -> None:

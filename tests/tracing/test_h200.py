@@ -6,7 +6,6 @@ host in each step, and is `copies` here (docs/results/h200.md).
 
 from __future__ import annotations
 
-import lzma
 import pathlib
 
 import made_trace
@@ -29,11 +28,7 @@ RIGHT = {
 
 
 def judged(name: str, folder: pathlib.Path) -> TraceReport:
-    made_trace.save_bytes(folder, lzma.decompress((FOLDER / f"{name}.xplane.pb.xz").read_bytes()))
-    looks = FOLDER / f"{name}.{FILE}.xz"
-    if looks.exists():
-        (folder / FILE).write_bytes(lzma.decompress(looks.read_bytes()))
-    return made_trace.judged(folder)[0]
+    return made_trace.judged_recording(FOLDER, name, folder)
 
 
 def evidence(report: TraceReport, label: str) -> str:

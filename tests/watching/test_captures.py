@@ -81,6 +81,23 @@ def test_a_recording_is_longer_once_few_steps_took_much_of_the_time(captures: Ca
         assert captures._length_s == LENGTH_S
 
 
+def test_a_recording_of_calls_that_run_many_steps_holds_what_is_between_them(captures: Captures) -> None:
+    (first,) = run(captures, [MadeAgent()], FIRST_S + 2)
+    for found_by, length_s in (("calls", 0.2), ("graph", LENGTH_S)):
+        steps = msgspec.structs.replace(first.report.steps, mean_ms=10.0, median_ms=10.0, found_by=found_by)
+        report = msgspec.structs.replace(first.report, steps=steps)
+        captures._plan(20.0, dataclasses.replace(first, report=report), None)
+        assert captures._length_s == pytest.approx(length_s)
+
+
+def test_between_longer_recordings_without_a_step_come_short_ones(captures: Captures) -> None:
+    lengths = []
+    for _ in range(8):
+        captures._plan(20.0, None, None)
+        lengths.append(captures._length_s)
+    assert lengths == [1.5, UNKNOWN_S, 4.5, UNKNOWN_S, 13.5, UNKNOWN_S, LONGEST_S, UNKNOWN_S]
+
+
 class Timed(MadeAgent):
     """Its recordings take as long as they are to take, or end by themselves, and hold so many steps of 10 ms each."""
 

@@ -95,6 +95,8 @@ def read_kernel_targets(wheel: IndexedWheel) -> tuple[str, ...]:
             if len(row) == CONTAINERS:  # single ones lie before
                 return named(row)
             place = begin + len(_CONTAINER)
+        if begin < 0:
+            place = max(place, len(known) - len(_CONTAINER) + 1)
     return ()
 
 

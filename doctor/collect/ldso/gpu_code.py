@@ -52,7 +52,7 @@ def containers(file: BinaryIO, place: int, end: int) -> Iterator[Targets]:
         magic, _, header, size = _CONTAINER.unpack(_read(file, place, _CONTAINER.size))
         if magic != _MAGIC:
             return
-        yield tuple(sorted(_entries(file, place + header, place + header + size)))
+        yield tuple(sorted(_entries(file, place + header, min(end, place + header + size))))
         place += header + size
         place += -place % 8
 

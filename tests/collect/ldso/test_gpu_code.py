@@ -11,14 +11,14 @@ import pytest
 from installed import skip_without_tensorflow
 from made_up_releases import BUILT, made_up_container, made_up_gpu_library
 
-from tfgpu_doctor.collect.ldso.gpu_code import CONTAINERS, gpu_targets
+from tfgpu_doctor.collect.ldso.gpu_code import CONTAINERS, containers, gpu_targets
 from tfgpu_doctor.collect.probes.tensorflow_wheel import parse_build_info
 
 LIBRARY = made_up_gpu_library(*[made_up_container(*BUILT)] * 3)
 
 
 @pytest.mark.parametrize(
-    ("containers", "expected"),
+    ("rows", "expected"),
     [
         ([BUILT], ("sm_60", "compute_90")),
         ([((2, 80),), BUILT, BUILT], ("sm_60", "compute_90")),  # a kernel for one GPU alone
@@ -29,9 +29,9 @@ LIBRARY = made_up_gpu_library(*[made_up_container(*BUILT)] * 3)
     ],
 )
 def test_the_targets_of_most_containers_are_named(
-    containers: list[tuple[tuple[int, int], ...]], expected: tuple[str, ...]
+    rows: list[tuple[tuple[int, int], ...]], expected: tuple[str, ...]
 ) -> None:
-    library = made_up_gpu_library(*(made_up_container(*each) for each in containers))
+    library = made_up_gpu_library(*(made_up_container(*each) for each in rows))
     assert gpu_targets(io.BytesIO(library)) == expected
 
 
@@ -39,6 +39,12 @@ def test_only_the_first_containers_are_read() -> None:
     first, later = made_up_container(*BUILT), made_up_container((2, 70))
     library = made_up_gpu_library(*[first] * CONTAINERS, *[later] * (2 * CONTAINERS))
     assert gpu_targets(io.BytesIO(library)) == ("sm_60", "compute_90")
+
+
+def test_a_container_that_claims_more_than_there_is_ends_with_it() -> None:
+    whole = made_up_container(*BUILT)
+    claims = whole[:8] + (1 << 40).to_bytes(8, "little") + whole[16:]
+    assert list(containers(io.BytesIO(claims), 0, len(claims))) == [((1, 90), (2, 60), (2, 90))]
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"version https://git-lfs\n" * 9, LIBRARY[:64], LIBRARY[:-200]])
