@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from tfgpu_doctor.model.facts.python import Target
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
-NOT_FOUND = "pip_cuda_libs_not_found"  # the label of the cause that such links fix
+NOT_FOUND = "pip_cuda_libs_not_found"  # the labels of the causes that such links fix
+NO_COMPILER = "cudnn_nvrtc_not_found"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,26 @@ def plan_links(target: Target, resolution: Resolution) -> tuple[LinkStep, ...]:
             return ()
         path = os.path.join(folder, os.path.basename(copy))
         links.setdefault(path, LinkStep(path, os.path.relpath(copy, folder)))
+    return tuple(links.values())
+
+
+def plan_compiler_links(target: Target, resolution: Resolution) -> tuple[LinkStep, ...]:
+    """Return links beside cuDNN to the compiler that it does not find, and to what the compiler opens from its own folder.
+
+    libnvrtc opens libnvrtc-builtins from the folder of the link, not from that of the file behind it.
+    """
+    links = {}
+    for library in resolution.lost_later:
+        asker = resolution.find(library.asked_by)
+        copy = next((path for path in library.elsewhere if _is_inside(path, target)), "")
+        folder = os.path.dirname(asker.path) if asker else ""
+        if not copy or not _is_inside(folder, target):
+            continue
+        stem = library.soname.partition(".so")[0]
+        for path in target.nvidia_libraries:
+            if os.path.dirname(path) == os.path.dirname(copy) and os.path.basename(path).startswith(stem):
+                link = os.path.join(folder, os.path.basename(path))
+                links[link] = LinkStep(link, os.path.relpath(path, folder))
     return tuple(links.values())
 
 

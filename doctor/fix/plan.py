@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from tfgpu_doctor.fix.links import NOT_FOUND, LinkStep, plan_links
+from tfgpu_doctor.fix.links import NO_COMPILER, NOT_FOUND, LinkStep, plan_compiler_links, plan_links
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.python import Target
 from tfgpu_doctor.model.report import RootCause
@@ -18,6 +18,11 @@ _BY_LINKS = (
     "Link the libraries into a folder that TensorFlow searches. For one shell only, "
     '`eval "$(tfgpu-doctor env --shell bash)"` is enough.'
 )
+_BESIDE_CUDNN = (
+    "Link the compiler into cuDNN's folder. For one shell only, "
+    '`eval "$(tfgpu-doctor env --shell bash)"` is enough.'
+)
+_LINKS = {NOT_FOUND: (plan_links, _BY_LINKS), NO_COMPILER: (plan_compiler_links, _BESIDE_CUDNN)}
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,10 @@ def plan_repair(cause: RootCause, facts: Facts) -> Plan:
     target = facts.target
     if target is None or not target.attempt.answered:
         return Plan(cause, cause.fix.text, by_hand=tuple(PrintedStep(each) for each in cause.fix.commands))
-    if cause.label == NOT_FOUND and facts.resolution:
-        links = plan_links(target, facts.resolution)
-        if links:
-            return Plan(cause, _BY_LINKS, target.prefix, links)
+    if cause.label in _LINKS and facts.resolution:
+        plan_them, advice = _LINKS[cause.label]
+        if links := plan_them(target, facts.resolution):
+            return Plan(cause, advice, target.prefix, links)
     steps: list[Step] = []
     by_hand: list[PrintedStep] = []
     for command in cause.fix.commands:

@@ -49,6 +49,10 @@ def find_needed(resolution: Resolution, target: Target) -> Needed:
             unusable[library.error] = None
         else:
             (drivers if is_drivers else absent)[soname] = None
+    for library in resolution.lost_later:
+        folder = os.path.dirname(_best(library.elsewhere, target, is_drivers=False))
+        if folder and not any(mark in folder for mark in _SEPARATORS):
+            folders[folder] = None
     return Needed(tuple(folders), tuple(absent), tuple(unusable), tuple(drivers))
 
 

@@ -11,7 +11,7 @@ from healthy import ANSWERED, healthy
 from made_up_repairs import make_cause, make_plan
 
 from tfgpu_doctor.fix.bounds import Bounds, NotPossible, check_bounds
-from tfgpu_doctor.fix.links import NOT_FOUND, LinkStep
+from tfgpu_doctor.fix.links import NO_COMPILER, NOT_FOUND, LinkStep
 from tfgpu_doctor.fix.plan import PipStep, plan_repair
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.python import Target
@@ -42,8 +42,8 @@ def make_facts(target: Target, folders: list[str], *libraries: ResolvedLibrary) 
     return msgspec.structs.replace(healthy(), target=target, resolution=resolution)
 
 
-def links_for(facts: Facts) -> list[tuple[str, str]]:
-    plan = plan_repair(make_cause("export LD_LIBRARY_PATH=/x", label=NOT_FOUND), facts)
+def links_for(facts: Facts, label: str = NOT_FOUND) -> list[tuple[str, str]]:
+    plan = plan_repair(make_cause("export LD_LIBRARY_PATH=/x", label=label), facts)
     return [(step.path.removeprefix(SITE + "/"), step.target) for step in plan.steps if isinstance(step, LinkStep)]
 
 
@@ -66,6 +66,24 @@ def test_all_libraries_in_folders_that_are_not_searched() -> None:
     found = links_for(make_facts(target, ["cuda_runtime"], *lost))
     assert found[0] == ("nvidia/cuda_runtime/lib/libcublas.so.12", "../../cublas/lib/libcublas.so.12")
     assert [path.split("/")[1] for path, _ in found] == ["cuda_runtime"] * 4
+
+
+def test_the_compiler_is_linked_beside_cudnn_with_what_it_opens() -> None:
+    """cuDNN before 9.11: libnvrtc compiles nothing where its link has no libnvrtc-builtins beside it."""
+    graph = ResolvedLibrary(
+        soname="libcudnn_graph.so.9", found=True, needed_by_tensorflow=True, path=f"{SITE}/nvidia/cudnn/lib/libcudnn_graph.so.9"
+    )
+    names = ["cuda_nvrtc/libnvrtc-builtins.so.12.5", "cuda_nvrtc/libnvrtc.so.12"]
+    copy = f"{SITE}/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+    compiler = ResolvedLibrary(
+        soname="libnvrtc.so.12", found=False, needed_by_tensorflow=False, asked_by=graph.soname, elsewhere=(copy,)
+    )
+    target = make_target("cudnn/libcudnn_graph.so.9", *names)
+    assert links_for(make_facts(target, [], graph, compiler), NO_COMPILER) == [
+        (f"nvidia/cudnn/lib/{name.split('/')[1]}", f"../../cuda_nvrtc/lib/{name.split('/')[1]}") for name in names
+    ]
+    system = msgspec.structs.replace(graph, path="/usr/lib/x86_64-linux-gnu/libcudnn_graph.so.9")
+    assert links_for(make_facts(target, [], system, compiler), NO_COMPILER) == []
 
 
 def test_library_that_another_needs_is_linked_beside_that_one() -> None:

@@ -116,6 +116,7 @@ def test_causes_are_well_formed(cause: Any) -> None:
 
 
 ADDED = (
+    "cudnn_nvrtc_not_found",
     "preloaded_library_fails",
     "tensorboard_not_installed",
 )  # labels that the project added to the shared vocabulary

@@ -16,7 +16,8 @@ TABLE = json.loads((ROOT / "tools/captures/machines.json").read_text())["machine
 CAPTURES = ROOT.parent / "shared/captures"
 RECORDED = ROOT / "tests/machines/recorded"
 BY_THE_DOCTOR = {
-    "vm-without-gpu", "vm-without-gpu-and-cuda", "h200-pip-cusolver-not-found", "h200-healthy", "h200-deep-healthy",
+    "vm-without-gpu", "vm-without-gpu-and-cuda", "h200-pip-cusolver-not-found", "h200-cudnn-misses-nvrtc",
+    "h200-deep-cudnn-misses-nvrtc",
 }  # fmt: skip
 
 QUERY = """

@@ -53,3 +53,13 @@ class Resolution(Fact, frozen=True):
     def missing(self) -> tuple[ResolvedLibrary, ...]:
         """The libraries that TensorFlow needs and that the loader cannot find."""
         return tuple(each for each in self.libraries if each.needed_by_tensorflow and not each.found)
+
+    @property
+    def lost_later(self) -> tuple[ResolvedLibrary, ...]:
+        """What a library that is found opens only when an operation asks for it, and does not find: cuDNN's libnvrtc."""
+        found = {each.soname for each in self.libraries if each.found}
+        return tuple(
+            each
+            for each in self.libraries
+            if not each.needed_by_tensorflow and not each.found and each.asked_by in found
+        )

@@ -1,0 +1,84 @@
+"""LIB: does cuDNN find the compiler with which it makes kernels while the program runs?"""
+
+from __future__ import annotations
+
+import os
+
+from tfgpu_doctor.checks.commands import prepend_library_path
+from tfgpu_doctor.knowledge import version
+from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.python import TensorFlow
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.tags import LIBRARIES
+
+_COMPILER = "libnvrtc.so."
+_FAILS_FROM = "2.21"  # seen on an H200 (docs/results/h200.md); older releases were not tried on a GPU
+
+
+@check(
+    "LIB010",
+    "cuDNN finds CUDA's run-time compiler",
+    family="Libraries",
+    tags=(LIBRARIES,),
+    stage=Stage.LIBRARIES,
+    after=("LIB003", "LIB004", "LIB006", "LIB009"),
+    causes=("cudnn_nvrtc_not_found",),
+    sources=(
+        "https://docs.nvidia.com/deeplearning/cudnn/backend/v9.3.0/api/overview.html",
+        "https://github.com/jax-ml/jax/issues/23227",
+    ),
+)
+def cudnn_finds_its_compiler(resolution: Resolution, tensorflow: TensorFlow) -> Yielded:
+    """cuDNN 9 compiles some operations with libnvrtc. The RUNPATH of its wheels before 9.11 names the folder nvidia/nvrtc, but
+    pip installs nvidia/cuda_nvrtc. TensorFlow lists the GPU and computes; convolutions that XLA fuses, as Keras' fit does by
+    default, end with "Autotuner could not find any supported configs".
+
+    Fix: `tfgpu-doctor fix` links the compiler beside cuDNN; or add its folder to LD_LIBRARY_PATH before Python starts.
+    """
+    compilers = [each for each in resolution.libraries if each.soname.startswith(_COMPILER) and each.asked_by]
+    if not compilers:
+        raise Skip("the cuDNN of this release opens no compiler that the doctor knows of")
+    for each in compilers:
+        if each in resolution.lost_later:
+            yield _finding(each, resolution, tensorflow)
+        elif each.found:
+            yield Evidence(f"{each.asked_by} opens {each.path}")
+        else:
+            raise Skip(f"{each.asked_by}, which opens {each.soname}, was not found itself")
+
+
+def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFlow) -> Finding:
+    asker = resolution.find(lost.asked_by)
+    missing = lost.chain[-1]
+    fails = version(tensorflow.version) >= version(_FAILS_FROM)
+    brought = f" ({asker.origin.removeprefix('pip: ')})" if asker and asker.origin else ""
+    hit = (
+        "convolutions that XLA fuses, as Keras' fit does by default, end with an error"
+        if fails
+        else "operations that it compiles while the program runs fail, among them convolutions that XLA fuses"
+    )
+    return Finding(
+        f"cuDNN does not find {missing}: {hit}",
+        cause="cudnn_nvrtc_not_found",
+        severity="error" if fails else "warning",
+        blocks=False,
+        evidence=(
+            f"{lost.asked_by}{brought} opens {lost.soname}; the loader does not find {missing}",
+            *(f"a copy is at {path}" for path in lost.elsewhere),
+        ),
+        fix=_fix(lost),
+    )
+
+
+def _fix(lost: ResolvedLibrary) -> Fix:
+    if not lost.elsewhere:
+        return Fix(
+            f"Install {lost.chain[-1]} where the loader finds it: CUDA's package for NVRTC (cuda-nvrtc) of the same major "
+            "version. The wheel nvidia-cuda-nvrtc-cu12 is enough beside a cuDNN wheel from 9.11 on."
+        )
+    folder = os.path.dirname(lost.elsewhere[0])
+    return Fix(
+        "Add the compiler's folder to LD_LIBRARY_PATH before you start Python; `tfgpu-doctor fix` can link the compiler beside "
+        "cuDNN instead. A cuDNN wheel from 9.11 on finds it.",
+        (prepend_library_path([folder]),),
+    )

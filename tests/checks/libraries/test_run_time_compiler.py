@@ -1,0 +1,64 @@
+"""LIB010: cuDNN, and the compiler that it opens while the program runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from healthy import SITE
+
+from tfgpu_doctor.checks.libraries.run_time_compiler import cudnn_finds_its_compiler
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+
+if TYPE_CHECKING:
+    from checks.conftest import Judge
+
+COPY = f"{SITE}/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+
+
+def resolution(*, cudnn: bool = True, **changes: Any) -> Resolution:
+    graph = ResolvedLibrary(
+        soname="libcudnn_graph.so.9", found=cudnn, needed_by_tensorflow=True, origin="pip: nvidia-cudnn-cu12 9.3.0.75"
+    )
+    known = {"found": False, "needed_by_tensorflow": False, "asked_by": graph.soname, "elsewhere": (COPY,)}
+    return Resolution(libraries=(graph, ResolvedLibrary(**{"soname": "libnvrtc.so.12", **known, **changes})))
+
+
+def test_the_compiler_that_is_not_found_is_named_with_its_folder(judge: Judge) -> None:
+    finding = judge.finding(cudnn_finds_its_compiler, resolution=resolution(), tensorflow={"version": "2.21.0"})
+    assert finding.cause == "cudnn_nvrtc_not_found"
+    assert finding.message.startswith("cuDNN does not find libnvrtc.so.12: convolutions that XLA fuses")
+    assert finding.evidence == (
+        "libcudnn_graph.so.9 (nvidia-cudnn-cu12 9.3.0.75) opens libnvrtc.so.12; the loader does not find libnvrtc.so.12",
+        f"a copy is at {COPY}",
+    )
+    assert finding.fix is not None
+    assert finding.fix.commands[0].startswith(f"export LD_LIBRARY_PATH={SITE}/nvidia/cuda_nvrtc/lib$")
+
+
+@pytest.mark.parametrize(("release", "severity"), [("2.19.1", "warning"), ("2.21.0", "error"), ("2.22.0rc0", "error")])
+def test_it_is_an_error_where_a_gpu_showed_that_it_ends_programs(judge: Judge, release: str, severity: str) -> None:
+    finding = judge.finding(cudnn_finds_its_compiler, resolution=resolution(), tensorflow={"version": release})
+    assert (finding.severity, finding.blocks) == (severity, False)
+
+
+def test_where_no_copy_is_installed_the_fix_is_to_install_one(judge: Judge) -> None:
+    finding = judge.finding(cudnn_finds_its_compiler, resolution=resolution(elsewhere=()))
+    assert finding.fix is not None
+    assert finding.fix.commands == ()
+    assert "cuda-nvrtc" in finding.fix.text
+
+
+def test_what_is_found_is_the_evidence(judge: Judge) -> None:
+    there = resolution(found=True, path=COPY)
+    assert judge.passes(cudnn_finds_its_compiler, resolution=there) == f"libcudnn_graph.so.9 opens {COPY}"
+
+
+def test_without_cudnn_the_compiler_is_not_accused(judge: Judge) -> None:
+    lost = resolution(cudnn=False)
+    assert lost.lost_later == ()
+    assert "was not found itself" in judge.skips(cudnn_finds_its_compiler, resolution=lost)
+
+
+def test_a_cudnn_that_opens_no_compiler_is_not_judged(judge: Judge) -> None:
+    assert judge.skips(cudnn_finds_its_compiler, resolution=Resolution())
