@@ -55,12 +55,12 @@ def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFl
     hit = (
         "convolutions that XLA fuses, as Keras' fit does by default, end with an error"
         if fails
-        else "operations that it compiles while the program runs fail, among them convolutions that XLA fuses"
+        else "what it compiles while the program runs fails; which operations these are in this release is not known"
     )
     return Finding(
         f"cuDNN does not find {missing}: {hit}",
         cause="cudnn_nvrtc_not_found",
-        severity="error" if fails else "warning",
+        severity="error" if fails else "info",
         blocks=False,
         evidence=(
             f"{lost.asked_by}{brought} opens {lost.soname}; the loader does not find {missing}",

@@ -19,8 +19,7 @@ _BY_LINKS = (
     '`eval "$(tfgpu-doctor env --shell bash)"` is enough.'
 )
 _BESIDE_CUDNN = (
-    "Link the compiler into cuDNN's folder. For one shell only, "
-    '`eval "$(tfgpu-doctor env --shell bash)"` is enough.'
+    'Link the compiler into cuDNN\'s folder. For one shell only, `eval "$(tfgpu-doctor env --shell bash)"` is enough.'
 )
 _LINKS = {NOT_FOUND: (plan_links, _BY_LINKS), NO_COMPILER: (plan_compiler_links, _BESIDE_CUDNN)}
 

@@ -71,7 +71,10 @@ def test_all_libraries_in_folders_that_are_not_searched() -> None:
 def test_the_compiler_is_linked_beside_cudnn_with_what_it_opens() -> None:
     """cuDNN before 9.11: libnvrtc compiles nothing where its link has no libnvrtc-builtins beside it."""
     graph = ResolvedLibrary(
-        soname="libcudnn_graph.so.9", found=True, needed_by_tensorflow=True, path=f"{SITE}/nvidia/cudnn/lib/libcudnn_graph.so.9"
+        soname="libcudnn_graph.so.9",
+        found=True,
+        needed_by_tensorflow=True,
+        path=f"{SITE}/nvidia/cudnn/lib/libcudnn_graph.so.9",
     )
     names = ["cuda_nvrtc/libnvrtc-builtins.so.12.5", "cuda_nvrtc/libnvrtc.so.12"]
     copy = f"{SITE}/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"

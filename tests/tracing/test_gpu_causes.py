@@ -199,6 +199,29 @@ def test_launching_takes_long_on_a_gpu(tmp_path: pathlib.Path) -> None:
     assert "40 kernels in a step, half of them under 290.0 µs" in evidence(report, "launch_bound")
 
 
+@pytest.mark.parametrize(("kernels", "words"), [(1500, "operations of the graph"), (150, "The steps are so small")])
+def test_many_kernels_that_take_long_to_start_are_of_the_graph(
+    tmp_path: pathlib.Path, kernels: int, words: str
+) -> None:
+    """12 µs for each kernel are the starts themselves, 120 µs are calls: only these does it help to make fewer of."""
+    many = [each for at in range(kernels) for each in kernel(FUSION, 0.5 + 17.0 / kernels * at, 0.0001)]
+    report = judged(tmp_path, [*host(19.0), gpu(many)])
+    assert report.verdict == "launch_bound"
+    assert words in report.title
+    assert ("µs for each kernel" in evidence(report, "launch_bound")) == (kernels == 1500)
+
+
+def test_operations_that_python_starts_beside_an_idle_gpu_are_no_steps(tmp_path: pathlib.Path) -> None:
+    """What a program does while XLA tries convolutions: one kernel in 36 operations was called launch_bound on an H200."""
+    started = [MadeEvent("EagerLocalExecute: Pack", 20.0 * number, 0.7) for number in range(13)]
+    plane = MadePlane("/host:CPU", [MadeLine("python", started, number=1)])
+    report = judged(tmp_path, [plane, gpu(kernel(FUSION, 0.9, 0.01, every=13))])
+    assert (report.verdict, report.healthy) == ("too_short", None)
+    assert "no step yet" in report.why
+    often = [plane, gpu(kernel(FUSION, 0.9, 0.01))]
+    assert judged(tmp_path / "often", often).verdict != "too_short"
+
+
 def test_a_sixth_of_the_step_in_launching_is_high_on_a_gpu(tmp_path: pathlib.Path) -> None:
     assert judged(tmp_path, [*host(19.0), gpu(kernel(FUSION, 0.5, 16.6))]).verdict == "launch_bound"
     assert judged(tmp_path, [*host(19.0), gpu(kernel(FUSION, 0.5, 17.6))]).verdict == "compute_bound"

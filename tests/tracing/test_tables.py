@@ -17,7 +17,7 @@ EVENTS = read_knowledge().trace_events
 KINDS = {
     PASSED_OVER, "memory", "input wait", "iterator", "python", "user function", "tracing", "xla compile", "xla run",
     "xla call", "call", "eager", "executor", "run", "collective", "checkpoint", "operation", "copy", "loop",
-    "loop input",
+    "loop input", "making",
 }  # fmt: skip
 VERDICTS = read_knowledge().trace_verdicts.values()
 WORDS = {

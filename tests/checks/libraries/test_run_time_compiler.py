@@ -36,14 +36,16 @@ def test_the_compiler_that_is_not_found_is_named_with_its_folder(judge: Judge) -
     assert finding.fix.commands[0].startswith(f"export LD_LIBRARY_PATH={SITE}/nvidia/cuda_nvrtc/lib$")
 
 
-@pytest.mark.parametrize(("release", "severity"), [("2.19.1", "warning"), ("2.21.0", "error"), ("2.22.0rc0", "error")])
+@pytest.mark.parametrize(("release", "severity"), [("2.19.1", "info"), ("2.21.0", "error"), ("2.22.0rc0", "error")])
 def test_it_is_an_error_where_a_gpu_showed_that_it_ends_programs(judge: Judge, release: str, severity: str) -> None:
     finding = judge.finding(cudnn_finds_its_compiler, resolution=resolution(), tensorflow={"version": release})
     assert (finding.severity, finding.blocks) == (severity, False)
 
 
 def test_where_no_copy_is_installed_the_fix_is_to_install_one(judge: Judge) -> None:
-    finding = judge.finding(cudnn_finds_its_compiler, resolution=resolution(elsewhere=()))
+    finding = judge.finding(
+        cudnn_finds_its_compiler, resolution=resolution(elsewhere=()), tensorflow={"version": "2.21.0"}
+    )
     assert finding.fix is not None
     assert finding.fix.commands == ()
     assert "cuda-nvrtc" in finding.fix.text
