@@ -21,7 +21,7 @@ _FAILS_FROM = "2.21"  # seen on an H200 (docs/results/h200.md); older releases w
     family="Libraries",
     tags=(LIBRARIES,),
     stage=Stage.LIBRARIES,
-    after=("LIB003", "LIB004", "LIB006", "LIB009"),
+    after=("LIB003", "LIB004", "LIB006", "LIB007", "LIB009", "PKG009"),
     causes=("cudnn_nvrtc_not_found",),
     sources=(
         "https://docs.nvidia.com/deeplearning/cudnn/backend/v9.3.0/api/overview.html",

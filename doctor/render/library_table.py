@@ -50,6 +50,8 @@ def _troubles(libraries: Sequence[ResolvedLibrary]) -> list[str]:
 
 def _missing(library: ResolvedLibrary) -> str:
     use = "" if library.needed_by_tensorflow else " (not needed to compute on one GPU)"
+    if use and library.asked_by:
+        use = f" ({library.asked_by} opens it for some operations)"
     lines = [f"{library.soname} was not found{use}"]
     if library.error:
         lines = [f"{library.soname} cannot be loaded{use}", f"    {library.error}"]

@@ -48,6 +48,8 @@ LIBRARIES = (
     Machine("older-cudnn-installed", "cudnn_version_mismatch", "9.1.0.70", done=(installed("cudnn-9.1"),)),
     Machine("cudnn-8-installed", "cudnn_version_mismatch", "8.9.7.29",
             done=(from_other_target("2.16.1", "nvidia_cudnn_cu12", "cudnn"),)),
+    Machine("cudnn-9.3-installed", "cudnn_nvrtc_not_found", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+            done=(from_other_target("2.18.1", "nvidia_cudnn_cu12", "cudnn"),)),
     Machine("torch-after-tensorflow", "torch_tf_nvidia_wheel_conflict", "torch pins",
             done=(with_torch, installed("cudnn-9.1", "cudart-12.1", "nvrtc-12.1"))),
     Machine("libdevice-deleted", "libdevice_or_ptxas_missing", "nvvm/libdevice", done=(deleted("nvidia/cuda_nvcc/nvvm"),)),
