@@ -16,7 +16,7 @@ def render_rehearsal(report: RehearsalReport, *, width: int, colour: bool, verbo
     page = Page(width, colour)
     page.say(_subject(report), style="dim")
     page.gap()
-    works = report.succeeded and not _is_useless(report)
+    works = report.succeeded and not _would_end(report)
     mark, style = ("✓", "green") if works else ("✗", "red")
     page.say(verdict(report), start=f"{mark} ", style="bold", start_style=f"bold {style}")
     page.gap()
@@ -53,10 +53,10 @@ def verdict(report: RehearsalReport) -> str:
     """Return the verdict in one sentence."""
     if report.interrupted:
         return "Interrupted: these are the results so far."
-    gpus, them = ("the GPU", "it") if report.expected == 1 else (f"all {report.expected} GPUs", "them")
+    gpus = "the GPU" if report.expected == 1 else f"all {report.expected} GPUs"
     if report.succeeded:
-        useless = f", but could not use {them}" if _is_useless(report) else ""
-        return f"TensorFlow would register {gpus} of such a machine{useless}."
+        ends = ", but programs would end with an error there" if _would_end(report) else ""
+        return f"TensorFlow would register {gpus} of such a machine{ends}."
     if report.registered >= report.expected > 0:
         return f"TensorFlow would register {gpus} of such a machine, but would reject memory growth."
     if report.expected <= 1:
@@ -64,8 +64,8 @@ def verdict(report: RehearsalReport) -> str:
     return f"TensorFlow would register {report.registered or 'none'} of the {report.expected} GPUs of such a machine."
 
 
-def _is_useless(report: RehearsalReport) -> bool:
-    """Whether there is an error that appears only when a kernel runs: no code for this GPU, a driver that is too old."""
+def _would_end(report: RehearsalReport) -> bool:
+    """Whether an error appears only when a kernel runs: no code for this GPU, a driver that is too old, no compiler."""
     return any(cause.severity == "error" for cause in report.causes)
 
 
