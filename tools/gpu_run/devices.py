@@ -12,6 +12,7 @@ ABILITIES = {
     "profiler": "the profiler with CUPTI",
     "mixed_precision": "mixed precision with loss scaling",
     "xla": "XLA",
+    "keras_fit": "convolutions in fit, as Keras compiles by default",
     "logical_devices": "a second logical device",
     "mirrored": "MirroredStrategy over two parts",
     "nccl": "NCCL on one GPU",

@@ -158,6 +158,22 @@ def xla() -> dict[str, Any]:
 
 
 @program
+def keras_fit() -> dict[str, Any]:
+    """A convolution with bias and activation, which XLA fuses, and cuDNN compiles: it needs libnvrtc."""
+    layers = tf.keras.layers
+    model = tf.keras.Sequential(
+        [layers.Input((28, 28, 1)), layers.Conv2D(32, 3, activation="relu"), layers.MaxPooling2D(),
+         layers.Conv2D(64, 3, activation="relu"), layers.Flatten(), layers.Dense(10)]
+    )  # fmt: skip
+    model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    random = np.random.default_rng(4)
+    pictures, labels = random.standard_normal((512, 28, 28, 1)).astype(np.float32), random.integers(0, 10, 512)
+    losses = model.fit(pictures, labels, batch_size=128, epochs=2, verbose=0).history["loss"]
+    assert all(map(math.isfinite, losses)), f"losses {losses}"
+    return {"losses": [round(float(each), 4) for each in losses], "compiled": bool(model.jit_compile)}
+
+
+@program
 def mixed_precision() -> dict[str, Any]:
     """float16 with loss scaling: the losses are finite and fall, and an overflow halves the scale and changes no weight."""
     tf.keras.utils.set_random_seed(3)
