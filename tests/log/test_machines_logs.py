@@ -28,6 +28,8 @@ EXCEPTIONS = {
     "blackwell-compiled-from-ptx": "the same message is the fault elsewhere; only a computation shows that it works",
     "tensorflow-2.21.0-misses-cusolver": "the text does not show which packages are installed",
     "h200-pip-cusolver-not-found": "the text does not show which packages are installed",
+    "h200-cudnn-misses-nvrtc": "TensorFlow's log shows it only once XLA has fused a convolution",
+    "h200-deep-cudnn-misses-nvrtc": "TensorFlow's log shows it only once XLA has fused a convolution",
     "cusolver-of-another-minor-release": "the text does not show that the toolkit is there, with another copy of one library",
     "user-site-hides-numpy": "the text shows the conflict; which folder is at fault is the second cause",
     "vm-without-gpu": "in a container without a GPU the text is the same whether the machine outside has one",
