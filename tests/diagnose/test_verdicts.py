@@ -22,6 +22,8 @@ SUSPICIONS = {
 }
 # Errors although TensorFlow multiplies matrices: another operation of it fails.
 OTHER_OPERATIONS = {
+    ("h200-cudnn-misses-nvrtc", "cudnn_nvrtc_not_found"),
+    ("h200-deep-cudnn-misses-nvrtc", "cudnn_nvrtc_not_found"),
     ("older-cudnn-in-environment", "cudnn_version_mismatch"),
     ("older-cudnn-on-library-path", "ld_library_path_shadows_pip_libs"),
     ("growth-on-one-of-two", "memory_growth_differs_between_gpus"),
