@@ -15,6 +15,7 @@ PAIRS = draw()
 Note = Callable[[str, object], None]
 # Pairs that are no two faults: why.
 NO_PAIRS = {
+    "without-extra+cudnn-deleted": "where no CUDA wheel is installed, there is no cuDNN to delete",
     "toolkit-12-off-path+growth-on-one-of-two": "the code that sets the growth ends with an error of its own without a GPU",
 }
 
