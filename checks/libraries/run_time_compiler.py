@@ -12,7 +12,10 @@ from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 from tfgpu_doctor.model.tags import LIBRARIES
 
 _COMPILER = "libnvrtc.so."
-_FAILS_FROM = "2.21"  # seen on an H200 (docs/results/h200.md); older releases were not tried on a GPU
+_FAILS_FROM = "2.21"  # older releases without the compiler were not tried on a GPU (docs/results/h200.md)
+_SEEN = (
+    "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; no other GPU was tried"
+)
 
 
 @check(
@@ -31,7 +34,7 @@ _FAILS_FROM = "2.21"  # seen on an H200 (docs/results/h200.md); older releases w
 def cudnn_finds_its_compiler(resolution: Resolution, tensorflow: TensorFlow) -> Yielded:
     """cuDNN 9 compiles some operations with libnvrtc. The RUNPATH of its wheels before 9.11 names the folder nvidia/nvrtc, but
     pip installs nvidia/cuda_nvrtc. TensorFlow lists the GPU and computes; convolutions that XLA fuses, as Keras' fit does by
-    default, end with "Autotuner could not find any supported configs".
+    default, can end with "Autotuner could not find any supported configs".
 
     Fix: `tfgpu-doctor fix` links the compiler beside cuDNN; or add its folder to LD_LIBRARY_PATH before Python starts.
     """
@@ -51,9 +54,9 @@ def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFl
     asker = resolution.find(lost.asked_by)
     missing = lost.chain[-1]
     fails = version(tensorflow.version) >= version(_FAILS_FROM)
-    brought = f" ({asker.origin.removeprefix('pip: ')})" if asker and asker.origin else ""
+    brought = f" ({asker.origin})" if asker and asker.origin else ""
     hit = (
-        "convolutions that XLA fuses, as Keras' fit does by default, end with an error"
+        "convolutions that XLA fuses, as Keras' fit does by default, can end with an error"
         if fails
         else "what it compiles while the program runs fails; which operations these are in this release is not known"
     )
@@ -65,6 +68,7 @@ def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFl
         evidence=(
             f"{lost.asked_by}{brought} opens {lost.soname}; the loader does not find {missing}",
             *(f"a copy is at {path}" for path in lost.elsewhere),
+            *([_SEEN] if fails else []),
         ),
         fix=_fix(lost),
     )

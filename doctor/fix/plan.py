@@ -14,14 +14,11 @@ from tfgpu_doctor.model.report import RootCause
 _ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--user", "--python", "-e", "--editable", "--src")
 # Only the user can decide whether TensorFlow belongs in this environment at all.
 _WRONG_TARGET = "wrong_python_environment"
-_BY_LINKS = (
-    "Link the libraries into a folder that TensorFlow searches. For one shell only, "
-    '`eval "$(tfgpu-doctor env --shell bash)"` is enough.'
-)
-_BESIDE_CUDNN = (
-    'Link the compiler into cuDNN\'s folder. For one shell only, `eval "$(tfgpu-doctor env --shell bash)"` is enough.'
-)
-_LINKS = {NOT_FOUND: (plan_links, _BY_LINKS), NO_COMPILER: (plan_compiler_links, _BESIDE_CUDNN)}
+_ONE_SHELL = 'For one shell only, `eval "$(tfgpu-doctor env --shell bash)"` is enough.'
+_LINKS = {
+    NOT_FOUND: (plan_links, f"Link the libraries into a folder that TensorFlow searches. {_ONE_SHELL}"),
+    NO_COMPILER: (plan_compiler_links, f"Link the compiler into cuDNN's folder. {_ONE_SHELL}"),
+}
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def find_needed(resolution: Resolution, target: Target) -> Needed:
     absent: dict[str, None] = {}
     unusable: dict[str, None] = {}
     drivers: dict[str, None] = {}
-    for library in resolution.missing:
+    for library in (*resolution.missing, *resolution.lost_later):
         soname = library.missing_chain[-1] if library.missing_chain else library.soname
         is_drivers = bool(_OF_THE_DRIVER.fullmatch(soname))
         folder = os.path.dirname(_best(library.elsewhere, target, is_drivers))
@@ -47,12 +47,8 @@ def find_needed(resolution: Resolution, target: Target) -> Needed:
             folders[folder] = None
         elif library.error:
             unusable[library.error] = None
-        else:
+        elif library.needed_by_tensorflow:
             (drivers if is_drivers else absent)[soname] = None
-    for library in resolution.lost_later:
-        folder = os.path.dirname(_best(library.elsewhere, target, is_drivers=False))
-        if folder and not any(mark in folder for mark in _SEPARATORS):
-            folders[folder] = None
     return Needed(tuple(folders), tuple(absent), tuple(unusable), tuple(drivers))
 
 

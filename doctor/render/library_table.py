@@ -49,9 +49,14 @@ def _troubles(libraries: Sequence[ResolvedLibrary]) -> list[str]:
 
 
 def _missing(library: ResolvedLibrary) -> str:
-    use = "" if library.needed_by_tensorflow else " (not needed to compute on one GPU)"
-    if use and library.asked_by:
-        use = f" ({library.asked_by} opens it for some operations)"
+    use = ""
+    if not library.needed_by_tensorflow:
+        use = (
+            f"{library.asked_by} opens it for some operations"
+            if library.asked_by
+            else "not needed to compute on one GPU"
+        )
+        use = f" ({use})"
     lines = [f"{library.soname} was not found{use}"]
     if library.error:
         lines = [f"{library.soname} cannot be loaded{use}", f"    {library.error}"]

@@ -37,7 +37,7 @@ class Breakdown:
     gpus: dict[str, GpuTimes] = field(default_factory=dict)  # all that compute
     lost: list[Interval] = field(default_factory=list)  # batches came, and the profile holds nothing of who made them
     ended: list[Interval] = field(default_factory=list)  # of the idle time: an epoch's iterator is removed
-    made: list[Interval] = field(default_factory=list)  # of the host's time: a call makes its dataset's iterator
+    made: list[Interval] = field(default_factory=list)  # of the idle time: a call makes an iterator of its dataset
     between: list[Interval] = field(default_factory=list)  # of the launch: around the small operations of a graph
     lock_ms: float = 0.0  # of the input's time: the step's own Python waits for the pipeline's to let go of the GIL
 
@@ -158,17 +158,16 @@ def _move_small_operations(profile: Profile, steps: Steps, times: Breakdown) -> 
 
 
 def _move_making(profile: Profile, steps: Steps, times: Breakdown) -> None:
-    """A loop over a dataset inside of a call makes an iterator each time: that starts no step, and comes between two.
+    """A loop over a dataset inside of a call makes an iterator each time: nothing is started meanwhile, that time is idle.
 
     203 ms in each call of a hundred steps were seen on an H200, most of them to instantiate the loop's body (ScanDataset).
     """
     if steps.found_by != "graph":
         return
     made = union(each.interval for thread in profile.threads for each in thread.events.get("making", ()))
-    moved = overlap(times.parts["launch"], made)
-    times.parts["launch"] = without(times.parts["launch"], moved)
-    times.parts["host"] = union([*times.parts["host"], *moved])
-    times.made = overlap(times.parts["host"], made)
+    times.made = overlap(times.parts["launch"], made)
+    times.parts["launch"] = without(times.parts["launch"], times.made)
+    times.parts["idle"] = union([*times.parts["idle"], *times.made])
 
 
 def _interruptions(steps: Steps) -> list[Interval]:

@@ -9,7 +9,7 @@ from tfgpu_doctor.tracing.breakdown import eager_per_step, many_operations
 from tfgpu_doctor.tracing.case import HIGH, LAUNCH_HIGH, MODERATE, Case, Found
 from tfgpu_doctor.tracing.epoch_ends import place_of
 from tfgpu_doctor.tracing.gpu_causes import collectives, on_gpu
-from tfgpu_doctor.tracing.gpu_work import kernels_within, median_ms
+from tfgpu_doctor.tracing.gpu_work import count_kernels, kernels_within, median_ms
 from tfgpu_doctor.tracing.graph_work import WORK_US, operations_within, traced_calls, xla_calls_alone
 from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
@@ -38,8 +38,8 @@ def bottlenecks(case: Case) -> list[Found]:
     overhead = _besides(case) if not uneven else None
     if not compiles and not overhead:
         overhead = _overhead(case, explained, even=not uneven)
-    host = (compiles, waiting_for_input(case), _epoch_ends(case), uneven, all_on_cpu(case), collectives(case))
-    found = [*host, *gpu, overhead]  # of causes that take as long, the first is named
+    host = (compiles, waiting_for_input(case), _epoch_ends(case), _new_iterators(case), uneven, all_on_cpu(case))
+    found = [*host, collectives(case), *gpu, overhead]  # of causes that take as long, the first is named
     return sorted((each for each in found if each and each.share >= MODERATE), key=lambda each: -_weight(case, each))
 
 
@@ -87,6 +87,20 @@ def _epoch_ends(case: Case) -> Found | None:
     ])  # fmt: skip
 
 
+def _new_iterators(case: Case) -> Found | None:
+    """A loop over a dataset inside of a graph: each call makes an iterator of its own before its first step."""
+    steps, made = case.steps.intervals, case.times.made
+    share = case.times.share_of(made)
+    if share < MODERATE:
+        return None
+    slow = [time for step in steps if (time := length(clip(made, *step)))]
+    longest = f"{max(slow):.0f} ms{' and less' * (len(slow) > 1)}"
+    return Found("new_iterators", "high", share, [
+        f"in {len(slow)} of {len(steps)} steps an iterator is made (MakeIterator), which takes {longest}",
+        "that is before the first step of a call: each call makes its own",
+    ])  # fmt: skip
+
+
 def _between_steps(case: Case) -> Found | None:
     """Work of the host that a few steps hold: checkpoints, validation."""
     steps = case.steps.intervals
@@ -100,13 +114,11 @@ def _between_steps(case: Case) -> Found | None:
     if sum(few) < _MOST * sum(times) or excess < MODERATE or statistics.mean(few) < _AS_LONG * usual:
         return None
     what = _done_between(case)
-    makes = case.times.share_of(case.times.made) > excess / 2
-    loop = {"function": "the function that loops over the dataset"} if makes else {}
     return Found("uneven_steps", "high", excess, [
         f"{sum(each > 5 * max(usual, 0.01) for each in few)} of {len(steps)} steps wait {statistics.mean(few):.0f} ms "
         f"for other work, the others {usual:.1f} ms",
         f"in that time: {what or 'Python between the steps'}",
-    ], words={"what": what, **loop})  # fmt: skip
+    ], words={"what": what})  # fmt: skip
 
 
 def _done_between(case: Case) -> str:
@@ -116,8 +128,7 @@ def _done_between(case: Case) -> str:
     places = [name for name, _ in case.host().places] or callbacks(case.profile.samples, host)
     written = case.steps.thread and case.steps.thread.events.get("checkpoint")
     saves = ["TensorFlow writes a checkpoint"] if written else []
-    made = ["making the dataset's iterator"] if case.times.made else []
-    return ", ".join([*made, *saves, *sorted(called)[:2], *places[:2]])
+    return ", ".join([*saves, *sorted(called)[:2], *places[:2]])
 
 
 def _overhead(case: Case, explained: float, *, even: bool) -> Found | None:
@@ -163,11 +174,10 @@ def _small_kernels(case: Case) -> list[str]:
     On an H200 9 µs for each of the 3,813 kernels of an LSTM's step (32 steps in a call: 0.98 times as fast), and 98 µs for
     each of 13 in the step of a tiny model.
     """
-    count = sum(1 for _ in kernels_within(case.profile, case.times.gpu, case.times.window)) if case.times.gpu else 0
-    each_us = 1000 * length(case.times.parts["launch"]) / count if count else _START_US
-    if each_us >= _START_US:
+    count = count_kernels(case.profile, case.times.gpu, case.times.window)
+    if not count or (each_us := 1000 * length(case.times.parts["launch"]) / count) >= _START_US:
         return []
-    return [f"starting takes {each_us:.1f} µs for each kernel: there are too many of them, whatever calls them"]
+    return [f"each kernel takes {each_us:.1f} µs to start: their number takes the time, not the calls"]
 
 
 def _kernels(case: Case) -> list[str]:

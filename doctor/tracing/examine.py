@@ -9,7 +9,7 @@ from tfgpu_doctor.tracing.case import HIGH, Case, Found
 from tfgpu_doctor.tracing.causes import bottlenecks
 from tfgpu_doctor.tracing.device_events import no_device_events
 from tfgpu_doctor.tracing.gpu_streams import computing_gpus
-from tfgpu_doctor.tracing.gpu_work import kernels_within
+from tfgpu_doctor.tracing.gpu_work import count_kernels
 from tfgpu_doctor.tracing.graph_work import traced_calls
 from tfgpu_doctor.tracing.intervals import Interval, clip, dilated, length, union
 from tfgpu_doctor.tracing.pipeline import find_pipeline
@@ -43,7 +43,11 @@ def examine(profile: Profile) -> Verdict:
     if steps.count < _FEW:
         whole = f"it holds {steps.count} whole step{'s' * (steps.count > 1)}; {_FEW} are needed, ten are better"
         return Verdict("too_short", whole, case)
-    if steps.found_by == "operations" and case.times.gpu and _kernels(case) < case.steps.count:
+    if (
+        steps.found_by == "operations"
+        and case.times.gpu
+        and count_kernels(profile, case.times.gpu, case.times.window) < case.steps.count
+    ):
         return Verdict("too_short", "Python starts operations, hardly one of them on the GPU: no step yet", case)
     case, warm_up = _after_warm_up(profile, case)
     if case.steps.count < _FEW:
@@ -53,15 +57,11 @@ def examine(profile: Profile) -> Verdict:
     found = bottlenecks(case)
     if first := next((each for each in found if each.share >= each.high), None):
         return Verdict(first.label, warm_up, case, sorted(found, key=lambda each: each is not first))
-    if case.share("idle", "input") - case.times.share_of(case.times.ended) >= HIGH:
+    if case.share("idle", "input") - case.times.share_of(case.times.ended + case.times.made) >= HIGH:
         lost_ms = case.ms("idle") + case.ms("input")
         waits = f"in {lost_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step the program waits"
         return Verdict("unexplained", f"{waits}, and no event says for what", case, found)
     return Verdict("compute_bound", warm_up, case, found)
-
-
-def _kernels(case: Case) -> int:
-    return sum(1 for _ in kernels_within(case.profile, case.times.gpu, case.times.window))
 
 
 def _with_unfinished_steps(profile: Profile, steps: Steps) -> Steps:

@@ -68,6 +68,11 @@ def kernels_within(profile: Profile, gpu: str, window: Interval) -> Iterator[tup
     return ((stream, event) for stream, event in events_of(profile, gpu, KERNEL) if low <= event.begin < high)
 
 
+def count_kernels(profile: Profile, gpu: str, window: Interval) -> int:
+    """How many kernels of a GPU begin within some time; none of no GPU."""
+    return sum(1 for _ in kernels_within(profile, gpu, window)) if gpu else 0
+
+
 def median_ms(events: list[Event]) -> float:
     """The median duration."""
     return statistics.median([each.duration for each in events] or [0.0])

@@ -20,7 +20,7 @@ _COLOURS = {
     words.HANG: "bad", "compute_bound": "part-compute", "fp32": "part-compute", "collectives": "part-collectives",
     "copies": "part-copies", "retracing": "part-compile", "compile": "part-compile", "eager": "part-launch",
     "launch_bound": "part-launch", "host_callback": "part-host", "host_python": "part-host", "uneven_steps": "part-host",
-    "epoch_end": "part-host",
+    "epoch_end": "part-host", "new_iterators": "part-host",
 }  # fmt: skip
 _HUES = {
     "bad": "red", "part-input": "red", "part-host": "red", "part-compile": "yellow", "part-launch": "yellow",

@@ -29,6 +29,7 @@ _SHORT = {
     "host_python": "waiting for the program's Python", "uneven_steps": "other work between the steps",
     "launch_bound": "starting steps that are too small", "copies": "copies between host and GPU",
     "collectives": "reductions between replicas", "epoch_end": "waiting for the end of old iterators",
+    "new_iterators": "making new iterators",
     "input_memory": "waiting for input, for lack of memory",
 }  # fmt: skip
 _COLOURS = {True: "32", False: "1;31", None: "33"}
@@ -63,7 +64,7 @@ def sentence(report: TraceReport, behind: str = "") -> str:
     if cause:
         label = cause.label
         short = _SHORT.get(label, "waiting for input" if label.startswith("input_") else cause.title)
-        whole = "of the steps' time" if label in ("uneven_steps", "epoch_end") else "of each step"
+        whole = "of the steps' time" if label in ("uneven_steps", "epoch_end", "new_iterators") else "of each step"
         where = _where(report, cause.evidence)
         text = f"{short} {percent(cause.share)} {whole}{': ' + where if where else ''}"
     elif report.healthy:

@@ -114,5 +114,15 @@ def test_what_no_variable_helps() -> None:
     assert "/a:b" in found.unusable[1]
 
 
+@pytest.mark.parametrize(("copy", "folders"), [("/venv/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", 1), ("", 0)])
+def test_what_cudnn_opens_later_has_its_folder_and_is_not_required(copy: str, folders: int) -> None:
+    cudnn = ResolvedLibrary(soname="libcudnn_graph.so.9", found=True, needed_by_tensorflow=True)
+    compiler = ResolvedLibrary(
+        soname="libnvrtc.so.12", found=False, needed_by_tensorflow=False, asked_by=cudnn.soname,
+        elsewhere=(copy,) * bool(copy),
+    )  # fmt: skip
+    assert needed(cudnn, compiler) == Needed(folders=("/venv/nvidia/cuda_nvrtc/lib",) * folders)
+
+
 def test_nothing_is_missing() -> None:
     assert needed() == Needed()

@@ -315,6 +315,10 @@ def test_noise_beside_a_cause_stays_noise() -> None:
     assert len(report.noise) == 1
 
 
+def test_the_compiler_that_cudnn_does_not_find_is_one_cause() -> None:
+    assert labels(example("nvrtc_lost"), "tensorflow=2.21.0") == ["cudnn_nvrtc_not_found"]
+
+
 def test_two_troubles_are_named_with_their_own_lines() -> None:
     report = read(
         "x\nValueError: Memory growth cannot differ between GPU devices\ny\nDMAR: DRHD: handling fault status reg 2\n"

@@ -208,7 +208,38 @@ def test_many_kernels_that_take_long_to_start_are_of_the_graph(
     report = judged(tmp_path, [*host(19.0), gpu(many)])
     assert report.verdict == "launch_bound"
     assert words in report.title
-    assert ("µs for each kernel" in evidence(report, "launch_bound")) == (kernels == 1500)
+    assert ("each kernel takes 12.6 µs to start" in evidence(report, "launch_bound")) == (kernels == 1500)
+
+
+@pytest.mark.parametrize(("made_ms", "verdict"), [(95.0, "new_iterators"), (0.0, "launch_bound")])
+def test_calls_that_make_iterators_are_told_from_starting(tmp_path: pathlib.Path, made_ms: float, verdict: str) -> None:
+    """Calls of ten steps in a loop over a dataset: before each, 100 ms in which an iterator is made, or not."""
+    scan, pool, kernels = (
+        MadeLine("tf_data_prefetch/1", number=3),
+        MadeLine("tf_data_private_threadpool/2", number=4),
+        [],
+    )
+    made = MadeLine("tf_data_reduce_dataset/3", number=5)
+    for call in range(4):
+        begins = 300.0 * call
+        made.events += [MadeEvent("MakeIterator::RootDataset", begins + 2.0, made_ms)] if made_ms else []
+        for step in range(10):
+            at, number = begins + 100.0 + 20.0 * step, 10 * call + step
+            scan.events += [
+                MadeEvent("ReduceIterator::Root::Prefetch::Scan", at, 19.9, {"id": number}),
+                MadeEvent("ReduceIterator::Root::Prefetch::Scan::FiniteTake", at + 0.01, 0.2, {"id": number}),
+                MadeEvent("InstantiatedCapturedFunction::Run", at + 0.3, 19.5, {"id": 2000 + number}),
+            ]
+            pool.events.append(MadeEvent("ExecutorState::Process", at + 0.3, 19.0, {"id": 2000 + number}))
+            kernels.append(MadeEvent(FUSION, at + 0.4, 19.0))
+        pool.events.append(MadeEvent("ExecutorState::Process", begins + 1.0, 98.0, {"id": 3000 + call}))
+    report = judged(tmp_path, [MadePlane("/host:CPU", [scan, pool, made]), gpu(kernels)])
+    assert (report.steps.found_by, report.verdict) == ("graph", verdict)
+    assert ("new_iterators" in {each.label for each in report.causes}) == (made_ms > 0)
+    if made_ms:
+        assert "in 3 of 39 steps an iterator is made (MakeIterator), which takes 95 ms and less" in evidence(
+            report, verdict
+        )
 
 
 def test_operations_that_python_starts_beside_an_idle_gpu_are_no_steps(tmp_path: pathlib.Path) -> None:

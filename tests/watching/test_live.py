@@ -63,6 +63,7 @@ def test_the_sentence() -> None:
     assert sentence(traced("host_python")) == "waiting for the program's Python 89 % of each step: `load (train.py:31)`"
     assert sentence(traced("uneven_steps")).startswith("other work between the steps 89 % of the steps' time")
     assert sentence(traced("epoch_end")).startswith("waiting for the end of old iterators 89 % of the steps' time")
+    assert sentence(traced("new_iterators")).startswith("making new iterators 89 % of the steps' time")
     assert sentence(traced("input_memory")).startswith("waiting for input, for lack of memory 89 % of each step")
     assert sentence(traced("input_python"), "cpu_contention") == f"{SENTENCE}; behind it: cpu_contention"
     assert sentence(made_watch.traced(made_watch.healthy())) == "healthy: computation takes 97 % of each step"

@@ -29,8 +29,9 @@ def test_the_compiler_that_is_not_found_is_named_with_its_folder(judge: Judge) -
     assert finding.cause == "cudnn_nvrtc_not_found"
     assert finding.message.startswith("cuDNN does not find libnvrtc.so.12: convolutions that XLA fuses")
     assert finding.evidence == (
-        "libcudnn_graph.so.9 (nvidia-cudnn-cu12 9.3.0.75) opens libnvrtc.so.12; the loader does not find libnvrtc.so.12",
+        "libcudnn_graph.so.9 (pip: nvidia-cudnn-cu12 9.3.0.75) opens libnvrtc.so.12; the loader does not find libnvrtc.so.12",
         f"a copy is at {COPY}",
+        "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; no other GPU was tried",
     )
     assert finding.fix is not None
     assert finding.fix.commands[0].startswith(f"export LD_LIBRARY_PATH={SITE}/nvidia/cuda_nvrtc/lib$")
