@@ -15,6 +15,7 @@ import pytest
 from collected_comparisons import collected
 from installed import skip_without_scipy, skip_without_tensorflow
 from lab import targets
+from locations import ROOT
 from stand_in_run import run_on_stand_in
 
 from tfgpu_doctor.accept.vocabulary import metrics_named
@@ -64,6 +65,7 @@ NEED_MORE = {"tensorrt": "TensorRT"}
 
 
 WITHOUT_GPU = ("files", "pipeline", "threads")  # but for the comparison `fit`
+COUNT_GPUS = ("device_placement", "memory_growth", "mirrored_strategy", "multi_worker", "numerics", "training")
 
 
 def on_gpu(suite: str, name: str) -> bool:
@@ -96,10 +98,16 @@ def test_all_of_them_run(tmp_path: pathlib.Path) -> None:
     look_at(run_on_stand_in(tmp_path, 2), tmp_path, {})
 
 
-def test_what_needs_a_gpu_runs_with_one(tmp_path: pathlib.Path) -> None:
-    """What needs none does not ask how many there are."""
-    only = " and ".join(f"not {name}" for name in (*(f"test_{suite}.py" for suite in WITHOUT_GPU), ONCE))
-    look_at(run_on_stand_in(tmp_path, 1, only=only), tmp_path, NEED_TWO, left_out=(*WITHOUT_GPU, ONCE))
+def test_what_asks_how_many_gpus_there_are_runs_with_one(tmp_path: pathlib.Path) -> None:
+    only = f"({' or '.join(f'test_{suite}.py' for suite in COUNT_GPUS)}) and not {ONCE}"
+    others = {suite for _, suite, _ in collected()} - set(COUNT_GPUS)
+    look_at(run_on_stand_in(tmp_path, 1, only=only), tmp_path, NEED_TWO, left_out=(*others, ONCE))
+
+
+def test_no_other_suite_asks_how_many_there_are() -> None:
+    asks = re.compile(r"len\(gpus\)|list\(gpus\)|\*gpus\b|list_(?:logical|physical)_devices")
+    texts = {path.stem.removeprefix("test_"): path.read_text("utf-8") for path in (ROOT / "perf_tests").glob("test_*.py")}
+    assert {suite for suite, text in texts.items() if asks.search(text)} == set(COUNT_GPUS)
 
 
 @pytest.mark.parametrize("release", [each for each in targets.RELEASES if each != targets.NEWEST])

@@ -193,7 +193,7 @@ def test_a_thread_of_tensorflow_that_polls_a_gpu_is_no_progress(name: str, short
         agent, passed_s = StandingAgent(program.pid), 0.0  # by the looks: a slow machine makes fewer
         while passed_s < 45 and watch.hang is None:
             watch.tick(passed_s, [agent], {program.pid}, program.pid, signals.look(), [])
-            time.sleep(0.5)
+            time.sleep(0.15)
             passed_s += 0.5
         program.kill()
     assert watch.hang is not None

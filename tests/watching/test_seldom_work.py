@@ -279,20 +279,22 @@ def asked_of(looks: list[Stack], seconds: tuple[int, ...]) -> int:
     return told
 
 
-def test_lines_of_a_step_are_rarely_told() -> None:
-    """The looks of 40 trainings of ten minutes, in loops of two to five lines that take turns within a fifth of a second."""
+@pytest.mark.parametrize("trainings", [10, pytest.param(40, marks=pytest.mark.slow)])
+def test_lines_of_a_step_are_rarely_told(trainings: int) -> None:
+    """The looks of trainings of ten minutes, in loops of two to five lines that take turns within a fifth of a second."""
     drawn, accused = random.Random(11), 0
-    for _ in range(40):
+    for _ in range(trainings):
         lines = [own(("main", 90), ("train", line)) for line in range(40, 40 + drawn.randint(2, 5))]
         weights = [drawn.random() for _ in lines]
         accused += asked_of(drawn.choices(lines, weights, k=3000), (30, 60, 120, 300, 600)) > 0
     assert accused <= 1
 
 
-def test_healthy_trainings_are_rarely_accused() -> None:
-    """The looks of 100 trainings of ten minutes, in which 5 % of the time goes to other work in pauses of 1 to 3 s."""
+@pytest.mark.parametrize("trainings", [25, pytest.param(100, marks=pytest.mark.slow)])
+def test_healthy_trainings_are_rarely_accused(trainings: int) -> None:
+    """The looks of trainings of ten minutes, in which 5 % of the time goes to other work in pauses of 1 to 3 s."""
     drawn, accused = random.Random(7), 0
-    for _ in range(100):
+    for _ in range(trainings):
         looks: list[Stack] = []
         while len(looks) < 3000:
             looks += [STEP] * drawn.randint(5, 375) + [SAVES] * drawn.randint(5, 15)
