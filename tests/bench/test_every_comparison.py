@@ -106,7 +106,9 @@ def test_what_asks_how_many_gpus_there_are_runs_with_one(tmp_path: pathlib.Path)
 
 def test_no_other_suite_asks_how_many_there_are() -> None:
     asks = re.compile(r"len\(gpus\)|list\(gpus\)|\*gpus\b|list_(?:logical|physical)_devices")
-    texts = {path.stem.removeprefix("test_"): path.read_text("utf-8") for path in (ROOT / "perf_tests").glob("test_*.py")}
+    texts = {
+        path.stem.removeprefix("test_"): path.read_text("utf-8") for path in (ROOT / "perf_tests").glob("test_*.py")
+    }
     assert {suite for suite, text in texts.items() if asks.search(text)} == set(COUNT_GPUS)
 
 

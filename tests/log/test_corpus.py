@@ -17,7 +17,7 @@ from doctor_command import run_doctor
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def command(argv: list[str], *, input: str, **_: Any) -> subprocess.CompletedProcess[str]:  # noqa: A002 # subprocess.run's
+def command(argv: list[str], *, input: str, **_: Any) -> subprocess.CompletedProcess[str]:
     """The command in this process: a hundred starts of Python would take half a minute."""
     with _ONE_AT_A_TIME:
         return run_doctor(*argv[1:], stdin=input)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import left_out
 import pytest
 from doctor_command import clean_environment
 from locations import TESTS
@@ -43,3 +44,11 @@ def test_what_is_left_out(tmp_path: pathlib.Path, options: tuple[str, ...], ran:
     assert done.returncode == 0, done.stdout + done.stderr
     assert {*re.findall(r"test_three\.py::(\w+)", done.stdout)} == ran
     assert {words for words in (_SLOW, _QUICK) if words in done.stdout} == said
+
+
+def test_what_is_named_is_there() -> None:
+    """A file or a test that has another name now would run twice."""
+    for name in (*left_out._NO_DIFFERENCE, *left_out._BUT, *left_out._TESTS):
+        file, _, function = name.partition("::")
+        assert (TESTS / file).exists(), name
+        assert not function or f"def {function}(" in (TESTS / file).read_text("utf-8"), name

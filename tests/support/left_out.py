@@ -55,14 +55,20 @@ _BUT = (
     "accept/test_comparisons_table.py",
     "accept/test_learning.py",
     "collect/ldso/test_gpu_code.py",
-    "fix/test_missing_library.py",
     "fleet/test_ray_task.py",
     "fleet/test_run.py",
-    "rehearse/test_command.py",
     "rehearse/test_real_tensorflow.py",
     "tools/test_record_gpu.py",
     "tracing/test_programs.py",
 )
+
+# The like, in files of which other tests need TensorFlow.
+_TESTS = {
+    "cli/test_output_files.py::test_a_file_that_may_not_grow_is_not_begun",
+    "cli/test_output_files.py::test_a_stream_by_any_name_is_written_to_and_its_file_is_not_replaced",
+    "cli/test_output_files.py::test_an_open_stream_is_written_to_and_its_file_is_not_replaced",
+    "pytest_plugin/test_pytest_plugin.py::test_typos_in_a_marker_are_errors_of_its_file",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -94,6 +100,8 @@ def makes_no_difference(path: pathlib.Path) -> bool:
 @pytest.hookimpl(trylast=True)  # after others have marked what is slow
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is slow, unless all is wanted; or what the quick tests have looked at."""
+    if config.getoption("beside_tensorflow"):
+        items[:] = [item for item in items if _name(item) not in _TESTS]
     if not config.getoption("full"):
         kept, key, name = [not _slow(item) for item in items], _COUNT, _SLOW
     elif config.getoption("left_out"):
@@ -106,6 +114,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.workeroutput[name] = len(left)
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item, keep in zip(items, kept, strict=True) if keep]
+
+
+def _name(item: pytest.Item) -> str:
+    """The file, below the folder of all tests, and the function."""
+    file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+    return f"{file}::{item.name.partition('[')[0]}"
 
 
 def _slow(item: pytest.Item) -> bool:
