@@ -25,20 +25,17 @@ _NO_DIFFERENCE = (
     "bench/test_children.py",
     "bench/test_other_work.py",
     "bench/test_run.py",
-    "bench/test_steady_state.py",
     "bench/test_telemetry.py",
     "checks/",
     "cli/test_libraries.py",
     "collect/ldso/",
     "collect/probes/",
     "collect/workers/test_gpu_health.py",
-    "collect/workers/test_programs.py",
     "collect/workers/test_sample_nvml.py",
     "collect/workers/test_simulated_driver.py",
     "diagnose/",
     "fix/",
     "fleet/",
-    "host/",
     "knowledge/",
     "log/",
     "model/",
@@ -50,6 +47,7 @@ _NO_DIFFERENCE = (
     "tracing/",
     "watching/",
 )
+# The others, and those that stop, watch or sample processes: there a newer Python may make a difference.
 _BUT = (
     "accept/test_accept_command.py",
     "accept/test_comparisons_table.py",
@@ -58,8 +56,13 @@ _BUT = (
     "fleet/test_ray_task.py",
     "fleet/test_run.py",
     "rehearse/test_real_tensorflow.py",
+    "tools/test_calibrate_bench.py",
     "tools/test_record_gpu.py",
     "tracing/test_programs.py",
+    "tracing/test_recorder.py",
+    "tracing/test_startup.py",
+    "watching/test_program_signals.py",
+    "watching/test_watch_command.py",
 )
 
 # The like, in files of which other tests need TensorFlow.

@@ -109,13 +109,14 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: pathlib.Path, capsys:
 @pytest.mark.timed
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(setting: Setting) -> None:
     """It ignores Ctrl-C, and so does what it has started."""
-    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); {SLEEPS}"
+    own = f"{SLEEPS} # {setting.folder.name}"  # other tests of this file sleep at the same time
+    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {own!r}]); {own}"
     bench, began = Workbench("hanging", setting, 2.0), time.monotonic()
     done = bench.run("sleeper", [sys.executable, "-c", parent])
     assert time.monotonic() - began < 120
     assert done.ended.startswith("ended at its deadline")
     assert done.output.count("begun") == 2
-    assert not [each for each in pathlib.Path("/proc").glob("[0-9]*/cmdline") if SLEEPS.encode() in read(each)]
+    assert not [each for each in pathlib.Path("/proc").glob("[0-9]*/cmdline") if own.encode() in read(each)]
     assert bench.commands[0].ended == done.ended
     assert (setting.folder / "hanging/sleeper.out").exists()
 
