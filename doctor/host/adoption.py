@@ -22,7 +22,7 @@ from tfgpu_doctor.host.janitor import send, start_time
 MARK = "TFGPU_DOCTOR_CHILD"
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _AGAIN_S = 0.005
-_LAST_S = 1.0
+_LAST_S = 5.0  # a busy machine may stop a child for longer than a second between its fork and its exec
 _NUMBERS = itertools.count(1)
 
 
