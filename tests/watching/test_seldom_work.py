@@ -287,7 +287,7 @@ def test_lines_of_a_step_are_rarely_told(trainings: int) -> None:
         lines = [own(("main", 90), ("train", line)) for line in range(40, 40 + drawn.randint(2, 5))]
         weights = [drawn.random() for _ in lines]
         accused += asked_of(drawn.choices(lines, weights, k=3000), (30, 60, 120, 300, 600)) > 0
-    assert accused <= 1
+    assert accused <= trainings // 40
 
 
 @pytest.mark.parametrize("trainings", [25, pytest.param(100, marks=pytest.mark.slow)])
@@ -299,7 +299,7 @@ def test_healthy_trainings_are_rarely_accused(trainings: int) -> None:
         while len(looks) < 3000:
             looks += [STEP] * drawn.randint(5, 375) + [SAVES] * drawn.randint(5, 15)
         accused += asked_of(looks, (30, 60, 120, 300, 600)) > 0
-    assert accused <= 1
+    assert accused <= trainings // 100
 
 
 def test_the_recorded_shares_are_those_of_the_rest() -> None:
