@@ -13,7 +13,7 @@ from tfgpu_doctor.tracing.gpu_work import count_kernels, kernels_within, median_
 from tfgpu_doctor.tracing.graph_work import WORK_US, operations_within, traced_calls, xla_calls_alone
 from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
-from tfgpu_doctor.tracing.intervals import clip, length, union
+from tfgpu_doctor.tracing.intervals import Interval, clip, length, union
 from tfgpu_doctor.tracing.python_samples import callbacks, work_besides
 from tfgpu_doctor.tracing.step_search import OF_TEST
 
@@ -75,30 +75,33 @@ def _compiles(case: Case) -> Found | None:
 
 def _epoch_ends(case: Case) -> Found | None:
     """TensorFlow removes the iterators of epochs that ended, and waits for the threads that tune them."""
-    steps, ended = case.steps.intervals, case.times.ended
-    share = case.times.share_of(ended)
+    share = case.times.share_of(case.times.ended)
     if share < MODERATE:
         return None
-    slow = [time for step in steps if (time := length(clip(ended, *step)))]
-    longest, place = f"{max(slow):.0f} ms{' and less' * (len(slow) > 1)}", place_of(case.profile.samples, ended)
+    (steps, longest), place = _slowed(case, case.times.ended), place_of(case.profile.samples, case.times.ended)
     return Found("epoch_end", "medium", share, [
-        f"in {len(slow)} of {len(steps)} steps the main thread stands still for {longest}{f', in {place}' if place else ''}",
+        f"in {steps} the main thread stands still for {longest}{f', in {place}' if place else ''}",
         "it starts nothing meanwhile, and iterators were replaced (MakeIterator): each epoch has its own",
     ])  # fmt: skip
 
 
 def _new_iterators(case: Case) -> Found | None:
     """A loop over a dataset inside of a graph: each call makes an iterator of its own before its first step."""
-    steps, made = case.steps.intervals, case.times.made
-    share = case.times.share_of(made)
+    share = case.times.share_of(case.times.made)
     if share < MODERATE:
         return None
-    slow = [time for step in steps if (time := length(clip(made, *step)))]
-    longest = f"{max(slow):.0f} ms{' and less' * (len(slow) > 1)}"
+    steps, longest = _slowed(case, case.times.made)
     return Found("new_iterators", "high", share, [
-        f"in {len(slow)} of {len(steps)} steps an iterator is made (MakeIterator), which takes {longest}",
+        f"in {steps} an iterator is made (MakeIterator), which takes {longest}",
         "that is before the first step of a call: each call makes its own",
     ])  # fmt: skip
+
+
+def _slowed(case: Case, held_up: list[Interval]) -> tuple[str, str]:
+    """How many of the steps hold some of that time, and the longest time in a step, in words."""
+    steps = case.steps.intervals
+    slow = [time for step in steps if (time := length(clip(held_up, *step)))]
+    return f"{len(slow)} of {len(steps)} steps", f"{max(slow):.0f} ms{' and less' * (len(slow) > 1)}"
 
 
 def _between_steps(case: Case) -> Found | None:

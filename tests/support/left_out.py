@@ -17,8 +17,10 @@ _SLOW = "tfgpu_slow_tests"
 _QUICK = "tfgpu_quick_tests"
 _COUNT: pytest.StashKey[int] = pytest.StashKey()
 _COUNT_QUICK: pytest.StashKey[int] = pytest.StashKey()
-# Tests that open no file of an installed TensorFlow and do not look for one, as an audit hook in every process of a run
-# saw (open, os.listdir, os.scandir, import): they judge recorded facts, read logs, write pages, and play made-up machines.
+# Tests that open no file of an installed TensorFlow, as an audit hook in every process of a run saw (open, os.listdir,
+# os.scandir, import), but for the list of its entry points, which is read with those of all packages: they judge recorded
+# facts, read logs, write pages, and play made-up machines. Python's own import does not show there a second time:
+# tests/project/test_ci.py looks for what asks for TensorFlow.
 _NO_DIFFERENCE = (
     "accept/",
     "advise/",
@@ -65,7 +67,7 @@ _BUT = (
     "watching/test_watch_command.py",
 )
 
-# The like, in files of which other tests need TensorFlow.
+# In files of which other tests need TensorFlow: these read at most the metadata of its distribution.
 _TESTS = {
     "cli/test_output_files.py::test_a_file_that_may_not_grow_is_not_begun",
     "cli/test_output_files.py::test_a_stream_by_any_name_is_written_to_and_its_file_is_not_replaced",
@@ -96,7 +98,7 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
 
 def makes_no_difference(path: pathlib.Path) -> bool:
     """Whether the tests in this file are the same beside any TensorFlow."""
-    name = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    name = _below_tests(path)
     return path.is_file() and name.startswith(_NO_DIFFERENCE) and name not in _BUT
 
 
@@ -121,8 +123,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _name(item: pytest.Item) -> str:
     """The file, below the folder of all tests, and the function."""
-    file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-    return f"{file}::{item.name.partition('[')[0]}"
+    return f"{_below_tests(item.path)}::{item.name.partition('[')[0]}"
+
+
+def _below_tests(path: pathlib.Path) -> str:
+    return path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
 
 
 def _slow(item: pytest.Item) -> bool:
