@@ -6,6 +6,7 @@ A process of its own costs a third of a second for the imports alone; forked, it
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import resource
@@ -45,18 +46,23 @@ def _wait(pid: int, longest_s: float) -> tuple[int | None, int]:
     return None, os.wait4(pid, 0)[2].ru_maxrss << 10
 
 
-# What commands import when they need it, but for NumPy and DuckDB, which start threads.
+# What commands import when they need it. DuckDB starts threads when it is connected to; NumPy need not start any.
 _NEEDED = ("checks", "collect.examination", "diagnose.engine", "diagnose.plugins", "host.toml_text", "cli.configuration",
-           "cli.recorded", "cli.waiting", "render.text", "render.json_document", "fix.page")  # fmt: skip
+           "cli.recorded", "cli.waiting", "render.text", "render.json_document", "fix.page", "fleet.merge", "fleet.page",
+           "fleet.outliers", "fleet.history_read", "fleet.history_page", "fleet.store_write")  # fmt: skip
+_OF_FLEETS = ("numpy", "duckdb")
 
 
 if __name__ == "__main__":
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from tfgpu_doctor.cli import main
 
+    for name in filter(importlib.util.find_spec, _OF_FLEETS):
+        importlib.import_module(name)
     for name in (*_NEEDED, *(module for module, _ in main._COMMANDS.values())):
         importlib.import_module(f"tfgpu_doctor.{name}")
     importlib.import_module("elftools.elf.elffile")
-    assert "numpy" not in sys.modules
+    assert len(os.listdir("/proc/self/task")) == 1  # a process that is forked from one with threads can wait for ever
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:

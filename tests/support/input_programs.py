@@ -169,7 +169,7 @@ def stalling_source(seconds: float) -> None:
 
     raw = tf.data.TFRecordDataset(path, compression_type="GZIP").repeat()
     rows = raw.map(lambda each: tf.ensure_shape(first(each), (64,)), num_parallel_calls=AUTOTUNE)
-    fit(dense(64, 64), rows.map(labelled).batch(2).prefetch(2), seconds)
+    fit(dense(64, 64), rows.map(labelled).batch(4).prefetch(2), seconds)
 
 
 @program("input_per_element")

@@ -9,8 +9,10 @@ import subprocess
 import sys
 
 
-def record_program(folder: pathlib.Path, arguments: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with these arguments, and --seconds; `more` are options of `trace`."""
+def record_program(
+    folder: pathlib.Path, arguments: str, *more: str, for_s: int = 3
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments, and --seconds; `more` are options of `trace`, `for_s` the length of the profile."""
     program = f"{shlex.quote(sys.executable)} {arguments} --seconds 120"
     argv = [
         sys.executable,
@@ -22,7 +24,7 @@ def record_program(folder: pathlib.Path, arguments: str, *more: str) -> subproce
         "--after",
         "2",
         "--seconds",
-        "3",
+        str(for_s),
         *more,
     ]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}

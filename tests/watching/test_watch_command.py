@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jsonschema
 import pytest
@@ -146,14 +147,16 @@ def test_a_broken_rule_fails_a_run_that_ended_well(tmp_path: pathlib.Path) -> No
 
 @pytest.mark.slow
 def test_every_format_says_the_same(fake: pathlib.Path) -> None:
-    told = {}
-    for format_ in ("text", "markdown", "html", "json"):
-        done = watch(
+    def run(format_: str) -> int:
+        return watch(
             "--hang-after", "5", "--on-hang", "stop", "--format", format_, "-o", format_, "--no-live", "--",
             sys.executable, "-c", STANDING, folder=fake,
-        )  # fmt: skip
-        assert done.returncode == 17
-        told[format_] = (fake / format_).read_text()
+        ).returncode  # fmt: skip
+
+    formats = ("text", "markdown", "html", "json")
+    with ThreadPoolExecutor(len(formats)) as pool:
+        assert list(pool.map(run, formats)) == [17] * len(formats)
+    told = {format_: (fake / format_).read_text() for format_ in formats}
     assert all("The program waits in its own Python code" in text for text in told.values())
     assert [name for name, text in told.items() if "wait_for_approval" not in text.replace("\\", "")] == []
 
@@ -231,8 +234,8 @@ def test_a_process_of_another_user_is_refused(tmp_path: pathlib.Path) -> None:
 def test_a_real_training(tmp_path: pathlib.Path, name: str, verdict: str) -> None:
     skip_without_tensorflow()
     done = watch(
-        "--format", "json", "-o", "report", "--no-live", "--on-hang", "stop", "--", sys.executable, str(PROGRAMS), name,
-        "--seconds", "40", folder=tmp_path, TF_CPP_MIN_LOG_LEVEL="3",
+        "--format", "json", "-o", "report", "--no-live", "--hang-after", "20", "--on-hang", "stop", "--", sys.executable,
+        str(PROGRAMS), name, "--seconds", "30", folder=tmp_path, TF_CPP_MIN_LOG_LEVEL="3",
     )  # fmt: skip
     report = json.loads((tmp_path / "report").read_text())
     jsonschema.validate(report, SCHEMA)
