@@ -46,19 +46,18 @@ def _wait(pid: int, longest_s: float) -> tuple[int | None, int]:
     return None, os.wait4(pid, 0)[2].ru_maxrss << 10
 
 
-# What commands import when they need it. DuckDB starts threads when it is connected to; NumPy need not start any.
+# What commands import when they need it, but for DuckDB, which starts a thread on some Pythons. NumPy need not start any.
 _NEEDED = ("checks", "collect.examination", "diagnose.engine", "diagnose.plugins", "host.toml_text", "cli.configuration",
            "cli.recorded", "cli.waiting", "render.text", "render.json_document", "fix.page", "fleet.merge", "fleet.page",
            "fleet.outliers", "fleet.history_read", "fleet.history_page", "fleet.store_write")  # fmt: skip
-_OF_FLEETS = ("numpy", "duckdb")
 
 
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from tfgpu_doctor.cli import main
 
-    for name in filter(importlib.util.find_spec, _OF_FLEETS):
-        importlib.import_module(name)
+    if importlib.util.find_spec("numpy"):
+        importlib.import_module("numpy")
     for name in (*_NEEDED, *(module for module, _ in main._COMMANDS.values())):
         importlib.import_module(f"tfgpu_doctor.{name}")
     importlib.import_module("elftools.elf.elffile")

@@ -31,7 +31,14 @@ CHOSEN = {
     "predicting_callback": "host_callback", "healthy_long_calls": "compute_bound",
     "healthy_dataset_loop": "compute_bound", "python_in_a_loop": "input_python",
 }  # fmt: skip
-MAKE_MANY_STEPS = ("tiny_steps", "small_operations", "shuffle_buffer", "healthy_dense", "healthy_recurrent", "healthy_xla")
+MAKE_MANY_STEPS = (
+    "tiny_steps",
+    "small_operations",
+    "shuffle_buffer",
+    "healthy_dense",
+    "healthy_recurrent",
+    "healthy_xla",
+)
 
 
 def record(folder: pathlib.Path, name: str, *more: str, for_s: int = 3) -> subprocess.CompletedProcess[str]:
