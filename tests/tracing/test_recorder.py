@@ -357,7 +357,7 @@ SHORT, LONG = {"steps": 20, "step_ms": 2.0}, {"steps": 12, "step_ms": 50.0, "inp
         ([SHORT, SHORT, SHORT, LONG], "compute_bound", 3),  # its steps never cover more
         ([LONG, SHORT], "input_serial_map", 1),
         ([SHORT, {"steps": 1}, {"steps": 1}, LONG], "compute_bound", 3),
-        ([{"steps": 1}, {"steps": 1}, {"steps": 1}, LONG], "input_serial_map", 4),
+        pytest.param([{"steps": 1}, {"steps": 1}, {"steps": 1}, LONG], "input_serial_map", 4, marks=pytest.mark.slow),
     ],
 )
 def test_a_recording_of_the_begin_is_made_again(
