@@ -39,11 +39,13 @@ def tensorflow() -> ModuleType:
     """TensorFlow with memory growth, so that a measurement never allocates a whole GPU."""
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    collects = gc.isenabled()
     gc.disable()  # Almost all that an import makes, it keeps: looking for garbage in it takes a seventh of the time.
     try:
         module: ModuleType = pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()
     return module
 
 

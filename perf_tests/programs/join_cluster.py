@@ -131,10 +131,14 @@ class Worker:
             self._numbers(call())
             return time.perf_counter() - began
 
-        calls, _ = 1, reading_s(1)  # traces
-        while (took_s := agreed(reading_s(calls))) < LEAST_READING_S and calls < MOST_CALLS:
-            calls = min(MOST_CALLS, max(2 * calls, math.ceil(calls * LEAST_READING_S / took_s)))
-        took_s = sorted(reading_s(calls) for _ in range(READINGS))[READINGS // 2]
+        def median_s(calls: int) -> float:
+            return sorted(reading_s(calls) for _ in range(READINGS))[READINGS // 2]
+
+        reading_s(1)  # traces
+        calls, took_s = 1, median_s(1)  # not one reading: a process that is stopped meanwhile would make too few calls
+        while (usual_s := agreed(took_s)) < LEAST_READING_S and calls < MOST_CALLS:
+            calls = min(MOST_CALLS, max(2 * calls, math.ceil(calls * LEAST_READING_S / usual_s)))
+            took_s = median_s(calls)
         return {"seconds": took_s / calls, "reading_s": took_s}
 
     def _slopes(self, inputs: Any) -> Any:

@@ -23,8 +23,6 @@ from tfgpu_doctor.perf_tests.variables import BUSY_VARIABLE
 skip_without_tensorflow()
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 REPLICAS, KIB = {"replicas": 2, "batch": 128}, 1 << 10
-# A process that is stopped for a moment while the number of calls is chosen makes fewer.
-_SURELY_S = LEAST_READING_S / 10
 
 
 def on_gpus(folder: pathlib.Path, count: int, **more: str) -> dict[str, str]:
@@ -68,9 +66,11 @@ def test_workers_with_several_gpus_each(tmp_path: pathlib.Path) -> None:
         assert both.replicas == 4
         for seen in both.ask("all-reduce"):
             assert set(map(tuple, seen["devices"].values())) == {("GPU:0", "GPU:1")}
-            assert min(seen["reading_s"].values()) >= _SURELY_S
+            assert (
+                min(seen["reading_s"].values()) >= LEAST_READING_S / 2
+            )  # what all workers read on average is not shorter
         for seen in [started[0].ask("alone").values, *both.ask("together")]:
-            assert seen["reading_s"] >= _SURELY_S
+            assert seen["reading_s"] >= LEAST_READING_S / 2
 
 
 def test_gpus_that_others_use_are_not_loaded(tmp_path: pathlib.Path) -> None:
