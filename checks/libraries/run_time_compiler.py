@@ -14,7 +14,8 @@ from tfgpu_doctor.model.tags import LIBRARIES
 _COMPILER = "libnvrtc.so."
 _FAILS_FROM = "2.21"  # older releases without the compiler were not tried on a GPU (docs/results/h200.md)
 _SEEN = (
-    "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; no other GPU was tried"
+    "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; no other GPU was tried. With the "
+    "compiler found, cuDNN made its kernels there; the first step then took more than 40 s"
 )
 
 
@@ -70,19 +71,19 @@ def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFl
             *(f"a copy is at {path}" for path in lost.elsewhere),
             *([_SEEN] if fails else []),
         ),
-        fix=_fix(lost),
+        fix=_fix(lost, fails=fails),
     )
 
 
-def _fix(lost: ResolvedLibrary) -> Fix:
+def _fix(lost: ResolvedLibrary, *, fails: bool) -> Fix:
     if not lost.elsewhere:
         return Fix(
             f"Install {lost.chain[-1]} where the loader finds it: CUDA's package for NVRTC (cuda-nvrtc) of the same major "
             "version. The wheel nvidia-cuda-nvrtc-cu12 is enough beside a cuDNN wheel from 9.11 on."
         )
     folder = os.path.dirname(lost.elsewhere[0])
+    instead = "; `tfgpu-doctor fix` can link the compiler beside cuDNN instead" if fails else ""  # it mends no remark
     return Fix(
-        "Add the compiler's folder to LD_LIBRARY_PATH before you start Python; `tfgpu-doctor fix` can link the compiler beside "
-        "cuDNN instead. A cuDNN wheel from 9.11 on finds it.",
+        f"Add the compiler's folder to LD_LIBRARY_PATH before you start Python{instead}. A cuDNN wheel from 9.11 on finds it.",
         (prepend_library_path([folder]),),
     )

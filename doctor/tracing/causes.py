@@ -16,6 +16,7 @@ from tfgpu_doctor.tracing.input_causes import waiting_for_input
 from tfgpu_doctor.tracing.intervals import Interval, clip, length, union
 from tfgpu_doctor.tracing.python_samples import callbacks, work_besides
 from tfgpu_doctor.tracing.step_search import OF_TEST
+from tfgpu_doctor.tracing.validation_steps import only_evaluates
 
 _HOST_MS = 1.5  # of the program's own Python in a step; Keras itself needs less
 _LEAST_STEPS = 5  # to tell a few of them from the others
@@ -215,6 +216,8 @@ def _besides(case: Case) -> Found | None:
     steps, busy = case.steps, case.times.parts["compute"] if case.times.gpu else []
     if not steps.name or any(word in steps.name.lower() for word in OF_TEST):
         return None  # it may be a program that only predicts
+    if only_evaluates(case.profile, steps):
+        return None
     work = work_besides(case.profile.samples, case.times.window, busy)
     if work is None or work.samples < _SAMPLES or work.user < HIGH or work.user <= case.share("host"):
         return None

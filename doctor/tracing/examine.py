@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tfgpu_doctor.tracing.beginnings import before_steps, builds_graphs
 from tfgpu_doctor.tracing.breakdown import break_down
 from tfgpu_doctor.tracing.case import HIGH, Case, Found
 from tfgpu_doctor.tracing.causes import bottlenecks
@@ -16,6 +17,7 @@ from tfgpu_doctor.tracing.pipeline import find_pipeline
 from tfgpu_doctor.tracing.recorded import Profile
 from tfgpu_doctor.tracing.step_search import find_steps
 from tfgpu_doctor.tracing.steps import Steps, with_unfinished
+from tfgpu_doctor.tracing.validation_steps import only_evaluates
 
 _FEW = 3
 _HOLE_MS = 100.0
@@ -38,7 +40,8 @@ def examine(profile: Profile) -> Verdict:
     """Judge a profile."""
     steps = find_steps(profile)
     if not steps.intervals:
-        return Verdict("too_short", _nothing(profile))
+        begins = before_steps(profile)
+        return Verdict("warm_up", begins) if begins else Verdict("too_short", _nothing(profile))
     case = _case(profile, _with_unfinished_steps(profile, steps))
     if steps.count < _FEW:
         whole = f"it holds {steps.count} whole step{'s' * (steps.count > 1)}; {_FEW} are needed, ten are better"
@@ -49,6 +52,8 @@ def examine(profile: Profile) -> Verdict:
         and count_kernels(profile, case.times.gpu, case.times.window) < case.steps.count
     ):
         return Verdict("too_short", "Python starts operations, hardly one of them on the GPU: no step yet", case)
+    if only_evaluates(profile, steps) == "fit":
+        return Verdict("too_short", "it holds a validation alone, by fit, and no step of the training", case)
     case, warm_up = _after_warm_up(profile, case)
     if case.steps.count < _FEW:
         return Verdict("warm_up", warm_up, case)
@@ -61,6 +66,8 @@ def examine(profile: Profile) -> Verdict:
         lost_ms = case.ms("idle") + case.ms("input")
         waits = f"in {lost_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step the program waits"
         return Verdict("unexplained", f"{waits}, and no event says for what", case, found)
+    if built := builds_graphs(profile.samples):
+        return Verdict("warm_up", built, case)
     return Verdict("compute_bound", warm_up, case, found)
 
 

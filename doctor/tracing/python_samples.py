@@ -30,6 +30,7 @@ _BESIDES = {
 }
 _WRAPPERS = ("error_handler",)  # around the methods of a model
 _PARTS, _EVEN = 5, 0.5  # of the recording; of the share in all of it, so much at least is in each part
+_LOOKS, _NEARLY_ALL = 10, 0.9
 _HALF_MS = 10.0  # looks come every 10 ms or later
 
 Frame = tuple[str, int, str]
@@ -118,6 +119,10 @@ def _is_besides(frame: Frame) -> bool:
     return of_framework(frame) and name in _BESIDES and _BESIDES[name] in path.replace(os.sep, "/")
 
 
+def _is_evaluate(frame: Frame) -> bool:
+    return frame[2] == "evaluate" and _is_besides(frame)
+
+
 def _is_own(frame: Frame) -> bool:
     return not (of_framework(frame) or _INSTALLED.search(frame[0]) or frame[2] in _INNER)
 
@@ -167,6 +172,19 @@ def python_of_program(samples: list[Sample]) -> list[Interval]:
 
 def _around(sample: Sample) -> Interval:
     return (sample.at - _HALF_MS, sample.at + _HALF_MS)
+
+
+def evaluates(samples: list[Sample], calls: list[Interval]) -> str:
+    """Whether the looks within some calls found Keras' evaluate, in no callback: the function above it, fit for a validation.
+
+    Empty if the calls are something else, or if there are too few looks.
+    """
+    stacks = [sample.main for sample, inside in zip(samples, _inside(samples, calls), strict=True) if inside]
+    asked = [stack for stack in stacks if not in_callback(stack) and any(map(_is_evaluate, stack))]
+    if len(stacks) < _LOOKS or len(asked) < _NEARLY_ALL * len(stacks):
+        return ""
+    in_fit = any(of_framework(frame) and frame[2] == "fit" for stack in asked for frame in stack)
+    return "fit" if in_fit else "evaluate"
 
 
 def callbacks(samples: list[Sample], times: list[Interval]) -> list[str]:

@@ -9,6 +9,7 @@ import statistics
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+from tfgpu_doctor.tracing.beginnings import makes_variables
 from tfgpu_doctor.tracing.intervals import length, union
 from tfgpu_doctor.tracing.long_calls import inside_of_call
 from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
@@ -111,7 +112,7 @@ def _by_operations(thread: Thread) -> Steps | None:
     events = sorted(thread.events.get("eager", ()), key=lambda each: each.begin)[-_MOST_OPERATIONS:]
     names = [event.name for event in events]
     period = _period(names)
-    return _made("operations", events[::period]) if period else None
+    return _made("operations", events[::period]) if period and not makes_variables(names[-period:]) else None
 
 
 def _period(names: list[str]) -> int:

@@ -6,7 +6,9 @@ from collections import defaultdict
 from dataclasses import replace
 
 from tfgpu_doctor.tracing.intervals import Interval, clip, union
+from tfgpu_doctor.tracing.python_samples import evaluates
 from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
+from tfgpu_doctor.tracing.steps import Steps
 
 SHARED = ("multi_step_on_iterator", "one_step_on_iterator", "one_step_on_data")
 IN_TEST = " of validation"
@@ -33,6 +35,12 @@ def tests_told_apart(profile: Profile, thread: Thread, calls: list[Event]) -> li
         replace(call, name=call.name + IN_TEST) if call.name in SHARED and clip(tested, *call.interval) else call
         for call in calls
     ]
+
+
+def only_evaluates(profile: Profile, steps: Steps) -> str:
+    """Whether what looks like steps is an evaluation by Keras: "fit" if fit validates, "evaluate" if the program asks for it."""
+    calls = [call.interval for call in steps.calls if call.name == steps.name]
+    return evaluates(profile.samples, union(calls)) if steps.found_by == "calls" else ""
 
 
 def _computes_gradients(profile: Profile, thread: Thread, times: list[Interval]) -> bool | None:

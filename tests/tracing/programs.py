@@ -15,12 +15,18 @@ from collections.abc import Callable
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))  # it also runs by itself
 
 import long_call_programs
+import start_programs
 import tensorflow as tf
 from input_programs import serial_map
 from tensorflow import keras
 from training_parts import AUTOTUNE, PROGRAMS, dense, fit, labelled, numbers, program, spin
 
-__all__ = ["PROGRAMS", "long_call_programs", "serial_map"]  # the programs of those modules register themselves
+__all__ = [
+    "PROGRAMS",
+    "long_call_programs",
+    "serial_map",
+    "start_programs",
+]  # the programs of those modules register themselves
 
 
 @program("launch_bound")

@@ -30,6 +30,7 @@ CHOSEN = {
     "stalling_source": "input_slow_source", "validation": "uneven_steps", "tf_checkpoints": "uneven_steps",
     "predicting_callback": "host_callback", "healthy_long_calls": "compute_bound",
     "healthy_dataset_loop": "compute_bound", "python_in_a_loop": "input_python",
+    "slow_start": "compute_bound", "evaluation": "compute_bound",
 }  # fmt: skip
 MAKE_MANY_STEPS = (
     "tiny_steps",
@@ -38,6 +39,8 @@ MAKE_MANY_STEPS = (
     "healthy_dense",
     "healthy_recurrent",
     "healthy_xla",
+    "slow_start",
+    "evaluation",
 )
 
 

@@ -1,0 +1,82 @@
+"""What a program does before its first step: it makes variables, builds graphs, waits for XLA. None of it is a step."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+
+from tfgpu_doctor.tracing.python_samples import Frame, Sample, of_framework, own_frames
+from tfgpu_doctor.tracing.recorded import Profile
+
+_MAKES = re.compile(r"EagerLocalExecute: (VarHandleOp|VariableV2)$")
+# What a step has, and the making of a variable and its first value has not.
+_OF_STEP = re.compile(r"MatMul|Conv|Grad|Einsum|Apply|AssignSub|AssignAdd|EagerLocalExecute: __")
+_FEW = 3
+# Kernels that XLA runs while it measures which ones are fastest: it looks whether they write outside of their memory, and
+# compares their results. https://github.com/openxla/xla/tree/main/xla/stream_executor/cuda (redzone_allocator_kernel_cuda.cc,
+# delay_kernel_cuda.cu.cc, buffer_comparator_kernel_cuda.cu.cc); seen in a recording of an H200.
+_TRIES = re.compile(r"RedzoneAllocatorKernel|redzone_checker|DelayKernel|xla_fp_comparison|xla_int_comparison")
+_ALL = 0.9  # of the looks
+_EXECUTES, _BUILDS = "quick_execute", ("func_graph_from_py_func", "_create_op_internal", "_create_c_op")
+_TRANSLATED = "__autograph_generated_file"
+Stack = tuple[Frame, ...]
+
+
+def makes_variables(round_: Collection[str]) -> bool:
+    """Whether operations that Python starts again and again only make variables: a model, or an optimizer's moments."""
+    return any(map(_MAKES.search, round_)) and not any(map(_OF_STEP.search, round_))
+
+
+def before_steps(profile: Profile) -> str:
+    """Return what the program does, if the recording shows that it is not yet at a step; else nothing."""
+    made = [
+        event for thread in profile.threads for event in thread.events.get("eager", ()) if _MAKES.search(event.name)
+    ]
+    streams = [stream for each in profile.gpus.values() for stream in each]
+    if any(_TRIES.search(event.name) for stream in streams for event in stream.events):
+        return (
+            "XLA tries which kernels are fastest for a function, and has not begun to run it; cuDNN compiles some of them "
+            "meanwhile, which can take minutes. jit_compile=False does without"
+        )
+    if len(made) >= _FEW:
+        return f"Python makes variables, {len(made)} in this time: a model or its optimizer is built, and no step has begun"
+    return _inside_of_tensorflow(profile.samples)
+
+
+def builds_graphs(samples: list[Sample]) -> str:
+    """Return where the main thread builds the graph of a function, if it does nothing else; else nothing."""
+    stacks, building = _building(samples)
+    if len(stacks) < _FEW or len(building) < _ALL * len(stacks):
+        return ""
+    return f"TensorFlow builds the graph of a function{_place(building)}, and no step has begun"
+
+
+def _inside_of_tensorflow(samples: list[Sample]) -> str:
+    """Whether the main thread builds graphs and waits for calls of functions all the time: no step ends."""
+    if built := builds_graphs(samples):
+        return built
+    stacks, building = _building(samples)
+    calling = [
+        stack for stack in stacks if stack not in building and stack[0][2] == _EXECUTES and of_framework(stack[0])
+    ]
+    if len(stacks) < _FEW or len(building) + len(calling) < _ALL * len(stacks):
+        return ""
+    return (
+        f"the program waits for one call of a function{_place(calling)}: XLA compiles it, or one step takes longer than the "
+        "recording"
+    )
+
+
+def _building(samples: list[Sample]) -> tuple[list[Stack], list[Stack]]:
+    stacks = [sample.main for sample in samples if sample.main]
+    return stacks, [stack for stack in stacks if any(frame[2] in _BUILDS and of_framework(frame) for frame in stack)]
+
+
+def _place(stacks: list[Stack]) -> str:
+    """The program's own place in the first stack that is not cut off above it; not in AutoGraph's translation of it."""
+    for stack in stacks:
+        for file, line, name in own_frames(stack):
+            if not os.path.basename(file).startswith(_TRANSLATED):
+                return f" ({name}, {os.path.basename(file)}:{line})"
+    return ""
