@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import math
 import os
@@ -201,7 +202,10 @@ def main() -> None:
     os.dup2(2, 1)
     config = json.loads(os.environ["TF_CONFIG"])
     index = config["task"]["index"]
+    gc.disable()  # almost all that an import makes, it keeps
     import tensorflow as tf
+
+    gc.enable()
 
     worker = Worker(tf, config["cluster"]["worker"], index)
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -145,7 +146,10 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     order = json.loads(sys.argv[1])
+    gc.disable()  # almost all that an import makes, it keeps
     import tensorflow as tf
+
+    gc.enable()
 
     tf.config.experimental.enable_tensor_float_32_execution(False)  # the gradients are compared in float32
     devices, told = logical(tf, order["replicas"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -11,7 +12,10 @@ def main() -> None:
     """Report the address of the dispatcher."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # other output must not mix with the responses
+    gc.disable()  # almost all that an import makes, it keeps
     import tensorflow as tf
+
+    gc.enable()
 
     service = tf.data.experimental.service
     dispatcher = service.DispatchServer()

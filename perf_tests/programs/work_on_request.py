@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -161,7 +162,10 @@ def main() -> None:
     os.dup2(2, 1)  # other output must not mix with the responses
     order = json.loads(sys.argv[1])
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    gc.disable()  # almost all that an import makes, it keeps
     import tensorflow as tf
+
+    gc.enable()
 
     tf.config.threading.set_intra_op_parallelism_threads(order.get("intra", 0))
     tf.config.threading.set_inter_op_parallelism_threads(order.get("inter", 0))
