@@ -36,31 +36,29 @@ def before_steps(profile: Profile) -> str:
     streams = [stream for each in profile.gpus.values() for stream in each]
     if any(_TRIES.search(event.name) for stream in streams for event in stream.events):
         return (
-            "XLA tries which kernels are fastest for a function, and has not begun to run it; cuDNN compiles some of them "
-            "meanwhile, which can take minutes. jit_compile=False does without"
+            "XLA tries which kernels are fastest for a function, before it runs it: for small networks on an H200 that took more "
+            "than 40 s. jit_compile=False does without"
         )
     if len(made) >= _FEW:
         return f"Python makes variables, {len(made)} in this time: a model or its optimizer is built, and no step has begun"
-    return _inside_of_tensorflow(profile.samples)
+    return builds_graphs(profile.samples)
 
 
 def builds_graphs(samples: list[Sample]) -> str:
     """Return where the main thread builds the graph of a function, if it does nothing else; else nothing."""
-    stacks, building = _building(samples)
+    stacks = [sample.main for sample in samples if sample.main]
+    building = [stack for stack in stacks if _builds(stack)]
     if len(stacks) < _FEW or len(building) < _ALL * len(stacks):
         return ""
     return f"TensorFlow builds the graph of a function{_place(building)}, and no step has begun"
 
 
-def _inside_of_tensorflow(samples: list[Sample]) -> str:
-    """Whether the main thread builds graphs and waits for calls of functions all the time: no step ends."""
-    if built := builds_graphs(samples):
-        return built
-    stacks, building = _building(samples)
-    calling = [
-        stack for stack in stacks if stack not in building and stack[0][2] == _EXECUTES and of_framework(stack[0])
-    ]
-    if len(stacks) < _FEW or len(building) + len(calling) < _ALL * len(stacks):
+def in_one_call(samples: list[Sample]) -> str:
+    """Return which call of TensorFlow the main thread is in all the time, apart from building its graph; else nothing."""
+    stacks = [sample.main for sample in samples if sample.main]
+    calling = [stack for stack in stacks if not _builds(stack) and _is(stack[0], _EXECUTES)]
+    inside = len(calling) + sum(map(_builds, stacks))
+    if len(stacks) < _FEW or not calling or inside < _ALL * len(stacks):
         return ""
     return (
         f"the program waits for one call of a function{_place(calling)}: XLA compiles it, or one step takes longer than the "
@@ -68,9 +66,12 @@ def _inside_of_tensorflow(samples: list[Sample]) -> str:
     )
 
 
-def _building(samples: list[Sample]) -> tuple[list[Stack], list[Stack]]:
-    stacks = [sample.main for sample in samples if sample.main]
-    return stacks, [stack for stack in stacks if any(frame[2] in _BUILDS and of_framework(frame) for frame in stack)]
+def _builds(stack: Stack) -> bool:
+    return any(_is(frame, *_BUILDS) for frame in stack)
+
+
+def _is(frame: Frame, *names: str) -> bool:
+    return frame[2] in names and of_framework(frame)
 
 
 def _place(stacks: list[Stack]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tfgpu_doctor.tracing.beginnings import before_steps, builds_graphs
+from tfgpu_doctor.tracing.beginnings import before_steps, builds_graphs, in_one_call
 from tfgpu_doctor.tracing.breakdown import break_down
 from tfgpu_doctor.tracing.case import HIGH, Case, Found
 from tfgpu_doctor.tracing.causes import bottlenecks
@@ -40,8 +40,9 @@ def examine(profile: Profile) -> Verdict:
     """Judge a profile."""
     steps = find_steps(profile)
     if not steps.intervals:
-        begins = before_steps(profile)
-        return Verdict("warm_up", begins) if begins else Verdict("too_short", _nothing(profile))
+        if begins := before_steps(profile):
+            return Verdict("warm_up", begins)
+        return Verdict("too_short", in_one_call(profile.samples) or _nothing(profile))
     case = _case(profile, _with_unfinished_steps(profile, steps))
     if steps.count < _FEW:
         whole = f"it holds {steps.count} whole step{'s' * (steps.count > 1)}; {_FEW} are needed, ten are better"

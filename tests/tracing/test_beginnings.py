@@ -66,22 +66,26 @@ def test_eager_steps_are_steps_also_where_they_make_a_variable(tmp_path: pathlib
 
 
 @pytest.mark.parametrize(
-    ("stacks", "why"),
+    ("stacks", "verdict", "why"),
     [
         (
             [CALL],
-            "the program waits for one call of a function (train, train.py:7): XLA compiles it, or one step takes longer",
+            "too_short",
+            "the program waits for one call of a function (train, train.py:7): XLA compiles it, or one step",
         ),
-        ([BUILD], "TensorFlow builds the graph of a function (train, train.py:7), and no step has begun"),
-        ([CUT_OFF], "TensorFlow builds the graph of a function, and no step has begun"),
-        ([CUT_OFF, CALL, CALL], "the program waits for one call of a function (train, train.py:7)"),
+        ([CUT_OFF, CALL], "too_short", "the program waits for one call of a function (train, train.py:7)"),
+        ([BUILD], "warm_up", "TensorFlow builds the graph of a function (train, train.py:7), and no step has begun"),
+        ([CUT_OFF], "warm_up", "TensorFlow builds the graph of a function, and no step has begun"),
     ],
 )
-def test_an_empty_profile_is_told_by_the_looks_at_python(tmp_path: pathlib.Path, stacks: list[STACK], why: str) -> None:
+def test_a_profile_without_steps_is_told_by_the_looks_at_python(
+    tmp_path: pathlib.Path, stacks: list[STACK], verdict: str, why: str
+) -> None:
+    """Whether a call is being compiled or is a long step, nothing tells: that is no start for certain."""
     made_trace.save(tmp_path, [MadePlane("/host:CPU", [MadeLine("python", [MadeEvent("Idle", 0.0, 0.1)])])])
     looks(tmp_path, *stacks)
     report, _ = made_trace.judged(tmp_path)
-    assert report.verdict == "warm_up"
+    assert report.verdict == verdict
     assert report.why.startswith(why)
 
 
@@ -113,7 +117,7 @@ def test_xla_that_tries_kernels_trains_nothing_yet(tmp_path: pathlib.Path, kerne
     )
     report, _ = made_trace.judged(tmp_path)
     assert report.verdict == "warm_up"
-    assert report.why.startswith("XLA tries which kernels are fastest for a function, and has not begun to run it")
+    assert report.why.startswith("XLA tries which kernels are fastest for a function, before it runs it")
     assert "jit_compile=False" in report.why
 
 
