@@ -30,7 +30,7 @@ _BESIDES = {
 }
 _WRAPPERS = ("error_handler",)  # around the methods of a model
 _PARTS, _EVEN = 5, 0.5  # of the recording; of the share in all of it, so much at least is in each part
-_LOOKS, _NEARLY_ALL = 10, 0.9
+_LOOKS, _MOST, _NEARLY_ALL = 10, 0.9, 0.97  # of a validation nearly all: steps of fit may be among the calls
 _HALF_MS = 10.0  # looks come every 10 ms or later
 
 Frame = tuple[str, int, str]
@@ -181,9 +181,9 @@ def evaluates(samples: list[Sample], calls: list[Interval]) -> str:
     """
     stacks = [sample.main for sample, inside in zip(samples, _inside(samples, calls), strict=True) if inside]
     asked = [stack for stack in stacks if not in_callback(stack) and any(map(_is_evaluate, stack))]
-    if len(stacks) < _LOOKS or len(asked) < _NEARLY_ALL * len(stacks):
-        return ""
     in_fit = any(of_framework(frame) and frame[2] == "fit" for stack in asked for frame in stack)
+    if len(stacks) < _LOOKS or len(asked) < (_NEARLY_ALL if in_fit else _MOST) * len(stacks):
+        return ""
     return "fit" if in_fit else "evaluate"
 
 

@@ -149,3 +149,13 @@ def test_evaluating_is_not_work_beside_the_steps(tmp_path: pathlib.Path, stack: 
     report, _ = made_trace.judged(tmp_path)
     assert (report.verdict, report.why) == (verdict, why)
     assert "host_python" not in {each.label for each in report.causes}
+
+
+@pytest.mark.parametrize(("of_fit", "verdict"), [(0, "too_short"), (1, "host_python")])
+def test_a_validation_beside_steps_of_the_training_is_not_alone(
+    tmp_path: pathlib.Path, of_fit: int, verdict: str
+) -> None:
+    """Keras gives both calls one name: a look in twenty at a step of fit says that there are some."""
+    made_trace.save(tmp_path, training(step_ms=20.0, compute_ms=18.0))
+    looks(tmp_path, *[CALL] * of_fit, *[[*EVALUATE, FIT, TRAIN]] * (20 - of_fit), every_ms=1)
+    assert made_trace.judged(tmp_path)[0].verdict == verdict
