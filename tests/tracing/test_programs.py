@@ -9,6 +9,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from installed import skip_without_tensorflow
@@ -66,7 +67,8 @@ def test_a_recording_is_kept_and_read_again(tmp_path: pathlib.Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_bottleneck_is_named(tmp_path: pathlib.Path, name: str) -> None:
-    document, returned = {"verdict": "unexplained"}, 0
+    document: dict[str, Any] = {"verdict": "unexplained"}
+    returned = 0
     for _ in range(2):  # beside much other work a recording may not tell, and says that it is to be repeated
         if document["verdict"] in (*AGAIN, "unexplained"):
             done = record(tmp_path, name, "--format", "json", for_s=1 if name in MAKE_MANY_STEPS else 3)
