@@ -1,4 +1,4 @@
-"""What a program does before its first step: it makes variables, builds graphs, waits for XLA. None of it is a step."""
+"""What a program does before its first step: it makes variables, builds graphs, autotunes kernels. None of it is a step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MAKES = re.compile(r"EagerLocalExecute: (VarHandleOp|VariableV2)$")
 # What a step has, and the making of a variable and its first value has not.
 _OF_STEP = re.compile(r"MatMul|Conv|Grad|Einsum|Apply|AssignSub|AssignAdd|EagerLocalExecute: __")
 _FEW = 3
-# Kernels that XLA runs while it measures which ones are fastest: it looks whether they write outside of their memory, and
-# compares their results. https://github.com/openxla/xla/tree/main/xla/stream_executor/cuda (redzone_allocator_kernel_cuda.cc,
-# delay_kernel_cuda.cu.cc, buffer_comparator_kernel_cuda.cu.cc); seen in a recording of an H200.
-_TRIES = re.compile(r"RedzoneAllocatorKernel|redzone_checker|DelayKernel|xla_fp_comparison|xla_int_comparison")
+# Kernels of autotuning: the library looks whether candidates write outside of their memory, delays their start to time them, and
+# compares their results. https://github.com/openxla/xla/tree/main/xla/stream_executor; three were in a recording of an H200,
+# redzone_checker and xla_fp32_comparison are the names of older releases.
+_TRIES = re.compile(r"RedzoneAllocatorKernel|redzone_checker|DelayKernel|xla_(fp|int)\d*_comparison")
 _ALL = 0.9  # of the looks
 _EXECUTES, _BUILDS = "quick_execute", ("func_graph_from_py_func", "_create_op_internal", "_create_c_op")
 _TRANSLATED = "__autograph_generated_file"
@@ -36,8 +36,8 @@ def before_steps(profile: Profile) -> str:
     streams = [stream for each in profile.gpus.values() for stream in each]
     if any(_TRIES.search(event.name) for stream in streams for event in stream.events):
         return (
-            "XLA tries which kernels are fastest for a function, before it runs it: for small networks on an H200 that took more "
-            "than 40 s. jit_compile=False does without"
+            "kernels are autotuned: TensorFlow or XLA runs several and keeps the fastest, before the first step. For two small "
+            "networks that XLA compiled that took more than 40 s on an H200; jit_compile=False does without XLA"
         )
     if len(made) >= _FEW:
         return f"Python makes variables, {len(made)} in this time: a model or its optimizer is built, and no step has begun"

@@ -175,9 +175,9 @@ def _around(sample: Sample) -> Interval:
 
 
 def evaluates(samples: list[Sample], calls: list[Interval]) -> str:
-    """Whether the looks within some calls found Keras' evaluate, in no callback: the function above it, fit for a validation.
+    """Return "evaluate" if the looks within some calls found Keras' evaluate, and "fit" if fit had called it to validate.
 
-    Empty if the calls are something else, or if there are too few looks.
+    Empty if the calls are something else, a callback's evaluation among them, or if there are too few looks.
     """
     stacks = [sample.main for sample, inside in zip(samples, _inside(samples, calls), strict=True) if inside]
     asked = [stack for stack in stacks if not in_callback(stack) and any(map(_is_evaluate, stack))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import json
 import math
 import os
@@ -15,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tfgpu_doctor.perf_tests.importing import without_collection
 from tfgpu_doctor.perf_tests.peers import all_gone
 from tfgpu_doctor.perf_tests.placement import devices_of
 from tfgpu_doctor.perf_tests.timing import LEAST_READING_S, MOST_CALLS
@@ -202,10 +202,8 @@ def main() -> None:
     os.dup2(2, 1)
     config = json.loads(os.environ["TF_CONFIG"])
     index = config["task"]["index"]
-    gc.disable()  # almost all that an import makes, it keeps
-    import tensorflow as tf
-
-    gc.enable()
+    with without_collection():
+        import tensorflow as tf
 
     worker = Worker(tf, config["cluster"]["worker"], index)
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import os
@@ -11,6 +10,7 @@ import time
 from typing import Any
 
 from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory
+from tfgpu_doctor.perf_tests.importing import without_collection
 from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement
 from tfgpu_doctor.perf_tests.timing import LEAST_READING_S
 
@@ -146,10 +146,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     order = json.loads(sys.argv[1])
-    gc.disable()  # almost all that an import makes, it keeps
-    import tensorflow as tf
-
-    gc.enable()
+    with without_collection():
+        import tensorflow as tf
 
     tf.config.experimental.enable_tensor_float_32_execution(False)  # the gradients are compared in float32
     devices, told = logical(tf, order["replicas"])

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
+
+from tfgpu_doctor.perf_tests.importing import without_collection
 
 
 def main() -> None:
     """Report the address of the dispatcher."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # other output must not mix with the responses
-    gc.disable()  # almost all that an import makes, it keeps
-    import tensorflow as tf
-
-    gc.enable()
+    with without_collection():
+        import tensorflow as tf
 
     service = tf.data.experimental.service
     dispatcher = service.DispatchServer()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
 from typing import Any
 
 from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory
+from tfgpu_doctor.perf_tests.importing import without_collection
 
 MIB = 1 << 20
 SMALL_MIB = 64
@@ -76,10 +76,8 @@ def main() -> None:
     os.dup2(2, 1)
     order = json.loads(sys.argv[1])
     before = memory_mib()
-    gc.disable()  # almost all that an import makes, it keeps
-    import tensorflow as tf
-
-    gc.enable()
+    with without_collection():
+        import tensorflow as tf
 
     set_up(tf, order)
     print(json.dumps(before), file=answers, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import os
@@ -11,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tfgpu_doctor.perf_tests.importing import without_collection
 from tfgpu_doctor.perf_tests.placement import prove, watch_placement
 
 SIDE = 1024
@@ -162,10 +162,8 @@ def main() -> None:
     os.dup2(2, 1)  # other output must not mix with the responses
     order = json.loads(sys.argv[1])
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    gc.disable()  # almost all that an import makes, it keeps
-    import tensorflow as tf
-
-    gc.enable()
+    with without_collection():
+        import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(order.get("intra", 0))
     tf.config.threading.set_inter_op_parallelism_threads(order.get("inter", 0))

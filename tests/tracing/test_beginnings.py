@@ -103,10 +103,12 @@ def test_where_python_is_elsewhere_the_profile_is_too_short(tmp_path: pathlib.Pa
         "stream_executor::gpu::RedzoneAllocatorKernelImpl(unsigned char*, unsigned char, unsigned long, unsigned int*)",
         "stream_executor::gpu::(anonymous namespace)::DelayKernel(stream_executor::GpuSemaphoreState volatile*)",
         "void stream_executor::gpu::xla_fp_comparison<float>(float*, float*, float, unsigned long, int*)",
+        "__xla_fp32_comparison",
+        "redzone_checker",
     ],
 )
-def test_xla_that_tries_kernels_trains_nothing_yet(tmp_path: pathlib.Path, kernel: str) -> None:
-    """The names are those of a recording of an H200, in which a small transformer had no step after 44 s."""
+def test_autotuning_is_no_step(tmp_path: pathlib.Path, kernel: str) -> None:
+    """The first three names are of a recording of an H200, in which a small transformer had no step after 44 s."""
     host = MadePlane("/host:CPU", [MadeLine("tf_Compute/1", [MadeEvent("Thunks::Prepare", 0.0, 0.1)], number=1)])
     made_trace.save(
         tmp_path,
@@ -117,7 +119,9 @@ def test_xla_that_tries_kernels_trains_nothing_yet(tmp_path: pathlib.Path, kerne
     )
     report, _ = made_trace.judged(tmp_path)
     assert report.verdict == "warm_up"
-    assert report.why.startswith("XLA tries which kernels are fastest for a function, before it runs it")
+    assert report.why.startswith(
+        "kernels are autotuned: TensorFlow or XLA runs several and keeps the fastest, before the first step"
+    )
     assert "jit_compile=False" in report.why
 
 
