@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from tfgpu_doctor.tracing.python_samples import Frame, Sample, of_framework, own_frames
 from tfgpu_doctor.tracing.recorded import Profile
@@ -13,6 +13,8 @@ _MAKES = re.compile(r"EagerLocalExecute: (VarHandleOp|VariableV2)$")
 # What a step has, and the making of a variable and its first value has not.
 _OF_STEP = re.compile(r"MatMul|Conv|Grad|Einsum|Apply|AssignSub|AssignAdd|EagerLocalExecute: __")
 _FEW = 3
+_SOME = 0.3  # of the rounds
+_RARE = 0.02  # of the operations: a model's variable and its first value take about ten
 # Kernels of autotuning: the library looks whether candidates write outside of their memory, delays their start to time them, and
 # compares their results. https://github.com/openxla/xla/tree/main/xla/stream_executor; three were in a recording of an H200,
 # redzone_checker and xla_fp32_comparison are the names of older releases.
@@ -23,24 +25,28 @@ _TRANSLATED = "__autograph_generated_file"
 Stack = tuple[Frame, ...]
 
 
-def makes_variables(round_: Collection[str]) -> bool:
-    """Whether operations that Python starts again and again only make variables: a model, or an optimizer's moments."""
-    return any(map(_MAKES.search, round_)) and not any(map(_OF_STEP.search, round_))
+def makes_variables(operations: Sequence[str], period: int) -> bool:
+    """Whether operations that Python starts again and again only make variables: a model, or an optimizer's moments.
+
+    They repeat after so many; a few others may follow, such as the look whether all variables have their values.
+    """
+    made, of_step = (sum(map(bool, map(each.search, operations))) for each in (_MAKES, _OF_STEP))
+    some = _SOME * len(operations) / period
+    return made >= max(some, _RARE * len(operations)) and of_step < some
 
 
 def before_steps(profile: Profile) -> str:
     """Return what the program does, if the recording shows that it is not yet at a step; else nothing."""
-    made = [
-        event for thread in profile.threads for event in thread.events.get("eager", ()) if _MAKES.search(event.name)
-    ]
+    started = [event.name for thread in profile.threads for event in thread.events.get("eager", ())]
+    made = sum(map(bool, map(_MAKES.search, started)))
     streams = [stream for each in profile.gpus.values() for stream in each]
     if any(_TRIES.search(event.name) for stream in streams for event in stream.events):
         return (
             "kernels are autotuned: TensorFlow or XLA runs several and keeps the fastest, before the first step. For two small "
             "networks that XLA compiled that took more than 40 s on an H200; jit_compile=False does without XLA"
         )
-    if len(made) >= _FEW:
-        return f"Python makes variables, {len(made)} in this time: a model or its optimizer is built, and no step has begun"
+    if made >= max(_FEW, _RARE * len(started)):
+        return f"Python makes variables, {made} in this time: a model or its optimizer is built, and no step has begun"
     return builds_graphs(profile.samples)
 
 

@@ -142,4 +142,6 @@ def _nothing(profile: Profile) -> str:
         return "the profile is empty: nothing of TensorFlow ran while it was recorded"
     if computing_gpus(profile):
         return "the profile has kernels, but nothing that tells one step from the next"
+    if any(len(thread.events.get("eager", ())) > _FEW for thread in profile.threads):
+        return "Python starts operations, but they do not repeat: no step of a training is seen"
     return "the profile shows no step of a training: no call of a function or of an operation from Python"

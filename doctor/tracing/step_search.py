@@ -23,6 +23,7 @@ _FEW = 3
 _OPERATIONS_PER_CALL = 50  # from so many on, a function that is called is not the step
 _MOST_OPERATIONS = 20_000
 _BUILDS = re.compile(r"(Dataset(V\d+)?|Iterator\w*)$")  # eager operations that make a pipeline, as each predict does
+_MOST_RARE = 8  # operations that are tried
 _ALIKE = 0.9  # of the operations are the same one period later
 
 
@@ -112,26 +113,24 @@ def _by_operations(thread: Thread) -> Steps | None:
     events = sorted(thread.events.get("eager", ()), key=lambda each: each.begin)[-_MOST_OPERATIONS:]
     names = [event.name for event in events]
     period = _period(names)
-    return _made("operations", events[::period]) if period and not makes_variables(names[-period:]) else None
+    return _made("operations", events[::period]) if period and not makes_variables(names, period) else None
 
 
 def _period(names: list[str]) -> int:
     """After how many operations the same ones follow; 0 if they do not repeat.
 
-    The rarest operation that comes again and again tells which periods to try.
+    The rarest operation that comes again and again tells which periods to try, then the next: some steps do more than others.
     """
     counts = Counter(names)
-    often = [name for name, count in counts.items() if count >= _FEW + 1]
-    if not often:
-        return 0
-    rarest = min(often, key=lambda each: counts[each])
-    places = [place for place, name in enumerate(names) if name == rarest]
-    for step in range(1, min(9, len(places) - 1)):
-        period = places[-1] - places[-1 - step]
-        pairs = len(names) - period
-        same = sum(one == other for one, other in zip(names, names[period:], strict=False))
-        if pairs >= _FEW * period and same >= _ALIKE * pairs:
-            return period
+    often = {count: name for name, count in counts.items() if count >= _FEW + 1}
+    for _, rarest in sorted(often.items())[:_MOST_RARE]:
+        places = [place for place, name in enumerate(names) if name == rarest]
+        for step in range(1, min(9, len(places) - 1)):
+            period = places[-1] - places[-1 - step]
+            pairs = len(names) - period
+            same = sum(one == other for one, other in zip(names, names[period:], strict=False))
+            if pairs >= _FEW * period and same >= _ALIKE * pairs:
+                return period
     return 0
 
 

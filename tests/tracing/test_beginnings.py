@@ -58,6 +58,27 @@ def test_making_variables_is_no_step(tmp_path: pathlib.Path, round_: tuple[str, 
     )
 
 
+def test_the_making_of_an_optimizer_and_what_follows_it_are_no_steps(tmp_path: pathlib.Path) -> None:
+    """Keras 3 makes the moments, then looks whether each has its value: 33 operations that were called launch_bound."""
+    made_trace.save(tmp_path, eager(*["VarHandleOp"] * 16, *["VarIsInitializedOp"] * 16, "Pack", rounds=1))
+    report, _ = made_trace.judged(tmp_path)
+    assert (report.verdict, report.healthy) == ("warm_up", None)
+    assert report.why.startswith("Python makes variables, 16 in this time")
+
+
+def test_a_variable_now_and_then_is_no_start(tmp_path: pathlib.Path) -> None:
+    made_trace.save(tmp_path, eager(*["Sin", "Mul", "Exp"] * 50, "VarHandleOp", "AssignVariableOp", rounds=4))
+    report, _ = made_trace.judged(tmp_path)
+    assert (report.steps.found_by, report.verdict) == ("operations", "eager")
+
+
+def test_operations_that_do_not_repeat_are_no_steps(tmp_path: pathlib.Path) -> None:
+    made_trace.save(tmp_path, eager(*(f"Operation{number}" for number in range(20)), rounds=1))
+    report, _ = made_trace.judged(tmp_path)
+    assert report.verdict == "too_short"
+    assert report.why == "Python starts operations, but they do not repeat: no step of a training is seen"
+
+
 @pytest.mark.parametrize("more", [(), ("VarHandleOp",)])
 def test_eager_steps_are_steps_also_where_they_make_a_variable(tmp_path: pathlib.Path, more: tuple[str, ...]) -> None:
     made_trace.save(tmp_path, eager("MatMul", "ReluGrad", *more, "ResourceApplyAdam"))
