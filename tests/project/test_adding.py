@@ -154,7 +154,6 @@ def copy(tmp_path: pathlib.Path) -> Copy:
         folder,
         clean_environment(
             PYTHONPATH=str(package.parent),
-            PYTHONPYCACHEPREFIX=str(tmp_path / "compiled"),
             PATH=f"{commands}{os.pathsep}{os.environ['PATH']}",
             XDG_CACHE_HOME=str(tmp_path / "cache"),
         ),
