@@ -137,14 +137,17 @@ def data_buffers_fit(limits: Limits, system: System, knowledge: Knowledge) -> Yi
     left = max(limit - (limits.memory_used_bytes or 0), 0)
     if budget > left:
         bytes_ = left // 2
+        fix = (
+            f"Set `options = tf.data.Options(); options.autotune.ram_budget = {bytes_}` and call `dataset.with_options(options)` "
+            "for datasets that use AUTOTUNE."
+            if bytes_
+            else "Raise the limit of the control group, or end what else fills it; a budget of 0 would be the usual one."
+        )
         yield Finding(
             f"tf.data would let its buffers grow to {_size(budget)}, but only {_size(left)} are available to this process",
             severity="info",
             evidence=(f"{_size(free)} are free on the machine, and tf.data uses up to half of that ({share.source})",),
-            fix=Fix(
-                f"Set `options = tf.data.Options(); options.autotune.ram_budget = {bytes_}` and call `dataset.with_options("
-                "options)` for datasets that use AUTOTUNE."
-            ),
+            fix=Fix(fix),
             figures=figures_of("", [("buffers of tf.data", budget, "B"), ("host memory available", left, "B")]),
         )
     yield Evidence(f"a budget of {_size(budget)} for buffers, {_size(left)} available")

@@ -132,7 +132,9 @@ def _between(across: Sequence[Transfer]) -> list[str]:
     if not across:
         return []
     slowest, fastest = (pick(across, key=lambda each: each.gb_per_s or 0.0) for pick in (min, max))
-    return [f"between GPUs: {slowest.gb_per_s:.1f} GB/s ({_way(slowest)}) to {fastest.gb_per_s:.1f} GB/s"]
+    return [
+        f"between GPUs: {slowest.gb_per_s:.1f} GB/s ({_way(slowest)}) to {fastest.gb_per_s:.1f} GB/s ({_way(fastest)})"
+    ]
 
 
 def _capacity(each: Transfer, knowledge: Knowledge) -> float | None:

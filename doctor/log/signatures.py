@@ -164,9 +164,9 @@ class Scanner:
         """What was not searched to the end, in words."""
         found = []
         if self._crowded > _MOST_CROWDED:
-            found.append(
-                f"{self._crowded - _MOST_CROWDED:,} parts of lines with more than {_CROWDED} known phrases each"
-            )
+            more = self._crowded - _MOST_CROWDED
+            parts, own = ("part of a line", "") if more == 1 else ("parts of lines", " each")
+            found.append(f"{more:,} {parts} with more than {_CROWDED} known phrases{own}")
         if given_up := self._given_up():
             kinds = f"{len(given_up)} kind{'' if len(given_up) == 1 else 's'}"
             found.append(f"messages of {kinds}, after {_MOST_FRUITLESS:,} lines with a phrase of theirs alone")

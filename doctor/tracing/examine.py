@@ -21,7 +21,7 @@ from tfgpu_doctor.tracing.validation_steps import only_evaluates
 
 _FEW = 3
 _HOLE_MS = 100.0
-_COMPILES = 0.05  # of the steps' time
+_COMPILES, _MOSTLY = 0.05, 0.5  # of the steps' time
 # A slow first step: as long as so many others, of the time of all, and its own share until its operations have started.
 _AS_LONG, _SHARE, _STARTS = 20, 0.2, 0.8
 
@@ -67,8 +67,8 @@ def examine(profile: Profile) -> Verdict:
         lost_ms = case.ms("idle") + case.ms("input")
         waits = f"in {lost_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step the program waits"
         return Verdict("unexplained", f"{waits}, and no event says for what", case, found)
-    if built := builds_graphs(profile.samples):
-        return Verdict("warm_up", built, case)
+    if begins := builds_graphs(profile.samples) or _compiles_mostly(case):
+        return Verdict("warm_up", begins, case, found)
     return Verdict("compute_bound", warm_up, case, found)
 
 
@@ -135,6 +135,13 @@ def _after_slow_first(profile: Profile, case: Case) -> tuple[Case, str]:
     kept = replace(steps, intervals=later, unfinished=[each for each in steps.unfinished if each in later])
     why = f"the first step takes {first_ms:.0f} ms, most of it until its operations have started, and is left out"
     return _case(profile, kept), why
+
+
+def _compiles_mostly(case: Case) -> str:
+    if case.share("compile") < _MOSTLY:
+        return ""
+    compiles = f"{case.ms('compile'):.1f} of {case.steps.mean_ms:.1f} ms of each step build graphs or compile, no program twice"
+    return f"{compiles}: the training begins, or each step brings something new"
 
 
 def _nothing(profile: Profile) -> str:

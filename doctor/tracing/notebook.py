@@ -77,7 +77,7 @@ class trace:  # noqa: N801 - used like a function
                 recorder.stop(tf)
                 self._judge(folder)
             except (Unreadable, RuntimeError, ValueError, OSError, tf.errors.OpError) as error:
-                self.problem = str(error).splitlines()[0]
+                self.problem = next(iter(str(error).splitlines()), "") or type(error).__name__
                 return
             if self.report and self.report.verdict not in AGAIN:
                 return

@@ -11,16 +11,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import jsonschema
 import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts, run_doctor
 from installed import skip_without_scipy, skip_without_tensorflow
+from judged import profile_of
 from locations import RECORDS, ROOT
 from simulated import machine, simulate_in
 
+from tfgpu_doctor.accept.examine import Examiner
 from tfgpu_doctor.accept.reading import read_profile
 from tfgpu_doctor.accept.vocabulary import Vocabulary
+from tfgpu_doctor.cli.configuration import Configuration
 
 SCHEMA = ROOT / "doctor/accept/certificate.schema.json"
 WITHOUT_GPU = "gpus = 0\n"
@@ -195,6 +199,26 @@ def test_ctrl_c_leaves_no_half_file_and_ends_with_130(tmp_path: pathlib.Path) ->
     done = accept("verify", "c.html", cwd=tmp_path)
     assert done.returncode == 1
     assert "c.html: intact" in done.stdout
+
+
+@pytest.fixture
+def hearing() -> Iterator[None]:
+    """Ctrl-C is heard, though the tests may run deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hearing")
+def test_an_examination_that_was_interrupted_is_marked_as_such(tmp_path: pathlib.Path) -> None:
+    """The Python to examine sends the signal itself, once, as soon as the examination runs it."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nmkdir "{tmp_path}/once" 2>/dev/null && kill -INT $PPID\nexec sleep 60\n')
+    python.chmod(0o755)
+    profile = profile_of('level = "quick"', tmp_path).profile
+    examined = Examiner(profile, settings=Configuration(python=str(python))).examine()
+    assert (examined.interrupted, examined.facts.unknown["target"]) == (True, "interrupted")
+    assert 0 < examined.seconds < 60
 
 
 @pytest.mark.slow

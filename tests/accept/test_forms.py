@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import pathlib
 import re
@@ -16,7 +17,7 @@ import pytest
 import xmlschema
 from document_shapes import SHAPES
 from healthy import broken, gpu, runtime
-from judged import judged, recorded_machine, rows_of, shipped
+from judged import judged, profile_of, recorded_machine, rows_of, shipped
 from locations import RECORDS, ROOT
 from replayed import each_machine
 
@@ -107,6 +108,32 @@ def test_the_command_ends_alike_in_every_form(profile: str, machine: str, tmp_pa
     assert codes == {EXIT_CODES[verdict]}  # type: ignore[index]
 
 
+def test_the_page_lists_what_the_profile_sets_and_where(tmp_path: pathlib.Path) -> None:
+    profile_of('extends = "ci"\nsuites = ["training"]\n', tmp_path, "base.toml")
+    toml = 'extends = "base.toml"\ngpus = 1\n[speed-ups]\n"training/step[cnn]" = 4\n[checks]\nselect = ["GPU"]\n'
+    page = render_certificate(judged(recorded_machine("workstation-healthy"), profile_of(toml, tmp_path)), "html")
+    table = html.unescape(page[page.index('aria-label="Requirements of the profile"') :])
+    found = re.findall(r'<tr><th scope="row">(.*?)</th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td></tr>', table)
+    assert sorted(row for row in found if row[2] != "ci") == [
+        ("checks.select", '["GPU"]', "mine.toml"),
+        ("gpus", "1", "mine.toml"),
+        ("speed-ups.training/step[cnn]", "4.0", "mine.toml"),
+        ("suites", '["training"]', "base.toml"),
+    ]
+
+
+def test_a_long_name_of_a_profile_keeps_the_table_narrow(tmp_path: pathlib.Path) -> None:
+    """The columns share at most 100 characters; the last, where a requirement is from, has 14 of them."""
+    name = "a-profile-whose-name-is-longer-than-its-column-of-the-table.toml"
+    text = render_certificate(
+        judged(recorded_machine("workstation-healthy"), profile_of("gpus = 1\n", tmp_path, name)), "text"
+    )
+    rules = next(line for line in text.splitlines() if line.startswith("--"))
+    *_, last = rules.split()
+    assert len(last) == 14
+    assert len(rules) <= 110
+
+
 # Hostile text
 
 
@@ -171,8 +198,6 @@ def test_what_is_hostile_is_verified_too(format_: str) -> None:
 
 
 def test_a_hostile_profile_changes_nothing_outside_its_cell(tmp_path: pathlib.Path) -> None:
-    from judged import profile_of
-
     words = json.dumps(HOSTILE.replace("\ufffe", ""))
     toml = (
         f'about = {words}\nmodels = [{words}]\n[[allowed]]\ncheck = "HLT005"\nreason = {words}\nexpires = 2027-01-01\n'

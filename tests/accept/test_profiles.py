@@ -156,6 +156,17 @@ def test_a_folder_is_no_profile(tmp_path: pathlib.Path) -> None:
         read_profile(f"{tmp_path}{os.sep}", VOCABULARY)
 
 
+@pytest.mark.parametrize(("spare", "said"), [(0, ""), (1, "large.toml is larger than 64 KiB: it is not a profile")])
+def test_a_profile_has_at_most_64_kib(spare: int, said: str, tmp_path: pathlib.Path) -> None:
+    text = "gpus = 2\n#"
+    text += "x" * ((64 << 10) + spare - len(text))
+    if said:
+        with pytest.raises(ProfileError, match=f"{said}$"):
+            profile_of(text, tmp_path, "large.toml")
+    else:
+        assert profile_of(text, tmp_path, "large.toml").profile.gpus == 2
+
+
 def test_profiles_that_extend_each_other_are_told(tmp_path: pathlib.Path) -> None:
     (tmp_path / "one.toml").write_text('extends = "other.toml"')
     (tmp_path / "other.toml").write_text('extends = "one.toml"')

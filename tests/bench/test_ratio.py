@@ -28,6 +28,14 @@ def test_the_quantiles_are_those_of_students_t() -> None:
     assert quantile(0) == quantile(1) == quantile(22) == pytest.approx(student.ppf(0.975, 10**9), abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("values", "due"),
+    [(0, 1.96), (1, 1.96), (2, 12.706), (5, 2.776), (19, 2.101), (20, 2.093), (21, 2.086), (22, 1.96), (500, 1.96)],
+)
+def test_the_quantile_is_from_the_table_as_far_as_it_goes(values: int, due: float) -> None:
+    assert quantile(values) == due
+
+
 def test_a_round_that_is_slow_on_both_sides_does_not_count() -> None:
     assert math.exp(log_ratio([2.0, 20.0, 2.2, 2.0], [1.0, 10.0, 1.1, 9.0])) == pytest.approx(2.0)
 
@@ -79,6 +87,8 @@ def test_every_round_is_in_one_batch() -> None:
         (Ratio(1.5, 1.4, 1.6), 1.0, "faster"),
         (Ratio(1.5, 1.4, 1.6), 1.45, "not shown"),
         (Ratio(1.015, 1.01, 1.02), 1.0, "not shown"),
+        (Ratio(1.03, 1.02, 1.04), 1.0, "not shown"),  # not above the smallest effect
+        (Ratio(1.6, 1.5, 1.7), 1.5, "not shown"),  # not above what is asked for
         (Ratio(1.0, 0.97, 1.03), 1.0, "not shown"),
         (Ratio(0.9, 0.88, 0.92), 1.0, "slower"),
         (Ratio(0.99, 0.985, 0.995), 1.0, "not shown"),

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from doctor_command import clean_environment, doctor_argv
+from healthy import healthy
 from locations import TESTS
 
 from tfgpu_doctor.checks import ALL_CHECKS
+from tfgpu_doctor.diagnose.plugin_checks import describe_plugin
 from tfgpu_doctor.diagnose.plugins import merge
-from tfgpu_doctor.model import Check, Yielded, check
+from tfgpu_doctor.model import CannotTell, Check, Skip, Yielded, check
 
 PLUGIN = '''
 from tfgpu_doctor.model import Evidence, Finding, Fix, check
@@ -165,6 +167,20 @@ def test_a_check_of_a_plugin_may_skip(tmp_path: pathlib.Path, body: str, outcome
     install(tmp_path, "acme", source, "acme = acme:nothing_is_wrong")
     (result,) = doctor_with(tmp_path, "--select", "ACME001")["results"]
     assert (result["outcome"], result["reason"]) == (outcome, body.split("'")[1])
+
+
+@pytest.mark.parametrize("kind", [Skip, CannotTell])
+def test_what_a_check_of_a_plugin_raised_arrives_as_such(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: type[Skip]
+) -> None:
+    """`CannotTell` alone leaves the checks that come after it undetermined."""
+    source = f"from tfgpu_doctor.model import {kind.__name__}\n" + CHECK.format(f"raise {kind.__name__}('no value')")
+    (tmp_path / "acme.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    (described,) = describe_plugin("acme:nothing_is_wrong")
+    with pytest.raises(Skip, match=r"^no value$") as raised:
+        described.function(driver=healthy().driver)
+    assert type(raised.value) is kind
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ ODD = ["İ", "É", "\n", "x" * 50, "(", "-"]
     [
         ("a|b", ["a", "b"]), (r"a\|b|c", [r"a\|b", "c"]), ("(?:a|b)c|d", ["(?:a|b)c", "d"]), ("[|]a|b", ["[|]a", "b"]),
         ("[]|]|b", ["[]|]", "b"]), ("[^]|]|b", ["[^]|]", "b"]), (r"[\]|]|b", [r"[\]|]", "b"]), ("a)|(b", None), ("(a", None),
+        ("[a|b]|c", ["[a|b]", "c"]), ("[ab|c", None),
     ],
 )  # fmt: skip
 def test_it_is_split_at_its_own_alternatives(pattern: str, parts: list[str] | None) -> None:

@@ -204,6 +204,14 @@ def test_a_text_made_of_phrases_is_not_searched_to_the_end_and_says_so() -> None
     assert scanner.lines == len(text.splitlines())
 
 
+@pytest.mark.parametrize(("lines", "passed_over"), [(200, 0), (201, 1), (205, 5)])
+def test_the_first_200_lines_of_many_phrases_are_searched(lines: int, passed_over: int) -> None:
+    gates = sorted({row.gate.split("|")[0].strip() for row in SIGNATURES}, key=lambda gate: (len(gate), gate))
+    crowded = " ".join(gates[:30])  # so short that a line is not cut into parts
+    found = scan("".join(f"{crowded} {'x' * number}\n" for number in range(lines)).encode()).passed_over
+    assert [words.split(" ", 1)[0] for words in found] == ([str(passed_over)] if passed_over else [])
+
+
 def test_a_phrase_without_its_message_is_given_up_after_many_lines() -> None:
     text = "\n".join(f"unknown error (303) {number}" for number in range(201_000))
     scanner = scan(text.encode())

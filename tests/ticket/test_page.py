@@ -42,6 +42,15 @@ def test_whatever_a_machine_says_stays_in_its_place(text: str) -> None:
     assert "tfgpu-doctor --facts ticket.zip" in page
 
 
+@pytest.mark.parametrize(
+    ("line", "fence"), [("x", "```"), ("``", "```"), ("```", "````"), ("a ```` b", "`````"), ("` ```` ``", "`````")]
+)
+def test_the_fence_of_a_log_is_one_mark_longer_than_any_in_it(line: str, fence: str) -> None:
+    page = page_of(Facts(runtime=Runtime(attempt=Attempt(outcome="answered"), log=(line,))))
+    (log,) = re.findall(r"<summary>TensorFlow's log</summary>\n\n(.*?)\n\n</details>", page, re.DOTALL)
+    assert log == f"{fence}text\n{line}\n{fence}"
+
+
 def test_a_page_with_much_to_say_fits_a_comment() -> None:
     log = tuple(f"E cuda_executor.cc:{number}] failed call to cuInit: error {number}" for number in range(3000))
     runtime = Runtime(attempt=Attempt(outcome="answered"), log=log)

@@ -14,6 +14,7 @@ from tfgpu_doctor.model.facts.nvidia import DeviceNode, DeviceNodes, GpuProcess,
 from tfgpu_doctor.model.facts.python import Target
 from tfgpu_doctor.ticket.identity import Identity, told_by_machine
 from tfgpu_doctor.ticket.scrub import Scrub
+from tfgpu_doctor.ticket.vocabulary import _words
 
 ANSWERED = Attempt(outcome="answered")
 
@@ -40,6 +41,8 @@ def scrub(text: str, *, users: tuple[str, ...] = (), hosts: tuple[str, ...] = ()
         "see https://www.tensorflow.org/install/gpu",
         "the host driver is older than the container's",
         "mkdir -p /opt/cuda/lib64",
+        "the SDK of this DGX, and MPI",
+        "memory-1234567 and loss_2024_123",
     ],
 )
 def test_what_a_diagnosis_needs_stays(line: str) -> None:
@@ -79,6 +82,43 @@ def test_the_same_value_becomes_the_same_everywhere() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("/scratch/4917264/lib", "/scratch/<job-1>/lib"),
+        ("/tmp/slurm/77/lib", "/tmp/slurm/<job-1>/lib"),
+        ("/scratch/lib/4917264/lib", "/scratch/lib/4917264/lib"),
+        ("/srv/4917264/lib", "/srv/4917264/lib"),
+        ("/opt/cuda/12/lib64", "/opt/cuda/12/lib64"),
+    ],
+)
+def test_a_number_in_a_path_is_a_job_only_where_jobs_have_their_folders(text: str, shared: str) -> None:
+    assert scrub(text) == shared
+
+
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("/usr/lib/python3/dist-packages/numpy/failed/kestrel.py", "/usr/lib/python3/dist-packages/numpy/failed/<name-1>.py"),
+        ("/usr/lib/python3/dist-packages/failed/answer/lib", "/usr/lib/python3/dist-packages/<package-1>/<name-1>/lib"),
+        ("/opt/lib/python3.12/site-packages/failed/failed.py", "/opt/lib/python3.12/site-packages/<package-1>/failed.py"),
+        ("/opt/lib/python3.12/site-packages/kestrel/lib", "/opt/lib/python3.12/site-packages/<package-1>/lib"),
+    ],
+)  # fmt: skip
+def test_a_package_that_is_not_public_goes_even_if_its_name_is_a_word(text: str, shared: str) -> None:
+    assert scrub(text) == shared
+
+
+def test_a_word_with_more_than_seven_digits_goes() -> None:
+    assert scrub("memory-1234567 memory-12345678 loss_2024_1234") == "memory-1234567 <text-1> <text-2>"
+
+
+def test_the_words_of_a_table_have_three_letters_unless_they_are_listed() -> None:
+    text = "GSP abc of cuInitZq"
+    assert set(_words(text, frozenset())) == {"gsp", "cuinitzq", "init"}
+    assert set(_words(text, frozenset({"abc", "zq"}))) == {"gsp", "abc", "cuinitzq", "init", "zq"}
+
+
 def test_names_of_this_machine_go_even_if_they_are_words() -> None:
     text = "anna@tower: memory of tower.example.org is full, asked by max (Max) in /data/max"
     assert scrub(text, users=("anna", "max"), hosts=("tower", "tower.example.org")) == (
@@ -113,6 +153,12 @@ def test_a_machine_tells_its_names(tmp_path: pathlib.Path) -> None:
     told = told_by_machine(Host(str(tmp_path), environment={"USER": "kim", "HOME": "/home/kim.lee"}))
     assert told.users == {"kim", "kim.lee", "anna", "meier"}
     assert told.hosts == {"kestrel-07", "kestrel-07.lab.example.org"}
+
+
+def test_a_machine_tells_the_names_in_accounts_that_lack_a_shell(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("anna:x:1000:1000::/srv/people/meier\nmax:x:1001:1001:\nlee:x:1002\n")
+    assert told_by_machine(Host(str(tmp_path), environment={})).users == {"anna", "meier"}
 
 
 def test_a_list_of_advertisers_is_no_list_of_names(tmp_path: pathlib.Path) -> None:

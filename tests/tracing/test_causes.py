@@ -178,7 +178,7 @@ def test_the_step_s_own_python_waits_for_the_pipeline_s(tmp_path: pathlib.Path) 
     assert report.verdict == "input_python"
     assert report.shares.input > 0.8
     assert any("load (train.py:31)" in line for line in report.causes[0].evidence)
-    assert any("(the GIL)" in line for line in report.causes[0].evidence)
+    assert "14.0 ms of that the step's own Python waits for Python's lock (the GIL)" in report.causes[0].evidence
     assert "Write load (train.py:31) as TensorFlow operations" in report.causes[0].fix.text
 
 

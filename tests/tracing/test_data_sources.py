@@ -161,6 +161,9 @@ LOCAL, REMOTE = ("/data/a.tfrecord", "ext4", "/dev/sda1"), ("/mnt/b.tfrecord", "
             "it reads /data/a.tfrecord, on ext4 at /dev/sda1",
             "it read 50 MB in 3.0 s, 4 MB of it from storage: what takes the time is not the disk, but unpacking or parsing",
         ]),
+        (DataSources(3.0, [LOCAL], [], (1_000_000_000, 999_000_000)), [
+            "it reads /data/a.tfrecord, on ext4 at /dev/sda1", "it read 1.0 GB in 3.0 s, 999 MB of it from storage",
+        ]),
         (DataSources(3.0, [LOCAL], [], (1_000_000, 0)), ["it reads /data/a.tfrecord, on ext4 at /dev/sda1"]),
         (DataSources(peers=[("10.0.0.5:443", 3), ("10.0.0.6:80", 1)]), [
             "it has no file of data open, and 3 connections to 10.0.0.5:443: a network",

@@ -9,6 +9,7 @@ import pytest
 
 from tfgpu_doctor.tracing.processed import read_processed
 from tfgpu_doctor.tracing.processed_report import processed_report
+from tfgpu_doctor.tracing.tables import StageRow
 
 
 def summary(*stages: str, input_ms: float) -> bytes:
@@ -90,6 +91,18 @@ def test_a_summary_of_tensorboard(stages: tuple[str, ...], input_ms: float, verd
     assert report.healthy is (verdict == "compute_bound")
     assert all(cause.fix.text.startswith(said) for cause in report.causes)
     assert bool(report.causes) == bool(said)
+
+
+def test_the_stages_of_a_summary() -> None:
+    """10 and 11 of 600 ms, in four digits; a summary holds no event."""
+    longer = made_trace.message(4, made_trace.message(2, _double(2, 200.0)))
+    content = summary("Iterator::Prefetch", "Iterator::Prefetch::Map", input_ms=80.0) + longer
+    report = processed_report(read_processed(content), "x.input_pipeline.pb")
+    assert report.pipeline == (
+        StageRow(path="Prefetch", name="", calls=5, busy_share=0.0167, parallelism=0, is_slowest=False),
+        StageRow(path="Prefetch::Map", name="", calls=5, busy_share=0.0183, parallelism=0, is_slowest=False),
+    )
+    assert report.events == 0
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), -5.0])

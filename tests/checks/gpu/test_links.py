@@ -173,6 +173,14 @@ def test_a_gpu_that_is_divided_has_no_links(judge: Judge) -> None:
     assert judge.passes(nvlinks_are_up, machine, nvml={"gpus": (machine.nvml.gpus[0], divided)})
 
 
+def test_links_of_another_model_say_nothing(judge: Judge) -> None:
+    machine = server(SERVER, links(10, 18))
+    assert machine.nvml
+    other = msgspec.structs.replace(machine.nvml.gpus[1], name="NVIDIA H200")
+    told = judge.passes(nvlinks_are_up, machine, nvml={"gpus": (machine.nvml.gpus[0], other)})
+    assert told == "GPU 0: 18 of 18 NVLinks are up\nGPU 1: 10 of 18 NVLinks are up"
+
+
 def test_errors_of_links_are_evidence(judge: Judge) -> None:
     worn = changed(SERVER, nvlinks=(NvLink(index=0, active=True, remote="switch", errors={"crc_data_errors": 8}),))
     assert "link 0: crc_data_errors 8" in judge.passes(nvlinks_are_up, server(worn))

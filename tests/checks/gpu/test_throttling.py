@@ -71,6 +71,27 @@ def test_a_gpu_that_is_slowed_down_is_told_with_what_it_costs(
     assert f"clocks limited by {', '.join(reasons)}" in finding.evidence
 
 
+LAPTOP = "NVIDIA GeForce RTX 3070 Laptop GPU"
+
+
+@pytest.mark.parametrize(
+    ("name", "reasons", "battery"),
+    [
+        (LAPTOP, ("hw_slowdown", "hw_power_brake_slowdown"), True),
+        (LAPTOP, ("hw_slowdown", "hw_thermal_slowdown"), False),
+        ("NVIDIA GeForce RTX 3090", ("hw_slowdown", "hw_power_brake_slowdown"), False),
+        ("NVIDIA GeForce RTX 3090", ("sw_thermal_slowdown",), False),
+    ],
+)
+def test_of_a_laptop_without_heat_the_battery_is_mentioned(
+    judge: Judge, name: str, reasons: tuple[str, ...], battery: bool
+) -> None:
+    gpu = nvml_gpu(name=name, health=changed(GEFORCE, throttle_reasons=reasons))
+    fix = judge.finding(nothing_slows_gpu_down, nvml={"gpus": (gpu,)}).fix
+    assert fix
+    assert fix.text.endswith("A laptop also does this on battery.") == battery
+
+
 @pytest.mark.parametrize(
     ("heat", "hot"),
     [
@@ -152,6 +173,17 @@ def test_a_lowered_limit_is_told_with_both_figures(
     assert finding.message.endswith("may draw 220 W, but its default limit is 350 W")
     assert any(evidence in line for line in finding.evidence)
     assert finding.evidence[0].endswith("enforced 220 W, default 350 W, minimum 100 W, maximum 365 W")
+
+
+def test_the_fix_of_a_lowered_limit_is_where_it_was_lowered(judge: Judge) -> None:
+    by_hand = judge.finding(power_is_not_limited, workstation(power(limit_w=220.0, enforced_limit_w=220.0))).fix
+    by_machine = judge.finding(power_is_not_limited, workstation(power(enforced_limit_w=220.0))).fix
+    assert by_hand and by_machine
+    assert by_hand.text == (
+        "If this is not intentional, run `nvidia-smi -i 0 -pl 350` as root, and check the startup scripts for the command "
+        "that lowers it."
+    )
+    assert by_machine.text == "Check the machine's management controller for a power cap, and check its power supplies."
 
 
 def test_a_limit_below_the_boards_minimum_is_not_intended(judge: Judge) -> None:

@@ -10,8 +10,10 @@ from built_machines import packages, variables
 from healthy import SITE, broken, computation, distribution, pip_library, runtime, target
 
 from tfgpu_doctor.checks.libraries.cudnn import cudnn_fits
+from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
 from tfgpu_doctor.model.facts.python import Runtime, Target
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -177,6 +179,44 @@ def test_a_wheel_that_does_not_fit_is_not_blamed_on_the_library_path(judge: Judg
         runtime=None,
     )
     assert finding.cause == "cudnn_version_mismatch"
+
+
+OLD = ResolvedLibrary(
+    soname="libcudnn.so.9", found=True, needed_by_tensorflow=True, path="/opt/old/libcudnn.so.9", version="9.1.0",
+    found_by="RUNPATH", shadowed=(PIPS.path,),
+)  # fmt: skip
+TAKEN = Copy(
+    name="libcudnn.so.9", path=OLD.path, placed_by="RUNPATH", file="/opt/tf/libtensorflow.so.2", entry="/opt/old",
+    instead=PIPS.path, instead_owner="pip: nvidia-cudnn-cu12 9.3.0.75",
+)  # fmt: skip
+OTHER = Copy(name="libcublas.so.12", path="/opt/other/libcublas.so.12", placed_by="RUNPATH")
+
+
+@pytest.mark.parametrize(
+    ("copies", "evidence"),
+    [
+        (
+            (OTHER, TAKEN),
+            (
+                "/opt/old/libcudnn.so.9 comes first because of the RUNPATH of /opt/tf/libtensorflow.so.2, which names /opt/old",
+                "it belongs to no installed package",
+                f"without it, {PIPS.path} would be taken (pip: nvidia-cudnn-cu12 9.3.0.75)",
+            ),
+        ),
+        ((OTHER,), ("found through RUNPATH", f"it hides {PIPS.path}")),
+    ],
+    ids=["where it comes from is known", "not known"],
+)
+def test_an_older_cudnn_that_the_loader_takes_is_told_with_who_put_it_there(
+    judge: Judge, copies: tuple[Copy, ...], evidence: tuple[str, ...]
+) -> None:
+    resolution = Resolution(libraries=(OLD,), copies=copies)
+    finding = judge.finding(cudnn_fits, runtime=None, resolution=resolution)
+    assert finding.cause == "cudnn_version_mismatch"
+    assert finding.message.startswith(
+        "the loader selects cuDNN 9.1.0 from /opt/old/libcudnn.so.9, but TensorFlow requires "
+    )
+    assert finding.evidence == evidence
 
 
 def test_the_command_survives_a_blank_in_the_path(judge: Judge) -> None:

@@ -57,6 +57,21 @@ def test_a_cudnn_whose_version_is_known_to_be_older_keeps_its_label(judge: Judge
     assert finding.message.startswith("the loader takes libcudnn.so.9 9.1.0 from /opt/old/lib/libcudnn.so.9 ")
 
 
+@pytest.mark.parametrize(
+    ("version", "cause"),
+    [
+        ("9.2.9", "ld_library_path_shadows_pip_libs"),
+        ("9.3.0.75", "library_shadowed"),
+        ("9.4.0", "library_shadowed"),
+    ],
+)
+def test_only_an_older_copy_gets_the_label_of_an_older_copy(judge: Judge, version: str, cause: str) -> None:
+    assert WITHOUT_PARTS.resolution
+    first, *rest = WITHOUT_PARTS.resolution.libraries
+    libraries = (msgspec.structs.replace(first, version=version), *rest)
+    assert judge.finding(cuda_libraries_are_taken, WITHOUT_PARTS, resolution={"libraries": libraries}).cause == cause
+
+
 @pytest.mark.parametrize("name", ["truncated-cublas-on-library-path", "older-cudnn-without-its-parts"])
 def test_one_cause_explains_what_the_other_checks_would_say(name: str) -> None:
     (cause,) = diagnose(MACHINES[name]).causes
@@ -126,6 +141,21 @@ def test_an_older_library_that_lacks_a_symbol(judge: Judge) -> None:
     assert finding.message.endswith(
         "the copy of nvidia-nvjitlink-cu12 12.9.86, and libcusparse.so.12 cannot be opened with it"
     )
+
+
+def test_a_missing_symbol_is_blamed_on_the_library_that_should_have_it(judge: Judge) -> None:
+    """Neither on another copy, which the message does not name, nor on the file that lacks the symbol's provider."""
+    said = "/opt/x/libcusparse.so.12: undefined symbol: __nvJitLinkCreate_12_9, version libnvJitLink.so.12"
+    known: dict[str, Any] = {"placed_by": "LD_LIBRARY_PATH", "entry": "/opt/x", "number": 1}
+    unrelated = Copy(name="libcufft.so.11", path="/opt/x/libcufft.so.11", instead="/site/libcufft.so.11", **known)
+    asker = Copy(name="libcusparse.so.12", path="/opt/x/libcusparse.so.12", instead="/site/libcusparse.so.12", **known)
+    guilty = Copy(
+        name="libnvJitLink.so.12", path="/opt/x/libnvJitLink.so.12", instead="/site/libnvJitLink.so.12", **known
+    )
+    run = without_gpus(LibraryLoad(soname="libcusparse.so.12", opened=False, error=said))
+    told = Resolution(copies=(unrelated, asker, guilty))
+    finding = judge.finding(cuda_libraries_are_taken, resolution=told, runtime=run)
+    assert finding.message.startswith("the loader takes libnvJitLink.so.12 from /opt/x/libnvJitLink.so.12 instead of ")
 
 
 def test_what_tensorflow_did_counts_for_more_than_the_search(judge: Judge) -> None:

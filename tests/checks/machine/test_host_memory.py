@@ -125,6 +125,22 @@ def test_buffers_against_what_is_left(judge: Judge, limit: int, used: int, free:
         assert findings[0].fix and f"ram_budget = {7 * GIB}" in findings[0].fix.text
 
 
+def test_where_the_use_is_not_known_the_whole_limit_is_left(judge: Judge) -> None:
+    found = limits(memory_limit_bytes=16 * GIB, memory_used_bytes=None)
+    finding = judge.finding(data_buffers_fit, limits=found, system={"memory_free_bytes": 900 * GIB})
+    assert finding.fix and f"ram_budget = {8 * GIB}`" in finding.fix.text
+    assert [figure.value for figure in finding.figures] == [450 * GIB, 16 * GIB]
+
+
+def test_where_more_than_the_limit_is_used_nothing_is_left(judge: Judge) -> None:
+    found = limits(memory_limit_bytes=16 * GIB, memory_used_bytes=17 * GIB)
+    finding = judge.finding(data_buffers_fit, limits=found, system={"memory_free_bytes": 900 * GIB})
+    assert [figure.value for figure in finding.figures] == [450 * GIB, 0]
+    assert finding.fix and finding.fix.text.startswith(
+        "Raise the limit of the control group, or end what else fills it;"
+    )
+
+
 def test_without_a_limit_there_is_nothing_to_compare(judge: Judge) -> None:
     assert judge.skips(data_buffers_fit, limits=limits()) == "no control group limits memory"
     assert (

@@ -90,6 +90,14 @@ def test_the_finding_says_what_was_found_and_where(judge: Judge) -> None:
     assert "cannot be imported" in misspelt.message
 
 
+def test_the_fix_is_where_the_backend_is_named(judge: Judge) -> None:
+    by_variable = judge.finding(keras_uses_tensorflow, environment=variables(KERAS_BACKEND="jax"), keras=says("torch"))
+    assert by_variable.fix and by_variable.fix.text == "Set the variable to tensorflow before Keras is imported."
+    by_file = judge.finding(keras_uses_tensorflow, keras=says("torch", "/k/keras.json"))
+    assert by_file.fix
+    assert by_file.fix.text == 'Change "backend" to "tensorflow" in /k/keras.json, or override it with the variable.'
+
+
 def test_a_record_from_before_this_fact(judge: Judge) -> None:
     assert judge.finding(keras_uses_tensorflow, environment=variables(KERAS_BACKEND="jax")).cause == LABEL
     judge.passes(keras_uses_tensorflow)

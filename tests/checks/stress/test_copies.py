@@ -57,6 +57,15 @@ def test_a_link_that_is_used(judge: Judge) -> None:
     assert "between GPUs: 11.0 GB/s" in told
 
 
+def test_the_slowest_and_the_fastest_route_between_gpus_are_told(judge: Judge) -> None:
+    across = {"host_memory": "", "pcie_generation": None, "pcie_width": None}
+    routes = {(0, 1): 11.0, (1, 0): 4.5, (0, 2): 23.0, (2, 0): 12.0}
+    rows = [transfer(f"GPU:{a}", f"GPU:{b}", gb_per_s=speed, **across) for (a, b), speed in routes.items()]
+    load = stress(*map(stressed_gpu, range(3)), transfers=(transfer("GPU:0", "host"), *rows))
+    told = judge.passes(copies_use_the_link, under_stress(load))
+    assert told.splitlines()[-1] == "between GPUs: 4.5 GB/s (GPU 1 to GPU 0) to 23.0 GB/s (GPU 0 to GPU 2)"
+
+
 def test_a_link_that_carries_too_little(judge: Judge) -> None:
     found = judge.finding(copies_use_the_link, machine(transfer("GPU:0", "host", gb_per_s=6.0)))
     assert "copies from GPU 0 to the host use 19% of the PCIe link" in found.message

@@ -223,6 +223,11 @@ def test_a_gpu_of_a_later_generation_is_too_new_most_likely(judge: Judge, done: 
     assert finding.fix and "nvcr.io/nvidia/tensorflow" in finding.fix.text
 
 
+def test_compute_capability_10_0_is_the_first_on_which_ptx_fails(judge: Judge) -> None:
+    cause = judge.finding(kernels_fit_gpu, capability("10.0", "NVIDIA B200", runtime=None)).cause
+    assert cause == "gpu_compute_capability_too_new"
+
+
 @pytest.mark.parametrize(
     "error", ["InternalError: 'cuLaunchKernel(...)' failed with 'CUDA_ERROR_INVALID_HANDLE'", "CUDA_ERROR_INVALID_PTX"]
 )

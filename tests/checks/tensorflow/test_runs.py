@@ -225,6 +225,12 @@ def test_a_listing_that_was_not_reached_is_an_error(
     assert finding.evidence == (LINES[0], LINES[2])
 
 
+def test_of_a_listing_that_was_not_reached_the_last_three_lines_of_the_program_are_evidence(judge: Judge) -> None:
+    attempt = Attempt(outcome="killed_by_signal", signal="SIGSEGV", stderr=("one", "two", "three", "four", "five"))
+    finding = judge.finding(tensorflow_lists_gpus, runtime=listing(0, *LINES, gpus_listed=False, attempt=attempt))
+    assert finding.evidence == (LINES[0], LINES[2], "three", "four", "five")
+
+
 @pytest.mark.parametrize("cuda", [None, cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")])
 def test_how_many_gpus_there_should_be_may_not_be_known(judge: Judge, cuda: CudaDriver | None) -> None:
     reason = judge.skips(tensorflow_lists_gpus, runtime=listing(0, *LINES), cuda_driver=cuda)

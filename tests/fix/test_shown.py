@@ -1,0 +1,57 @@
+"""What a fix says: the plan before anything is done, the result, and how long undo data is known to be fresh."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+
+import pytest
+from doctor_command import make_target, run_doctor
+from made_up_repairs import bounds_of, make_plan, make_report, pip_step
+from simulated import Simulate
+
+from tfgpu_doctor.fix.apply import Applied
+from tfgpu_doctor.fix.archive import open_archive
+from tfgpu_doctor.fix.page import describe_applied
+from tfgpu_doctor.fix.plan import Plan
+from tfgpu_doctor.fix.record import Manifest
+
+
+def test_the_plan_is_printed_and_nothing_is_done(simulate: Simulate, tmp_path: pathlib.Path) -> None:
+    venv = make_target(tmp_path / "venv", None)
+    done = run_doctor("fix", "--python", str(venv), environment=simulate())
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        "PKG002  TensorFlow is not installed in this Python\n"
+        "Fix  Name the Python that has TensorFlow with `--python PATH`, or install it into this one.\n"
+        "\n"
+        "To do by hand:\n"
+        f"     {venv}/bin/python -m pip install 'tensorflow[and-cuda]'\n"
+    )
+    assert not (venv / ".tfgpu-doctor").exists()
+
+
+@pytest.mark.parametrize(
+    ("kept_bytes", "told"), [(0, False), ((100 << 20) - 1, False), (100 << 20, True), (2500 << 20, True)]
+)
+def test_undo_data_of_100_mib_or_more_is_mentioned(kept_bytes: int, told: bool) -> None:
+    made = make_plan(pip_step(pathlib.Path("/venv"), "install", "acme"))
+    plan = Plan(made.cause, made.advice, "/venv", made.steps)
+    lines = describe_applied(plan, Applied(True, make_report(), kept_bytes=kept_bytes)).splitlines()
+    assert lines[0] == "Fixed: ACME001 now passes. To undo the fix, run `tfgpu-doctor fix --undo`."
+    size = f"The undo data takes {kept_bytes >> 20} MiB in /venv/.tfgpu-doctor; without that folder, no undo."
+    assert lines[1:] == ([size] if told else [])
+
+
+def test_a_beat_shows_that_the_fix_still_runs(tmp_path: pathlib.Path) -> None:
+    """What is written later than ten seconds after the last beat is somebody else's."""
+    long_ago = time.time() - 3600
+    with open_archive(bounds_of(tmp_path)) as archive:
+        record = archive.begin()
+        record.write_manifest(Manifest({}, {}))
+        os.utime(os.path.join(record.folder, "pulse"), (long_ago, long_ago))
+        assert record.last_beat_ns() == pytest.approx(long_ago * 1e9, abs=1e6)
+        record.beat()
+        assert record.last_beat_ns() == pytest.approx(time.time() * 1e9, abs=60e9)
+        record.dispose()
