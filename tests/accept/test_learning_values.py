@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import resource
-from collections.abc import Iterator
+import subprocess
 
 import pytest
-from doctor_command import run_doctor
+from doctor_command import clean_environment, doctor_argv
 from judged import recorded_machine, shipped
 from locations import RECORDS
 from stressed import speed, stress, stress_round, stressed_gpu, transfer, transfers, under_stress
@@ -91,22 +90,17 @@ def test_each_examination_is_announced(capsys: pytest.CaptureFixture[str]) -> No
     assert 'extends = "ci"' in said.out.splitlines()
 
 
-@contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    """No file may grow beyond 10 bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+def _small_files() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 
 
 def test_a_profile_that_a_full_disk_does_not_take_is_printed(tmp_path: pathlib.Path) -> None:
     """It is the work of minutes."""
     words = [word for _ in range(3) for word in ("--facts", str(RECORDS["workstation-healthy"]))]
-    with full_disk():
-        done = run_doctor("accept", "learn", "--profile", "ci", *words, "-o", "node.toml", cwd=tmp_path)
+    done = subprocess.run(
+        doctor_argv("accept", "learn", "--profile", "ci", *words, "-o", "node.toml"), capture_output=True, text=True,
+        env=clean_environment(PYTHONDONTWRITEBYTECODE="1"), cwd=tmp_path, preexec_fn=_small_files, check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
     first, *rest = done.stderr.splitlines()
     assert first == "tfgpu-doctor: error: node.toml cannot be written: File too large"

@@ -318,11 +318,26 @@ LATE = (
 )
 
 
+SLOW_LOOKS = (
+    "import time\n"
+    "from tfgpu_doctor.host import adoption\n"
+    "look = adoption.carries\n"
+    "def slow_look(*words, **more):\n"
+    "    found = look(*words, **more)\n"
+    "    time.sleep(0.5)\n"
+    "    return found\n"
+    "adoption.carries = slow_look\n"
+)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc shows the processes")
-@pytest.mark.parametrize("begun", [AT_ONCE, LATE], ids=["at once", "late"])
-def test_a_child_that_an_interrupt_made_unknown_ends_with_the_doctor(begun: str) -> None:
+@pytest.mark.parametrize(
+    ("begun", "before"), [(AT_ONCE, ""), (LATE, ""), (LATE, SLOW_LOOKS)], ids=["at once", "late", "between two looks"]
+)
+def test_a_child_that_an_interrupt_made_unknown_ends_with_the_doctor(begun: str, before: str) -> None:
     """The interrupt comes after the child has begun, and before `Popen` has returned."""
     source = (
+        f"{before}"
         "import os, subprocess, sys\n"
         "from tfgpu_doctor.cli.main import _leave\n"
         "from tfgpu_doctor.host.adoption import ADOPTION, MARK\n"
