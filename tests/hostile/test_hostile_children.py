@@ -311,13 +311,12 @@ def test_processes_that_are_stopped_take_their_families_along(note: pathlib.Path
 
 
 AT_ONCE = "subprocess.Popen(['/bin/sleep', '1000'], env=dict(marked), start_new_session=True)"
-# Between the end of its fork and that of its exec a program has no environment yet; a busy machine may stop it there.
+# Between the end of its fork and that of its exec a program has no environment yet; a busy machine may stop it there. A shell
+# would not do: it gives what it starts its folder (PWD), and that has an environment without the mark.
 LATE = (
-    "subprocess.Popen(['/bin/sh', '-c', 'sleep 0.3; exec env ' + MARK + '=' + marked[MARK] + ' /bin/sleep 1000'], env={}, "
-    "start_new_session=True)"
+    "subprocess.Popen([sys.executable, '-c', 'import os, sys, time; time.sleep(0.3); '"
+    '\'os.execve("/bin/sleep", ["sleep", "1000"], dict([sys.argv[1:]]))\', MARK, marked[MARK]], env={}, start_new_session=True)'
 )
-
-
 SLOW_LOOKS = (
     "import time\n"
     "from tfgpu_doctor.host import adoption\n"
