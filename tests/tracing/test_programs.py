@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.tensorflow]
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs.py"
 _TOO_BUSY = 3.0  # processes that want to run, for each CPU
+# What a training waits for where other work has the CPUs: its pipeline, or the threads of an iterator that ends. Recorded again.
+OF_STARVED = ("unexplained", "input_cpu_bound", "epoch_end")
 RING = pathlib.Path(__file__).parent / "ring_of_two.py"
 # Further programs, all releases: tools/record_traces.py.
 CHOSEN = {
@@ -66,10 +68,10 @@ def test_a_recording_is_kept_and_read_again(tmp_path: pathlib.Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_bottleneck_is_named(tmp_path: pathlib.Path, name: str) -> None:
-    for _ in range(2):  # "unexplained": other work took the CPUs, and the doctor says to record again
+    for _ in range(3):
         done = record(tmp_path, name, "--format", "json", for_s=1 if name in MAKE_MANY_STEPS else 3)
         document = json.loads(done.stdout)
-        if document["verdict"] != "unexplained":
+        if document["verdict"] == CHOSEN[name] or document["verdict"] not in OF_STARVED:
             break
     if document["verdict"] in AGAIN and os.getloadavg()[0] > _TOO_BUSY * (os.cpu_count() or 1):
         pytest.skip(f"this machine is too busy to record a training: {document['why']}")
