@@ -14,6 +14,7 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.facts.python import Runtime
 
 _LITTLE_BYTES = 1 << 30  # if less than this is left, lack of memory explains a killed process
+_LEAST_BUDGET = 1 << 20  # bytes: less holds hardly a batch
 _MORE = (
     "Give it more memory: `docker run --memory=16g` (or no limit), Kubernetes resources.limits.memory, Slurm `--mem`; "
     "`docker update --memory` changes a running container."
@@ -136,12 +137,12 @@ def data_buffers_fit(limits: Limits, system: System, knowledge: Knowledge) -> Yi
     budget = int(free * float(share.value))
     left = max(limit - (limits.memory_used_bytes or 0), 0)
     if budget > left:
-        bytes_ = left // 2
+        bytes_ = left // 2  # 0 would be TensorFlow's default: half of what is free on the machine
         fix = (
             f"Set `options = tf.data.Options(); options.autotune.ram_budget = {bytes_}` and call `dataset.with_options(options)` "
             "for datasets that use AUTOTUNE."
-            if bytes_
-            else "Raise the limit of the control group, or end what else fills it; a budget of 0 would be the usual one."
+            if bytes_ >= _LEAST_BUDGET
+            else "Raise the memory limit of the control group, or end other programs in it: nearly all of it is in use."
         )
         yield Finding(
             f"tf.data would let its buffers grow to {_size(budget)}, but only {_size(left)} are available to this process",

@@ -75,7 +75,7 @@ class Adoption:
         until = time.monotonic() + within_s
         while True:
             with self._lock:
-                ended = has_ended(child.process.pid)  # asked first: all that it leaves is there then
+                ended = has_ended(child.process.pid)  # before the search: all that it left is there by then
                 strays = list(self._strays(child)) if child.mark else []
                 done = not child.mark or (not strays and ended) or time.monotonic() > until
                 if done:  # in one step with the search: of two that end at once, the last finds what both left
@@ -94,11 +94,10 @@ class Adoption:
         until = time.monotonic() + _LAST_S
         while time.monotonic() < until:
             children = children_of(os.getpid())
-            begin = any(
-                is_starting(pid) for pid in children
-            )  # asked first: what begins now may have its mark a moment later
+            # Asked before the marks are read: what has no environment yet may have its mark a moment later.
+            begins = any(map(is_starting, children))
             left = [pid for pid in children if carries(pid, mark, begins=True)]
-            if not left and not begin:
+            if not left and not begins:
                 return
             for pid in left:
                 send([(each, start_time(each)) for each in family_of(pid)], signal.SIGKILL)

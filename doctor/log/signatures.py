@@ -165,8 +165,8 @@ class Scanner:
         found = []
         if self._crowded > _MOST_CROWDED:
             more = self._crowded - _MOST_CROWDED
-            parts, own = ("part of a line", "") if more == 1 else ("parts of lines", " each")
-            found.append(f"{more:,} {parts} with more than {_CROWDED} known phrases{own}")
+            parts = "1 part of a line" if more == 1 else f"{more:,} parts of lines, each"
+            found.append(f"{parts} with more than {_CROWDED} known phrases")
         if given_up := self._given_up():
             kinds = f"{len(given_up)} kind{'' if len(given_up) == 1 else 's'}"
             found.append(f"messages of {kinds}, after {_MOST_FRUITLESS:,} lines with a phrase of theirs alone")

@@ -13,7 +13,7 @@ _MAKES = re.compile(r"EagerLocalExecute: (VarHandleOp|VariableV2)$")
 # What a step has, and the making of a variable and its first value has not.
 _OF_STEP = re.compile(r"MatMul|Conv|Grad|Einsum|Apply|AssignSub|AssignAdd|EagerLocalExecute: __")
 _FEW = 3
-_SOME = 0.3  # of the rounds
+_SOME = 0.3  # of the rounds, so many operations: some rounds are not seen whole
 _RARE = 0.02  # of the operations: a model's variable and its first value take about ten
 # Kernels of autotuning: the library looks whether candidates write outside of their memory, delays their start to time them, and
 # compares their results. https://github.com/openxla/xla/tree/main/xla/stream_executor; three were in a recording of an H200,
@@ -28,7 +28,8 @@ Stack = tuple[Frame, ...]
 def makes_variables(operations: Sequence[str], period: int) -> bool:
     """Whether operations that Python starts again and again only make variables: a model, or an optimizer's moments.
 
-    They repeat after so many; a few others may follow, such as the look whether all variables have their values.
+    `period`: after how many operations the same ones follow. A few others may come last, such as VarIsInitializedOp, which asks
+    whether a variable has its value.
     """
     made, of_step = (sum(map(bool, map(each.search, operations))) for each in (_MAKES, _OF_STEP))
     some = _SOME * len(operations) / period

@@ -68,7 +68,7 @@ def examine(profile: Profile) -> Verdict:
         waits = f"in {lost_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step the program waits"
         return Verdict("unexplained", f"{waits}, and no event says for what", case, found)
     if begins := builds_graphs(profile.samples) or _compiles_mostly(case):
-        return Verdict("warm_up", begins, case, found)
+        return Verdict("warm_up", begins, case)
     return Verdict("compute_bound", warm_up, case, found)
 
 
@@ -140,8 +140,11 @@ def _after_slow_first(profile: Profile, case: Case) -> tuple[Case, str]:
 def _compiles_mostly(case: Case) -> str:
     if case.share("compile") < _MOSTLY:
         return ""
-    compiles = f"{case.ms('compile'):.1f} of {case.steps.mean_ms:.1f} ms of each step build graphs or compile, no program twice"
-    return f"{compiles}: the training begins, or each step brings something new"
+    return (
+        f"building graphs and compiling take {case.ms('compile'):.1f} of {case.steps.mean_ms:.1f} ms of each step, and nothing "
+        "is seen to be compiled twice. If a later recording says so again, the program calls new functions all the time: make "
+        "each tf.function once, outside of the loop"
+    )
 
 
 def _nothing(profile: Profile) -> str:

@@ -23,7 +23,7 @@ _FEW = 3
 _OPERATIONS_PER_CALL = 50  # from so many on, a function that is called is not the step
 _MOST_OPERATIONS = 20_000
 _BUILDS = re.compile(r"(Dataset(V\d+)?|Iterator\w*)$")  # eager operations that make a pipeline, as each predict does
-_MOST_RARE = 8  # operations that are tried
+_MOST_TRIED = 8  # operations, the rarest first
 _ALIKE = 0.9  # of the operations are the same one period later
 
 
@@ -119,11 +119,12 @@ def _by_operations(thread: Thread) -> Steps | None:
 def _period(names: list[str]) -> int:
     """After how many operations the same ones follow; 0 if they do not repeat.
 
-    The rarest operation that comes again and again tells which periods to try, then the next: some steps do more than others.
+    The rarest operation that comes again and again tells which periods to try; if none fits, the next rarest, as some rounds hold
+    more operations than others.
     """
     counts = Counter(names)
-    often = {count: name for name, count in counts.items() if count >= _FEW + 1}
-    for _, rarest in sorted(often.items())[:_MOST_RARE]:
+    often = {count: name for name, count in counts.items() if count > _FEW}  # one of those that are equally rare
+    for _, rarest in sorted(often.items())[:_MOST_TRIED]:
         places = [place for place, name in enumerate(names) if name == rarest]
         for step in range(1, min(9, len(places) - 1)):
             period = places[-1] - places[-1 - step]

@@ -199,7 +199,7 @@ def test_a_text_made_of_phrases_is_not_searched_to_the_end_and_says_so() -> None
     scanner = Scanner(SIGNATURES)
     scanner.scan(io.BytesIO(text.encode()))
     (words,) = scanner.passed_over
-    assert re.fullmatch(r"\d+ parts of lines with more than 16 known phrases each", words)
+    assert re.fullmatch(r"\d+ parts of lines, each with more than 16 known phrases", words)
     assert scanner.found["growth_differs"].count > 0
     assert scanner.lines == len(text.splitlines())
 

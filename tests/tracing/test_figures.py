@@ -95,8 +95,8 @@ def test_before_2_18_a_call_that_hardly_computes_compiles(
     [
         (6, "compute_bound", "the first 6 steps build graphs or compile, and are left out", 6),
         (7, "compute_bound", "", 12),
-        (8, "warm_up", "10.0 of 20.0 ms of each step build graphs or compile, no program twice: the training begins, or", 12),
-        (12, "warm_up", "15.0 of 20.0 ms of each step build graphs or compile, no program twice: the training begins, or", 12),
+        (8, "warm_up", "building graphs and compiling take 10.0 of 20.0 ms of each step, and nothing is seen to be compiled twice", 12),
+        (12, "warm_up", "building graphs and compiling take 15.0 of 20.0 ms of each step, and nothing is seen to be compiled twice", 12),
     ],
 )  # fmt: skip
 def test_so_many_steps_that_compile_are_no_begin(

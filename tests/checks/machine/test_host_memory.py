@@ -132,13 +132,24 @@ def test_where_the_use_is_not_known_the_whole_limit_is_left(judge: Judge) -> Non
     assert [figure.value for figure in finding.figures] == [450 * GIB, 16 * GIB]
 
 
-def test_where_more_than_the_limit_is_used_nothing_is_left(judge: Judge) -> None:
-    found = limits(memory_limit_bytes=16 * GIB, memory_used_bytes=17 * GIB)
+@pytest.mark.parametrize(
+    ("used", "left", "fix"),
+    [
+        (17 * GIB, 0, "Raise the memory limit of the control group, "),
+        (16 * GIB - 4096, 4096, "Raise the memory limit of the control group, "),
+        (
+            16 * GIB - (2 << 20),
+            2 << 20,
+            "Set `options = tf.data.Options(); options.autotune.ram_budget = 1048576` and ",
+        ),
+    ],
+)
+def test_where_hardly_anything_is_left_no_budget_helps(judge: Judge, used: int, left: int, fix: str) -> None:
+    """TensorFlow 2.21 takes a budget of 0 for its default."""
+    found = limits(memory_limit_bytes=16 * GIB, memory_used_bytes=used)
     finding = judge.finding(data_buffers_fit, limits=found, system={"memory_free_bytes": 900 * GIB})
-    assert [figure.value for figure in finding.figures] == [450 * GIB, 0]
-    assert finding.fix and finding.fix.text.startswith(
-        "Raise the limit of the control group, or end what else fills it;"
-    )
+    assert [figure.value for figure in finding.figures] == [450 * GIB, left]
+    assert finding.fix and finding.fix.text.startswith(fix)
 
 
 def test_without_a_limit_there_is_nothing_to_compare(judge: Judge) -> None:
