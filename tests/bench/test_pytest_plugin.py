@@ -175,15 +175,20 @@ class TestWithTensorFlow:
 
     @pytest.mark.slow
     def test_bench_runs_them_in_several_processes(self, tmp_path: pathlib.Path) -> None:
-        (tmp_path / "test_ingest.py").write_text(textwrap.dedent(OWN))
+        # Long enough that what a busy machine adds, some milliseconds, is a small part.
+        slower = OWN.replace('"quick parser", 0.002', '"quick parser", 0.02').replace(
+            '"slow parser", 0.02', '"slow parser", 0.2'
+        )
+        (tmp_path / "test_ingest.py").write_text(textwrap.dedent(slower))
         variables = {"CALLS": str(tmp_path / "calls")}
         suites = [str(tmp_path / "test_ingest.py")]
         order = Order(journal=str(tmp_path / "journal"), suites=suites, passes=Passes(3, 0.1), variables=variables)
         bench = run_suites(order)
         found = {each.key: each for each in bench.comparisons}
         assert set(found) == {"ingest::parse", "ingest::load"}, bench
-        assert found["ingest::parse"].verdict == "faster"
+        assert found["ingest::parse"].verdict in ("faster", "too noisy")  # by what else the machine does
         assert len(found["ingest::parse"].process_ratios) == 3
+        assert min(found["ingest::parse"].process_ratios) > 2
         assert bench.problems == ()
 
     def test_the_example_works(self, tmp_path: pathlib.Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import pathlib
+import re
 from typing import Any
 
 import pytest
@@ -15,8 +16,13 @@ from locations import TESTS
 
 _SLOW = "tfgpu_slow_tests"
 _QUICK = "tfgpu_quick_tests"
+_UNREAD = "tfgpu_files_of_quick_tests"
 _COUNT: pytest.StashKey[int] = pytest.StashKey()
 _COUNT_QUICK: pytest.StashKey[int] = pytest.StashKey()
+_FILES_UNREAD: pytest.StashKey[set[pathlib.Path]] = pytest.StashKey()
+_COUNT_UNREAD: pytest.StashKey[int] = pytest.StashKey()
+# Without one of these words a file holds quick tests alone: the mark, what gives it to some, what hypothesis repeats.
+_NOT_QUICK_ALONE = re.compile(r"\b(?:slow|browser|given|sampled|each_machine|interpreter)\b")
 # Tests that open no file of an installed TensorFlow, as an audit hook in every process of a run saw (open, os.listdir,
 # os.scandir, import), but for the list of its entry points, which is read with those of all packages: they judge recorded
 # facts, read logs, write pages, and play made-up machines. Python's own import does not show there a second time:
@@ -93,7 +99,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
     """Leave out what another run looks at, before it is imported."""
-    return True if config.getoption("beside_tensorflow") and makes_no_difference(collection_path) else None
+    if config.getoption("beside_tensorflow") and makes_no_difference(collection_path):
+        return True
+    if config.getoption("full") and config.getoption("left_out") and _quick_alone(collection_path):
+        config.stash.setdefault(_FILES_UNREAD, set()).add(collection_path)
+        return True
+    return None
+
+
+def _quick_alone(path: pathlib.Path) -> bool:
+    """Whether all tests in this file are quick; what is wrong here ends a run of the quick tests with an error."""
+    return path.match("test_*.py") and path.is_file() and not _NOT_QUICK_ALONE.search(path.read_text("utf-8"))
 
 
 def makes_no_difference(path: pathlib.Path) -> bool:
@@ -107,16 +123,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is slow, unless all is wanted; or what the quick tests have looked at."""
     if config.getoption("beside_tensorflow"):
         items[:] = [item for item in items if _name(item) not in _TESTS]
+    chosen = [_slow(item) or _repeated(item) for item in items]
     if not config.getoption("full"):
+        unseen = {item.path for item, one in zip(items, chosen, strict=True) if one and _quick_alone(item.path)}
+        if unseen:
+            raise pytest.UsageError(
+                f"--left-out would not see the slow tests in {', '.join(map(str, sorted(unseen)))}: name their mark there"
+            )
         kept, key, name = [not _slow(item) for item in items], _COUNT, _SLOW
     elif config.getoption("left_out"):
-        kept, key, name = [_slow(item) or _repeated(item) for item in items], _COUNT_QUICK, _QUICK
+        kept, key, name = chosen, _COUNT_QUICK, _QUICK
     else:
         return
     left = [item for item, keep in zip(items, kept, strict=True) if not keep]
     config.stash[key] = len(left)
     if hasattr(config, "workeroutput"):
         config.workeroutput[name] = len(left)
+        config.workeroutput[_UNREAD] = len(config.stash.get(_FILES_UNREAD, ()))
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item, keep in zip(items, kept, strict=True) if keep]
 
@@ -144,6 +167,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     if error is None:
         node.config.stash[_COUNT] = node.workeroutput.get(_SLOW, 0)
         node.config.stash[_COUNT_QUICK] = node.workeroutput.get(_QUICK, 0)
+        node.config.stash[_COUNT_UNREAD] = node.workeroutput.get(_UNREAD, 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -152,16 +176,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = collections.Counter(str(each.longrepr[2]).removeprefix("Skipped: ") for each in skipped if each.longrepr)
     slow = terminalreporter.config.stash.get(_COUNT, 0)
     quick = terminalreporter.config.stash.get(_COUNT_QUICK, 0)
+    stash = terminalreporter.config.stash
+    files = stash.get(_COUNT_UNREAD, 0) or len(stash.get(_FILES_UNREAD, ()))
     beside_tensorflow = terminalreporter.config.getoption("beside_tensorflow")
-    if reasons or slow or quick or beside_tensorflow:
+    if reasons or slow or quick or files or beside_tensorflow:
         terminalreporter.section("not looked at")
     for reason, count in sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])):
         terminalreporter.write_line(f"{count:5}  {' '.join(reason.split())}")
     if slow:
         terminalreporter.write_line(f"{slow:5}  slow tests: `tox -e full` runs them, or pytest with --full")
-    if quick:
+    if quick or files:
         terminalreporter.write_line(
-            f"{quick:5}  quick tests: `tox` runs them, or pytest with --full and without --left-out"
+            f"{quick:5}  quick tests, and those of {files} files: `tox` runs them, or pytest with --full and without --left-out"
         )
     if beside_tensorflow:
         folders = ", ".join(each.strip("/") for each in _NO_DIFFERENCE if each.endswith("/"))

@@ -235,7 +235,7 @@ def test_a_real_training(tmp_path: pathlib.Path, name: str, verdict: str) -> Non
     skip_without_tensorflow()
     done = watch(
         "--format", "json", "-o", "report", "--no-live", "--hang-after", "20", "--on-hang", "stop", "--", sys.executable,
-        str(PROGRAMS), name, "--seconds", "30", folder=tmp_path, TF_CPP_MIN_LOG_LEVEL="3",
+        str(PROGRAMS), name, "--seconds", "20", folder=tmp_path, TF_CPP_MIN_LOG_LEVEL="3",
     )  # fmt: skip
     report = json.loads((tmp_path / "report").read_text())
     jsonschema.validate(report, SCHEMA)
@@ -253,7 +253,7 @@ def test_in_the_program_itself(tmp_path: pathlib.Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\nimport programs, tfgpu_doctor\n"
-        "with tfgpu_doctor.watch(live=False) as watched:\n    programs.PROGRAMS['serial_map'][1](30)\n"
+        "with tfgpu_doctor.watch(live=False) as watched:\n    programs.PROGRAMS['serial_map'][1](20)\n"
         "print('\\nVERDICT', watched.report.trace.verdict, watched.report.captures)\n"
     )
     done = subprocess.run(
