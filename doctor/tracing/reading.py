@@ -91,6 +91,9 @@ def read_profile(path: str) -> Profile:
                 raise Unreadable(
                     f"{path} is empty: the program ended before TensorFlow had written the profile; record it again"
                 )
+            if file.read(1) == b"\0":  # before a GiB of them is read
+                raise _cut_off(path, "zeros follow from byte 0")
+            file.seek(0)
             data = file.read()
     except (OSError, ValueError) as error:
         raise Unreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -133,7 +136,7 @@ def _checked(path: str, planes: list[Plane], kinds: Kinds, cut_off: str) -> Prof
     """Make the profile, unless it is another tool's or another device's."""
     names = " ".join(plane.name for plane in planes)
     if cut_off and not any(len(line) for plane in planes for line in plane.lines):
-        raise Unreadable(f"{path} is cut off before its first events ({cut_off}); copy it again, or record it again")
+        raise _cut_off(path, cut_off)
     if not planes:
         raise Unreadable(f"{path} is no profile of TensorFlow: it names no host and no device; {_NAME_ONE}")
     if "/device:TPU" in names:
@@ -151,6 +154,10 @@ def _checked(path: str, planes: list[Plane], kinds: Kinds, cut_off: str) -> Prof
     profile = make_profile(planes, kinds, cut_off)
     mark_loops(profile)
     return profile
+
+
+def _cut_off(path: str, where: str) -> Unreadable:
+    return Unreadable(f"{path} is cut off before its first events ({where}); copy it again, or record it again")
 
 
 def _add_samples(path: str, profile: Profile) -> None:

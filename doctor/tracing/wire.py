@@ -55,6 +55,10 @@ def fields(data: bytes | memoryview, at: int, end: int) -> Iterator[tuple[int, i
     while at < end:
         try:
             key, at = varint(data, at)
+            if (
+                key == 0
+            ):  # no field has the number 0; a copy that broke off, or a crash, leaves zeros behind what was written
+                raise CutOff(f"zeros follow from byte {at - 1}")
             kind = key & 7
             if kind == VARINT:
                 value, at = varint(data, at)

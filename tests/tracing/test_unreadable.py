@@ -14,7 +14,7 @@ from typing import Any
 
 import made_trace
 import pytest
-from doctor_command import run_doctor
+from doctor_command import clean_environment, run_doctor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_trace import MadeEvent, MadeLine, MadePlane, encode, save_bytes
@@ -120,6 +120,27 @@ def test_a_file_of_more_than_two_gigabytes(tmp_path: pathlib.Path) -> None:
     assert str(file) in said
     assert "2.0 GiB" in said
     assert ADVICE.search(said)
+
+
+def test_zeros_behind_a_profile_are_no_part_of_it(tmp_path: pathlib.Path) -> None:
+    """As a copy that broke off, or a crash of the machine, leaves them; nobody reads a GiB of them."""
+    file = written(tmp_path, TRAINING)
+    verdict = document(file)["verdict"]
+    os.truncate(file, 50_000_000)
+    found = document(file)
+    assert found["verdict"] == verdict
+    assert any(f"zeros follow from byte {len(TRAINING)}" in note for note in found["notes"]), found["notes"]
+
+
+def test_zeros_alone_are_refused_before_they_are_read(tmp_path: pathlib.Path) -> None:
+    file = written(tmp_path, b"")
+    os.truncate(file, 1_000_000_000)
+    code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (900_000_000,) * 2); from tfgpu_doctor.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "trace", str(file)], capture_output=True, text=True, check=False, env=clean_environment()
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "is cut off before its first events (zeros follow from byte 0); copy it again" in one_line(done)
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.5, 0.99])

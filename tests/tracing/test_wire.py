@@ -125,6 +125,13 @@ def test_random_bytes_are_a_message_or_a_value_error(data: bytes) -> None:
             at = end
 
 
+def test_the_number_0_ends_a_message() -> None:
+    reader = fields(made_trace.number(1, 5) + bytes(10), 0, 12)
+    assert next(reader) == (1, VARINT, 5, 2)
+    with pytest.raises(CutOff, match="zeros follow from byte 2"):
+        next(reader)
+
+
 @pytest.mark.parametrize("kind", [3, 4, 6, 7])
 def test_a_kind_of_field_that_nobody_writes(kind: int) -> None:
     with pytest.raises(ValueError, match="no field of a message") as caught:
