@@ -55,9 +55,7 @@ def fields(data: bytes | memoryview, at: int, end: int) -> Iterator[tuple[int, i
     while at < end:
         try:
             key, at = varint(data, at)
-            if (
-                key == 0
-            ):  # no field has the number 0; a copy that broke off, or a crash, leaves zeros behind what was written
+            if key == 0:  # No field has the number 0. A copy that broke off leaves zeros, and so does a crash.
                 raise CutOff(f"zeros follow from byte {at - 1}")
             kind = key & 7
             if kind == VARINT:
