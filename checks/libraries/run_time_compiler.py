@@ -14,8 +14,8 @@ from tfgpu_doctor.model.tags import LIBRARIES
 _COMPILER = "libnvrtc.so."
 _FAILS_FROM = "2.21"  # older releases without the compiler were not tried on a GPU (docs/results/h200.md)
 _SEEN = (
-    "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; no other GPU was tried. With the "
-    "compiler found, cuDNN made its kernels there; the first step then took more than 40 s"
+    "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; others report the same of a T4, "
+    "an A10G and an L4. With the compiler found, cuDNN made its kernels on the H200; the first step then took more than 40 s"
 )
 
 
@@ -30,6 +30,7 @@ _SEEN = (
     sources=(
         "https://docs.nvidia.com/deeplearning/cudnn/backend/v9.3.0/api/overview.html",
         "https://github.com/jax-ml/jax/issues/23227",
+        "https://github.com/aws/deep-learning-containers/pull/6417",
     ),
 )
 def cudnn_finds_its_compiler(resolution: Resolution, tensorflow: TensorFlow) -> Yielded:

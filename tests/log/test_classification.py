@@ -127,6 +127,7 @@ SAID = {
     "tensorflow<2.12": "tensorflow=2.3", "kubernetes": "os=Kubernetes", "scheduler": "os=Rocky, Slurm", "conda": "install_method=conda",
     "linux": "os=Ubuntu", "hosted": "os=Colab",
     "tensorflow==2.16": "tensorflow=2.16.1", "tensorflow==2.21": "tensorflow=tf-nightly 2.21.0-dev", "tensorflow<2": "tensorflow=1.x",
+    "cudnn>=9.11": "cudnn=9.24.0",
 }  # fmt: skip
 
 
@@ -317,6 +318,36 @@ def test_noise_beside_a_cause_stays_noise() -> None:
 
 def test_the_compiler_that_cudnn_does_not_find_is_one_cause() -> None:
     assert labels(example("nvrtc_lost"), "tensorflow=2.21.0") == ["cudnn_nvrtc_not_found"]
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "found"),
+    [
+        ("", "tensorflow=2.21.0", ["cudnn_nvrtc_not_found"]),
+        ("Loaded cuDNN version 90501\n", "", ["cudnn_nvrtc_not_found"]),
+        ("Loaded cuDNN version 91002\n", "", ["cudnn_nvrtc_not_found"]),
+        ("Loaded cuDNN version 91100\n", "", ["undetermined"]),  # this one finds the compiler
+        ("Loaded cuDNN version 92400\n", "", ["undetermined"]),
+        ("", "cudnn=9.24.0.43", ["undetermined"]),
+    ],
+)
+def test_a_convolution_without_a_plan_lacks_the_compiler_where_cudnn_does_not_find_it(
+    before: str, given: str, found: list[str]
+) -> None:
+    assert labels(before + example("convolution_without_plan"), *given.split()) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("LLVM ERROR: PTX version 8.5 does not support target 'sm_120a'.", "gpu_compute_capability_too_new"),
+        ("LLVM ERROR: PTX version 8.5 does not support target 'sm_100a'.", "gpu_compute_capability_too_new"),
+        ("LLVM ERROR: PTX version 7.5 does not support target 'sm_90a'.", "ptxas_too_old_for_gpu"),
+        ("LLVM ERROR: PTX version 7.0 does not support target 'sm_86'.", "ptxas_too_old_for_gpu"),
+    ],
+)
+def test_what_llvm_refuses_to_write(line: str, found: str) -> None:
+    assert labels(line) == [found]
 
 
 def test_two_troubles_are_named_with_their_own_lines() -> None:
