@@ -225,7 +225,7 @@ static const struct { unsigned id; const char *key; } fields[] = {
     {145, "remapped_rows.failed"},
 };
 
-enum { RECOVERY_ACTION = 230 };
+enum { NVLINK_COUNT = 91, RECOVERY_ACTION = 230 };
 
 static nvmlReturn_t give_recovery_action(int gpu, u64 *action) {
   static const char *const actions[] = {"none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset",
@@ -241,7 +241,7 @@ ENTRY nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, Fiel
   for (int place = 0; place < count; place++) {
     Field *field = &asked[place];
     field->timestamp = field->latency_us = 0;
-    field->type = 3; /* NVML_VALUE_TYPE_UNSIGNED_LONG_LONG */
+    field->type = field->id == NVLINK_COUNT ? 1 : 3; /* NVML_VALUE_TYPE_UNSIGNED_INT, _UNSIGNED_LONG_LONG */
     field->value = 0;
     field->code = field->id == RECOVERY_ACTION ? give_recovery_action(device->gpu, &field->value) : NOT_SUPPORTED;
     for (size_t row = 0; row < sizeof fields / sizeof *fields; row++)

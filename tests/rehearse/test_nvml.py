@@ -132,6 +132,15 @@ def test_fields_are_read(simulate: Simulate) -> None:
     assert run(code, simulate(SICK)).stdout == "[(0, 1), (0, 1), (0, 1), (0, 95), (0, 12), (0, 1), (3, 0)]\n"
 
 
+def test_a_field_has_the_type_that_tensorflow_expects(simulate: Simulate) -> None:
+    """From 2.22 on it logs an error for a number of links that is no unsigned int."""
+    code = (
+        "import pynvml as n; n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0)\n"
+        "print([(v.valueType, v.value.uiVal) for v in n.nvmlDeviceGetFieldValues(h, [91, 94])])"
+    )
+    assert run(code, simulate(SICK)).stdout == "[(1, 2), (3, 12)]\n"
+
+
 @pytest.mark.parametrize(
     "question",
     ["PerformanceState", "UtilizationRates", "CurrentClocksThrottleReasons", "Temperature, 0", "PowerUsage", "ClockInfo, 1",
