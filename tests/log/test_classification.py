@@ -350,6 +350,10 @@ def test_what_llvm_refuses_to_write(line: str, found: str) -> None:
     assert labels(line) == [found]
 
 
+def test_another_end_by_llvm_is_an_error_of_unknown_cause() -> None:
+    assert labels("LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl.sync") == ["undetermined"]
+
+
 def test_two_troubles_are_named_with_their_own_lines() -> None:
     report = read(
         "x\nValueError: Memory growth cannot differ between GPU devices\ny\nDMAR: DRHD: handling fault status reg 2\n"
