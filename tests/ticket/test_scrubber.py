@@ -174,6 +174,35 @@ def test_variables_that_are_on_no_list_are_left_out() -> None:
     assert scrubbed.left_out == {"environment variables that are on no list": 2}
 
 
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("connect to 203.0.113.7:2222 failed", "connect to <ip-1>:2222 failed"),
+        ("worker 172.16.254.1 and worker 10.1.2.3, then 172.16.254.1", "worker <ip-1> and worker <ip-2>, then <ip-1>"),
+        ("bound to 0.0.0.0 and 127.0.0.1", "bound to 0.0.0.0 and 127.0.0.1"),
+    ],
+)
+def test_addresses_of_machines_go(text: str, shared: str) -> None:
+    assert scrub(text) == shared
+
+
+def test_a_name_of_the_shortest_length_goes() -> None:
+    assert scrub("logged in as ali", users=("ali",)) == "logged in as <user-1>"
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [
+        ("TF2_GPU_MEMORY", "TF2_GPU_MEMORY"),
+        ("TF_GPU_MEMORY_LIMIT", "TF_GPU_MEMORY_LIMIT"),
+        ("TF_XLA_KESTREL", "<variable-1>"),
+        ("ANNA_GPU_MEMORY", "<variable-1>"),
+    ],
+)
+def test_a_variable_of_tensorflow_stays_if_all_its_words_are_known(name: str, shared: str) -> None:
+    assert Scrub(Facts())._scrubber.variable(name) == shared
+
+
 def test_numbers_of_people_are_given_anew() -> None:
     node = DeviceNode(path="/dev/nvidia0", mode="0660", uid=0, gid=44)
     own = DeviceNode(path="/dev/nvidia1", mode="0660", uid=204711, gid=204712)

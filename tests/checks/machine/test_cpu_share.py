@@ -73,6 +73,11 @@ def test_a_quota_that_runs_out_while_the_gpu_is_at_work_does_harm(judge: Judge) 
     assert "the quota ran out in 78630 of the 86412 periods in which the process ran (91%)" in finding.evidence
 
 
+def test_ten_minutes_of_work_are_enough_to_judge_by(judge: Judge) -> None:
+    found = quota(4, cpu_periods=6000, cpu_throttled_periods=5400)
+    assert judge.finding(threads_fit_processors, limits=found, nvml=AT_WORK).severity == "warning"
+
+
 @pytest.mark.parametrize(
     ("found", "nvml"),
     [

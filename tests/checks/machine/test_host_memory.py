@@ -43,6 +43,11 @@ def test_less_than_the_gpus_is_mentioned_and_no_more(judge: Judge, gpu_memory: i
     assert judge.finding(memory_suffices, limits=limits(), cuda_driver=cuda).severity == "info"
 
 
+def test_as_much_as_the_gpu_is_not_mentioned(judge: Judge) -> None:
+    cuda = {"gpus": (cuda_gpu(memory_bytes=64 * GIB),)}
+    assert judge.passes(memory_suffices, limits=limits(), cuda_driver=cuda) == "the machine has 64.0 GiB"
+
+
 def test_tensorflow_killed_in_a_small_container(judge: Judge) -> None:
     finding = judge.finding(memory_suffices, limits=SMALL, container=DOCKER, runtime=KILLED)
     assert finding.severity == "error"

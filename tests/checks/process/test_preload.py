@@ -37,6 +37,8 @@ DIED_LATER = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV
                      gpus_listed=True, gpus=runtime().gpus)  # fmt: skip
 WELL = RunWithoutPreload(attempt=ANSWERED, version="2.20.0", gpus_listed=True)
 ILL = RunWithoutPreload(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV"))
+NEITHER = RunWithoutPreload(attempt=ANSWERED, version="2.20.0")
+NOT_LISTED = Runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="listing the GPUs"), version="2.20.0")
 NONE_LISTED = runtime(gpus=(), computations=())
 
 # What each machine must get: a severity, "pass" or "skip", and words of it. Written down before the rule.
@@ -57,6 +59,10 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "hang that ends without it": ("error", TCMALLOC, {"preload": REPLACED, "runtime": LATE, "run_without_preload": WELL}),
     "crash that stays": ("pass", "without", {"preload": REPLACED, "runtime": CRASHED, "run_without_preload": ILL}),
     "crash, not tried without": ("pass", TCMALLOC, {"preload": REPLACED, "runtime": CRASHED}),
+    "no GPU listed, which ends without it": ("error", TCMALLOC, {
+        "preload": REPLACED, "runtime": NOT_LISTED, "run_without_preload": WELL}),
+    "none listed with and without it": ("pass", "without", {
+        "preload": REPLACED, "runtime": NOT_LISTED, "run_without_preload": NEITHER}),
     "crash of a computation": ("pass", TCMALLOC, {
         "preload": REPLACED, "runtime": DIED_LATER, "run_without_preload": WELL}),
     "no answer": ("skip", "SIGSEGV", {"preload": Preload(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV"))}),
