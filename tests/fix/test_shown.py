@@ -6,14 +6,16 @@ import os
 import pathlib
 import time
 
+import msgspec
 import pytest
 from doctor_command import make_target, run_doctor
 from made_up_repairs import bounds_of, make_plan, make_report, pip_step
+from replayed import report_on
 from simulated import Simulate
 
 from tfgpu_doctor.fix.apply import Applied
 from tfgpu_doctor.fix.archive import open_archive
-from tfgpu_doctor.fix.page import describe_applied
+from tfgpu_doctor.fix.page import describe_applied, describe_nothing, describe_plan
 from tfgpu_doctor.fix.plan import Plan
 from tfgpu_doctor.fix.record import Manifest
 
@@ -30,6 +32,32 @@ def test_the_plan_is_printed_and_nothing_is_done(simulate: Simulate, tmp_path: p
         f"     {venv}/bin/python -m pip install 'tensorflow[and-cuda]'\n"
     )
     assert not (venv / ".tfgpu-doctor").exists()
+
+
+def test_a_plan_without_steps_says_that_the_user_does_it() -> None:
+    made = make_plan(pip_step(pathlib.Path("/venv"), "install", "acme"))
+    said = describe_plan(Plan(made.cause, made.advice, "/venv", ()), applied=False)
+    assert said.endswith("\nCarry this out yourself: none of it is inside the environment.\n")
+    said = describe_plan(made, applied=False)
+    assert "Carry this out yourself" not in said
+    assert "carried out by `tfgpu-doctor fix --apply`:\n  1. run /venv/bin/python -m pip install acme" in said
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "said"),
+    [
+        ("workstation-healthy", "drv001", "Nothing to fix: DRV001 passes ("),
+        ("workstation-healthy", None, "Nothing to fix: no check found a fault."),
+        ("workstation-healthy", "LNK003", "Nothing to fix: LNK003 has no finding ("),
+    ],
+)
+def test_why_there_is_nothing_to_fix_is_said(machine: str, name: str | None, said: str) -> None:
+    assert describe_nothing(report_on(machine), name).startswith(said)
+
+
+def test_without_evidence_nothing_to_fix_is_no_good_news() -> None:
+    unknown = msgspec.structs.replace(make_report("skip"), judged=False)
+    assert describe_nothing(unknown, None).startswith("Found nothing to fix, but also no evidence")
 
 
 @pytest.mark.parametrize(
