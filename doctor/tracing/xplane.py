@@ -5,7 +5,7 @@ The messages: https://github.com/openxla/xla/blob/main/third_party/tsl/tsl/profi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 
 from tfgpu_doctor.tracing.events import Line, Plane, Value
 from tfgpu_doctor.tracing.wire import BYTES, FIXED64, CutOff, double, fields, signed, text, varint
@@ -13,6 +13,8 @@ from tfgpu_doctor.tracing.wire import BYTES, FIXED64, CutOff, double, fields, si
 _METADATA, _OFFSET, _DURATION, _STATS = 0x08, 0x10, 0x18, 0x22  # the keys of an event's fields
 _LARGEST = (1 << 63) - 1  # that a column holds
 _EVENTS = 0x22  # the key of a line's events
+# Far more than profiles have. Each takes kilobytes, and two bytes in a file make one.
+_MOST_PLANES, _MOST_LINES, _MOST_NAMES = 10_000, 100_000, 2_000_000
 
 
 def read_planes(data: bytes | memoryview, wanted: Callable[[str], bool]) -> Iterator[Plane]:
@@ -20,8 +22,12 @@ def read_planes(data: bytes | memoryview, wanted: Callable[[str], bool]) -> Iter
 
     `CutOff` after the last whole one if the data end early; ValueError if they are something else.
     """
+    planes = 0
     for number, kind, at, end in fields(data, 0, len(data)):
         if number == 1 and kind == BYTES:
+            planes += 1
+            if planes > _MOST_PLANES:
+                raise ValueError(f"more than {_MOST_PLANES} planes")
             yield _plane(data, at, end, wanted)
 
 
@@ -48,14 +54,18 @@ def _plane(data: bytes | memoryview, at: int, end: int, wanted: Callable[[str], 
             name = text(data, value, after)
         elif number == 3:
             lines.append((value, after))
+            _refuse_more(lines, _MOST_LINES)
         elif number == 4:
             key, called, shown = _metadata(data, value, after)
+            _refuse_more(plane.names, _MOST_NAMES)
             plane.names[key] = shown or called if called.isdecimal() else called
         elif number == 5:
             key, called, _ = _metadata(data, value, after)
+            _refuse_more(statistics, _MOST_NAMES)
             statistics[key] = called
         elif number == 6:
             stats.append((value, after))
+            _refuse_more(stats, _MOST_NAMES)
     plane.name = name
     plane.stats_reader = lambda line, place: _stats(data, line.stats_at[place], line.stats_end[place], statistics)
     plane.stats.update(pair for each in stats if (pair := _stat(data, *each, statistics)))
@@ -77,6 +87,11 @@ def _metadata(data: bytes | memoryview, at: int, end: int) -> tuple[int, str, st
                 elif inner == 4 and inner_kind == BYTES:
                     shown = text(data, inner_value, inner_after)
     return key, name, shown
+
+
+def _refuse_more(found: Sized, most: int) -> None:
+    if len(found) > most:
+        raise ValueError(f"a plane with more than {most} parts of a kind")
 
 
 def _line(data: bytes | memoryview, at: int, end: int, unwanted: set[int]) -> Line:

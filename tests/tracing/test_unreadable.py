@@ -122,6 +122,18 @@ def test_a_file_of_more_than_two_gigabytes(tmp_path: pathlib.Path) -> None:
     assert ADVICE.search(said)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x0a\x00" * 10_001, "more than 10000 planes"),
+        (b"\x0a" + made_trace.varint(200_002) + b"\x1a\x00" * 100_001, "a plane with more than 100000 parts"),
+    ],
+)
+def test_a_profile_of_empty_parts_takes_no_memory(tmp_path: pathlib.Path, content: bytes, said: str) -> None:
+    """64 MiB of empty planes took 10 GiB."""
+    assert said in refused(written(tmp_path, content))
+
+
 def test_zeros_behind_a_profile_are_no_part_of_it(tmp_path: pathlib.Path) -> None:
     """As a copy that broke off, or a crash of the machine, leaves them; nobody reads a GiB of them."""
     file = written(tmp_path, TRAINING)
