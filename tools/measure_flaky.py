@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 _BUSY = [sys.executable, "-c", "while True: sum(range(10**6))"]
 
@@ -35,6 +36,10 @@ def main() -> int:
             failed.update(test for _, test in found)
             said = (line for line, _ in found)
             print(f"run {number + 1}: {done.stdout.strip().splitlines()[-1]}", *said, sep="\n  ", flush=True)
+            if found:
+                with tempfile.NamedTemporaryFile("w", prefix="flaky-", suffix=".txt", delete=False) as file:
+                    file.write(done.stdout)
+                print(f"  all that it printed: {file.name}", flush=True)
     finally:
         for process in busy:
             process.kill()
