@@ -14,8 +14,9 @@ from tfgpu_doctor.model.tags import LIBRARIES
 _COMPILER = "libnvrtc.so."
 _FAILS_FROM = "2.21"  # older releases without the compiler were not tried on a GPU (docs/results/h200.md)
 _SEEN = (
-    "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; others report the same of a T4, "
-    "an A10G and an L4. With the compiler found, cuDNN made its kernels on the H200; the first step then took more than 40 s"
+    "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; others report the same error on a "
+    "T4, an A10G and an L4, until cuDNN was newer. With the compiler found, cuDNN made its kernels on the H200; the first step "
+    "then took more than 40 s"
 )
 
 

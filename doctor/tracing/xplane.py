@@ -54,18 +54,18 @@ def _plane(data: bytes | memoryview, at: int, end: int, wanted: Callable[[str], 
             name = text(data, value, after)
         elif number == 3:
             lines.append((value, after))
-            _refuse_more(lines, _MOST_LINES)
+            _refuse_more(lines, _MOST_LINES, "lines")
         elif number == 4:
             key, called, shown = _metadata(data, value, after)
-            _refuse_more(plane.names, _MOST_NAMES)
+            _refuse_more(plane.names, _MOST_NAMES, "names of events")
             plane.names[key] = shown or called if called.isdecimal() else called
         elif number == 5:
             key, called, _ = _metadata(data, value, after)
-            _refuse_more(statistics, _MOST_NAMES)
+            _refuse_more(statistics, _MOST_NAMES, "names of statistics")
             statistics[key] = called
         elif number == 6:
             stats.append((value, after))
-            _refuse_more(stats, _MOST_NAMES)
+            _refuse_more(stats, _MOST_NAMES, "statistics")
     plane.name = name
     plane.stats_reader = lambda line, place: _stats(data, line.stats_at[place], line.stats_end[place], statistics)
     plane.stats.update(pair for each in stats if (pair := _stat(data, *each, statistics)))
@@ -89,9 +89,9 @@ def _metadata(data: bytes | memoryview, at: int, end: int) -> tuple[int, str, st
     return key, name, shown
 
 
-def _refuse_more(found: Sized, most: int) -> None:
+def _refuse_more(found: Sized, most: int, what: str) -> None:
     if len(found) > most:
-        raise ValueError(f"a plane with more than {most} parts of a kind")
+        raise ValueError(f"a plane with more than {most} {what}")
 
 
 def _line(data: bytes | memoryview, at: int, end: int, unwanted: set[int]) -> Line:

@@ -328,6 +328,7 @@ def test_the_compiler_that_cudnn_does_not_find_is_one_cause() -> None:
         ("Loaded cuDNN version 91002\n", "", ["cudnn_nvrtc_not_found"]),
         ("Loaded cuDNN version 91100\n", "", ["undetermined"]),  # this one finds the compiler
         ("Loaded cuDNN version 92400\n", "", ["undetermined"]),
+        ("Loaded cuDNN version 100000\n", "", ["undetermined"]),
         ("", "cudnn=9.24.0.43", ["undetermined"]),
     ],
 )

@@ -174,9 +174,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Skips by reason, and the command that runs what was left out."""
     skipped = terminalreporter.getreports("skipped")
     reasons = collections.Counter(str(each.longrepr[2]).removeprefix("Skipped: ") for each in skipped if each.longrepr)
-    slow = terminalreporter.config.stash.get(_COUNT, 0)
-    quick = terminalreporter.config.stash.get(_COUNT_QUICK, 0)
     stash = terminalreporter.config.stash
+    slow, quick = stash.get(_COUNT, 0), stash.get(_COUNT_QUICK, 0)
     files = stash.get(_COUNT_UNREAD, 0) or len(stash.get(_FILES_UNREAD, ()))
     beside_tensorflow = terminalreporter.config.getoption("beside_tensorflow")
     if reasons or slow or quick or files or beside_tensorflow:

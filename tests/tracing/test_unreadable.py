@@ -126,7 +126,7 @@ def test_a_file_of_more_than_two_gigabytes(tmp_path: pathlib.Path) -> None:
     ("content", "said"),
     [
         (b"\x0a\x00" * 10_001, "more than 10000 planes"),
-        (b"\x0a" + made_trace.varint(200_002) + b"\x1a\x00" * 100_001, "a plane with more than 100000 parts"),
+        (b"\x0a" + made_trace.varint(200_002) + b"\x1a\x00" * 100_001, "a plane with more than 100000 lines"),
     ],
 )
 def test_a_profile_of_empty_parts_takes_no_memory(tmp_path: pathlib.Path, content: bytes, said: str) -> None:
