@@ -12,11 +12,15 @@ from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 from tfgpu_doctor.model.tags import LIBRARIES
 
 _COMPILER = "libnvrtc.so."
-_FAILS_FROM = "2.21"  # older releases without the compiler were not tried on a GPU (docs/results/h200.md)
-_SEEN = (
-    "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; others report the same error on a "
-    "T4, an A10G and an L4, until cuDNN was newer. With the compiler found, cuDNN made its kernels on the H200; the first step "
-    "then took more than 40 s"
+_FAILS_FROM = "2.21"  # 2.19.1 and 2.20.0 ran without the compiler (docs/results/h200.md)
+_ENDED = (
+    "with TensorFlow 2.21.0 on two H200 four of four such programs ended in their first step; others report the same error on a "
+    "T4, an A10G and an L4, until cuDNN was newer. With the compiler found a network of Keras was trained on the H200; its first "
+    "step took 62 s (6.5 s with 2.20.0)"
+)
+_RAN = (
+    "with TensorFlow 2.19.1 and 2.20.0 on an H200 convolutions that XLA compiles, their gradients and Keras' fit ran without it; "
+    "TensorFlow's own operations use it only where TF_CUDNN_USE_RUNTIME_FUSION is set"
 )
 
 
@@ -32,6 +36,7 @@ _SEEN = (
         "https://docs.nvidia.com/deeplearning/cudnn/backend/v9.3.0/api/overview.html",
         "https://github.com/jax-ml/jax/issues/23227",
         "https://github.com/aws/deep-learning-containers/pull/6417",
+        "https://github.com/tensorflow/tensorflow/pull/56572",
     ),
 )
 def cudnn_finds_its_compiler(resolution: Resolution, tensorflow: TensorFlow) -> Yielded:
@@ -39,7 +44,8 @@ def cudnn_finds_its_compiler(resolution: Resolution, tensorflow: TensorFlow) -> 
     pip installs nvidia/cuda_nvrtc. TensorFlow lists the GPU and computes; convolutions that XLA fuses, as Keras' fit does by
     default, can end with "Autotuner could not find any supported configs".
 
-    Fix: `tfgpu-doctor fix` links the compiler beside cuDNN; or add its folder to LD_LIBRARY_PATH before Python starts.
+    Fix: `tfgpu-doctor fix` links the compiler beside cuDNN; or add its folder to LD_LIBRARY_PATH before Python starts; or compile
+    the model with jit_compile=False.
     """
     compilers = [each for each in resolution.libraries if each.soname.startswith(_COMPILER) and each.asked_by]
     if not compilers:
@@ -61,7 +67,7 @@ def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFl
     hit = (
         "convolutions that XLA fuses, as Keras' fit does by default, can end with an error"
         if fails
-        else "what it compiles while the program runs fails; which operations these are in this release is not known"
+        else f"TensorFlow {tensorflow.version} is not known to need it"
     )
     return Finding(
         f"cuDNN does not find {missing}: {hit}",
@@ -71,7 +77,7 @@ def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFl
         evidence=(
             f"{lost.asked_by}{brought} opens {lost.soname}; the loader does not find {missing}",
             *(f"a copy is at {path}" for path in lost.elsewhere),
-            *([_SEEN] if fails else []),
+            _ENDED if fails else _RAN,
         ),
         fix=_fix(lost, fails=fails),
     )
@@ -84,8 +90,13 @@ def _fix(lost: ResolvedLibrary, *, fails: bool) -> Fix:
             "version. The wheel nvidia-cuda-nvrtc-cu12 is enough beside a cuDNN wheel from 9.11 on."
         )
     folder = os.path.dirname(lost.elsewhere[0])
-    instead = "; `tfgpu-doctor fix` can link the compiler beside cuDNN instead" if fails else ""  # it mends no remark
+    if not fails:  # `fix` mends no remark
+        return Fix(
+            "Only if you set TF_CUDNN_USE_RUNTIME_FUSION: add the compiler's folder to LD_LIBRARY_PATH before you start Python.",
+            (prepend_library_path([folder]),),
+        )
     return Fix(
-        f"Add the compiler's folder to LD_LIBRARY_PATH before you start Python{instead}. A cuDNN wheel from 9.11 on finds it.",
+        "Add the compiler's folder to LD_LIBRARY_PATH before you start Python; `tfgpu-doctor fix` can link the compiler beside cuDNN "
+        "instead. A cuDNN wheel from 9.11 on finds it. Without either, model.compile(..., jit_compile=False) avoids the error.",
         (prepend_library_path([folder]),),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -112,7 +112,8 @@ def classify(
     noise = [each for each in found.values() if each.signature.noise]
     complained = [name for name in _COMPLAINTS if name in hits and name not in _WEAK_COMPLAINTS]
     telling = [each for name, each in found.items() if name in hits]
-    if not causes and not complained and all(each.signature.noise or _is_mere_fact(each) for each in telling):
+    quiet = {hit.line for each in noise for hit in each.hits}
+    if not causes and not complained and all(_is_mere_fact(each) or _is_noise(each, quiet) for each in telling):
         causes = _harmless(noise, knowledge.causes[HARMLESS])
     if not causes and (errors := _plain_errors(hits, noise)):
         causes = [_undetermined(errors, knowledge.causes[UNDETERMINED])]
@@ -242,6 +243,12 @@ def _undetermined(errors: Sequence[Hit], cause: Cause) -> LogCause:
         fix=next((fix for hit in kept if (fix := hit.groups.get("fix", ""))), cause.fix),
         ask=_ASK_ALWAYS,
     )
+
+
+def _is_noise(found: Found, quiet: Collection[int]) -> bool:
+    """Whether all lines of a kind are harmless: by themselves, or since another kind knows each of them as such."""
+    every = found.count == len(found.hits) and all(hit.line in quiet for hit in found.hits)
+    return found.signature.noise or (found.signature.name.startswith("plain_") and every)
 
 
 def _is_mere_fact(found: Found) -> bool:

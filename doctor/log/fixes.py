@@ -22,7 +22,7 @@ _ON_WINDOWS = (
 )  # fmt: skip
 _LIBRARIES = (
     "cuda_toolkit_wrong_major", "cuda_toolkit_wrong_minor", "cuda_not_installed", "gpu_libs_not_found", "cudnn_version_mismatch",
-    "pip_without_and_cuda_extra", "pip_cuda_libs_not_found",
+    "pip_without_and_cuda_extra",
 )  # fmt: skip
 
 

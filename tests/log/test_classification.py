@@ -304,10 +304,16 @@ def test_noise_alone_is_called_harmless() -> None:
         "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
         "computation placer already registered. Please check linkage",
         "Your kernel may have been built without NUMA support.",
+        "AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'",  # TensorFlow prints it, and goes on
     ],
 )
 def test_what_looks_like_trouble_and_is_none(line: str) -> None:
     assert labels(line) == [HARMLESS]
+
+
+def test_a_protobuf_that_ends_a_program_is_no_noise() -> None:
+    end = "    message = factory.GetPrototype(kind)\n" + example("noise_getprototype")
+    assert labels(end) == ["protobuf_incompatible"]
 
 
 def test_noise_beside_a_cause_stays_noise() -> None:

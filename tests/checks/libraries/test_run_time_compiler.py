@@ -31,12 +31,19 @@ def test_the_compiler_that_is_not_found_is_named_with_its_folder(judge: Judge) -
     assert finding.evidence == (
         "libcudnn_graph.so.9 (pip: nvidia-cudnn-cu12 9.3.0.75) opens libnvrtc.so.12; the loader does not find libnvrtc.so.12",
         f"a copy is at {COPY}",
-        "with TensorFlow 2.21.0 on an H200 three of three such programs ended in their first step; others report the same error "
-        "on a T4, an A10G and an L4, until cuDNN was newer. With the compiler found, cuDNN made its kernels on the H200; the first "
-        "step then took more than 40 s",
+        "with TensorFlow 2.21.0 on two H200 four of four such programs ended in their first step; others report the same error on "
+        "a T4, an A10G and an L4, until cuDNN was newer. With the compiler found a network of Keras was trained on the H200; its "
+        "first step took 62 s (6.5 s with 2.20.0)",
     )
     assert finding.fix is not None
     assert finding.fix.commands[0].startswith(f"export LD_LIBRARY_PATH={SITE}/nvidia/cuda_nvrtc/lib$")
+
+
+def test_a_release_that_ran_without_it_is_told_when_it_would_need_it(judge: Judge) -> None:
+    finding = judge.finding(cudnn_finds_its_compiler, resolution=resolution(), tensorflow={"version": "2.20.0"})
+    assert finding.message == "cuDNN does not find libnvrtc.so.12: TensorFlow 2.20.0 is not known to need it"
+    assert "ran without it" in finding.evidence[-1]
+    assert finding.fix and finding.fix.text.startswith("Only if you set TF_CUDNN_USE_RUNTIME_FUSION")
 
 
 @pytest.mark.parametrize(("release", "severity"), [("2.19.1", "info"), ("2.21.0", "error"), ("2.22.0rc0", "error")])
