@@ -15,8 +15,8 @@ _COMPILER = "libnvrtc.so."
 _FAILS_FROM = "2.21"  # 2.19.1 and 2.20.0 ran without the compiler (docs/results/h200.md)
 _ENDED = (
     "with TensorFlow 2.21.0 on two H200 four of four such programs ended in their first step; others report the same error on a "
-    "T4, an A10G and an L4, until cuDNN was newer. With the compiler found a network of Keras was trained on the H200; its first "
-    "step took 62 s (6.5 s with 2.20.0)"
+    "T4, an A10G and an L4, until cuDNN was newer. With the compiler found a network of Keras made its steps on the H200; the "
+    "first took 62 s (6.5 s with 2.20.0)"
 )
 _RAN = (
     "with TensorFlow 2.19.1 and 2.20.0 on an H200 convolutions that XLA compiles, their gradients and Keras' fit ran without it; "
@@ -96,7 +96,8 @@ def _fix(lost: ResolvedLibrary, *, fails: bool) -> Fix:
             (prepend_library_path([folder]),),
         )
     return Fix(
-        "Add the compiler's folder to LD_LIBRARY_PATH before you start Python; `tfgpu-doctor fix` can link the compiler beside cuDNN "
-        "instead. A cuDNN wheel from 9.11 on finds it. Without either, model.compile(..., jit_compile=False) avoids the error.",
+        "Add the compiler's folder to LD_LIBRARY_PATH before you start Python; `tfgpu-doctor fix` can link the compiler beside "
+        "cuDNN instead. A cuDNN wheel from 9.11 on finds it. Without either, model.compile(..., jit_compile=False) avoids the "
+        "error.",
         (prepend_library_path([folder]),),
     )

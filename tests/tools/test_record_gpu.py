@@ -8,6 +8,7 @@ import lzma
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -185,7 +186,9 @@ def test_parts_that_are_not_reached_are_written_down(setting: Setting) -> None:
     found.run()
     assert ran == ["one", "three"]
     assert [part.status for part in found.now.parts] == ["done", "not reached", "done"]
-    assert "needs 500 s" in found.now.parts[1].why
+    left, needed = re.findall(r"(\d+) s", found.now.parts[1].why)  # without the time for the report
+    assert int(left) <= 15
+    assert needed == "500"
 
 
 def test_a_gpu_that_others_use_is_not_loaded(setting: Setting) -> None:

@@ -24,7 +24,7 @@ from gpu_run import (
     stress,
     trainings,
 )
-from gpu_run.plan import Part, allot
+from gpu_run.plan import ENDING_S, Part, allot
 from gpu_run.results import Finding, PartResult, Results, Status
 from gpu_run.workbench import NotRun, Setting, Workbench
 
@@ -61,9 +61,8 @@ class Recording:
             elif part.loads and self.cannot_load:
                 self._keep(part, "not run", self.cannot_load)
             elif given_s is None:
-                self._keep(
-                    part, "not reached", f"{max(0.0, left_s):.0f} s were left, and it needs {part.least_s:.0f} s"
-                )
+                usable = max(0.0, left_s - ENDING_S)
+                self._keep(part, "not reached", f"{usable:.0f} s were left, and it needs {part.least_s:.0f} s")
             else:
                 interrupted = self._one(part, given_s)
         return interrupted

@@ -32,8 +32,8 @@ def test_the_compiler_that_is_not_found_is_named_with_its_folder(judge: Judge) -
         "libcudnn_graph.so.9 (pip: nvidia-cudnn-cu12 9.3.0.75) opens libnvrtc.so.12; the loader does not find libnvrtc.so.12",
         f"a copy is at {COPY}",
         "with TensorFlow 2.21.0 on two H200 four of four such programs ended in their first step; others report the same error on "
-        "a T4, an A10G and an L4, until cuDNN was newer. With the compiler found a network of Keras was trained on the H200; its "
-        "first step took 62 s (6.5 s with 2.20.0)",
+        "a T4, an A10G and an L4, until cuDNN was newer. With the compiler found a network of Keras made its steps on the H200; "
+        "the first took 62 s (6.5 s with 2.20.0)",
     )
     assert finding.fix is not None
     assert finding.fix.commands[0].startswith(f"export LD_LIBRARY_PATH={SITE}/nvidia/cuda_nvrtc/lib$")
