@@ -102,7 +102,8 @@ def protobuf_fits(target: Target, tensorflow: TensorFlow, runtime: Runtime | Non
             fix=Fix("Install a protobuf in that range.", pip(target, "install", f"protobuf{wanted.specifier}")),
         )
     else:
-        yield Evidence(f"protobuf {protobuf.version}; TensorFlow requires {wanted.specifier}")
+        all_the_same = "" if fits else ", and was imported with this one all the same"
+        yield Evidence(f"protobuf {protobuf.version}; TensorFlow requires {wanted.specifier}{all_the_same}")
 
 
 @check(

@@ -172,7 +172,9 @@ def test_the_complaint_of_protobuf_counts(judge: Judge, complaint: str) -> None:
 
 
 def test_a_tensorflow_that_was_imported_has_a_protobuf_that_fits(judge: Judge) -> None:
-    assert judge.passes(protobuf_fits, target=packages(("protobuf", "3.20.3")))
+    passed = judge.passes(protobuf_fits, target=packages(("protobuf", "3.20.3")))
+    assert passed.endswith("was imported with this one all the same")
+    assert "all the same" not in judge.passes(protobuf_fits)
 
 
 @pytest.mark.parametrize(
