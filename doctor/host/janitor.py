@@ -2,7 +2,8 @@
 
 `python -I janitor.py FOLDER ...`. Standard input is a pipe: the program writes its number and a new line before it begins,
 the doctor writes "done" when all is done; the end without that means that the doctor was killed. The program then gets
-SIGTERM, and SIGKILL some seconds later, with all of its descendants.
+SIGTERM, and SIGKILL some seconds later, with all of its descendants. With `--until-closed DESCRIPTOR` before the folders, they
+belong to the process at the other end of that pipe: in any case they are removed when it closes, and not before.
 """
 
 from __future__ import annotations
@@ -16,27 +17,41 @@ import time
 GRACE_S = 10.0
 TICK_S = 0.1
 DONE = b"done"
+UNTIL_CLOSED = "--until-closed"
 
 
 def main() -> None:
     """Wait for the end of the doctor; see above."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # they are for the program, and the doctor
-    folders, told, pid, started = sys.argv[1:], b"", 0, ""
-    while part := os.read(0, 64):
-        told += part
-        if told.endswith(DONE):
-            return
-        if not pid and b"\n" in told:
-            pid = int(told.partition(b"\n")[0])
-            started = start_time(pid)
-    if pid:
-        _end(pid, started)
+    folders = sys.argv[1:]
+    if folders[0] == UNTIL_CLOSED:
+        pipe, folders = int(folders[1]), folders[2:]
+        _tend()
+        while os.read(pipe, 64):
+            pass
+    elif _tend():
+        return
     until = time.monotonic() + GRACE_S  # what was just killed may still write
     while any(map(os.path.exists, folders)) and time.monotonic() < until:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
         time.sleep(TICK_S)
+
+
+def _tend() -> bool:
+    """Wait for the end of the doctor; return whether all was done by then. Otherwise the program has been ended."""
+    told, pid, started = b"", 0, ""
+    while part := os.read(0, 64):
+        told += part
+        if told.endswith(DONE):
+            return True
+        if not pid and b"\n" in told:
+            pid = int(told.partition(b"\n")[0])
+            started = start_time(pid)
+    if pid:
+        _end(pid, started)
+    return False
 
 
 def _end(pid: int, started: str) -> None:

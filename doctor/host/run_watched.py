@@ -3,8 +3,8 @@
 That process has the other end of standard input: when it exits for any reason, this program reads the end of the file.
 A byte before its end says that the process is still there, and only wants an end. If this program itself is killed, the
 command receives SIGTERM, on Linux. With the option --with-family before the command, also what it started in a session
-of its own is killed, on Linux. With `--remove FOLDER` before that, this folder is removed if the process that started
-this program exits before the command ends, and if this program itself is killed. With `--tell DESCRIPTOR` before all that,
+of its own is killed, on Linux. With `--remove FOLDER` before that, this folder is removed when that process closes its end of
+standard input or exits, also after this program has ended or was killed. With `--tell DESCRIPTOR` before all that,
 the number of the error is written there if the command cannot be started; it is closed as soon as it has started.
 """
 
@@ -36,6 +36,7 @@ def main() -> None:
         folder, argv = argv[1], argv[2:]
     if argv[0] == "--with-family":
         argv, adopts = argv[1:], prctl is not None and prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    janitor = _janitor(folder) if folder else None  # before the command: this program may be killed as that begins
     # File descriptors that this program inherited (a lock) stay open in the command, so that it is held until that has ended.
     try:
         child = subprocess.Popen(
@@ -52,27 +53,32 @@ def main() -> None:
         os._exit(127)
     if tells >= 0:
         os.close(tells)
-    janitor = folder and subprocess.Popen(
-        [sys.executable, "-B", "-I", JANITOR, folder], stdin=subprocess.PIPE, start_new_session=True
-    )
     if janitor and janitor.stdin:
         janitor.stdin.write(b"%d\n" % child.pid)
         janitor.stdin.flush()
-    is_alone = False
     while child.poll() is None:
         ready, _, _ = select.select([0], [], [], LOOK_EVERY_S)
         if ready:
-            is_alone = not os.read(0, 1)
             kill(child)
             break
     code = child.wait()
     kill(child)  # children that it left behind
     if adopts:
         end_adopted()
-    if janitor and janitor.stdin and not is_alone:
+    if janitor and janitor.stdin:
         janitor.stdin.write(b"done")
         janitor.stdin.flush()
     os._exit(code if code >= 0 else 128 - code)
+
+
+def _janitor(folder: str) -> subprocess.Popen[bytes]:
+    """Start the one who removes the folder when the process that started this program closes its end of standard input."""
+    until = os.dup(0)
+    try:
+        argv = [sys.executable, "-B", "-I", JANITOR, "--until-closed", str(until), folder]
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=(until,), start_new_session=True)
+    finally:
+        os.close(until)
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:

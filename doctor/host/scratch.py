@@ -22,7 +22,7 @@ _PREFIX = "tfgpu-doctor-"
 _CHILDREN = "tmp"
 _LISTED_BYTES = 1 << 20  # ext4 needs about 32 bytes for an entry, tmpfs 20: a list of these names takes few ms
 _LONGEST_SWEEP_S = 0.004  # to look for what was left where there are more
-_PATIENCE_S = 1.0  # for children that were just killed, and may still write
+_PATIENCE_S = 1.0  # for children that were just killed, and may still write; for a thread that creates the folder
 
 
 class _Run:
@@ -55,12 +55,13 @@ def run_folder() -> str:
         if _exists():
             return _RUN.folder
         # It is known before it exists: an interrupt at any moment leaves a name, never a folder.
-        _RUN.folder, _RUN.pid = os.path.join(parent, _PREFIX + secrets.token_hex(5)), os.getpid()
+        folder = os.path.join(parent, _PREFIX + secrets.token_hex(5))
+        _RUN.folder, _RUN.pid = folder, os.getpid()
         atexit.unregister(remove_run_folder)
         atexit.register(remove_run_folder)
-        os.mkdir(_RUN.folder, 0o700)
-        sign(_RUN.folder)
-        return _RUN.folder
+        os.mkdir(folder, 0o700)
+        sign(folder)  # not `_RUN.folder`: an end that waited in vain has removed it, and forgotten its name
+        return folder
 
 
 def _exists() -> bool:
@@ -70,7 +71,9 @@ def _exists() -> bool:
 def children_folder() -> str:
     """The folder for temporary files of the doctor's own children. Raises OSError."""
     folder = os.path.join(run_folder(), _CHILDREN)
-    os.makedirs(folder, exist_ok=True)
+    # Not `makedirs`: where the process ends, the run's own folder may be gone by now, and stays so.
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder)
     return folder
 
 
@@ -85,8 +88,8 @@ def remove_run_folder() -> None:
 
 def end_run() -> None:
     """Remove the folder, and create none any more: the process ends now."""
-    held = _RUN.lock.acquire(timeout=0.2)  # a thread may be creating it
-    _RUN.is_over = True
+    _RUN.is_over = True  # first: threads that wait for the lock as well create none
+    held = _RUN.lock.acquire(timeout=_PATIENCE_S)  # a thread may be creating it, which takes long on a busy disk
     if held:
         _RUN.lock.release()
     remove_run_folder()

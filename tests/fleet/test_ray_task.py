@@ -21,12 +21,14 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Ra
 PATIENCE_S = 60.0
 # Starts as Ray's worker does: with the task's own file, and without the doctor on its path.
 WORKER = """
-import importlib.util, json, sys
+import importlib.util, json, sys, time
 spec = importlib.util.spec_from_file_location("ray_task", sys.argv[1])
 task = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(task)
 if sys.argv[2] == "hide":
     task.importlib.util.find_spec = lambda name: None
+elif sys.argv[2] == "linger":
+    task.tempfile.TemporaryDirectory.cleanup = lambda self: (print("removes", flush=True), time.sleep(600))
 print(json.dumps(task.examine(["--name", "n", "--level", "quick"], {}, float(sys.argv[3]), lambda: None), default=len))
 """
 # A doctor that waits: read by every Python of the test, and stops the doctor alone.
@@ -39,17 +41,17 @@ if "tfgpu_doctor" in sys.orig_argv and "-m" in sys.orig_argv:
 """
 
 
-def worker(folder: pathlib.Path, hides: str = "", deadline_s: float = PATIENCE_S) -> subprocess.Popen[str]:
+def worker(folder: pathlib.Path, how: str = "", deadline_s: float = PATIENCE_S) -> subprocess.Popen[str]:
     """Start a worker whose temporary folder and Python's own start are in this folder."""
     variables = {**os.environ, "PYTHONPATH": str(folder / "site"), "TMPDIR": str(folder / "tmp")}
     for name in ("site", "tmp"):
         (folder / name).mkdir(exist_ok=True)
-    argv = [sys.executable, "-c", WORKER, ray_task.__file__, hides, str(deadline_s)]
+    argv = [sys.executable, "-c", WORKER, ray_task.__file__, how, str(deadline_s)]
     return subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, env=variables, cwd=TESTS.parent)
 
 
-def answer(folder: pathlib.Path, hides: str = "", deadline_s: float = PATIENCE_S) -> dict[str, str]:
-    out, _ = worker(folder, hides, deadline_s).communicate(timeout=PATIENCE_S)
+def answer(folder: pathlib.Path, how: str = "", deadline_s: float = PATIENCE_S) -> dict[str, str]:
+    out, _ = worker(folder, how, deadline_s).communicate(timeout=PATIENCE_S)
     found: dict[str, str] = json.loads(out)
     return found
 
@@ -89,6 +91,18 @@ def test_a_killed_worker_leaves_nothing(tmp_path: pathlib.Path, beside: bool) ->
         os.kill(watcher, signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)
     wait_for(lambda: not runs(doctor) and not runs(watcher))
+    wait_for(lambda: not list((tmp_path / "tmp").iterdir()))
+
+
+def test_a_worker_that_is_killed_before_it_has_removed_its_folder_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    """Ray 2.60 sends SIGKILL about 0.1 s after SIGTERM: by then the doctor has ended, and the folder may still be there."""
+    hold(tmp_path)
+    process = worker(tmp_path, "linger", deadline_s=0.5)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "removes\n"
+    assert len(list((tmp_path / "tmp").iterdir())) == 1
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
     wait_for(lambda: not list((tmp_path / "tmp").iterdir()))
 
 

@@ -9,7 +9,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -83,9 +82,6 @@ def cluster() -> Iterator[Any]:
     found = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
     yield found
     found.shutdown()
-    for folder in pathlib.Path(tempfile.gettempdir()).glob("tfgpu-doctor-*"):
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # an empty one: Ray killed a worker as it removed its folder
 
 
 def start(cluster: Any, out: pathlib.Path, *options: str) -> subprocess.Popen[str]:

@@ -158,6 +158,44 @@ def test_the_end_comes_while_a_thread_looks_for_what_was_left(parent: pathlib.Pa
     assert list(parent.iterdir()) == []
 
 
+def test_a_thread_that_was_given_the_folder_does_not_create_it_again(
+    parent: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = scratch.run_folder()
+    scratch.remove_run_folder()  # in the moment before the thread goes on
+    monkeypatch.setattr(scratch, "run_folder", lambda: folder)
+    with pytest.raises(FileNotFoundError):
+        scratch.children_folder()
+    assert list(parent.iterdir()) == []
+
+
+def test_the_end_waits_for_a_thread_whose_disk_is_slow(parent: pathlib.Path) -> None:
+    code = (
+        "import os, threading, time; from tfgpu_doctor.host import scratch\n"
+        "began, make = threading.Event(), os.mkdir\n"
+        "os.mkdir = lambda *given: (began.set(), time.sleep(0.4), make(*given))\n"
+        "threading.Thread(target=scratch.run_folder, daemon=True).start(); began.wait()\n"
+        "scratch.end_run(); time.sleep(0.6); os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TMPDIR": str(parent)}, timeout=60)
+    assert list(parent.iterdir()) == []
+
+
+def test_the_end_that_waited_in_vain_leaves_nothing_in_the_working_folder(parent: pathlib.Path) -> None:
+    code = (
+        "import os, threading; from tfgpu_doctor.host import scratch\n"
+        "began, ended, make = threading.Event(), threading.Event(), os.mkdir\n"
+        "os.mkdir = lambda *given: (make(*given), began.set(), ended.wait())\n"
+        "threading.excepthook = lambda _: None; scratch._PATIENCE_S = 0.1\n"
+        "thread = threading.Thread(target=scratch.children_folder); thread.start(); began.wait()\n"
+        "scratch.end_run(); ended.set(); thread.join()\n"
+    )
+    environment, folder = {**os.environ, "TMPDIR": str(parent)}, parent / "work"
+    folder.mkdir()
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=folder, timeout=60)
+    assert list(parent.rglob("*")) == [folder]
+
+
 def test_many_entries_do_not_hold_up_a_start(parent: pathlib.Path) -> None:
     for number in range(10_000):
         (parent / f"other-{number}").touch()

@@ -5,6 +5,7 @@ Ray sends this file as it is to nodes that may not have the doctor: it uses only
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import subprocess
@@ -30,26 +31,30 @@ def examine(
     if not places:
         return {"outcome": "not started", "why": "tfgpu-doctor is not installed in " + sys.executable}
     watcher = os.path.join(places[0], "host", "run_watched.py")
-    with tempfile.TemporaryDirectory(prefix="tfgpu-doctor-") as folder:
+    with contextlib.ExitStack() as at_last, tempfile.TemporaryDirectory(prefix="tfgpu-doctor-") as folder:
         for name, content in files.items():
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(content)
         out = os.path.join(folder, "out")
         os.mkdir(out)
         argv = [sys.executable, "-m", "tfgpu_doctor", "fleet", "node", "--out", out, *options]
-        return run([sys.executable, "-I", watcher, "--remove", folder, *argv], folder, out, deadline_s)
+        return run([sys.executable, "-I", watcher, "--remove", folder, *argv], folder, out, deadline_s, at_last)
 
 
-def run(argv: list[str], folder: str, out: str, deadline_s: float) -> dict[str, object]:
-    """Run to the end or to the deadline; without Ray's own variables, which hide GPUs from tasks that requested none."""
+def run(argv: list[str], folder: str, out: str, deadline_s: float, at_last: contextlib.ExitStack) -> dict[str, object]:
+    """Run to the end or to the deadline; without Ray's own variables, which hide GPUs from tasks that requested none.
+
+    `at_last` is for what must come after the folder is gone.
+    """
     log = os.path.join(folder, "log")
     with open(log, "wb") as file:
-        # Its standard input closes when this process ends for any reason: the watcher sees it, and ends the doctor.
-        # A separate session: Ray kills its workers by process group, and the watcher survives to end the doctor, and to
-        # remove the folder.
+        # Its standard input closes when this process ends for any reason: the watcher sees it, and ends the doctor. What
+        # the watcher has started removes the folder then: Ray 2.60 kills a worker about 0.1 s after SIGTERM.
+        # A separate session: Ray kills its workers by process group, and the watcher survives to end the doctor.
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=file, stderr=file, cwd=folder, start_new_session=True
         )
+        at_last.callback(close, process)
         try:
             code = process.wait(deadline_s)
         except subprocess.TimeoutExpired:
@@ -69,11 +74,16 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """End the watcher and the doctor, if they still run; the folder stays until what they wrote has been read."""
     try:
         if process.stdin:
-            process.stdin.write(b"x")
-            process.stdin.close()
+            os.write(process.stdin.fileno(), b"x")
     except OSError:
         pass  # it has ended
     process.wait()
+
+
+def close(process: subprocess.Popen[bytes]) -> None:
+    """Let go of the folder, which is gone by now unless it could not be removed."""
+    if process.stdin:
+        process.stdin.close()
 
 
 def last_words(log: str, code: int) -> str:
