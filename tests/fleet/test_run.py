@@ -75,9 +75,11 @@ class Node:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
+    # Ray kills tasks while the machine's memory is nearly full, by whomever; the nodes are this machine.
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
     head = {"num_cpus": 1, "include_dashboard": False}
     found = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
     yield found
