@@ -52,17 +52,19 @@ def cudnn_finds_its_compiler(resolution: Resolution, tensorflow: TensorFlow) -> 
         raise Skip("the cuDNN of this release opens no compiler that the doctor knows of")
     for each in compilers:
         if each in resolution.lost_later:
-            yield _finding(each, resolution, tensorflow)
+            fails = version(tensorflow.version) >= version(_FAILS_FROM)
+            yield _finding(each, resolution, tensorflow, fails=fails)
+            if not fails:
+                yield Evidence(_RAN)
         elif each.found:
             yield Evidence(f"{each.asked_by} opens {each.path}")
         else:
             raise Skip(f"{each.asked_by}, which opens {each.soname}, was not found itself")
 
 
-def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFlow) -> Finding:
+def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFlow, *, fails: bool) -> Finding:
     asker = resolution.find(lost.asked_by)
     missing = lost.chain[-1]
-    fails = version(tensorflow.version) >= version(_FAILS_FROM)
     brought = f" ({asker.origin})" if asker and asker.origin else ""
     hit = (
         "convolutions that XLA fuses, as Keras' fit does by default, can end with an error"
@@ -77,7 +79,7 @@ def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFl
         evidence=(
             f"{lost.asked_by}{brought} opens {lost.soname}; the loader does not find {missing}",
             *(f"a copy is at {path}" for path in lost.elsewhere),
-            _ENDED if fails else _RAN,
+            *([_ENDED] if fails else []),
         ),
         fix=_fix(lost, fails=fails),
     )

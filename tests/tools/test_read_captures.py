@@ -17,7 +17,7 @@ CAPTURES = ROOT.parent / "shared/captures"
 RECORDED = ROOT / "tests/machines/recorded"
 BY_THE_DOCTOR = {
     "vm-without-gpu", "vm-without-gpu-and-cuda", "h200-pip-cusolver-not-found", "h200-cudnn-misses-nvrtc",
-    "h200-deep-cudnn-misses-nvrtc",
+    "h200-deep-cudnn-misses-nvrtc", "h200-repaired", "h200-tensorflow-2.20",
 }  # fmt: skip
 
 QUERY = """

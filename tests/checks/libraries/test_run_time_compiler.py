@@ -42,7 +42,6 @@ def test_the_compiler_that_is_not_found_is_named_with_its_folder(judge: Judge) -
 def test_a_release_that_ran_without_it_is_told_when_it_would_need_it(judge: Judge) -> None:
     finding = judge.finding(cudnn_finds_its_compiler, resolution=resolution(), tensorflow={"version": "2.20.0"})
     assert finding.message == "cuDNN does not find libnvrtc.so.12: TensorFlow 2.20.0 is not known to need it"
-    assert "ran without it" in finding.evidence[-1]
     assert finding.fix and finding.fix.text.startswith("Only if you set TF_CUDNN_USE_RUNTIME_FUSION")
 
 
