@@ -45,15 +45,15 @@ def choose_parent() -> None:
 def run_folder() -> str:
     """The folder, which only this user can access. Raises OSError if none can be created, or if the process ends."""
     parent = tempfile.gettempdir()
-    if not _exists():
+    if not _existing():
         # Outside of the lock, because it may take long: `end_run` waits for the lock only for a moment.
         _sweep(parent)
         remove_abandoned(cache_folder(os.environ))
     with _RUN.lock:
         if _RUN.is_over:
             raise OSError("the run is over")
-        if _exists():
-            return _RUN.folder
+        if there := _existing():
+            return there
         # It is known before it exists: an interrupt at any moment leaves a name, never a folder.
         folder = os.path.join(parent, _PREFIX + secrets.token_hex(5))
         _RUN.folder, _RUN.pid = folder, os.getpid()
@@ -64,8 +64,10 @@ def run_folder() -> str:
         return folder
 
 
-def _exists() -> bool:
-    return _RUN.pid == os.getpid() and os.path.isdir(_RUN.folder)
+def _existing() -> str:
+    """The folder of this process if it is there, else an empty text. Its name is read once: the end may forget it meanwhile."""
+    folder = _RUN.folder
+    return folder if _RUN.pid == os.getpid() and os.path.isdir(folder) else ""
 
 
 def children_folder() -> str:
