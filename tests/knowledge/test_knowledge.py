@@ -119,6 +119,7 @@ ADDED = (
     "cudnn_nvrtc_not_found",
     "preloaded_library_fails",
     "tensorboard_not_installed",
+    "xla_kernels_disagree",
 )  # labels that the project added to the shared vocabulary
 
 

@@ -357,6 +357,20 @@ def test_what_llvm_refuses_to_write(line: str, found: str) -> None:
     assert labels(line) == [found]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "E0000 00:00:1743133500.726998 2738871 buffer_comparator.cc:156] Difference at 0: nan, expected 1.65142",
+        "E external/xla/xla/service/gpu/autotuning/gemm_fusion_autotuner.cc:1138] Results do not match the reference. This is "
+        "likely a bug/unexpected loss of precision.",
+        "Results mismatch between different convolution algorithms. This is likely a bug/unexpected loss of precision in cudnn.",
+    ],
+)
+def test_kernels_that_disagree_are_no_fault_of_the_gpu_s_use(line: str) -> None:
+    (cause,) = read(line).causes
+    assert (cause.label, cause.severity, cause.confidence) == ("xla_kernels_disagree", "warning", "medium")
+
+
 def test_another_end_by_llvm_is_an_error_of_unknown_cause() -> None:
     assert labels("LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl.sync") == ["undetermined"]
 
