@@ -306,10 +306,13 @@ def test_noise_alone_is_called_harmless() -> None:
         "Your kernel may have been built without NUMA support.",
         "AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'",  # TensorFlow prints it, and goes on
         "E external/local_xla/xla/service/slow_operation_alarm.cc:65] Trying algorithm eng0{} for conv (f32[64,3,3,3]{3,2,1,0}) "
-        "custom-call(f32[32,3,224,224]{3,2,1,0}), custom_call_target=\"__cudnn$convBackwardFilter\" is taking a while...",
+        'custom-call(f32[32,3,224,224]{3,2,1,0}), custom_call_target="__cudnn$convBackwardFilter" is taking a while...',
         "W bfc_allocator.cc:310] Allocator (GPU_0_bfc) ran out of memory trying to allocate 16.54GiB with freed_by_count=0. The "
         "caller indicates that this is not a failure, but this may mean that there could be performance gains if more memory "
         "were available.",
+        "W tensorflow/core/kernels/data/prefetch_autotuner.cc:52] Prefetch autotuner tried to allocate 1073741824 bytes after "
+        "encountering the first element of size 1073741824 bytes.This already causes the autotune ram budget to be exceeded. To "
+        "stay within the ram budget, either increase the ram budget or reduce element size",
         "E0000 00:00:1745000000.123456 40 meta_optimizer.cc:967] remapper failed: INVALID_ARGUMENT: Mutation::Apply error: fanout "
         "'gradient_tape/while/gradients' exist for missing node 'while/BiasAdd'.",
         "W tensorflow/core/kernels/gpu_utils.cc:50] Failed to allocate memory for convolution redzone checking; skipping this "
