@@ -88,12 +88,12 @@ _METHODS = re.compile(
 _NEGATED = re.compile(
     r"(?:\bnot|n't|\bno|\bwithout|\bnever|\boutside(?: of)?)(?: (?:use|using|a|any|the))? $", re.IGNORECASE
 )
-# Lines of programs: dated messages, tables, trees of `key : value`, XML, tracebacks. They are no statements of a person.
+# Lines of programs: dated messages, tables, trees of `key : value`, XML, tracebacks, pip's conflicts; no statements of a person.
 _BELONGS_TO_PROGRAM = re.compile(
     r"^\s*(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \["
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]+:|Instructions for updating:|Please use [`'\"]?(?:tf|keras|layer)\.)"
     r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S|NVRM:|\bkern +:"
-    r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:"
+    r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:|ERROR: pip's |[\w.-]{1,80} [\w.+-]{1,40} requires \S[^\n]{0,200}?, but you have "
 )
 # A row of a table in Markdown: a space before each cell, and no more than one between its words. nvidia-smi has more.
 _ROW_OF_PERSON = re.compile(r"\s{0,3}\|(?: [^\s|]{1,80}(?: [^\s|]{1,80}){0,20} {0,40}\|){2,20}\s*")

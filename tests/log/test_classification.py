@@ -323,6 +323,17 @@ def test_what_looks_like_trouble_and_is_none(line: str) -> None:
     assert labels(line) == [HARMLESS]
 
 
+def test_what_pip_says_of_conflicts_is_no_complaint_of_a_person() -> None:
+    report = read(
+        "ERROR: pip's dependency resolver does not currently take into account all the packages that are installed. This "
+        "behaviour is the source of the following dependency conflicts.\n"
+        "tensorflow-decision-forests 1.11.0 requires tensorflow==2.18.0, but you have tensorflow 2.19.0 which is incompatible.\n"
+        "gpu_device.cc:2019] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 13757 MB memory:  -> device: 0\n"
+    )
+    assert report.causes == ()
+    assert "tensorflow" not in report.stated
+
+
 def test_a_protobuf_that_ends_a_program_is_no_noise() -> None:
     end = "    message = factory.GetPrototype(kind)\n" + example("noise_getprototype")
     assert labels(end) == ["protobuf_incompatible"]
