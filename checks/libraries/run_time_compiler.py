@@ -15,11 +15,11 @@ _COMPILER = "libnvrtc.so."
 _FAILS_FROM = "2.21"  # 2.19.1 and 2.20.0 ran without the compiler (docs/results/h200.md)
 _ENDED = (
     "with TensorFlow 2.21.0 on two H200 four of four such programs ended in their first step; others report the same error on a "
-    "T4, an A10G and an L4, until cuDNN was newer. With the compiler found a network of Keras made its steps on the H200; the "
-    "first took 62 s (6.5 s with 2.20.0)"
+    "T4, an A10G and an L4, until cuDNN was newer. With the compiler found a network of Keras made its steps on the H200; beside "
+    "seven other programs the first took 62 s (6.5 s with 2.20.0)"
 )
 _RAN = (
-    "with TensorFlow 2.19.1 and 2.20.0 on an H200 convolutions that XLA compiles, their gradients and Keras' fit ran without it; "
+    "with 2.19.1 and 2.20.0 on an H200 convolutions that XLA compiles, their gradients and Keras' fit ran without it; "
     "TensorFlow's own operations use it only where TF_CUDNN_USE_RUNTIME_FUSION is set"
 )
 
@@ -41,8 +41,8 @@ _RAN = (
 )
 def cudnn_finds_its_compiler(resolution: Resolution, tensorflow: TensorFlow) -> Yielded:
     """cuDNN 9 compiles some operations with libnvrtc. The RUNPATH of its wheels before 9.11 names the folder nvidia/nvrtc, but
-    pip installs nvidia/cuda_nvrtc. TensorFlow lists the GPU and computes; convolutions that XLA fuses, as Keras' fit does by
-    default, can end with "Autotuner could not find any supported configs".
+    pip installs nvidia/cuda_nvrtc. TensorFlow lists the GPU and computes; from 2.21 on, convolutions that XLA fuses, as Keras'
+    fit does by default, can end with "Autotuner could not find any supported configs".
 
     Fix: `tfgpu-doctor fix` links the compiler beside cuDNN; or add its folder to LD_LIBRARY_PATH before Python starts; or compile
     the model with jit_compile=False.
@@ -50,53 +50,44 @@ def cudnn_finds_its_compiler(resolution: Resolution, tensorflow: TensorFlow) -> 
     compilers = [each for each in resolution.libraries if each.soname.startswith(_COMPILER) and each.asked_by]
     if not compilers:
         raise Skip("the cuDNN of this release opens no compiler that the doctor knows of")
+    fails = version(tensorflow.version) >= version(_FAILS_FROM)
     for each in compilers:
+        if each in resolution.lost_later and not fails:
+            raise Skip(
+                f"cuDNN does not find {each.chain[-1]}; TensorFlow {tensorflow.version} is not known to need it: {_RAN}"
+            )
         if each in resolution.lost_later:
-            fails = version(tensorflow.version) >= version(_FAILS_FROM)
-            yield _finding(each, resolution, tensorflow, fails=fails)
-            if not fails:
-                yield Evidence(_RAN)
+            yield _finding(each, resolution)
         elif each.found:
             yield Evidence(f"{each.asked_by} opens {each.path}")
         else:
             raise Skip(f"{each.asked_by}, which opens {each.soname}, was not found itself")
 
 
-def _finding(lost: ResolvedLibrary, resolution: Resolution, tensorflow: TensorFlow, *, fails: bool) -> Finding:
+def _finding(lost: ResolvedLibrary, resolution: Resolution) -> Finding:
     asker = resolution.find(lost.asked_by)
     missing = lost.chain[-1]
     brought = f" ({asker.origin})" if asker and asker.origin else ""
-    hit = (
-        "convolutions that XLA fuses, as Keras' fit does by default, can end with an error"
-        if fails
-        else f"TensorFlow {tensorflow.version} is not known to need it"
-    )
     return Finding(
-        f"cuDNN does not find {missing}: {hit}",
+        f"cuDNN does not find {missing}: convolutions that XLA fuses, as Keras' fit does by default, can end with an error",
         cause="cudnn_nvrtc_not_found",
-        severity="error" if fails else "info",
         blocks=False,
         evidence=(
             f"{lost.asked_by}{brought} opens {lost.soname}; the loader does not find {missing}",
             *(f"a copy is at {path}" for path in lost.elsewhere),
-            *([_ENDED] if fails else []),
+            _ENDED,
         ),
-        fix=_fix(lost, fails=fails),
+        fix=_fix(lost),
     )
 
 
-def _fix(lost: ResolvedLibrary, *, fails: bool) -> Fix:
+def _fix(lost: ResolvedLibrary) -> Fix:
     if not lost.elsewhere:
         return Fix(
             f"Install {lost.chain[-1]} where the loader finds it: CUDA's package for NVRTC (cuda-nvrtc) of the same major "
             "version. The wheel nvidia-cuda-nvrtc-cu12 is enough beside a cuDNN wheel from 9.11 on."
         )
     folder = os.path.dirname(lost.elsewhere[0])
-    if not fails:  # `fix` mends no remark
-        return Fix(
-            "Only if you set TF_CUDNN_USE_RUNTIME_FUSION: add the compiler's folder to LD_LIBRARY_PATH before you start Python.",
-            (prepend_library_path([folder]),),
-        )
     return Fix(
         "Add the compiler's folder to LD_LIBRARY_PATH before you start Python; `tfgpu-doctor fix` can link the compiler beside "
         "cuDNN instead. A cuDNN wheel from 9.11 on finds it. Without either, model.compile(..., jit_compile=False) avoids the "

@@ -126,6 +126,12 @@ def test_a_fork_has_its_own_and_leaves_its_parents(parent: pathlib.Path) -> None
     scratch.remove_run_folder()
 
 
+def run_code(code: str, parent: pathlib.Path, working_folder: pathlib.Path | None = None) -> None:
+    """Run it in a process of its own, whose temporary files lie in `parent`."""
+    variables = {**os.environ, "TMPDIR": str(parent)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=variables, cwd=working_folder, timeout=60)
+
+
 def test_nothing_is_created_after_the_end(parent: pathlib.Path) -> None:
     code = (
         "from tfgpu_doctor.host import Host, scratch\n"
@@ -154,7 +160,7 @@ def test_the_end_comes_while_a_thread_looks_for_what_was_left(parent: pathlib.Pa
         "thread = threading.Thread(target=scratch.run_folder); thread.start(); began.wait()\n"
         "scratch.end_run(); ended.set(); thread.join(); os._exit(0)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TMPDIR": str(parent)}, timeout=60)
+    run_code(code, parent)
     assert list(parent.iterdir()) == []
 
 
@@ -172,12 +178,12 @@ def test_a_thread_that_was_given_the_folder_does_not_create_it_again(
 def test_the_end_waits_for_a_thread_whose_disk_is_slow(parent: pathlib.Path) -> None:
     code = (
         "import os, threading, time; from tfgpu_doctor.host import scratch\n"
-        "began, make = threading.Event(), os.mkdir\n"
+        "began, make = threading.Event(), os.mkdir; scratch._PATIENCE_S = 30.0\n"
         "os.mkdir = lambda *given: (began.set(), time.sleep(0.4), make(*given))\n"
         "threading.Thread(target=scratch.run_folder, daemon=True).start(); began.wait()\n"
         "scratch.end_run(); time.sleep(0.6); os._exit(0)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TMPDIR": str(parent)}, timeout=60)
+    run_code(code, parent)
     assert list(parent.iterdir()) == []
 
 
@@ -190,9 +196,9 @@ def test_the_end_that_waited_in_vain_leaves_nothing_in_the_working_folder(parent
         "thread = threading.Thread(target=scratch.children_folder); thread.start(); began.wait()\n"
         "scratch.end_run(); ended.set(); thread.join()\n"
     )
-    environment, folder = {**os.environ, "TMPDIR": str(parent)}, parent / "work"
+    folder = parent / "work"
     folder.mkdir()
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=folder, timeout=60)
+    run_code(code, parent, folder)
     assert list(parent.rglob("*")) == [folder]
 
 

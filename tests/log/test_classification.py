@@ -389,7 +389,7 @@ def test_what_llvm_refuses_to_write(line: str, found: str) -> None:
         "Results mismatch between different convolution algorithms. This is likely a bug/unexpected loss of precision in cudnn.",
     ],
 )
-def test_kernels_that_disagree_are_no_fault_of_the_gpu_s_use(line: str) -> None:
+def test_kernels_of_xla_that_disagree_are_a_warning(line: str) -> None:
     (cause,) = read(line).causes
     assert (cause.label, cause.severity, cause.confidence) == ("xla_kernels_disagree", "warning", "medium")
 
