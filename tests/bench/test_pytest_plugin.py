@@ -8,7 +8,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import textwrap
 
 import pytest
 from doctor_command import clean_environment
@@ -56,6 +55,10 @@ def test_second_in_the_alphabet(): pass
 def test_first():
     assert "tensorflow" not in sys.modules and "tfgpu_doctor.bench" not in sys.modules
 """
+# Long enough that what a busy machine adds, some milliseconds, is a small part.
+SLOWER = OWN.replace('"quick parser", 0.002', '"quick parser", 0.02').replace(
+    '"slow parser", 0.02', '"slow parser", 0.2'
+)
 _KEEPS = ("-q", "-rs", "-p", "no:randomly")
 _MORE = (*_KEEPS, "-p", "no:cacheprovider")
 
@@ -106,9 +109,11 @@ class TestWithTensorFlow:
 
     def test_own_comparisons_are_in_the_table_and_in_the_document(self, tmp_path: pathlib.Path) -> None:
         path = tmp_path / "found.json"
-        done = run_pytest(tmp_path, f"--benchmark-json={path}", "--benchmark-max-time=0.4")
+        done = run_pytest(tmp_path, f"--benchmark-json={path}", "--benchmark-max-time=0.6", text=SLOWER)
         assert done.returncode == 0, done.stdout
-        assert "1 passed, 1 skipped" in done.stdout
+        assert (
+            "1 passed, 1 skipped" in done.stdout or "parse: too noisy" in done.stdout
+        )  # by what else the machine does
         assert "load: not shown" in done.stdout or "load: too noisy" in done.stdout
         table = done.stdout[done.stdout.index("benchmark 'ingest/parse': 2 tests") :]
         assert "quick parser" in table
@@ -175,11 +180,7 @@ class TestWithTensorFlow:
 
     @pytest.mark.slow
     def test_bench_runs_them_in_several_processes(self, tmp_path: pathlib.Path) -> None:
-        # Long enough that what a busy machine adds, some milliseconds, is a small part.
-        slower = OWN.replace('"quick parser", 0.002', '"quick parser", 0.02').replace(
-            '"slow parser", 0.02', '"slow parser", 0.2'
-        )
-        (tmp_path / "test_ingest.py").write_text(textwrap.dedent(slower))
+        (tmp_path / "test_ingest.py").write_text(SLOWER)
         variables = {"CALLS": str(tmp_path / "calls")}
         suites = [str(tmp_path / "test_ingest.py")]
         order = Order(journal=str(tmp_path / "journal"), suites=suites, passes=Passes(3, 0.1), variables=variables)
