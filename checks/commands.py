@@ -14,10 +14,17 @@ from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
 
 def pip(target: Target, *words: str) -> tuple[str, ...]:
-    """Return a pip command for the target; empty if that Python rejects pip (PEP 668)."""
+    """Return the command that lets pip do this in the target; empty if that Python rejects pip (PEP 668).
+
+    An environment that uv made has no pip: there, uv does the same (https://docs.astral.sh/uv/pip/packages/).
+    """
     if target.externally_managed:
         return ()
-    return (shlex.join([target.executable, "-m", "pip", *words]),)
+    if target.find("pip") or not any(each.installer == "uv" for each in target.distributions):
+        return (shlex.join([target.executable, "-m", "pip", *words]),)
+    action, *rest = words
+    options = [each for each in rest if each != "-y"]  # uv asks nothing
+    return (shlex.join(["uv", "pip", action, "--python", target.executable, *options]),)
 
 
 def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, why: str) -> Fix:

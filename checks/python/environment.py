@@ -7,6 +7,8 @@ import shlex
 
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, with_another_python
+from tfgpu_doctor.knowledge.schema import TensorFlowRelease
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
@@ -60,7 +62,8 @@ def tensorflow_is_installed(
 ) -> Yielded:
     """The most common reason for an unused GPU: the Python in use is not the one that pip installed TensorFlow into.
 
-    Fix: name the right interpreter with `--python PATH`, or install TensorFlow into this one.
+    Fix: name the right interpreter with `--python PATH`, or install TensorFlow into this one; where TensorFlow has no wheel
+    for this Python, create an environment with another one.
     """
     newest = knowledge.tensorflow_releases[-1]
     python = ".".join(target.version.split(".")[:2])
@@ -78,7 +81,7 @@ def tensorflow_is_installed(
             evidence=(
                 f"TensorFlow {newest.version} has wheels for Python {', '.join(newest.pythons)} ({newest.source})",
             ),
-            fix=Fix(f"Use a 64-bit Python {newest.pythons[-2]} or {newest.pythons[-1]} for TensorFlow."),
+            fix=_another_python(newest, system),
         )
     else:
         active = _other_environment(target, environment)
@@ -94,6 +97,15 @@ def tensorflow_is_installed(
             ),
             fix=_where_it_may_be(target, active, system),
         )
+
+
+def _another_python(newest: TensorFlowRelease, system: System | None) -> Fix:
+    install = with_another_python(newest, cuda=system is None or system.os == "Linux")
+    return Fix(
+        f"Use a 64-bit Python {newest.pythons[-2]} or {newest.pythons[-1]} for TensorFlow. uv (https://docs.astral.sh/uv) "
+        "downloads one if this machine has none.",
+        (*install, f"tfgpu-doctor --python {NEW_ENVIRONMENT}"),
+    )
 
 
 def _other_environment(target: Target, environment: Environment) -> str:

@@ -9,10 +9,9 @@ from packaging.requirements import Requirement
 
 from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.knowledge.release_needs import folders_not_looked_in
+from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, folders_not_looked_in
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
-ENVIRONMENT = "tensorflow-gpu"  # the environment that the commands create
 _NOT_ON_INDEX = ("tensorrt", "tensorrt-bindings", "tensorrt-libs")
 
 
@@ -28,9 +27,9 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
     caps = [*_caps(release, knowledge)]
     if not release.cuda_extra:
         return _with_conda(release, wheels, python, caps, spec.os)
-    target = spec.interpreter or ENVIRONMENT
-    interpreter = spec.interpreter or f"{ENVIRONMENT}/bin/python"
-    made = [] if spec.interpreter else [f"python{python} -m venv {ENVIRONMENT}"]
+    target = spec.interpreter or NEW_ENVIRONMENT
+    interpreter = spec.interpreter or f"{NEW_ENVIRONMENT}/bin/python"
+    made = [] if spec.interpreter else [f"python{python} -m venv {NEW_ENVIRONMENT}"]
     if cuda_extra_works(release):
         wanted = [f"tensorflow[and-cuda]=={release.version}"]
     else:
@@ -84,11 +83,11 @@ def _caps(release: TensorFlowRelease, knowledge: Knowledge) -> list[str]:
 def _with_conda(release: TensorFlowRelease, wheels: Wheels, python: str, caps: list[str], os: str) -> list[str]:
     quote: Callable[[str], str] = shlex.quote if os != "windows" else lambda text: f'"{text}"' if "<" in text else text
     wanted = " ".join(quote(each) for each in (f"tensorflow=={release.version}", *caps))
-    prefix = f"$(conda run -n {ENVIRONMENT} printenv CONDA_PREFIX)"
-    path = f'conda env config vars set -n {ENVIRONMENT} LD_LIBRARY_PATH="{prefix}/lib"'
+    prefix = f"$(conda run -n {NEW_ENVIRONMENT} printenv CONDA_PREFIX)"
+    path = f'conda env config vars set -n {NEW_ENVIRONMENT} LD_LIBRARY_PATH="{prefix}/lib"'
     return [
-        f"conda create -y -n {ENVIRONMENT} -c conda-forge python={python} cudatoolkit={wheels.cuda} cudnn={wheels.cudnn}",
-        f"conda run -n {ENVIRONMENT} python -m pip install {wanted}",
+        f"conda create -y -n {NEW_ENVIRONMENT} -c conda-forge python={python} cudatoolkit={wheels.cuda} cudnn={wheels.cudnn}",
+        f"conda run -n {NEW_ENVIRONMENT} python -m pip install {wanted}",
         *([path] if os != "windows" else []),
-        f"conda activate {ENVIRONMENT}",
+        f"conda activate {NEW_ENVIRONMENT}",
     ]

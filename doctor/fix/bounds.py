@@ -115,6 +115,6 @@ def check_bounds(bounds: Bounds, plan: Plan, target: Target | None) -> None:
         raise NotPossible(f"{closed} is not writable: the environment is read-only or belongs to another user")
     if plan.pip_steps and not target.find("pip"):
         raise NotPossible(
-            f"the environment {bounds.prefix} has no pip: run the commands with the tool that created it (`uv pip "
-            f"--python {target.executable} ...`), or install pip with `{target.executable} -m ensurepip`"
+            f"the environment {bounds.prefix} has no pip: install it with `{target.executable} -m ensurepip`, or let the "
+            "tool that created the environment do what the commands say"
         )

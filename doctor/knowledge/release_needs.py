@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Folders of pip packages from which TensorFlow itself opens a library; other libraries are found through these.
 _OPENED = ("cublas", "cuda_runtime", "cudnn", "cufft", "cusolver", "cusparse")
+NEW_ENVIRONMENT = "tensorflow-gpu"  # the one that the doctor's commands create
 _PACKAGES = ("tensorflow", "tensorflow-gpu")  # the first is preferred, if both are built with CUDA
 
 
@@ -46,6 +47,16 @@ def needs_of(knowledge: Knowledge, tensorflow: str, os: str, architecture: str =
     minor = f"{wanted.major}.{wanted.minor}"
     rows = _rows_of(knowledge, minor, wanted)
     return _merge([_needs(knowledge, row, minor, os, architecture) for row in rows]) if rows else None
+
+
+def with_another_python(release: TensorFlowRelease, *, cuda: bool) -> tuple[str, ...]:
+    """The commands that install a release beside a Python that has no wheel of it: uv downloads the newest Python that has
+    one, if the machine does not have it (https://docs.astral.sh/uv/concepts/python-versions/)."""
+    wanted = "'tensorflow[and-cuda]'" if cuda else "tensorflow"
+    return (
+        f"uv venv --seed --python {release.pythons[-1]} {NEW_ENVIRONMENT}",
+        f"uv pip install --python {NEW_ENVIRONMENT} {wanted}",
+    )
 
 
 def _parse(tensorflow: str) -> Version | None:

@@ -105,8 +105,9 @@ def classify(
         if _holds(rule, seen, known):
             best.setdefault(rule.label, rule)
     needs = needed(known, knowledge)
+    newest = knowledge.tensorflow_releases[-1]
     causes = [
-        _cause(rule, hits, knowledge.causes[rule.label], filled_fix(rule.label, known, needs), known)
+        _cause(rule, hits, knowledge.causes[rule.label], filled_fix(rule.label, known, needs, newest), known)
         for rule in best.values()
     ]
     noise = [each for each in found.values() if each.signature.noise]

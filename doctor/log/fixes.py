@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tfgpu_doctor.knowledge.release_needs import ReleaseNeeds
+from tfgpu_doctor.knowledge import version
+from tfgpu_doctor.knowledge.release_needs import ReleaseNeeds, with_another_python
+from tfgpu_doctor.knowledge.schema import TensorFlowRelease
 from tfgpu_doctor.log.context import Context
 
 _ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on, the names of most libraries have the major version only (release notes)
@@ -26,10 +28,10 @@ _LIBRARIES = (
 )  # fmt: skip
 
 
-def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None) -> str:
+def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None, newest: TensorFlowRelease) -> str:
     """Return the fix for a cause on this machine; empty where the general one says as much."""
     if needs is None:
-        return ""
+        return _another_python(context, newest) if label == "unsupported_python_version" else ""
     if label in _LIBRARIES and needs.has_gpu_build:
         return _libraries(context, needs)
     if label == "unsupported_python_version" and needs.pythons:
@@ -40,6 +42,17 @@ def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None) -> str:
             f"`pip install {_requirement(needs.gpu_package, context, needs)}`."
         )
     return ""
+
+
+def _another_python(context: Context, newest: TensorFlowRelease) -> str:
+    """Return how to get a Python that the newest release supports, if the one of the log is too new for it."""
+    if version(context.values.get("python", "")) < version(newest.pythons[-1] + ".99"):
+        return ""
+    commands = with_another_python(newest, cuda=context.platform in ("linux", ""))
+    return (
+        f"TensorFlow {newest.version} has wheels for Python {', '.join(newest.pythons)}. uv (https://docs.astral.sh/uv) "
+        f"downloads one: {', then '.join(f'`{each}`' for each in commands)}."
+    )
 
 
 def as_typed(text: str, context: Context) -> str:

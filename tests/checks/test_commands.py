@@ -1,13 +1,22 @@
-"""Commands to paste: from which release on pip brings the CUDA libraries."""
+"""Commands to paste: from which release on pip brings the CUDA libraries, and what stands for pip where there is none."""
 
 from __future__ import annotations
 
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
 import msgspec
 import pytest
-from healthy import broken
+from doctor_command import run_doctor
+from healthy import broken, distribution, target
+from made_up_wheels import make_wheel
 
-from tfgpu_doctor.checks.commands import bring_cuda_libraries
+from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.facts import decode_facts
 
 
 @pytest.mark.parametrize(
@@ -23,3 +32,42 @@ def test_the_extra_works_from_one_release_on(release: str, command: str) -> None
     assert " ".join(fix.commands).rpartition(" ")[2].strip("'") == command
     assert fix.text.startswith("They are missing.")
     assert ("pip cannot install them for this release" in fix.text) is (not command)
+
+
+def test_in_an_environment_of_uv_uv_stands_for_pip() -> None:
+    made_by_uv = [distribution("numpy", "2.1.3", installer="uv")]
+    found = target(executable="/home/jane doe/.venv/bin/python", distributions=made_by_uv)
+    assert pip(found, "uninstall", "-y", "numpy") == (
+        "uv pip uninstall --python '/home/jane doe/.venv/bin/python' numpy",
+    )
+    with_pip = msgspec.structs.replace(found, distributions=(*made_by_uv, distribution("pip", "26.1", installer="uv")))
+    assert pip(with_pip, "uninstall", "-y", "numpy") == ("'/home/jane doe/.venv/bin/python' -m pip uninstall -y numpy",)
+    assert pip(msgspec.structs.replace(found, externally_managed=True), "install", "numpy") == ()
+
+
+def test_the_commands_for_an_environment_of_uv_run(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("uv")
+    uv = [sys.executable, "-m", "uv"]
+    environment = tmp_path / "has spaces"
+    for number in "12":
+        make_wheel(tmp_path, "colours", f"{number}.0", {"colours.py": f"NUMBER = {number}\n"})
+    subprocess.run([*uv, "venv", "-q", "--python", sys.executable, str(environment)], check=True)
+    first = [*uv, "pip", "install", "-q", "--offline", "--find-links", str(tmp_path), "--python", str(environment)]
+    subprocess.run([*first, "colours==1.0"], check=True)
+
+    record = tmp_path / "facts.json"
+    run_doctor("check", "--quick", "--python", str(environment), "--record", str(record))
+    found = decode_facts(record.read_bytes()).target
+    assert found
+    places = {
+        "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", ""))),
+        "UV_FIND_LINKS": str(tmp_path),
+        "UV_OFFLINE": "1",
+    }
+    says = [found.executable, "-c", "import colours; print(colours.NUMBER)"]
+    (command,) = pip(found, "install", "--force-reinstall", "--no-deps", "colours==2.0")
+    subprocess.run(shlex.split(command), check=True, env={**os.environ, **places})
+    assert subprocess.run(says, capture_output=True, text=True, check=True).stdout == "2\n"
+    (command,) = pip(found, "uninstall", "-y", "colours")
+    subprocess.run(shlex.split(command), check=True, env={**os.environ, **places}, stdin=subprocess.DEVNULL)
+    assert subprocess.run(says, capture_output=True, check=False).returncode == 1

@@ -522,3 +522,21 @@ def test_hits_of_one_signature_are_not_mixed_with_derived_ones() -> None:
     found = {"xid": Found(row, 1, [Hit(1, "x", {"xid": "79"})])}
     derive(found, Context({}), KNOWLEDGE)
     assert set(found) == {"xid"}
+
+
+NOT_FOUND = "ERROR: Could not find a version that satisfies the requirement tensorflow (from versions: none)"
+
+
+@every("context, commands", [
+    (["python=3.14.2"], "`uv pip install --python tensorflow-gpu 'tensorflow[and-cuda]'`"),
+    (["python=3.15.0", "os=Windows 11"], "`uv pip install --python tensorflow-gpu tensorflow`"),
+    (["python=3.14", "tensorflow=2.18"], ""),
+    (["python=3.13.1"], ""),
+    (["python=3.7.9"], ""),
+    ([], ""),
+])  # fmt: skip
+def test_for_a_python_that_is_too_new_the_fix_brings_another(context: list[str], commands: str) -> None:
+    cause = read(NOT_FOUND, *context).causes[0]
+    assert cause.label == "unsupported_python_version"
+    assert ("`uv venv --seed --python 3.13 tensorflow-gpu`" in cause.fix) is bool(commands)
+    assert commands in cause.fix

@@ -112,6 +112,11 @@ def test_a_python_without_a_wheel_is_not_supported(judge: Judge, version: str, c
     assert ("may have no wheel" in finding.message) == (confidence == "medium")
     assert "3.10, 3.11, 3.12, 3.13" in finding.evidence[0]
     assert finding.fix and "3.12 or 3.13" in finding.fix.text
+    assert finding.fix.commands == (
+        "uv venv --seed --python 3.13 tensorflow-gpu",
+        "uv pip install --python tensorflow-gpu 'tensorflow[and-cuda]'",
+        "tfgpu-doctor --python tensorflow-gpu",
+    )
 
 
 @pytest.mark.parametrize("version", ["3.12.7", "3.14.0"])
