@@ -21,9 +21,15 @@ def cache_folder(environment: Mapping[str, str]) -> str:
     wanted = environment.get("XDG_CACHE_HOME") or ""
     if os.path.isabs(wanted):
         return os.path.join(wanted, _NAME)
-    if wanted:  # XDG Base Directory Specification 0.8: a relative path is invalid and is ignored
-        return os.path.join(os.path.expanduser("~"), ".cache", _NAME)
-    return platformdirs.user_cache_dir(_NAME, appauthor=False)
+    place = ""
+    if not wanted:  # XDG Base Directory Specification 0.8: a relative path is invalid and is ignored
+        with contextlib.suppress(RuntimeError):  # newer ones know no folder without a home
+            place = platformdirs.user_cache_dir(_NAME, appauthor=False)
+    if os.path.isabs(place):
+        return place
+    home = os.path.expanduser("~")
+    # With neither HOME nor an entry in the user database, the home is /, as in a container.
+    return os.path.join(home if os.path.isabs(home) else os.sep, ".cache", _NAME)
 
 
 def make_folder(place: str, fill: Callable[[str], None]) -> None:

@@ -11,7 +11,15 @@ import subprocess
 import time
 
 import pytest
-from doctor_command import clean_environment, diagnose, doctor_argv, hear_interrupts, make_target, run_doctor
+from doctor_command import (
+    NOT_INSTALLED,
+    clean_environment,
+    diagnose,
+    doctor_argv,
+    hear_interrupts,
+    make_target,
+    run_doctor,
+)
 from made_up_root import make_gpu_root
 from simulated import Simulate
 
@@ -24,7 +32,7 @@ HANGS = "import time; time.sleep(3600)"
 def test_no_tensorflow(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     target = make_target(tmp_path / "venv", None)
     document = diagnose("--python", str(target), environment=simulate())
-    assert document["causes"][0]["label"] == "wrong_python_environment"
+    assert document["causes"][0]["label"] == NOT_INSTALLED
     assert document["target"]["tensorflow"] == ""
 
 

@@ -8,7 +8,7 @@ import time
 
 import msgspec
 import pytest
-from doctor_command import make_target, run_doctor
+from doctor_command import HAS_WHEEL, make_target, run_doctor
 from made_up_repairs import bounds_of, make_plan, make_report, pip_step
 from replayed import report_on
 from simulated import Simulate
@@ -20,6 +20,7 @@ from tfgpu_doctor.fix.plan import Plan
 from tfgpu_doctor.fix.record import Manifest
 
 
+@pytest.mark.skipif(not HAS_WHEEL, reason="TensorFlow has no wheel for this Python: pip is no fix")
 def test_the_plan_is_printed_and_nothing_is_done(simulate: Simulate, tmp_path: pathlib.Path) -> None:
     venv = make_target(tmp_path / "venv", None)
     done = run_doctor("fix", "--python", str(venv), environment=simulate())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pwd
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from tfgpu_doctor.host import owner, scratch
-from tfgpu_doctor.host.cache import make_folder, remove_abandoned
+from tfgpu_doctor.host.cache import cache_folder, make_folder, remove_abandoned
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc says which processes are alive")
 
@@ -232,3 +233,18 @@ def test_a_part_of_a_cached_folder_goes_with_its_process(tmp_path: pathlib.Path)
     assert alive.exists()
     make_folder(str(tmp_path / "whole"), lambda folder: pathlib.Path(folder, "file").touch())
     assert [each.name for each in (tmp_path / "whole").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("variables", [{}, {"XDG_CACHE_HOME": "relative"}])
+def test_without_a_home_the_cache_is_where_a_container_has_it(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither HOME nor an entry in the user database: a container starts such a user in /."""
+
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert cache_folder(variables) == "/.cache/tfgpu-doctor"

@@ -15,7 +15,7 @@ import click
 import pytest
 import yaml
 from doc_snippets import calls, fenced, refuse_unknown, scripts_of
-from doctor_command import clean_environment, make_target
+from doctor_command import NOT_INSTALLED, clean_environment, make_target
 from left_out import makes_no_difference
 from locations import ROOT, TESTS
 
@@ -127,7 +127,7 @@ def test_a_machine_is_diagnosed(runner: Runner, tmp_path: pathlib.Path) -> None:
     assert (outputs["exit-code"], outputs["healthy"]) == ("1", "false")
     assert re.fullmatch("[a-z0-9_]+", outputs["cause"])
     assert outputs["report"] == "report.xml"
-    assert "wrong_python_environment" in (runner.workspace / "report.xml").read_text()
+    assert NOT_INSTALLED in (runner.workspace / "report.xml").read_text()
     assert json.loads(pathlib.Path(outputs["sarif"]).read_text())["version"] == "2.1.0"
     assert json.loads(pathlib.Path(outputs["machine"]).read_text())["schema"] == 2
     assert runner.summary.read_text().count("## tfgpu-doctor") == 1

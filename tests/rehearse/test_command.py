@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from doctor_command import clean_environment, doctor_argv, make_target, run_doctor
+from doctor_command import NOT_INSTALLED, clean_environment, doctor_argv, make_target, run_doctor
 from locations import ROOT
 from made_up_root import make_gpu_root
 from simulated import Simulate, machine
@@ -152,7 +152,7 @@ def test_memory_growth_that_is_refused_is_no_success(target: pathlib.Path, cache
 
 def test_without_tensorflow_that_is_the_cause(cache: str, tmp_path: pathlib.Path) -> None:
     document = rehearse(make_target(tmp_path / "venv", None), cache, code=1)
-    assert document["causes"][0]["label"] == "wrong_python_environment"
+    assert document["causes"][0]["label"] == NOT_INSTALLED
     assert document["registered"] == 0
 
 

@@ -14,7 +14,11 @@ from typing import Any
 from click.testing import CliRunner
 
 from tfgpu_doctor.cli.main import run
+from tfgpu_doctor.knowledge import read_knowledge
 
+# Whether TensorFlow has a wheel for the Python that runs the tests, and the cause where it is not installed beside it.
+HAS_WHEEL = f"{sys.version_info[0]}.{sys.version_info[1]}" in read_knowledge().tensorflow_releases[-1].pythons
+NOT_INSTALLED = "wrong_python_environment" if HAS_WHEEL else "unsupported_python_version"
 _OURS = ("CUDA", "TF_", "NVIDIA", "LD_", "SLURM", "PYTHON", "VIRTUAL_ENV", "CONDA", "TFGPU", "PYTEST_XDIST")
 
 

@@ -71,6 +71,7 @@ def _with_patience(url: str, once: Callable[[], Answer]) -> Answer:
         try:
             return once()
         except urllib.error.HTTPError as error:
+            error.close()
             lasting = error.code < 500 and error.code not in _PASSING
             if lasting or not left:
                 raise Unreachable(f"{url}: HTTP {error.code} {error.reason}") from error
