@@ -76,7 +76,7 @@ class Context:
         """Return this context with what the log reports about the machine added; given values take precedence."""
         values = dict(self.values)
         for hit in sorted((hit for each in found.values() for hit in each.hits), key=lambda hit: hit.line):
-            extracted = {key: value.strip() for key, value in hit.groups.items() if key in KEYS}
+            extracted = {key: value.strip().rstrip(".") for key, value in hit.groups.items() if key in KEYS}
             release = _SOURCE_LINE.search(hit.text)
             if release and (row := knowledge.log_releases.get((release[1], int(release[2])))):
                 extracted["tensorflow"] = row.tensorflow

@@ -18,6 +18,8 @@ _LITTLE_SHARE = 0.1
 _NAMED_AFTER_CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(\d+(?:\.\d+)?)|cudart64_(\d+)\.dll")
 _CUDART = re.compile(r"libcudart\.so\.(\d+\.\d+)|cudart64_(\d{2,3})\.dll")
 _TOOLKIT = re.compile(r"lib(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse)\.so")
+# Opened, it says that TensorFlow found its own CUDA; from CUDA 11 on, the others' names do not have its version.
+_OWN_CUDA = re.compile(r"lib(?:cudart\.so\.|cu(?:blas|fft|rand|solver|sparse)\.so\.\d+\.\d)|cudart64_")
 _LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pascal and newer, and PTX does not go back
 # From 2.22 on this file prints the names again, of all libraries: these three come from packages of their own.
 _SINCE_2_22, _OF_ALL = "dlopen_checker.cc", ("libcublas.so", "libcufft.so", "libcudnn.so")
@@ -116,7 +118,8 @@ def _capabilities(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]
 
 
 def _opened_cuda(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
-    """Whether a GPU is newer than the CUDA whose runtime was loaded: it has neither kernels nor libraries for that GPU."""
+    """Whether TensorFlow opened its CUDA, and whether a GPU is newer: that CUDA has neither kernels nor libraries for it."""
+    yield from (("own_cuda_opened", hit) for hit in hits.get("opened", []) if _OWN_CUDA.search(hit.text))
     opened = [found for hit in hits.get("opened", []) if (found := _CUDART.search(hit.text))]
     if not opened:
         return

@@ -21,7 +21,7 @@ def tell(found: Mapping[str, Found], printed: Context) -> dict[str, tuple[str, .
     for hit in sorted((hit for each in found.values() for hit in each.hits), key=lambda hit: hit.line):
         for kind, value in hit.groups.items():
             if kind in KEYS or kind in _GROUPS:
-                extracted.setdefault(kind, {})[value.strip()] = None
+                extracted.setdefault(kind, {})[value.strip().rstrip(".")] = None
         for error in _ERROR.findall(hit.text):
             extracted.setdefault("error", {})[error] = None
     if "tensorflow" not in extracted and (release := printed.values.get("tensorflow")):

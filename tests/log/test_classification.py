@@ -48,6 +48,7 @@ DERIVED = {
     "xid_memory": "NVRM: Xid (PCI:0000:01:00): 48, pid=1, DBE (double bit error)",
     "xid_off_the_bus": "NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.",
     "xid_application": "NVRM: Xid (PCI:0000:01:00): 31, pid=1, MMU Fault",
+    "own_cuda_opened": "Successfully opened dynamic library libcudart.so.10.1",
     "gpu_newer_than_opened_cuda": "Successfully opened dynamic library libcudart.so.10.1\n"
     "pciBusID: 0000:01:00.0 name: GeForce RTX 3060 Ti computeCapability: 8.6",
     "xid_power": "NVRM: Xid (PCI:0000:01:00): 54, pid=1, power cables",
@@ -540,3 +541,20 @@ def test_for_a_python_that_is_too_new_the_fix_brings_another(context: list[str],
     assert cause.label == "unsupported_python_version"
     assert ("`uv venv --seed --python 3.13 tensorflow-gpu`" in cause.fix) is bool(commands)
     assert commands in cause.fix
+
+
+CUDNN_LOST = "CUDA 9.1, tensorflow version 1.14.0. It does not use the GPU.\n{opened}\nCould not dlopen library 'libcudnn.so.7'; dlerror: x"
+
+
+@every("opened, cause", [
+    ("", "cuda_toolkit_wrong_major"),
+    ("Successfully opened dynamic library libcuda.so.1", "cuda_toolkit_wrong_major"),
+    ("Successfully opened dynamic library libcudart.so.10.0", "gpu_libs_not_found"),
+    ("Successfully opened dynamic library libcusparse.so.10.0", "gpu_libs_not_found"),
+])  # fmt: skip
+def test_a_cuda_that_tensorflow_opened_is_the_right_one(opened: str, cause: str) -> None:
+    """Whatever CUDA the author names (tensorflow 42156)."""
+    report = read(CUDNN_LOST.format(opened=opened))
+    assert report.causes[0].label == cause
+    assert report.extracted["tensorflow"] == ("1.14.0",)
+    assert not any("1.14.0.`" in each.fix for each in report.causes)
