@@ -96,7 +96,7 @@ def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool) -> i
     bounds = find_bounds(host, find_python(configuration.python))
     check_bounds(bounds, plan, look.facts.target)
     if not plan.steps:
-        raise NotPossible(f"none of these steps is inside {bounds.prefix}: carry them out yourself")
+        raise NotPossible(f"the doctor carries out none of these steps in {bounds.prefix}: run them yourself")
     for step in plan.pip_steps[:1]:
         refuse_redirection(host, step)
     _ask(f"Change {bounds.prefix}?", yes)

@@ -23,7 +23,7 @@ def cache_folder(environment: Mapping[str, str]) -> str:
         return os.path.join(wanted, _NAME)
     place = ""
     if not wanted:  # XDG Base Directory Specification 0.8: a relative path is invalid and is ignored
-        with contextlib.suppress(RuntimeError):  # newer ones know no folder without a home
+        with contextlib.suppress(RuntimeError):  # newer versions raise it where there is no home
             place = platformdirs.user_cache_dir(_NAME, appauthor=False)
     if os.path.isabs(place):
         return place

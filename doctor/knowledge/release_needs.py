@@ -50,8 +50,10 @@ def needs_of(knowledge: Knowledge, tensorflow: str, os: str, architecture: str =
 
 
 def with_another_python(release: TensorFlowRelease, *, cuda: bool) -> tuple[str, ...]:
-    """The commands that install a release beside a Python that has no wheel of it: uv downloads the newest Python that has
-    one, if the machine does not have it (https://docs.astral.sh/uv/concepts/python-versions/)."""
+    """Commands that create an environment with the newest Python that a release has wheels for, and install TensorFlow there.
+
+    uv downloads that Python if the machine does not have it (https://docs.astral.sh/uv/concepts/python-versions/).
+    """
     wanted = "'tensorflow[and-cuda]'" if cuda else "tensorflow"
     return (
         f"uv venv --seed --python {release.pythons[-1]} {NEW_ENVIRONMENT}",

@@ -46,7 +46,7 @@ def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None, newest:
 
 def _another_python(context: Context, newest: TensorFlowRelease) -> str:
     """Return how to get a Python that the newest release supports, if the one of the log is too new for it."""
-    if version(context.values.get("python", "")) < version(newest.pythons[-1] + ".99"):
+    if version(context.values.get("python", "")).release[:2] <= version(newest.pythons[-1]).release:
         return ""
     commands = with_another_python(newest, cuda=context.platform in ("linux", ""))
     return (

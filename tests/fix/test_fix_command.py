@@ -145,7 +145,10 @@ def test_finding_whose_fix_is_left_to_the_user(target: pathlib.Path, variables: 
     done = start_doctor(*words, TF_FORCE_GPU_ALLOW_GROWTH="ture", environment=variables)
     assert done.returncode == 1
     assert "To do by hand:\n     export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in done.stdout
-    assert done.stderr == f"tfgpu-doctor: error: none of these steps is inside {target}: carry them out yourself\n"
+    assert (
+        done.stderr
+        == f"tfgpu-doctor: error: the doctor carries out none of these steps in {target}: run them yourself\n"
+    )
 
 
 def test_pip_that_is_configured_to_install_elsewhere(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import pwd
 import subprocess
 import sys
 import tempfile
@@ -240,6 +239,7 @@ def test_without_a_home_the_cache_is_where_a_container_has_it(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither HOME nor an entry in the user database: a container starts such a user in /."""
+    import pwd  # Windows has none
 
     def nobody(uid: int) -> None:
         raise KeyError(uid)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -13,6 +15,7 @@ from built_machines import failed_import
 from healthy import runtime
 
 from tfgpu_doctor.collect.probes.preload import failed_preloads, preload, run_without_preload
+from tfgpu_doctor.collect.workers import show_allocator
 from tfgpu_doctor.host import Completed
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.preload import FailedPreload, Preload, RunWithoutPreload
@@ -59,6 +62,17 @@ def test_a_library_that_replaces_malloc(machine: Machine, tmp_path: pathlib.Path
     made = library(tmp_path, MALLOC)
     found = machine.ask(preload, environment={"LD_PRELOAD": made})
     assert (found.failed, found.allocator) == ((), made)
+
+
+@pytest.mark.parametrize("replaced", ["/opt/libjemalloc.so.2", "/usr/lib/libc.so.6"])
+def test_a_python_with_an_entry_of_its_own_for_malloc(
+    replaced: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Debian's: the address of malloc lies in the program, whatever library has it."""
+    files = iter([os.path.realpath(sys.executable), replaced])
+    monkeypatch.setattr(show_allocator, "file_at", lambda address: next(files))
+    show_allocator.main()
+    assert json.loads(capsys.readouterr().out) == {"malloc": replaced}
 
 
 @real
