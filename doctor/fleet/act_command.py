@@ -62,7 +62,7 @@ def act(
     found = plan(fleet, held, _looked(folder, [name for name in fleet.statuses["good"] if name in (held or {})]),
                  read_knowledge(), most)  # fmt: skip
     commands = [each for leaving in found.leaving for each in chosen.leave(leaving)] + [
-        *chosen.come_back(found.returning)
+        *chosen.come_back({name: held[name] for name in found.returning} if held else {})
     ]
     for line in found.notes:
         note(line)

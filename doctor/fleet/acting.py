@@ -16,11 +16,15 @@ _SHARE = 0.05  # of the nodes: more at once are hardly one defect each
 
 @dataclass(frozen=True)
 class Held:
-    """A node that is out of service now. `reason`: as the scheduler tells it; `ours`: the doctor took it out."""
+    """A node that is out of service now. `reason`: as the scheduler tells it; `ours`: the doctor took it out.
+
+    `cordoned`: the doctor cordoned it, too (Kubernetes).
+    """
 
     reason: str
     ours: bool
     since: dt.datetime | None = None  # with its time zone; None if the scheduler does not say
+    cordoned: bool = False
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def kubernetes(*, kind: CloudKind, output: str | None, **asked: Any) -> int:
 
     cloud = take_cloud(asked)
     try:
-        files = base(_emission("standard", **asked), kind, cloud)
+        files = base(_emission("standard", across_nodes=False if cloud.node_names else None, **asked), kind, cloud)
     except NotEmittable as error:
         refuse(str(error))
     if output is None or output.endswith(_YAML):
@@ -113,18 +113,31 @@ def mpi(*, output: str | None, **shared: Any) -> int:
     from tfgpu_doctor.fleet.emitting_jobs import mpi as script
 
     try:
-        _deliver_script(script(_emission("standard", gpus=None, nodes=None, **shared)), output)
+        _deliver_script(script(_emission("standard", gpus=None, nodes=None, across_nodes=True, **shared)), output)
     except NotEmittable as error:
         refuse(str(error))
     return 0
 
 
-def _emission(usual: Level, *, out: str, gpus: int | None, command: str, nodes: int | None, **asked: Any) -> Emission:
-    """Combine the options; reject invalid combinations. Raises NotEmittable."""
+def _emission(
+    usual: Level,
+    *,
+    out: str,
+    gpus: int | None,
+    command: str,
+    nodes: int | None,
+    across_nodes: bool | None = None,
+    **asked: Any,
+) -> Emission:
+    """Combine the options; reject invalid combinations. Raises NotEmittable.
+
+    `across_nodes`: whether the nodes are started together; None: they are if there are several.
+    """
     from tfgpu_doctor.fleet.emitting import emission
 
     order = order_of(usual=usual, **asked)
-    return emission(order, reach_of(order), out=out, command=command, nodes=nodes, gpus=gpus)
+    reach = reach_of(order, across_nodes=(nodes or 1) > 1 if across_nodes is None else across_nodes)
+    return emission(order, reach, out=out, command=command, nodes=nodes, gpus=gpus)
 
 
 def _deliver_script(text: str, output: str | None) -> None:

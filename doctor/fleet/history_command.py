@@ -31,7 +31,8 @@ def history(
     """Say what is new, what has recovered and what comes and goes on the nodes, which devices are getting slower, and which
     settings changed.
 
-    Exit code: 0 nothing is new or getting slower, 1 something is, 2 wrong usage or an unreadable store, 3 the store is empty.
+    Exit code: 0 nothing is new or getting slower, 1 something is, 2 wrong usage or an unreadable store, 3 the store is empty,
+    or nobody reported on the last day.
     """
     require_extra()
     import duckdb

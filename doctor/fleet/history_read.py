@@ -98,12 +98,14 @@ def _of_runs(
     if not windows:
         notes.append(f"no slopes: they require {FEWEST_POINTS} runs over {SHORTEST_DAYS} days")
     wrong = bool(trends.slower or trends.fleet or events.new or events.flapping)
+    judged = _reported(connection, runs, node)
     return History(
-        doctor=tfgpu_doctor.__version__, exit_code=_FOUND if wrong else 0, first=str(runs[0].day), last=str(runs[-1].day),
-        runs=len(runs), nodes=_nodes(connection, runs), node=node or "", slower=trends.slower, fleet=trends.fleet,
-        new=events.new, recovered=events.recovered, flapping=events.flapping, flapping_days=FLAPPING_DAYS,
-        between=between(connection, runs, *days, node=node) if days else None, lines=trends.of_node, compared=trends.compared,
-        too_short=trends.too_short, scattered=trends.scattered, notes=tuple(notes),
+        doctor=tfgpu_doctor.__version__, exit_code=_FOUND if wrong else 0 if judged else _NOTHING_TO_COMPARE,
+        first=str(runs[0].day), last=str(runs[-1].day), runs=len(runs), nodes=judged, node=node or "",
+        slower=trends.slower, fleet=trends.fleet, new=events.new, recovered=events.recovered, flapping=events.flapping,
+        flapping_days=FLAPPING_DAYS, between=between(connection, runs, *days, node=node) if days else None,
+        lines=trends.of_node, compared=trends.compared, too_short=trends.too_short, scattered=trends.scattered,
+        notes=tuple(notes),
     )  # fmt: skip
 
 
@@ -116,10 +118,11 @@ def _days(runs: Sequence[StoredRun], asked: tuple[dt.date, dt.date] | None) -> t
     return asked or ((known[-2], known[-1]) if len(known) > 1 else None)
 
 
-def _nodes(connection: Any, runs: Sequence[StoredRun]) -> int:
+def _reported(connection: Any, runs: Sequence[StoredRun], node: str | None) -> int:
+    """Return how many nodes, or whether the one, reported on the last day."""
     tables = files(run.table("nodes") for run in runs if run.day == runs[-1].day)
-    query = f"select count(distinct node) from {tables} where outcome = 'reported'"  # noqa: S608 - ours
-    ((count,),) = connection.execute(query).fetchall()
+    query = f"select count(distinct node) from {tables} where outcome = 'reported' and coalesce(node = $1, true)"  # noqa: S608
+    ((count,),) = connection.execute(query, [node]).fetchall()
     return int(count)
 
 

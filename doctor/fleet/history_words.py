@@ -22,8 +22,12 @@ def history_headline(history: History) -> str:
         )
         if events
     ]  # fmt: skip
+    if not history.nodes and not counts:
+        return (
+            f"Not judged: {f'{history.node} did not report' if history.node else 'no node reported'} on {history.last}."
+        )
     what = ", ".join(counts) if counts else "nothing is new, and nothing is getting slower"
-    return f"{history.nodes:,} nodes on {history.last}: {what}."
+    return f"{history.node or f'{history.nodes:,} nodes'} on {history.last}: {what}."
 
 
 def history_sections(history: History) -> list[Section]:

@@ -78,11 +78,15 @@ def _validate(chosen: Configuration) -> None:
         refuse(str(error))
 
 
-def reach_of(order: NodeOrder) -> NodeOrder:
-    """Return the order with its profile's level and suites; the profile is read here, and again by the nodes."""
+def reach_of(order: NodeOrder, *, across_nodes: bool) -> NodeOrder:
+    """Return the order with its profile's level and suites; the profile is read here, and again by the nodes.
+
+    `across_nodes`: the nodes are started together, so the suites that the profile wants of several nodes are due.
+    """
     if not order.profile:
         return order
     from tfgpu_doctor.accept import profile_named
 
     found = profile_named(order.profile).profile
-    return NodeOrder(level=found.level, minutes=found.minutes, suites=tuple(found.suites), budget=found.budget)
+    suites = (*found.suites, *(found.suites_of_several_nodes if across_nodes else ()))
+    return NodeOrder(level=found.level, minutes=found.minutes, suites=suites, budget=found.budget)

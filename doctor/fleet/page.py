@@ -41,10 +41,22 @@ def _text(fleet: Fleet, width: int, colour: bool) -> str:
     say_sections(page, sections(fleet))
     if fleet.exit_code == 0 and not fleet.causes:
         page.gap()
-        page.say(
-            "Every node is healthy according to its own report. No node differs, and no node is slower than noise explains."
-        )
+        page.say(_nothing_found(fleet))
     return page.text
+
+
+def _nothing_found(fleet: Fleet) -> str:
+    """Say in what nothing was found, and only of what was compared."""
+    said = ["Every node is healthy according to its own report."]
+    if not fleet.varied and all(kind.nodes > 1 for kind in fleet.kinds):
+        said.append("No node differs.")
+    if not fleet.series:
+        said.append("No speed was measured.")
+    elif any(each.limit is None for each in fleet.series):
+        said.append("Not every speed was compared.")
+    else:
+        said.append("No node is slower than noise explains.")
+    return " ".join(said)
 
 
 def say_sections(page: Page, sections: Iterable[Section]) -> None:

@@ -40,9 +40,9 @@ def report(
 ) -> int:
     """Compare the nodes whose reports are in a folder: causes with their nodes, differences, slow nodes, silent nodes.
 
-    Reports of a retest are in DIR/second: only a node that fails twice is called bad. Exit code: 0 every node is healthy,
-    alike and as fast as its peers, 1 findings, 2 wrong usage or an unreadable folder, 3 no node reported, or one was not
-    judged.
+    Reports of a retest are in DIR/second: only a node that fails twice is called bad. Exit code: 0 every node is healthy
+    and none differs or is slower, as far as they can be compared, 1 findings, 2 wrong usage or an unreadable folder, 3 no
+    node reported, or one was not judged.
     """
     from tfgpu_doctor.fleet.compared import compared
     from tfgpu_doctor.fleet.page import render_fleet

@@ -63,9 +63,9 @@ def run(
 ) -> int:
     """Examine all live nodes of a Ray cluster in parallel, and write each report to disk as soon as it arrives.
 
-    Prints the comparison of all nodes, as `fleet report DIR` does at any later time. Exit code: 0 every node is healthy,
-    alike and as fast as its peers, 1 findings, 2 wrong usage, 3 no node reported, or one was not judged, 130 interrupted
-    (reports that have arrived are kept).
+    Prints the comparison of all nodes, as `fleet report DIR` does at any later time. Exit code: 0 every node is healthy
+    and none differs or is slower, as far as they can be compared, 1 findings, 2 wrong usage, 3 no node reported, or one was
+    not judged, 130 interrupted (reports that have arrived are kept).
     """
     if lacking := [name for name in ("ray", "duckdb", "numpy") if importlib.util.find_spec(name) is None]:
         refuse(f"{', '.join(lacking)} cannot be imported here: {_project.install('fleet')}")
@@ -80,7 +80,7 @@ def run(
 
 def _task(order: NodeOrder, deadline_s: float | None, python: str | None, install: str) -> NodeTask:
     """Return the task of each node. The file of a profile is copied to the nodes; an unusable one is rejected."""
-    reach = reach_of(order)
+    reach = reach_of(order, across_nodes=True)
     order, files = _with_profile(order) if order.profile else (order, {})
     return NodeTask(
         order=order, deadline_s=deadline_s or reach.limit_s, takes_gpus=reach.takes_gpus, files=files,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from tfgpu_doctor.fleet.acting import Held, Leaving
@@ -19,6 +19,7 @@ _READ_S = 60.0
 _PLAIN_TIMES = {"SLURM_TIME_FORMAT": "standard"}
 _ON_A_LINE = 50  # Kubernetes' nodes of one command
 _KEY = "tfgpu-doctor/cause"  # of the label and the taint
+_CORDONED = "tfgpu-doctor/cordoned"  # the label of a node that the doctor cordoned, too
 _CONDITION = "TfgpuDoctor"  # as the node problem detector's: True means that there is a problem
 _OUT = re.compile(r"drain|down|fail|maint", re.IGNORECASE)
 _NOT_IN_A_VALUE = re.compile(r"[^A-Za-z0-9_.-]")
@@ -37,8 +38,8 @@ class Scheduler(Protocol):
     def leave(self, leaving: Leaving) -> Iterator[Command]:
         """Yield the commands with which these nodes take no more work; what runs there goes on."""
 
-    def come_back(self, nodes: Sequence[str]) -> Iterator[Command]:
-        """Yield the commands that take it back."""
+    def come_back(self, nodes: Mapping[str, Held]) -> Iterator[Command]:
+        """Yield the commands that take them back, each with what `held` said of it."""
 
 
 class Slurm:
@@ -62,10 +63,10 @@ class Slurm:
         """One command for all nodes."""
         yield "scontrol", "update", f"NodeName={folded(leaving.nodes)}", "State=DRAIN", f"Reason={leaving.reason}"
 
-    def come_back(self, nodes: Sequence[str]) -> Iterator[Command]:
+    def come_back(self, nodes: Mapping[str, Held]) -> Iterator[Command]:
         """One command for all nodes."""
         if nodes:
-            yield "scontrol", "update", f"NodeName={folded(nodes)}", "State=RESUME"
+            yield "scontrol", "update", f"NodeName={folded(list(nodes))}", "State=RESUME"
 
 
 class Kubernetes:
@@ -81,33 +82,40 @@ class Kubernetes:
         found: dict[str, Held] = {}
         try:
             for item in read_json(_answer(done, "kubectl"))["items"]:
-                cause = (item["metadata"].get("labels") or {}).get(_KEY)
+                labels = item["metadata"].get("labels") or {}
+                cause = labels.get(_KEY)
                 if cause is not None or item["spec"].get("unschedulable"):
                     since = _time(_condition_since(item.get("status") or {}))
-                    found[str(item["metadata"]["name"])] = Held(str(cause or "cordoned"), cause is not None, since)
+                    ours = cause is not None
+                    found[str(item["metadata"]["name"])] = Held(
+                        str(cause or "cordoned"), ours, since, cordoned=ours and _CORDONED in labels
+                    )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SchedulerError(f"kubectl's list of nodes cannot be read: {type(error).__name__}") from None
         return found
 
     def leave(self, leaving: Leaving) -> Iterator[Command]:
-        """Label first: it is what marks the node as taken out by the doctor."""
+        """Label first: it is what marks the node as taken out, and as cordoned, by the doctor."""
         cause = _NOT_IN_A_VALUE.sub("-", leaving.cause)[:63].strip("-_.") or "unknown"
+        cordoned = (f"{_CORDONED}=true",) if self._cordon else ()
         for nodes in _parts(leaving.nodes):
-            yield "kubectl", "label", "node", *nodes, f"{_KEY}={cause}", "--overwrite"
+            yield "kubectl", "label", "node", *nodes, f"{_KEY}={cause}", *cordoned, "--overwrite"
             yield "kubectl", "taint", "node", *nodes, f"{_KEY}={cause}:NoSchedule", "--overwrite"
             if self._cordon:
                 yield "kubectl", "cordon", *nodes
             yield from (_condition(node, "True", cause, leaving.reason) for node in nodes)
 
-    def come_back(self, nodes: Sequence[str]) -> Iterator[Command]:
-        """Label last, so that a node that comes back in part is still known as the doctor's."""
-        for some in _parts(nodes):
+    def come_back(self, nodes: Mapping[str, Held]) -> Iterator[Command]:
+        """Labels last, so that a node that comes back in part is still known as the doctor's. What others cordoned stays."""
+        for some in _parts(list(nodes)):
+            cordoned = [name for name in some if nodes[name].cordoned]
             yield from (
                 _condition(node, "False", "NothingFound", "the last examination found nothing") for node in some
             )
             yield "kubectl", "taint", "node", *some, f"{_KEY}:NoSchedule-"
-            if self._cordon:
-                yield "kubectl", "uncordon", *some
+            if cordoned:
+                yield "kubectl", "uncordon", *cordoned
+                yield "kubectl", "label", "node", *cordoned, f"{_CORDONED}-"
             yield "kubectl", "label", "node", *some, f"{_KEY}-"
 
 

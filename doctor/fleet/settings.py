@@ -11,6 +11,9 @@ from tfgpu_doctor.model.report import Report
 
 _MOST_VARIABLES = 60
 _LONGEST_VALUE = 300
+# The kernel's default is a share of the memory that it found at its start, so equal nodes differ by a few (set_max_threads in
+# https://github.com/torvalds/linux/blob/v6.12/kernel/fork.c).
+_FROM_THE_MEMORY = frozenset({"nproc"})
 
 
 def settings_of(facts: Facts, report: Report) -> dict[str, str]:
@@ -90,8 +93,9 @@ def _of_limits(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "processor quota", f"{limits.cpu_quota:g}" if limits.cpu_quota else "none"
         yield "memory limit", f"{limits.memory_limit_bytes / 2**30:.1f} GiB" if limits.memory_limit_bytes else "none"
         for name in limits.resources:
-            value = limits.resource(name)
-            yield f"limit {name}", "none" if value is None else str(value)
+            if name not in _FROM_THE_MEMORY:
+                value = limits.resource(name)
+                yield f"limit {name}", "none" if value is None else str(value)
 
 
 def counted(words: Iterator[str]) -> str:

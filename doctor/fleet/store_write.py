@@ -35,7 +35,7 @@ UNMET = "unmet"  # the label of an unmet requirement in the table of causes
 _LONGEST = 300
 _NEARBY_DAYS = 1  # a run that is put in before it is complete may get another day later
 Report = tuple[str, dt.datetime]  # node, when its examination began: there is only one report of both
-_Outcome = Literal["added", "replaced", "already there", "older than what is there"]
+_Outcome = Literal["added", "replaced", "already there", "older than what is there", "not stored"]
 
 
 class NoDayError(Exception):
@@ -110,7 +110,10 @@ _KEY = "node, retest, id, label, devices"
 
 
 def ingest(folder: str, store: Store, *, expected: Iterable[str] = (), day: dt.date | None = None) -> Ingested:
-    """Store the reports of a folder. Raises OSError, and NoDayError if neither the reports nor `day` say when it was."""
+    """Store the reports of a folder, unless it has none and no node was expected.
+
+    Raises OSError, and NoDayError if neither the reports nor `day` say when it was.
+    """
     rows, refused = _Rows(), list[RefusedFile]()
     for within, retest in ((folder, False), (os.path.join(folder, SECOND_FOLDER), True)):
         if retest and not Files().exists(within):
@@ -123,6 +126,8 @@ def ingest(folder: str, store: Store, *, expected: Iterable[str] = (), day: dt.d
     rows.expect(expected)
     day = day or _day_of(rows)
     run = store.place(day, _id(rows, day))
+    if not rows.nodes:
+        return Ingested(run, "not stored", 0, 0, tuple(refused))
     return _put(store, run, rows, same_run(store, rows.reports, day), tuple(refused))
 
 

@@ -88,10 +88,12 @@ static int is_listed(Device device) {
   return 0;
 }
 
-/* CUDA provides a process with either whole GPUs or one MIG device:
+/* CUDA provides a process with either whole GPUs or one MIG device, and with no whole GPU where it finds a MIG device:
  * https://docs.nvidia.com/datacenter/tesla/mig-user-guide/#cuda-device-enumeration */
-static int joins(Device device) {
-  return device_count == 0 || (device.mig == WHOLE_GPU && devices[0].mig == WHOLE_GPU);
+static void list_device(Device device) {
+  if (device_count && devices[0].mig != WHOLE_GPU) return;
+  if (device.mig != WHOLE_GPU) device_count = 0;
+  devices[device_count++] = device;
 }
 
 /* CUDA_VISIBLE_DEVICES is read up to the first entry that names no device; a device that is named twice hides all. */
@@ -102,13 +104,13 @@ static void list_devices(void) {
   order_gpus(order);
   device_count = 0;
   for (int place = 0; !entry && place < gpu_count; place++)
-    if (usable(order[place], &device) && joins(device)) devices[device_count++] = device;
+    if (usable(order[place], &device)) list_device(device);
   while (entry && device_count < MOST_GPUS && read_entry(&entry, order, &device)) {
     if (is_listed(device)) {
       device_count = 0;
       return;
     }
-    if (joins(device)) devices[device_count++] = device;
+    list_device(device);
     if (!*entry++) return;
   }
 }

@@ -41,9 +41,10 @@ class SimulatedMachine(Part, frozen=True):
 
     @property
     def cuda_devices(self) -> int:
-        """The number of devices that CUDA provides to a process that hides none: all whole GPUs, or one MIG device."""
-        whole = sum(not gpu.mig_mode for gpu in self.gpus)
-        return whole or min(1, sum(gpu.cuda_devices for gpu in self.gpus))
+        """The number of devices that CUDA provides to a process that hides none: one MIG device, or else all whole GPUs."""
+        if any(gpu.mig_mode and gpu.cuda_devices for gpu in self.gpus):
+            return 1
+        return sum(not gpu.mig_mode for gpu in self.gpus)
 
 
 class _WrittenMachine(Part, frozen=True):

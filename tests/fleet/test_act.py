@@ -126,12 +126,13 @@ def test_names_that_a_shell_would_read_reach_no_command(tmp_path: pathlib.Path) 
     assert any("no scheduler can have" in note for note in found.notes)
 
 
+CORDONED = {"tfgpu-doctor/cordoned": "true"}
 KUBECTL = """#!{python}
 import json, sys
 with open({log!r}, "a") as file:
     file.write(json.dumps(sys.argv[1:]) + "\\n")
 if sys.argv[1] == "get":
-    labels = {{"tfgpu-doctor/cause": "hardware_ecc_error"}}
+    labels = {{"tfgpu-doctor/cause": "hardware_ecc_error", **{labels!r}}}
     condition = {{"type": "TfgpuDoctor", "status": "True", "lastTransitionTime": "2026-11-20T09:00:00Z"}}
     item = {{"metadata": {{"name": "n00005", "labels": labels}}, "spec": {{"unschedulable": True}},
             "status": {{"conditions": [{{"type": "Ready", "status": "True"}}, condition]}}}}
@@ -141,11 +142,13 @@ elif {fails!r} in sys.argv:
 """
 
 
-def with_kubectl(folder: pathlib.Path, fails: str = "never") -> tuple[dict[str, str], pathlib.Path]:
+def with_kubectl(
+    folder: pathlib.Path, fails: str = "never", labels: dict[str, str] = CORDONED
+) -> tuple[dict[str, str], pathlib.Path]:
     """A kubectl that writes down how it was called: there is no cluster here."""
     log, programs = folder / "called", folder / "programs"
     programs.mkdir()
-    (programs / "kubectl").write_text(KUBECTL.format(python=sys.executable, log=str(log), fails=fails))
+    (programs / "kubectl").write_text(KUBECTL.format(python=sys.executable, log=str(log), fails=fails, labels=labels))
     (programs / "kubectl").chmod(0o755)
     return {"PATH": f"{programs}:/usr/bin:/bin"}, log
 
@@ -168,7 +171,10 @@ def test_kubernetes_without_apply_only_reads(tmp_path: pathlib.Path) -> None:
     assert done.returncode == 1, done.stderr
     assert calls(log) == [["get", "nodes", "--output=json"]]
     lines = [shlex.split(line) for line in done.stdout.splitlines()]
-    assert ["kubectl", "label", "node", "n00003", "tfgpu-doctor/cause=hardware_ecc_error", "--overwrite"] in lines
+    assert lines[0] == [
+        "kubectl", "label", "node", "n00003", "tfgpu-doctor/cause=hardware_ecc_error", "tfgpu-doctor/cordoned=true",
+        "--overwrite",
+    ]  # fmt: skip
     assert [
         "kubectl",
         "taint",
@@ -185,6 +191,22 @@ def test_kubernetes_without_apply_only_reads(tmp_path: pathlib.Path) -> None:
     )
     assert patch["status"]["conditions"][0]["type"] == "TfgpuDoctor"
     assert patch["status"]["conditions"][0]["reason"] == "HardwareEccError"
+
+
+@pytest.mark.parametrize("option", [(), ("--cordon",)])
+@pytest.mark.parametrize("labels", [CORDONED, {}])
+def test_only_what_the_doctor_cordoned_is_uncordoned(
+    tmp_path: pathlib.Path, labels: dict[str, str], option: tuple[str, ...]
+) -> None:
+    """Whoever cordoned a node after it left service still has it; what the doctor cordoned does not stay for ever."""
+    (tmp_path / "reports").mkdir()
+    made(tmp_path / "reports")
+    variables, _ = with_kubectl(tmp_path, labels=labels)
+    done = run_doctor("fleet", "act", str(tmp_path / "reports"), "--on", "kubernetes", *option, environment=variables)
+    lines = [shlex.split(line) for line in done.stdout.splitlines()]
+    assert (["kubectl", "uncordon", "n00005"] in lines) == bool(labels)
+    assert (["kubectl", "label", "node", "n00005", "tfgpu-doctor/cordoned-"] in lines) == bool(labels)
+    assert lines[-1] == ["kubectl", "label", "node", "n00005", "tfgpu-doctor/cause-"]
 
 
 def test_kubernetes_with_apply_carries_out_what_it_printed(tmp_path: pathlib.Path) -> None:

@@ -8,7 +8,19 @@ import subprocess
 import pytest
 import yaml
 from doctor_command import run_doctor
-from emitted_pods import FORMS, USUAL, containers_of, doctor_of, emit, emit_all, placed, pod_of, variables_of, workloads
+from emitted_pods import (
+    FORMS,
+    USUAL,
+    containers_of,
+    doctor_of,
+    emit,
+    emit_all,
+    job_of,
+    placed,
+    pod_of,
+    variables_of,
+    workloads,
+)  # fmt: skip
 
 from tfgpu_doctor.fleet.launched import launched_by
 
@@ -103,6 +115,22 @@ def test_a_profile_that_has_the_nodes_train_together(tmp_path: pathlib.Path) -> 
     done = run_doctor("fleet", "emit", "kubernetes", *USUAL, "--nodes", "4", *asked, "--name", "7night")
     assert done.returncode == 2
     assert "must begin with a letter" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["nodes", "names"])
+def test_what_a_profile_wants_of_several_nodes(form: str, tmp_path: pathlib.Path) -> None:
+    """Nodes that are started together form a cluster; those of which each has a Job of its own do not."""
+    profile = tmp_path / "several.toml"
+    profile.write_text('gpus = 8\nlevel = "deep"\nsuites-of-several-nodes = ["multi_worker"]\nbudget = "5m"\n')
+    asked = ("--profile", str(profile), "--gpus", "8")
+    if form == "names":
+        assert [each["kind"] for each in emit_all("--node-names", "n1,n2", *asked)] == ["Job", "Job"]
+        return
+    service, job = emit_all("--nodes", "4", *asked)
+    assert service["kind"] == "Service"
+    assert {"TFGPU_DOCTOR_WORKERS", "TFGPU_DOCTOR_SERVICE"} <= variables_of(doctor_of(job)).keys()
+    (alone,) = emit_all("--nodes", "1", *asked)
+    assert job_of(job)["activeDeadlineSeconds"] > job_of(alone)["activeDeadlineSeconds"]
 
 
 def test_a_base_for_kustomize(tmp_path: pathlib.Path) -> None:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 from doctor_command import start_doctor
-from emitted_pods import FORMS, containers_of, doctor_of, emit, pod_of, refused, variables_of, workloads
+from emitted_pods import FORMS, containers_of, doctor_of, emit, emit_all, pod_of, refused, variables_of, workloads
+
+from tfgpu_doctor.fleet.acting import Leaving
+from tfgpu_doctor.fleet.schedulers import Kubernetes
 
 DAEMONSET = ("--kind", "daemonset")
 DEEP = ("--nodes", "4", "--level", "deep", "--gpus", "8")
@@ -31,6 +34,16 @@ def test_only_nodes_with_gpus_are_examined(form: tuple[str, ...]) -> None:
     other = emit(*form, "--node-selector", "cloud.google.com/gke-accelerator=nvidia-l4", "--node-selector", "rack=")
     assert pod_of(other)["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-l4", "rack": ""}
     assert {"key": "nvidia.com/gpu", "operator": "Exists"} in pod_of(other)["tolerations"]
+
+
+@pytest.mark.parametrize("form", [DAEMONSET, DEEP, ("--node-names", "n1", "--schedule", "@daily")])
+def test_a_node_that_the_doctor_took_out_is_examined_again(form: tuple[str, ...]) -> None:
+    (taint,) = [
+        word for command in Kubernetes().leave(Leaving(("n1",), "hardware_ecc_error", "why")) if "taint" in command
+        for word in command if word.endswith(":NoSchedule")
+    ]  # fmt: skip
+    key = taint.partition("=")[0]
+    assert {"key": key, "operator": "Exists"} in pod_of(emit_all(*form)[0])["tolerations"]
 
 
 @pytest.mark.parametrize("selector", [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from doctor_command import clean_environment
 from emitted_pods import ROUND, containers_of, emit_all, job_of, placed, pod_of, refused
+from locations import ROOT
 from made_up_fleet import MadeUpFleet
 
 ADDRESS = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -184,6 +186,34 @@ class TestOneNight:
         night = Round(tmp_path, "--nodes", "1", "--level", "quick")
         night.run(night.nodes[0], "night-now")
         assert (night.folder / "now/n1.json").exists()
+
+    def test_a_word_names_one_round(self, tmp_path: pathlib.Path) -> None:
+        """Reports of the round before are in its folder, and its nodes may be dead by now."""
+        night = Round(tmp_path, "--nodes", "8")
+        MadeUpFleet(8).write(night.folder / "now", whole=False)
+        assert night.run(night.collector, "a-night-report-now").returncode == 0
+        done = night.run(night.collector, "a-night-report-now")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "the round now was compared before" in night.message.read_text("utf-8")
+        assert done.stderr == night.message.read_text("utf-8")
+
+    def test_the_documented_commands_start_a_round_with_a_folder_of_its_own(self, tmp_path: pathlib.Path) -> None:
+        page = (ROOT / "docs/fleet.md").read_text("utf-8")
+        (script,) = [each for each in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "--from=cronjob" in each]
+        words = subprocess.run(
+            ["sh", "-c", 'kubectl() { echo "$@"; }\n' + script], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        first, second = (line.split()[-1] for line in words)
+        assert [line.split()[2].removeprefix("--from=cronjob/") for line in words] == [
+            first.rpartition("-")[0], second.rpartition("-")[0],
+        ]  # fmt: skip
+        night = Round(tmp_path, "--nodes", "1", "--level", "quick")
+        night.run(night.nodes[0], first)
+        night.run(night.collector, second)
+        (folder,) = [each for each in night.folder.iterdir() if each.is_dir()]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d{4}Z", folder.name)
+        assert (folder / "n1.json").exists()
+        assert folder.with_suffix(".html").exists()
 
     def test_a_healthy_fleet(self, tmp_path: pathlib.Path) -> None:
         night = Round(tmp_path, "--nodes", "8")

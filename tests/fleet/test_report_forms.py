@@ -19,13 +19,17 @@ from made_up_fleet import MODELS, MadeUpFleet
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.fleet.fleet import STATUSES, Fleet
 from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Cause, Unmet, file_name
 from tfgpu_doctor.fleet.page import render_fleet
+from tfgpu_doctor.fleet.settings import settings_of
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import Figure
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.limits import Limits
 
 SCHEMA = json.loads((ROOT / "doctor/fleet/fleet.schema.json").read_text("utf-8"))
 HOSTILE = (
@@ -134,6 +138,39 @@ def test_the_document_is_as_its_schema_says(found: Fleet) -> None:
     jsonschema.validate(document, SCHEMA)
     assert document["schema"] == 2
     assert list(document["statuses"]) == list(STATUSES)
+
+
+HEALTHY = "Every node is healthy according to its own report."
+
+
+def test_only_what_was_compared_is_called_alike_and_as_fast(tmp_path: pathlib.Path) -> None:
+    def told(fleet: MadeUpFleet, name: str) -> str:
+        fleet.write(tmp_path / name, whole=False)
+        found = merge(str(tmp_path / name))
+        assert found.exit_code == 0
+        return " ".join(render_fleet(found, "text").partition(HEALTHY)[2].split())
+
+    assert told(MadeUpFleet(8), "eight") == "No node differs. No node is slower than noise explains."
+    few = MadeUpFleet(4)
+    few.slow("n00000", 16, by=0.9)
+    assert told(few, "few") == "No node differs. Not every speed was compared."
+    assert told(MadeUpFleet(1), "one") == "Not every speed was compared."
+    two_drivers = MadeUpFleet(8)
+    for name in list(two_drivers.nodes)[:4]:
+        two_drivers.set(name, {"kernel module": "570.1"})
+    assert told(two_drivers, "two drivers") == "No node is slower than noise explains."
+    unmeasured = MadeUpFleet(8)
+    for node in unmeasured.nodes.values():
+        node["measurements"] = ()
+    assert told(unmeasured, "unmeasured") == "No node differs. No speed was measured."
+
+
+def test_limits_that_the_kernel_takes_from_the_memory_are_no_settings() -> None:
+    """Of ten equal nodes, some have a few processes more than others."""
+    facts = Facts(limits=Limits(resources={"nproc": 515_506, "nofile": 1024}))
+    settings = settings_of(facts, diagnose(facts))
+    assert settings["limit nofile"] == "1024"
+    assert "limit nproc" not in settings
 
 
 def test_the_text_is_short_and_begins_with_causes(tmp_path: pathlib.Path) -> None:

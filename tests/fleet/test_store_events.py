@@ -12,11 +12,12 @@ pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
 import numpy as np
+from doctor_command import run_doctor
 from fleet_days import FleetDays, date
 
 from tfgpu_doctor.fleet.history import Event, History
 from tfgpu_doctor.fleet.history_read import history_of
-from tfgpu_doctor.fleet.history_words import event_lines
+from tfgpu_doctor.fleet.history_words import event_lines, history_headline
 from tfgpu_doctor.fleet.node import Cause, NodeOutcome, encode_node
 from tfgpu_doctor.fleet.reporting import missing_node
 from tfgpu_doctor.fleet.store import Store
@@ -204,6 +205,41 @@ def test_who_is_busy_is_neither_silent_nor_recovered_and_each_reason_has_its_lin
     assert (found.recovered, found.flapping) == ((), ())
     lines = list(event_lines(found.new))
     assert sorted(lines) == ["1 node: n00003: hung: no response", "1 node: n00004: died: gone"]
+
+
+@pytest.mark.parametrize("outcome", ["busy", "not granted"])
+def test_a_day_on_which_nobody_was_judged_is_no_pass(tmp_path: pathlib.Path, outcome: NodeOutcome) -> None:
+    fleet = FleetDays(10, gpus=1, measured=1)
+    store = Store(str(tmp_path / "store"), create=True)
+    for day in range(3):
+        fleet.write(tmp_path / str(day), day)
+        for file in (tmp_path / str(day)).glob("n*.json") if day == 2 else ():
+            file.write_bytes(encode_node(missing_node(file.stem, outcome, "the batch system gave none")))
+        ingest(str(tmp_path / str(day)), store, day=date(day))
+    found = history_of(store)
+    assert (found.new, found.exit_code, found.nodes) == ((), 3, 0)
+    assert history_headline(found) == f"Not judged: no node reported on {date(2)}."
+    one = history_of(store, node="n00001")
+    assert (one.exit_code, history_headline(one)) == (3, f"Not judged: n00001 did not report on {date(2)}.")
+
+
+def test_an_empty_folder_is_not_stored(tmp_path: pathlib.Path) -> None:
+    """It would be the last day of the history, on which nothing is new."""
+    (tmp_path / "reports").mkdir()
+    arguments = (
+        "fleet",
+        "ingest",
+        str(tmp_path / "reports"),
+        "--store",
+        str(tmp_path / "store"),
+        "--day",
+        "2026-01-01",
+    )
+    done = run_doctor(*arguments)
+    assert (done.returncode, Store(str(tmp_path / "store")).runs()) == (3, [])
+    assert "not stored; 0 nodes" in done.stdout
+    assert run_doctor(*arguments, "--expect", "n1").returncode == 3
+    assert len(Store(str(tmp_path / "store")).runs()) == 1  # a node that was expected is silent
 
 
 def test_several_messages_of_one_cause_are_told_by_its_meaning() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from rehearse.children import cuda_says, run
 from simulated import Simulate
 
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.rehearse.machine import read_machine
 
 A, B = "GPU-aaaaaaaa-0000-0000-0000-000000000001", "GPU-aabbbbbb-0000-0000-0000-000000000002"
 MIG = "MIG-cccccccc-0000-0000-0000-000000000003"
@@ -100,6 +102,22 @@ def test_a_process_gets_one_mig_device(simulate: Simulate, value: str | None, na
         (device,) = found["devices"]
         assert device["uuid"] == "cccccccc000000000000000000000003"
         assert (device["memory"], device["attributes"][15]) == (5 << 30, 14)
+
+
+@pytest.mark.parametrize(
+    "gpus", [(DIVIDED, {"name": "A100 40GB", "count": 2}), ({"name": "A100 40GB", "count": 2}, DIVIDED)]
+)
+@pytest.mark.parametrize("order", ["PCI_BUS_ID", "FASTEST_FIRST"])
+def test_no_whole_gpu_is_listed_beside_a_mig_device(simulate: Simulate, gpus: tuple[Any, ...], order: str) -> None:
+    variables = {**simulate(*gpus), "CUDA_DEVICE_ORDER": order}
+    devices = cuda_says(variables)["devices"]
+    assert [each["name"] for each in devices] == ["NVIDIA A100-SXM4-40GB MIG 1g.5gb"]
+    expected = read_machine(json.dumps({"gpus": gpus}).encode(), read_knowledge()).cuda_devices
+    assert expected == len(devices)  # what a rehearsal holds TensorFlow's GPUs against
+    whole = 0 if gpus[1] is DIVIDED else 1
+    if order == "PCI_BUS_ID":
+        named = cuda_says({**variables, "CUDA_VISIBLE_DEVICES": str(whole)})["devices"]
+        assert [each["name"] for each in named] == ["NVIDIA A100-SXM4-40GB"]
 
 
 def test_mig_without_a_device_gives_none(simulate: Simulate) -> None:

@@ -115,7 +115,7 @@ def test_a_machine_is_completed() -> None:
     assert [gpu.pci_address for gpu in machine.gpus] == ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]
     assert len({gpu.uuid for gpu in machine.gpus} | {gpu.mig_devices[0].uuid for gpu in machine.gpus[:2]}) == 5
     assert [gpu.memory_bytes for gpu in machine.gpus] == [80 << 30, 80 << 30, 5]
-    assert machine.cuda_devices == 1  # the T4: CUDA gives whole GPUs or one MIG device
+    assert machine.cuda_devices == 1  # a MIG device: CUDA lists no whole GPU beside one
     assert read({"gpus": [{"name": "h100", "mig_mode": True}]}).cuda_devices == 0
 
 
