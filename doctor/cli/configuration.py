@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +31,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     fail_level: Literal["info", "warning", "error"] = "error"
-    python: str | None = None
+    python: str | None = None  # in a settings file, a path starts at the file's folder
     deadline: float = DEADLINE_S  # seconds
 
     def __post_init__(self) -> None:
@@ -132,6 +133,16 @@ def _read(files: Files, path: str, table: Sequence[str]) -> Configuration | None
             settings = settings.get(name)
             if settings is None:
                 return None
-        return msgspec.convert(settings, Configuration)
+        found = msgspec.convert(settings, Configuration)
     except (msgspec.ValidationError, ValueError, AttributeError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
+    if found.python is None:
+        return found
+    return msgspec.structs.replace(found, python=_python_from(os.path.dirname(path), found.python))
+
+
+def _python_from(folder: str, python: str) -> str:
+    """Return the Python that a settings file in this folder names: a name on $PATH, else a path that starts at the folder."""
+    beside = os.path.join(folder, python)
+    is_name = os.path.basename(python) == python and not os.path.lexists(beside)
+    return python if is_name and shutil.which(python) else beside

@@ -60,8 +60,11 @@ def _broken(error: BaseException) -> str:
         trace = trace.tb_next
     if trace and os.path.isabs(file := trace.tb_frame.f_code.co_filename):
         said += f", in {file}"
-    again = f"{sys.executable} -m pip install --force-reinstall tfgpu-doctor"
-    return f"its own packages cannot be imported ({said}); install it again: {again}"
+    import shlex
+
+    from tfgpu_doctor import _project
+
+    return f"its own packages cannot be imported ({said}); {_project.install_again(shlex.quote(sys.executable))}"
 
 
 def _too_little() -> str:

@@ -56,7 +56,7 @@ def _by_slurm(environment: Mapping[str, str]) -> Launched:
         raise ValueError(
             "this is the batch script of a Slurm job, or its shell: it runs once, so that every process would be worker 0. "
             "Derive TF_CONFIG in each process that srun starts: "
-            "srun bash -c 'export TF_CONFIG=$(tfgpu-doctor fleet tfconfig) && exec python train.py'"
+            "srun bash -c 'TF_CONFIG=$(tfgpu-doctor fleet tfconfig) && export TF_CONFIG && exec python train.py'"
         )
     everyone = tuple(host for host, count in zip(hosts, counts, strict=True) for _ in range(count))
     if "SLURM_NODEID" in environment and "SLURM_LOCALID" in environment:  # right for every --distribution

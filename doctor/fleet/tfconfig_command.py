@@ -15,8 +15,11 @@ from tfgpu_doctor.fleet.tf_config import PORT
 def tfconfig(*, port: int, no_look: bool) -> int:
     """Print TF_CONFIG for this process: as it is set, or derived from the variables of Slurm, Kubernetes or a launcher.
 
-    In each process of a job, not in its batch script: export TF_CONFIG=$(tfgpu-doctor fleet tfconfig). Faults go to
-    standard error, each with the change to make. Exit code: 0 no fault found, 1 it cannot work, 2 it cannot be read or made.
+    In each process of a job, not in its batch script:
+    TF_CONFIG=$(tfgpu-doctor fleet tfconfig) && export TF_CONFIG && exec python train.py
+
+    Faults go to standard error, each with the change to make. Exit code: 0 no fault found, 1 it cannot work, 2 it cannot be
+    read or made.
     """
     from tfgpu_doctor.fleet.tf_config import TfConfigError, derive, faults, faults_here
     from tfgpu_doctor.host import Host

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pathlib
 
+import msgspec
 import pytest
-from doctor_command import run_doctor
+from doc_snippets import fenced
+from doctor_command import diagnose, make_target, run_doctor
 from locations import TESTS
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
@@ -137,12 +139,61 @@ def test_another_user_s_link_to_a_file_of_roots_is_not_followed(
     assert "belongs to another user" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["tfgpu-doctor.toml", "pyproject.toml"])
+def test_the_guide_shows_every_setting(tmp_path: pathlib.Path, name: str) -> None:
+    (shown,) = fenced("docs/guide.md", "toml")
+    header, settings = shown.split("\n", 1)
+    (tmp_path / name).write_text(settings if name == "tfgpu-doctor.toml" else shown)
+    found = read_configuration(str(tmp_path))
+    defaults = msgspec.structs.asdict(Configuration())
+    assert header == "[tool.tfgpu-doctor]"
+    assert [each for each, value in msgspec.structs.asdict(found).items() if value == defaults[each]] == []
+
+
 def test_the_command_line_replaces_select_and_adds_to_ignore() -> None:
     base = Configuration(select=("DRV",), ignore=("ENV",), fail_level="warning")
     found = base.with_options(select=["LIB, MEM"], ignore=["GPU001"])
     assert found.select == ("LIB", "MEM")
     assert found.ignore == ("ENV", "GPU001")
     assert found.fail_level == "warning"
+
+
+@pytest.mark.parametrize("python", [".venv", "envs/gpu", "./.venv", "../other/.venv", "not-made-yet"])
+@pytest.mark.parametrize("name", ["tfgpu-doctor.toml", "pyproject.toml"])
+def test_a_path_to_python_starts_at_the_file_that_names_it(tmp_path: pathlib.Path, name: str, python: str) -> None:
+    project = tmp_path / "project"
+    below = project / "a/b"
+    for folder in (project / ".venv", project / "envs/gpu", tmp_path / "other/.venv", below / ".venv"):
+        folder.mkdir(parents=True)
+    (below / "not-made-yet").mkdir()
+    table = "[tool.tfgpu-doctor]\n" if name == "pyproject.toml" else ""
+    (project / name).write_text(f'{table}python = "{python}"\n')
+    for here in (project, below):
+        found = read_configuration(str(here)).python
+        assert found is not None
+        assert os.path.isabs(found)
+        assert os.path.normpath(found) == os.path.normpath(project / python)
+        assert read_configuration(str(here)).with_options(python=".venv").python == ".venv"  # from the working folder
+
+
+def test_a_python_on_path_stays_a_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    (commands / "python3.99").write_text("#!/bin/sh\n")
+    (commands / "python3.99").chmod(0o755)
+    monkeypatch.setenv("PATH", str(commands))
+    (tmp_path / "tfgpu-doctor.toml").write_text('python = "python3.99"\n')
+    assert read_configuration(str(tmp_path)).python == "python3.99"
+    (tmp_path / "python3.99").mkdir()
+    assert read_configuration(str(commands)).python == str(tmp_path / "python3.99")
+
+
+def test_the_same_python_is_examined_from_every_folder_of_a_project(tmp_path: pathlib.Path) -> None:
+    target = make_target(tmp_path / ".venv", None)
+    make_target(tmp_path / "below/.venv", None)
+    (tmp_path / "tfgpu-doctor.toml").write_text('python = ".venv"\n')
+    for folder in (tmp_path, tmp_path / "below"):
+        assert diagnose("--quick", cwd=folder)["target"]["python"] == str(target / "bin/python")
 
 
 def test_the_command_obeys_the_file(tmp_path: pathlib.Path) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pathlib
+import re
 import socket
+import subprocess
 
 import pytest
-from doctor_command import run_doctor
+from doctor_command import clean_environment, run_doctor
 from hypothesis import given
 from hypothesis import strategies as st
+from locations import ROOT
 
 from tfgpu_doctor.fleet.launched import HOSTS, INDEX, SERVICE, WORKERS, expand, tasks_per_node
 from tfgpu_doctor.fleet.tf_config import (
@@ -87,13 +92,34 @@ def test_a_batch_script_is_no_process_of_the_cluster(step: dict[str, str]) -> No
         derive({**BATCH, **step})
     done = run_doctor("fleet", "tfconfig", environment={**BATCH, **step})
     assert (done.returncode, done.stdout) == (2, "")
-    assert "srun bash -c 'export TF_CONFIG=$(tfgpu-doctor fleet tfconfig)" in done.stderr
+    assert "srun bash -c 'TF_CONFIG=$(tfgpu-doctor fleet tfconfig) && export TF_CONFIG && exec " in done.stderr
     alone = {**BATCH, **step, "SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1"}
     assert derive(alone, port=5000) == config("n1:5000")
     in_srun = {"SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
     assert derive({**BATCH, **in_srun, "SLURM_PROCID": "1", "SLURM_NODEID": "1"}, port=5000) == config(
         "n1:5000", "n2:5000", index=1
     )
+
+
+@pytest.mark.parametrize("place", ["the message", "docs/fleet.md", "the help"])
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_training_starts_only_with_a_cluster_that_can_work(place: str, code: int, tmp_path: pathlib.Path) -> None:
+    """In the shown command; `export A=$(false)` succeeds."""
+    texts = {
+        "the message": lambda: run_doctor("fleet", "tfconfig", environment=BATCH).stderr,
+        "docs/fleet.md": lambda: (ROOT / "docs/fleet.md").read_text("utf-8"),
+        "the help": lambda: run_doctor("fleet", "tfconfig", "--help").stdout,
+    }
+    text = " ".join(texts[place]().split())
+    (shown,) = re.findall(r"(?:export )?TF_CONFIG=\$\(tfgpu-doctor fleet tfconfig\).*? exec python train\.py", text)
+    for name, script in (("tfgpu-doctor", f"echo mine; exit {code}"), ("python", 'echo "trains with $TF_CONFIG"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", shown], capture_output=True, text=True, check=False,
+        env=clean_environment(PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}"),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (code, "" if code else "trains with mine\n")
 
 
 def test_every_task_of_a_job_derives_one_cluster() -> None:

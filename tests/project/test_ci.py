@@ -19,6 +19,8 @@ from doctor_command import NOT_INSTALLED, clean_environment, make_target
 from left_out import makes_no_difference
 from locations import ROOT, TESTS
 
+from tfgpu_doctor.render import FORMATS
+
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 STEPS = [step for step in ACTION["runs"]["steps"] if "run" in step]
 INSTALL, DIAGNOSE = STEPS
@@ -64,6 +66,11 @@ def test_every_input_is_used_and_every_output_given() -> None:
     assert given == set(ACTION["outputs"])
     for name, output in ACTION["outputs"].items():
         assert output["value"] == f"${{{{ steps.diagnose.outputs.{name} }}}}"
+
+
+def test_the_action_names_all_formats() -> None:
+    (named,) = re.findall(r"\((.*)\)", ACTION["inputs"]["format"]["description"])
+    assert set(named.split(", ")) == set(FORMATS)
 
 
 class Runner:
@@ -172,18 +179,27 @@ def test_a_report_that_cannot_be_written_is_an_error(runner: Runner) -> None:
     assert "cannot be written" in done.stderr
 
 
-@pytest.mark.slow
-def test_the_action_installs_the_doctor(tmp_path: pathlib.Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
+def copy_source(folder: pathlib.Path) -> pathlib.Path:
+    """Copy what pip needs of the checkout."""
+    folder.mkdir(parents=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+        shutil.copy(ROOT / name, folder)
     for name in ("doctor", "checks", "perf_tests"):
-        shutil.copytree(ROOT / name, source / name)
-    runner = Runner(tmp_path)
-    done = runner.run(INSTALL, source=source, doctor_python=sys.executable)
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def skip_without_index(done: subprocess.CompletedProcess[str]) -> None:
     if "No matching distribution" in done.stderr or "Could not find a version" in done.stderr:
         pytest.skip("pip reaches no index here")
+
+
+@pytest.mark.slow
+def test_the_action_installs_the_doctor(tmp_path: pathlib.Path) -> None:
+    source = copy_source(tmp_path / "source")
+    runner = Runner(tmp_path)
+    done = runner.run(INSTALL, source=source, doctor_python=sys.executable)
+    skip_without_index(done)
     assert done.returncode == 0, done.stderr
     done = runner.run(DIAGNOSE, level="quick", python=sys.executable)
     assert done.stdout.startswith("::")
@@ -219,6 +235,56 @@ def test_the_jenkinsfile_names_commands_that_exist() -> None:
     assert found
     for arguments in found:
         refuse_unknown(arguments)
+
+
+def pipelines() -> dict[str, list[str]]:
+    """The scripts of each shown pipeline, in their order."""
+    found = {text.split("\n", 1)[0]: [*scripts_of(yaml.safe_load(text))] for text in fenced("docs/ci.md", "yaml")}
+    (jenkins,) = fenced("docs/ci.md", "groovy")
+    return found | {"// Jenkinsfile": re.findall(r"sh '(.*)'", jenkins)}
+
+
+@pytest.mark.parametrize("name", pipelines())
+def test_the_plugin_runs_where_the_doctor_and_pytest_were_installed(name: str) -> None:
+    commands = "\n".join(pipelines()[name]).splitlines()
+    (place,) = [place for place, command in enumerate(commands) if "tfgpu_doctor.pytest_plugin" in command]
+    environment = commands[place].partition("python -m pytest")[0]
+    (install,) = [command for command in commands[:place] if command.startswith(f"{environment}pip install ")]
+    assert {"tfgpu-doctor", "pytest"} <= {word.rpartition("/")[2] for word in install.split()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pipelines())
+def test_a_pipeline_runs_to_its_tests(name: str, tmp_path: pathlib.Path) -> None:
+    """In a repository that has the doctor's source in it: its test of a GPU runs, or the job fails for want of one."""
+    checkout = tmp_path / "checkout"
+    text = "\n".join(pipelines()[name])
+    (place,) = set(re.findall(r"\./[\w./-]*tfgpu-doctor", text))
+    source = copy_source(checkout / place)
+    (checkout / "requirements.txt").write_text("packaging\n")
+    for folder, body in (
+        (checkout / "tests", "pass"),
+        (source / "tests", "raise AssertionError('not of this project')"),
+    ):
+        folder.mkdir()
+        (folder / f"test_{folder.parent.name[-2:]}.py").write_text(
+            f"import pytest\n\n@pytest.mark.gpu\ndef test_it():\n    {body}\n"
+        )
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "image")], check=True)
+    path = f"{tmp_path}/image/bin{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", text],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        env=clean_environment(PATH=path),
+        check=False,
+    )
+    skip_without_index(done)
+    assert (
+        "--require-gpu was given, but a test marked gpu cannot run here" in done.stdout or " 1 passed" in done.stdout
+    ), done
+    assert done.returncode == (0 if " 1 passed" in done.stdout else 1)
 
 
 # The pages on adding something show commands that exist when it is added: tests/project/test_adding.py follows them.

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from locations import RECORDS, ROOT
 
 ACME = ROOT / "examples/acme_checks"
 IMAGE = ROOT / "examples/docker"
+PACKAGES = ["acme_benchmarks", "acme_checks"]
 IDS = ["ACME001", "ACME002", "ACME003"]
 
 
@@ -96,6 +98,17 @@ def test_the_walk_through_shows_what_is_printed(acme: str) -> None:
         assert [line.split() for line in block.splitlines()[1:] if line.strip()] == [
             re.sub(r"\d+\.\d s ", "0.0 s ", line).split() for line in done.stdout.splitlines() if line.strip()
         ]
+
+
+@pytest.mark.parametrize("document", ["README.md", *(f"examples/{name}/README.md" for name in PACKAGES)])
+def test_what_is_installed_lies_in_the_checkout(document: str) -> None:
+    """No index has the doctor or its examples."""
+    lines = [line for block in fenced(document, "sh") for line in block.splitlines() if line.startswith("pip install ")]
+    wanted = [word for line in lines for word in shlex.split(re.split("&&|#", line)[0])[2:] if word != "tox"]
+    assert wanted
+    for word in wanted:
+        place, _, _ = word.partition("[")
+        assert word.startswith(".") and (ROOT / place / "pyproject.toml").is_file(), word
 
 
 # The image
