@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import folders_not_looked_in
 from tfgpu_doctor.model import Fix
-from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
+
+BUILDS_FOR_ARM = (
+    "On a Jetson, install NVIDIA's wheel: https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/; "
+    "on a server, use NVIDIA's container nvcr.io/nvidia/tensorflow."
+)
+NOT_FROM_PIP = f"pip's TensorFlow for 64-bit Arm is built without CUDA. {BUILDS_FOR_ARM}"
 
 
 def pip(target: Target, *words: str) -> tuple[str, ...]:
@@ -25,6 +31,19 @@ def pip(target: Target, *words: str) -> tuple[str, ...]:
     action, *rest = words
     options = [each for each in rest if each != "-y"]  # uv asks nothing
     return (shlex.join(["uv", "pip", action, "--python", target.executable, *options]),)
+
+
+def has_no_cuda_wheel(system: System | None, knowledge: Knowledge) -> bool:
+    """Whether TensorFlow's wheels for this system are built without CUDA although NVIDIA's are not: on 64-bit Arm Linux."""
+    if system is None or system.os != "Linux":
+        return False
+    wheels = knowledge.tensorflow_releases[-1].wheels_for("linux", system.architecture)
+    return wheels is not None and not wheels.cuda
+
+
+def requirement(system: System | None) -> str:
+    """Return the requirement that installs TensorFlow with what it needs to use this system's GPU; [and-cuda] is for Linux."""
+    return "tensorflow" if system and system.os != "Linux" else "tensorflow[and-cuda]"
 
 
 def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, why: str) -> Fix:

@@ -26,8 +26,6 @@ _MORE_SHM = {
     "podman": "Start the container with `--shm-size=1g --ulimit memlock=-1`, or with `--ipc=host`.",
 }
 _NOTHING = ("void", "none")  # values of NVIDIA_VISIBLE_DEVICES: no GPU; no GPU, but the driver's libraries
-# Values that Slurm, Flux and HTCondor set CUDA_VISIBLE_DEVICES to in a job without GPUs.
-_NO_DEVICES = ("", "NoDevFiles", "-1", "10000")
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
 
@@ -193,7 +191,8 @@ def job_was_granted_gpu(
         raise Skip("this is not a batch job")
     row = knowledge.batch_systems.get(scheduler.kind)
     visible = environment.get("CUDA_VISIBLE_DEVICES")
-    denied = visible in _NO_DEVICES or bool(scheduler.denied)
+    hidden = hidden_otherwise(scheduler, environment, knowledge)
+    denied = bool(scheduler.denied) or (not hidden and visible in _hiding_values(knowledge))
     grants = [f"{name}={value}" for name, value in scheduler.granted.items()]
     whole = len(pci.nvidia_gpus) if pci else 0
     if cuda_driver.gpus:
@@ -201,6 +200,8 @@ def job_was_granted_gpu(
         yield Evidence(f"CUDA lists {count} in {scheduler.kind} job {scheduler.job}")
     elif grants and not denied:
         yield Evidence("; ".join(grants))
+    elif hidden and not denied:
+        raise Skip(hidden)
     elif visible and not denied:
         yield Evidence(f"CUDA_VISIBLE_DEVICES={visible}; batch systems set it to the granted GPUs")
     elif not denied and cuda_driver.init_code != _NO_DEVICE:
@@ -219,3 +220,17 @@ def job_was_granted_gpu(
                 f"Request a GPU when you submit the job: {row.ask if row else 'see the batch system documentation'}."
             ),
         )
+
+
+def hidden_otherwise(scheduler: Scheduler, environment: Environment, knowledge: Knowledge) -> str:
+    """Return that CUDA_VISIBLE_DEVICES hides every GPU with a value that this batch system does not set; else nothing."""
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    row = knowledge.batch_systems.get(scheduler.kind)
+    if row is None or visible in row.hides or visible not in _hiding_values(knowledge):
+        return ""
+    return f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, and {scheduler.kind} does not set that value"
+
+
+def _hiding_values(knowledge: Knowledge) -> set[str]:
+    """Return the values to which any batch system sets CUDA_VISIBLE_DEVICES in a job without GPUs."""
+    return {value for row in knowledge.batch_systems.values() for value in row.hides}

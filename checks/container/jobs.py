@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.checks.container.access import hidden_otherwise
+from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
@@ -18,7 +20,9 @@ from tfgpu_doctor.model.tags import GPU_LOST
     causes=("scheduler_did_not_grant_gpu",),
     sources=("https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/srun.html"),
 )
-def step_has_gpus(scheduler: Scheduler, environment: Environment, cuda_driver: CudaDriver) -> Yielded:
+def step_has_gpus(
+    scheduler: Scheduler, environment: Environment, cuda_driver: CudaDriver, knowledge: Knowledge
+) -> Yielded:
     """Each srun in a Slurm job creates a step with its own GPU allocation. If the job has GPUs only because it has the
     whole node (--exclusive), or if another step runs at the same time, a step that requests no GPUs gets none.
 
@@ -32,6 +36,8 @@ def step_has_gpus(scheduler: Scheduler, environment: Environment, cuda_driver: C
         yield Evidence(", ".join(f"{name}={value}" for name, value in scheduler.step_granted.items()))
     elif cuda_driver.gpus:
         yield Evidence(f"CUDA lists {len(cuda_driver.gpus)} GPUs in {step}")
+    elif hidden := hidden_otherwise(scheduler, environment, knowledge):
+        raise Skip(hidden)
     elif job and cuda_driver.attempt.answered and not cuda_driver.library_error:
         yield Finding(
             f"the job has GPUs, but {step} has none",

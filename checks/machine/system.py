@@ -6,6 +6,7 @@ import re
 
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, needs_of, new_environment
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
@@ -136,26 +137,69 @@ def system_has_gpu_support(
 ) -> Yielded:
     """On native Windows, TensorFlow has no GPU support after 2.10; on macOS, a plug-in provides it for Apple GPUs.
 
-    Fix: on Windows, use WSL 2; on a Mac with Apple silicon, run `pip install tensorflow-metal`.
+    Fix: on Windows, use WSL 2; on a Mac with Apple silicon, install tensorflow-metal and a TensorFlow that it supports.
     """
     last = knowledge.boundaries["last_release_for_windows_gpu"].value
     if system.os == "Linux":
         raise Skip("TensorFlow always has GPU support on Linux")
     if runtime and runtime.gpus:
         yield Evidence(f"TensorFlow lists {len(runtime.gpus)} GPUs")
-    elif system.os == "Windows" and version(tensorflow.version).release[:2] > version(last).release[:2]:
+    elif system.os == "Darwin" and system.architecture == "arm64":
+        yield _on_apple_silicon(target, tensorflow, knowledge)
+    elif system.os == "Darwin":
+        raise Skip("TensorFlow has no GPU support on Macs with Intel CPUs")
+    elif system.os != "Windows":
+        raise Skip(f"whether TensorFlow has GPU support on {system.os} is not known")
+    elif not _is_newer(tensorflow.version, last):  # a pass would say that there is a GPU
+        raise Skip(
+            f"TensorFlow {tensorflow.version} has GPU support on native Windows; the checks of the driver tell of a GPU"
+        )
+    else:
         yield Finding(
             f"TensorFlow {tensorflow.version} has no GPU support on native Windows; {last} was the last release with it",
             cause="native_windows_no_gpu_build",
             evidence=(f"the system is Windows, the wheel {tensorflow.wheel_tag or tensorflow.distribution}",),
             fix=Fix("Install WSL 2 and use TensorFlow inside it: https://www.tensorflow.org/install/pip#windows-wsl2"),
         )
-    elif system.os == "Darwin" and system.architecture == "arm64" and not target.find("tensorflow-metal"):
-        yield Finding(
+
+
+def _on_apple_silicon(target: Target, tensorflow: TensorFlow, knowledge: Knowledge) -> Finding | Evidence:
+    """Judge a Mac that has a GPU, which TensorFlow uses through the plug-in."""
+    metal = target.find("tensorflow-metal")
+    if not metal:
+        return Finding(
             "tensorflow-metal, which lets TensorFlow use a Mac's GPU, is not installed",
             cause="macos_metal_plugin_missing",
             evidence=(f"no distribution tensorflow-metal in {target.prefix}",),
-            fix=Fix("Install the plug-in.", pip(target, "install", "tensorflow-metal")),
+            fix=_install_metal(target, tensorflow, knowledge),
         )
-    else:
-        yield Evidence(f"TensorFlow {tensorflow.version} on {system.os}")
+    if _is_newer(tensorflow.version, knowledge.boundaries["last_release_for_metal"].value):
+        raise Skip(
+            f"tensorflow-metal {metal.version} is installed; whether it works with TensorFlow {tensorflow.version}, only "
+            "an import tells"
+        )
+    return Evidence(f"tensorflow-metal {metal.version} is installed, and Macs with Apple silicon have a GPU")
+
+
+def _install_metal(target: Target, tensorflow: TensorFlow, knowledge: Knowledge) -> Fix:
+    """Return how to install the plug-in, with another TensorFlow or Python where it supports neither."""
+    last = knowledge.boundaries["last_release_for_metal"]
+    if not _is_newer(tensorflow.version, last.value):
+        return Fix("Install the plug-in.", pip(target, "install", "tensorflow-metal"))
+    pair = (f"tensorflow=={last.value}.*", "tensorflow-metal")
+    text = f"Install the plug-in with TensorFlow {last.value}, the newest release that its page names ({last.source})."
+    needs = needs_of(knowledge, last.value, "macos", "arm64")
+    pythons = needs.pythons if needs else ()
+    python = ".".join(target.version.split(".")[:2])
+    if not python or not pythons or python in pythons:
+        return Fix(text, pip(target, "install", *pair))
+    return Fix(
+        f"{text} That release has wheels for Python {', '.join(pythons)}: create an environment with one of them. uv "
+        "(https://docs.astral.sh/uv) downloads one if this machine has none.",
+        (*new_environment(pythons[-1], *pair), f"tfgpu-doctor --python {NEW_ENVIRONMENT}"),
+    )
+
+
+def _is_newer(tensorflow: str, last: str) -> bool:
+    """Whether a version belongs to a later minor release than the last one."""
+    return version(tensorflow).release[:2] > version(last).release[:2]

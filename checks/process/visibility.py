@@ -35,38 +35,37 @@ def visible_devices_hides_nothing(
     pci: Pci | None = None,
     cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
-    """CUDA reads the list from left to right and stops at the first entry that names no GPU: an empty value, -1, or an
-    index that does not exist hides all following entries.
+    """CUDA reads the list from left to right and stops at the first entry that names no GPU: an empty value, -1, an index
+    that does not exist, or a UUID so short that several GPUs have it hides all following entries. A GPU that is named
+    twice hides every GPU.
 
-    Fix: `unset CUDA_VISIBLE_DEVICES`, or name GPUs that exist.
+    Fix: `unset CUDA_VISIBLE_DEVICES`, or name GPUs that exist, each once.
     """
     value = environment.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         yield Evidence("CUDA_VISIBLE_DEVICES is not set")
         return
     count = _count(nvml, driver, pci)
-    uuids = _uuids(nvml)
-    tokens = [token.strip() for token in value.split(",")]
-    seen = _visible(tokens, count, uuids)
+    seen, entry, why = _visible(value, count, _uuids(nvml))
     listed = len(cuda_driver.gpus) if cuda_driver else 0
     machine = f"this machine has {count} GPUs, numbered from 0" if count else "the number of GPUs is unknown"
-    ends_early = len(seen) < len(tokens) and (not count or len(seen) < count)
+    ends_early = bool(why) and (not count or len(seen) < count)
     if listed and not (seen and ends_early):
         yield Evidence(f"CUDA lists {listed} GPUs with CUDA_VISIBLE_DEVICES={value!r}")
     elif not seen:
         yield Finding(
             f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU",
             cause="cuda_visible_devices_hides_gpu",
-            evidence=(
-                f"its first entry {tokens[0]!r} names no GPU" if tokens[0] else "it is set to an empty value",
-                machine,
+            evidence=(f"its {entry} {why}" if entry else "it is set to an empty value", machine),
+            fix=Fix(
+                "Make all GPUs visible to CUDA, or name only GPUs that exist, each once.",
+                ("unset CUDA_VISIBLE_DEVICES",),
             ),
-            fix=Fix("Make all GPUs visible to CUDA, or name only GPUs that exist.", ("unset CUDA_VISIBLE_DEVICES",)),
         )
     elif ends_early:
         rest = shlex.quote(",".join(seen))
         yield Finding(
-            f"CUDA_VISIBLE_DEVICES={value!r} ends at its entry {tokens[len(seen)]!r}, which names no GPU",
+            f"CUDA_VISIBLE_DEVICES={value!r} ends at its {entry}, which {why}",
             cause="cuda_visible_devices_hides_gpu",
             severity="warning",
             evidence=(f"visible: {', '.join(seen)}", machine),
@@ -89,19 +88,33 @@ def _uuids(nvml: Nvml | None) -> list[str]:
     return [*named, *(each.uuid for each in nvml.troubles if each.uuid)]
 
 
-def _visible(tokens: list[str], count: int, uuids: list[str]) -> list[str]:
-    """Return the entries before the first that names no GPU. If the GPUs are unknown, the syntax of a name is enough."""
-    seen: list[str] = []
-    for token in tokens:
-        if _NUMBER.fullmatch(token):
-            valid = not count or int(token) < count
-        else:
-            valid = token.startswith(("GPU-", "MIG-")) and (not uuids or any(each.startswith(token) for each in uuids))
-            valid = valid or (token.startswith("MIG-GPU-") and bool(uuids))  # the older syntax of MIG device names
-        if not valid:
-            break
-        seen.append(token)
-    return seen
+def _visible(value: str, count: int, uuids: list[str]) -> tuple[list[str], str, str]:
+    """Return the entries that CUDA accepts, the entry that ends the list, and why; both are empty if CUDA accepts all.
+
+    A GPU that is named twice leaves no entry: cuInit then returns CUDA_ERROR_NO_DEVICE.
+    """
+    tokens = [token.strip() for token in value.split(",")]
+    devices: list[str | int] = []
+    for place, token in enumerate(tokens):
+        entry = f"entry {token!r}" if place else f"first entry {token!r}" if token else ""
+        named = _named(token, count, uuids)
+        if len(named) != 1:
+            return tokens[:place], entry, f"is the beginning of {len(named)} UUIDs" if named else "names no GPU"
+        if named[0] in devices:
+            return [], entry, "names the same GPU as an entry before it: CUDA then lists none"
+        devices += named
+    return tokens, "", ""
+
+
+def _named(token: str, count: int, uuids: list[str]) -> list[str | int]:
+    """Return the GPUs that an entry may mean. If the GPUs are unknown, the syntax of a name is enough."""
+    if _NUMBER.fullmatch(token):
+        return [int(token)] if not count or int(token) < count else []
+    if not token.startswith(("GPU-", "MIG-")):
+        return []
+    if not uuids or token.startswith("MIG-GPU-"):  # the older syntax of MIG device names
+        return [token]
+    return [each for each in dict.fromkeys(uuids) if each.startswith(token)]
 
 
 @check(
@@ -121,13 +134,15 @@ def import_changes_no_variable(runtime: Runtime, nvml: Nvml | None = None) -> Yi
     if not runtime.version:
         raise Skip("TensorFlow was not imported")
     value = runtime.changed_variables.get("CUDA_VISIBLE_DEVICES")
-    tokens = [token.strip() for token in (value or "").split(",")]
-    hides = value is not None and not _visible(tokens, nvml.gpu_count if nvml else 0, _uuids(nvml))
-    if hides and not runtime.gpus:
+    seen, entry, why = _visible(value or "", nvml.gpu_count if nvml else 0, _uuids(nvml))
+    if value is not None and not seen and not runtime.gpus:
         yield Finding(
             f"something set CUDA_VISIBLE_DEVICES to {value!r} while Python started or TensorFlow was imported",
             cause="cuda_visible_devices_hides_gpu",
-            evidence=("it had a different value, or was not set, when the process started",),
+            evidence=(
+                "it had a different value, or was not set, when the process started",
+                *([f"its {entry} {why}"] if entry else ()),
+            ),
             fix=Fix(
                 "Find the code that sets it: search sitecustomize.py, *.pth files and the imported packages for that name."
             ),

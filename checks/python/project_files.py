@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from tfgpu_doctor.checks.commands import pip
+from tfgpu_doctor.checks.commands import NOT_FROM_PIP, has_no_cuda_wheel, pip, requirement
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
-from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.project import Project
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
@@ -25,7 +25,7 @@ _MEANS_ON = ("1", "true", "True")  # the values that TensorFlow's lazy_loader.py
     causes=("tensorflow_gpu_package_removed",),
     sources=("https://pypi.org/project/tensorflow-gpu/",),
 )
-def requirements_exist(project: Project, target: Target, knowledge: Knowledge) -> Yielded:
+def requirements_exist(project: Project, target: Target, knowledge: Knowledge, system: System | None = None) -> Yielded:
     """The package tensorflow-gpu ended with 2.11. Later versions are empty: they fail during installation, and pip then
     installs no other requirement either.
 
@@ -41,13 +41,17 @@ def requirements_exist(project: Project, target: Target, knowledge: Knowledge) -
             f"{empty[0].file} requires {empty[0].words}, which is empty: tensorflow-gpu ended with {last}",
             cause="tensorflow_gpu_package_removed",
             evidence=(*(f"{each.file}: {each.words}" for each in empty), "TensorFlow is not installed"),
-            fix=Fix(
-                "Replace it with `tensorflow[and-cuda]`, and install again.",
-                pip(target, "install", "tensorflow[and-cuda]"),
-            ),
+            fix=_replace(target, system, knowledge),
         )
     else:
         yield Evidence(", ".join(dict.fromkeys(each.words for each in project.requirements)))
+
+
+def _replace(target: Target, system: System | None, knowledge: Knowledge) -> Fix:
+    if has_no_cuda_wheel(system, knowledge):
+        return Fix(f"Remove it. {NOT_FROM_PIP}")
+    wanted = requirement(system)
+    return Fix(f"Replace it with `{wanted}`, and install again.", pip(target, "install", wanted))
 
 
 def _asks_for_empty(words: str, first: str) -> bool:

@@ -150,7 +150,9 @@ def nvidia_wheels_fit(
                 target,
                 tensorflow,
                 knowledge,
-                "Move torch to a separate environment, then install TensorFlow's versions here.",
+                "Move torch to a separate environment, then install TensorFlow's versions here."
+                if by_torch
+                else "Install the versions that TensorFlow requires.",
             ),
         )
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgpu_doctor.checks.commands import pip
+from tfgpu_doctor.checks.commands import BUILDS_FOR_ARM, pip
 from tfgpu_doctor.checks.python.environment import CONDA_TENSORFLOW
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.hosting import Hosting
@@ -61,11 +61,7 @@ def _without_cuda(tensorflow: TensorFlow, system: System, target: Target, hostin
                 *([f"board: {system.board}"] if system.board else ()),
                 *([f"{_jetson(hosting)}; NVIDIA's wheel must match it"] if hosting and hosting.l4t else ()),
             ),
-            fix=Fix(
-                "On a Jetson, install NVIDIA's wheel: "
-                "https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/; "
-                "on a server, use NVIDIA's container nvcr.io/nvidia/tensorflow."
-            ),
+            fix=Fix(BUILDS_FOR_ARM),
         )
     if conda:
         return Finding(

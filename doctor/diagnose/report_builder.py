@@ -32,7 +32,7 @@ from tfgpu_doctor.model.tags import UNFIT, Goal
 _NO_LIMITS = ("gpu_idle", "none")  # reasons of NVML that do not reduce the clocks
 
 
-# The main question: does TensorFlow compute on a GPU? Without TensorFlow, does the driver provide one?
+# The main question: does TensorFlow compute on a GPU? Without TensorFlow, does the driver, or a Mac, provide one?
 # A machine is healthy only if one of these passed.
 _GOALS: tuple[Goal, ...] = ("computes",)
 _QUICK_GOALS: tuple[Goal, ...] = ("driver", "platform")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,14 +51,18 @@ def needs_of(knowledge: Knowledge, tensorflow: str, os: str, architecture: str =
 
 
 def with_another_python(release: TensorFlowRelease, *, cuda: bool) -> tuple[str, ...]:
-    """Commands that create an environment with the newest Python that a release has wheels for, and install TensorFlow there.
+    """Commands that create an environment with the newest Python that a release has wheels for, and install TensorFlow there."""
+    return new_environment(release.pythons[-1], "tensorflow[and-cuda]" if cuda else "tensorflow")
+
+
+def new_environment(python: str, *packages: str) -> tuple[str, ...]:
+    """Commands that create an environment with that Python, and install packages there.
 
     uv downloads that Python if the machine does not have it (https://docs.astral.sh/uv/concepts/python-versions/).
     """
-    wanted = "'tensorflow[and-cuda]'" if cuda else "tensorflow"
     return (
-        f"uv venv --seed --python {release.pythons[-1]} {NEW_ENVIRONMENT}",
-        f"uv pip install --python {NEW_ENVIRONMENT} {wanted}",
+        f"uv venv --seed --python {python} {NEW_ENVIRONMENT}",
+        f"uv pip install --python {NEW_ENVIRONMENT} {shlex.join(packages)}",
     )
 
 

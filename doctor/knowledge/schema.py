@@ -85,6 +85,7 @@ class BatchSystem(msgspec.Struct, frozen=True):
     also: tuple[str, ...]
     grants: tuple[str, ...]
     nothing: tuple[str, ...]
+    hides: tuple[str, ...]
     step: str
     step_grants: tuple[str, ...]
     cpus: tuple[str, ...]

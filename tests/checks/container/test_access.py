@@ -16,7 +16,7 @@ from built_machines import (
     without_gpu_in,
     wsl,
 )
-from healthy import ANSWERED, DRIVER, broken, cuda_gpu, node
+from healthy import ANSWERED, DRIVER, broken, cuda_gpu, node, runtime
 
 from tfgpu_doctor.checks.container.access import (
     container_has_compute_libraries,
@@ -24,6 +24,7 @@ from tfgpu_doctor.checks.container.access import (
     job_was_granted_gpu,
     shared_memory_suffices,
 )
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Container, Environment, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
@@ -286,19 +287,25 @@ def test_a_job_with_a_grant_was_granted_one_whatever_cuda_says(
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [("slurm", "--gres=gpu:1"), ("lsf", "bsub -gpu num=1"), ("pbs", "select=1:ngpus=1")]
+    ("kind", "words", "environment"),
+    [
+        ("slurm", "--gres=gpu:1", NO_DEVICES),
+        ("lsf", "bsub -gpu num=1", Environment()),
+        ("pbs", "select=1:ngpus=1", Environment()),
+    ],
 )
-def test_a_job_without_a_grant_was_given_none(judge: Judge, kind: str, words: str) -> None:
+def test_a_job_without_a_grant_was_given_none(judge: Judge, kind: str, words: str, environment: Environment) -> None:
     finding = judge.finding(
         job_was_granted_gpu,
         scheduler=Scheduler(kind=kind, job="81234"),
-        environment=NO_DEVICES,
+        environment=environment,
         cuda_driver=NOTHING,
         runtime=None,
     )
     assert (finding.cause, finding.severity) == ("scheduler_did_not_grant_gpu", "error")
     assert finding.message == f"{kind} gave job 81234 no GPU, although the node has one"
-    assert "CUDA_VISIBLE_DEVICES is 'NoDevFiles'" in finding.evidence
+    visible = "'NoDevFiles'" if environment is NO_DEVICES else "not set"
+    assert f"CUDA_VISIBLE_DEVICES is {visible}" in finding.evidence
     assert f"the node's driver version is {DRIVER}" in finding.evidence
     assert finding.fix and words in finding.fix.text
 
@@ -325,6 +332,49 @@ def test_a_step_that_is_shown_no_device_has_none_of_the_jobs_grant(judge: Judge,
     )
     assert finding.cause == "scheduler_did_not_grant_gpu"
     assert f"CUDA_VISIBLE_DEVICES is {visible!r}" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [("slurm", ("NoDevFiles", "")), ("htcondor", ("10000", "none")), ("flux", ("-1",)), ("lsf", ()), ("pbs", ()), ("sge", ())],
+)  # fmt: skip
+@pytest.mark.parametrize("granted", [{}, {"SLURM_JOB_GPUS": "0"}], ids=["no grant", "a grant"])
+@pytest.mark.parametrize("visible", ["NoDevFiles", "", "10000", "none", "-1"])
+def test_a_batch_system_is_blamed_for_its_own_value_alone(
+    judge: Judge, kind: str, values: tuple[str, ...], granted: dict[str, str], visible: str
+) -> None:
+    facts = {
+        "scheduler": Scheduler(kind=kind, job="7", granted=granted),
+        "environment": variables(CUDA_VISIBLE_DEVICES=visible),
+        "cuda_driver": NOTHING,
+        "runtime": None,
+    }
+    if visible in values:
+        assert judge.finding(job_was_granted_gpu, **facts).cause == "scheduler_did_not_grant_gpu"
+    elif granted:
+        assert judge.passes(job_was_granted_gpu, **facts) == "SLURM_JOB_GPUS=0"
+    else:
+        assert judge.skips(job_was_granted_gpu, **facts) == (
+            f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, and {kind} does not set that value"
+        )
+
+
+def test_a_job_script_that_hides_the_gpus_is_the_root_cause() -> None:
+    machine = broken(
+        scheduler=GRANTED,
+        environment=variables(CUDA_VISIBLE_DEVICES="-1"),
+        cuda_driver=NOTHING,
+        runtime=runtime(gpus=(), computations=()),
+    )
+    assert [cause.label for cause in diagnose(machine).causes] == ["cuda_visible_devices_hides_gpu"]
+
+
+@pytest.mark.parametrize("visible", ["NoDevFiles", "-1", ""])
+def test_any_of_these_values_is_one_of_a_batch_system_that_the_table_does_not_have(judge: Judge, visible: str) -> None:
+    environment = variables(CUDA_VISIBLE_DEVICES=visible)
+    oar = Scheduler(kind="oar", job="7")
+    finding = judge.finding(job_was_granted_gpu, scheduler=oar, environment=environment, cuda_driver=NOTHING)
+    assert finding.cause == "scheduler_did_not_grant_gpu"
 
 
 def test_the_evidence_does_not_deny_the_jobs_grant(judge: Judge) -> None:
@@ -356,7 +406,10 @@ def test_a_list_of_devices_is_a_grant_too(judge: Judge, visible: str) -> None:
 
 def test_a_scheduler_of_another_kind_is_judged_too(judge: Judge) -> None:
     machine = broken(
-        scheduler=Scheduler(kind="flux", job="f23"), environment=NO_DEVICES, cuda_driver=NOTHING, runtime=None
+        scheduler=Scheduler(kind="flux", job="f23"),
+        environment=variables(CUDA_VISIBLE_DEVICES="-1"),
+        cuda_driver=NOTHING,
+        runtime=None,
     )
     assert judge.finding(job_was_granted_gpu, machine).cause == "scheduler_did_not_grant_gpu"
 

@@ -11,7 +11,7 @@ from healthy import ANSWERED
 from tfgpu_doctor.checks.container.access import job_was_granted_gpu
 from tfgpu_doctor.checks.container.jobs import step_has_gpus
 from tfgpu_doctor.model.facts.attempt import Attempt
-from tfgpu_doctor.model.facts.machine import Scheduler
+from tfgpu_doctor.model.facts.machine import Environment, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
 
 if TYPE_CHECKING:
@@ -58,6 +58,16 @@ def test_a_job_without_gpus_is_judged_elsewhere(judge: Judge) -> None:
     assert judge.skips(step_has_gpus, scheduler=step, cuda_driver=NOTHING) == "no variable names GPUs of the job"
 
 
+@pytest.mark.parametrize(("visible", "blamed"), [("-1", False), ("NoDevFiles", True), ("", True), ("0", True)])
+def test_a_step_that_hides_the_gpus_itself_is_judged_elsewhere(judge: Judge, visible: str, blamed: bool) -> None:
+    environment = variables(CUDA_VISIBLE_DEVICES=visible)
+    if blamed:
+        assert judge.finding(step_has_gpus, scheduler=STEP, environment=environment, cuda_driver=NOTHING)
+    else:
+        reason = judge.skips(step_has_gpus, scheduler=STEP, environment=environment, cuda_driver=NOTHING)
+        assert reason == "CUDA_VISIBLE_DEVICES='-1' hides every GPU, and slurm does not set that value"
+
+
 # CNT004 with the schedulers that came later
 
 
@@ -78,7 +88,7 @@ def test_each_scheduler_is_asked_in_its_own_words(judge: Judge, kind: str, words
     finding = judge.finding(
         job_was_granted_gpu,
         scheduler=Scheduler(kind=kind, job="7"),
-        environment=variables(CUDA_VISIBLE_DEVICES=""),
+        environment=Environment(),
         cuda_driver=NOTHING,
     )
     assert finding.fix and words in finding.fix.text

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
-from built_machines import failed_import, packages
-from healthy import gpu, runtime, target
+from built_ground_broken import broken_ground
+from built_machines import cuda_without_library, failed_import, packages
+from healthy import ANSWERED, broken, gpu, runtime, target
 
 from tfgpu_doctor.checks.machine.system import (
     c_library_is_new_enough,
@@ -14,7 +16,9 @@ from tfgpu_doctor.checks.machine.system import (
     system_has_gpu_support,
     wsl_is_version_2,
 )
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.nvidia import Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 
 if TYPE_CHECKING:
@@ -183,8 +187,9 @@ def test_linux_always_has_gpu_support(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.10.0", "2.10.1", "2.9.3", "1.15.5"])
-def test_the_last_release_for_windows_passes_there(judge: Judge, version: str) -> None:
-    assert judge.passes(system_has_gpu_support, system=WINDOWS, tensorflow={"version": version})
+def test_the_last_release_for_windows_leaves_the_driver_to_be_judged(judge: Judge, version: str) -> None:
+    reason = judge.skips(system_has_gpu_support, system=WINDOWS, tensorflow={"version": version}, runtime=None)
+    assert reason == f"TensorFlow {version} has GPU support on native Windows; the checks of the driver tell of a GPU"
 
 
 @pytest.mark.parametrize("version", ["2.11.0", "2.20.0", "2.22.0.dev20261101", "3.0.0"])
@@ -210,26 +215,101 @@ def test_a_mac_without_metal_lacks_it(judge: Judge) -> None:
     finding = judge.finding(system_has_gpu_support, system=MAC, runtime=runtime(gpus=(), computations=()))
     assert (finding.cause, finding.severity) == ("macos_metal_plugin_missing", "error")
     assert "/home/user/venv" in finding.evidence[0]
+    assert finding.fix
+    assert "TensorFlow 2.18, the newest release that its page names" in finding.fix.text
+    assert finding.fix.commands == ("/home/user/venv/bin/python -m pip install 'tensorflow==2.18.*' tensorflow-metal",)
+
+
+@pytest.mark.parametrize("version", ["2.18.0", "2.18.1", "2.15.0"])
+def test_a_release_that_metal_supports_is_kept(judge: Judge, version: str) -> None:
+    finding = judge.finding(system_has_gpu_support, system=MAC, tensorflow={"version": version}, runtime=None)
     assert finding.fix and finding.fix.commands == ("/home/user/venv/bin/python -m pip install tensorflow-metal",)
 
 
+@pytest.mark.parametrize("python", ["3.13.1", "3.14.0"])
+def test_where_metal_has_no_wheel_another_python_is_named(judge: Judge, python: str) -> None:
+    there = target(version=python)
+    finding = judge.finding(system_has_gpu_support, system=MAC, target=there, runtime=None)
+    assert finding.fix
+    assert "3.9, 3.10, 3.11, 3.12" in finding.fix.text
+    assert finding.fix.commands == (
+        "uv venv --seed --python 3.12 tensorflow-gpu",
+        "uv pip install --python tensorflow-gpu 'tensorflow==2.18.*' tensorflow-metal",
+        "tfgpu-doctor --python tensorflow-gpu",
+    )
+
+
 def test_a_mac_with_metal_passes(judge: Judge) -> None:
-    assert judge.passes(system_has_gpu_support, system=MAC, target=packages(("tensorflow-metal", "1.2.0")))
+    there = packages(("tensorflow-metal", "1.2.0"))
+    said = judge.passes(
+        system_has_gpu_support, system=MAC, target=there, tensorflow={"version": "2.18.0"}, runtime=None
+    )
+    assert "tensorflow-metal 1.2.0" in said
+
+
+def test_a_release_that_metal_does_not_name_is_not_judged_by_files(judge: Judge) -> None:
+    there = packages(("tensorflow-metal", "1.2.0"))
+    reason = judge.skips(system_has_gpu_support, system=MAC, target=there, runtime=None)
+    assert (
+        reason == "tensorflow-metal 1.2.0 is installed; whether it works with TensorFlow 2.20.0, only an import tells"
+    )
 
 
 def test_another_system_on_arm_is_not_told_to_install_metal(judge: Judge) -> None:
-    assert judge.passes(system_has_gpu_support, system={"os": "FreeBSD", "architecture": "arm64"})
+    system = {"os": "FreeBSD", "architecture": "arm64"}
+    assert "FreeBSD" in judge.skips(system_has_gpu_support, system=system, runtime=None)
 
 
-def test_a_mac_with_an_intel_processor_is_not_told_to_install_metal(judge: Judge) -> None:
-    assert judge.passes(system_has_gpu_support, system={**MAC, "architecture": "x86_64"})
+def test_a_mac_with_an_intel_processor_has_no_gpu_support(judge: Judge) -> None:
+    reason = judge.skips(system_has_gpu_support, system={**MAC, "architecture": "x86_64"}, runtime=None)
+    assert reason == "TensorFlow has no GPU support on Macs with Intel CPUs"
+
+
+@pytest.mark.parametrize(
+    ("system", "tensorflow", "metal", "healthy"),
+    [
+        ({**MAC, "architecture": "x86_64"}, "2.16.2", False, False),
+        (WINDOWS, "2.10.1", False, False),
+        (MAC, "2.18.0", True, True),
+        (MAC, "2.20.0", True, False),
+    ],
+    ids=["Intel Mac", "Windows", "Apple silicon", "a release that Metal does not name"],
+)
+def test_a_quick_look_calls_no_system_healthy_on_which_it_saw_no_gpu(
+    system: dict[str, Any], tensorflow: str, metal: bool, healthy: bool
+) -> None:
+    report = diagnose(
+        broken(
+            quick=True,
+            system=system,
+            target=packages(("numpy", "1.26.4"), *([("tensorflow-metal", "1.2.0")] if metal else ())),
+            tensorflow={"version": tensorflow, "built_with_cuda": None},
+            pci=None,
+            driver=Driver(),
+            device_nodes=None,
+            driver_libraries=None,
+            cuda_driver=cuda_without_library(),
+            nvml=Nvml(attempt=ANSWERED, library_error="no NVML"),
+            cuda_libraries=None,
+            runtime=None,
+        )
+    )
+    assert [result.id for result in report.results if result.outcome == "fail"] == []
+    assert (report.healthy, report.judged, report.exit_code()) == (healthy, healthy, 0 if healthy else 3)
+
+
+def test_a_quick_look_at_windows_asks_the_driver() -> None:
+    machine = broken(broken_ground()["windows-2.10-two-gpus-healthy"], runtime=None)
+    assert diagnose(msgspec.structs.replace(machine, quick=True)).healthy
 
 
 def test_the_command_for_metal_survives_a_blank_in_the_path(judge: Judge) -> None:
     there = target(executable="/Users/jane doe/venv/bin/python")
     finding = judge.finding(system_has_gpu_support, system=MAC, target=there, runtime=None)
     assert finding.fix
-    assert finding.fix.commands == ("'/Users/jane doe/venv/bin/python' -m pip install tensorflow-metal",)
+    assert finding.fix.commands == (
+        "'/Users/jane doe/venv/bin/python' -m pip install 'tensorflow==2.18.*' tensorflow-metal",
+    )
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,69 @@ def test_a_first_entry_that_names_no_gpu_hides_all(judge: Judge, value: str) -> 
     assert finding.fix and finding.fix.commands == ("unset CUDA_VISIBLE_DEVICES",)
 
 
+@pytest.mark.parametrize(
+    ("value", "entry"),
+    [
+        ("0,0", "0"),
+        ("01,1", "1"),
+        ("3,0,+3", "+3"),
+        ("0,1,2,3,0", "0"),
+        (f"{UUIDS[1]},{UUIDS[1]}", UUIDS[1]),
+        (f"{UUIDS[1]},{UUIDS[0]},{UUIDS[1]}", UUIDS[1]),
+    ],
+)
+def test_a_gpu_that_is_named_twice_hides_all(judge: Judge, value: str, entry: str) -> None:
+    finding = judge.finding(visible_devices_hides_nothing, four_gpus(value))
+    assert (finding.cause, finding.severity) == ("cuda_visible_devices_hides_gpu", "error")
+    assert finding.message == f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU"
+    assert finding.evidence[0] == f"its entry {entry!r} names the same GPU as an entry before it: CUDA then lists none"
+    assert finding.fix and "each once" in finding.fix.text
+
+
+@pytest.mark.parametrize("value", ["0,0", f"{UUIDS[0]},{UUIDS[0]}", f"{MIG},{MIG}"])
+def test_a_gpu_that_is_named_twice_hides_all_whatever_is_known(judge: Judge, value: str) -> None:
+    environment = variables(CUDA_VISIBLE_DEVICES=value)
+    unknown = {"nvml": None, "driver": None, "pci": None, "cuda_driver": None}
+    assert (
+        "names the same GPU"
+        in judge.finding(visible_devices_hides_nothing, environment=environment, **unknown).evidence[0]
+    )
+
+
+def test_a_gpu_that_is_named_twice_after_the_end_of_the_list_hides_none_of_the_first(judge: Judge) -> None:
+    finding = judge.finding(visible_devices_hides_nothing, four_gpus("0,-1,0"))
+    assert finding.message.endswith("ends at its entry '-1', which names no GPU")
+
+
+@pytest.mark.parametrize("value", ["GPU-", "GPU-3f6f3a5e", f"GPU-3f6f3a5e,{UUIDS[0]}"])
+def test_the_beginning_of_several_uuids_hides_all(judge: Judge, value: str) -> None:
+    finding = judge.finding(visible_devices_hides_nothing, four_gpus(value))
+    assert finding.message == f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU"
+    assert finding.evidence[0] == f"its first entry {value.split(',', maxsplit=1)[0]!r} is the beginning of 4 UUIDs"
+
+
+def test_a_uuid_that_several_sections_of_nvml_list_is_one(judge: Judge) -> None:
+    nvml = {"gpus": (nvml_gpu(mig=True, mig_devices=(MIG, MIG)),)}
+    environment = variables(CUDA_VISIBLE_DEVICES=MIG)
+    assert judge.passes(visible_devices_hides_nothing, environment=environment, nvml=nvml, cuda_driver=NOTHING)
+
+
+def test_the_beginning_of_several_uuids_ends_the_list(judge: Judge) -> None:
+    value = f"{UUIDS[2]},GPU-3f6f"
+    finding = judge.finding(visible_devices_hides_nothing, four_gpus(value))
+    assert (finding.severity, finding.evidence[0]) == ("warning", f"visible: {UUIDS[2]}")
+    assert (
+        finding.message
+        == f"CUDA_VISIBLE_DEVICES={value!r} ends at its entry 'GPU-3f6f', which is the beginning of 4 UUIDs"
+    )
+
+
+@pytest.mark.parametrize("value", ["0,0", "GPU-3f6f3a5e"])
+def test_what_cuda_lists_outweighs_the_syntax(judge: Judge, value: str) -> None:
+    machine = broken(**several(4), environment=variables(CUDA_VISIBLE_DEVICES=value))
+    assert "CUDA lists 4 GPUs" in judge.passes(visible_devices_hides_nothing, machine)
+
+
 def test_an_empty_value_hides_all(judge: Judge) -> None:
     finding = judge.finding(visible_devices_hides_nothing, four_gpus(""))
     assert finding.evidence[0] == "it is set to an empty value"
@@ -199,12 +262,18 @@ def test_an_import_that_fails_is_not_judged(judge: Judge) -> None:
     assert judge.skips(import_changes_no_variable, runtime=run) == "TensorFlow was not imported"
 
 
-@pytest.mark.parametrize("value", ["", "-1", "none"])
+@pytest.mark.parametrize("value", ["", "-1", "none", "0,0"])
 def test_an_import_that_hides_the_gpus_is_an_error(judge: Judge, value: str) -> None:
     finding = judge.finding(import_changes_no_variable, runtime=changed(CUDA_VISIBLE_DEVICES=value))
     assert (finding.cause, finding.severity) == ("cuda_visible_devices_hides_gpu", "error")
     assert f"set CUDA_VISIBLE_DEVICES to {value!r}" in finding.message
+    assert all(finding.evidence)
     assert finding.fix and "sitecustomize.py" in finding.fix.text
+
+
+def test_an_import_that_names_a_gpu_twice_is_told_why_that_hides_it(judge: Judge) -> None:
+    finding = judge.finding(import_changes_no_variable, runtime=changed(CUDA_VISIBLE_DEVICES="0,0"))
+    assert finding.evidence[-1] == "its entry '0' names the same GPU as an entry before it: CUDA then lists none"
 
 
 def test_an_import_that_leaves_the_gpus_visible_passes(judge: Judge) -> None:

@@ -32,6 +32,23 @@ def test_a_package_that_holds_nothing(judge: Judge, words: str) -> None:
     assert finding.fix and finding.fix.commands == ("/home/user/venv/bin/python -m pip install 'tensorflow[and-cuda]'",)
 
 
+def test_on_arm_the_package_to_require_is_nvidias(judge: Judge) -> None:
+    system = {"architecture": "aarch64", "cpu_flags": ("asimd",)}
+    finding = judge.finding(requirements_exist, system=system, project=project("tensorflow-gpu"), target=target(**BARE))
+    assert finding.fix and finding.fix.commands == ()
+    assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
+    assert "and-cuda" not in finding.fix.text
+
+
+@pytest.mark.parametrize("os", ["Darwin", "Windows"])
+def test_the_cuda_extra_is_for_linux(judge: Judge, os: str) -> None:
+    finding = judge.finding(
+        requirements_exist, system={"os": os}, project=project("tensorflow-gpu"), target=target(**BARE)
+    )
+    assert finding.fix and finding.fix.text == "Replace it with `tensorflow`, and install again."
+    assert finding.fix.commands == ("/home/user/venv/bin/python -m pip install tensorflow",)
+
+
 @pytest.mark.parametrize(
     "words",
     ["tensorflow-gpu==2.10.1", "tensorflow-gpu<2.12", "tensorflow-gpu>=2.4,<2.11", "tensorflow-gpu~=2.8.0", "tensorflow-gpu^2.8",

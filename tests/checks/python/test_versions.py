@@ -247,6 +247,7 @@ def test_wheels_that_tensorflow_does_not_ask_for_are_a_mix(
     assert len(finding.evidence) == 1
     assert finding.evidence[0].startswith(f"{CUBLAS} {installed} is installed, but TensorFlow requires ")
     assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]==2.20.0'",)
+    assert finding.fix.text == "Install the versions that TensorFlow requires."
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,9 @@ def test_torch_is_blamed_for_a_cudnn_that_it_pins(judge: Judge) -> None:
 @pytest.mark.parametrize("pins", [(), (f"{CUBLAS}==12.4.5.8",), ("typing-extensions>=4",)])
 def test_torch_is_not_blamed_for_what_it_does_not_pin(judge: Judge, pins: tuple[str, ...]) -> None:
     there = with_torch(*pins, changed=((CUBLAS, "12.1.3.1"),))
-    assert judge.finding(nvidia_wheels_fit, target=there, runtime=None).cause == "cuda_minor_library_mix"
+    finding = judge.finding(nvidia_wheels_fit, target=there, runtime=None)
+    assert finding.cause == "cuda_minor_library_mix"
+    assert finding.fix and "torch" not in finding.fix.text
 
 
 def test_torch_that_pins_what_tensorflow_accepts_is_welcome(judge: Judge) -> None:
