@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfgpu_doctor.checks.devices import Row, device_of, figures_of
-from tfgpu_doctor.checks.stress.results import under_stress
+from tfgpu_doctor.checks.devices import Row, figures_of
+from tfgpu_doctor.checks.stress.copy_ending import (
+    BETWEEN_GPUS,
+    copy_failures,
+    routes_out_of_time,
+    routes_without_copies,
+)
+from tfgpu_doctor.checks.stress.ending import ending_of
+from tfgpu_doctor.checks.stress.results import tell_missing, under_stress
+from tfgpu_doctor.checks.stress.routes import HOST, across, devices_on, in_words, is_between_gpus, route_of, with_host
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.facts.stress import StressTest, Transfer
 from tfgpu_doctor.model.tags import STRESS, UNFIT
 
-_HOST = "host"
 _BELIEVED = 1.1  # times the link's capacity: a faster transfer was not a copy over that link
 
 
@@ -22,41 +30,43 @@ _BELIEVED = 1.1  # times the link's capacity: a faster transfer was not a copy o
     tags=(STRESS, UNFIT),
     stage=Stage.STRESS,
     after=("GPU004",),
-    causes=("hardware_faulty_gpu", "multi_gpu_p2p_iommu_acs"),
+    causes=("hardware_faulty_gpu", "multi_gpu_p2p_iommu_acs", "gpu_hang", "hardware_ecc_error"),
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#iommu-on-linux",),
 )
-def copies_arrive(stress: StressTest) -> Yielded:
+def copies_arrive(stress: StressTest, runtime: Runtime) -> Yielded:
     """Data that crosses a bad slot, riser or cable, or an IOMMU that blocks writes between GPUs, arrives changed.
 
     Fix: reseat the card, remove the riser; between GPUs, disable the IOMMU or ACS, or set NCCL_P2P_DISABLE=1.
     """
-    under_stress(stress)
+    tested = under_stress(stress)
     copied = [each for each in stress.transfers if each.copies and not each.error]
-    if not copied:
-        raise Skip(_why_none(stress))
-    for each in copied:
-        if each.mismatches:
-            yield _changed(each, stress)
-    for what, rows in (("between host and GPU", _with_host(copied)), ("between GPUs", _across(copied))):
+    found = [_changed(each, stress) for each in copied if each.mismatches]
+    # A GPU that hangs or fails under load may end the copies, too: LOD005 tells it.
+    if not any(isinstance(ending_of(gpu, stress, runtime), Finding) for gpu in tested):
+        found += copy_failures(stress, runtime)
+    yield from found
+    for what, rows in (("between host and GPU", with_host(copied)), ("between GPUs", across(copied))):
         sound = [each for each in rows if not each.mismatches]
         if sound:
             total = sum(each.copies for each in sound)
             yield Evidence(
                 f"{len(sound)} routes {what}, {total} copies of {_mebibytes(sound[0])}: the last of each compared word by word"
             )
+    if late := routes_out_of_time(stress, copied):
+        yield Evidence(f"no time was left for {len(late)} other routes between GPUs")
+    yield from tell_missing(routes_without_copies(stress, copied), found=bool(found))
 
 
 def _changed(each: Transfer, stress: StressTest) -> Finding:
-    between = _HOST not in (each.source, each.destination)
-    devices = _devices(each, stress)
+    route = route_of(each)
+    between, devices = is_between_gpus(route), devices_on(route, stress)
     return Finding(
-        f"a copy from {_end(each.source)} to {_end(each.destination)} arrives changed in {each.mismatches:,} words",
+        f"a copy from {in_words(route)} arrives changed in {each.mismatches:,} words",
         cause="multi_gpu_p2p_iommu_acs" if between else "hardware_faulty_gpu",
         confidence="medium",
         evidence=(f"{_mebibytes(each)} copied by TensorFlow and compared on the host",),
         fix=Fix(
-            "For writes between GPUs, disable the IOMMU on bare metal and ACS on the bridges between the GPUs; until then, "
-            "`export NCCL_P2P_DISABLE=1`."
+            BETWEEN_GPUS
             if between
             else "Reseat the card, remove any riser or extension cable, and test again; then try another slot, then "
             "another card."
@@ -84,13 +94,13 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
     under_stress(stress)
     timed = [each for each in stress.transfers if each.copies and each.gb_per_s and not each.error]
     if not timed:
-        raise Skip(_why_none(stress))
-    told = [f"{_way(each)}: {each.gb_per_s:.1f} GB/s" for each in _with_host(timed) if not _capacity(each, knowledge)]
-    told += _between(_across(timed))
+        raise Skip(routes_without_copies(stress, timed))
+    told = [f"{_way(each)}: {each.gb_per_s:.1f} GB/s" for each in with_host(timed) if not _capacity(each, knowledge)]
+    told += _between(across(timed))
     if not any(_capacity(each, knowledge) for each in timed):
         raise Skip(f"no copy used pinned memory and a link that NVML reports; measured: {'; '.join(told)}")
     least = float(knowledge.boundaries["pinned_copy_fraction"].value)
-    for each in _with_host(timed):
+    for each in with_host(timed):
         speed, capacity = each.gb_per_s or 0.0, _capacity(each, knowledge)
         if capacity is None:
             continue
@@ -104,7 +114,7 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
 
 
 def _slow(each: Transfer, speed: float, capacity: float, link: str, stress: StressTest) -> Finding:
-    devices, direction = _devices(each, stress), _direction(each)
+    devices, direction = devices_on(route_of(each), stress), _direction(each)
     rows: list[Row] = [
         (direction, speed, "GB/s"),
         (f"{direction}: speed of the link", capacity, "GB/s"),
@@ -113,7 +123,7 @@ def _slow(each: Transfer, speed: float, capacity: float, link: str, stress: Stre
         (f"{direction}: PCI Express lanes", each.pcie_width, ""),
     ]
     return Finding(
-        f"copies from {_end(each.source)} to {_end(each.destination)} use {speed / capacity:.0%} of the PCIe link",
+        f"copies from {in_words(route_of(each))} use {speed / capacity:.0%} of the PCIe link",
         cause=UNDETERMINED,
         severity="warning",
         confidence="low",
@@ -146,46 +156,19 @@ def _capacity(each: Transfer, knowledge: Knowledge) -> float | None:
     return capacity if (each.gb_per_s or 0.0) <= _BELIEVED * capacity else None
 
 
-def _devices(each: Transfer, stress: StressTest) -> tuple[str, ...]:
-    """Return the GPUs at the ends of a copy, the source first."""
-    known = {f"GPU:{gpu.index}": device_of(gpu) for gpu in stress.gpus}
-    return tuple(known.get(end, end) for end in (each.source, each.destination) if end != _HOST)
-
-
 def _one(devices: tuple[str, ...]) -> str:
     return devices[0] if len(devices) == 1 else ""
 
 
 def _direction(each: Transfer) -> str:
-    if each.source == _HOST:
+    if each.source == HOST:
         return "copy from the host"
-    return "copy to the host" if each.destination == _HOST else "copy between GPUs"
-
-
-def _with_host(rows: Sequence[Transfer]) -> list[Transfer]:
-    return [each for each in rows if _HOST in (each.source, each.destination)]
-
-
-def _across(rows: Sequence[Transfer]) -> list[Transfer]:
-    return [each for each in rows if _HOST not in (each.source, each.destination)]
-
-
-def _why_none(stress: StressTest) -> str:
-    """Return the reason why nothing was copied."""
-    errors = [each.error for each in stress.transfers if each.error]
-    if errors:
-        return f"the copy test failed: {errors[0]}"
-    attempt = stress.transfers_attempt
-    return f"the copy test {attempt.ending}" if attempt and not attempt.answered else "no copy was made"
+    return "copy to the host" if each.destination == HOST else "copy between GPUs"
 
 
 def _way(each: Transfer) -> str:
     memory = f", {each.host_memory} memory" if each.host_memory else ""
-    return f"{_end(each.source)} to {_end(each.destination)}{memory}"
-
-
-def _end(name: str) -> str:
-    return "the host" if name == _HOST else name.replace(":", " ")
+    return f"{in_words(route_of(each))}{memory}"
 
 
 def _mebibytes(each: Transfer) -> str:

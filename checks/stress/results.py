@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
@@ -35,15 +35,33 @@ def under_stress(stress: StressTest) -> tuple[StressedGpu, ...]:
     return stress.tested
 
 
-def why_nothing(stress: StressTest) -> str:
-    """Return the reason why the stress test measured nothing."""
+def not_measured(gpus: Iterable[StressedGpu], stress: StressTest) -> str:
+    """Return which of the tested GPUs lack a measurement, and why; empty if none does."""
+    reasons: dict[str, list[str]] = {}
+    for gpu in gpus:
+        reasons.setdefault(_reason(gpu, stress), []).append(called(gpu))
+    return "; ".join(
+        f"{', '.join(names)} {'were' if len(names) > 1 else 'was'} not measured: {reason}"
+        for reason, names in reasons.items()
+    )
+
+
+def _reason(gpu: StressedGpu, stress: StressTest) -> str:
     if stress.interrupted:
         return "the stress test was interrupted before this measurement"
-    told = [gpu.error or (gpu.attempt.ending if gpu.attempt else "") for gpu in stress.tested]
-    return next(
-        (f"the stress test {each}" for each in told if each and each != "answered"),
-        "the stress test did not reach this measurement",
-    )
+    if gpu.error:
+        return f"the stress test failed: {gpu.error}"
+    if gpu.attempt and not gpu.attempt.answered:
+        return f"the stress test {gpu.attempt.ending}"
+    return "the stress test did not reach this measurement"
+
+
+def tell_missing(missing: str, *, found: bool) -> Iterator[Evidence]:
+    """Tell what was not measured next to what was found; skip if nothing was found: the rest is no evidence for it."""
+    if missing and not found:
+        raise Skip(missing)
+    if missing:
+        yield Evidence(missing)
 
 
 @check(
@@ -63,8 +81,9 @@ def results_repeat(stress: StressTest) -> Yielded:
 
     Fix: do not use the GPU; remove overclocking, check power and seating; replace the GPU.
     """
-    judged = False
+    wrong, lacking = False, []
     for gpu in under_stress(stress):
+        judged = False
         same: list[list[Exactness]] = []
         for kind in dict.fromkeys((each.operation, each.precision) for each in gpu.exactness):
             rows = [each for each in gpu.exactness if (each.operation, each.precision) == kind and _counts(each)]
@@ -74,13 +93,15 @@ def results_repeat(stress: StressTest) -> Yielded:
             judged = True
             found = _unequal(gpu, rows, mismatches) if mismatches else _off(gpu, rows, stress)
             if found:
+                wrong = True
                 yield found
             else:
                 same.append(rows)
         if same:
             yield Evidence(_same(gpu, same))
-    if not judged:
-        raise Skip(why_nothing(stress))
+        if not judged:
+            lacking.append(gpu)
+    yield from tell_missing(not_measured(lacking, stress), found=wrong)
 
 
 def _counts(each: Exactness) -> bool:
@@ -265,12 +286,12 @@ def memory_keeps(stress: StressTest) -> Yielded:
 
     Fix: do not use the GPU; remove overclocking of its memory; replace the GPU.
     """
-    judged = False
+    flipped, lacking = False, []
     for gpu in under_stress(stress):
         tested = [each for each in gpu.memory if each.tested_bytes and _ON_GPU in each.placed_on]
         bad = [each for each in tested if each.mismatches]
-        judged = judged or bool(tested)
         if bad:
+            flipped = True
             yield _flipped(gpu, bad, tested)
         elif tested:
             free = f" of the {size(gpu.free_bytes)} that were free" if gpu.free_bytes else ""
@@ -279,8 +300,9 @@ def memory_keeps(stress: StressTest) -> Yielded:
                 f"GPU {gpu.index}: {size(least)}{free} retain every word of {', '.join(patterns)}, "
                 f"written and read back {len(tested)} times"
             )
-    if not judged:
-        raise Skip(f"no memory was tested: {why_nothing(stress)}")
+        else:
+            lacking.append(gpu)
+    yield from tell_missing(not_measured(lacking, stress), found=flipped)
 
 
 def _flipped(gpu: StressedGpu, bad: Sequence[MemoryPattern], tested: Sequence[MemoryPattern]) -> Finding:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.checks.stress.readings import drift, speeds, under_load
-from tfgpu_doctor.checks.stress.results import called, under_stress, why_nothing
+from tfgpu_doctor.checks.stress.results import called, not_measured, tell_missing, under_stress
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.references import MATMUL, sustained_speed
 from tfgpu_doctor.knowledge.schema import GpuModel
@@ -38,18 +40,19 @@ def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
 
     Fix: check fans, dust and air flow; power cables and supply; a lowered power limit.
     """
-    judged = False
+    slowed, lacking = False, []
     for gpu in under_stress(stress):
         known = [each for each in gpu.readings if each.sm_mhz and _at_work(each)]
         if not known or not gpu.max_sm_mhz:
+            lacking.append(gpu)
             continue
-        judged = True
         fraction = _mean([each.sm_mhz or 0.0 for each in known]) / gpu.max_sm_mhz
         reasons = _slowing(known, knowledge)
         worst = _boundary(knowledge, "throttled_clock_fraction" if reasons else "loaded_clock_fraction")
         if fraction >= worst and not any(word.startswith("hw_") for word in reasons):
             yield Evidence(f"GPU {gpu.index}: {'; '.join(_figures(gpu, known, fraction))}")
             continue
+        slowed = True
         cold = reasons and not any(word in _HEAT for word in reasons)
         held = _shares(reasons)
         yield Finding(
@@ -70,11 +73,18 @@ def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
                 device_of(gpu), [("share of the highest SM clock", fraction, ""), *under_load(gpu, known)]
             ),
         )
-    cut = _cut_short(stress)
-    if not judged:
-        raise Skip(f"the clocks under load are unknown: {stress.sampling_error or cut or 'NVML does not report them'}")
-    if cut:
+    yield from tell_missing(_unknown_clocks(lacking, stress), found=slowed)
+    if cut := _cut_short(stress):
         yield Evidence(f"{cut}; later samples are missing")
+
+
+def _unknown_clocks(gpus: Sequence[StressedGpu], stress: StressTest) -> str:
+    """Return the GPUs whose clocks under load are unknown, and why: nothing was multiplied on them, or NVML gave no clocks."""
+    idle = [gpu for gpu in gpus if not _fastest(gpu)]
+    unread = ", ".join(called(gpu) for gpu in gpus if gpu not in idle)
+    why = stress.sampling_error or _cut_short(stress) or "NVML does not report them"
+    told = (not_measured(idle, stress), f"the clocks under load are unknown for {unread}: {why}" if unread else "")
+    return "; ".join(filter(None, told))
 
 
 def _cut_short(stress: StressTest) -> str:
@@ -141,26 +151,27 @@ def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
 
     Fix: check the clocks first, then whether the GPU is shared or partitioned, then compare with a card of the same model.
     """
-    judged = False
+    slow, lacking = False, []
     for gpu in under_stress(stress):
         best = _fastest(gpu)
         if not best:
+            lacking.append(gpu)
             continue
-        judged = True
         model = _model(gpu, knowledge)
         peaks = _peaks(gpu, model)
         doubtful = [name for name, speed in best.items() if not _as_others(gpu, name, speed, knowledge)]
         shares = {name: best[name] / peaks[name] for name in doubtful if name in peaks}
         if shares and min(shares.values()) < _boundary(knowledge, "reached_peak_fraction"):
-            yield _slow(gpu, best, {name: peaks[name] for name in shares}, knowledge)
+            found = _slow(gpu, best, {name: peaks[name] for name in shares}, knowledge)
+            slow = slow or found.severity != "info"
+            yield found
             continue
         told = ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items())
         yield Evidence(
             f"GPU {gpu.index}: {told} TFLOP/s{_of_matrices(gpu)}"
             + ("" if peaks else "; the peak values of this model are unknown")
         )
-    if not judged:
-        raise Skip(why_nothing(stress))
+    yield from tell_missing(not_measured(lacking, stress), found=slow)
 
 
 def _as_others(gpu: StressedGpu, precision: str, teraflops: float, knowledge: Knowledge) -> bool:
@@ -248,15 +259,17 @@ def speed_lasts(stress: StressTest, knowledge: Knowledge) -> Yielded:
     """
     if stress.level != "soak":
         raise Skip("only --level soak runs long enough for this check")
-    judged = False
+    slower, lacking = False, []
     for gpu in under_stress(stress):
         whole = [each for each in gpu.rounds if each.speeds and each.memory]
         found = _drift(gpu, whole, knowledge) if len(whole) > 1 else None
-        judged = judged or found is not None
+        slower = slower or isinstance(found, Finding)
         if found:
             yield found
-    if not judged:
-        raise Skip("the soak ended before a second round")
+        else:
+            lacking.append(called(gpu))
+    missing = f"the soak ended before a second round on {', '.join(lacking)}" if lacking else ""
+    yield from tell_missing(missing, found=slower)
 
 
 def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) -> Finding | Evidence | None:

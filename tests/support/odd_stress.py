@@ -32,7 +32,9 @@ def many(of: Any, most: int = 2) -> Any:
 ATTEMPTS = st.builds(
     Attempt,
     outcome=st.sampled_from(["answered", "answered", "failed", "killed_by_signal", "timed_out", "not_started"]),
-    phase=st.sampled_from(["", "products in tf32, round 1"]),
+    phase=st.sampled_from(
+        ["", "products in tf32, round 1", "copying from GPU:0 to GPU:1", "copying from host to GPU:2"]
+    ),
     stderr=many(ERRORS),
 )
 EXACTNESS = st.builds(
@@ -59,7 +61,7 @@ ROUNDS = st.builds(
 GPUS = st.builds(
     StressedGpu, index=st.integers(0, 2), name=st.sampled_from(["", "NVIDIA H200", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"]),
     multiprocessors=COUNTS, mig=st.booleans(), untouched=st.sampled_from(["", "", "python (1) computes on it"]),
-    busy=many(st.just("python (1) computes on it")), attempt=st.none() | ATTEMPTS, error=ERRORS,
+    busy=many(st.just("python (1) computes on it")), attempt=st.none() | ATTEMPTS, phase_s=METRICS, error=ERRORS,
     deterministic=st.booleans(), free_bytes=st.none() | COUNTS, max_sm_mhz=METRICS, power_limit_w=METRICS,
     slowdown_c=METRICS, rounds=many(ROUNDS, 3),
 )  # fmt: skip
@@ -71,7 +73,7 @@ TRANSFERS = st.builds(
 STRESS_FACTS = {
     "stress": st.builds(
         StressTest, level=st.sampled_from(["deep", "soak"]), gpus=many(GPUS, 3), transfers=many(TRANSFERS, 4),
-        transfers_attempt=st.none() | ATTEMPTS, sampling=st.none() | ATTEMPTS,
+        transfers_attempt=st.none() | ATTEMPTS, transfers_phase_s=METRICS, transfers_error=ERRORS, sampling=st.none() | ATTEMPTS,
         sampling_error=ERRORS, interrupted=st.booleans(),
     ),
 }  # fmt: skip

@@ -8,6 +8,7 @@ import msgspec
 from healthy import ANSWERED, broken, cuda_gpu, gpu, healthy, nvml_gpu, runtime
 
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.stress import (
     Exactness,
     MemoryPattern,
@@ -76,6 +77,14 @@ def stressed_gpu(index: int = 0, **changes: Any) -> StressedGpu:
         "default_power_limit_w": 350.0, "slowdown_c": 95.0, "rounds": (stress_round(),),
     }  # fmt: skip
     return StressedGpu(**{**fields, **changes})
+
+
+def hung(index: int = 0, phase: str = "matmul in float32, round 1", **changes: Any) -> StressedGpu:
+    """A GPU whose process did not come to the end of its first operation, or not even to its start."""
+    fields: dict[str, Any] = {
+        "rounds": (), "attempt": Attempt(outcome="timed_out", seconds=72.0, phase=phase), "phase_s": 60.0,
+    }  # fmt: skip
+    return stressed_gpu(index, **{**fields, **changes})
 
 
 def left_alone(index: int = 0, why: str = "python (4711) computes on it") -> StressedGpu:

@@ -7,6 +7,7 @@ after the other, because they share the machine's links.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ class _Work(Fact, frozen=True):
     """A process's report about one GPU; its times are those of the machine's monotonic clock."""
 
     attempt: Attempt
+    phase_s: float | None = None
     error: str = ""
     deterministic: bool = False
     free_bytes: int | None = None
@@ -51,6 +53,8 @@ class _Links(Fact, frozen=True):
     """The report of the process that copies."""
 
     attempt: Attempt
+    phase_s: float | None = None
+    error: str = ""
     transfers: dict[str, _Copies] = {}
 
 
@@ -72,7 +76,9 @@ def stress(host: Host, request: Request, runtime: Runtime, nvml: Nvml, cuda_driv
         seconds=round(time.monotonic() - began, 1),
         gpus=gpus,
         transfers=tuple(_transfer(each, chosen, sampling) for each in links.transfers.values()) if links else (),
-        transfers_attempt=links.attempt if links else None,
+        transfers_attempt=_with_listed_names(links.attempt, chosen) if links else None,
+        transfers_phase_s=links.phase_s if links else None,
+        transfers_error=links.error if links else "",
         sampling=sampling.attempt,
         sampling_error=sampling.trouble,
         interrupted=host.stopped,
@@ -127,6 +133,7 @@ class _Run:
         return self._ask("stress_links", plan, left_s, visible(self._chosen, self._count))
 
     def _ask(self, program: str, plan: list[str], deadline_s: float, variables: Mapping[str, str]) -> Answer:
+        began = time.monotonic()
         attempt, answer, _ = ask(
             self._host,
             self._python,
@@ -136,6 +143,9 @@ class _Run:
             variables={**VARIABLES, **variables},
             until=threading.Event(),
         )
+        moment = answer.pop("phase_began_s", None)
+        if isinstance(moment, float) and not attempt.answered:
+            answer["phase_s"] = round(max(0.0, began + attempt.seconds - moment), 1)
         return attempt, answer
 
 
@@ -164,6 +174,7 @@ def _stressed(
     return msgspec.structs.replace(
         gpu,
         attempt=done.attempt,
+        phase_s=done.phase_s,
         error=done.error,
         deterministic=done.deterministic,
         free_bytes=done.free_bytes,
@@ -182,6 +193,13 @@ def _with_readings(row: StressRound, candidate: Candidate, sampling: Sampling, b
         speeds=tuple(msgspec.structs.replace(each, began_s=round(each.began_s - began, 1)) for each in row.speeds),
         readings=readings(looks) if looks else None,
     )
+
+
+def _with_listed_names(attempt: Attempt, chosen: list[Candidate]) -> Attempt:
+    """The attempt to copy, with GPUs in its phase under the names that TensorFlow uses when it lists all."""
+    names = {f"GPU:{place}": f"GPU:{each.index}" for place, each in enumerate(chosen)}
+    phase = re.sub(r"GPU:\d+", lambda found: names.get(found.group(), found.group()), attempt.phase)
+    return msgspec.structs.replace(attempt, phase=phase)
 
 
 def _transfer(row: _Copies, chosen: list[Candidate], sampling: Sampling) -> Transfer:

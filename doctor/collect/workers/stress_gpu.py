@@ -18,7 +18,16 @@ sys.path.insert(0, FOLDER)  # it is missing if Python runs with a safe path
 from stress_driver import free_memory, is_integrated, open_driver  # noqa: E402
 from stress_exactness import OPERATIONS, Repeated  # noqa: E402
 from stress_memory import PATTERNS, try_pattern  # noqa: E402
-from stress_process import ANSWER, end_with_the_doctor, forget_folder, import_tensorflow, last_line, limit_memory, say  # noqa: E402
+from stress_process import (  # noqa: E402
+    ANSWER,
+    begin,
+    end_with_the_doctor,
+    forget_folder,
+    import_tensorflow,
+    last_line,
+    limit_memory,
+    say,
+)
 from stress_sustained import choose_tf32, sustain  # noqa: E402
 
 TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
@@ -65,7 +74,7 @@ class StressTest:
 
     def _take(self, step: str, phase: str, what: dict[str, object], measure: Callable[[], dict[str, object]]) -> None:
         """Write one measurement to the journal, or its exception before raising that again."""
-        say(phase="%s, round %d" % (phase, self._number + 1))
+        begin("%s, round %d" % (phase, self._number + 1))
         try:
             self._round[step].append(measure())
         except self._harmless as error:
@@ -112,7 +121,7 @@ def main() -> None:
     end_with_the_doctor()
     plan = json.loads(sys.argv[1])
     forget_folder(FOLDER)
-    say(phase="asking the driver for free memory")
+    begin("asking the driver for free memory")
     try:
         driver = open_driver() if plan["device"].startswith("/GPU") else None
         free, integrated = free_memory(driver), is_integrated(driver)

@@ -14,7 +14,16 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, FOLDER)  # it is missing if Python runs with a safe path
 
 from stress_driver import is_pinned, open_driver  # noqa: E402
-from stress_process import ANSWER, end_with_the_doctor, forget_folder, import_tensorflow, last_line, limit_memory, say  # noqa: E402
+from stress_process import (  # noqa: E402
+    ANSWER,
+    begin,
+    end_with_the_doctor,
+    forget_folder,
+    import_tensorflow,
+    last_line,
+    limit_memory,
+    say,
+)
 
 TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
@@ -46,15 +55,16 @@ class Links:
             self._measure(HOST, device, self._up_from_numpy)
             self._measure(device, HOST, self._down)
             self._measure(HOST, device, self._up)
-        for source in self._devices:
-            for destination in self._devices:
-                if source != destination and time.monotonic() < self._ends:
-                    self._measure(source, destination, self._across)
+        for step in range(1, len(self._devices)):
+            for place, source in enumerate(self._devices):
+                # The first step reaches every GPU, and sends from it: it does not depend on the time that the host's copies took.
+                if step == 1 or time.monotonic() < self._ends:
+                    self._measure(source, self._devices[(place + step) % len(self._devices)], self._across)
 
     def _measure(self, source: str, destination: str, prepare: Callable[[str, str], Copy]) -> None:
         """Copy until the share of the time is over; the fastest counts: interference only slows a copy down."""
         row: dict[str, Any] = {"source": name(source), "destination": name(destination)}
-        say(phase="copying from %s to %s" % (row["source"], row["destination"]))
+        begin("copying from %s to %s" % (row["source"], row["destination"]))
         until = time.monotonic() + max(0.0, self._ends - time.monotonic()) / self._left
         row["began_s"] = time.monotonic()
         try:

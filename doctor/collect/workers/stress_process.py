@@ -35,6 +35,11 @@ def say(**answer: object) -> None:
     ANSWER.flush()
 
 
+def begin(phase: str) -> None:
+    """Announce the next step, and when it begins: if it never ends, this shows for how long it ran."""
+    say(phase=phase, phase_began_s=time.monotonic())
+
+
 def end_with_the_doctor() -> None:
     """End at once when the doctor exits for any reason: the driver then frees the GPU's memory.
 
@@ -71,7 +76,7 @@ def forget_folder(folder: str) -> None:
 def import_tensorflow() -> Any:
     """TensorFlow with reproducible results if it supports that. Raises whatever its import raises."""
     os.environ.pop("NVIDIA_TF32_OVERRIDE", None)  # it would disable what is measured
-    say(phase="importing TensorFlow")
+    begin("importing TensorFlow")
     started = time.monotonic()
     gc.disable()  # Almost all that an import makes, it keeps: looking for garbage in it takes a seventh of the time.
     import tensorflow as tf

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from stressed import left_alone, stress, stressed_gpu, transfer, transfers, under_stress
 
 from tfgpu_doctor.checks.stress.copies import copies_arrive, copies_use_the_link
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model import Evidence
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.stress import Transfer
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
+
+
+MODULE = "tensorflow.python.framework.errors_impl."
+OPERATION = f"{MODULE}InternalError: "
+WITH_HOST = transfers(0, 1)[:6]
+ACROSS = transfers(0, 1)[6]  # from GPU 0 to GPU 1
+
+
+def evidence(judge: Judge, facts: Facts) -> list[str]:
+    return [each.text for each in judge(copies_arrive, facts) if isinstance(each, Evidence)]
 
 
 def machine(*rows: Transfer, **changes: object) -> Facts:
@@ -48,6 +60,114 @@ def test_no_copy_is_no_pass(judge: Judge) -> None:
     for check in (copies_arrive, copies_use_the_link):
         assert "no peer" in judge.skips(check, machine(failed))
         assert "computes on it" in judge.skips(check, under_stress(stress(left_alone(0))))
+
+
+def ending(phase: str = "copying from GPU:0 to GPU:1", outcome: str = "timed_out", **changes: Any) -> Attempt:
+    return Attempt(**{"outcome": outcome, "seconds": 44.0, "phase": phase, **changes})
+
+
+def test_a_copy_between_gpus_that_hangs(judge: Judge) -> None:
+    """The copies with the host came before, and arrived."""
+    facts = machine(*WITH_HOST, transfers_attempt=ending(), transfers_phase_s=31.0)
+    found = judge.finding(copies_arrive, facts)
+    assert found.message.startswith("the copy from GPU 0 to GPU 1 hangs: the copy test did not respond within 44 s")
+    assert (found.cause, found.severity, found.confidence) == ("multi_gpu_p2p_iommu_acs", "error", "medium")
+    assert "this step alone ran for 31 s" in found.evidence
+    assert len(found.devices) == 2
+    assert any("no copy from GPU 0 to GPU 1, GPU 1 to GPU 0 was measured" in line for line in evidence(judge, facts))
+    report = diagnose(facts)
+    assert [(cause.id, cause.label) for cause in report.causes] == [("LOD004", "multi_gpu_p2p_iommu_acs")]
+    assert report.fit is False
+
+
+def test_a_copy_with_the_host_that_hangs(judge: Judge) -> None:
+    facts = machine(*WITH_HOST[:3], transfers_attempt=ending("copying from host to GPU:1"), transfers_phase_s=31.0)
+    found = judge.finding(copies_arrive, facts)
+    assert (found.cause, found.devices) == ("gpu_hang", (stressed_gpu(1).uuid,))
+
+
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("", "undetermined"),
+        ("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered", "hardware_ecc_error"),
+    ],
+)
+def test_a_copy_that_ends_the_process(judge: Judge, line: str, label: str) -> None:
+    crash = ending(outcome="killed_by_signal", signal="SIGSEGV", stderr=(line,))
+    found = judge.finding(copies_arrive, machine(*WITH_HOST, transfers_attempt=crash, transfers_phase_s=0.4))
+    assert "the copy from GPU 0 to GPU 1 crashes: the copy test was killed by SIGSEGV" in found.message
+    assert (found.cause, found.severity) == (label, "error")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "phase_s", "reason"),
+    [
+        (ending(), None, "did not respond within 44 s"),
+        (ending(), 9.0, "did not respond within 44 s"),
+        (ending("importing TensorFlow"), 40.0, "during 'importing TensorFlow'"),
+        (ending("importing TensorFlow", "killed_by_signal", signal="SIGSEGV"), 3.0, "killed by SIGSEGV"),
+        (ending(outcome="killed_by_signal", signal="SIGKILL"), 31.0, "killed by SIGKILL"),
+        (ending("", "unparsable"), None, "cannot be parsed"),
+    ],
+    ids=["unknown for how long", "short", "starting", "starting crashed", "out of memory", "not understood"],
+)
+def test_routes_that_were_not_reached_are_not_judged(
+    judge: Judge, attempt: Attempt, phase_s: float | None, reason: str
+) -> None:
+    told = judge.skips(copies_arrive, machine(*WITH_HOST, transfers_attempt=attempt, transfers_phase_s=phase_s))
+    assert "no copy from GPU 0 to GPU 1, GPU 1 to GPU 0 was measured: the copy test " in told
+    assert reason in told
+
+
+def test_an_exception_of_the_copy_test_is_the_reason(judge: Judge) -> None:
+    told = judge.skips(copies_arrive, machine(*WITH_HOST, transfers_error="MemoryError: no memory"))
+    assert told.endswith("was measured: the copy test failed: MemoryError: no memory")
+
+
+def test_an_interruption_is_the_reason(judge: Judge) -> None:
+    killed = ending(outcome="killed_by_signal", signal="SIGSEGV")
+    assert "interrupted" in judge.skips(copies_arrive, machine(*WITH_HOST, transfers_attempt=killed, interrupted=True))
+
+
+@pytest.mark.parametrize(
+    ("ends", "error", "label"),
+    [
+        (("GPU:0", "GPU:1"), "CUDA error: CUDA_ERROR_ILLEGAL_ADDRESS", "undetermined"),
+        (("GPU:0", "host"), "CUDA error: CUDA_ERROR_ILLEGAL_ADDRESS", "hardware_faulty_gpu"),
+        (("host", "GPU:1"), "CUDA_ERROR_ECC_UNCORRECTABLE", "hardware_ecc_error"),
+        (("host", "GPU:1"), "something that nobody knows", "undetermined"),
+    ],
+)
+def test_a_copy_that_fails(judge: Judge, ends: tuple[str, str], error: str, label: str) -> None:
+    """Whatever follows on the same GPUs fails, too, and is the same error."""
+    rows = [
+        transfer(*ends, copies=0, gb_per_s=None, error=OPERATION + error),
+        transfer("GPU:1", "GPU:0", copies=0, gb_per_s=None, error=OPERATION + error),
+    ]
+    found = judge.finding(copies_arrive, machine(*WITH_HOST, *rows))
+    assert f"fails: {OPERATION}{error}" in found.message
+    assert (found.cause, found.severity) == (label, "error")
+    assert "copies fail also from GPU 1 to GPU 0" in found.evidence
+
+
+@pytest.mark.parametrize("error", ["ResourceExhaustedError: OOM", "UnimplementedError: no copy of this type"])
+def test_a_copy_that_did_not_fit_is_not_judged(judge: Judge, error: str) -> None:
+    row = transfer("GPU:0", "GPU:1", copies=0, gb_per_s=None, error=f"{MODULE}{error}")
+    told = judge.skips(copies_arrive, machine(*[each for each in transfers(0, 1) if each != ACROSS], row))
+    assert told == f"no copy from GPU 0 to GPU 1 was measured: {MODULE}{error}"
+
+
+def test_more_gpus_have_more_routes_than_time(judge: Judge) -> None:
+    gpus = [stressed_gpu(index) for index in range(4)]
+    rows = transfers(0, 1, 2, 3)
+    some = under_stress(stress(*gpus, transfers=rows[:-5]))
+    assert judge.passes(copies_arrive, some).endswith("\nno time was left for 5 other routes between GPUs")
+    none = under_stress(stress(*gpus, transfers=rows[:-12]))
+    told = judge.skips(copies_arrive, none)
+    assert (
+        told == "no copy from GPU 0 to GPU 1, GPU 0 to GPU 2, GPU 0 to GPU 3 and 9 more was measured: no time was left"
+    )
 
 
 def test_a_link_that_is_used(judge: Judge) -> None:

@@ -6,11 +6,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from healthy import ANSWERED
-from stressed import exactness, left_alone, pattern, stress, stress_round, stressed_gpu, under_stress
+from healthy import ANSWERED, broken, runtime
+from stressed import (
+    exactness,
+    hung,
+    left_alone,
+    pattern,
+    stress,
+    stress_round,
+    stressed_gpu,
+    transfers,
+    under_stress,
+)
 
+from tfgpu_doctor.checks.stress.copies import copies_arrive
 from tfgpu_doctor.checks.stress.ending import stress_runs_to_its_end
 from tfgpu_doctor.checks.stress.results import gpus_agree, memory_keeps, results_repeat
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model import Check, Evidence
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.stress import StressedGpu, StressRound
@@ -85,9 +98,9 @@ def test_no_load_says_why(judge: Judge) -> None:
 
 
 def test_a_load_that_hung_says_so(judge: Judge) -> None:
-    hung = stressed_gpu(rounds=(), attempt=Attempt(outcome="timed_out", seconds=72.0, phase="importing TensorFlow"))
-    assert "did not respond within 72 s" in judge.skips(results_repeat, machine(hung))
-    assert judge.skips(stress_runs_to_its_end, machine(hung))
+    slow = hung(0, "importing TensorFlow")
+    assert "did not respond within 72 s" in judge.skips(results_repeat, machine(slow))
+    assert judge.skips(stress_runs_to_its_end, machine(slow))
 
 
 def test_gpus_of_one_model_agree(judge: Judge) -> None:
@@ -147,7 +160,9 @@ def test_memory_that_does_not_keep_is_named_with_an_example(judge: Judge) -> Non
     ids=["none", "no byte", "elsewhere", "failed"],
 )  # fmt: skip
 def test_no_byte_tested_is_no_pass(judge: Judge, rows: tuple[object, ...]) -> None:
-    assert "no memory was tested" in judge.skips(memory_keeps, machine(with_round(memory=rows)))
+    assert "GPU 0 (NVIDIA GeForce RTX 3090) was not measured" in judge.skips(
+        memory_keeps, machine(with_round(memory=rows))
+    )
 
 
 def test_a_load_that_ends_well(judge: Judge) -> None:
@@ -206,9 +221,87 @@ def test_a_load_that_the_user_stopped_is_no_death(judge: Judge) -> None:
 
 
 def test_a_gpu_that_stops_answering_under_load_hangs(judge: Judge) -> None:
-    hung = stressed_gpu(attempt=Attempt(outcome="timed_out", seconds=72.0, phase="products in float16, round 1"))
-    found = judge.finding(stress_runs_to_its_end, machine(hung))
+    silent = stressed_gpu(attempt=Attempt(outcome="timed_out", seconds=72.0, phase="products in float16, round 1"))
+    found = judge.finding(stress_runs_to_its_end, machine(silent))
     assert (found.cause, found.severity, found.confidence) == ("gpu_hang", "error", "medium")
+
+
+def test_a_gpu_that_hangs_in_its_first_operation_is_an_error(judge: Judge) -> None:
+    found = judge.finding(stress_runs_to_its_end, machine(stressed_gpu(0), hung(1)))
+    assert found.message.startswith(
+        "the stress test on GPU 1 (NVIDIA GeForce RTX 3090) did not respond within 72 s during"
+    )
+    assert (found.cause, found.severity, found.confidence) == ("gpu_hang", "error", "medium")
+    assert "this step alone ran for 60 s" in found.evidence
+    assert (
+        judge.finding(stress_runs_to_its_end, machine(hung(0, "asking the driver for free memory"))).cause == "gpu_hang"
+    )
+
+
+def test_one_hang_is_one_error_and_nothing_passes_on_the_results_of_the_others() -> None:
+    blocked_copy = Attempt(outcome="timed_out", seconds=40.0, phase="copying from host to GPU:0")
+    facts = machine(
+        stressed_gpu(0), hung(1), transfers=(), transfers_attempt=blocked_copy, transfers_phase_s=35.0
+    )  # fmt: skip
+    report = diagnose(facts)
+    assert [(cause.id, cause.label) for cause in report.causes] == [("LOD005", "gpu_hang")]
+    assert (report.healthy, report.fit) == (False, False)
+    for id in ("LOD001", "LOD003", "LOD006"):
+        result = report.find(id)
+        assert result is not None
+        assert (result.outcome, result.reason) == (
+            "skip",
+            "GPU 1 (NVIDIA GeForce RTX 3090) was not measured: the stress test did not respond within 72 s during "
+            "'matmul in float32, round 1'",
+        )
+    copies = report.find("LOD004")
+    assert copies is not None
+    assert copies.outcome == "skip"
+    assert "the copy test did not respond within 40 s" in copies.reason
+
+
+@pytest.mark.parametrize(
+    ("gpu", "start_s"),
+    [
+        (hung(1, phase_s=None), 8.0),
+        (hung(1, phase_s=12.0), 8.0),
+        (hung(1, "importing TensorFlow", phase_s=70.0), 8.0),
+        (hung(1, phase_s=60.0), 35.0),
+        (hung(1, attempt=Attempt(outcome="killed_by_signal", signal="SIGKILL", phase="matmul in float32, round 1")), 8.0),
+        (hung(1, attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="importing TensorFlow")), 8.0),
+        (hung(1, attempt=Attempt(outcome="failed", error="it used 90 GB of memory")), 8.0),
+        (stressed_gpu(1, rounds=()), 8.0),
+    ],
+    ids=["unknown for how long", "short", "starting", "TensorFlow starts slowly", "out of memory", "crashed", "ended", "nothing done"],
+)  # fmt: skip
+def test_a_gpu_that_may_have_been_starting_is_not_judged(judge: Judge, gpu: StressedGpu, start_s: float) -> None:
+    slow = runtime(attempt=Attempt(outcome="answered", seconds=start_s))
+    facts = broken(machine(stressed_gpu(0), gpu, left_alone(2)), runtime=slow)
+    told = judge.skips(stress_runs_to_its_end, facts)
+    assert told.startswith("GPU 1 (NVIDIA GeForce RTX 3090) was not measured: the stress test ")
+    assert told.endswith("; GPU 2 (NVIDIA GeForce RTX 3090) was not tested: python (4711) computes on it")
+    for check in (results_repeat, memory_keeps):
+        assert "GPU 1 (NVIDIA GeForce RTX 3090) was not measured" in judge.skips(check, facts)
+
+
+@pytest.mark.parametrize(
+    ("check", "bad"),
+    [
+        (results_repeat, with_round(exactness=(exactness(mismatches=3),))),
+        (memory_keeps, with_round(memory=(pattern("0xAA", mismatches=2),))),
+        (stress_runs_to_its_end, stressed_gpu(error=f"{OPERATION}CUDA_ERROR_ILLEGAL_ADDRESS")),
+    ],
+)
+def test_a_finding_stands_next_to_a_gpu_that_was_not_measured(judge: Judge, check: Check, bad: StressedGpu) -> None:
+    facts = machine(bad, hung(1, "importing TensorFlow"), hung(2, "importing TensorFlow"))
+    assert "GPU 0 " in judge.finding(check, facts).message
+    told = [each.text for each in judge(check, facts) if isinstance(each, Evidence)]
+    named = "GPU 1 (NVIDIA GeForce RTX 3090), GPU 2 (NVIDIA GeForce RTX 3090) were not measured: "
+    assert [line.startswith(named) for line in told] == [True]
+
+
+def test_copies_that_all_arrived_pass_although_a_gpu_hung_before(judge: Judge) -> None:
+    assert judge.passes(copies_arrive, machine(stressed_gpu(0), hung(1), transfers=transfers(0, 1)))
 
 
 def test_a_round_cut_short_still_tells_what_it_knows(judge: Judge) -> None:

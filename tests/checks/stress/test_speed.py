@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stressed import SPEEDS, left_alone, readings, speed, stress, stress_round, stressed_gpu, under_stress
+from stressed import SPEEDS, hung, left_alone, readings, speed, stress, stress_round, stressed_gpu, under_stress
 
 from tfgpu_doctor.checks.stress.speed import as_fast_as_its_model, clocks_hold, speed_lasts
+from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.stress import StressedGpu, StressRound
@@ -191,6 +192,22 @@ def test_a_gpu_that_tires(judge: Judge) -> None:
 
 def test_a_round_that_was_cut_short_is_not_compared(judge: Judge) -> None:
     assert "before a second round" in judge.skips(speed_lasts, soak(stress_round(), stress_round(memory=())))
+
+
+@pytest.mark.parametrize("check", [clocks_hold, as_fast_as_its_model, speed_lasts])
+def test_one_gpu_is_no_evidence_for_another(judge: Judge, check: Check) -> None:
+    rounds = (stress_round(), stress_round(began_s=550.0))
+    facts = machine(stressed_gpu(0, rounds=rounds), hung(1), level="soak")
+    told = judge.skips(check, facts)
+    assert "GPU 1 (NVIDIA GeForce RTX 3090)" in told
+    assert "GPU 0" not in told
+    assert judge.passes(check, machine(stressed_gpu(0, rounds=rounds), stressed_gpu(1, rounds=rounds), level="soak"))
+
+
+def test_a_slow_gpu_that_is_shared_is_no_evidence_for_another(judge: Judge) -> None:
+    shared = with_speeds(0.25, busy=("python (4711) computes on it",))
+    other = stressed_gpu(1, rounds=(), attempt=hung(1).attempt)
+    assert "GPU 1 " in judge.skips(as_fast_as_its_model, machine(shared, other))
 
 
 def test_only_a_soak_lasts_long_enough(judge: Judge) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from healthy import ANSWERED, cuda_gpu, gpu, healthy, nvml_gpu, runtime
 
 from tfgpu_doctor.collect.probe import Request, Unavailable
+from tfgpu_doctor.collect.probes.stress import _Run
 from tfgpu_doctor.collect.probes.stress import stress as probe_of_stress
 from tfgpu_doctor.collect.probes.stress_plan import make_plan
 from tfgpu_doctor.host import Completed, Host
@@ -273,6 +277,65 @@ def test_a_process_that_dies_keeps_what_it_knew_and_costs_no_other() -> None:
     assert dead.attempt.ending == "was killed by SIGABRT during 'products in tf32, round 1'"
     assert dead.exactness
     assert not dead.speeds
+
+
+def test_a_process_that_hangs_tells_for_how_long_its_last_step_ran() -> None:
+    def hang(plan: Row, variables: dict[str, str]) -> Completed:
+        said = lines({"phase": "matmul in float32, round 1", "phase_began_s": time.monotonic() + 6.0})
+        return Completed(said, "", 72.0, timed_out=True)
+
+    (found,) = put(Scripted(1, stress_gpu=hang)).gpus
+    assert found.attempt is not None
+    assert (found.attempt.outcome, found.attempt.phase) == ("timed_out", "matmul in float32, round 1")
+    assert found.phase_s == pytest.approx(66.0, abs=0.5)
+    assert put(Scripted(1)).gpus[0].phase_s is None
+
+
+def test_a_copy_that_hangs_names_the_gpus_as_tensorflow_lists_them() -> None:
+    """The process that copies sees only the GPUs that nobody uses."""
+
+    def hang(plan: Row, variables: dict[str, str]) -> Completed:
+        said = lines({"phase": "copying from GPU:0 to GPU:1", "phase_began_s": time.monotonic() + 10.0})
+        return Completed(said, "", 40.0, timed_out=True)
+
+    rows = {0: look(tenants=[{"pid": 4711, "name": "python"}]), 1: look(), 2: look()}
+    found = put(Scripted(3, idle=lines(described(0, 1, 2), looks(rows, 1.0, 2.5, 3.0)), stress_links=hang), 3)
+    assert found.transfers_attempt is not None
+    assert found.transfers_attempt.phase == "copying from GPU:1 to GPU:2"
+    assert found.transfers_phase_s == pytest.approx(30.0, abs=0.5)
+
+
+def test_an_exception_that_ends_the_copies_is_kept() -> None:
+    stopped = Completed(lines({"error": "MemoryError: no memory"}), "", 4.0, exit_code=0)
+    assert put(Scripted(1, stress_links=stopped)).transfers_error == "MemoryError: no memory"
+
+
+HANGING = """
+import contextlib, time
+__version__ = "2.21.0"
+class config:
+    class experimental:
+        set_memory_growth = staticmethod(lambda device, on: None)
+    set_soft_device_placement = staticmethod(lambda on: None)
+    list_physical_devices = staticmethod(lambda kind: [])
+class errors:
+    class OpError(Exception): pass
+function = lambda each: each
+device = lambda name: contextlib.nullcontext()
+constant = lambda array: time.sleep(600)
+"""
+
+
+def test_the_program_that_copies_tells_when_each_copy_began(tmp_path: pathlib.Path) -> None:
+    """A real process, with a TensorFlow in which the first copy never ends."""
+    pytest.importorskip("numpy")
+    (tmp_path / "tensorflow.py").write_text(HANGING)
+    request = Request(python=sys.executable, level="deep")
+    run = _Run(Host("/", dict(os.environ)), request, make_plan(request, listed(1)), [], [])
+    plan = json.dumps({"devices": ["/CPU:1", "/CPU:2"], "seconds": 1.0, "copied_bytes": 1 << 10})
+    attempt, answer = run._ask("stress_links", [plan], 8.0, {"PYTHONPATH": str(tmp_path)})
+    assert (attempt.outcome, attempt.phase) == ("timed_out", "copying from host to CPU:1")
+    assert 0 < answer["phase_s"] < attempt.seconds
 
 
 @pytest.mark.parametrize("output", [b"", b"junk", lines({"rounds": {"0": {"began_s": "x"}}}), lines({"rounds": [1]})])

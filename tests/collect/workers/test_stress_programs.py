@@ -285,6 +285,16 @@ def test_copies_go_every_way_and_arrive(stand_in: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
+def test_without_time_each_gpu_still_sends_and_receives(stand_in: pathlib.Path) -> None:
+    said = run(
+        "stress_links", {"devices": ["/GPU:0", "/GPU:1", "/CPU:0"], "seconds": 0.0, "copied_bytes": 1 << 10}, stand_in
+    )
+    assert "error" not in said
+    ways = [(row["source"], row["destination"]) for row in said["transfers"].values()]
+    assert ways[9:] == [("GPU:0", "GPU:1"), ("GPU:1", "host"), ("host", "GPU:0")]
+
+
+@pytest.mark.slow
 def test_a_load_ends_when_nobody_waits_for_it(tf: Any) -> None:
     plan = {**PLAN, "seconds": 10_000.0}
     argv = [sys.executable, str(PROGRAMS / "stress_gpu.py"), json.dumps(plan)]
