@@ -26,6 +26,7 @@ class Account:
     reasons: dict[str, str] = field(default_factory=dict)
     gpu_lost: str = ""  # why no GPU responded
     waiting: int = 0  # number of tests left when the session started
+    collected: dict[str, None] = field(default_factory=dict)  # ids of all tests of the suites, in order
     process: int = 1  # of those that measure each comparison, one after the other
     processes: int = 1
     earlier: set[str] = field(default_factory=set)  # ids of tests that finished in an earlier pass
@@ -59,6 +60,7 @@ class Account:
         self.alive = at
         if kind == "session":
             self.waiting, self.warm = row["tests"], False
+            self.collected |= dict.fromkeys(row["ids"])
         elif kind == "test":
             self.test, self.began, self.test_began, self.comparison = row["id"], at, at, {}
         elif kind == "test ended":

@@ -17,13 +17,15 @@ from tfgpu_doctor.perf_tests.notes import note
 from tfgpu_doctor.perf_tests.replay import TIMER
 from tfgpu_doctor.perf_tests.variables import JOURNAL_VARIABLE, START_AGAIN
 
-pytest_plugins = ("tfgpu_doctor.perf_tests.fixtures",)
+_FIXTURES = "tfgpu_doctor.perf_tests.fixtures"
+pytest_plugins = (_FIXTURES,)
 
 LOWEST_PRIORITY = 9
 BUDGET: pytest.StashKey[Budget] = pytest.StashKey()
 METRICS: pytest.StashKey[list[dict[str, Any]]] = pytest.StashKey()
 COMPARED: pytest.StashKey[bool] = pytest.StashKey()
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
+_BENCHMARK = ("benchmark", "pytest_benchmark.plugin")  # its entry point, and as `-p` registers it
 _LONGEST = 400  # characters of a reason
 _OUTCOME: pytest.StashKey[tuple[str, str]] = pytest.StashKey()
 
@@ -60,17 +62,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let pytest-benchmark take its times from the comparisons; sort the doctor's own suites by priority."""
+    ids = [item.nodeid for item in items]
     if config.getoption("--tfgpu-comparisons-only"):
         config.hook.pytest_deselected(items=[item for item in items if not _compares(item)])
         items[:] = filter(_compares, items)
-    for item in filter(_compares, items):
+    for item in filter(_compares, items) if _has_benchmark(config) else ():
         name = item.name.removeprefix("test_")
         item.add_marker(pytest.mark.benchmark(timer=TIMER, group=f"{item.path.stem.removeprefix('test_')}/{name}"))
     if all(map(_is_ours, items)):
         first = config.getoption("--tfgpu-share") is not None  # every process measures them, in the same order
         items.sort(key=lambda item: (first and not _compares(item), _rank(item)))
     config.stash[BUDGET].expect(sum(map(_measures, items)))
-    note("session", {"tests": len(items)})
+    note("session", {"tests": len(items), "ids": ids})
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
@@ -119,7 +122,21 @@ def _measures(item: pytest.Item) -> bool:
 
 
 def _compares(item: pytest.Item) -> bool:
-    return "compare" in getattr(item, "fixturenames", ())
+    """Whether a test compares: it uses the doctor's fixture `compare`, which a user's own of that name may wrap."""
+    if "compare" not in getattr(item, "fixturenames", ()):
+        return False
+    info = getattr(item, "_fixtureinfo", None)  # pytest has no public way to ask
+    for each in reversed(info.name2fixturedefs.get("compare", ()) if info else ()):
+        if each.func.__module__ == _FIXTURES:
+            return True
+        if "compare" not in each.argnames:
+            break
+    return JOURNAL_VARIABLE in os.environ
+
+
+def _has_benchmark(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark is loaded: without it nobody knows its marker."""
+    return any(map(config.pluginmanager.hasplugin, _BENCHMARK))
 
 
 def _rank(item: pytest.Item) -> int:

@@ -124,7 +124,8 @@ class Runner:
             variant.verify(result)
         except AssertionError as error:
             raise NotRun(f"the result of {variant.name} is wrong: {_first_line(error)}", fault=True) from error
-        return Side(name=variant.name, device=placement.device or variant.device, first_call_s=round(took_s, 4))
+        device = placement.device or variant.device
+        return Side(name=variant.name, device=device, also=variant.also, first_call_s=round(took_s, 4))
 
 
 def _no_wait() -> None:

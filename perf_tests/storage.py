@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 BLOCK = 4 << 20  # bytes of a read; a multiple of the sector size, as direct reads require
+# They accept direct reads, which may come from memory all the same: tmpfs since Linux 6.6 (commit e88e0d366f9c), OpenZFS
+# before 2.3, and later releases for what is still in their cache (dmu_read_abd_dispatch in module/zfs/dmu_direct.c).
+_FROM_MEMORY = ("tmpfs", "ramfs", "rootfs", "zfs")
+_MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Cached(OSError):
@@ -27,6 +31,8 @@ def write_file(path: Path, size: int) -> None:
 
 def read_past_cache(path: Path) -> tuple[int, float]:
     """Return the bytes of a file and the seconds of reading it directly from its storage. Raises Cached."""
+    if (kind := file_system_of(path)) in _FROM_MEMORY:
+        raise Cached(f"{kind} reads from memory")
     with _opened(path) as file, mmap.mmap(-1, BLOCK) as block:  # its memory is aligned to pages
         began, done = time.perf_counter(), 0
         try:
@@ -35,6 +41,17 @@ def read_past_cache(path: Path) -> tuple[int, float]:
         except OSError as error:
             raise Cached(str(error)) from error
         return done, time.perf_counter() - began
+
+
+def file_system_of(path: Path, mounts: Path = _MOUNTS) -> str:
+    """Return the type of the file system that a file is on, such as ext4; empty if it is unknown."""
+    device = path.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        rows = [line.split() for line in mounts.read_text("utf-8", errors="replace").splitlines()]
+    except OSError:
+        return ""
+    return next((words[words.index("-") + 1] for words in rows if words[2] == number), "")  # proc_pid_mountinfo(5)
 
 
 @contextlib.contextmanager

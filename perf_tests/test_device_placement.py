@@ -62,7 +62,7 @@ def test_cpu(share_s: float, tensorflow: Any, metric: Keep, kind: Any) -> None:
 @pytest.mark.priority(3)
 @_KINDS
 def test_crossover(share_s: float, tensorflow: Any, gpu: str, metric: Keep, kind: Any) -> None:
-    """Find the size from which on the GPU is faster."""
+    """Find the size from which on the GPU is faster. The CPU may win at any size: test_gpu judges the speed."""
     watch = Stopwatch(tensorflow.test.experimental.sync_devices)
     wins = {}
     for size in SIZES[kind]:
@@ -74,8 +74,8 @@ def test_crossover(share_s: float, tensorflow: Any, gpu: str, metric: Keep, kind
         metric(f"{NAMES[kind]} {size}", wins[size], "times as fast as the CPU", device=gpu)
     lost = [size for size, times in wins.items() if times <= 1]
     won = [size for size in wins if size > max(lost, default=0)]
-    assert won, f"the CPU is at least as fast as the GPU at the largest size, {max(wins)}"
-    metric(f"crossover of {NAMES[kind]}", won[0], "side", device=gpu, about="the GPU is faster from this size on")
+    if won:
+        metric(f"crossover of {NAMES[kind]}", won[0], "side", device=gpu, about="the GPU is faster from this size on")
 
 
 @pytest.mark.priority(5)

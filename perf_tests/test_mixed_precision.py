@@ -167,9 +167,8 @@ def test_speed(
 
 @pytest.mark.priority(5, needs_s=8)
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Keep, policy: str) -> None:
+def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Keep, policy: str) -> None:
     """Check that mixed-precision training has nearly the loss of float32; weights and last layer stay float32."""
-    device = gpus[0] if gpus else "CPU:0"
     batch = 32 if gpus else 8  # float16 is slow on a CPU
     runs = {each: Training(tensorflow, "cnn", device, batch, policy=each) for each in ("float32", policy)}
     losses = {name: training.losses(STEPS) for name, training in runs.items()}

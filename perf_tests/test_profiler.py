@@ -69,10 +69,9 @@ def test_trace_of_the_gpu(
 
 @pytest.mark.priority(7)
 def test_cost(
-    share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Callable[..., None], tmp_path: Path
+    share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Callable[..., None], tmp_path: Path
 ) -> None:
     """Compare work with and without tracing, excluding the time to start and write the trace."""
-    device = gpus[0] if gpus else "CPU:0"
     size = side(speed_of(tensorflow, device, "tf32"), least=SIDE, most=MOST_SIDE) if gpus else SIDE
     wait = tensorflow.test.experimental.sync_devices if gpus else lambda: None
     work = Product(tensorflow, device, size)

@@ -35,13 +35,20 @@ class Reference(NamedTuple):
 
 
 def place_of(facts: Facts, bench: Bench) -> str:
-    """Return where results belong: GPU, driver, TensorFlow, CPU, version of the suites."""
+    """Return where results belong: GPUs, driver, TensorFlow, CPU, version of the suites."""
     system, runtime = facts.system, facts.runtime
-    gpus = [gpu.name for gpu in facts.nvml.gpus] if facts.nvml else []
     driver = facts.nvml.driver_version if facts.nvml else ""
     cpu = f"{system.cpu_model} x{system.cpu_count}" if system else ""
-    words = ("+".join(gpus) or "no GPU", driver, runtime.version if runtime else "", cpu, bench.suite_version)
+    words = ("+".join(_gpus(facts)) or "no GPU", driver, runtime.version if runtime else "", cpu, bench.suite_version)
     return _BETWEEN.join(words)
+
+
+def _gpus(facts: Facts) -> list[str]:
+    """Return the names of the GPUs, or slices of them, that TensorFlow lists; of all boards where that is not known."""
+    runtime = facts.runtime
+    if runtime and runtime.gpus_listed and all(gpu.description for gpu in runtime.gpus):
+        return [gpu.description for gpu in runtime.gpus]
+    return [gpu.name for gpu in facts.nvml.gpus] if facts.nvml else []
 
 
 def _hardware(place: str) -> tuple[str, ...]:
@@ -124,7 +131,8 @@ def _kept(name: str, results: Results, place: str) -> list[Bench]:
     if alike:
         chosen = [run for run in alike if run.place == alike[-1].place]
         return [past.bench for past in _past(chosen[-1:] if name == _LAST else chosen)]
-    where = f"; {name!r} was saved on {saved[-1].place}, but this machine is {place}" if saved and name != _LAST else ""
+    which = "the last run" if name == _LAST else repr(name)
+    where = f"; {which} was saved on {saved[-1].place}, but this machine is {place}" if saved else ""
     note(f"there is no earlier run to compare with{where}")
     return []
 

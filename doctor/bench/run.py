@@ -31,6 +31,7 @@ _OF_PYTEST = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER")
 _PYTEST_OK, _NOTHING_COLLECTED = (0, 1), 5
 _LOOK_EVERY_S = 0.2
 _GRACE_S = 5.0  # beyond the end of the budget, for the running test
+_DOUBTED = 3  # a test that stood still for this part of the time after which it hangs may hang
 _MOST_STARTS = 12  # in one pass
 _SLOWER = 1.15  # a later process may take this many times as long as the first
 _A_DAY_S = 86400.0
@@ -99,11 +100,12 @@ def run_suites(order: Order, on_look: OnLook = lambda _account, _s: None) -> Ben
     comparisons, late = run.results(interrupted=interrupted)
     return Bench(
         suite_version=SUITE_VERSION,
+        suites=tuple(map(suite_of, order.suites)),
         budget_s=order.budget_s,
         seconds=round(time.time() - order.started, 2),
         comparisons=tuple(comparisons),
         metrics=with_measured_limits(_last_of_each(account.metrics)),
-        skipped={**account.reasons_of("skipped"), **late} or _none_began(order, run),
+        skipped=_none_began(order, run) or {**account.reasons_of("skipped"), **late, **run.left_out},
         failed=run.failed(),
         interrupted=interrupted,
         gpu_lost=account.gpu_lost,
@@ -119,7 +121,7 @@ def _last_of_each(metrics: Sequence[Metric]) -> list[Metric]:
 def _none_began(order: Order, run: _Run) -> dict[str, str]:
     """The reason why a run has no results at all, where the time budget is that reason."""
     account = run.account
-    if order.budget_s is None or account.ended or account.comparisons or run.problems:
+    if order.budget_s is None or account.outcomes or account.test or run.problems:
         return {}
     if time.time() < order.started + order.budget_s:
         return {}
@@ -138,6 +140,7 @@ class _Run:
         self._order, self._ends, self._on_look = order, ends, on_look
         self.account = Account()
         self.problems: list[str] = []
+        self.left_out: dict[str, str] = {}  # by the end of the budget, with the reason
         self._lost: list[str] = []
         self._offset = 0
         self._passes = order.passes or passes_for(order.budget_s)
@@ -238,6 +241,13 @@ class _Run:
         """Run one child process until it ends; return whether another one is needed for the remaining tests."""
         stopped_for, done = self._watch()
         account = self.account
+        if self._over:  # nothing is wrong: only the time ended, unless the test stood still for long
+            if account.test and (silent_s := time.time() - account.alive) > self._patience_s() / _DOUBTED:
+                self.problems.append(
+                    f"{account.test}: {stopped_for}; it had not gone on for {silent_s:.0f} s: it may hang"
+                )
+            self._leave_out(stopped_for)
+            return False
         if not account.test:
             if done.exit_code == START_AGAIN:
                 return True
@@ -247,8 +257,6 @@ class _Run:
                 self._over = True  # it would end in the same way again
             return False
         why = stopped_for or _why_ended(done)
-        if self._over and account.test in self._chosen:
-            return False  # the first process measured it: only the time ended
         self.problems.append(f"{account.test}: {why}")
         if account.comparison:
             known = {name: account.comparison[name] for name in ("suite", "name", "at_least", "on_gpu", "device")}
@@ -256,6 +264,14 @@ class _Run:
         self._lost.append(account.test)
         account.test, account.comparison = "", {}
         return self._ends is None or time.time() < self._ends
+
+    def _leave_out(self, why: str) -> None:
+        """Note the test that was cut off, and those that did not begin, unless they ended in an earlier process."""
+        account = self.account
+        told = {*account.outcomes, *self._lost}
+        not_begun = f"the time budget of {self._order.budget_s:g} s ended before this test"
+        reasons = {**dict.fromkeys(account.collected, not_begun), **({account.test: why} if account.test else {})}
+        self.left_out = {test: reason for test, reason in reasons.items() if test not in told}
 
     def _watch(self) -> tuple[str, Completed]:
         """Start a child process and read the journal until it ends; return why it was stopped, and how it ended."""
@@ -295,11 +311,15 @@ class _Run:
         now = time.time()
         if self._ends is not None and now > self._ends + _GRACE_S:
             self._over = True
-            return f"the time budget of {self._order.budget_s:.0f} s ended while it ran"
-        longest_s = self._order.longest_s if self.account.warm else max(self._order.longest_s, _LONGEST_START_S)
+            return f"the time budget of {self._order.budget_s:g} s ended while it ran"
+        longest_s = self._patience_s()
         if self.account.test and now - self.account.alive > longest_s:
             return f"it did not go on for {longest_s:.0f} s: it hangs"
         return ""
+
+    def _patience_s(self) -> float:
+        """Seconds after which a test without a sign of life hangs."""
+        return self._order.longest_s if self.account.warm else max(self._order.longest_s, _LONGEST_START_S)
 
     def _read_journal(self) -> None:
         """Process the lines that are new and complete."""

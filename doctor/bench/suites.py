@@ -64,7 +64,7 @@ def measure_suites(
             },
             longest_s=COMPILES_S if compiles(facts) else Order.longest_s,
         )
-        with Telemetry(Host(), gpus=bool(facts.nvml and facts.nvml.gpus)) as telemetry:
+        with Telemetry(Host(), facts) as telemetry:
             measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
         measured = telemetry.added_to(measured)
         conditions = {**conditions_of(facts), **telemetry.conditions_of(measured)}

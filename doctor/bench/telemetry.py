@@ -11,8 +11,10 @@ from types import TracebackType
 import msgspec
 
 from tfgpu_doctor.bench.verdict import CLOCK_FELL
+from tfgpu_doctor.collect.probes.stress_gpus import candidates
 from tfgpu_doctor.collect.probes.stress_samples import Look, Sampling, readings, sample
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 
 _EVERY_S = 0.25
@@ -24,10 +26,11 @@ _END_S = 5.0  # time for the child process to end after the stop request
 
 
 class Telemetry:
-    """Samples all GPUs from a separate child process during the block; does nothing if there are no GPUs."""
+    """Samples all GPUs of a machine from a separate child process during the block; does nothing if there are none."""
 
-    def __init__(self, host: Host, *, gpus: bool) -> None:
-        self._host, self._gpus = host, gpus
+    def __init__(self, host: Host, facts: Facts) -> None:
+        self._host, self._facts = host, facts
+        self._gpus = bool(facts.nvml and facts.nvml.gpus)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._sampling: Sampling | None = None
@@ -58,23 +61,43 @@ class Telemetry:
         return {f"locked clocks of GPU {gpu}": "on" if any(told) else "off" for gpu, told in sorted(limited.items())}
 
     def added_to(self, bench: Bench) -> Bench:
-        """Return the run, each comparison with the readings of the GPUs during it."""
+        """Return the run, each comparison with the readings of the GPUs that it used."""
         if not self._gpus:
             return bench
         sampling = self._sampling
         trouble = sampling.trouble if sampling else "NVML did not finish"
         if sampling is None or trouble:
             return msgspec.structs.replace(bench, skipped={**bench.skipped, _CLOCKS: trouble})
+        boards = self._boards(sampling)
         clock = time.time() - time.monotonic()  # comparisons use wall-clock times, samples use monotonic times
         return msgspec.structs.replace(
-            bench, comparisons=tuple(_seen_during(comparison, sampling, clock) for comparison in bench.comparisons)
+            bench,
+            comparisons=tuple(
+                _seen_during(comparison, sampling, [boards[gpu] for gpu in _used(comparison) if gpu in boards], clock)
+                for comparison in bench.comparisons
+            ),
         )
 
+    def _boards(self, sampling: Sampling) -> dict[str, str]:
+        """Return NVML's index of each GPU that TensorFlow lists ("GPU:0"), or has a slice of, as far as it is known."""
+        runtime, cuda, nvml = self._facts.runtime, self._facts.cuda_driver, self._facts.nvml
+        if not (runtime and cuda and nvml):
+            return {}
+        listed = candidates(runtime, cuda, nvml, sampling, {})
+        return {f"GPU:{each.index}": each.number for each in listed if each.number is not None}
 
-def _seen_during(comparison: Comparison, sampling: Sampling, clock: float) -> Comparison:
+
+def _used(comparison: Comparison) -> list[str]:
+    """Return the devices of both sides."""
+    sides = [side for side in (comparison.candidate, comparison.baseline) if side]
+    devices = [comparison.device, *(device for side in sides for device in (side.device, *side.also))]
+    return list(dict.fromkeys(devices))
+
+
+def _seen_during(comparison: Comparison, sampling: Sampling, gpus: Sequence[str], clock: float) -> Comparison:
     measured = comparison.spans or ((comparison.started, comparison.took_s),)
     spans = [(started - clock, started - clock + took_s) for started, took_s in measured]
-    looks = {gpu: sampling.looks(gpu, spans) for gpu in sampling.gpus}
+    looks = {gpu: sampling.looks(gpu, spans) for gpu in dict.fromkeys(gpus)}
     told = [_fall(gpu, [sampling.looks(gpu, [span]) for span in spans]) for gpu in looks] if comparison.on_gpu else []
     return msgspec.structs.replace(
         comparison,

@@ -371,6 +371,9 @@ def test_a_test_that_the_budget_cut_off_is_no_fault(tmp_path: pathlib.Path) -> N
     problem = "test_device_placement.py::test_dispatch: the time budget of 60 s ended while it ran"
     certificate = by(ONE_COMPARISON, measured(bench(comparison(), problems=(problem,))), tmp_path)
     assert certificate.verdict == "accepted"
+    hanging = f"{problem}; it had not gone on for 65 s: it may hang"
+    certificate = by(ONE_COMPARISON, measured(bench(comparison(), problems=(hanging,))), tmp_path)
+    assert certificate.verdict == "not accepted"
 
 
 # Machines without a GPU

@@ -240,3 +240,24 @@ def test_suites_of_several_nodes_are_asked_in_a_job_across_nodes_alone() -> None
     assert suites_due(node, facts, several_nodes=True)["multi_worker"] == "suites-of-several-nodes"
     failed = msgspec.structs.replace(facts.bench, failed={"test_multi_worker.py::test_gradients[2]": "a worker died"})
     assert "multi_worker" in suites_due(node, msgspec.structs.replace(facts, bench=failed))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"skipped": {"test_made_up.py::test_long": "the time budget of 60 s ended while it ran"}},
+        {"skipped": {"all tests": "the time budget of 60 s ended before the first test"}},
+        {"problems": ("pytest ended with exit code 4: no such file",)},
+        {},
+    ],
+)
+def test_a_suite_of_several_nodes_that_was_ordered_and_measured_nothing_is_not_accepted(
+    run: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    toml = 'suites-of-several-nodes = ["multi_worker"]\n[checks]\nselect = ["GPU"]'
+    ordered = bench(suites=("multi_worker",), **run)
+    certificate = judged(msgspec.structs.replace(healthy(), bench=ordered), profile_of(toml, tmp_path))
+    assert red(certificate) == ["suites.multi_worker"]
+    assert (certificate.verdict, certificate.exit_code) == ("not accepted", 1)
+    row = rows_of(certificate)["suites.multi_worker"]
+    assert (row.outcome, row.profile) == ("missed" if "problems" in run else "not measured", "mine.toml")

@@ -48,11 +48,6 @@ SLOW_HERE = {
     "mirrored_strategy": {"all_gpus": _SAME, "against_cpu": _SAME},
     "inference": {"gpu": _SAME, "float16": _TENSOR_CORES},
 }  # fmt: skip
-# Figures with a claim about speed, and the words with which their test fails.
-SLOW_FIGURES = {
-    "crossover[matmul]": "the CPU is at least as fast as the GPU",
-    "crossover[convolution]": "the CPU is at least as fast as the GPU",
-}
 NEED_TWO = {
     "bandwidth[device to device]": "there is no second GPU",
     "growth_on_some": "there is only one GPU",
@@ -87,7 +82,7 @@ ONCE = {"killed_worker", "gradients[4]", "all_reduce[4]", "scaling[4]"}
 def test_what_is_slow_here_is_a_comparison() -> None:
     names = {(suite, name) for kind, suite, name in collected() if kind == "COMPARISON"}
     assert {(suite, name) for suite, rows in SLOW_HERE.items() for name in rows} <= names
-    assert {*SLOW_FIGURES, *NEED_TWO, *NEED_MORE} <= {name for _, _, name in collected()}
+    assert {*NEED_TWO, *NEED_MORE} <= {name for _, _, name in collected()}
 
 
 def judge(comparison: Comparison) -> str:
@@ -181,11 +176,11 @@ def look_at(
     account = Account()
     account.read((folder / "journal").read_bytes())
     assert {test.partition("::test_")[2] for test in account.outcomes} == {name for _, _, name in due}
+    assert not bench.failed
     unexpected = {
         test: why
-        for rows, expected in ((bench.skipped, may_skip), (bench.failed, SLOW_FIGURES))
-        for test, why in rows.items()
-        if not (words := expected.get(test.partition("::test_")[2])) or words not in why
+        for test, why in bench.skipped.items()
+        if not (words := may_skip.get(test.partition("::test_")[2])) or words not in why
     }
     assert not unexpected
     limited = sizeless(each.name for each in bench.metrics if each.limit and each.suite == "device_placement")

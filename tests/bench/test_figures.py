@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import pathlib
 import types
 from typing import Any
@@ -16,6 +17,7 @@ skip_without_scipy()
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 from tfgpu_doctor.perf_tests import test_device_placement, test_graph_execution, test_pipeline, test_profiler  # noqa: E402
+from tfgpu_doctor.perf_tests.work import Product  # noqa: E402
 
 ELSEWHERE = """
 import dataclasses
@@ -105,6 +107,27 @@ def test_a_peak_is_measured_only_where_the_gpu_has_it(
         test_device_placement.test_peak(0.1, fake, "GPU:0", nothing, precision)
 
 
+@pytest.mark.parametrize(("on_gpu_s", "crossover"), [(2.0, []), (0.5, [16.0])])
+def test_a_gpu_that_is_slower_at_every_size_is_a_figure_and_no_wrong_result(
+    tf: Any, monkeypatch: pytest.MonkeyPatch, on_gpu_s: float, crossover: list[float]
+) -> None:
+    class Watch:
+        def __init__(self, *_: Any) -> None:
+            self._seconds = itertools.cycle((on_gpu_s, 1.0))
+
+        def per_call(self, call: Any) -> float:
+            return next(self._seconds)
+
+    found: list[tuple[str, float]] = []
+    monkeypatch.setattr(test_device_placement, "Stopwatch", Watch)
+    test_device_placement.test_crossover(
+        0.1, tf, "CPU:0", lambda name, value, *_, **__: found.append((name, value)), Product
+    )
+    sizes = test_device_placement.SIZES[Product]
+    assert found[: len(sizes)] == [(f"matmul {size}", 1 / on_gpu_s) for size in sizes]
+    assert found[len(sizes) :] == [("crossover of matmul", size) for size in crossover]
+
+
 def test_a_later_call_copies_nothing(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[Any] = []
 
@@ -142,7 +165,7 @@ def test_the_cost_of_tracing_contains_no_copies(monkeypatch: pytest.MonkeyPatch,
     fake = types.SimpleNamespace(profiler=tracing)
     monkeypatch.setattr(test_profiler, "Product", Work)
     monkeypatch.setattr(test_profiler, "prove", lambda call, *_: call(), raising=False)
-    test_profiler.test_cost(0.1, fake, (), nothing, tmp_path)
+    test_profiler.test_cost(0.1, fake, (), "CPU:0", nothing, tmp_path)
 
 
 def test_an_input_that_loses_pictures_is_found(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:

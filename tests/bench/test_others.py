@@ -135,6 +135,21 @@ def test_what_needs_that_gpu_is_left_out_with_the_reason(
         assert "CUDA_VISIBLE_DEVICES" in why
 
 
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_figures_leave_that_gpu_out_too(tmp_path: pathlib.Path) -> None:
+    skip_without_tensorflow()
+    suites, only = (
+        ["training", "mixed_precision", "profiler"],
+        "test_learning or (test_loss and not scaling) or test_cost",
+    )
+    busy = {BUSY_VARIABLE: '{"GPU:0": "python (4242) computes on it"}'}
+    bench = run_on_stand_in(tmp_path, 1, suites, only=only, variables=busy)
+    assert (bench.metrics, bench.failed, bench.problems) == ((), {}, ())
+    assert {test.partition("::test_")[2].partition("[")[0] for test in bench.skipped} == {"learning", "loss", "cost"}
+    assert all("GPU:0: python (4242) computes on it" in why for why in bench.skipped.values())
+
+
 def test_a_run_without_the_gpus_that_others_use_is_no_pass() -> None:
     won = Comparison(suite="s", name="n", verdict="faster", ratio=2.0, interval=(1.9, 2.1))
     bench = Bench(comparisons=(won,), busy={"GPU:0": "python (4242) computes on it"})

@@ -55,6 +55,28 @@ def test_second_in_the_alphabet(): pass
 def test_first():
     assert "tensorflow" not in sys.modules and "tfgpu_doctor.bench" not in sys.modules
 """
+OF_THE_USER = """
+import pytest
+
+@pytest.fixture
+def compare():
+    return lambda one, other: one == other
+
+def test_equal(compare):
+    assert compare(1, 1)
+"""
+WRAPPED = """
+import pytest
+
+@pytest.fixture
+def compare(compare):
+    return compare
+"""
+PRINTS = """
+def pytest_collection_finish(session):
+    for item in session.items:
+        print(f"\\nbenchmark: {item.get_closest_marker('benchmark') is not None}")
+"""
 # Long enough that what a busy machine adds, some milliseconds, is a small part.
 SLOWER = OWN.replace('"quick parser", 0.002', '"quick parser", 0.02').replace(
     '"slow parser", 0.02', '"slow parser", 0.2'
@@ -90,6 +112,33 @@ def test_without_pytest_benchmark_it_stays_out_of_the_way(tmp_path: pathlib.Path
     assert done.returncode == 0, done.stdout + done.stderr
     done = run_pytest(tmp_path, "-p", "tfgpu_doctor.perf_tests.plugin", text=PLAIN, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words", [("-p", "no:benchmark"), ()], ids=["without pytest-benchmark", "with it"])
+@pytest.mark.parametrize("setting", ["--strict-markers", "-Werror"])
+def test_a_fixture_of_the_same_name_is_left_alone(tmp_path: pathlib.Path, words: tuple[str, ...], setting: str) -> None:
+    done = run_pytest(tmp_path, *words, setting, text=OF_THE_USER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(OF_THE_USER, "False"), (OWN, "True"), (WRAPPED + OWN, "True")],
+    ids=["own", "the doctor's", "wrapped"],
+)
+def test_what_compares_is_measured_by_pytest_benchmark(tmp_path: pathlib.Path, text: str, found: str) -> None:
+    (tmp_path / "conftest.py").write_text(PRINTS)
+    done = run_pytest(tmp_path, "--collect-only", text=text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {line for line in done.stdout.splitlines() if line.startswith("benchmark: ")} == {f"benchmark: {found}"}
+
+
+def test_a_comparison_without_pytest_benchmark_is_an_error_of_its_own(tmp_path: pathlib.Path) -> None:
+    done = run_pytest(tmp_path, "-p", "no:benchmark", "--strict-markers", text=OWN)
+    assert done.returncode == 1
+    assert "fixture 'benchmark' not found" in done.stdout
+    assert "INTERNALERROR" not in done.stdout + done.stderr
 
 
 def test_the_suites_are_found_in_the_installed_package(tmp_path: pathlib.Path) -> None:

@@ -16,7 +16,7 @@ from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.model.facts.nvidia import Nvml, NvmlGpu
-from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target
+from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target, TensorFlowGpu
 from tfgpu_doctor.model.report import MachineSummary
 
 NOBODY = MachineSummary()
@@ -30,6 +30,14 @@ def machine(gpu: str = "NVIDIA T4", driver: str = "550.54.15", tensorflow: str =
             Attempt("answered"), version="3.12.1", distributions=(Distribution("nvidia-cudnn-cu12", "9.3.0"),)
         ),
     )
+
+
+def listing(facts: Facts, *gpus: str) -> Facts:
+    """The machine, of whose GPUs TensorFlow lists these."""
+    listed = tuple(TensorFlowGpu(f"/physical_device:GPU:{n}", description=name) for n, name in enumerate(gpus))
+    assert facts.runtime
+    runtime = msgspec.structs.replace(facts.runtime, gpus=listed, gpus_listed=True)
+    return msgspec.structs.replace(facts, runtime=runtime)
 
 
 def run(facts: Facts, ratio: float = 2.0) -> Bench:
@@ -107,6 +115,28 @@ def test_another_gpu_is_no_reference(results: Results, capsys: pytest.CaptureFix
     keep(results, machine("NVIDIA L4"))
     assert found(results, machine()) == ([], ())
     assert "'before' was saved on NVIDIA L4" in capsys.readouterr().err
+
+
+def test_the_gpus_that_tensorflow_lists_are_those_of_a_run(
+    results: Results, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(results, listing(machine(), "NVIDIA T4"))
+    for gpus, told in (
+        (["NVIDIA T4", "NVIDIA T4"], "NVIDIA T4+NVIDIA T4"),
+        (["NVIDIA T4 MIG 1g.5gb"], "NVIDIA T4 MIG 1g.5gb"),
+        ([], "no GPU"),  # as with CUDA_VISIBLE_DEVICES=-1
+    ):
+        for name, which in (("before", "'before' was saved"), ("last", "the last run was saved")):
+            assert found(results, listing(machine(), *gpus), name) == ([], ())
+            said = capsys.readouterr().err
+            assert f"{which} on NVIDIA T4 | " in said
+            assert f"but this machine is {told} | " in said
+    assert found(results, listing(machine(), "NVIDIA T4"))[0] == [2.0]
+
+
+def test_a_run_that_was_saved_by_the_names_of_the_boards_is_a_reference(results: Results) -> None:
+    keep(results, machine())  # as earlier doctors named the place, and this one where TensorFlow's list is not known
+    assert found(results, listing(machine(), "NVIDIA T4"))[0] == [2.0]
 
 
 def test_another_version_of_the_suites_is_no_reference(results: Results) -> None:

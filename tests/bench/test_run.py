@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -139,13 +140,66 @@ def test_a_suite_that_cannot_be_imported_is_a_problem(tmp_path: pathlib.Path) ->
 
 
 @pytest.mark.slow
-def test_the_budget_ends_the_run(tmp_path: pathlib.Path) -> None:
-    tests = "def test_long():\n    start('long')\n    time.sleep(600)\n"
+def test_what_the_budget_cuts_off_or_leaves_no_time_for_is_left_out(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_long():
+        note("start", {"suite": "made_up", "name": "long", "at_least": 1.0, "on_gpu": True, "device": "GPU:0"})
+        time.sleep(600)
+
+    def test_last():
+        measured("last")
+    """
     started = time.monotonic()
     bench = run(tmp_path, tests, budget_s=15.0)
     assert time.monotonic() - started < 120
-    assert verdicts(bench)["long"] == "not run"
-    assert "budget" in bench.problems[0]
+    assert (verdicts(bench), bench.problems, bench.failed) == ({"first": "faster"}, (), {})
+    assert bench.skipped == {
+        "test_made_up.py::test_long": "the time budget of 15 s ended while it ran",
+        "test_made_up.py::test_last": "the time budget of 15 s ended before this test",
+    }
+
+
+@pytest.mark.slow
+def test_what_stood_still_for_long_when_the_budget_ended_may_hang(tmp_path: pathlib.Path) -> None:
+    """The default budget is shorter than the time after which a test hangs: a GPU that hangs would be no finding."""
+    tests = "def test_hangs():\n    start('hangs')\n    time.sleep(600)\n"
+    bench = run(tmp_path, tests, budget_s=15.0, longest_s=24.0)
+    (problem,) = bench.problems
+    assert re.fullmatch(
+        r"test_made_up.py::test_hangs: the time budget of 15 s ended while it ran; it had not gone on for \d+ s: it may hang",
+        problem,
+    )
+    assert bench.skipped == {"test_made_up.py::test_hangs": "the time budget of 15 s ended while it ran"}
+
+
+@pytest.mark.slow
+def test_a_budget_that_ends_in_the_first_test_is_the_reason(tmp_path: pathlib.Path) -> None:
+    bench = run(tmp_path, "del test_first\ndef test_long():\n    time.sleep(600)\n", budget_s=15.0)
+    assert bench.skipped == {"test_made_up.py::test_long": "the time budget of 15 s ended while it ran"}
+
+
+@pytest.mark.slow
+def test_what_was_measured_before_the_budget_cut_it_off_stays(tmp_path: pathlib.Path) -> None:
+    tests = """
+    def test_one(compare):
+        compare("one", 2.0)
+        if processes("one") == 3:
+            time.sleep(600)
+
+    def test_figure():
+        pass
+    """
+    bench, _ = in_passes(tmp_path, tests, budget_s=25.0)
+    assert verdicts(bench)["one"] == "faster"
+    assert bench.problems == ()
+    left_out = {"test_made_up.py::test_first", "test_made_up.py::test_figure"}
+    assert bench.skipped == dict.fromkeys(left_out, "the time budget of 25 s ended before this test")
+
+
+def test_the_suites_that_were_ordered_are_recorded(tmp_path: pathlib.Path) -> None:
+    own = tmp_path / "test_ingest.py"
+    own.write_text("import nowhere_to_be_found")
+    assert run(tmp_path, "", suites=["made_up", str(own)]).suites == ("made_up", "ingest")
 
 
 def test_the_settings_of_the_users_own_tests_do_not_count(

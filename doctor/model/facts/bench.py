@@ -19,6 +19,7 @@ class Side(Fact, frozen=True):
 
     name: Text
     device: Text = ""  # the device that ran its work: "GPU:0", "CPU:0"
+    also: tuple[Text, ...] = ()  # further GPUs that ran a part of it
     first_call_s: Number = 0.0  # tracing, compilation, filling of caches: not part of the measured times
     calls_a_round: Count = 1
     seconds: tuple[Number, ...] = ()
@@ -53,7 +54,7 @@ class Comparison(Fact, frozen=True):
     took_s: Number = 0.0  # in all processes together
     spans: tuple[tuple[Number, Number], ...] = ()  # start and duration of the measurement in each process
     other_work: Number | None = None  # the share of all CPU time that other processes used during the run, 0 to 1
-    readings: dict[Text, Readings] = {}  # clocks, temperature and power during the run, by NVML's index of each GPU
+    readings: dict[Text, Readings] = {}  # clocks, temperature and power meanwhile, by NVML's index of each GPU it used
 
     @property
     def key(self) -> str:
@@ -82,6 +83,7 @@ class Bench(Fact, frozen=True):
     """One run of the perf suites."""
 
     suite_version: Version = ""
+    suites: tuple[Text, ...] = ()  # that were ordered; empty: all, or an earlier doctor did not record them
     budget_s: Number | None = None  # None: without a limit
     seconds: Number = 0.0
     conditions: dict[Text, Text] = {}  # what results depend on besides the hardware: versions, settings
