@@ -97,6 +97,7 @@ def cuda_driver_initialises(
     nvml: Nvml | None = None,
     pci: Pci | None = None,
     kernel_log: KernelLog | None = None,
+    runtime: Runtime | None = None,
 ) -> Yielded:
     """Every CUDA program calls cuInit first, and TensorFlow prints the code that it returns.
 
@@ -115,12 +116,7 @@ def cuda_driver_initialises(
             f"the process that queries the CUDA driver {cuda_driver.attempt.ending}"
         )  # a problem of the doctor, not of the machine
     if not cuda_driver.attempt.answered:
-        yield Finding(
-            f"the CUDA driver {cuda_driver.attempt.ending}",
-            cause="gpu_hang" if cuda_driver.attempt.outcome == "timed_out" else UNDETERMINED,
-            evidence=(f"libcuda is {cuda_driver.library or 'unknown'}", *cuda_driver.attempt.stderr[-3:]),
-            fix=Fix(f"{_ASK_KERNEL} Then reset the GPU (`nvidia-smi --gpu-reset`) or reboot."),
-        )
+        yield _no_answer(cuda_driver, nvml, runtime)
         return
     code = cuda_driver.init_code
     if not code:
@@ -138,6 +134,49 @@ def cuda_driver_initialises(
         evidence=tuple(evidence),
         fix=Fix(fix),
     )
+
+
+def _no_answer(cuda_driver: CudaDriver, nvml: Nvml | None, runtime: Runtime | None) -> Finding:
+    """Return the finding that libcuda crashed or hung; the latter is a suspicion where TensorFlow computed.
+
+    Raises Skip where the GPUs may only have had to start.
+    """
+    hangs = cuda_driver.attempt.outcome == "timed_out"
+    suspected = hangs and bool(runtime and runtime.computes)
+    hung_again = bool(runtime and runtime.attempt.outcome == "timed_out")
+    cold = _cold(nvml)
+    if hangs and cold and not suspected and not hung_again:
+        raise Skip(
+            f"the CUDA driver {cuda_driver.attempt.ending}, but {cold}; run the doctor again with `--deadline 600`"
+        )
+    return Finding(
+        f"the CUDA driver {cuda_driver.attempt.ending}",
+        cause="gpu_hang" if hangs else UNDETERMINED,
+        severity="warning" if suspected else "error",
+        blocks=not suspected,
+        confidence="low" if suspected else "high",
+        evidence=(
+            f"libcuda is {cuda_driver.library or 'unknown'}",
+            *(["TensorFlow computed on the GPU in the same examination"] if suspected else ()),
+            *([cold] if hangs and cold else ()),
+            *cuda_driver.attempt.stderr[-3:],
+        ),
+        fix=Fix(
+            "Run the doctor again with a longer time limit (`--deadline 600`). To keep the GPUs initialized, as root, run "
+            f"`systemctl enable --now nvidia-persistenced`. If it still does not respond: {_ASK_KERNEL}"
+            if suspected
+            else f"{_ASK_KERNEL} Then reset the GPU (`nvidia-smi --gpu-reset`) or reboot."
+        ),
+    )
+
+
+def _cold(nvml: Nvml | None) -> str:
+    """Return the evidence that all GPUs respond, but had to be initialized first; empty if there is none."""
+    if not nvml or not nvml.works or any(not each.is_refused for each in nvml.troubles):
+        return ""
+    off = [gpu.health.persistence_mode for gpu in nvml.gpus].count(False)
+    said = f"persistence mode is off for {off} of {len(nvml.gpus)} GPUs: their first program waits until they are initialized"
+    return f"NVML read every GPU; {said}" if off else ""
 
 
 def _wakes(driver: Driver | None, kernel_log: KernelLog | None) -> str:

@@ -6,13 +6,18 @@ import re
 
 from tfgpu_doctor.checks.container.access import confinement
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, Scheduler, System
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNode, DeviceNodes, Driver
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNode, DeviceNodes, Driver, Nvml
+from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.tags import GPU_LOST
 
 _OCTAL = re.compile(r"[0-7]{3,6}")
 _UNKNOWN = 999  # CUDA_ERROR_UNKNOWN, the result if nvidia-uvm is missing
+# A problem of the doctor or of the target's Python. libcuda, if it is opened, runs nvidia-modprobe, which loads the modules
+# and creates the nodes that are missing.
+_NEVER_ASKED = ("failed", "unparsable", "not_started")
 _ASK_KERNEL = "Check `sudo dmesg | grep -i -e NVRM -e Xid`, then reset the GPU or reboot."
 _UVM = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/index.html#device-node-verification"
 
@@ -45,6 +50,8 @@ def device_nodes_exist(device_nodes: DeviceNodes, system: System, cuda_driver: C
         yield Evidence(", ".join(node.path for node in device_nodes.nodes))
     elif cuda_driver and cuda_driver.works:
         yield Evidence("cuInit succeeds without them")
+    elif cuda_driver and cuda_driver.attempt.outcome in _NEVER_ASKED:
+        raise Skip(f"the process that queries the CUDA driver, which may create them, {cuda_driver.attempt.ending}")
     else:
         yield Finding(
             f"the driver is loaded, but there is no {' or '.join(missing)}",
@@ -79,6 +86,8 @@ def uvm_is_there(
         yield Evidence("cuInit succeeds")
     elif node and (loaded or not driver.modules):
         yield Evidence(f"{node.path} exists" + (" and the module is loaded" if loaded else ""))
+    elif cuda_driver and cuda_driver.attempt.outcome in _NEVER_ASKED:
+        raise Skip(f"the process that queries the CUDA driver, which may load the module, {cuda_driver.attempt.ending}")
     elif failed and cuda_driver and cuda_driver.init_code != _UNKNOWN:
         # libcuda loads the module if nothing else did; other checks judge what prevented that.
         raise Skip("cuInit failed for another reason, or was not reached")
@@ -114,6 +123,8 @@ def user_may_open_nodes(
     scheduler: Scheduler,
     cuda_driver: CudaDriver | None = None,
     limits: Limits | None = None,
+    nvml: Nvml | None = None,
+    runtime: Runtime | None = None,
 ) -> Yielded:
     """Opening an existing node can still fail: its mode and group, a container's device rules, or SELinux forbid it.
 
@@ -132,10 +143,11 @@ def user_may_open_nodes(
         opened = [node.path for node in device_nodes.nodes if not node.error]
         yield Evidence(f"opened {', '.join(opened)}")
     elif device_nodes.opening and not device_nodes.opening.answered:
-        yield Finding(
-            f"the process that opens the device nodes {device_nodes.opening.ending}",
-            evidence=tuple(f"{node.path}: {node.error}" for node in refused),
-            fix=Fix(f"The driver does not respond. {_ASK_KERNEL}"),
+        if device_nodes.opening.outcome in _NEVER_ASKED:
+            raise Skip(f"the process that opens the device nodes {device_nodes.opening.ending}")
+        computes = bool(runtime and runtime.computes)
+        yield (
+            Evidence("TensorFlow computes on the GPU") if computes else _no_answer(device_nodes.opening, refused, nvml)
         )
     else:
         cause, why, fix = _judge(needed[0], device_nodes, container, scheduler)
@@ -151,6 +163,29 @@ def user_may_open_nodes(
             ),
             fix=Fix(fix),
         )
+
+
+def _no_answer(opening: Attempt, refused: list[DeviceNode], nvml: Nvml | None) -> Finding:
+    """Return the finding that opening the nodes hung or crashed; the former may be slow where NVML reads the GPUs."""
+    slow = opening.outcome == "timed_out" and _reads_every_gpu(nvml)
+    again = (
+        "Run the doctor again with a longer time limit (`--deadline 600`): without persistence mode, GPUs start slowly."
+    )
+    return Finding(
+        f"the process that opens the device nodes {opening.ending}",
+        severity="warning" if slow else "error",
+        blocks=not slow,
+        evidence=(
+            *(f"{node.path}: {node.error}" for node in refused),
+            *(["NVML read every GPU in the same examination"] if slow else ()),
+        ),
+        fix=Fix(again if slow else f"The driver does not respond. {_ASK_KERNEL}"),
+    )
+
+
+def _reads_every_gpu(nvml: Nvml | None) -> bool:
+    """Return whether NVML, which opens the same nodes, read every GPU that this process may use."""
+    return bool(nvml and nvml.works and nvml.gpus) and all(each.is_refused for each in (nvml.troubles if nvml else ()))
 
 
 def _proof(node: DeviceNode, container: Container, limits: Limits | None) -> tuple[str, ...]:

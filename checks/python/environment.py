@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import shlex
 
-from tfgpu_doctor.checks.commands import pip
+from tfgpu_doctor.checks.commands import NOT_FROM_PIP, has_no_cuda_wheel, pip, requirement
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, with_another_python
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
 from tfgpu_doctor.model.tags import version_of
 
 _PIP = "https://www.tensorflow.org/install/pip"
 _CPU_ONLY = ("tensorflow-cpu", "intel-tensorflow", "tensorflow-intel", "tf-nightly-cpu", "tensorflow-cpu-aws")
+_NO_MEMORY = ("Cannot allocate memory", "failed to map segment", "MemoryError")
+# strerror of EAGAIN, EMFILE, ENFILE and ENOMEM: this process may start no other, whatever its program is
+_NOT_STARTED = ("Resource temporarily unavailable", "Too many open files", _NO_MEMORY[0])
 CONDA_TENSORFLOW = ("tensorflow", "tensorflow-base", "tensorflow-gpu", "tensorflow-cpu", "_tflow_select")
 
 
@@ -27,12 +31,18 @@ CONDA_TENSORFLOW = ("tensorflow", "tensorflow-base", "tensorflow-gpu", "tensorfl
     causes=("wrong_python_environment",),
     sources=("https://docs.python.org/3/library/venv.html",),
 )
-def python_answers(target: Target) -> Yielded:
+def python_answers(target: Target, runtime: Runtime | None = None) -> Yielded:
     """All information about packages and TensorFlow comes from the interpreter to diagnose.
 
     Fix: name a working interpreter with `--python PATH`; recreate a virtual environment whose base Python was removed or
     upgraded.
     """
+    if _lacks_resources(target.attempt):
+        raise CannotTell(f"the Python {target.executable} {target.attempt.ending}")  # LIM002, LIM004 and LIM005 say why
+    if target.attempt.outcome == "timed_out" and runtime and runtime.version:
+        raise Skip(
+            f"reading its packages {target.attempt.ending}, but TensorFlow {runtime.version} ran in it: a slow file system?"
+        )
     if not target.attempt.answered:
         yield Finding(
             f"the Python {target.executable} {target.attempt.ending}",
@@ -45,6 +55,12 @@ def python_answers(target: Target) -> Yielded:
         )
     else:
         yield Evidence(f"Python {target.version} at {target.executable}")
+
+
+def _lacks_resources(attempt: Attempt) -> bool:
+    """Return whether a limit of this process or a full memory ended it, which says nothing of the interpreter."""
+    words = {"not_started": _NOT_STARTED, "failed": _NO_MEMORY}.get(attempt.outcome, ())
+    return any(each in attempt.error for each in words)
 
 
 @check(
@@ -65,9 +81,14 @@ def tensorflow_is_installed(
     Fix: name the right interpreter with `--python PATH`, or install TensorFlow into this one; where TensorFlow has no wheel
     for this Python, create an environment with another one.
     """
+    if not target.attempt.answered:
+        raise Skip("the packages of the target could not be read")
     newest = knowledge.tensorflow_releases[-1]
     python = ".".join(target.version.split(".")[:2])
-    has_wheels = any(python in release.pythons for release in knowledge.tensorflow_releases if release.cuda_extra)
+    by_nvidia = has_no_cuda_wheel(system, knowledge)  # its builds have Pythons of their own
+    has_wheels = by_nvidia or any(
+        python in release.pythons for release in knowledge.tensorflow_releases if release.cuda_extra
+    )
     if target.tensorflow_file:
         yield Evidence(target.tensorflow_file)
     elif target.bits == 32 or (python and not has_wheels):
@@ -81,7 +102,7 @@ def tensorflow_is_installed(
             evidence=(
                 f"TensorFlow {newest.version} has wheels for Python {', '.join(newest.pythons)} ({newest.source})",
             ),
-            fix=_another_python(newest, system),
+            fix=_another_python(newest, system, by_nvidia=by_nvidia),
         )
     else:
         active = _other_environment(target, environment)
@@ -95,11 +116,13 @@ def tensorflow_is_installed(
                 *(["its standard library contains the file EXTERNALLY-MANAGED (PEP 668)"] if refuses else ()),
                 *([f"another environment is active: {active}"] if active else ()),
             ),
-            fix=_where_it_may_be(target, active, system),
+            fix=_where_it_may_be(target, active, system, by_nvidia=by_nvidia),
         )
 
 
-def _another_python(newest: TensorFlowRelease, system: System | None) -> Fix:
+def _another_python(newest: TensorFlowRelease, system: System | None, *, by_nvidia: bool) -> Fix:
+    if by_nvidia:
+        return Fix(f"Use a 64-bit Python for TensorFlow. {NOT_FROM_PIP}")
     install = with_another_python(newest, cuda=system is None or system.os == "Linux")
     return Fix(
         f"Use a 64-bit Python {newest.pythons[-2]} or {newest.pythons[-1]} for TensorFlow. uv (https://docs.astral.sh/uv) "
@@ -115,18 +138,19 @@ def _other_environment(target: Target, environment: Environment) -> str:
     return active if active and os.path.normpath(active) != os.path.normpath(target.prefix) else ""
 
 
-def _where_it_may_be(target: Target, active: str, system: System | None) -> Fix:
+def _where_it_may_be(target: Target, active: str, system: System | None, *, by_nvidia: bool) -> Fix:
     if active:
         return Fix("Diagnose the active environment.", (shlex.join(["tfgpu-doctor", "--python", active]),))
+    if by_nvidia:
+        return Fix(f"Name the Python that has TensorFlow with `--python PATH`. {NOT_FROM_PIP}")
     if target.externally_managed:
         return Fix(
             "Name the Python that has TensorFlow with `--python PATH`. This Python rejects pip: to install TensorFlow, first "
             "create a virtual environment (`python3 -m venv`)."
         )
-    wanted = "tensorflow" if system and system.os != "Linux" else "tensorflow[and-cuda]"
     return Fix(
         "Name the Python that has TensorFlow with `--python PATH`, or install it into this one.",
-        pip(target, "install", wanted),
+        pip(target, "install", requirement(system)),
     )
 
 
@@ -139,7 +163,9 @@ def _where_it_may_be(target: Target, active: str, system: System | None) -> Fix:
     causes=("cpu_package_shadows_gpu_package",),
     sources=(_PIP,),
 )
-def one_distribution_owns_tensorflow(target: Target, runtime: Runtime | None = None) -> Yielded:
+def one_distribution_owns_tensorflow(
+    target: Target, knowledge: Knowledge, runtime: Runtime | None = None, system: System | None = None
+) -> Yielded:
     """tensorflow, tensorflow-cpu, tensorflow-gpu, tf-nightly and intel-tensorflow all install into the same folder. The
     last one installed overwrites files of the others, with unpredictable results.
 
@@ -156,13 +182,17 @@ def one_distribution_owns_tensorflow(target: Target, runtime: Runtime | None = N
             severity="warning" if runtime and runtime.gpus else "error",
             confidence="high" if set(owners) & set(_CPU_ONLY) else "medium",
             evidence=(f"each lists tensorflow/__init__.py in its RECORD: {', '.join(owners)}",),
-            fix=Fix(
-                "Uninstall all of them, then install one.",
-                (*pip(target, "uninstall", "-y", *owners), *pip(target, "install", "tensorflow[and-cuda]")),
-            ),
+            fix=_install_one(target, owners, system, knowledge),
         )
     else:
         yield Evidence(f"{owners[0]} owns it")
+
+
+def _install_one(target: Target, owners: list[str], system: System | None, knowledge: Knowledge) -> Fix:
+    text = "Uninstall all of them, then install one."
+    if has_no_cuda_wheel(system, knowledge):
+        return Fix(f"{text} {NOT_FROM_PIP}")
+    return Fix(text, (*pip(target, "uninstall", "-y", *owners), *pip(target, "install", requirement(system))))
 
 
 @check(

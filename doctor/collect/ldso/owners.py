@@ -22,10 +22,10 @@ class Owners:
     def of(self, path: str) -> tuple[str, str]:
         """The owner of the library at that path, in words, and its version; both empty if the owner is unknown."""
         path = os.path.normpath(path)
-        if path in self._wheels:
-            name, version = self._wheels[path]
-            return f"pip: {name} {version}", version
-        if self._is_conda and path.startswith(os.path.join(self._target.prefix, "")):
+        for listed, name, version in reversed(self._wheels.get(os.path.basename(path), ())):
+            if path in self._spellings(listed):
+                return f"pip: {name} {version}", version
+        if self._is_conda and path.startswith(self._inside_prefix):
             return "conda", _version(path)
         if toolkit := _TOOLKIT.match(path):
             return f"toolkit: {toolkit.group()}", _version(path)
@@ -35,13 +35,24 @@ class Owners:
 
     def wheel_with(self, name: str) -> str:
         """The wheel that lists a file of that name, as a requirement; empty if there is none. The file may be missing."""
-        owners = (owner for path, owner in self._wheels.items() if os.path.basename(path) == name)
-        return "==".join(next(owners, ()))
+        rows = self._wheels.get(name)
+        return "==".join(rows[0][1:]) if rows else ""
+
+    def _spellings(self, path: str) -> tuple[str, ...]:
+        """A path as it is written, and with every link followed: the environment may lie behind a link."""
+        try:
+            return os.path.normpath(path), self._host.target_files.real_path(path)
+        except OSError:  # links that form a loop
+            return (os.path.normpath(path),)
 
     @cached_property
-    def _wheels(self) -> dict[str, tuple[str, str]]:
-        """Map the path of each library that an NVIDIA wheel lists in its RECORD to the name and version of the wheel."""
-        found: dict[str, tuple[str, str]] = {}
+    def _inside_prefix(self) -> tuple[str, ...]:
+        return tuple(os.path.join(each, "") for each in self._spellings(self._target.prefix))
+
+    @cached_property
+    def _wheels(self) -> dict[str, list[tuple[str, str, str]]]:
+        """Map the name of each library in the RECORD of an NVIDIA wheel to its path, and the wheel's name and version."""
+        found: dict[str, list[tuple[str, str, str]]] = {}
         files = self._host.target_files
         for each in self._target.distributions:
             if not each.name.startswith(("nvidia-", "tensorrt", "tensorflow", "torch")):
@@ -51,7 +62,8 @@ class Owners:
                 for line in record.splitlines():
                     name = line.partition(",")[0]
                     if ".so" in name:
-                        found[os.path.normpath(f"{each.folder}/{name}")] = (each.name, each.version)
+                        row = (f"{each.folder}/{name}", each.name, each.version)
+                        found.setdefault(os.path.basename(name), []).append(row)
         return found
 
     @cached_property

@@ -7,15 +7,17 @@ import re
 import stat
 import sys
 
+from tfgpu_doctor.collect.first_response import limit_s
 from tfgpu_doctor.collect.probe import Request, Unavailable, probe
 from tfgpu_doctor.collect.probes.child import ask
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.nvidia import DeviceNode, DeviceNodes
 
 _OURS = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|dxg|nvhost-gpu|nvmap")
+_WARM_S = 10.0  # for all nodes, one after the other
 
 
-@probe(waits_for="the device nodes")
+@probe(waits_for="the device nodes", deadline_s=None)
 def device_nodes(host: Host, request: Request) -> DeviceNodes:
     """List the nodes, and open each in a child process: on a hung GPU that call may never return."""
     try:
@@ -32,7 +34,7 @@ def device_nodes(host: Host, request: Request) -> DeviceNodes:
         sys.executable,
         "open_device_nodes",
         sorted(set(places.values())),
-        deadline_s=min(10, request.deadline_s),
+        deadline_s=limit_s(host, request, _WARM_S),
         options=("-I", "-S"),
     )
     opened = answer.get("opened", {})

@@ -10,24 +10,25 @@ from typing import Any
 
 import msgspec
 
+from tfgpu_doctor.collect.first_response import limit_s
 from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.collect.probes.child import ask, understand
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.nvidia import Nvml
 
-_DEADLINE_S = 20.0
+_WARM_S = 20.0
 _QUIET_S = 8.0  # without a response from any GPU: one without persistence mode takes seconds for its first response
 _LEAST_S = 3.0  # with less time, a retry is not worthwhile
 _OWN_SHARE = 0.8  # of the deadline: then the child ends itself, and still reports what it waits for
 _FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, the namespace of the process ids in NVML: linux/proc_ns.h
 
 
-@probe(waits_for="NVML, the library behind nvidia-smi", starts_first=True, deadline_s=_DEADLINE_S)
+@probe(waits_for="NVML, the library behind nvidia-smi", starts_first=True, deadline_s=None)
 def nvml(host: Host, request: Request) -> Nvml:
     """Query nvidia-ml-py, in a child process with the doctor's own interpreter and search path."""
     started = time.monotonic()
-    deadline_s = min(_DEADLINE_S, request.deadline_s)
+    deadline_s = limit_s(host, request, _WARM_S)
     attempt, answer = _read(host, deadline_s)
     silent = [index for index, row in _rows(answer, "troubles") if not row.get("error_code")]
     left_s = deadline_s - (time.monotonic() - started)

@@ -21,7 +21,8 @@ def services(host: Host, request: Request) -> Services:
     if not processes:
         raise Unavailable("no process is visible in /proc")
     return Services(
-        visible="1" in processes,  # with the option hidepid a user sees only their own processes
+        # With hidepid=2 a user sees only their own processes, with hidepid=1 all, but not the names of the others.
+        visible=bool(host.files.text_if_any("/proc/1/comm")),
         running=_running(host, processes),
         fabric_manager_version="" if request.quick else _fabric_manager_version(host),
     )

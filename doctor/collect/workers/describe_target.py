@@ -65,6 +65,7 @@ def distributions(search_path: list[str]) -> tuple[list[dict[str, object]], list
     found: list[dict[str, object]] = []
     owners: list[str] = []
     for folder in search_path:
+        entries: list[tuple[str, str]] = []
         for entry in names(folder):
             # A name that begins with ~ is a leftover of an interrupted pip upgrade.
             if entry.startswith("~") or not entry.endswith((".dist-info", ".egg-info")):
@@ -77,10 +78,27 @@ def distributions(search_path: list[str]) -> tuple[list[dict[str, object]], list
                 text = read(os.path.join(inside, "METADATA")) or read(os.path.join(inside, "PKG-INFO"))
                 row["requires"] = header(text, "Requires-Dist")
             found.append(row)
-            record = read_bytes(os.path.join(inside, "RECORD"))
-            if record.startswith(OWNED) or b"\n" + OWNED in record:
-                owners.append(name)
+            entries.append((name, inside))
+        owners += owners_in(folder, entries)
     return found, owners
+
+
+def owners_in(folder: str, entries: list[tuple[str, str]]) -> list[str]:
+    """The distributions in a folder that list tensorflow/__init__.py: a RECORD is long, and a network file system slow.
+
+    Only those with a name of TensorFlow's are read, and the others where none of these owns the package that is there.
+    """
+    likely = [(name, inside) for name, inside in entries if "tensorflow" in name or "tf" in name.split("-")]
+    found = [name for name, inside in likely if owns(inside)]
+    if not found and is_file(folder or ".", os.path.join("tensorflow", "__init__.py")):
+        found = [name for name, inside in entries if (name, inside) not in likely and owns(inside)]
+    return found
+
+
+def owns(inside: str) -> bool:
+    """Whether the RECORD in a .dist-info lists tensorflow/__init__.py."""
+    record = read_bytes(os.path.join(inside, "RECORD"))
+    return record.startswith(OWNED) or b"\n" + OWNED in record
 
 
 def names(folder: str) -> list[str]:

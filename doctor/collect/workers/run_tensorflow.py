@@ -69,8 +69,10 @@ def culprits(error: BaseException) -> list[dict[str, object]]:
     """The files of the modules that an exception names, and then those of its traceback, the innermost first."""
     rows: list[dict[str, object]] = []
     chain = [error]
-    while (before := chain[-1].__cause__ or chain[-1].__context__) and before not in chain:
+    before = error.__cause__ or error.__context__
+    while before is not None and before not in chain:
         chain.append(before)
+        before = before.__cause__ or before.__context__
     for each in chain:
         rows += [{"file": file, "named": True} for file in files_named_by(each)]
     for each in reversed(chain):  # the first of them was raised first
@@ -152,7 +154,8 @@ def compute(tf: Any, operation: str, device: str) -> dict[str, object]:
 
 def describe(tf: Any, device: Any) -> dict[str, object]:
     """Name and details of one physical device."""
-    details = tf.config.experimental.get_device_details(device)
+    details_of = getattr(tf.config.experimental, "get_device_details", None)  # since TensorFlow 2.4
+    details = details_of(device) if details_of else {}
     capability = details.get("compute_capability")
     return {
         "name": device.name,

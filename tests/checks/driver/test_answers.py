@@ -10,6 +10,7 @@ from healthy import ANSWERED, DRIVER, cuda_gpu, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.driver.answers import cuda_driver_initialises, nvml_answers
 from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.health import GpuHealth, GpuTrouble
 from tfgpu_doctor.model.facts.machine import Container, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
@@ -153,12 +154,62 @@ def test_trouble_of_the_doctors_own_is_no_fault_of_cuda(judge: Judge, attempt: A
 )
 @pytest.mark.parametrize("library", [LIBCUDA, ""])
 def test_a_cuda_that_hangs_or_dies_is_an_error(judge: Judge, attempt: Attempt, words: str, library: str) -> None:
-    finding = judge.finding(cuda_driver_initialises, cuda_driver=CudaDriver(attempt=attempt, library=library))
+    finding = judge.finding(
+        cuda_driver_initialises, cuda_driver=CudaDriver(attempt=attempt, library=library), runtime=None
+    )
     cause = "gpu_hang" if attempt.outcome == "timed_out" else "undetermined"
     assert (finding.cause, finding.severity) == (cause, "error")
     assert words in finding.message
     assert finding.evidence == (f"libcuda is {library or 'unknown'}",)
     assert finding.fix and "dmesg" in finding.fix.text
+
+
+SLOW = CudaDriver(attempt=Attempt(outcome="timed_out", seconds=39.0, phase="cuInit"), library=LIBCUDA)
+HUNG_RUN = runtime(attempt=Attempt(outcome="timed_out", phase="listing the GPUs"), gpus=(), computations=())
+
+
+def kept(*modes: bool | None) -> tuple[Any, ...]:
+    """GPUs whose persistence mode is on, off or unknown."""
+    return tuple(nvml_gpu(index, health=GpuHealth(persistence_mode=mode)) for index, mode in enumerate(modes))
+
+
+def test_a_cuda_that_is_slow_where_tensorflow_computes_is_a_suspicion(judge: Judge) -> None:
+    finding = judge.finding(cuda_driver_initialises, cuda_driver=SLOW, nvml=None)
+    assert (finding.cause, finding.severity, finding.blocks) == ("gpu_hang", "warning", False)
+    assert "TensorFlow computed on the GPU in the same examination" in finding.evidence
+    assert finding.fix and "--deadline" in finding.fix.text and "reset" not in finding.fix.text
+
+
+def test_a_cuda_that_is_slow_on_gpus_without_persistence_mode_is_not_judged(judge: Judge) -> None:
+    """A GPU that hangs looks the same, so it is no pass, also where only the driver is asked for."""
+    reason = judge.skips(
+        cuda_driver_initialises, cuda_driver=SLOW, nvml={"gpus": kept(False, True, False)}, runtime=None
+    )
+    assert "persistence mode is off for 2 of 3 GPUs" in reason
+    assert "--deadline 600" in reason
+
+
+@pytest.mark.parametrize(
+    ("nvml", "run"),
+    [
+        ({"gpus": kept(True, True)}, None),
+        ({"gpus": kept(None)}, None),
+        ({"gpus": kept(False), "troubles": (GpuTrouble(index=1, call="nvmlDeviceGetName", seconds=9.0),)}, None),
+        ({"gpus": kept(False), "attempt": TIMED_OUT}, None),
+        ({"gpus": kept(False)}, HUNG_RUN),
+        (None, None),
+        (None, UNUSED),
+    ],
+    ids=["on", "unknown", "a silent GPU", "NVML hangs", "TensorFlow hangs", "no NVML", "nothing computes"],
+)
+def test_a_cuda_that_hangs_where_nothing_else_explains_it_is_an_error(judge: Judge, nvml: Any, run: Any) -> None:
+    finding = judge.finding(cuda_driver_initialises, cuda_driver=SLOW, nvml=nvml, runtime=run)
+    assert (finding.cause, finding.severity, finding.blocks) == ("gpu_hang", "error", True)
+
+
+def test_a_cuda_that_dies_where_tensorflow_computes_is_an_error(judge: Judge) -> None:
+    finding = judge.finding(cuda_driver_initialises, cuda_driver=CudaDriver(attempt=CRASHED))
+    assert (finding.cause, finding.severity, finding.blocks) == ("undetermined", "error", True)
 
 
 def test_a_cuda_that_dies_after_cuinit_is_an_error_too(judge: Judge) -> None:

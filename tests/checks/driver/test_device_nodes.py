@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from built_machines import DOCKER, cuda_that_fails, wsl
-from healthy import ANSWERED, node
+from healthy import ANSWERED, broken, node
 
 from tfgpu_doctor.checks.driver.device_nodes import device_nodes_exist, user_may_open_nodes, uvm_is_there
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNode, DeviceNodes, Driver
+from tfgpu_doctor.model.facts.python import Target
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -23,6 +25,13 @@ NOTHING = cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")
 HUNG = CudaDriver(attempt=Attempt(outcome="timed_out", seconds=15.0, phase="cuInit"))
 JETSON = {"architecture": "aarch64", "board": "NVIDIA Jetson AGX Orin Developer Kit"}
 ELSEWHERE: list[dict[str, Any]] = [{"os": "Windows"}, {"os": "Darwin"}, {"wsl": 2}, {"wsl": 1}, JETSON]
+NEVER_ASKED = [
+    CudaDriver(attempt=Attempt(outcome="not_started", error="No such file or directory")),
+    CudaDriver(
+        attempt=Attempt(outcome="failed", exit_code=1, error="ModuleNotFoundError: No module named 'encodings'")
+    ),
+    CudaDriver(attempt=Attempt(outcome="unparsable")),
+]
 SLURM = Scheduler(kind="slurm", job="81234", granted={"SLURM_JOB_GPUS": "0"})
 
 
@@ -70,6 +79,13 @@ def test_a_loaded_driver_without_nodes_cannot_be_reached(
 
 def test_a_cuda_that_works_needs_no_nodes(judge: Judge) -> None:
     assert judge.passes(device_nodes_exist, device_nodes=nodes()) == "cuInit succeeds without them"
+
+
+@pytest.mark.parametrize("cuda", NEVER_ASKED)
+def test_nodes_that_cuda_was_not_asked_to_create_are_not_judged(judge: Judge, cuda: CudaDriver) -> None:
+    reason = judge.skips(device_nodes_exist, device_nodes=nodes(), cuda_driver=cuda)
+    assert reason == f"the process that queries the CUDA driver, which may create them, {cuda.attempt.ending}"
+    assert judge.passes(device_nodes_exist, cuda_driver=cuda)
 
 
 @pytest.mark.parametrize("system", ELSEWHERE)
@@ -124,6 +140,31 @@ def test_uvm_is_judged_without_cuda(judge: Judge) -> None:
 def test_a_cuda_without_a_code_is_no_evidence_about_uvm(judge: Judge) -> None:
     finding = judge.finding(uvm_is_there, driver={"modules": ("nvidia",)}, device_nodes=nodes(), cuda_driver=HUNG)
     assert "cuInit" not in str(finding.evidence)
+
+
+@pytest.mark.parametrize("cuda", NEVER_ASKED)
+def test_uvm_that_cuda_was_not_asked_to_load_is_not_judged(judge: Judge, cuda: CudaDriver) -> None:
+    facts: dict[str, Any] = {
+        "driver": {"modules": ("nvidia",)},
+        "device_nodes": nodes("/dev/nvidia0", "/dev/nvidiactl"),
+    }
+    reason = judge.skips(uvm_is_there, **facts, cuda_driver=cuda)
+    assert reason == f"the process that queries the CUDA driver, which may load the module, {cuda.attempt.ending}"
+    assert judge.passes(uvm_is_there, cuda_driver=cuda) == "/dev/nvidia-uvm exists and the module is loaded"
+
+
+def test_a_python_that_does_not_start_is_the_only_fault_of_a_machine_just_booted() -> None:
+    attempt = Attempt(outcome="not_started", error="No such file or directory")
+    machine = broken(
+        target=Target(attempt=attempt, executable="/opt/python"),
+        cuda_driver=CudaDriver(attempt=attempt),
+        driver={"modules": ("nvidia",)},
+        device_nodes=nodes(),
+        runtime=None,
+        tensorflow=None,
+    )
+    report = diagnose(machine)
+    assert [result.id for result in report.results if result.outcome == "fail"] == ["PKG001"]
 
 
 @pytest.mark.parametrize("system", ELSEWHERE)
@@ -287,10 +328,41 @@ def test_another_error_has_no_known_cause(judge: Judge, error: str, container: C
 )
 def test_a_node_that_never_opens_is_told_as_such(judge: Judge, opening: Attempt, words: str) -> None:
     hanging = nodes(refused("/dev/nvidia0", "no response"), opening=opening)
-    finding = judge.finding(user_may_open_nodes, device_nodes=hanging, cuda_driver=HUNG)
-    assert finding.cause == "undetermined"
+    finding = judge.finding(user_may_open_nodes, device_nodes=hanging, cuda_driver=HUNG, nvml=None, runtime=None)
+    assert (finding.cause, finding.severity, finding.blocks) == ("undetermined", "error", True)
     assert words in finding.message
     assert finding.evidence == ("/dev/nvidia0: no response",)
+
+
+SLOW = nodes(
+    refused("/dev/nvidia0", "no response"),
+    opening=Attempt(outcome="timed_out", seconds=34.0, phase="opening /dev/nvidia0"),
+)
+
+
+def test_a_node_that_opens_slowly_is_a_suspicion_where_nvml_reads_its_gpu(judge: Judge) -> None:
+    finding = judge.finding(user_may_open_nodes, device_nodes=SLOW, cuda_driver=HUNG, runtime=None)
+    assert (finding.severity, finding.blocks) == ("warning", False)
+    assert finding.fix and "--deadline" in finding.fix.text and "reset" not in finding.fix.text
+
+
+def test_a_node_that_opens_slowly_is_open_where_tensorflow_computes(judge: Judge) -> None:
+    evidence = judge.passes(user_may_open_nodes, device_nodes=SLOW, cuda_driver=HUNG)
+    assert evidence == "TensorFlow computes on the GPU"
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        Attempt(outcome="not_started", error="Resource temporarily unavailable"),
+        Attempt(outcome="failed", exit_code=1, error="MemoryError"),
+        Attempt(outcome="unparsable"),
+    ],
+)
+def test_trouble_of_the_doctors_own_is_no_fault_of_the_nodes(judge: Judge, opening: Attempt) -> None:
+    unknown = nodes(refused("/dev/nvidia0", "no response"), opening=opening)
+    why = judge.skips(user_may_open_nodes, device_nodes=unknown, cuda_driver=HUNG, runtime=None)
+    assert opening.ending in why
 
 
 def test_the_node_of_wsl_is_judged_alike(judge: Judge) -> None:

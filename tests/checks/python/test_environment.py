@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from built_machines import conda, failed_import, packages
+from built_machines import conda, failed_import, packages, variables
 from healthy import SITE, broken, distribution, runtime, target
 
 from tfgpu_doctor.checks.python.environment import (
@@ -17,6 +17,7 @@ from tfgpu_doctor.checks.python.environment import (
     tensorflow_is_installed,
 )
 from tfgpu_doctor.checks.python.import_order import no_local_file_hides_modules, user_site_hides_nothing
+from tfgpu_doctor.diagnose.engine import diagnose, run_checks
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.python import Runtime, Target
@@ -45,7 +46,7 @@ def test_a_python_that_answers_passes(judge: Judge) -> None:
     ],
 )
 def test_a_python_that_does_not_answer_is_the_wrong_one(judge: Judge, attempt: Attempt, words: str) -> None:
-    finding = judge.finding(python_answers, target=Target(attempt=attempt, executable="/opt/python"))
+    finding = judge.finding(python_answers, target=Target(attempt=attempt, executable="/opt/python"), runtime=None)
     assert (finding.cause, finding.severity) == ("wrong_python_environment", "error")
     assert finding.message.startswith("the Python /opt/python ")
     assert words in finding.message
@@ -59,9 +60,37 @@ def test_a_python_that_is_not_there_has_its_evidence(judge: Judge) -> None:
     assert "No such file or directory" in finding.message
 
 
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        Attempt(outcome="not_started", error="Resource temporarily unavailable"),
+        Attempt(outcome="not_started", error="Too many open files"),
+        Attempt(outcome="not_started", error="Cannot allocate memory"),
+        Attempt(outcome="failed", exit_code=1, error="MemoryError"),
+    ],
+)
+def test_what_the_doctor_lacks_is_no_fault_of_the_python(judge: Judge, attempt: Attempt) -> None:
+    """The limits have checks of their own, and nothing can be said of the packages."""
+    unread = Target(attempt=attempt, executable="/opt/python")
+    assert attempt.ending in judge.skips(python_answers, target=unread, runtime=None)
+    facts = broken(target=unread, runtime=None, tensorflow=None)
+    results = run_checks(facts, [python_answers, tensorflow_is_installed])
+    assert [each.outcome for each in results.values()] == ["skip", "skip"]
+
+
+def test_packages_that_take_too_long_are_not_measured_where_tensorflow_ran(judge: Judge) -> None:
+    """On a slow file system, the metadata of many packages takes longer than TensorFlow's own import."""
+    unread = Target(attempt=Attempt(outcome="timed_out", seconds=120.0), executable="/opt/python")
+    assert "TensorFlow 2.20.0 ran in it" in judge.skips(python_answers, target=unread)
+    report = diagnose(broken(target=unread, tensorflow=None))
+    assert report.computes
+    assert [each.id for each in report.results if each.outcome in ("fail", "crash")] == []
+
+
 def test_a_python_that_does_not_answer_is_not_evidence(judge: Judge) -> None:
     attempt = Attempt(outcome="timed_out", seconds=20.0, stderr=("...",))
-    assert len(judge(python_answers, target=Target(attempt=attempt, executable="/opt/python"))) == 1
+    unread = Target(attempt=attempt, executable="/opt/python")
+    assert len(judge(python_answers, target=unread, runtime=None)) == 1
 
 
 # PKG002
@@ -162,6 +191,41 @@ def test_the_cuda_extra_is_for_linux(judge: Judge, os: str) -> None:
     assert not any("and-cuda" in command for command in finding.fix.commands)
 
 
+ARM: dict[str, Any] = {"architecture": "aarch64", "cpu_flags": ("asimd",)}
+
+
+@pytest.mark.parametrize(
+    "version", ["3.8.10", "3.10.12", "3.12.7", "3.14.0"]
+)  # NVIDIA's wheels have Pythons of their own
+@pytest.mark.parametrize("managed", [False, True])
+def test_on_arm_the_build_with_cuda_is_nvidias(judge: Judge, version: str, managed: bool) -> None:
+    there = target(version=version, externally_managed=managed, **BARE)
+    finding = judge.finding(tensorflow_is_installed, system=ARM, target=there, environment=DEACTIVATED)
+    assert finding.cause == ("externally_managed_python" if managed else "wrong_python_environment")
+    assert finding.fix and finding.fix.commands == ()
+    assert "--python PATH" in finding.fix.text
+    assert "https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/" in finding.fix.text
+    assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
+
+
+def test_a_python_of_32_bits_on_arm_is_not_told_to_install_a_wheel_without_cuda(judge: Judge) -> None:
+    finding = judge.finding(tensorflow_is_installed, system=ARM, target=target(bits=32, **BARE))
+    assert finding.cause == "unsupported_python_version"
+    assert finding.fix and finding.fix.commands == ()
+    assert "64-bit Python" in finding.fix.text
+    assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
+
+
+def test_another_environment_counts_on_arm_too(judge: Judge) -> None:
+    finding = judge.finding(
+        tensorflow_is_installed,
+        system=ARM,
+        target=target(prefix="/opt/pipx/doctor", **BARE),
+        environment=variables(VIRTUAL_ENV="/v"),
+    )
+    assert finding.fix and finding.fix.commands == ("tfgpu-doctor --python /v",)
+
+
 def test_the_commands_survive_a_blank_in_the_path(judge: Judge) -> None:
     there = target(executable=JANES, prefix="/home/jane doe/venv", **BARE)
     for active, words in (
@@ -205,6 +269,20 @@ def test_two_owners_are_one_too_many(judge: Judge, other: str, confidence: str, 
         f"{PYTHON} -m pip uninstall -y tensorflow {other}",
         f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",
     )
+
+
+def test_of_two_owners_on_arm_no_wheel_without_cuda_is_installed(judge: Judge) -> None:
+    there = packages(("tensorflow-cpu", "2.19.0"), tensorflow_owners=("tensorflow", "tensorflow-cpu"))
+    finding = judge.finding(one_distribution_owns_tensorflow, system=ARM, target=there, runtime=UNUSED)
+    assert finding.fix and finding.fix.commands == ()
+    assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
+
+
+@pytest.mark.parametrize("os", ["Darwin", "Windows"])
+def test_of_two_owners_elsewhere_the_one_without_the_cuda_extra_is_installed(judge: Judge, os: str) -> None:
+    there = packages(("tensorflow-cpu", "2.19.0"), tensorflow_owners=("tensorflow", "tensorflow-cpu"))
+    finding = judge.finding(one_distribution_owns_tensorflow, system={"os": os}, target=there, runtime=UNUSED)
+    assert finding.fix and finding.fix.commands[1] == f"{PYTHON} -m pip install tensorflow"
 
 
 def test_two_owners_are_a_warning_where_the_gpu_is_listed(judge: Judge) -> None:

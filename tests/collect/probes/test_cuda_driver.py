@@ -10,6 +10,8 @@ import pytest
 
 from tfgpu_doctor.collect.probe import Request
 from tfgpu_doctor.collect.probes.cuda_driver import cuda_driver
+from tfgpu_doctor.collect.probes.device_nodes import device_nodes
+from tfgpu_doctor.collect.probes.nvml import nvml
 from tfgpu_doctor.host import Completed
 from tfgpu_doctor.model.facts.nvidia import CudaGpu
 
@@ -108,5 +110,35 @@ def test_the_targets_interpreter_is_asked_and_within_the_users_patience(machine:
     patient, hasty = machine.asked
     assert patient.argv[0] == "/venv/bin/python"
     assert os.path.basename(patient.argv[-1]) == "open_libcuda.py"
-    assert 5 <= patient.deadline_s <= 60
+    assert 60 <= patient.deadline_s <= 120
     assert hasty.deadline_s <= 3
+
+
+@pytest.mark.parametrize("found_as", ["/dev/nvidia{}", "/sys/bus/pci/devices/0000:{:02x}:00.0"])
+@pytest.mark.parametrize(("gpus", "least_s"), [(1, 15), (8, 30), (16, 56)])  # 30 s were seen on a server with eight
+def test_many_gpus_without_persistence_mode_have_the_time_to_start(
+    machine: Machine, found_as: str, gpus: int, least_s: float
+) -> None:
+    for index in range(gpus):
+        place = found_as.format(index)
+        if place.startswith("/dev"):
+            machine.file(place)
+        else:
+            machine.file(f"{place}/vendor", "0x10de\n")
+            machine.file(f"{place}/class", "0x030200\n")
+    machine.file("/sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n")
+    machine.file("/sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n")
+    for each in (cuda_driver, nvml, device_nodes):
+        if each is not device_nodes or found_as.startswith("/dev"):
+            machine.ask(each, done=Completed(b"", "", 0.0))
+    assert machine.asked[0].deadline_s >= least_s
+    assert all(24 <= asked.deadline_s <= 75 for asked in machine.asked) or gpus == 1
+    assert all(each.limit_s(Request(python="")) >= machine.asked[0].deadline_s for each in (cuda_driver, nvml))
+
+
+def test_virtual_functions_on_the_bus_do_not_lengthen_it_without_end(machine: Machine) -> None:
+    for index in range(160):
+        machine.file(f"/sys/bus/pci/devices/0000:{index:02x}:00.1/vendor", "0x10de\n")
+        machine.file(f"/sys/bus/pci/devices/0000:{index:02x}:00.1/class", "0x030200\n")
+    machine.ask(cuda_driver, done=Completed(b"", "", 0.0))
+    assert machine.asked[0].deadline_s <= 75

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import platform
 import subprocess
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from healthy import distribution, healthy, target
 
+from tfgpu_doctor.collect.ldso.owners import Owners
 from tfgpu_doctor.collect.probe import Unavailable
 from tfgpu_doctor.collect.probes.resolution import resolution
+from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
 from tfgpu_doctor.model.facts.python import TensorFlow
@@ -83,6 +86,33 @@ def test_a_library_is_found_with_who_brought_it(machine: Machine, site: Site) ->
     assert (found.found, found.path, found.found_by) == (True, str(path), "RUNPATH")
     assert (found.version, found.origin) == ("12.5.3.2", "pip: nvidia-cublas-cu12 12.5.3.2")
     assert found.missing_chain == ()
+
+
+def test_a_library_behind_a_link_to_the_environment_is_still_pips(machine: Machine, tmp_path: pathlib.Path) -> None:
+    """/home/user may be a link to /gpfs/user: the loader's own path is the one without the link."""
+    (tmp_path / "home").symlink_to(tmp_path / "gpfs")
+    (tmp_path / "gpfs").mkdir()
+    site = Site(tmp_path / "home/site-packages")
+    path = library(site.folder / "nvidia/cublas/lib/libcublas.so.12")
+    site.wheel("nvidia-cublas-cu12", "12.5.3.2", "nvidia/cublas/lib/libcublas.so.12")
+    found = site.resolve(machine).find("libcublas.so.12")
+    assert found is not None
+    assert found.real_path == os.path.realpath(path)
+    assert found.origin == "pip: nvidia-cublas-cu12 12.5.3.2"
+    path.write_bytes(path.read_bytes()[:5000])
+    truncated = site.resolve(machine, path).find("libcublas.so.12")
+    assert truncated is not None
+    assert truncated.wheel == "nvidia-cublas-cu12==12.5.3.2"
+
+
+def test_a_library_behind_a_link_to_condas_prefix_is_still_condas(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "home").symlink_to(tmp_path / "gpfs")
+    (tmp_path / "gpfs/env/lib").mkdir(parents=True)
+    there = target(prefix=str(tmp_path / "home/env"), conda_packages={"cudnn": "9.3.0 0"}, distributions=())
+    owners = Owners(Host(), there)
+    assert owners.of(os.path.realpath(tmp_path / "gpfs/env/lib/libcudnn.so.9"))[0] == "conda"
+    assert owners.of(str(tmp_path / "home/env/lib/libcudnn.so.9"))[0] == "conda"
+    assert owners.of(os.path.realpath(tmp_path / "gpfs/environment/libcudnn.so.9"))[0] != "conda"
 
 
 def test_a_library_in_another_folder_is_not_found_and_lies_elsewhere(machine: Machine, site: Site) -> None:

@@ -66,6 +66,12 @@ def test_where_the_first_process_is_hidden_others_may_be_too(machine: Machine) -
     assert not machine.ask(services).visible
 
 
+def test_where_the_name_of_the_first_process_is_hidden_others_are_too(machine: Machine) -> None:
+    machine.folder("/proc/1")  # hidepid=1 shows the folder, and nothing in it
+    run(machine, 4242, "python3", "python3")
+    assert not machine.ask(services).visible
+
+
 def test_without_processes_there_is_no_answer(machine: Machine) -> None:
     with pytest.raises(Unavailable, match="no process is visible"):
         machine.ask(services)

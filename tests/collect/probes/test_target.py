@@ -73,6 +73,17 @@ def test_an_interpreter_that_does_not_answer_is_still_named(machine: Machine, do
     assert found.distributions == ()
 
 
+def test_a_slow_file_system_has_the_users_patience(machine: Machine) -> None:
+    for level in ("standard", "quick"):
+        machine.ask(
+            target, done=answered(ANSWER), request=Request(python="/venv/bin/python", level=level, deadline_s=200)
+        )
+    standard, quick = (each.deadline_s for each in machine.asked)
+    assert standard == 200
+    assert quick < standard
+    assert target.limit_s(Request(python="", deadline_s=200)) >= standard
+
+
 def test_an_executable_of_another_kind_is_unparsable_too(machine: Machine) -> None:
     found = machine.ask(target, done=answered({"executable": 5}), request=Request(python="/gone/bin/python"))
     assert found.attempt.outcome == "unparsable"

@@ -67,6 +67,38 @@ def test_a_program_needs_the_standard_library_alone(path: pathlib.Path) -> None:
     assert imported(tree) - set(sys.stdlib_module_names) - BESIDE <= ALLOWED.get(path.name, set())
 
 
+@every("path", FILES, key=lambda path: path.name)
+def test_an_older_python_can_read_a_program(path: pathlib.Path) -> None:
+    """A SyntaxError of a program would be told as TensorFlow's; TensorFlow 2.4 to 2.11 has wheels for Python 3.7."""
+    ast.parse(path.read_text(), feature_version=(3, 7))
+
+
+OF_2_3 = """
+import types
+__version__ = "2.3.4"
+class Gpu: name = "/physical_device:GPU:0"
+grown = []
+config = types.SimpleNamespace(
+    list_physical_devices=lambda kind: [Gpu],
+    experimental=types.SimpleNamespace(
+        get_memory_growth=lambda device: device in grown, set_memory_growth=lambda device, on: grown.append(device)
+    ),
+)
+"""
+
+
+def test_a_tensorflow_that_tells_no_details_of_a_gpu_is_used(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "tensorflow.py").write_text(OF_2_3)
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "run_tensorflow.py"), "GPU", "list"], cwd=tmp_path, capture_output=True, text=True,
+        check=True, timeout=60,
+    )  # fmt: skip
+    said = {name: value for line in done.stdout.splitlines() for name, value in json.loads(line).items()}
+    assert "use_error" not in said, said
+    assert [each["name"] for each in said["gpus"]] == ["/physical_device:GPU:0"]
+    assert said["growth_set"]
+
+
 @every("path", PROGRAMS, key=lambda path: path.name)
 def test_no_annotation_of_a_program_runs(path: pathlib.Path) -> None:
     first = next(node for node in ast.parse(path.read_text()).body if not isinstance(node, ast.Expr))
@@ -271,6 +303,39 @@ def test_two_owners_are_both_named(interpreter: Interpreter, tmp_path: pathlib.P
     )
     (answer,) = interpreter.answers("describe_target", cwd=elsewhere, PYTHONPATH=str(tmp_path))
     assert answer["tensorflow_owners"] == ["tensorflow", "tensorflow-cpu"]
+
+
+def test_an_owner_of_any_name_is_found(
+    interpreter: Interpreter, tmp_path: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow/__init__.py").touch()
+    for name, file in (
+        ("our_learning-2.20.0", "tensorflow/__init__.py"),
+        ("tensorflow_io-1.0", "tensorflow_io/__init__.py"),
+    ):
+        (tmp_path / f"{name}.dist-info").mkdir()
+        (tmp_path / f"{name}.dist-info/RECORD").write_text(f"{file},sha256=x,1\n")
+    (answer,) = interpreter.answers("describe_target", cwd=elsewhere, PYTHONPATH=str(tmp_path))
+    assert answer["tensorflow_owners"] == ["our-learning"]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_long_lists_of_other_packages_are_not_read(tmp_path: pathlib.Path) -> None:
+    """A network file system may take long for each."""
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow/__init__.py").touch()
+    for name in ("tensorflow", "scipy"):
+        (tmp_path / f"{name}-2.20.0.dist-info").mkdir()
+        (tmp_path / f"{name}-2.20.0.dist-info/RECORD").write_text(f"{name}/__init__.py,sha256=x,1\n")
+    done = subprocess.run(
+        ["strace", "-f", "-e", "trace=open,openat", sys.executable, str(FOLDER / "describe_target.py")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip("strace cannot trace here")
+    assert f"{tmp_path}/tensorflow-2.20.0.dist-info/RECORD" in done.stderr
+    assert f"{tmp_path}/scipy-2.20.0.dist-info/RECORD" not in done.stderr
 
 
 def test_what_pip_left_behind_owns_nothing(
