@@ -11,7 +11,7 @@ from typing import Any
 from tfgpu_doctor.advise.alternatives import Alternative, alternatives
 from tfgpu_doctor.advise.fitting import Obstacle, kernels_of, needed_driver, obstacles, spoken
 from tfgpu_doctor.advise.installing import commands_for, notes_for
-from tfgpu_doctor.advise.target_spec import TargetSpec
+from tfgpu_doctor.advise.target_spec import NEW_PYTHON, TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import Kernels
 from tfgpu_doctor.knowledge.schema import CompatPackage, TensorFlowRelease
@@ -144,9 +144,9 @@ def _without_limits(spec: TargetSpec, names: Sequence[str]) -> TargetSpec | None
     gone: dict[str, dict[str, Any]] = {
         "driver": {"driver": ""},
         "compat": {"driver": "", "module": ""},
-        "python": {"python": "", "interpreter": ""},
-        "glibc": {"glibc": "", "other_libc": False},
-        "windows": {"os": "wsl"},
+        "python": {"python": "", **NEW_PYTHON},
+        "glibc": {"glibc": "", "other_libc": False, **NEW_PYTHON},
+        "windows": {"os": "wsl", **NEW_PYTHON},
     }
     return dataclasses.replace(spec, **{field: value for name in names for field, value in gone[name].items()})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from tfgpu_doctor.advise.target_spec import TargetSpec
@@ -65,9 +66,9 @@ def _metal(spec: TargetSpec, knowledge: Knowledge) -> Alternative:
         return Alternative(
             "TensorFlow's wheels for Macs with Intel CPUs have no GPU support; use another machine.", _METAL
         )
-    python = spec.interpreter or "python"
+    install = spec.install or shlex.join([spec.interpreter or "python", "-m", "pip", "install"])
     return Alternative(
         f"To use a Mac's GPU, install Apple's Metal plug-in; the newest TensorFlow release that it lists is {last}.",
         _METAL,
-        (f"{python} -m pip install 'tensorflow=={last}.*' tensorflow-metal",),
+        (f"{install} 'tensorflow=={last}.*' tensorflow-metal",),
     )

@@ -9,7 +9,7 @@ import click
 from tfgpu_doctor.advise.advise import advise as give_advice
 from tfgpu_doctor.advise.page import render_advice, render_advice_json
 from tfgpu_doctor.advise.target_options import described, is_version
-from tfgpu_doctor.advise.target_spec import ARCHITECTURES, SYSTEMS, TargetSpec, gpus_of, spec_of
+from tfgpu_doctor.advise.target_spec import ARCHITECTURES, NEW_PYTHON, SYSTEMS, TargetSpec, gpus_of, spec_of
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.collect.examination import Interrupted, examine
@@ -17,7 +17,7 @@ from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 from tfgpu_doctor.model.facts import Facts
 
 _NOTHING_FITS, _NOT_JUDGED, _INTERRUPTED = 1, 3, 130
-_FACTS = ("system", "driver", "nvml", "cuda_driver", "target", "pci")
+_FACTS = ("system", "driver", "driver_libraries", "nvml", "cuda_driver", "target", "pci")
 
 
 @click.command()
@@ -60,7 +60,6 @@ def advise(
         except Interrupted:
             return _INTERRUPTED
         if found is None:
-            note("no NVIDIA GPU is found here to advise for: name one with --gpu, as in `tfgpu-doctor advise --gpu L4`")
             return _NOT_JUDGED
         spec = found
     advice = give_advice(spec, knowledge)
@@ -78,16 +77,35 @@ def _this_machine(python: str | None, knowledge: Knowledge) -> TargetSpec | None
         refuse(str(error))
     facts = examine(python=configuration.python, quick=True, only=_FACTS)
     spec = spec_of(facts, knowledge)
-    if spec.os == "linux" and not spec.board and spec.gpu is None and not _has_gpu(facts):
+    if why := why_no_gpu(facts, spec):
+        note(why)
         return None
     _tell(facts, spec, knowledge)
     if other is None:
         return spec
-    return dataclasses.replace(spec, python=".".join(other.split(".")[:2]), interpreter="")
+    return dataclasses.replace(spec, python=".".join(other.split(".")[:2]), **NEW_PYTHON)
+
+
+def why_no_gpu(facts: Facts, spec: TargetSpec) -> str:
+    """Return why there is no GPU here to advise for; empty if there is one, or if the system does not list its GPUs."""
+    if facts.system and facts.system.wsl == 1:
+        return (
+            "this is WSL 1, in which no program can use a GPU: convert it to WSL 2, in PowerShell with "
+            "`wsl --set-version NAME 2`; `tfgpu-doctor advise --os wsl --gpu L4` advises for WSL 2 with that GPU"
+        )
+    if spec.os not in ("linux", "wsl") or spec.board or spec.gpu or _has_gpu(facts):
+        return ""
+    return "no NVIDIA GPU is found here to advise for: name one with --gpu, as in `tfgpu-doctor advise --gpu L4`"
 
 
 def _has_gpu(facts: Facts) -> bool:
-    return bool(facts.pci and facts.pci.nvidia_gpus) or bool(facts.nvml and facts.nvml.gpus)
+    """Whether the machine has a GPU of NVIDIA. Windows gives WSL a libcuda if it has NVIDIA's driver."""
+    libraries = facts.driver_libraries.copies if facts.driver_libraries else ()
+    return (
+        bool(facts.pci and facts.pci.nvidia_gpus)
+        or bool(facts.nvml and facts.nvml.gpus)
+        or any(copy.kind == "wsl" for copy in libraries)
+    )
 
 
 def _tell(facts: Facts, spec: TargetSpec, knowledge: Knowledge) -> None:

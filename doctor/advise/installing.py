@@ -29,6 +29,7 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
         return _with_conda(release, wheels, python, caps, spec.os)
     target = spec.interpreter or NEW_ENVIRONMENT
     interpreter = spec.interpreter or f"{NEW_ENVIRONMENT}/bin/python"
+    install = spec.install or shlex.join([interpreter, "-m", "pip", "install"])
     made = [] if spec.interpreter else [f"python{python} -m venv {NEW_ENVIRONMENT}"]
     if cuda_extra_works(release):
         wanted = [f"tensorflow[and-cuda]=={release.version}"]
@@ -38,7 +39,7 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
     repair = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if folders_not_looked_in(release) else []
     return [
         *made,
-        shlex.join([interpreter, "-m", "pip", "install", *wanted, *caps]),
+        f"{install} {shlex.join([*wanted, *caps])}",
         *repair,
         f"tfgpu-doctor --python {shlex.quote(target)}",
     ]

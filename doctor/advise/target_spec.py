@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from typing import Any
 
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.python import Target
 
 SYSTEMS = ("linux", "windows", "macos", "wsl")
 ARCHITECTURES = ("x86_64", "aarch64", "arm64")
 _OS = {"Linux": "linux", "Windows": "windows", "Darwin": "macos"}
 _ARCHITECTURE = {"AMD64": "x86_64", "amd64": "x86_64"}
+_REJECTED = (803, 804)  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
+NEW_PYTHON: dict[str, Any] = {"interpreter": "", "install": ""}  # what a target without the Python of this machine has
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class TargetSpec:
     gpu: Gpu | None = None
     board: str = ""  # the model of a single-board computer, for example a Jetson
     interpreter: str = ""  # the Python to install into; empty to create a new environment
+    install: str = ""  # the command that installs packages into it; empty for its pip
 
     @property
     def wheels_os(self) -> str:
@@ -67,7 +73,17 @@ def spec_of(facts: Facts, knowledge: Knowledge) -> TargetSpec:
         gpu=max(gpus_of(facts, knowledge), key=lambda gpu: version(gpu.compute_capability), default=None),
         board=system.board if system else "",
         interpreter=target.executable if target and usable else "",
+        install=_install_into(target) if target and usable else "",
     )
+
+
+def _install_into(target: Target) -> str:
+    """Return the command that installs packages into the target: with uv where it made the environment, which has no pip."""
+    from tfgpu_doctor.checks.commands import pip
+
+    if not target.distributions:  # nor a pip: uv makes such environments
+        return shlex.join(["uv", "pip", "install", "--python", target.executable])
+    return "".join(pip(target, "install"))
 
 
 def gpus_of(facts: Facts, knowledge: Knowledge) -> list[Gpu]:
@@ -92,10 +108,12 @@ def gpus_on_bus(facts: Facts, knowledge: Knowledge) -> list[Gpu]:
 
 def _driver(facts: Facts, os: str, knowledge: Knowledge) -> str:
     """Return the driver's version. If libcuda supports a newer CUDA (by the forward-compatibility package), or the version
-    is unknown, return the driver that was released with that CUDA."""
-    supported = facts.cuda_driver.cuda_version if facts.cuda_driver else ""
-    row = knowledge.ptx_driver(supported, os) if supported else None
-    return max(_module(facts), row.driver(os) if row else "", key=version)
+    is unknown, return the driver that was released with that CUDA; not if the GPU or the kernel module rejects that libcuda."""
+    module, cuda = _module(facts), facts.cuda_driver
+    if cuda is None or not cuda.cuda_version or cuda.init_code in _REJECTED or (module and not cuda.works):
+        return module
+    row = knowledge.ptx_driver(cuda.cuda_version, os)
+    return max(module, row.driver(os) if row else "", key=version)
 
 
 def _module(facts: Facts) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.log.classification import classify as classify
     from tfgpu_doctor.log.context import Context as Context
     from tfgpu_doctor.log.lines import blocks as blocks
+    from tfgpu_doctor.log.lines import split_lines as split_lines
     from tfgpu_doctor.log.signatures import Scanner as Scanner
 
 # What other features may use.
@@ -23,6 +24,7 @@ __getattr__ = exported(
         "classify": "classification",
         "Context": "context",
         "blocks": "lines",
+        "split_lines": "lines",
         "Scanner": "signatures",
     },
 )

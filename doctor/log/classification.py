@@ -11,6 +11,7 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.schema import Cause, LogRule
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.derived import Hits, derive
+from tfgpu_doctor.log.driver_load import since_driver_load
 from tfgpu_doctor.log.extracted import tell
 from tfgpu_doctor.log.fixes import as_typed, filled_fix
 from tfgpu_doctor.log.machine import judge_facts, judge_versions, needed, partial_facts
@@ -27,7 +28,6 @@ HARMLESS = "harmless_noise_only"
 _ASK_ALWAYS = (
     "the output of `tfgpu-doctor` on the machine, the TensorFlow release, and the log from the start of the program"
 )
-_LOAD = re.compile(r"NVRM: loading NVIDIA UNIX|kernel: Linux version")
 # What shows that TensorFlow has no GPU, somewhere or sometimes.
 _NO_GPU = (
     "no_gpu_listed", "no_gpu_registered", "cannot_dlopen", "no_cuda_found", "no_device", "cuinit_303", "cuinit_unknown",
@@ -94,7 +94,7 @@ def classify(
     """Return the report for a log in which these signatures were found; `texts` are its parts to read as a text."""
     statements = read_statements(texts, knowledge.log_symptoms)
     known = context.learning(found, knowledge).hearing(statements.values)
-    derived = _since_driver_load(derive(found, known, knowledge), texts)
+    derived = since_driver_load(derive(found, known, knowledge), texts)
     hits = {**statements.symptoms, **_without_repeated(derived, knowledge)}
     for name, hit in _judge_machine(texts, known, knowledge) if texts else ():
         hits.setdefault(name, []).append(hit)
@@ -135,21 +135,6 @@ def _seen_but_idle(hits: Hits, found: Mapping[str, Found]) -> Hits:
     if not has_gpu or "prose_gpu_not_used" not in hits or any(name in hits for name in _NO_GPU):
         return hits
     return {("prose_gpu_idle" if name == "prose_gpu_not_used" else name): kind for name, kind in hits.items()}
-
-
-def _since_driver_load(hits: Hits, texts: Sequence[tuple[int, str]]) -> Hits:
-    """Drop the messages of the driver about a GPU from before it was loaded again: they no longer matter."""
-    loads = [
-        number for first, text in texts for number, line in enumerate(text.split("\n"), first) if _LOAD.search(line)
-    ]
-    if not loads:
-        return hits
-    last = max(loads)
-    kept = {
-        name: [hit for hit in kind if hit.line >= last or ("NVRM: " not in hit.text and "SXid" not in hit.text)]
-        for name, kind in hits.items()
-    }
-    return {name: kind for name, kind in kept.items() if kind}
 
 
 def _without_repeated(hits: Hits, knowledge: Knowledge) -> Hits:

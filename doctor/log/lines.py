@@ -75,6 +75,12 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
         raise chunk.interrupt
 
 
+def split_lines(text: str) -> list[str]:
+    """Return the lines as the signatures count them: a carriage return or another separator does not end one."""
+    lines = [line.rstrip("\r").replace("\r", " ") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
+
+
 def _clean(text: bytes) -> bytes:
     if b"\0" in text:
         text = text.translate(None, b"\0")  # a twentieth of the time of `replace` where there are many

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfgpu_doctor.knowledge.schema import LogSymptom
+from tfgpu_doctor.log.driver_cuda import of_toolkit
+from tfgpu_doctor.log.lines import split_lines
 from tfgpu_doctor.log.signatures import Hit
 
 _V = r"v?(\d{1,2}\.(?:\d{1,2}|x)(?:\.\d+)*(?:\.?(?:rc|dev|post)\d+)?)"
@@ -139,7 +141,7 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
         return Statements({}, {})
     patterns = [(row.name, re.compile(row.pattern, re.IGNORECASE)) for row in symptoms]
     for first, text in texts:
-        lines = _lines(text)[:_MOST_LINES]
+        lines = split_lines(text)[:_MOST_LINES]
         prose = _without_empty_fields("" if _is_of_program(line) else _without_template(line) for line in lines)
         whole = re.sub(r"\n(?:[ \t]*\n){3,}", "\n\n\n", "\n".join(line[:_LONGEST] for line in prose))
         for key, value in (*_read_form(whole), *_read_prose(whole), *_read_system(whole)):
@@ -153,16 +155,10 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
 
 def _is_written_by_person(texts: Sequence[str]) -> bool:
     """Whether somebody describes a problem of this field; the output of programs alone does not complain."""
-    whole = "\n".join(line for text in texts for line in _lines(text) if not _is_of_program(line))
+    whole = "\n".join(line for text in texts for line in split_lines(text) if not _is_of_program(line))
     lines = whole.count("\n")
     said = _TITLE.match(whole) or lines < _FEW_LINES or len(_PERSON.findall(whole)) > lines // _LINES_FOR_ONE
     return bool(said and _FIELD.search(whole))
-
-
-def _lines(text: str) -> list[str]:
-    """The lines as the signatures count them: a carriage return or another separator does not end one."""
-    lines = [line.rstrip("\r").replace("\r", " ") for line in text.split("\n")]
-    return lines if lines[-1] else lines[:-1]
 
 
 def _is_of_program(line: str) -> bool:
@@ -215,14 +211,18 @@ def _read_form(text: str) -> Iterable[tuple[str, str]]:
         if key == "cuda_cudnn":
             yield from _split_cuda(value)
         elif key in ("tensorflow", "python", "cudnn", "cuda", "driver"):
-            if version := (_OF_TENSORFLOW if key == "tensorflow" else _NUMBERS).search(value):
+            matches = (_OF_TENSORFLOW if key == "tensorflow" else _NUMBERS).finditer(value)
+            if version := next(of_toolkit(value, matches) if key == "cuda" else matches, None):
                 yield key, version.group()
         elif key and re.search(r"[A-Za-z]{2}", value) and not _NO_ANSWER.fullmatch(value):
             yield key, value
 
 
 def _split_cuda(value: str) -> Iterable[tuple[str, str]]:
-    versions = re.findall(r"\d+(?:\.\d+)*", value)
+    every = list(_NUMBERS.finditer(value))
+    versions = [match.group() for match in of_toolkit(value, every)]
+    if len(versions) < len(every) and len(versions) < 2:  # of the driver and of one of the two
+        return
     if versions:
         yield "cuda", versions[0]
     if len(versions) > 1:
@@ -231,7 +231,8 @@ def _split_cuda(value: str) -> Iterable[tuple[str, str]]:
 
 def _read_prose(text: str) -> Iterable[tuple[str, str]]:
     for key, pattern in _PROSE:
-        for match in pattern.finditer(text):
+        matches = pattern.finditer(text)
+        for match in of_toolkit(text, matches) if key == "cuda" else matches:
             value = next(each for each in match.groups() if each)
             if key == "python" and "." not in value:
                 value = f"{value[0]}.{value[1:]}"

@@ -91,7 +91,8 @@ def _version(row: VersionRow) -> tuple[str, ...]:
 
 def _gpu(card: GpuCard) -> tuple[str, ...]:
     free, total, heat = card.memory_free_bytes, card.memory_total_bytes, card.temperature_c
-    memory = f"{(free or 0) / _GIB:.1f} of {total / _GIB:.1f} GiB free" if total else ""
+    whole = f"{total / _GIB:.1f} GiB" if total else ""
+    memory = f"{free / _GIB:.1f} of {whole} free" if whole and free is not None else whole
     link = f"PCIe {card.pcie_generation} x{card.pcie_width}" if card.pcie_generation else ""
     users = ", ".join(f"{each.name} ({each.user})" if each.user else each.name for each in card.users)
     return str(card.index), card.trouble or card.name, memory, f"{heat} °C" if heat is not None else "", link, users

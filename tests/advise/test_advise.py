@@ -94,6 +94,31 @@ def test_what_would_allow_more(capability: str, fields: dict[str, str], lifts: d
     assert lifts or not found
 
 
+HERE = "/home/jane/.venv/bin/python"
+
+
+@pytest.mark.parametrize(
+    ("fields", "change", "made"),
+    [
+        ({"os": "windows", "python": "3.12"}, "WSL 2 instead of native Windows", "python3.12 -m venv tensorflow-gpu"),
+        ({"glibc": "2.17", "python": "3.13"}, "a system (or container) with glibc 2.27 or newer", "python3.13 -m venv tensorflow-gpu"),
+        ({"python": "3.14"}, "Python 3.10 to 3.13", "python3.13 -m venv tensorflow-gpu"),
+    ],
+)  # fmt: skip
+def test_another_system_or_python_does_not_have_the_environment_of_this_one(
+    fields: dict[str, str], change: str, made: str
+) -> None:
+    here = {"interpreter": HERE, "install": f"uv pip install --python {HERE}"}
+    lift = next(each for each in advice_for("8.0", **fields, **here).lifts if each.change == change)
+    assert lift.commands[0] == made
+    assert not any(HERE in command for command in lift.commands)
+
+
+def test_a_newer_driver_leaves_the_environment() -> None:
+    advice = advice_for("8.0", driver="450.80.01", python="3.12", interpreter=HERE)
+    assert [lift.commands[0].split(" ")[0] for lift in advice.lifts] == [HERE]
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "package"),
     [

@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 from doctor_command import run_doctor
+from locations import RECORDS
+
+from tfgpu_doctor.advise import command
+from tfgpu_doctor.cli.main import run
+from tfgpu_doctor.model.facts import decode_facts
 
 A100 = ("--gpu", "A100", "--driver", "470.57.02", "--python", "3.10")
 
@@ -103,6 +108,18 @@ def test_advise_for_this_machine_names_a_release_or_says_why_not() -> None:
         assert "--gpu" in done.stderr
     else:
         assert json.loads(done.stdout)["target"]["python"] == "3.12"
+
+
+@pytest.mark.parametrize(("name", "told"), [("wsl1", "WSL 2"), ("colab-without-gpu", "--gpu")])
+def test_advise_names_no_release_where_no_gpu_is_known(
+    name: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = decode_facts(RECORDS[name].read_bytes())
+    monkeypatch.setattr(command, "examine", lambda **options: facts)
+    assert run(["advise"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err
 
 
 def test_matrix_as_text_and_markdown() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from locations import RECORDS
 
 from tfgpu_doctor.advise.advise import advise
+from tfgpu_doctor.advise.command import why_no_gpu
 from tfgpu_doctor.advise.target_spec import spec_of
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model.facts import Facts, decode_facts
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice, System
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, CudaGpu, Driver, Nvml, NvmlGpu
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, CudaGpu, Driver, Libraries, Nvml, NvmlGpu
 
 KNOWLEDGE = read_knowledge()
 ANSWERED = decode_facts(RECORDS["workstation-healthy"].read_bytes()).target
@@ -44,15 +46,30 @@ def test_of_several_gpus_the_newest_counts() -> None:
     assert found.driver == "550.54.15"
 
 
-@pytest.mark.parametrize(("version", "supported", "expected"), [
-    ("470.57.02", "11.4", "470.57.02"), ("470.57.02", "12.2", "535.54.03"), ("", "11.4", "470.42.01"), ("", "", ""),
-    ("550.54.15", "99.9", "550.54.15"),
+@pytest.mark.parametrize(("version", "supported", "code", "expected"), [
+    ("470.57.02", "11.4", 0, "470.57.02"), ("470.57.02", "12.2", 0, "535.54.03"), ("", "11.4", 0, "470.42.01"),
+    ("", "", 0, ""), ("550.54.15", "99.9", 0, "550.54.15"),
+    # a compatibility library that the GPU or the module rejects is no newer driver
+    ("470.57.02", "12.2", 804, "470.57.02"), ("470.57.02", "12.2", 803, "470.57.02"), ("470.57.02", "12.2", 999, "470.57.02"),
+    ("470.57.02", "12.2", None, "470.57.02"), ("", "12.2", 804, ""), ("", "12.2", 803, ""),
+    ("", "12.2", 999, "535.54.03"), ("", "12.2", None, "535.54.03"),
 ])  # fmt: skip
-def test_the_cuda_that_libcuda_supports_counts(version: str, supported: str, expected: str) -> None:
-    cuda = CudaDriver(attempt(), cuda_version=supported, gpus=(CudaGpu(0, "A100", "8.0"),))
+def test_the_cuda_that_libcuda_supports_counts_if_the_gpu_takes_it(
+    version: str, supported: str, code: int | None, expected: str
+) -> None:
+    cuda = CudaDriver(attempt(), init_code=code, cuda_version=supported, gpus=(CudaGpu(0, "A100", "8.0"),))
     found = spec_of(Facts(system=LINUX, driver=Driver(version=version), cuda_driver=cuda), KNOWLEDGE)
     assert found.driver == expected
     assert found.gpu and found.gpu.compute_capability == "8.0"
+
+
+def test_a_compatibility_library_that_the_gpu_rejects_is_no_newer_driver() -> None:
+    facts = decode_facts(RECORDS["docker-cuda-compat-on-geforce"].read_bytes())
+    assert facts.cuda_driver and facts.nvml
+    newer = msgspec.structs.replace(facts.cuda_driver, cuda_version="12.8")
+    older = msgspec.structs.replace(facts.nvml, driver_version="470.57.02")
+    found = spec_of(msgspec.structs.replace(facts, cuda_driver=newer, nvml=older), KNOWLEDGE)
+    assert (found.driver, found.module) == ("470.57.02", "")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +97,8 @@ def test_the_drivers_word_goes_before_the_pci_id() -> None:
 
 
 def test_a_newer_libcuda_does_not_hide_the_kernel_modules_version() -> None:
-    cuda = CudaDriver(attempt(), cuda_version="12.2", gpus=(CudaGpu(0, "NVIDIA A100-SXM4-80GB", "8.0"),))
+    gpus = (CudaGpu(0, "NVIDIA A100-SXM4-80GB", "8.0"),)
+    cuda = CudaDriver(attempt(), init_code=0, cuda_version="12.2", gpus=gpus)
     found = spec_of(Facts(system=LINUX, driver=Driver(version="470.57.02"), cuda_driver=cuda), KNOWLEDGE)
     assert (found.driver, found.module) == ("535.54.03", "470.57.02")
 
@@ -95,3 +113,24 @@ def test_another_c_library_is_no_glibc() -> None:
 def test_nothing_known_limits_nothing() -> None:
     found = spec_of(Facts(), KNOWLEDGE)
     assert (found.python, found.driver, found.gpu, found.interpreter) == ("", "", None, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("workstation-healthy", ""), ("ubuntu-driver-470", ""), ("jetson-wheel-from-pypi", ""), ("wsl2-healthy", ""),
+        ("wsl2-libcuda-off-the-path", ""), ("windows-native-2.20", ""), ("mac-metal-healthy", ""),
+        ("wsl1", "WSL 2"), ("colab-without-gpu", "--gpu"),
+    ],
+)  # fmt: skip
+def test_whether_a_machine_has_a_gpu_to_advise_for(name: str, told: str) -> None:
+    facts = decode_facts(RECORDS[name].read_bytes())
+    why = why_no_gpu(facts, spec_of(facts, KNOWLEDGE))
+    assert told in why
+    assert bool(why) == bool(told)
+
+
+def test_wsl_with_graphics_of_another_vendor_has_no_gpu_to_advise_for() -> None:
+    facts = decode_facts(RECORDS["wsl2-libcuda-off-the-path"].read_bytes())
+    facts = msgspec.structs.replace(facts, driver_libraries=Libraries())
+    assert "no NVIDIA GPU is found" in why_no_gpu(facts, spec_of(facts, KNOWLEDGE))

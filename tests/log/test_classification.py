@@ -558,3 +558,9 @@ def test_a_cuda_that_tensorflow_opened_is_the_right_one(opened: str, cause: str)
     assert report.causes[0].label == cause
     assert report.extracted["tensorflow"] == ("1.14.0",)
     assert not any("1.14.0.`" in each.fix for each in report.causes)
+
+
+def test_the_cuda_that_nvidia_smi_shows_is_no_wrong_toolkit() -> None:
+    said = "My TensorFlow 2.10 does not use the GPU. nvidia-smi shows CUDA Version 12.2. I installed CUDA {} and cuDNN 8.1.\n"
+    assert "cuda_toolkit_wrong_major" not in labels(said.format("11.2"))
+    assert labels(said.format("12.2"))[0] == "cuda_toolkit_wrong_major"

@@ -177,6 +177,41 @@ def test_a_sentence_states_versions(text: str, expected: dict[str, str]) -> None
     assert {key: values[key] for key in KEYS if key in values and key not in ("os", "install_method")} == expected
 
 
+@every(
+    "text, cuda",
+    [
+        ("nvidia-smi shows CUDA Version 12.2. I installed CUDA 11.2 and cuDNN 8.1.", "11.2"),
+        ("`nvidia-smi` says that the CUDA version is 12.2", ""),
+        ("nvidia-smi reports driver version 535.54.03 and CUDA version 12.2, I use CUDA 11.2", "11.2"),
+        ("nvidia-smi: CUDA 12.2; nvcc: CUDA 11.2", "11.2"),
+        ("nvidia-smi output shows RTX 3090, driver 535.54.03, CUDA 12.2", ""),
+        ("According to nvidia-smi, CUDA 12.2", ""),
+        ("I have CUDA 12.2 (nvidia-smi) and CUDA 11.2 (nvcc)", "11.2"),
+        ("CUDA 12.2 from nvidia-smi, CUDA 11.2 from nvcc", "11.2"),
+        ("CUDA version 12.2 as shown by nvidia-smi", ""),
+        ("My driver supports CUDA 12.2, and I installed CUDA 11.2", "11.2"),
+        ("My driver supports up to CUDA 12.2", ""),
+        ("- CUDA version: 12.2 (from nvidia-smi)", ""),
+        ("- CUDA version: 12.2 (nvidia-smi), 11.2 (nvcc)", "11.2"),
+        ("- CUDA version: nvidia-smi 12.2, nvcc 11.2", "11.2"),
+        ("- CUDA/cuDNN version: 12.2 (nvidia-smi), 11.2 (nvcc) / 8.1", "11.2"),
+        ("- CUDA/cuDNN version: 12.2 (nvidia-smi) / 8.1", ""),
+        # What is installed, beside a word of the driver.
+        ("nvidia-smi works, CUDA 11.2 and cuDNN 8.1", "11.2"),
+        ("I checked nvidia-smi, CUDA 11.2 is there", "11.2"),
+        ("nvidia-smi shows my GPU, and I installed CUDA 11.2", "11.2"),
+        ("nvcc shows CUDA 11.2, nvidia-smi shows CUDA 12.2", "11.2"),
+        ("I have CUDA 11.2, nvidia-smi finds the GPU", "11.2"),
+        ("I installed the driver 470.42 and CUDA 11.2", "11.2"),
+        ("CUDA 11.2 (driver 470.42)", "11.2"),
+    ],
+    key=lambda text, cuda: text,
+    least=20,
+)
+def test_the_cuda_of_the_driver_is_no_installed_one(text: str, cuda: str) -> None:
+    assert stated(text).get("cuda", "") == cuda
+
+
 def test_of_several_statements_a_form_counts_before_a_sentence_and_the_first_before_the_others() -> None:
     assert stated("I upgraded from tensorflow 2.4 to tensorflow 2.5.")["tensorflow"] == "2.4"
     assert stated("I've upgraded from tensorflow 2.4.\n\n- TensorFlow version: 2.5")["tensorflow"] == "2.5"

@@ -11,6 +11,7 @@ from ticket.places import facts_with
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, CudaGpu, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.ticket.contents import Source, make_ticket
 from tfgpu_doctor.ticket.identity import Identity
@@ -70,3 +71,17 @@ def test_the_last_benchmark_is_shown_and_packed() -> None:
     ticket = make_ticket(Source(Facts(), Identity(), bench=bench))
     assert "| pipeline" in ticket.page
     assert b'"prefetch"' in ticket.files["bench.json"]
+
+
+@pytest.mark.parametrize(
+    ("free", "shown"), [(None, "59.9 GiB"), (0, "0.0 of 59.9 GiB free"), (3 << 30, "3.0 of 59.9 GiB free")]
+)
+def test_free_memory_that_is_not_known_is_not_shown(free: int | None, shown: str) -> None:
+    total = int(59.9 * (1 << 30))
+    cuda = CudaDriver(Attempt(outcome="answered"), gpus=(CudaGpu(0, "Orin", "8.7", memory_bytes=total),))
+    nvml = Nvml(
+        Attempt(outcome="answered"), gpus=(NvmlGpu(0, "Orin", memory_total_bytes=total, memory_free_bytes=free),)
+    )
+    page = page_of(Facts(cuda_driver=cuda) if free is None else Facts(nvml=nvml))
+    (row,) = re.findall(r"^\| 0 +\|.*$", page, re.MULTILINE)
+    assert [cell.strip() for cell in row.split("|")][1:4] == ["0", "Orin", shown]
