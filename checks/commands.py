@@ -22,11 +22,14 @@ NOT_FROM_PIP = f"pip's TensorFlow for 64-bit Arm is built without CUDA. {BUILDS_
 def pip(target: Target, *words: str) -> tuple[str, ...]:
     """Return the command that lets pip do this in the target; empty if that Python rejects pip (PEP 668).
 
-    An environment that uv made has no pip: there, uv does the same (https://docs.astral.sh/uv/pip/packages/).
+    An environment that uv made has no pip: there, uv does the same (https://docs.astral.sh/uv/pip/packages/). A new one has
+    nothing that tells who made it, nor a pip.
     """
     if target.externally_managed:
         return ()
-    if target.find("pip") or not any(each.installer == "uv" for each in target.distributions):
+    by_uv = any(each.installer == "uv" for each in target.distributions)
+    empty = target.attempt.answered and not target.distributions
+    if target.find("pip") or not (by_uv or empty):
         return (shlex.join([target.executable, "-m", "pip", *words]),)
     action, *rest = words
     options = [each for each in rest if each != "-y"]  # uv asks nothing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,8 +80,6 @@ def _install_into(target: Target) -> str:
     """Return the command that installs packages into the target: with uv where it made the environment, which has no pip."""
     from tfgpu_doctor.checks.commands import pip
 
-    if not target.distributions:  # nor a pip: uv makes such environments
-        return shlex.join(["uv", "pip", "install", "--python", target.executable])
     return "".join(pip(target, "install"))
 
 

@@ -17,6 +17,7 @@ from made_up_wheels import make_wheel
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model.facts import decode_facts
+from tfgpu_doctor.model.facts.attempt import Attempt
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,13 @@ def test_in_an_environment_of_uv_uv_stands_for_pip() -> None:
     with_pip = msgspec.structs.replace(found, distributions=(*made_by_uv, distribution("pip", "26.1", installer="uv")))
     assert pip(with_pip, "uninstall", "-y", "numpy") == ("'/home/jane doe/.venv/bin/python' -m pip uninstall -y numpy",)
     assert pip(msgspec.structs.replace(found, externally_managed=True), "install", "numpy") == ()
+
+
+def test_a_new_environment_of_uv_has_nothing_that_tells_of_it() -> None:
+    new = target(distributions=())
+    assert pip(new, "install", "numpy") == ("uv pip install --python /home/user/venv/bin/python numpy",)
+    unread = target(distributions=(), attempt=Attempt(outcome="timed_out"))
+    assert pip(unread, "install", "numpy") == ("/home/user/venv/bin/python -m pip install numpy",)
 
 
 def test_the_commands_for_an_environment_of_uv_run(tmp_path: pathlib.Path) -> None:

@@ -30,7 +30,7 @@ def test_the_plan_is_printed_and_nothing_is_done(simulate: Simulate, tmp_path: p
         "Fix  Name the Python that has TensorFlow with `--python PATH`, or install it into this one.\n"
         "\n"
         "To do by hand:\n"
-        f"     {venv}/bin/python -m pip install 'tensorflow[and-cuda]'\n"
+        f"     uv pip install --python {venv}/bin/python 'tensorflow[and-cuda]'\n"
     )
     assert not (venv / ".tfgpu-doctor").exists()
 

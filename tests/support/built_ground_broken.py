@@ -19,7 +19,7 @@ from built_machines import (
     tensorflow_after,
     variables,
 )
-from healthy import ANSWERED, DRIVER, broken, nvml_gpu, runtime, target
+from healthy import ANSWERED, DRIVER, broken, distribution, nvml_gpu, runtime, target
 
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.attempt import Attempt
@@ -32,7 +32,12 @@ from tfgpu_doctor.model.facts.project import Project, ProjectRequirement
 from tfgpu_doctor.model.facts.python import Runtime
 
 COMPOSE = Project(gpu_containers=(ProjectRequirement(file="/home/user/project/compose.yaml", words="driver: nvidia"),))
-BARE: dict[str, Any] = {"tensorflow_file": "", "tensorflow_owners": (), "distributions": (), "nvidia_libraries": ()}
+BARE: dict[str, Any] = {
+    "tensorflow_file": "",
+    "tensorflow_owners": (),
+    "nvidia_libraries": (),
+    "distributions": (distribution("pip", "24.0"),),
+}
 IMPORTING = (
     "I0000 00:00:1795280576.203486   24765 port.cc:153] oneDNN custom operations are on.",
     "I0000 00:00:1795280576.389302   24765 cuda_memory_allocator.cc:70] Registering collective allocator factory for NCCL",

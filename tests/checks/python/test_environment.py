@@ -95,7 +95,12 @@ def test_a_python_that_does_not_answer_is_not_evidence(judge: Judge) -> None:
 
 # PKG002
 
-BARE: dict[str, Any] = {"tensorflow_file": "", "tensorflow_owners": (), "distributions": (), "nvidia_libraries": ()}
+BARE: dict[str, Any] = {
+    "tensorflow_file": "",
+    "tensorflow_owners": (),
+    "distributions": (distribution("pip", "24.0"),),
+    "nvidia_libraries": (),
+}
 DEACTIVATED = Environment()
 
 
