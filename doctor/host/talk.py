@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from tfgpu_doctor.host.json_text import read_json
@@ -19,16 +20,21 @@ class ProgramLost(Exception):
     """The program ended, or stopped responding; the message says which."""
 
 
-def visit(pid: int, runtime_folder: str) -> Talk | None:
-    """Connect to a process that listens, started with the start-up module on its PYTHONPATH; None if it does not."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(_VISIT_S)
-    try:
-        connection.connect(os.path.join(runtime_folder or "/tmp", f"tfgpu-doctor-{os.getuid()}", str(pid)))
-    except OSError:
-        connection.close()
-        return None
-    return Talk(connection)
+def visit(pid: int, runtime_folders: Sequence[str]) -> Talk | None:
+    """Connect to a process that listens, started with the start-up module on its PYTHONPATH; None if it does not.
+
+    It listens below its own XDG_RUNTIME_DIR, or below /tmp: the first of these folders in which it answers counts.
+    """
+    for folder in dict.fromkeys(each or "/tmp" for each in runtime_folders):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(_VISIT_S)
+        try:
+            connection.connect(os.path.join(folder, f"tfgpu-doctor-{os.getuid()}", str(pid)))
+        except OSError:
+            connection.close()
+            continue
+        return Talk(connection)
+    return None
 
 
 class Talk:

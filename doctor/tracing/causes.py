@@ -10,7 +10,7 @@ from tfgpu_doctor.tracing.case import HIGH, LAUNCH_HIGH, MODERATE, Case, Found
 from tfgpu_doctor.tracing.epoch_ends import place_of
 from tfgpu_doctor.tracing.gpu_causes import collectives, on_gpu
 from tfgpu_doctor.tracing.gpu_work import count_kernels, kernels_within, median_ms
-from tfgpu_doctor.tracing.graph_work import WORK_US, operations_within, traced_calls, xla_calls_alone
+from tfgpu_doctor.tracing.graph_work import WORK_US, most_traced, operations_within, xla_calls_alone
 from tfgpu_doctor.tracing.host_causes import all_on_cpu, beside_gpu
 from tfgpu_doctor.tracing.input_causes import waiting_for_input
 from tfgpu_doctor.tracing.intervals import Interval, clip, length, union
@@ -53,12 +53,10 @@ def _weight(case: Case, found: Found) -> float:
 def _compiles(case: Case) -> Found | None:
     """A function is traced again and again, or XLA compiles it as often."""
     share, count = case.share("compile"), case.steps.count
-    low, high = case.steps.window
-    traced = [each for each in traced_calls(case.steps) if low <= each.begin < high]
-    if share >= MODERATE and len(traced) > _FIRST_CALLS and len(traced) >= _TRACED * count:
-        name = traced[0].name
+    name, times = most_traced(case.steps)
+    if share >= MODERATE and times > _FIRST_CALLS and times >= _TRACED * count:
         return Found("retracing", "high", share, [
-            f"{name} was traced {len(traced)} times in {count} steps",
+            f"{name} was traced {times} times in {count} steps",
             f"building graphs takes {case.ms('compile'):.0f} ms of each step",
         ], words={"function": name})  # fmt: skip
     name, times = case.compiled_often()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 from tfgpu_doctor.tracing.beginnings import before_steps, builds_graphs, in_one_call
@@ -11,7 +12,7 @@ from tfgpu_doctor.tracing.causes import bottlenecks
 from tfgpu_doctor.tracing.device_events import no_device_events
 from tfgpu_doctor.tracing.gpu_streams import computing_gpus
 from tfgpu_doctor.tracing.gpu_work import count_kernels
-from tfgpu_doctor.tracing.graph_work import traced_calls
+from tfgpu_doctor.tracing.graph_work import most_traced
 from tfgpu_doctor.tracing.intervals import Interval, clip, dilated, length, union
 from tfgpu_doctor.tracing.pipeline import find_pipeline
 from tfgpu_doctor.tracing.recorded import Profile
@@ -55,21 +56,22 @@ def examine(profile: Profile) -> Verdict:
         return Verdict("too_short", "Python starts operations, hardly one of them on the GPU: no step yet", case)
     if only_evaluates(profile, steps) == "fit":
         return Verdict("too_short", "it holds a validation alone, by fit, and no step of the training", case)
-    case, warm_up = _after_warm_up(profile, case)
-    if case.steps.count < _FEW:
-        return Verdict("warm_up", warm_up, case)
+    recorded = case
+    case, left_out = _without_compiling(profile, recorded)
+    if len(case.steps.intervals) < _FEW:
+        return _hardly_trains(recorded, left_out, case)
     if refused := no_device_events(profile):
         return Verdict("no_device_events", refused, case)
     found = bottlenecks(case)
     if first := next((each for each in found if each.share >= each.high), None):
-        return Verdict(first.label, warm_up, case, sorted(found, key=lambda each: each is not first))
+        return Verdict(first.label, left_out, case, sorted(found, key=lambda each: each is not first))
     if case.share("idle", "input") - case.times.share_of(case.times.ended + case.times.made) >= HIGH:
         lost_ms = case.ms("idle") + case.ms("input")
         waits = f"in {lost_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step the program waits"
         return Verdict("unexplained", f"{waits}, and no event says for what", case, found)
     if begins := builds_graphs(profile.samples) or _compiles_mostly(case):
         return Verdict("warm_up", begins, case)
-    return Verdict("compute_bound", warm_up, case, found)
+    return Verdict("compute_bound", left_out, case, found)
 
 
 def _with_unfinished_steps(profile: Profile, steps: Steps) -> Steps:
@@ -101,27 +103,43 @@ def _worked(gap: Interval, works: list[Interval]) -> Interval | None:
     return part if length(clip(works, *part)) > 0.5 * (part[1] - part[0]) else None
 
 
-def _after_warm_up(profile: Profile, case: Case) -> tuple[Case, str]:
-    """Leave out the first steps if functions are traced or compiled only there, and say so."""
+def _without_compiling(profile: Profile, case: Case) -> tuple[Case, str]:
+    """Leave out the steps in which functions are traced or compiled, if that is not done again and again, and say so.
+
+    A training does it in its first steps, and at the end of its first epoch (a smaller batch, a validation). Of the other steps
+    the longest stretch is judged: those between the first compilations are few, and may not yet be as the later ones.
+    """
     steps, compiled = case.steps, case.times.parts["compile"]
     if case.share("compile") < _COMPILES:
         return _after_slow_first(profile, case)
-    low, high = steps.window
-    traced = [each for each in traced_calls(steps) if low <= each.begin < high]
-    last = max(end for _, end in compiled)
-    later = [each for each in steps.intervals if each[0] >= last]
+    _, traced = most_traced(steps)
     _, repeated = case.compiled_often()
-    if len(traced) > 2 or repeated or (not traced and len(compiled) > 2 * _FEW):
+    if traced > 2 or repeated or (not traced and len(compiled) > 2 * _FEW):
         return case, ""
-    kept = replace(steps, intervals=later, unfinished=[each for each in steps.unfinished if each in later])
-    left_out = len(steps.intervals) - len(later)
-    if len(later) < _FEW:
-        return Case(profile, kept, case.pipeline, case.times), (
-            f"{left_out} of {len(steps.intervals)} steps build graphs or compile: this is the start of the training"
-        )
-    if left_out == 1:
-        return _case(profile, kept), "the first step builds graphs or compiles, and is left out"
-    return _case(profile, kept), f"the first {left_out} steps build graphs or compile, and are left out"
+    grouped = itertools.groupby(steps.intervals, key=lambda step: bool(clip(compiled, *step)))
+    stretches = [list(stretch) for compiles, stretch in grouped if not compiles]
+    longest = max(reversed(stretches), key=len, default=[])  # of two that are as long the later one
+    kept = replace(steps, intervals=longest, unfinished=[each for each in steps.unfinished if each in longest])
+    count = len(steps.intervals) - sum(map(len, stretches))
+    told = f"{count} of {len(steps.intervals)} steps build graphs or compile"
+    if len(longest) < _FEW:
+        return Case(profile, kept, case.pipeline, case.times), told
+    if longest != steps.intervals[count:]:
+        told += f"; only the longest stretch of others, {len(longest)} steps, is judged"
+    elif count == 1:
+        told = "the first step builds graphs or compiles, and is left out"
+    else:
+        told = f"the first {count} steps build graphs or compile, and are left out"
+    return _case(profile, kept), told
+
+
+def _hardly_trains(recorded: Case, told: str, kept: Case) -> Verdict:
+    """The verdict where steps compile and too few others follow each other: the start of the training, if the first compiles."""
+    steps = recorded.steps
+    first = next((each for each in steps.intervals if each not in steps.unfinished), steps.window)
+    if clip(recorded.times.parts["compile"], *first):
+        return Verdict("warm_up", f"{told}: this is the start of the training", kept)
+    return Verdict("too_short", f"{told}, and fewer than {_FEW} in a row are without; ten are better", kept)
 
 
 def _after_slow_first(profile: Profile, case: Case) -> tuple[Case, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tfgpu_doctor.tracing.intervals import Interval, clip, overlap, union, without
@@ -143,3 +144,10 @@ def traced_calls(steps: Steps) -> list[Event]:
         return []
     built = union(each.interval for each in steps.thread.events.get("tracing", ()))
     return [call for call in steps.calls if clip(built, *call.interval)]
+
+
+def most_traced(steps: Steps) -> tuple[str, int]:
+    """The function of which graphs are built most often in the steps, and how often; no name and 0 if none is."""
+    low, high = steps.window
+    names = Counter(call.name for call in traced_calls(steps) if low <= call.begin < high)
+    return max(names.items(), key=lambda each: each[1], default=("", 0))

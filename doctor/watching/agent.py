@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tfgpu_doctor.host.janitor import start_time
 from tfgpu_doctor.host.listening import Listener
 from tfgpu_doctor.host.talk import ProgramLost, Talk
 
@@ -40,6 +41,7 @@ class Agent(Protocol):
     seconds: float  # how long the last recording was; 0 if that is not known
     over: str | None  # the program is over: of what exception it died, or ""
     lost: bool  # the process has ended, or its connection
+    unable: str  # why nobody can look into it; empty if it can be asked
 
     def ask(self, *, others: bool) -> None:
         """Ask for a look, unless one is awaited."""
@@ -61,7 +63,7 @@ class SocketAgent:
         self.recording, self.problem, self.full, self.seconds = "", "", False, 0.0
         self.changed_s = 0.0  # when it was told to begin or to end
         self.over: str | None = None
-        self.lost = False
+        self.lost, self.unable = False, ""
 
     def ask(self, *, others: bool) -> None:
         """Ask for a look, unless one is awaited."""
@@ -141,14 +143,22 @@ class Agents:
         self._known: dict[Talk, SocketAgent] = {}
 
     def hear(self) -> list[Agent]:
-        """Take what has come, and return those that run or have ended unexpectedly since."""
+        """Take what has come, and return those that run; one that is over may have no connection any more."""
         self._listener.accept()
         for talk in list(self._listener.talks):
             if talk not in self._known and self._ready(talk):
                 self._known[talk] = SocketAgent(talk)
-        for agent in self._known.values():
+        for talk, agent in list(self._known.items()):
             agent.hear()
+            if agent.lost and self._is_gone(agent):
+                del self._known[talk]
+                self._listener.drop(talk)
         return list(self._known.values())
+
+    def _is_gone(self, agent: SocketAgent) -> bool:
+        """Whether the process has ended, or has become another program, which has a connection of its own."""
+        anew = any(each.pid == agent.pid and not each.lost for each in self._known.values())
+        return anew or not start_time(agent.pid)
 
     def _ready(self, talk: Talk) -> bool:
         try:

@@ -55,6 +55,15 @@ def watch(
     """
     if bool(command) == (pid is not None):
         refuse("name a command after --, or a process with --pid")
+    if pid is not None and on_hang == "stop":
+        refuse(
+            "--on-hang stop needs a command after --: the doctor ends no process that it did not start; "
+            "leave the option out, and --pid tells of a hang"
+        )
+    if pid is None and seconds is not None:
+        refuse(
+            "--seconds needs --pid: a command is watched until it ends; `timeout N COMMAND` after -- ends it earlier"
+        )
     try:
         parsed = [parse_rule(rule) for rule in rules]
     except ValueError as error:

@@ -24,8 +24,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     processes: dict[int, ProcessStat]
     io: dict[int, tuple[int, ...]]  # in the order of `IO`; of processes that let this user read it
     threads: dict[int, ThreadLook]
-    busy_ticks: int | None  # of all CPUs
-    machine_cpus: int | None
+    busy_ticks: dict[int, int]  # of each CPU that is online
+    allowed: frozenset[int]  # those of them that the program may run on; empty if unknown
 
 
 def cpus_used(now: Look, before: Look, seconds: float) -> float:
@@ -42,10 +42,15 @@ def cpus_used(now: Look, before: Look, seconds: float) -> float:
 
 
 def others_cpus_used(now: Look, before: Look, seconds: float, own: float) -> float | None:
-    """CPUs that the other processes of the machine used."""
-    if now.busy_ticks is None or before.busy_ticks is None:
+    """CPUs that other processes used, of those that the program may run on; None if these are unknown.
+
+    A lower bound where a process of the program is bound to other CPUs than its main process.
+    """
+    both = [cpu for cpu in now.allowed if cpu in now.busy_ticks and cpu in before.busy_ticks]
+    if not both:
         return None
-    return max(0.0, (now.busy_ticks - before.busy_ticks) / HERTZ / seconds - own)
+    busy = sum(now.busy_ticks[cpu] - before.busy_ticks[cpu] for cpu in both)
+    return max(0.0, busy / HERTZ / seconds - own)
 
 
 def threads_queued(now: Look, before: Look, seconds: float) -> float | None:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tfgpu_doctor.tracing import of_user
+from tfgpu_doctor.tracing import of_user, own_frames
 from tfgpu_doctor.watching.agent import Look, Stack
 from tfgpu_doctor.watching.thread_states import ThreadState
 
 _BEGINS = ("<module>", "_run_module_as_main")  # the outermost function of a running program
+_CUT = 40  # frames of the recorder's stacks: those of a deeper one have no outermost function
 _READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "openat", "flock")
 _PLUMBING = ("pipe:", "socket:", "anon_inode:", "/dev/null", "/memfd:")  # of the process's own threads, mostly
 _ITERATORS = re.compile(r"(iterator_ops|dataset_adapter|data_adapter|input_lib)")
 # Threads of the input pipeline: what py_function, generators and Keras' datasets call
 _PIPELINE = re.compile(r"(script_ops|from_generator_op|py_dataset_adapter|data_adapter|data_utils)\.py$")
+_FRAMEWORK = re.compile(r"[\\/](tensorflow|keras|tf_keras)[\\/]")
+_THREADS = re.compile(r"([\\/]threading|concurrent[\\/]futures[\\/]_base)\.py$")
+_AWAITS = ("join", "_shutdown", "result", "result_iterator")  # functions of these modules that wait for another thread
+_MAIN = "the main thread"
 _HOROVOD = re.compile(r"[\\/]horovod[\\/]")
 _DEEP = 12  # frames
 _SERVES = re.compile(r"(server_lib|socketserver|base_events|selector_events)\.py$")  # waits for requests
@@ -40,11 +45,17 @@ class HangEvidence:
     native: Sequence[str] = ()  # functions of the main thread, innermost first
     job: tuple[str, int] = ("", 0)  # a variable that says how many processes the job has
     held_gpus: int = 0  # GPUs on which the program holds memory
+    unable: str = ""  # why nobody can look at its Python
+    stepped: bool = False  # steps were recorded while the main thread stood as it stands now
+    whose: str = _MAIN  # the thread of `look.stack`, in words
 
 
 @dataclass
 class Diagnosis:
-    """The kind of a hang, the words for its sentence, and the evidence. An empty kind: it waits for requests, no hang."""
+    """The kind of a hang, the words for its sentence, and the evidence.
+
+    An empty kind: it waits for requests, which is no hang, or nobody can know whether it hangs.
+    """
 
     kind: str
     words: dict[str, str] = field(default_factory=dict)
@@ -53,7 +64,8 @@ class Diagnosis:
 
 def diagnose_hang(seen: HangEvidence) -> Diagnosis:
     """Judge what was seen. The first kind that has its own evidence counts."""
-    evidence = _native_words(seen.native)
+    seen = _at_training(seen)
+    evidence = [*_native_words(seen.native), *([seen.unable] if seen.unable else [])]
     judges = (
         _stopped, _exit, _driver, _serves, _read, _pipeline, _collective, _input, _python, _native, _job,
     )  # fmt: skip
@@ -61,16 +73,37 @@ def diagnose_hang(seen: HangEvidence) -> Diagnosis:
         if found := judge(seen):
             found.evidence += evidence
             return found
+    if seen.look is None and seen.unanswered_s == 0:
+        return Diagnosis("", {}, evidence)  # a program that waits for requests looks the same
     words = []
     if seen.look and seen.look.stack:
-        words.append(
-            f"the main thread is in {in_words(seen.look.stack[:1])}, called from {_called_from(seen.look.stack)}"
-        )
+        words.append(f"{seen.whose} is in {in_words(seen.look.stack[:1])}, called from {_called_from(seen.look.stack)}")
     if seen.unanswered_s > 0:
         words.append(
             f"its Python has not answered for {seen.unanswered_s:.0f} s: native code holds Python's lock (the GIL)"
         )
     return Diagnosis("unknown", {}, [*words, *evidence])
+
+
+def _at_training(seen: HangEvidence) -> HangEvidence:
+    """With the stack of the thread that trains in place of the main thread's, if that only waits for other threads."""
+    look = seen.look
+    if look is None or seen.over is not None or seen.unanswered_s > 0:
+        return seen
+    if not any(_THREADS.search(file) and name in _AWAITS for file, _, name in look.stack[:_DEEP]):
+        return seen
+    threads = [each for each in look.others or () if each and own_frames(each) and not _is_of_pipeline(each)]
+    found = next(filter(_trains, threads), threads[0] if threads and seen.stepped else None)
+    if found is None:
+        return seen
+    others = tuple(each for each in look.others or () if each is not found)
+    return replace(seen, look=replace(look, stack=found, others=others), whose="the thread that trains")
+
+
+def _trains(stack: Stack) -> bool:
+    """Whether the program's own code called TensorFlow or Keras in this thread."""
+    mine = own_frames(stack)
+    return bool(mine) and any(_FRAMEWORK.search(file) for file, _, _ in stack[: stack.index(mine[-1])])
 
 
 def _stopped(seen: HangEvidence) -> Diagnosis | None:
@@ -86,7 +119,8 @@ def _exit(seen: HangEvidence) -> Diagnosis | None:
     stack = seen.look.stack if seen.look else ()
     others = (seen.look.others if seen.look else None) or ()
     destructor = next((name for name in seen.native if _DESTRUCTOR.search(name)), "")
-    late = bool(stack) and stack[-1][2] not in _BEGINS and seen.unanswered_s == 0
+    whole = 0 < len(stack) < _CUT and seen.whose == _MAIN
+    late = whole and stack[-1][2] not in _BEGINS and seen.unanswered_s == 0
     if seen.over is None and not late and not (destructor and seen.unanswered_s > 0):
         return None
     evidence = []
@@ -121,15 +155,20 @@ def _serves(seen: HangEvidence) -> Diagnosis | None:
 def _read(seen: HangEvidence) -> Diagnosis | None:
     """The main thread, or a thread with the user's Python, reads what gives nothing; sockets only on the main thread."""
     own = seen.look.own_thread if seen.look else 0
-    elsewhere = any(of_user(stack) for stack in (seen.look.others or ())) if seen.look else False
+    others: Sequence[Stack] = (seen.look.others or ()) if seen.look else ()
+    if seen.look and seen.whose != _MAIN:
+        others = (seen.look.stack, *others)
+    elsewhere = any(of_user(stack) for stack in others)
     for at, each in enumerate(seen.states):
         if each.tid == own or each.syscall not in _READS or not each.file:
             continue
+        if seen.unable and each.file.startswith((*_PLUMBING, "/dev/")):
+            continue  # it may wait for requests
         if at and (not elsewhere or each.file.startswith(_PLUMBING)):
             continue
         place = _place(seen.look.stack if not at and seen.look else ())
         if at and seen.look:
-            place = _place_elsewhere(seen.look.others or ())
+            place = _place_elsewhere(others)
         words = {"what": each.file, "place": place}
         return Diagnosis("read", words, [f"{'the main thread' if not at else each.name} is in {each.syscall} of {each.file}"
                                         + (f", called by {place}" if place else "")])  # fmt: skip
@@ -159,7 +198,7 @@ def _collective(seen: HangEvidence) -> Diagnosis | None:
     if horovod is None and (look.workers < 2 or of_user(look.stack)):
         return None
     told = [f"TF_CONFIG names {look.workers} workers"] if look.workers > 1 else _job_words(seen)
-    where = f"the main thread waits in {in_words((horovod,) if horovod else look.stack[:1])}"
+    where = f"{seen.whose} waits in {in_words((horovod,) if horovod else look.stack[:1])}"
     return Diagnosis("collective", {}, [", and ".join([*told, where])])
 
 
@@ -168,7 +207,7 @@ def _job(seen: HangEvidence) -> Diagnosis | None:
     look = seen.look
     if look is None or not look.stack or of_user(look.stack) or seen.unanswered_s > 0 or not seen.job[0]:
         return None
-    where = f"the main thread waits in {in_words(look.stack[:1])}, and nothing else tells for what"
+    where = f"{seen.whose} waits in {in_words(look.stack[:1])}, and nothing else tells for what"
     return Diagnosis("collective", {}, [*_job_words(seen), where])
 
 
@@ -197,7 +236,7 @@ def _input(seen: HangEvidence) -> Diagnosis | None:
         return _waits_for(place)
     if any(_ITERATORS.search(file) for file, _, _ in look.stack[:_DEEP]):
         return Diagnosis(
-            "input", {"place": "the input pipeline"}, [f"the main thread waits in {in_words(look.stack[:1])}"]
+            "input", {"place": "the input pipeline"}, [f"{seen.whose} waits in {in_words(look.stack[:1])}"]
         )
     return None
 
@@ -208,7 +247,7 @@ def _waits_for(place: str) -> Diagnosis:
 
 def _python(seen: HangEvidence) -> Diagnosis | None:
     place = _place(seen.look.stack) if seen.look and seen.unanswered_s == 0 else ""
-    return Diagnosis("python", {"place": place}, [f"the main thread is in {place}"]) if place else None
+    return Diagnosis("python", {"place": place}, [f"{seen.whose} is in {place}"]) if place else None
 
 
 def _place(stack: Stack) -> str:

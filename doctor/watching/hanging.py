@@ -11,6 +11,7 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import StepTimes
 from tfgpu_doctor.watching.agent import Agent, Look
+from tfgpu_doctor.watching.captures import ANSWER_S as RECORDING_S
 from tfgpu_doctor.watching.hang_diagnosis import Diagnosis, HangEvidence, diagnose_hang
 from tfgpu_doctor.watching.program_environment import cluster_size, job_size, variables_of
 from tfgpu_doctor.watching.reading import GpuReading, Reading
@@ -28,6 +29,7 @@ _STALLS, _LONGEST_S = 3.0, 3600.0  # times the longest pause that it made before
 _CPU_S, _SWITCHES = 0.01, 3  # of the main thread between two looks: less is no progress
 _IDLE_CPU = 0.1
 _POLLERS_EVERY_S = 30.0
+_EMPTY = 3  # recordings without a step, of a program whose main thread stood while it made steps
 _ANSWER_S = 5.0
 _SPY_S = 40.0
 _NATIVE_LINE = re.compile(r"^\s+(?P<name>.+?) \((?P<where>[^()]*)\)\s*$")
@@ -41,6 +43,8 @@ class _Stall:
     switches: int = 0
     used_cpu_s: float = 0.0  # that the whole program used or waited for meanwhile, without threads that only poll
     polled_s: float | None = None  # the same of those threads, so far
+    stepped: bool = False  # steps were recorded meanwhile: another thread makes them, or one long call
+    empty: int = 0  # recordings without a step since the last with steps
 
     def idle(self, now: float) -> bool:
         """Whether the program used next to no CPU since."""
@@ -48,13 +52,20 @@ class _Stall:
 
 
 class HangWatch:
-    """Looks at the main thread of the process that trains, once a second; `hang` is what stands now, None if nothing."""
+    """Looks at the main thread of the process that trains, once a second; `hang` is what stands now, None if nothing.
+
+    `wants_recording`: only a recording can tell whether the program still makes steps. `ended_s`: when the process of the
+    last hang ended, as long as no step was recorded since.
+    """
 
     def __init__(
         self, host: Host, *, after_s: float = AFTER_S, native: bool = True, note: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
         """Watch. `native`: py-spy may stop the program for some seconds once it hangs."""
         self.hang: Hang | None = None
+        self.wants_recording = False
+        self.ended_s: float | None = None
+        self._hung: int | None = None  # the process of `hang`
         self._native = native
         self._host, self._after_s, self._note = host, after_s, note
         self._stalls: dict[int, _Stall] = {}
@@ -63,6 +74,8 @@ class HangWatch:
         self._examining: _Examination | None = None
         self._steps = StepWatch(after_s)
         self._ending: set[int] = set()  # processes that are over, and were told of
+        self._elsewhere: set[int] = set()  # processes that made steps while their main thread stood
+        self._unseen: set[int] = set()  # processes of which it was told that nobody can look into them
         self._pollers: dict[int, tuple[float, list[int]]] = {}  # by process: when they were looked for, and which
 
     @property
@@ -70,9 +83,20 @@ class HangWatch:
         """Whether a process is asked for what all of its threads do; another question would replace the answer."""
         return self._examining is not None
 
-    def recorded(self, at_s: float, steps: StepTimes) -> None:
-        """Take what a recording that began at `at_s` says of the steps."""
+    def recorded(self, now: float, at_s: float, pid: int, steps: StepTimes) -> None:
+        """Take what a recording of a process, which began at `at_s`, says of the steps."""
         self._tell(self._steps.recorded(at_s, steps.count, steps.median_ms))
+        if steps.count:
+            self.ended_s = None
+        stall = self._stalls.get(pid)
+        if stall is None or at_s < stall.since_s:
+            return
+        if not steps.count:
+            stall.empty += 1
+            return
+        self._end_hang(pid, f"the program goes on after {now - stall.since_s:.0f} s")
+        self._elsewhere.add(pid)
+        self._stalls[pid] = replace(stall, since_s=now, used_cpu_s=0.0, stepped=True, empty=0)
 
     def _tell(self, text: str) -> None:
         if text:
@@ -86,25 +110,69 @@ class HangWatch:
         passed_s = now - self._last_s if self._last_s is not None else 0.0
         self._last_s = now
         if passed_s > 10.0:  # the doctor itself was stopped
-            self._stalls.clear()
+            self._stalls = {
+                pid: replace(each, since_s=now, used_cpu_s=0.0, polled_s=None) for pid, each in self._stalls.items()
+            }
         for agent in [each for each in agents if each.pid in trained][:1]:
             self._tell(self._steps.look(now, agent.look, _wanted(reading)))
-        for agent in _that_count(agents, trained, started):
-            stall = self._follow(now, agent, passed_s, reading)
-            if stall is None or self.hang is not None:
+        counted = _that_count(agents, trained, started)
+        self._look_at_hung(now, counted, trained)
+        self.wants_recording = False
+        for agent in agents:
+            if agent not in counted and agent.pid != self._hung:
                 continue
-            if self._examining is None and now - stall.since_s >= self._limit_s(now, stall, agent):
-                held = sum(bool(gpu.own_bytes) for gpu in gpus)
-                self._examining = _Examination(self._host, agent, now, native=self._native, held_gpus=held)
-        if self._examining is not None and (standing := self._examining.tick(now)):
-            examined, self._examining = self._examining, None
-            stall = self._stalls.get(examined.agent.pid)
-            if stall is not None and not standing.kind:
-                self._stalls[examined.agent.pid] = _Stall(now, stall.key, stall.cpu_s, stall.switches)
-            elif stall is not None and now - stall.since_s >= self._after_s / 2:
-                self.hang = _made(standing, examined.agent.pid, stall.since_s, now, reading, gpus)
-                return self.hang
+            stall = self._follow(now, agent, passed_s, reading)
+            if stall is None or self.hang is not None or self._examining is not None:
+                continue
+            if now - stall.since_s < self._limit_s(now, stall, agent):
+                continue
+            if agent.pid in self._elsewhere and _needs_recording(now, stall, agent):
+                self.wants_recording = True
+                continue
+            held = sum(bool(gpu.own_bytes) for gpu in gpus)
+            self._examining = _Examination(
+                self._host, agent, now, native=self._native, held_gpus=held, stepped=stall.stepped
+            )
+        return self._examined(now, reading, gpus)
+
+    def _examined(self, now: float, reading: Reading | None, gpus: Sequence[GpuReading]) -> Hang | None:
+        """The hang that an examination found, once it has its answer."""
+        if self._examining is None or (standing := self._examining.tick(now)) is None:
+            return None
+        agent, self._examining = self._examining.agent, None
+        stall = self._stalls.get(agent.pid)
+        if stall is None or main_progress(self._host, agent.pid) is None:
+            return None
+        if not standing.kind:
+            if agent.unable and agent.pid not in self._unseen:
+                self._unseen.add(agent.pid)
+                self._note(
+                    f"process {agent.pid} has not moved for {now - stall.since_s:.0f} s; whether it hangs, or waits for "
+                    f"requests, is not known: {agent.unable}"
+                )
+            self._stalls[agent.pid] = _Stall(now, stall.key, stall.cpu_s, stall.switches)
+        elif now - stall.since_s >= self._after_s / 2:
+            self.hang = _made(standing, agent.pid, stall.since_s, now, reading, gpus)
+            self._hung, self.ended_s = agent.pid, None
+            return self.hang
         return None
+
+    def _look_at_hung(self, now: float, counted: Sequence[Agent], trained: set[int]) -> None:
+        """A hang is over once its process has ended, or once another process is known to make the steps."""
+        pid = self._hung
+        if pid is None:
+            return
+        if main_progress(self._host, pid) is None:
+            self._end_hang(pid, f"process {pid}, which stood still, has ended")
+            self.ended_s = now
+        elif pid not in trained and any(agent.pid in trained for agent in counted):
+            self._end_hang(pid, f"process {pid} stands still, and another one makes the steps")
+
+    def _end_hang(self, pid: int, why: str) -> None:
+        """End the hang if it is that of this process."""
+        if self._hung == pid:
+            self.hang, self._hung = None, None
+            self._note(why)
 
     def _limit_s(self, now: float, stall: _Stall, agent: Agent) -> float:
         idle = stall.idle(now)
@@ -126,7 +194,8 @@ class HangWatch:
         moved = progress[0] - stall.cpu_s > _CPU_S or progress[1] - stall.switches > _SWITCHES
         answered = agent.asked_s is None
         if moved or (answered and key != stall.key):
-            self._went_on(now, stall)
+            self._longest_s = max(self._longest_s, now - stall.since_s)
+            self._end_hang(agent.pid, f"the program goes on after {now - stall.since_s:.0f} s")
             stall = self._stalls[agent.pid] = _Stall(now, key)
         stall.cpu_s, stall.switches = progress
         polled_s = self._polled(now, agent.pid, stall)
@@ -155,12 +224,6 @@ class HangWatch:
         before_s, stall.polled_s = stall.polled_s, wanted_cpu_s(self._host.files, pid, pollers)
         return 0.0 if before_s is None else max(0.0, stall.polled_s - before_s)
 
-    def _went_on(self, now: float, stall: _Stall) -> None:
-        self._longest_s = max(self._longest_s, now - stall.since_s)
-        if self.hang is not None:
-            self._note(f"the program goes on after {now - stall.since_s:.0f} s")
-            self.hang = None
-
 
 def _wanted(reading: Reading | None) -> float:
     """The CPUs that the program uses or waits for: it is not idle because others take them."""
@@ -173,11 +236,25 @@ def _that_count(agents: Sequence[Agent], trained: set[int], started: int) -> lis
     return found or [each for each in agents if each.pid == started or len(agents) == 1]
 
 
+def _needs_recording(now: float, stall: _Stall, agent: Agent) -> bool:
+    """Whether the main thread tells nothing, as it stood also while steps were made, and a recording may tell more.
+
+    One that TensorFlow does not begin or write, or a program whose Python does not answer, is an answer too.
+    """
+    if stall.empty >= _EMPTY or agent.over is not None:
+        return False
+    owes_recording = agent.recording in ("asked", "ending") and now - agent.changed_s > RECORDING_S
+    owes_look = agent.asked_s is not None and now - agent.asked_s > RECORDING_S
+    return not owes_recording and not owes_look and now - stall.since_s < _LONGEST_S
+
+
 class _Examination:
     """Asks once more, with all threads, and for native stacks, without waiting for either."""
 
-    def __init__(self, host: Host, agent: Agent, now: float, *, native: bool, held_gpus: int = 0) -> None:
-        self._held_gpus = held_gpus
+    def __init__(
+        self, host: Host, agent: Agent, now: float, *, native: bool, held_gpus: int = 0, stepped: bool = False
+    ) -> None:
+        self._held_gpus, self._stepped = held_gpus, stepped
         self.agent, self._host, self._began_s, self._with_native = agent, host, now, native
         self._asked_s: float | None = None
         self._native: list[str] = []
@@ -186,6 +263,8 @@ class _Examination:
     def tick(self, now: float) -> Diagnosis | None:
         """Return the answer once it is there."""
         agent = self.agent
+        if agent.unable:
+            return self._diagnosed(None, 0.0)
         if self._asked_s is None:
             if agent.asked_s is None or now - self._began_s > _ANSWER_S:
                 self._asked_s = now
@@ -198,7 +277,8 @@ class _Examination:
             self._thread.start()
         if self._thread.is_alive():
             return None
-        unanswered_s = 0.0 if look or agent.over is not None else now - (agent.asked_s or self._asked_s)
+        answered = look is not None or agent.over is not None or agent.asked_s is None
+        unanswered_s = 0.0 if answered else now - (agent.asked_s or self._asked_s)
         return self._diagnosed(look or agent.look, unanswered_s)
 
     def _diagnosed(self, look: Look | None, unanswered_s: float) -> Diagnosis:
@@ -208,8 +288,9 @@ class _Examination:
         if look is not None and look.workers < 2:
             look = replace(look, workers=cluster_size(variables))  # seen from outside
         evidence = HangEvidence(
-            look, unanswered_s, states, agent.over, self._native, job=job_size(variables), held_gpus=self._held_gpus
-        )
+            look, unanswered_s, states, agent.over, self._native, job=job_size(variables), held_gpus=self._held_gpus,
+            unable=agent.unable, stepped=self._stepped,
+        )  # fmt: skip
         return diagnose_hang(evidence)
 
     def _spy(self) -> None:

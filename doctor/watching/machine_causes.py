@@ -17,6 +17,7 @@ from tfgpu_doctor.watching.result import MachineCause
 _LOOKS = 5  # seconds that are judged together
 _LEAST = 4
 _QUEUED = 0.25  # of the CPUs: what the program's threads wait for while others run
+_BUSY = 0.9  # of the CPUs that the program may run on, by all together
 _THROTTLED = 0.25  # of the periods
 _IO_STALLED = 0.3  # of the time
 _MEMORY_STALLED = 0.1
@@ -122,26 +123,34 @@ def slows(label: str) -> bool:
 
 
 def _contention(looks: list[Reading]) -> Found:
-    """Threads wait for a CPU while others use it; a program that only starts too many threads waits for itself."""
+    """Threads wait for a CPU while others use it; a program that only starts too many threads waits for itself.
+
+    So does one that has used up its quota: the kernel counts that in `queued` and `cpu_stalled`, too.
+    """
+    looks = [each for each in looks if not each.throttled]
     queued, others = _mean(looks, lambda each: each.queued), _mean(looks, lambda each: each.others_cpu)
-    whole = looks[-1].cpus or looks[-1].machine_cpus or 1.0
-    if others is None or others < _QUEUED * whole:
+    if others is None:
         return None
-    stalled = _mean(looks, lambda each: each.cpu_stalled)
+    whole = looks[-1].cpus or looks[-1].machine_cpus or 1.0
     own = statistics.fmean(each.cpu for each in looks)
+    allowed = looks[-1].allowed_cpus or whole
+    if others < _QUEUED * whole or (whole < allowed and own + others < _BUSY * allowed):
+        return None  # with a quota below the CPUs that it may run on, these have to be short
+    taken = f"{others:.1f}" + (f" of the {allowed} CPUs that it may run on" if whole < allowed else "")
+    stalled = _mean(looks, lambda each: each.cpu_stalled)
     if queued is None:  # the kernel does not count how long threads wait
         if stalled is None or stalled < _CPU_STALLED:
             return None
         return min(stalled, others / whole), "cpu_contention", (
             f"for {stalled:.0%} of the time tasks wait for a CPU; the program gets {own:.1f} of {whole:g}, other processes "
-            f"use {others:.1f}"
+            f"use {taken}"
         )  # fmt: skip
     if queued < _QUEUED * whole:
         return None
     waits = "" if stalled is None else f"; for {stalled:.0%} of the time some task waits for a CPU"
     return min(queued, others) / whole, "cpu_contention", (
         f"its threads wait for {queued:.1f} CPUs more than the {own:.1f} they get, of {whole:g}; other processes use "
-        f"{others:.1f}{waits}"
+        f"{taken}{waits}"
     )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ class InProcessAgent:
         self.recording, self.problem, self.full, self.seconds = "", "", False, 0.0
         self.changed_s = 0.0
         self.over: str | None = None
-        self.lost = False
+        self.lost, self.unable = False, ""
 
     def ask(self, *, others: bool) -> None:
         """Look at once."""

@@ -22,6 +22,7 @@ from tfgpu_doctor.watching.agent import AttachedAgent, Look, Stack
 from tfgpu_doctor.watching.beside import Watched
 from tfgpu_doctor.watching.hang_diagnosis import in_words
 from tfgpu_doctor.watching.history import WatchOptions
+from tfgpu_doctor.watching.program_environment import variables_of
 from tfgpu_doctor.watching.reporter import Reporter
 from tfgpu_doctor.watching.reporting import make_watch_report
 from tfgpu_doctor.watching.thread_states import main_progress
@@ -72,7 +73,7 @@ class PySpyAgent:
             with contextlib.suppress(ValueError):  # it read while the program changed
                 self._take(read_json(done.stdout))
         elif done.not_started:
-            self.unable = "Python's frames need py-spy: pip install 'tfgpu-doctor[watch]'"
+            self.unable = "Python's frames need py-spy: pip install py-spy"
         elif _MISSING.search(done.stderr):
             self.unable = "py-spy may not read this process: it needs the same user, and CAP_SYS_PTRACE in a container"
         self.asked_s = None
@@ -109,7 +110,7 @@ def watch_pid(pid: int, options: WatchOptions, reporter: Reporter, *, seconds: f
     """Look at a process until it ends, the time is over, or Ctrl-C. Exits with one line if it may not be looked at."""
     host = Host()
     _check(host, pid)
-    spy, talk = PySpyAgent(host, pid), visit(pid, host.environment.get("XDG_RUNTIME_DIR", ""))
+    spy, talk = PySpyAgent(host, pid), visit(pid, _runtime_folders(host, pid))
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with scratch_folder() as folder:
         agents = AttachedAgent(talk).hear if talk else lambda: [spy]
@@ -135,6 +136,14 @@ def watch_pid(pid: int, options: WatchOptions, reporter: Reporter, *, seconds: f
     report = make_watch_report(watcher, exit_code=None)
     reporter.end(report)
     return Watched(report, 0)
+
+
+def _runtime_folders(host: Host, pid: int) -> list[str]:
+    """Where the process may listen: cron and systemd start programs without the variable that a login has."""
+    variables = variables_of(host.files, pid)
+    if variables:
+        return [variables.get("XDG_RUNTIME_DIR", "")]
+    return [host.environment.get("XDG_RUNTIME_DIR", ""), "/tmp"]
 
 
 def _check(host: Host, pid: int) -> None:

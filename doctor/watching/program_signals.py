@@ -10,6 +10,7 @@ import mmap
 import os
 import re
 import time
+from collections.abc import Collection
 
 import msgspec
 
@@ -33,6 +34,8 @@ _SHORTEST_S = 1e-3
 _AT_ONCE_S, _TRIES = 0.05, 2
 _MOST_BYTES = 1 << 20  # /proc/stat has a line for every CPU and a number for every interrupt
 _ALLOWED = re.compile(rb"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_CPU_ROW = re.compile(rb"^cpu(\d{1,9})((?: +\d{1,20}){7})\b", re.MULTILINE)
 _MEMORY = re.compile(rb"^MemTotal:\s*(\d+) kB", re.MULTILINE)
 
 
@@ -51,7 +54,7 @@ class ProgramSignals:
         self._alive: set[int] = set()
         self._strangers: set[int] = set()  # numbers of other processes, so that their files need not be read again
         self._looks = 0
-        self._affinity: int | None = None
+        self._affinity: list[range] = []
         whole = _MEMORY.search(read_now(host.files, "/proc/meminfo"))
         self._machine_memory_bytes = 1024 * int(whole[1]) if whole else None
 
@@ -67,7 +70,7 @@ class ProgramSignals:
         for _ in range(_TRIES):
             at_s = time.monotonic()
             processes = self._find()
-            busy_ticks, machine_cpus = _machine(read_now(self._host.files, "/proc/stat", _MOST_BYTES))
+            busy_ticks = _busy_ticks(read_now(self._host.files, "/proc/stat", _MOST_BYTES))
             if time.monotonic() - at_s < _AT_ONCE_S:
                 break  # otherwise the counters are of moments too far apart for a rate
         alive = {pid: stat for pid, stat in processes.items() if not stat.has_ended}
@@ -81,7 +84,7 @@ class ProgramSignals:
             io=self._io(processes),
             threads=self._threads(alive),
             busy_ticks=busy_ticks,
-            machine_cpus=machine_cpus,
+            allowed=self._allowed(busy_ticks),
         )
         before, self._before = self._before, now
         return self._reading(now, before, alive)
@@ -147,21 +150,26 @@ class ProgramSignals:
                 found[pid] = tuple(int(rows[name]) for name in IO)
         return found
 
-    def _cpus(self, quota: float | None) -> float | None:
-        """What the program may use: the CPUs that its main process is bound to, and the quota."""
-        allowed = _ALLOWED.search(read_now(self._host.files, f"/proc/{self._pid}/status", _MOST_BYTES))
-        self._affinity = _count(allowed[1].decode("ascii", "replace")) if allowed else self._affinity
-        return min((each for each in (self._affinity, quota) if each is not None), default=None)
+    def _allowed(self, online: Collection[int]) -> frozenset[int]:
+        """The CPUs of /proc/stat that the main process is bound to; none if unknown."""
+        told = _ALLOWED.search(read_now(self._host.files, f"/proc/{self._pid}/status", _MOST_BYTES))
+        self._affinity = _ranges(told[1].decode("ascii", "replace")) if told else self._affinity
+        found = frozenset(cpu for cpu in online if any(cpu in each for each in self._affinity))
+        # The list may name CPUs that the machine could have. If only a part fits, /proc/stat is that of a container (lxcfs),
+        # which numbers its CPUs anew.
+        return found if len(found) in (len(online), sum(map(len, self._affinity))) else frozenset()
 
     def _reading(self, now: Look, before: Look | None, alive: dict[int, ProcessStat]) -> Reading:
         seconds = max(_SHORTEST_S, now.at_s - before.at_s) if before else None
         group = self._group.look(self._pid, seconds)
+        allowed = len(now.allowed) or sum(map(len, self._affinity)) or None
         reading = Reading(
             at_s=now.at_s,
             processes=len(alive),
             threads=sum(stat.threads for stat in alive.values()),
-            cpus=self._cpus(group.quota_cpus),
-            machine_cpus=now.machine_cpus,
+            cpus=min((each for each in (allowed, group.quota_cpus) if each is not None), default=None),
+            allowed_cpus=allowed,
+            machine_cpus=len(now.busy_ticks) or None,
             throttled=group.throttled,
             cpu_stalled=group.stalled.get("cpu"),
             io_stalled=group.stalled.get("io"),
@@ -190,27 +198,22 @@ def _with_rates(reading: Reading, now: Look, before: Look, seconds: float) -> Re
     )
 
 
-def _machine(text: bytes) -> tuple[int | None, int | None]:
-    """Busy ticks of all CPUs, and how many CPUs are online, from /proc/stat.
+def _busy_ticks(text: bytes) -> dict[int, int]:
+    """Busy ticks of each CPU that is online, from /proc/stat.
 
     Neither idle nor waiting for a disk, nor stolen by other virtual machines; `user` and `nice` include guests.
     """
-    rows = [line.split() for line in text.splitlines() if line.startswith(b"cpu")]
-    if not rows or len(rows[0]) < 8 or not all(word.isdigit() for word in rows[0][1:8]):
-        return None, None
-    user, nice, system, _idle, _waiting, hard, soft = map(int, rows[0][1:8])
-    return user + nice + system + hard + soft, len(rows) - 1 or None
+    found: dict[int, int] = {}
+    for number, ticks in _CPU_ROW.findall(text):
+        user, nice, system, _idle, _waiting, hard, soft = map(int, ticks.split())
+        found[int(number)] = user + nice + system + hard + soft
+    return found
 
 
-def _count(ranges: str) -> int | None:
-    """How many CPUs a list like `0-3,8` names."""
-    total = 0
-    for part in ranges.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal():
-            return None
-        total += int(last or first) - int(first) + 1
-    return total
+def _ranges(text: str) -> list[range]:
+    """The CPUs that a list like `0-3,8` names; nothing if it is no such list."""
+    parts = [_RANGE.fullmatch(part) for part in text.split(",")]
+    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part] if all(parts) else []
 
 
 def _exists(host: Host, pid: int) -> bool:

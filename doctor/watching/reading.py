@@ -17,7 +17,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     cpu: float = 0.0  # used by the program
     queued: float | None = None  # threads of the program that could run and wait for a CPU (schedstat), in CPUs
     cpus: float | None = None  # that the program may use: affinity, and the quota of its control group
-    others_cpu: float | None = None  # used by all other processes, on the CPUs of the machine
+    allowed_cpus: int | None = None  # that it may run on: affinity alone
+    others_cpu: float | None = None  # used by all other processes, on the CPUs that the program may run on
     machine_cpus: int | None = None
     throttled: float | None = None  # share of the time in which the control group had used up its quota (cpu.stat)
     cpu_stalled: float | None = None  # PSI "some", of the program's control group or of the machine

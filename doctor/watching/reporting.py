@@ -80,11 +80,12 @@ def main_verdict(timeline: Sequence[TimelineEntry], seconds: float) -> str:
 
 
 def _hang(watcher: Watcher, seconds: float, ended_by: str) -> Hang | None:
-    """The hang that stands at the end, with its whole time."""
+    """The hang that stands at the end, or with which its process ended and no other trained since, with its whole time."""
     hangs = watcher.history.hangs
-    if watcher.hang is None or not hangs:
+    until_s = seconds if watcher.hang else watcher.hang_ended_s
+    if until_s is None or not hangs:
         return None
-    return msgspec.structs.replace(hangs[-1], seconds=round(seconds - hangs[-1].at_s, 1), ended=ended_by)
+    return msgspec.structs.replace(hangs[-1], seconds=round(until_s - hangs[-1].at_s, 1), ended=ended_by)
 
 
 def _words(

@@ -82,11 +82,12 @@ def parse_rule(text: str) -> AnyRule:
 
 
 def values_of(
-    reading: Reading, gpus: Sequence[GpuReading], report: TraceReport | None, *, recordings: int = 0
-) -> dict[str, float | None]:
+    reading: Reading, gpus: Sequence[GpuReading], report: TraceReport | None, *, recordings: int = 0,
+    trained: bool = False,
+) -> dict[str, float | None]:  # fmt: skip
     """The values that rules speak of, at this moment; shares of 1, None where nobody knows.
 
-    Named rules judge each GPU: `gpu_util.0`. `steps` is 1 if a recording had some, 0 if none of the `recordings` had.
+    Named rules judge each GPU: `gpu_util.0`. `steps` is 1 if a recording had some (`trained`), 0 if none of the `recordings` had.
 
     Of the GPUs those count that the program holds memory on, or may see where NVML does not tell.
     """
@@ -103,7 +104,7 @@ def values_of(
         "cpu_queued": reading.queued / whole if whole and reading.queued is not None else None,
         "throttled": reading.throttled, "io_stalled": reading.io_stalled,
         "memory": reading.memory_bytes / limit if limit else None,
-        "steps": 1.0 if report and report.steps.count else 0.0 if recordings else None,
+        "steps": 1.0 if trained else 0.0 if recordings else None,
         **{f"gpu_util.{gpu.index}": gpu.utilization for gpu in gpus},
         **{
             f"gpu_memory.{gpu.index}": None if gpu.used_bytes is None or not gpu.total_bytes else gpu.used_bytes / gpu.total_bytes

@@ -79,6 +79,11 @@ class Watcher:
         return self.hanging.hang
 
     @property
+    def hang_ended_s(self) -> float | None:
+        """When the process of the last hang ended, since the start, if no step was recorded after that."""
+        return None if self.hanging.ended_s is None else self.hanging.ended_s - self.began_s
+
+    @property
     def machine(self) -> MachineCauses:
         """What of the machine slowed the program."""
         return self._verdict.machine
@@ -97,7 +102,8 @@ class Watcher:
         self.with_tensorflow = self.with_tensorflow or bool(agents)
         busy = self.captures.busy
         recordable = [] if self.options.from_outside else agents
-        capture = self.captures.tick(now, recordable, changed=self._changes.changed, stands=self.hang is not None)
+        changed = self._changes.changed or self.hanging.wants_recording
+        capture = self.captures.tick(now, recordable, changed=changed, stands=self.hang is not None)
         if busy and not self.captures.busy:
             self._changes.recorded()
         if capture is not None:
@@ -136,7 +142,7 @@ class Watcher:
         self._processes.recorded(capture.pid)
         if capture.report.steps.count:
             self._trained.add(capture.pid)
-        self.hanging.recorded(capture.at_s, capture.report.steps)
+        self.hanging.recorded(time.monotonic(), capture.at_s, capture.pid, capture.report.steps)
         if capture.tells:
             self._capture = capture
             self._seldom.recorded(capture)
@@ -176,7 +182,8 @@ class Watcher:
             self.history.hangs.append(hang)
             self._told.hang(hang)
         for rule in self.rules:
-            if rule.add(self.seconds, values_of(reading, gpus, self._report, recordings=self.captures.count)):
+            values = values_of(reading, gpus, self._report, recordings=self.captures.count, trained=bool(self._trained))
+            if rule.add(self.seconds, values):
                 self._told.rule(rule.result(), self.seconds)
         self._turn(now)
         self._told.show(self.state(reading, gpus))

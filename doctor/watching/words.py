@@ -15,6 +15,7 @@ from tfgpu_doctor.watching.units import clean_texts, clock, duration, megahertz,
 HANG = "hang"  # the verdict of a program that makes no step any more
 _LEAST = 0.005  # shares below it are not worth a line
 _LEAST_CPUS = 0.05
+_APART = 2.0  # times the median: then the mean says more, as in the page of `trace`
 # What NVML calls a low clock that somebody may want to change; an idle GPU and a clock that its owner set are none.
 _REASONS = {
     "sw_power_cap": "power limit", "hw_slowdown": "hardware slowdown", "sw_thermal_slowdown": "heat",
@@ -117,7 +118,11 @@ def at_best(report: WatchReport) -> str:
 
 def subject(report: WatchReport) -> str:
     """How long the program was watched, how it ended, and its steps."""
-    steps = f"steps of {report.steps.median_ms:.1f} ms (median)" if report.steps.count else "steps not measured"
+    steps = "steps not measured"
+    if report.steps.count:
+        uneven = report.steps.mean_ms > _APART * report.steps.median_ms
+        mean, median = f"{report.steps.mean_ms:.1f} ms (mean", f"{report.steps.median_ms:.1f} ms"
+        steps = f"steps of {mean}; median {median})" if uneven else f"steps of {median} (median)"
     captures = {0: "no recording", 1: "one recording"}.get(report.captures, f"{report.captures} recordings")
     return f"watched for {duration(report.seconds)}, {captures}; {ended(report)}; {steps}"
 

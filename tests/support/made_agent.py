@@ -22,7 +22,7 @@ class MadeAgent:
         self.recording, self.problem, self.folder = "", "", pathlib.Path()
         self.full, self.seconds, self.changed_s, self.most_bytes = False, 0.0, 0.0, 0
         self.over: str | None = None
-        self.lost = False
+        self.lost, self.unable = False, ""
         self.recorded: list[float] = []
 
     def ask(self, *, others: bool) -> None:

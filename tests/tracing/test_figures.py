@@ -76,6 +76,69 @@ def test_a_function_that_is_traced_a_third_time(tmp_path: pathlib.Path, traced: 
     assert (report.verdict, report.why, report.steps.count) == (verdict, why, 12 if traced == 3 else 10)
 
 
+def epoch_end(before: int, after: int, *graphs: str) -> list[MadePlane]:
+    """Steps of which most of the time is Python after them; after one these graphs are built, 150 ms each."""
+    planes = calls(*[(1.0, 3.0, 16.0)] * before, (1.0, 3.0, 16.0 + 150.0 * len(graphs)), *[(1.0, 3.0, 16.0)] * after)
+    for number, name in enumerate(graphs):
+        at = 20.0 * before + 4.0 + 150.0 * number
+        planes[0].lines[0].events += [
+            MadeEvent(name, at, 150.0, {"tf_function_call": Ref("traced-nonXla")}),
+            MadeEvent("tf.function-graph_building", at + 1.0, 140.0),
+        ]
+    return planes
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "count"), [(60, 1, 60), (60, 4, 60), (4, 60, 60), (3, 1, 3), (1, 3, 3), (12, 12, 12)]
+)
+@pytest.mark.parametrize(
+    "graphs",
+    [("test_step",), ("test_step", "test_step", "metric")],
+    ids=["validation", "smaller batch and metric, too"],
+)
+def test_steps_before_a_graph_that_is_built_in_the_middle_are_judged(
+    tmp_path: pathlib.Path, before: int, after: int, count: int, graphs: tuple[str, ...]
+) -> None:
+    """The end of the first epoch: a smaller batch, a validation."""
+    report = judged(tmp_path, epoch_end(before, after, *graphs))
+    assert (report.verdict, report.steps.count, report.shares.compile) == ("host_python", count, 0.0)
+    assert report.why == (
+        f"1 of {before + after + 1} steps build graphs or compile; only the longest stretch of others, {count} steps, is judged"
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 1)])
+def test_too_few_steps_around_a_graph_that_is_built_are_no_start(
+    tmp_path: pathlib.Path, before: int, after: int
+) -> None:
+    report = judged(tmp_path, epoch_end(before, after, "test_step"))
+    assert (report.verdict, report.healthy) == ("too_short", None)
+    assert report.why == (
+        f"1 of {before + after + 1} steps build graphs or compile, and fewer than 3 in a row are without; ten are better"
+    )
+
+
+def test_a_start_with_steps_between_its_compilations(tmp_path: pathlib.Path) -> None:
+    """The steps between are few, and not yet what the others are."""
+    slow, usual = [(1.0, 39.0, 0.0)], [(1.0, 19.0, 0.0)]
+    planes = calls(*slow * 7, *usual * 12)
+    planes[0].lines[1].events += [MadeEvent("CpuCompiler::RunBackend", 40.0 * at + 2.0, 15.0) for at in (0, 2, 6)]
+    report = judged(tmp_path, planes)
+    assert (report.verdict, report.steps.count, report.steps.median_ms) == ("compute_bound", 12, 20.0)
+    assert (
+        report.why == "3 of 19 steps build graphs or compile; only the longest stretch of others, 12 steps, is judged"
+    )
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_a_start_alone_with_steps_between_its_compilations(tmp_path: pathlib.Path, steps: int) -> None:
+    planes = calls(*[(1.0, 19.0, 0.0)] * steps)
+    planes[0].lines[1].events += [MadeEvent("CpuCompiler::RunBackend", 20.0 * at + 2.0, 15.0) for at in (0, 2)]
+    report = judged(tmp_path, planes)
+    assert (report.verdict, report.healthy) == ("warm_up", None)
+    assert report.why == f"2 of {steps} steps build graphs or compile: this is the start of the training"
+
+
 @pytest.mark.parametrize(
     ("starts", "computes", "verdict"),
     [(18.0, 2.0, "compile"), (11.0, 9.0, "launch_bound"), (4.5, 15.5, "compute_bound")],

@@ -161,6 +161,24 @@ def test_a_socket_that_nobody_listens_at(tmp_path: pathlib.Path, listener: socke
     assert wrong.count("\n") == 1
 
 
+BEGINS_ANEW = """
+import os, sys, tensorflow
+print(sorted(os.listdir(os.environ["XDG_RUNTIME_DIR"] + "/tfgpu-doctor-%d" % os.getuid())) == [str(os.getpid())], flush=True)
+if len(sys.argv) < 2:
+    os.execv(sys.executable, [sys.executable, "-c", sys.orig_argv[2], "again"])
+"""
+
+
+def test_a_program_that_begins_anew_under_its_number_listens_again(tmp_path: pathlib.Path) -> None:
+    """Its socket of before is still there: as of a container's only program, which is number 1 after each restart."""
+    (tmp_path / "tensorflow.py").touch()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        environment = watched("", PYTHONPATH=str(tmp_path), XDG_RUNTIME_DIR=folder)
+        del environment[SOCKET_VARIABLE]
+        assert outcome("-c", BEGINS_ANEW, environment=environment) == (0, "True\nTrue\n", "")
+        assert os.listdir(f"{folder}/tfgpu-doctor-{os.getuid()}") == []
+
+
 def test_a_doctor_that_does_not_accept_holds_nobody_up(listener: socket.socket) -> None:
     """More processes than the socket's queue holds, while the doctor is busy."""
     listener.listen(0)

@@ -24,6 +24,18 @@ IN_TENSORFLOW: Stack = ((TF, 53, "quick_execute"), (KERAS, 300, "fit"), MODULE)
 SCRIPT_OPS = "/env/lib/python3.12/site-packages/tensorflow/python/ops/script_ops.py"
 PY_FUNCTION: Stack = ((THREADING, 5, "wait"), ("/home/me/train.py", 31, "load"), (SCRIPT_OPS, 145, "__call__"))
 OWN_THREAD: Stack = ((THREADING, 5, "wait"), ("/home/me/train.py", 70, "upload"), (THREADING, 900, "_bootstrap"))
+TRAINS: Stack = (
+    (THREADING, 5, "wait"), ("/home/me/train.py", 40, "on_epoch_end"), (KERAS, 3, "fit"), ("/home/me/train.py", 9, "train"),
+    (THREADING, 900, "_bootstrap"),
+)  # fmt: skip
+TRAINS_INSIDE: Stack = (
+    (TF, 53, "quick_execute"),
+    (KERAS, 300, "fit"),
+    ("/home/me/train.py", 9, "train"),
+    (THREADING, 900, "_bootstrap"),
+)
+SHUTDOWN: Stack = ((THREADING, 1, "wait"), (THREADING, 2, "_shutdown"))
+JOIN: Stack = ((THREADING, 3, "join"), MODULE)
 HOROVOD = "/env/lib/python3.12/site-packages/horovod/tensorflow/mpi_ops.py"
 IN_HOROVOD: Stack = ((HOROVOD, 95, "_allreduce"), ("/home/me/train.py", 50, "train"), MODULE)
 
@@ -109,6 +121,23 @@ DESTRUCTOR = ["syscall (libc.so.6)", "tensorflow::data::IteratorResource::~Itera
         (HangEvidence(look(IN_TENSORFLOW), 0, [main()], held_gpus=4, native=["ncclGroupEnd (libnccl.so.2)"]), "collective", "holds memory on 4 GPUs"),
         (HangEvidence(look(IN_TENSORFLOW), 0, [main()], held_gpus=4), "unknown", ""),
         (HangEvidence(None, 12, [main()]), "unknown", "native code holds Python's lock"),
+        (HangEvidence(look(SHUTDOWN, (TRAINS,)), 0, [main()]), "python", "the thread that trains is in on_epoch_end (train.py:40)"),
+        (HangEvidence(look(JOIN, (OWN_THREAD, TRAINS)), 0, [main()]), "python", "the thread that trains is in on_epoch_end (train.py:40)"),
+        (HangEvidence(look(SHUTDOWN, (TRAINS_INSIDE, PY_FUNCTION)), 0, [main()]), "input", "load (train.py:31)"),
+        (HangEvidence(look(SHUTDOWN, (TRAINS_INSIDE,)), 0, [main()]), "unknown", "the thread that trains is in quick_execute (execute.py:53)"),
+        (
+            HangEvidence(look(SHUTDOWN, (TRAINS,)), 0, [main(), ThreadState(tid=12, name="python", state="S", syscall="read", file="/data/fifo")]),
+            "read", "called by on_epoch_end (train.py:40)",
+        ),
+        (HangEvidence(look(SHUTDOWN, (OWN_THREAD,)), 0, [main()]), "exit", "a thread of the program still runs: upload (train.py:70)"),
+        (HangEvidence(look(SHUTDOWN, (OWN_THREAD,)), 0, [main()], stepped=True), "python", "the thread that trains is in upload (train.py:70)"),
+        (HangEvidence(look(JOIN, (PY_FUNCTION,)), 0, [main()]), "python", "the main thread is in <module> (train.py:90)"),
+        (HangEvidence(look(SHUTDOWN, (TRAINS,)), 0, [main()], over=""), "exit", ""),
+        (HangEvidence(look((*IN_TENSORFLOW[:2], *[(KERAS, 1, "call")] * 38)), 0, [main()]), "unknown", ""),  # its begin is cut off
+        (HangEvidence(None, 0, [main()], unable="no py-spy"), "", "no py-spy"),
+        (HangEvidence(None, 0, [main(syscall="read", file="socket:[7]")], unable="no py-spy"), "", ""),
+        (HangEvidence(None, 0, [main(syscall="read", file="/dev/pts/0")], unable="no py-spy"), "", ""),
+        (HangEvidence(None, 0, [main(syscall="read", file="/data/fifo")], unable="no py-spy"), "read", "no py-spy"),
         (HangEvidence(look(IN_TENSORFLOW), 0, [main()], native=["ncclAllReduce (libnccl.so.2)"]), "collective", "ncclAllReduce"),
     ],
 )  # fmt: skip

@@ -60,6 +60,18 @@ BOTH = msgspec.structs.replace(MINE, tenants=((4712, "jupyter", 1 << 30),), tena
         ),
         ({"queued": None, "cpu_stalled": 0.8, "others_cpu": 1.5}, "cpu_contention", "for 80% of the time"),
         (
+            {"queued": 3.0, "others_cpu": 60.0, "cpu": 1.0, "cpus": 4.0, "allowed_cpus": 64}, "cpu_contention",
+            "of 4; other processes use 60.0 of the 64 CPUs that it may run on",
+        ),
+        (  # throttled threads wait, too, and stall the group
+            {"queued": 3.0, "others_cpu": 60.0, "cpu": 4.0, "cpus": 4.0, "allowed_cpus": 64, "throttled": 0.6}, "cpu_quota",
+            "in 60% of the periods the group had used up its quota of 4 CPUs",
+        ),
+        (
+            {"queued": None, "cpu_stalled": 0.9, "others_cpu": 1.5, "throttled": 0.6}, "cpu_quota",
+            "in 60% of the periods the group had used up its quota of 2 CPUs",
+        ),
+        (
             {"memory_stalled": 0.4, "major_faults_per_s": 250.0, "memory_events": {"max": 9, "oom_kill": 0}}, "memory_short",
             "250 pages a second are read back from a disk",
         ),
@@ -86,6 +98,10 @@ def test_a_cause_is_named_with_its_figures(more: dict[str, Any], label: str, wor
         {"queued": 3.0, "others_cpu": 0.1},  # too many threads of its own
         {"queued": 0.1, "others_cpu": 1.9},  # others use what it does not need
         {"throttled": 0.1},
+        # with a quota: CPUs are free, or it was used up now and then
+        {"queued": 3.0, "others_cpu": 30.0, "cpu": 4.0, "cpus": 4.0, "allowed_cpus": 64},
+        {"queued": None, "cpu_stalled": 0.8, "others_cpu": 30.0, "cpu": 4.0, "cpus": 4.0, "allowed_cpus": 64},
+        {"queued": 3.0, "others_cpu": 60.0, "cpu": 4.0, "cpus": 4.0, "allowed_cpus": 64, "throttled": 0.1},
         {"io_stalled": 0.9, "blocked": 0},  # another program's reads
         {
             "queued": None,

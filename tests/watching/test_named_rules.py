@@ -150,6 +150,7 @@ def test_values_of_each_gpu_and_whether_there_was_a_step() -> None:
     found = {name: value for name, value in values.items() if "." in name}
     assert found == {"gpu_util.1": 0.1, "gpu_util.2": 0.2, "gpu_memory.1": 0.25, "gpu_memory.2": 0.5}
     assert (values["steps"], values_of(Reading(at_s=0.0), [], None)["steps"]) == (0.0, None)
+    assert values_of(Reading(at_s=0.0), [], None, recordings=2, trained=True)["steps"] == 1.0
 
 
 def watched(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:

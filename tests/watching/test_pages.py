@@ -17,7 +17,7 @@ from tfgpu_doctor.watching.page import render_watch_markdown, render_watch_text
 from tfgpu_doctor.watching.result import TimelineEntry, WatchReport
 from tfgpu_doctor.watching.stretches import in_slots, stretches, totals
 from tfgpu_doctor.watching.units import clock, duration
-from tfgpu_doctor.watching.words import cleaned, headline, machine_line
+from tfgpu_doctor.watching.words import cleaned, headline, machine_line, subject
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffe\ud800-\udfff]")
 RED = "\x1b[1;31m"
@@ -223,3 +223,10 @@ def test_a_page_does_not_grow_with_the_time_of_the_run() -> None:
         sizes.append([len(render(report)) for render in FORMATS.values()])
         assert all("behind it" in render(report) for render in FORMATS.values())
     assert all(later < 1.1 * first for first, later in zip(*sizes, strict=True))
+
+
+def test_uneven_steps_are_told_by_their_mean() -> None:
+    report = made_watch.input_bound()
+    assert subject(report).endswith("; steps of 29.9 ms (median)")
+    uneven = msgspec.structs.replace(report, steps=msgspec.structs.replace(report.steps, mean_ms=70.0))
+    assert subject(uneven).endswith("; steps of 70.0 ms (mean; median 29.9 ms)")

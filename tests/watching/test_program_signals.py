@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.watching.machine_causes import MachineCauses
 from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import Reading
 
@@ -26,6 +27,7 @@ pytestmark = [
 ]
 LONG_S = 120.0
 BUSY = "while True: pass"
+BOUND = "import os; os.sched_setaffinity(0, [{cpu}])\n"
 FORKS = "import os\nfor _ in range({count}):\n    if os.fork() == 0: break\nwhile True: pass"
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -70,6 +72,7 @@ def test_a_busy_loop_uses_a_cpu(start: Start) -> None:
     assert (last.processes, last.threads, last.blocked) == (1, 1, 0)
     assert last.cpus is not None
     assert last.cpus <= len(os.sched_getaffinity(0))
+    assert last.allowed_cpus == len(os.sched_getaffinity(0))
     assert last.machine_cpus == os.cpu_count()
     assert last.others_cpu is not None
     assert last.major_faults_per_s is not None
@@ -79,11 +82,33 @@ def test_a_busy_loop_uses_a_cpu(start: Start) -> None:
 
 def test_two_busy_threads_on_one_cpu_wait_for_it(start: Start) -> None:
     cpu = min(os.sched_getaffinity(0))
-    program = start(f"import os; os.sched_setaffinity(0, [{cpu}])\n" + FORKS.format(count=1))
+    program = start(BOUND.format(cpu=cpu) + FORKS.format(count=1))
     last = looked(ProgramSignals(Host(), program.pid), until=lambda each: (each.queued or 0) > 0.3)[-1]
     assert last.processes == 2
     assert last.cpus == 1
     assert last.cpu < 1.3
+
+
+def causes_at_work(signals: ProgramSignals, expected: list[str]) -> None:
+    """Look until these are the causes at work; other processes of the machine may disturb for a time."""
+    causes, looks = MachineCauses(), itertools.count(1)
+
+    def judged(reading: Reading) -> bool:
+        causes.add(reading, ())
+        return next(looks) >= 5 and causes.active == expected
+
+    looked(signals, until=judged)
+
+
+@pytest.mark.parametrize(("neighbour", "expected"), [(1, []), (0, ["cpu_contention"])])
+def test_only_neighbours_on_the_same_cpus_take_them(start: Start, neighbour: int, expected: list[str]) -> None:
+    """A program bound to one CPU that runs three processes there: they wait for each other."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("two CPUs are needed")
+    start(BOUND.format(cpu=cpus[neighbour]) + BUSY)
+    program = start(BOUND.format(cpu=cpus[0]) + FORKS.format(count=2))
+    causes_at_work(ProgramSignals(Host(), program.pid), expected)
 
 
 def test_descendants_count_also_without_the_one_that_started_them(start: Start) -> None:
@@ -178,6 +203,19 @@ def test_a_quota_throttles(quota_group: pathlib.Path, start: Start) -> None:
     last = looked(ProgramSignals(Host(), program.pid), until=lambda each: (each.throttled or 0) > 0.3)[-1]
     assert last.cpus == pytest.approx(0.2)
     program.kill()
+    program.wait(LONG_S)
+
+
+def test_what_waits_for_its_quota_does_not_wait_for_others(quota_group: pathlib.Path, start: Start) -> None:
+    """The kernel counts both in the same place (schedstat)."""
+    start(BUSY)
+    program = start("input()\n" + FORKS.format(count=2), stdin=subprocess.PIPE)
+    (quota_group / "cgroup.procs").write_text(str(program.pid))
+    assert program.stdin is not None
+    program.stdin.write(b"\n")
+    program.stdin.close()
+    causes_at_work(ProgramSignals(Host(), program.pid), ["cpu_quota"])
+    os.killpg(program.pid, 9)
     program.wait(LONG_S)
 
 
@@ -341,13 +379,52 @@ def test_a_file_that_becomes_readable_counts_from_then_on(made: Made) -> None:
 
 def test_others_use_what_is_neither_idle_nor_the_programs(made: Made) -> None:
     made.process(300, own=0)
-    made.write("/proc/stat", "cpu  100 10 50 900 40 5 5 70 0 0\ncpu0 1\ncpu1 1\n")
+    made.write("/proc/300/status", "Cpus_allowed_list:\t0-1\n")
+    made.write("/proc/stat", "cpu  1\ncpu0 60 10 50 400 20 5 5 40 0 0\ncpu1 40 0 0 500 20 0 0 30 0 0\n")
     signals = made.signals(300)
     again(made, signals)
     made.process(300, own=100)
-    made.write("/proc/stat", "cpu  300 10 150 990 90 5 5 99 0 0\ncpu0 1\ncpu1 1\n")
+    made.write("/proc/stat", "cpu  1\ncpu0 160 10 100 490 50 5 5 70 0 0\ncpu1 140 0 50 500 40 0 0 30 0 0\n")
     reading = again(made, signals)
     assert (reading.cpu, reading.others_cpu, reading.machine_cpus) == (0.5, 1.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "others", "cpus"),
+    [
+        ("2-3", 0.5, 2),
+        ("0-1,3", 2.0, 3),
+        ("0-127", 2.5, 4),  # all that the machine could have
+        ("5-6", None, 2),  # lxcfs shows a container's own CPUs, numbered from 0 on
+        ("2-5", None, 4),
+        ("", None, None),
+        ("0-1,x", None, None),
+        (f"0-{'9' * 5000}", None, None),
+    ],
+)
+def test_others_count_on_the_cpus_that_the_program_may_run_on(
+    made: Made, allowed: str, others: float | None, cpus: int | None
+) -> None:
+    made.process(300)
+    made.write("/proc/300/status", f"Cpus_allowed_list:\t{allowed}\n")
+    signals = made.signals(300)
+    for busy in ((0, 0, 0, 0), (200, 200, 100, 0)):
+        made.write(
+            "/proc/stat", "cpu  1\n" + "".join(f"cpu{at} {ticks} 0 0 9 0 0 0 0\n" for at, ticks in enumerate(busy))
+        )
+        reading = again(made, signals)
+    assert (reading.others_cpu, reading.cpus, reading.allowed_cpus, reading.machine_cpus) == (others, cpus, cpus, 4)
+
+
+def test_a_cpu_that_comes_online_has_no_rate_yet(made: Made) -> None:
+    made.process(300)
+    made.write("/proc/300/status", "Cpus_allowed_list:\t0-7\n")
+    signals = made.signals(300)
+    made.write("/proc/stat", "cpu0 100 0 0 9 0 0 0 0\n")
+    again(made, signals)
+    made.write("/proc/stat", "cpu0 300 0 0 9 0 0 0 0\ncpu1 900 0 0 9 0 0 0 0\n")
+    reading = again(made, signals)
+    assert (reading.others_cpu, reading.cpus, reading.machine_cpus) == (1.0, 2, 2)
 
 
 def in_version_2(made: Made) -> str:
@@ -378,7 +455,7 @@ def pressure(total_us: int) -> str:
 def test_a_control_group_of_version_2(made: Made) -> None:
     group, signals = in_version_2(made), made.signals(300)
     first = again(made, signals)
-    assert (first.cpus, first.throttled, first.cpu_stalled) == (2.5, None, None)
+    assert (first.cpus, first.allowed_cpus, first.throttled, first.cpu_stalled) == (2.5, 5, None, None)
     assert first.memory_events == {"high": 0, "max": 0, "oom": 0, "oom_kill": 0}
     made.write("/sys/fs/cgroup/jobs/cpu.stat", "nr_periods 120\nnr_throttled 15\nthrottled_usec 9\n")
     made.write(f"{group}/memory.events", "low 1\nhigh 5\nmax 31\noom 1\noom_kill 1\n")

@@ -56,6 +56,14 @@ def test_of_a_moment() -> None:
     assert values(found, "share") == []
 
 
+def test_the_time_of_a_step_is_the_mean_while_it_runs_and_at_the_end() -> None:
+    """As in the rule step_ms: of uneven steps the median is the smaller part."""
+    steps = msgspec.structs.replace(made_watch.steps(10.0), mean_ms=35.0)
+    report = msgspec.structs.replace(made_watch.input_bound(), steps=steps)
+    for seen in (report, State(verdict=report.verdict, step_ms=steps.mean_ms)):
+        assert values(read(render_prometheus(seen)), "step_seconds") == [0.035]
+
+
 def test_the_machine_of_a_report() -> None:
     shared = msgspec.structs.replace(made_watch.input_bound(), rules=made_watch.with_rules().rules)
     found = read(render_prometheus(shared))

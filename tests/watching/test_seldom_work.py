@@ -335,7 +335,7 @@ class Answering:
         self.pid, self._key, self._others = os.getpid(), key, False
         self.look: Look | None = None
         self.asked_s: float | None = None
-        self.over, self.lost, self.recording = None, False, ""
+        self.over, self.lost, self.recording, self.unable = None, False, "", ""
 
     def ask(self, *, others: bool) -> None:
         if self.asked_s is None:

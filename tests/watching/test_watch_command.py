@@ -58,6 +58,8 @@ def fake(tmp_path: pathlib.Path) -> pathlib.Path:
         (("--pid", "1", "--", "true"), "name a command after --, or a process with --pid"),
         (("--fail-if", "gpu_idel > 4 %", "--", "true"), "'gpu_idel' in 'gpu_idel > 4 %' is not known"),
         (("--format", "html", "--", "true"), "a page needs a file: -o FILE"),
+        (("--pid", "1", "--on-hang", "stop"), "--on-hang stop needs a command after --"),
+        (("--seconds", "5", "--", "true"), "--seconds needs --pid: a command is watched until it ends"),
         (
             (
                 "--pid",
@@ -187,7 +189,77 @@ def test_from_outside_nothing_is_stopped_and_nothing_guessed(tmp_path: pathlib.P
     assert report["from_outside"]
     assert report["causes"] == []
     assert any("tfgpu-doctor watch -- COMMAND" in note for note in report["notes"])
-    assert report["hang"]["kind"] in ("python", "unknown")  # without py-spy nobody knows where
+    if report["hang"] is None:  # without py-spy nobody knows where
+        assert any("whether it hangs, or waits for requests, is not known" in note for note in report["notes"])
+    else:
+        assert report["hang"]["kind"] == "python"
+
+
+def test_a_program_that_was_started_without_a_login_is_found(fake: pathlib.Path) -> None:
+    """As by cron: it listens in /tmp, and the doctor, which has XDG_RUNTIME_DIR, asks there."""
+    variables = clean_environment(PYTHONPATH=STARTUP)
+    variables.pop("XDG_RUNTIME_DIR", None)
+    with subprocess.Popen([sys.executable, "-c", STANDING], stdout=subprocess.PIPE, env=variables, cwd=fake) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        done = watch(
+            "--pid", str(program.pid), "--seconds", "2", "--format", "json", "-o", "report", "--no-live", folder=fake,
+            XDG_RUNTIME_DIR=str(fake),
+        )  # fmt: skip
+        program.terminate()
+    pathlib.Path(f"/tmp/tfgpu-doctor-{os.getuid()}/{program.pid}").unlink(missing_ok=True)
+    assert done.returncode == 0, done.stderr
+    assert not json.loads((fake / "report").read_text())["from_outside"]
+
+
+BEGUN_ANEW = """
+import os, sys
+if os.path.exists("again"):
+    import tensorflow, time
+    print("trains", flush=True)
+    end = time.monotonic() + 300
+    while not os.path.exists("end") and time.monotonic() < end: sum(range(2000))
+else:
+    import tensorflow, threading
+    open("again", "w").close()
+    print(os.getpid(), flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_a_training_that_is_begun_anew_after_a_hang(fake: pathlib.Path) -> None:
+    """`until python train.py; do ...`: the hang ends with its process, and the next one is watched."""
+    (fake / "train.py").write_text(BEGUN_ANEW)
+    argv = doctor_argv(
+        "watch", "--hang-after", "5", "--events", "events", "--format", "json", "-o", "report", "--no-live", "--", "bash", "-c",
+        f"until {sys.executable} train.py; do sleep 0.2; done",
+    )  # fmt: skip
+
+    def told(what: str) -> None:
+        ends = time.monotonic() + LONG_S
+        while not ((fake / "events").exists() and what in (fake / "events").read_text()):
+            assert time.monotonic() < ends
+            assert process.poll() is None
+            time.sleep(0.2)
+
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, text=True, cwd=fake, env=clean_environment(TMPDIR=str(fake))
+    ) as process:
+        try:
+            assert process.stdout is not None
+            hung = int(process.stdout.readline())
+            told('"event":"hang"')
+            os.kill(hung, signal.SIGKILL)
+            told(f"process {hung}, which stood still, has ended")
+            assert process.stdout.readline() == "trains\n"
+            time.sleep(3)
+        finally:
+            (fake / "end").touch()
+            process.wait(LONG_S)
+    report = json.loads((fake / "report").read_text())
+    assert [turn["verdict"] for turn in report["timeline"]][-1] != "hang"
+    assert report["hang"]["seconds"] < report["seconds"] - 3, "of its own process, and no step was recorded since"
+    assert "2 processes used TensorFlow" in str(report["notes"])
 
 
 def test_a_program_started_with_the_variable_is_looked_into_later(fake: pathlib.Path) -> None:
@@ -244,6 +316,41 @@ def test_a_real_training(tmp_path: pathlib.Path, name: str, verdict: str) -> Non
     assert verdict in told or "cpu_contention" in told, report["timeline"]
     assert report["trace"]["verdict"] == verdict
     assert report["captures"] >= 1
+
+
+IN_A_THREAD = """
+import threading, time
+import tensorflow as tf
+LONG_S = 45
+class Stop(tf.keras.callbacks.Callback):
+    ends = time.monotonic() + LONG_S
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.01)
+        if time.monotonic() > self.ends:
+            threading.Event().wait()
+def train():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    rows = tf.data.Dataset.from_tensor_slices((tf.zeros((64, 4)), tf.zeros((64, 1)))).batch(16).repeat()
+    model.fit(rows, epochs=10**6, steps_per_epoch=1000, verbose=0, callbacks=[Stop()])
+threading.Thread(target=train).start()
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_a_training_in_a_thread_hangs_only_once_it_makes_no_steps(tmp_path: pathlib.Path) -> None:
+    """The main thread stands all the time: Python waits for the other one at the end of the program."""
+    skip_without_tensorflow()
+    done = watch(
+        "--format", "json", "-o", "report", "--no-live", "--hang-after", "5", "--on-hang", "stop", "--", sys.executable,
+        "-c", IN_A_THREAD, folder=tmp_path, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1",
+    )  # fmt: skip
+    hang = json.loads((tmp_path / "report").read_text())["hang"]
+    assert done.returncode == 17
+    assert hang["at_s"] + hang["seconds"] > 45, hang
+    assert hang["kind"] == "python"
+    assert "the thread that trains is in on_train_batch_end" in str(hang["evidence"])
 
 
 @pytest.mark.tensorflow

@@ -35,10 +35,11 @@ def wait_here(recorder_class: Any, base: str) -> None:
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise OSError("%s is not a folder of this user alone" % folder)
-    for name in os.listdir(folder):
-        if not os.path.exists("/proc/" + name):
-            os.unlink(os.path.join(folder, name))  # of a program that was killed
     own, path = os.getpid(), os.path.join(folder, str(os.getpid()))
+    for name in os.listdir(folder):
+        # Of a program that was killed; one with the same number was another, or this process before it became a new program.
+        if name == str(own) or not os.path.exists("/proc/" + name):
+            os.unlink(os.path.join(folder, name))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(1)
@@ -46,7 +47,7 @@ def wait_here(recorder_class: Any, base: str) -> None:
 
     def end() -> None:
         recorder.end()
-        if os.getpid() == own:
+        if os.getpid() == own and os.path.exists(path):
             os.unlink(path)
 
     atexit.register(end)
