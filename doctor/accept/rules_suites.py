@@ -13,7 +13,7 @@ from tfgpu_doctor.bench import NOISE_LIMIT, SUITE_VERSION, suite_of
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
-_CUT_OFF = "ended while it ran"  # a test that the budget ended is no fault, although earlier doctors recorded it as a problem
+_CUT_OFF = "ended while it ran"  # no fault: earlier doctors recorded such a test as a problem
 _NOTHING = "it measured nothing"
 _FAILED_BEFORE = "it was not run: the examination of the node found an error before; fix that first"
 LONGER = "find out why with `tfgpu-doctor bench`, or give the suites more time with `budget`"
