@@ -7,6 +7,7 @@ import re
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Pci, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
@@ -15,6 +16,9 @@ from tfgpu_doctor.model.facts.python import Runtime
 _ASK_KERNEL = "Check the kernel log: `sudo dmesg | grep -i -e NVRM -e Xid`."
 _STATED = ("driver_library_version_mismatch", "gpu_hang", "gpu_lost", "gpu_reset_required", "no_nvidia_driver")
 _LOST = re.compile(r"\bGPU \d+(?=:)")  # records of earlier releases name the GPU in the error
+_WARM_S = 15.0  # in which libcuda responds where all GPUs are initialized
+_START_S = 3.0  # of each GPU without persistence mode: https://docs.nvidia.com/deploy/driver-persistence/index.html
+_AGAIN = "run the doctor again with `--deadline 600`"
 _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."
 
 
@@ -28,8 +32,9 @@ _RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) o
     sources=("https://docs.nvidia.com/deploy/nvml-api/index.html",),
 )
 def nvml_answers(
-    nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None, driver: Driver | None = None
-) -> Yielded:
+    nvml: Nvml, system: System, knowledge: Knowledge, runtime: Runtime | None = None, driver: Driver | None = None,
+    pci: Pci | None = None,
+) -> Yielded:  # fmt: skip
     """TensorFlow queries NVML for each GPU that it registers; if NVML hangs or fails, a GPU or its driver has a problem.
 
     Fix: check the kernel log for NVRM and Xid lines, and reset the GPU or reboot.
@@ -46,6 +51,8 @@ def nvml_answers(
     used_all_the_same = bool(runtime and runtime.gpus)
     computes = bool(runtime and runtime.computes)  # then no GPU is known to hang: it is a suspicion
     hangs = nvml.attempt.outcome == "timed_out"
+    if hangs and not computes and not _hung(runtime) and _had_no_time(nvml.attempt, pci):
+        raise Skip(f"NVML {ending}, in which not all GPUs need have started; {_AGAIN}")
     stated = _stated(row.cause, driver) if row else UNDETERMINED
     yield Finding(
         f"NVML {ending}",
@@ -116,7 +123,7 @@ def cuda_driver_initialises(
             f"the process that queries the CUDA driver {cuda_driver.attempt.ending}"
         )  # a problem of the doctor, not of the machine
     if not cuda_driver.attempt.answered:
-        yield _no_answer(cuda_driver, nvml, runtime)
+        yield _no_answer(cuda_driver, nvml, runtime, pci)
         return
     code = cuda_driver.init_code
     if not code:
@@ -136,19 +143,21 @@ def cuda_driver_initialises(
     )
 
 
-def _no_answer(cuda_driver: CudaDriver, nvml: Nvml | None, runtime: Runtime | None) -> Finding:
+def _no_answer(cuda_driver: CudaDriver, nvml: Nvml | None, runtime: Runtime | None, pci: Pci | None) -> Finding:
     """Return the finding that libcuda crashed or hung; the latter is a suspicion where TensorFlow computed.
 
     Raises Skip where the GPUs may only have had to start.
     """
     hangs = cuda_driver.attempt.outcome == "timed_out"
     suspected = hangs and bool(runtime and runtime.computes)
-    hung_again = bool(runtime and runtime.attempt.outcome == "timed_out")
     cold = _cold(nvml)
-    if hangs and cold and not suspected and not hung_again:
-        raise Skip(
-            f"the CUDA driver {cuda_driver.attempt.ending}, but {cold}; run the doctor again with `--deadline 600`"
-        )
+    if hangs and not suspected and not _hung(runtime):
+        if nvml and cold and cuda_driver.attempt.seconds - nvml.attempt.seconds < _WARM_S:
+            raise Skip(f"the CUDA driver {cuda_driver.attempt.ending}, but {cold}; {_AGAIN}")
+        if not (nvml and nvml.works) and _had_no_time(cuda_driver.attempt, pci):
+            raise Skip(
+                f"the CUDA driver {cuda_driver.attempt.ending}, in which not all GPUs need have started; {_AGAIN}"
+            )
     return Finding(
         f"the CUDA driver {cuda_driver.attempt.ending}",
         cause="gpu_hang" if hangs else UNDETERMINED,
@@ -168,6 +177,16 @@ def _no_answer(cuda_driver: CudaDriver, nvml: Nvml | None, runtime: Runtime | No
             else f"{_ASK_KERNEL} Then reset the GPU (`nvidia-smi --gpu-reset`) or reboot."
         ),
     )
+
+
+def _hung(runtime: Runtime | None) -> bool:
+    """Return whether TensorFlow, which has longer, hung as well."""
+    return bool(runtime and runtime.attempt.outcome == "timed_out")
+
+
+def _had_no_time(attempt: Attempt, pci: Pci | None) -> bool:
+    """Return whether a short deadline ended a query before all GPUs of the machine need have started."""
+    return attempt.seconds < _START_S * len(pci.nvidia_gpus if pci else ())
 
 
 def _cold(nvml: Nvml | None) -> str:

@@ -33,6 +33,8 @@ def requirements_exist(project: Project, target: Target, knowledge: Knowledge, s
     """
     if not project.requirements:
         raise Skip("no file in the working folder names a TensorFlow package")
+    if not target.attempt.answered:
+        raise Skip("the packages of the target could not be read")
     first = knowledge.boundaries["tensorflow_gpu_first_empty_release"].value
     last = knowledge.boundaries["tensorflow_gpu_last_release"].value
     empty = [each for each in project.requirements if _asks_for_empty(each.words, first)]

@@ -49,7 +49,7 @@ def routes_without_copies(stress: StressTest, copied: Sequence[Transfer]) -> str
     done, late = {route_of(each) for each in copied}, routes_out_of_time(stress, copied)
     lacking: dict[str, list[Route]] = {}
     for route in routes_of(stress):
-        if route in errors or (route not in done and route not in late):
+        if route not in done and (route in errors or route not in late):
             lacking.setdefault(errors.get(route) or _why_none(stress), []).append(route)
     return "; ".join(f"no copy from {some_in_words(routes)} was measured: {why}" for why, routes in lacking.items())
 

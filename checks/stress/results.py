@@ -198,9 +198,11 @@ def gpus_agree(stress: StressTest) -> Yielded:
 
     Fix: test the GPU that differs alone, and for longer; replace it if it differs again.
     """
-    judged = False
+    judged = wrong = False
+    lacking: list[StressedGpu] = []
     agreed: dict[str, list[str]] = {}
     for gpus in _of_one_model(under_stress(stress)):
+        lacking += [gpu for gpu in gpus if not gpu.exactness]
         for kind in dict.fromkeys((each.operation, each.precision) for gpu in gpus for each in gpu.exactness):
             results = {gpu.index: digests for gpu in gpus if (digests := _digests(gpu, kind))}
             if len(results) < 2:
@@ -210,11 +212,13 @@ def gpus_agree(stress: StressTest) -> Yielded:
             if len(set(results.values())) == 1:
                 agreed.setdefault(", ".join(map(str, results)), []).append(what)
             else:
+                wrong = True
                 yield from _compare({gpu.index: gpu for gpu in gpus}, results, kind)
     for names, operations in agreed.items():
         yield Evidence(f"GPUs {names} give identical bits for {', '.join(operations)}")
     if not judged:
         raise Skip("there are no two GPUs of the same model to compare")
+    yield from tell_missing(not_measured(lacking, stress), found=wrong)
 
 
 def _of_one_model(gpus: Sequence[StressedGpu]) -> list[list[StressedGpu]]:

@@ -12,6 +12,7 @@ from tfgpu_doctor.fleet.emitting import Emission, NotEmittable, render
 HookKind = Literal["prolog", "epilog", "healthcheck"]
 HOOK_KINDS: tuple[HookKind, ...] = ("prolog", "epilog", "healthcheck")
 _SPARE_S = 30  # for everything in the script but the examination: the sum of the other time limits
+_ENDING_S = 9  # for the doctor on a node to start, to end its children, and to judge
 _HEALTHCHECK_S = 60  # https://slurm.schedmd.com/slurm.conf.html: a HealthCheckProgram that takes longer is killed
 
 
@@ -36,6 +37,7 @@ class _Hook(msgspec.Struct, frozen=True, kw_only=True):
     drained: int  # the exit code of a script whose node is drained
     undrained: int = 1  # the exit code if scontrol fails: that of a Prolog or Epilog drains the node
     spare_s: int = _SPARE_S
+    deadline_s: int | None = None  # of each question that the doctor asks; None: its own
 
     @property
     def requeues(self) -> bool:
@@ -70,6 +72,8 @@ def hook(job: Emission, kind: HookKind, drainage: Drainage) -> str:
             )
         job = msgspec.structs.replace(job, limit_s=min(job.limit_s, _HEALTHCHECK_S - _SPARE_S - 1))
     words = _HOOKS[kind]
+    if kind == "healthcheck":  # the other scripts have time for a driver that starts many GPUs
+        words = msgspec.structs.replace(words, deadline_s=job.limit_s - _ENDING_S)
     if drainage.dry_run:
         words = msgspec.structs.replace(words, drained=0)
     return render("slurm_hook.sh.jinja", job=job, hook=words, most_drained=drainage.most, dry_run=drainage.dry_run)

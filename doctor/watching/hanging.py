@@ -231,9 +231,9 @@ def _wanted(reading: Reading | None) -> float:
 
 
 def _that_count(agents: Sequence[Agent], trained: set[int], started: int) -> list[Agent]:
-    """The processes that train; a worker of a pool may wait for ever."""
+    """The processes that train; a worker of a pool may wait for ever, and a parent for one that does not train yet."""
     found = [each for each in agents if each.pid in trained]
-    return found or [each for each in agents if each.pid == started or len(agents) == 1]
+    return found or [each for each in agents if len(agents) == 1 or (each.pid == started and not trained)]
 
 
 def _needs_recording(now: float, stall: _Stall, agent: Agent) -> bool:

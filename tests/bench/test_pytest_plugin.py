@@ -134,7 +134,9 @@ def test_what_compares_is_measured_by_pytest_benchmark(tmp_path: pathlib.Path, t
     assert {line for line in done.stdout.splitlines() if line.startswith("benchmark: ")} == {f"benchmark: {found}"}
 
 
+@pytest.mark.tensorflow
 def test_a_comparison_without_pytest_benchmark_is_an_error_of_its_own(tmp_path: pathlib.Path) -> None:
+    skip_without_tensorflow()
     done = run_pytest(tmp_path, "-p", "no:benchmark", "--strict-markers", text=OWN)
     assert done.returncode == 1
     assert "fixture 'benchmark' not found" in done.stdout

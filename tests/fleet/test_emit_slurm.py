@@ -231,6 +231,9 @@ def test_a_health_check_ends_before_slurm_kills_it() -> None:
     grace = [int(each) for each in re.findall(r"--kill-after=(\d+) ", text)]
     assert len(limits) == 5
     assert sum(limits) + sum(grace) < 60
+    (deadline,) = map(int, re.findall(r"--level quick --deadline (\d+) ", text))
+    assert max(limits) - deadline >= 9, "a driver that hangs is told, and not the whole doctor ended"
+    assert "--deadline" not in emit("slurm", "--kind", "prolog", "--out", "/r")
 
 
 def test_each_option_of_a_script_reaches_the_doctor(tmp_path: pathlib.Path) -> None:

@@ -153,7 +153,7 @@ def _interpreter(host: Host, target: Target, path: str, jupyter: str) -> Interpr
     plain = target.base_prefix in ("", target.prefix)  # a virtual environment's Python is a link to a plain one
     is_target: bool | None = plain and _real(host, path) == _real(host, target.executable)
     if prefix:
-        is_target = os.path.normpath(prefix) == os.path.normpath(target.prefix)
+        is_target = os.path.normpath(prefix) == os.path.normpath(target.prefix) if target.prefix else None
     elif not is_target and "/shims/" in path:
         is_target = None  # pyenv and others choose the Python when it starts
     return Interpreter(path=path, prefix=prefix, exists=host.target_files.exists(path), is_target=is_target)

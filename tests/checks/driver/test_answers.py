@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from built_machines import NO_NVML, cuda_that_fails, cuda_without_library, without_gpu_in
 from healthy import ANSWERED, DRIVER, cuda_gpu, nvml_gpu, runtime
@@ -182,16 +183,35 @@ def test_a_cuda_that_is_slow_where_tensorflow_computes_is_a_suspicion(judge: Jud
 
 def test_a_cuda_that_is_slow_on_gpus_without_persistence_mode_is_not_judged(judge: Judge) -> None:
     """A GPU that hangs looks the same, so it is no pass, also where only the driver is asked for."""
-    reason = judge.skips(
-        cuda_driver_initialises, cuda_driver=SLOW, nvml={"gpus": kept(False, True, False)}, runtime=None
-    )
+    started = Attempt(outcome="answered", seconds=26.0)  # NVML waits for the same start
+    nvml = {"gpus": kept(False, True, False), "attempt": started}
+    reason = judge.skips(cuda_driver_initialises, cuda_driver=SLOW, nvml=nvml, runtime=None)
     assert "persistence mode is off for 2 of 3 GPUs" in reason
     assert "--deadline 600" in reason
+
+
+EIGHT = {"devices": tuple(msgspec.structs.replace(A100, address=f"0000:{place:02}:00.0") for place in range(1, 9))}
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(20.0, False), (44.0, True)])
+@pytest.mark.parametrize("check", [cuda_driver_initialises, nvml_answers])
+def test_a_short_deadline_is_no_hang_where_many_gpus_may_have_to_start(
+    judge: Judge, check: Any, seconds: float, told: bool
+) -> None:
+    """A health check has 20 s; eight GPUs without persistence mode may need 24."""
+    late = Attempt(outcome="timed_out", seconds=seconds)
+    sections = {"cuda_driver": CudaDriver(attempt=late), "nvml": Nvml(attempt=late), "runtime": None}
+    if told:
+        assert judge.finding(check, pci=EIGHT, **sections).cause == "gpu_hang"
+    else:
+        assert "not all GPUs need have started" in judge.skips(check, pci=EIGHT, **sections)
+    assert judge.finding(check, **sections).cause == "gpu_hang", "one GPU has started by then"
 
 
 @pytest.mark.parametrize(
     ("nvml", "run"),
     [
+        ({"gpus": kept(False), "attempt": Attempt(outcome="answered", seconds=1.2)}, None),
         ({"gpus": kept(True, True)}, None),
         ({"gpus": kept(None)}, None),
         ({"gpus": kept(False), "troubles": (GpuTrouble(index=1, call="nvmlDeviceGetName", seconds=9.0),)}, None),
@@ -200,7 +220,16 @@ def test_a_cuda_that_is_slow_on_gpus_without_persistence_mode_is_not_judged(judg
         (None, None),
         (None, UNUSED),
     ],
-    ids=["on", "unknown", "a silent GPU", "NVML hangs", "TensorFlow hangs", "no NVML", "nothing computes"],
+    ids=[
+        "they were up",
+        "on",
+        "unknown",
+        "a silent GPU",
+        "NVML hangs",
+        "TensorFlow hangs",
+        "no NVML",
+        "nothing computes",
+    ],
 )
 def test_a_cuda_that_hangs_where_nothing_else_explains_it_is_an_error(judge: Judge, nvml: Any, run: Any) -> None:
     finding = judge.finding(cuda_driver_initialises, cuda_driver=SLOW, nvml=nvml, runtime=run)

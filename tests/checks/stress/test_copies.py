@@ -53,6 +53,11 @@ def test_a_copy_that_arrives_changed(judge: Judge, row: Transfer, label: str) ->
     assert (found.cause, found.severity) == (label, "error")
 
 
+def test_a_route_is_measured_if_one_kind_of_host_memory_arrives(judge: Judge) -> None:
+    full = transfer("host", "GPU:0", copies=0, gb_per_s=None, error=f"{MODULE}ResourceExhaustedError: OOM")
+    assert judge.passes(copies_arrive, machine(*transfers(0, 1), full))
+
+
 def test_no_copy_is_no_pass(judge: Judge) -> None:
     hung = Attempt(outcome="timed_out", seconds=20.0, phase="copying from GPU:0 to GPU:1")
     assert "did not respond within 20 s" in judge.skips(copies_arrive, machine(transfers_attempt=hung))

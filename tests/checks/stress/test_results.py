@@ -110,6 +110,12 @@ def test_gpus_of_one_model_agree(judge: Judge) -> None:
     )
 
 
+def test_gpus_that_agree_say_nothing_of_one_that_was_not_measured(judge: Judge) -> None:
+    reason = judge.skips(gpus_agree, machine(stressed_gpu(0), stressed_gpu(1), hung(2, "importing TensorFlow")))
+    assert "GPU 2 " in reason
+    assert "did not respond" in reason
+
+
 def test_the_one_that_stands_alone_is_named(judge: Judge) -> None:
     alone = with_round(2, exactness=(exactness(digests=("f" * 16, *exactness().digests[1:])),))
     found = judge.finding(gpus_agree, machine(stressed_gpu(0), stressed_gpu(1), alone))
