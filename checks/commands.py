@@ -70,6 +70,13 @@ def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Know
     return Fix(f"{why}{then}", pip(target, "install", wanted))
 
 
+def reinstall(target: Target, wheel: str) -> Fix:
+    """Return the fix that installs a wheel again, "nvidia-cudnn-cu12==9.3.0.75". An index has no local versions (PEP 440)."""
+    if "+" in wheel:
+        return Fix(f"Reinstall {wheel} from where it came from: PyPI does not have this version.")
+    return Fix(f"Reinstall {wheel}.", pip(target, "install", "--force-reinstall", "--no-deps", wheel))
+
+
 def prepend_library_path(folders: Sequence[str]) -> str:
     """Return the shell command that prepends folders to LD_LIBRARY_PATH."""
     listed = ":".join(shlex.quote(folder) for folder in folders)

@@ -57,7 +57,8 @@ def repair(copy: Copy, *, in_use: Iterable[str] = ()) -> Fix:
     if copy.placed_by in _VARIABLES and here in {os.path.dirname(path) for path in in_use}:
         return Fix(f"Replace {copy.path} by a whole copy, or move it away: other files of that folder are in use.")
     if copy.placed_by in _VARIABLES:
-        what = f"Take entry {copy.number} out of {copy.placed_by}" if copy.others else f"Unset {copy.placed_by}"
+        entries = f"entry {copy.number} out of {copy.placed_by} (and every other name of that folder)"
+        what = f"Take {entries}" if copy.others else f"Unset {copy.placed_by}"
         text = f"{what} before you start Python; also where it is set (~/.bashrc, a job script)."
         return Fix(text, _variable_of(copy.placed_by, copy.others))
     if copy.placed_by == "user site":

@@ -94,4 +94,6 @@ def _may_be_held(gpu: NvmlGpu) -> Finding:
 
 
 def _is_closed(gpu: NvmlGpu) -> bool:
-    return gpu.compute_mode == "prohibited" or (gpu.compute_mode.startswith("exclusive") and bool(tenants(gpu)))
+    """Whether no further process may use a GPU. MPS has an exclusive GPU for all its clients, which NVML lists since Volta."""
+    is_held = gpu.compute_mode.startswith("exclusive") and bool(tenants(gpu)) and not serves_by_mps(gpu)
+    return gpu.compute_mode == "prohibited" or is_held

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tfgpu_doctor.checks.devices import device_of, figures_of
-from tfgpu_doctor.checks.gpu.in_use import place, serves_by_mps, title, told_places
+from tfgpu_doctor.checks.gpu.in_use import named_in_vain, place, serves_by_mps, title, told_places
 from tfgpu_doctor.checks.kernel_log.xids import same_place
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Figure, Finding, Fix, Skip, Stage, Yielded, check
@@ -60,27 +60,43 @@ def all_know_the_same_gpus(
     counts = _counts(len(bus), nvml, device_nodes, cuda_driver, runtime)
     yield Evidence(_said(counts))
     given = _who_gives(container, scheduler, device_nodes)
+    faulty = False
     for device in _missing_from_nvml(bus, nvml) if nvml else _missing_from_cuda_alone(bus, cuda_driver):
         reason = (
             _why_not_in_nvml(device, nvml, given)
             if nvml
-            else _why_not_on_bus(device) or _why_not_in_cuda_alone(environment, cuda_driver, given)
+            else _why_not_on_bus(device) or _why_not_in_cuda_alone(device, bus, environment, cuda_driver, given)
         )
+        faulty = faulty or not reason
         yield (
             Evidence(f"the GPU at {device.address} is not in {'NVML' if nvml else 'CUDA'}: {reason}")
             if reason
             else _refused(device, kernel_log, knowledge, driver) or _lost(device, counts)
         )
-    if not nvml:
-        return
+    rows = list(_beside_nvml(nvml, cuda_driver, environment, given, counts)) if nvml else []
+    doubts = [each for each in rows if isinstance(each, Skip)]
+    if doubts and not faulty and not any(isinstance(each, Finding) for each in rows):
+        raise Skip("; ".join(map(str, doubts)))
+    yield from (each for each in rows if not isinstance(each, Skip))
+
+
+def _beside_nvml(
+    nvml: Nvml, cuda_driver: CudaDriver, environment: Environment, given: str, counts: Mapping[str, int]
+) -> Iterator[Evidence | Finding | Skip]:
+    """Compare the GPUs that NVML lists with those that CUDA lists; a Skip is for a GPU of which the reason is not known."""
     for each in nvml.troubles:
         yield Evidence(
             f"GPU {each.index} "
             + ("is not available to this process" if each.is_refused else "has a problem: see HLT001")
         )
+    named = named_in_vain(_numbered(nvml), environment, cuda_driver)
     for gpu in _missing_from_cuda(nvml, cuda_driver):
-        reason = _why_not_in_cuda(gpu, nvml, environment, given)
-        yield Evidence(f"{title(gpu)} is not in CUDA: {reason}") if reason else _ignored(gpu, counts)
+        if reason := _why_not_in_cuda(gpu, nvml, environment, named):
+            yield Evidence(f"{title(gpu)} is not in CUDA: {reason}")
+        elif doubt := _why_perhaps_not_in_cuda(environment, named, given):
+            yield Skip(f"NVML reads {title(gpu)}, but CUDA does not list it: perhaps {doubt}")
+        else:
+            yield _ignored(gpu, counts, environment)
 
 
 def _counts(
@@ -144,10 +160,14 @@ def _why_not_on_bus(device: PciDevice) -> str:
     return "it is a virtual function of another GPU, for virtual machines" if device.physical_function else ""
 
 
-def _why_not_in_cuda_alone(environment: Environment, cuda_driver: CudaDriver, given: str) -> str:
+def _why_not_in_cuda_alone(
+    device: PciDevice, bus: tuple[PciDevice, ...], environment: Environment, cuda_driver: CudaDriver, given: str
+) -> str:
     """Return who may withhold a GPU from CUDA where NVML does not say."""
     visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
+    driven = {each.address: (each.device, "") for each in bus if not _why_not_on_bus(each) and each.driver}
+    named = named_in_vain(driven, environment, cuda_driver)
+    if visible is not None and not (named and device.address in named):
         return f"CUDA_VISIBLE_DEVICES={visible} may hide it"
     if any(" MIG " in gpu.name for gpu in cuda_driver.gpus):
         return "CUDA gives a process either whole GPUs or one MIG device"
@@ -225,9 +245,17 @@ def _missing_from_cuda(nvml: Nvml, cuda_driver: CudaDriver) -> list[NvmlGpu]:
     return missing if seen and len(missing) + len(seen) <= len(nvml.gpus) else []
 
 
-def _why_not_in_cuda(gpu: NvmlGpu, nvml: Nvml, environment: Environment, given: str) -> str:
+def _numbered(nvml: Nvml) -> dict[int, tuple[str, str]]:
+    """Return the model and the UUID of each GPU that this process may use, in the order of the bus."""
+    rows = [(each.index, (each.name, each.uuid)) for each in nvml.gpus]
+    rows += [(each.index, (each.name, each.uuid)) for each in nvml.troubles if not each.is_refused]
+    return dict(sorted(rows))
+
+
+def _why_not_in_cuda(gpu: NvmlGpu, nvml: Nvml, environment: Environment, named: Collection[int] | None) -> str:
+    """Return what withholds a GPU from CUDA. `named` are the GPUs that CUDA_VISIBLE_DEVICES names and CUDA does not list."""
     visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
+    if visible is not None and named is not None and gpu.index not in named:
         return f"CUDA_VISIBLE_DEVICES={visible} hides it"
     if gpu.mig:
         return f"it is divided by MIG, into {len(gpu.mig_devices)} instances, and CUDA gives a process at most one MIG device"
@@ -237,14 +265,24 @@ def _why_not_in_cuda(gpu: NvmlGpu, nvml: Nvml, environment: Environment, given: 
         return "CUDA gives a process either whole GPUs or one MIG device"
     if not serves_by_mps(gpu) and any(map(serves_by_mps, nvml.gpus)):
         return "the server of MPS does not have it"
-    return given
+    return ""
 
 
-def _ignored(gpu: NvmlGpu, counts: Mapping[str, int]) -> Finding:
+def _why_perhaps_not_in_cuda(environment: Environment, named: Collection[int] | None, given: str) -> str:
+    """Return what may withhold a GPU from CUDA although NVML reads it; nothing withholds one that the variable names."""
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return f"CUDA_VISIBLE_DEVICES={visible} hides it: CUDA may number GPUs of several models by their speed"
+    return "" if visible is not None else given
+
+
+def _ignored(gpu: NvmlGpu, counts: Mapping[str, int], environment: Environment) -> Finding:
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    variable = "CUDA_VISIBLE_DEVICES" + (" is not set" if visible is None else f"={visible} names it")
     return Finding(
         f"NVML lists {title(gpu)}, but CUDA does not",
         confidence="low",
-        evidence=(_said(counts), "CUDA_VISIBLE_DEVICES is not set, and MIG is off"),
+        evidence=(_said(counts), f"{variable}, and MIG is off"),
         fix=Fix(f"CUDA omits a GPU that is too old for the driver, or that cannot be started. {_ASK_KERNEL}"),
         blocks=False,
         devices=(device_of(gpu),),

@@ -91,24 +91,36 @@ def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: 
 
     Fix: reset the GPU or reboot; if errors recur, or remapping failed, have the card replaced.
     """
-    told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if _tells_of_errors(gpu)]
-    if not told:
-        raise Skip("NVML reports nothing about memory errors")
-    for gpu in told:
-        findings = list(_memory_findings(gpu))
-        computes = bool(runtime and runtime.computes)
+    gpus = [(gpu, list(_memory_findings(gpu))) for gpu in gpus_in_use(nvml, cuda_driver)]
+    if not any(findings or _counts_errors(gpu) for gpu, findings in gpus):
+        raise Skip("; ".join(dict.fromkeys(_why_not_measured(gpu) for gpu, _ in gpus)) or "NVML lists no GPU")
+    computes = bool(runtime and runtime.computes)
+    for gpu, findings in gpus:
         yield from (replace(each, blocks=not computes) for each in findings)
         if not findings:
-            yield Evidence(f"GPU {gpu.index}: {', '.join(_said_of_memory(gpu))}")
+            said = ", ".join(_said_of_memory(gpu))
+            yield Evidence(
+                f"GPU {gpu.index}: {said if _counts_errors(gpu) else f'not measured: {_why_not_measured(gpu)}'}"
+            )
 
 
 def _has_errors(gpu: NvmlGpu) -> bool:
     return any(each.cause == "hardware_ecc_error" for each in _memory_findings(gpu))
 
 
-def _tells_of_errors(gpu: NvmlGpu) -> bool:
-    health = gpu.health
-    return bool(health.ecc or health.remapped_rows or health.retired_pages)
+def _counts_errors(gpu: NvmlGpu) -> bool:
+    """Whether NVML reports a number that uncorrectable errors would raise."""
+    ecc, rows, pages = gpu.health.ecc, gpu.health.remapped_rows, gpu.health.retired_pages
+    return bool(rows or pages or (ecc and ecc.enabled and ecc.volatile_uncorrected is not None))
+
+
+def _why_not_measured(gpu: NvmlGpu) -> str:
+    ecc = gpu.health.ecc
+    if ecc is None:
+        return "NVML reports nothing about memory errors"
+    if not ecc.enabled:
+        return "ECC is off, so that nothing detects errors in the memory"
+    return "ECC is on, but NVML reports no number of uncorrectable errors"
 
 
 def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:

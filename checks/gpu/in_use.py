@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, GpuProcess, Nvml, NvmlGpu
 
 _MPS_SERVER = "nvidia-cuda-mps-server"
+_Place = TypeVar("_Place", int, str)
 
 
 def gpus_in_use(nvml: Nvml, cuda_driver: CudaDriver | None) -> list[NvmlGpu]:
@@ -20,6 +24,35 @@ def chosen(environment: Environment | None, cuda_driver: CudaDriver | None) -> b
     visible = environment.get("CUDA_VISIBLE_DEVICES") if environment else None
     names = [name for name in (visible or "").split(",") if name.strip()]
     return bool(names) and bool(cuda_driver) and len(names) == len(cuda_driver.gpus if cuda_driver else ())
+
+
+def named_in_vain(
+    gpus: Mapping[_Place, tuple[str, str]], environment: Environment, cuda_driver: CudaDriver
+) -> set[_Place] | None:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES names if CUDA lists fewer than that; None if it is not known which they are.
+
+    `gpus` maps each GPU, in the order of the bus, to its model and UUID. CUDA reads the variable up to the first entry that
+    names no GPU. It numbers GPUs of one model in that order, and those of several models only if CUDA_DEVICE_ORDER says so.
+    """
+    named: set[_Place] = set()
+    by_number = False
+    for entry in map(str.strip, (environment.get("CUDA_VISIBLE_DEVICES") or "").split(",")):
+        found = _named(entry, gpus)
+        if len(found) != 1:
+            break
+        named.update(found)
+        by_number = by_number or entry.isdecimal()
+    if len(named) <= len(cuda_driver.gpus):
+        return set()
+    in_order = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({model for model, _ in gpus.values()}) == 1
+    return named if in_order or not by_number or len(named) == len(gpus) else None
+
+
+def _named(entry: str, gpus: Mapping[_Place, tuple[str, str]]) -> list[_Place]:
+    """Return the GPUs that an entry of CUDA_VISIBLE_DEVICES may mean."""
+    if entry.isdecimal():
+        return list(gpus)[int(entry) :][:1]
+    return [each for each, (_, uuid) in gpus.items() if entry.startswith("GPU-") and uuid.startswith(entry)]
 
 
 def serves_by_mps(gpu: NvmlGpu) -> bool:

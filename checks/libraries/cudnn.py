@@ -6,11 +6,13 @@ import os
 import re
 from collections.abc import Sequence
 
-from tfgpu_doctor.checks.commands import bring_cuda_libraries, library_path_without
-from tfgpu_doctor.checks.copies import evidence_of
+from tfgpu_doctor.checks.commands import bring_cuda_libraries, library_path_without, prepend_library_path
+from tfgpu_doctor.checks.copies import evidence_of, repair
+from tfgpu_doctor.checks.libraries.taken_copies import files_in_use
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import Requirement, requirements_on
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
 from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target, TensorFlow
@@ -60,7 +62,7 @@ def cudnn_fits(
     if said:
         loaded, built = said.groups()
         message = f"cuDNN {loaded} is loaded, but TensorFlow was built with {built}"
-        yield _shadowed(message, said.string, copies, environment) or Finding(
+        yield _shadowed(message, said.string, copies, environment, resolution) or Finding(
             message, cause="cudnn_version_mismatch", evidence=(said.string, *places), fix=again
         )
     elif done:
@@ -100,13 +102,12 @@ def _older_copy(
         return None
     if version(taken.version).release[:2] >= version(needed.lowest).release[:2]:
         return None
-    copy = next((each for each in resolution.copies if each.path == taken.path), None) if resolution else None
+    copy = _copy_at(taken.path, resolution)
     message = f"the loader selects cuDNN {taken.version} from {taken.path}, but TensorFlow requires {needed.specifier}"
     hidden = (f"found through {taken.found_by}", *(f"it hides {path}" for path in taken.shadowed))
     evidence = evidence_of(copy) if copy else hidden
     if taken.found_by == "LD_LIBRARY_PATH" and taken.shadowed:
-        without = library_path_without(environment, os.path.dirname(taken.path))
-        fix = Fix("Remove that folder from LD_LIBRARY_PATH before you start Python.", without)
+        fix = _let_through(taken.shadowed[0], (taken.path, taken.real_path), resolution, environment)
         return Finding(message, "ld_library_path_shadows_pip_libs", fix, evidence)
     return Finding(message, "cudnn_version_mismatch", again, evidence)
 
@@ -125,22 +126,42 @@ def _is_other_major(needed: Requirement, installed: Distribution) -> bool:
     return known and version(installed.version).major != version(needed.lowest).major
 
 
-def _shadowed(message: str, line: str, copies: Sequence[LibraryFile], environment: Environment) -> Finding | None:
+def _shadowed(
+    message: str, line: str, copies: Sequence[LibraryFile], environment: Environment, resolution: Resolution | None
+) -> Finding | None:
     """Return the finding if LD_LIBRARY_PATH puts a cuDNN before pip's copy with the same name; otherwise None."""
     brought = next((copy for copy in copies if copy.found_in == "pip"), None)
     first = next(
         (copy for copy in copies if brought and copy.found_in == "LD_LIBRARY_PATH" and copy.soname == brought.soname),
         None,
     )
-    if first is None:
+    if first is None or brought is None:
         return None
-    folder = os.path.dirname(first.path)
     return Finding(
         f"{message}: LD_LIBRARY_PATH puts {first.path} before pip's copy",
         cause="ld_library_path_shadows_pip_libs",
         evidence=(line, *(f"{copy.path} (found in {copy.found_in})" for copy in copies)),
-        fix=Fix(
-            "Remove that folder from LD_LIBRARY_PATH before you start Python.",
-            library_path_without(environment, folder),
-        ),
+        fix=_let_through(brought.path, (first.path, first.real_path), resolution, environment),
+    )
+
+
+def _copy_at(path: str, resolution: Resolution | None) -> Copy | None:
+    return next((each for each in (resolution.copies if resolution else ()) if each.path == path), None)
+
+
+def _let_through(right: str, taken: tuple[str, str], resolution: Resolution | None, environment: Environment) -> Fix:
+    """Return the fix by which the loader takes the right file, and not the one that LD_LIBRARY_PATH puts before it.
+
+    `taken` is that file's path, and its real path.
+    """
+    folders = [os.path.dirname(path) for path in taken if path]
+    in_use = [os.path.split(path) for path in (files_in_use(resolution) if resolution else ())]
+    # The parts of the cuDNN that goes are of no use to the right one, which has its own.
+    if any(folder == folders[0] and not name.startswith("libcudnn") for folder, name in in_use):
+        text = f"Search the folder of the right cuDNN first: other libraries of {folders[0]} are in use."
+        return Fix(text, (prepend_library_path([os.path.dirname(right)]),))
+    if copy := _copy_at(taken[0], resolution):
+        return repair(copy)
+    return Fix(
+        "Remove that folder from LD_LIBRARY_PATH before you start Python.", library_path_without(environment, *folders)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip, prepend_library_path
+from tfgpu_doctor.checks.commands import bring_cuda_libraries, prepend_library_path, reinstall
 from tfgpu_doctor.checks.copies import counted
 from tfgpu_doctor.checks.libraries.lost_libraries import LostLibrary, folders_of, lost_libraries, opened_loads
 from tfgpu_doctor.knowledge import Knowledge
@@ -112,10 +112,9 @@ def _finding(those: list[LostLibrary], libraries: Libraries, target: Target, who
         *counted((f"a copy is at {path}", os.path.dirname(path)) for path in first.other_copies),
     )
     if first.wheel and (first.damage or not (first.pip_copies or first.other_copies)):
-        again = pip(target, "install", "--force-reinstall", "--no-deps", first.wheel)
         what = f"cannot be loaded: {first.damage}" if first.damage else "is missing"
-        fix = Fix(f"Reinstall {first.wheel}.", again)
-        return Finding(f"{name}, which {first.wheel} installed, {what}", "gpu_libs_not_found", fix, evidence)
+        message = f"{name}, which {first.wheel} installed, {what}"
+        return Finding(message, "gpu_libs_not_found", reinstall(target, first.wheel), evidence)
     if len(first.chain) > 1 and not first.damage:
         askers = list(dict.fromkeys(each.chain[-2] for each in those))
         message = f"{' and '.join(askers)} {'needs' if len(askers) == 1 else 'need'} {name}, which is missing"

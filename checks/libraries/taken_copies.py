@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from tfgpu_doctor.checks.commands import pip, prepend_library_path
+from tfgpu_doctor.checks.commands import prepend_library_path, reinstall
 from tfgpu_doctor.checks.copies import counted, evidence_of, in_place_of, repair
 from tfgpu_doctor.checks.libraries.lost_libraries import LostLibrary, lost_libraries
 from tfgpu_doctor.knowledge import version
@@ -44,7 +44,7 @@ def driver_libraries_are_taken(
     }
     hiding = [each for each in resolution.copies if each.name in works and each.error and each.instead]
     if broken := [each for each in hiding if not works[each.name]]:
-        yield _refused(broken, [], _in_use(resolution))
+        yield _refused(broken, [], files_in_use(resolution))
     elif taken := [each for each in resolution.libraries if each.soname in works and each.found]:
         yield Evidence("; ".join(f"{each.soname} is {each.path}" for each in taken))
     else:
@@ -107,7 +107,7 @@ def _culprit(lost: LostLibrary, resolution: Resolution) -> Copy | None:
 def _finding(pairs: list[tuple[LostLibrary, Copy]], resolution: Resolution) -> Finding:
     copies = list(dict.fromkeys(copy for _, copy in pairs))
     if any(copy.error for copy in copies):
-        return _refused([copy for copy in copies if copy.error], [lost for lost, _ in pairs], _in_use(resolution))
+        return _refused([copy for copy in copies if copy.error], [lost for lost, _ in pairs], files_in_use(resolution))
     first = copies[0]
     those = [lost for lost, copy in pairs if copy == first]
     taken = resolution.find(first.name)
@@ -128,7 +128,7 @@ def _finding(pairs: list[tuple[LostLibrary, Copy]], resolution: Resolution) -> F
         f"the loader takes {what} from {first.path} instead of {in_place_of(first)}, and {problem}",
         cause="ld_library_path_shadows_pip_libs" if is_other else "library_shadowed",
         evidence=(*counted((each.said, each.soname) for each in those), *evidence_of(first)),
-        fix=repair(first, in_use=_in_use(resolution)),
+        fix=repair(first, in_use=files_in_use(resolution)),
     )
 
 
@@ -155,7 +155,7 @@ def _search_first(copy: Copy, path: str) -> Fix:
     return Fix(text, (prepend_library_path([folder]),))
 
 
-def _in_use(resolution: Resolution) -> list[str]:
+def files_in_use(resolution: Resolution) -> list[str]:
     """Return the files that are loaded and that no other copy replaces."""
     return [each.path for each in resolution.libraries if each.found and not each.shadowed]
 
@@ -172,7 +172,7 @@ def _damaged(lost: LostLibrary, target: Target) -> Finding:
         f"{lost.missing}, which {lost.wheel} installed, cannot be loaded: {lost.damage}",
         cause="gpu_libs_not_found",
         evidence=(lost.said,),
-        fix=Fix(f"Reinstall {lost.wheel}.", pip(target, "install", "--force-reinstall", "--no-deps", lost.wheel)),
+        fix=reinstall(target, lost.wheel),
     )
 
 

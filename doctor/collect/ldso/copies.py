@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tfgpu_doctor.collect.ldso.loader_conf import line_that_names
+from tfgpu_doctor.collect.ldso.loader_conf import line_that_names, real_folder
 from tfgpu_doctor.collect.ldso.owners import Owners
 from tfgpu_doctor.collect.ldso.resolver import Resolver, Taken
 from tfgpu_doctor.collect.ldso.search_path import CACHE, DEFAULT, VARIABLE
@@ -35,11 +35,13 @@ def _placed_by(taken: Taken, resolver: Resolver) -> dict[str, Any]:
     """The fields that say what put the folder of a file on the loader's path."""
     folder, search = taken.place.folder, resolver.search
     if taken.place.found_by == VARIABLE:
+        real = real_folder(search.target_files, folder)
         return {
             "placed_by": VARIABLE,
             "entry": "" if folder == "." else folder,
-            "number": search.variable.index(folder) + 1,
-            "others": tuple(each for each in search.variable if os.path.normpath(each) != os.path.normpath(folder)),
+            "number": search.listed.index(folder) + 1,
+            # Without this entry, another name of the same folder would lead to the same file.
+            "others": tuple(each for each in search.variable if real_folder(search.target_files, each) != real),
         }
     if taken.place.found_by == CACHE:
         file, line = line_that_names(search.machine_files, folder)

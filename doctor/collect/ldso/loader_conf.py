@@ -14,9 +14,9 @@ _DEEPEST = 5  # files that include each other
 
 def line_that_names(files: Files, folder: str) -> tuple[str, int]:
     """The file and the line, from 1, that name a folder; an empty name and 0 if none does."""
-    wanted = _real(files, folder)
+    wanted = real_folder(files, folder)
     for file, line, named in _folders(files, _FIRST, _DEEPEST):
-        if _real(files, named) == wanted:
+        if real_folder(files, named) == wanted:
             return file, line
     return "", 0
 
@@ -38,7 +38,8 @@ def _matching(files: Files, pattern: str) -> list[str]:
     return [f"{folder}/{each}" for each in files.names_if_any(folder) if fnmatch.fnmatch(each, name)]
 
 
-def _real(files: Files, folder: str) -> str:
+def real_folder(files: Files, folder: str) -> str:
+    """A folder with every link followed; as it is written if links form a loop."""
     try:
         return files.real_path(folder)
     except OSError:

@@ -10,6 +10,8 @@ from tfgpu_doctor.host import Files, Host
 from tfgpu_doctor.model.facts.python import Target
 
 _TOOLKIT = re.compile(r"^/usr/local/cuda(?:-[\d.]+)?(?=/)")
+_FOR_TENSORFLOW = ("nvidia-", "tensorrt", "tensorflow")
+_WITH_CUDA = (*_FOR_TENSORFLOW, "torch")  # PyTorch's wheels have copies in folders that PyTorch alone looks in
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
 
@@ -22,9 +24,8 @@ class Owners:
     def of(self, path: str) -> tuple[str, str]:
         """The owner of the library at that path, in words, and its version; both empty if the owner is unknown."""
         path = os.path.normpath(path)
-        for listed, name, version in reversed(self._wheels.get(os.path.basename(path), ())):
-            if path in self._spellings(listed):
-                return f"pip: {name} {version}", version
+        if wheel := self._wheel_of(path):
+            return f"pip: {' '.join(wheel)}", wheel[1]
         if self._is_conda and path.startswith(self._inside_prefix):
             return "conda", _version(path)
         if toolkit := _TOOLKIT.match(path):
@@ -34,9 +35,23 @@ class Owners:
         return ("system" if path.startswith(_SYSTEM) else ""), _version(path)
 
     def wheel_with(self, name: str) -> str:
-        """The wheel that lists a file of that name, as a requirement; empty if there is none. The file may be missing."""
-        rows = self._wheels.get(name)
+        """The wheel that lists a file of that name where TensorFlow may look, as a requirement; empty if there is none.
+
+        The file may be missing.
+        """
+        rows = [row for row in self._wheels.get(name, ()) if row[1].startswith(_FOR_TENSORFLOW)]
         return "==".join(rows[0][1:]) if rows else ""
+
+    def wheel_of(self, path: str) -> str:
+        """The wheel that installed the file at that path, as a requirement; empty if none did."""
+        return "==".join(self._wheel_of(os.path.normpath(path)))
+
+    def _wheel_of(self, path: str) -> tuple[str, ...]:
+        """The name and the version of the wheel that lists a path."""
+        for listed, name, version in reversed(self._wheels.get(os.path.basename(path), ())):
+            if path in self._spellings(listed):
+                return name, version
+        return ()
 
     def _spellings(self, path: str) -> tuple[str, ...]:
         """A path as it is written, and with every link followed: the environment may lie behind a link."""
@@ -51,11 +66,11 @@ class Owners:
 
     @cached_property
     def _wheels(self) -> dict[str, list[tuple[str, str, str]]]:
-        """Map the name of each library in the RECORD of an NVIDIA wheel to its path, and the wheel's name and version."""
+        """Map the name of each library in the RECORD of such a wheel to its path, and the wheel's name and version."""
         found: dict[str, list[tuple[str, str, str]]] = {}
         files = self._host.target_files
         for each in self._target.distributions:
-            if not each.name.startswith(("nvidia-", "tensorrt", "tensorflow", "torch")):
+            if not each.name.startswith(_WITH_CUDA):
                 continue
             for spelling in (each.name.replace("-", "_"), each.name):
                 record = files.text_if_any(f"{each.folder}/{spelling}-{each.version}.dist-info/RECORD")

@@ -35,7 +35,8 @@ class SearchPath:
         self.target_files = host.target_files
         self.machine_files = machine_files or host.files
         self.cache = parse_loader_cache(_content(self.machine_files, "/etc/ld.so.cache"), architecture)
-        self.variable = split_list(host.child_environment.get("LD_LIBRARY_PATH") or "")
+        self.listed = listed_in(host.child_environment.get("LD_LIBRARY_PATH") or "")
+        self.variable = list(dict.fromkeys(self.listed))  # once is enough: the first counts
         self._multiarch = f"lib/{architecture}-linux-gnu"
         self._expanded: dict[tuple[tuple[str, ...], str], list[str]] = {}
         self.default = [f"/{self._multiarch}", f"/usr/{self._multiarch}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
@@ -73,10 +74,14 @@ class SearchPath:
         return list(dict.fromkeys(folder for folder in expanded if "$" not in folder))
 
 
+def listed_in(text: str) -> list[str]:
+    """The entries of a variable like LD_LIBRARY_PATH: an empty entry means the working folder, an empty text means none."""
+    return [folder or "." for folder in text.replace(";", ":").split(":")] if text else []
+
+
 def split_list(text: str) -> list[str]:
-    """The folders of a variable like LD_LIBRARY_PATH: an empty entry means the working folder, an empty text means none."""
-    folders = (folder or "." for folder in text.replace(";", ":").split(":"))
-    return list(dict.fromkeys(folders)) if text else []  # once is enough: the first counts
+    """The entries of a variable like LD_LIBRARY_PATH, each once."""
+    return list(dict.fromkeys(listed_in(text)))
 
 
 def _content(files: Files, path: str) -> bytes:

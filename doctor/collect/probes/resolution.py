@@ -79,9 +79,8 @@ def _program_rpath(search: SearchPath, target: Target) -> list[str]:
 
 
 def _wheel(missing: str, refused: str, resolver: Resolver, owners: Owners) -> str:
-    """The wheel that lists the missing file; a file of that name which is no wheel's own is not the wheel's fault."""
-    is_own = not refused or owners.of(resolver.search.target_files.real_path(refused))[0].startswith("pip: ")
-    return owners.wheel_with(missing) if is_own else ""
+    """The wheel that lists the missing file, or that installed the refused one."""
+    return owners.wheel_of(resolver.search.target_files.real_path(refused)) if refused else owners.wheel_with(missing)
 
 
 def _describe(

@@ -9,10 +9,12 @@ import pytest
 from built_health import hung, server, without
 from built_kernel import UNREADABLE, log, message
 from built_machines import DOCKER, several, variables
-from healthy import broken, cuda_gpu, node, nvml_gpu
+from healthy import broken, cuda_gpu, node, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.gpu.counts import all_know_the_same_gpus
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.health import GpuTrouble
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice, Scheduler
 from tfgpu_doctor.model.facts.nvidia import GpuProcess
 
@@ -163,7 +165,6 @@ def test_a_gpu_in_trouble_is_named_elsewhere(judge: Judge) -> None:
         ({}, {"environment": variables(CUDA_VISIBLE_DEVICES="0")}, "CUDA_VISIBLE_DEVICES=0 hides it"),
         ({"mig": True, "mig_devices": ("MIG-1", "MIG-2")}, {}, "divided by MIG, into 2 instances"),
         ({"compute_mode": "prohibited"}, {}, "compute mode is prohibited"),
-        ({}, {"scheduler": Scheduler(kind="slurm", job="1")}, "slurm did not give it"),
     ],
 )
 def test_a_gpu_that_cuda_does_not_list_for_a_reason_is_no_fault(
@@ -185,6 +186,113 @@ def test_a_gpu_that_cuda_leaves_out_is_an_error(judge: Judge) -> None:
     assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "error", "low")
     assert finding.message.startswith("NVML lists GPU 1")
     assert not finding.blocks
+
+
+@pytest.mark.parametrize(
+    "withheld", [{"container": DOCKER}, {"scheduler": Scheduler(kind="slurm", job="1")}], ids=["container", "job"]
+)
+def test_whether_a_gpu_that_nvml_reads_was_given_cannot_be_told(judge: Judge, withheld: dict[str, Any]) -> None:
+    """NVML opens a GPU's device node, as CUDA does: nothing that is known keeps CUDA alone from it."""
+    machine = broken(**{**several(2), **ONE, "nvml": {"gpus": (nvml_gpu(0), nvml_gpu(1))}, **withheld})
+    reason = judge.skips(all_know_the_same_gpus, machine)
+    assert reason.startswith("NVML reads GPU 1 (NVIDIA GeForce RTX 3090), but CUDA does not list it")
+    report = diagnose(broken(machine, runtime=runtime()))
+    assert (report.computes, report.fit) == (True, None)
+
+
+def judged_with(visible: str, listed: int = 1, gpus: int = 2, order: str = "", **sections: Any) -> Facts:
+    """A machine of alike GPUs of which CUDA lists the first, and the variable that names some."""
+    names = {"CUDA_VISIBLE_DEVICES": visible, **({"CUDA_DEVICE_ORDER": order} if order else {})}
+    machine = several(gpus)
+    rows = {"cuda_driver": {"gpus": machine["cuda_driver"]["gpus"][:listed]}, "runtime": None}
+    return broken(**{**machine, **rows, "environment": variables(**names), **sections})
+
+
+FIRST, SECOND = (nvml_gpu(index).uuid for index in (0, 1))
+ALIKE = (nvml_gpu(0, uuid="GPU-aaaa"), nvml_gpu(1, uuid="GPU-bbbb"))
+UNLIKE = (nvml_gpu(0), nvml_gpu(1, name="NVIDIA T400"), nvml_gpu(2))
+JOB: dict[str, Any] = {"scheduler": Scheduler(kind="slurm", job="1")}
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        judged_with("0,1"),
+        judged_with("1, 0"),
+        judged_with("0,1", **JOB),
+        judged_with("0,1", container=DOCKER),
+        judged_with(f"{FIRST},{SECOND}"),
+        judged_with("GPU-a,GPU-b", nvml={"gpus": ALIKE}),
+        judged_with("0,GPU-b", nvml={"gpus": ALIKE}),
+        judged_with("0,1", gpus=3),
+        judged_with("0,1", gpus=3, order="PCI_BUS_ID", nvml={"gpus": UNLIKE}),
+        judged_with("0,1,2", gpus=3, listed=2, nvml={"gpus": (UNLIKE[0], UNLIKE[2], UNLIKE[1])}),
+    ],
+    ids=[
+        "numbers", "a blank", "a job", "a container", "names", "short names", "both", "some", "by the bus", "all of unlike ones",
+    ],
+)  # fmt: skip
+def test_a_gpu_that_the_variable_names_is_not_hidden_by_it(judge: Judge, machine: Facts) -> None:
+    finding = judge.finding(all_know_the_same_gpus, machine)
+    assert (finding.cause, finding.severity, finding.confidence) == ("undetermined", "error", "low")
+    assert finding.message.endswith("but CUDA does not")
+    value = machine.environment.get("CUDA_VISIBLE_DEVICES") if machine.environment else ""
+    assert finding.evidence[-1] == f"CUDA_VISIBLE_DEVICES={value} names it, and MIG is off"
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        judged_with("0"),
+        judged_with(FIRST),
+        judged_with("0,7,1"),
+        judged_with("0,-1,1"),
+        judged_with("0,GPU-x,1"),
+        judged_with("2,3", listed=2, gpus=4),
+        judged_with("2,3", listed=2, gpus=4, **JOB),
+        judged_with("0", container=DOCKER),
+        judged_with("MIG-1,MIG-2"),
+    ],
+    ids=[
+        "a number", "a name", "no such number", "the end", "no such name", "others", "others of a job", "in a container",
+        "devices of MIG",
+    ],
+)  # fmt: skip
+def test_a_gpu_that_the_variable_does_not_name_is_hidden_by_it(judge: Judge, machine: Facts) -> None:
+    assert " hides it" in judge.passes(all_know_the_same_gpus, machine)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "reason"),
+    [
+        ((nvml_gpu(0), nvml_gpu(1, mig=True, mig_devices=("MIG-1",))), "divided by MIG"),
+        ((nvml_gpu(0), nvml_gpu(1, compute_mode="prohibited")), "compute mode is prohibited"),
+    ],
+)
+def test_a_gpu_that_is_named_may_be_withheld_for_another_reason(judge: Judge, gpus: Any, reason: str) -> None:
+    assert reason in judge.passes(all_know_the_same_gpus, judged_with("0,1", nvml={"gpus": gpus}))
+
+
+def test_which_of_unlike_gpus_a_number_names_is_not_known(judge: Judge) -> None:
+    reason = judge.skips(all_know_the_same_gpus, judged_with("0,1", gpus=3, nvml={"gpus": UNLIKE}))
+    assert "GPU 1 (NVIDIA T400), but CUDA does not list it: perhaps CUDA_VISIBLE_DEVICES=0,1 hides it" in reason
+    assert "GPU 2" in reason
+
+
+def test_numbers_do_not_count_a_gpu_that_this_process_may_not_use(judge: Judge) -> None:
+    """Slurm numbers the GPUs of a job from 0, and NVML those of the node."""
+    refused = GpuTrouble(index=0, error_code=4, error_text="Insufficient Permissions")
+    nvml = {"gpus": (nvml_gpu(1), nvml_gpu(2)), "troubles": (refused,), "count": 3}
+    cuda = {"gpus": (cuda_gpu(1),)}
+    machine = judged_with("0,1", gpus=3, nvml=nvml, cuda_driver=cuda, pci=Pci(), **JOB)
+    assert judge.finding(all_know_the_same_gpus, machine).message.startswith("NVML lists GPU 2")
+
+
+def test_without_nvml_a_gpu_that_the_variable_names_is_lost(judge: Judge) -> None:
+    names = {"environment": variables(CUDA_VISIBLE_DEVICES="0,1"), "nvml": None}
+    assert judge.finding(all_know_the_same_gpus, two_on_the_bus({}, **names)).cause == "gpu_start_failed"
+    given = judge.passes(all_know_the_same_gpus, two_on_the_bus({}, **names, container=DOCKER))
+    assert "this docker container was not given it" in given
 
 
 def test_one_mig_device_beside_whole_gpus_is_cudas_choice(judge: Judge) -> None:

@@ -181,6 +181,7 @@ def gpus(*given: Any) -> dict[str, Any]:
         ("exclusive_process", ()),
         ("exclusive_thread", ()),
         ("exclusive_process", (DESKTOP,)),
+        ("exclusive_process", (SERVER, JOB)),  # from Volta on, a client of MPS has a context of its own
         ("a mode of tomorrow", (JOB,)),
     ],
 )

@@ -13,7 +13,7 @@ from healthy import ANSWERED, nvml_gpu, runtime
 from tfgpu_doctor.checks.gpu.health import every_gpu_answers, memory_is_sound, no_reset_is_asked_for
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
-from tfgpu_doctor.model.facts.health import Ecc, GpuHealth, GpuTrouble, RetiredPages
+from tfgpu_doctor.model.facts.health import Ecc, GpuHealth, GpuTrouble, RemappedRows, RetiredPages
 from tfgpu_doctor.model.facts.kernel import KernelMessage
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import Nvml
@@ -179,9 +179,40 @@ def test_a_gpu_without_ecc_is_not_judged(judge: Judge) -> None:
     assert judge.skips(memory_is_sound) == "NVML reports nothing about memory errors"
 
 
-def test_ecc_that_is_off_is_no_fault(judge: Judge) -> None:
-    off = GpuHealth(ecc=Ecc(enabled=False, pending=True))
-    assert judge.passes(memory_is_sound, workstation(off)) == "GPU 0: ECC is off"
+OFF = GpuHealth(ecc=Ecc(enabled=False, pending=True))
+
+
+@pytest.mark.parametrize(
+    ("health", "reason"),
+    [
+        (OFF, "ECC is off, so that nothing detects errors in the memory"),
+        (GpuHealth(ecc=Ecc(enabled=True)), "ECC is on, but NVML reports no number of uncorrectable errors"),
+    ],
+    ids=["off", "no number"],
+)
+def test_memory_whose_errors_nobody_counts_is_not_judged(judge: Judge, health: GpuHealth, reason: str) -> None:
+    assert judge.skips(memory_is_sound, workstation(health)) == reason
+
+
+def test_ecc_that_is_off_is_no_fault_where_rows_are_counted(judge: Judge) -> None:
+    health = changed(OFF, remapped_rows=RemappedRows())
+    assert judge.passes(memory_is_sound, workstation(health)).startswith("GPU 0: ECC is off, 0 rows remapped")
+
+
+@pytest.mark.parametrize(
+    ("health", "reason"),
+    [(OFF, "ECC is off"), (GpuHealth(), "NVML reports nothing about memory errors")],
+    ids=["off", "nothing"],
+)
+def test_of_several_gpus_those_that_were_not_measured_are_named(judge: Judge, health: GpuHealth, reason: str) -> None:
+    first, second = judge.passes(memory_is_sound, server(SERVER, health)).splitlines()[:2]
+    assert first.startswith("GPU 0: ECC 0 uncorrected")
+    assert second.startswith(f"GPU 1: not measured: {reason}")
+
+
+def test_what_the_driver_says_of_the_caches_counts_without_a_number(judge: Judge) -> None:
+    health = GpuHealth(ecc=Ecc(enabled=True, sram_threshold_exceeded=True))
+    assert "errors in its caches" in judge.finding(memory_is_sound, workstation(health)).message
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,14 @@ TAKEN = Copy(
     instead=PIPS.path, instead_owner="pip: nvidia-cudnn-cu12 9.3.0.75",
 )  # fmt: skip
 OTHER = Copy(name="libcublas.so.12", path="/opt/other/libcublas.so.12", placed_by="RUNPATH")
+LISTED = Copy(
+    name="libcudnn.so.9", path=OLD.path, placed_by="LD_LIBRARY_PATH", entry="/opt/old", number=2, others=("/opt/own",),
+    instead=PIPS.path, instead_owner="pip: nvidia-cudnn-cu12 9.3.0.75",
+)  # fmt: skip
+CUBLAS = ResolvedLibrary(
+    soname="libcublas.so.12", found=True, needed_by_tensorflow=True, path="/opt/old/libcublas.so.12",
+    found_by="LD_LIBRARY_PATH",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -231,3 +239,51 @@ def test_a_nightly_build_is_not_told_to_install_what_does_not_exist(judge: Judge
     finding = judge.finding(cudnn_fits, tensorflow=nightly, runtime=convolved(COMPLAINT))
     assert finding.fix
     assert not any("tensorflow[and-cuda]==2.22.0.dev20261101" in command for command in finding.fix.commands)
+
+
+BOTH_NAMES = variables(LD_LIBRARY_PATH="/opt/own:/opt/old:/opt/link-to-old")
+PART = ResolvedLibrary(
+    soname="libcudnn_ops.so.9", found=True, needed_by_tensorflow=True, asked_by="libcudnn.so.9",
+    path="/opt/old/libcudnn_ops.so.9", found_by="LD_LIBRARY_PATH",
+)  # fmt: skip
+OLD_LISTED = msgspec.structs.replace(OLD, found_by="LD_LIBRARY_PATH")
+
+
+@pytest.mark.parametrize("log", [(), (COMPLAINT,)], ids=["by the files", "by the run"])
+def test_every_entry_that_leads_to_the_older_copy_is_taken_out(judge: Judge, log: tuple[str, ...]) -> None:
+    finding = judge.finding(
+        cudnn_fits,
+        runtime=convolved(*log) if log else None,
+        cuda_libraries=Libraries(copies=(on_library_path(folder="/opt/old"), PIPS)),
+        resolution=Resolution(libraries=(OLD_LISTED, PART), copies=(LISTED,)),
+        environment=BOTH_NAMES,
+    )
+    assert finding.cause == "ld_library_path_shadows_pip_libs"
+    assert finding.fix and finding.fix.commands == ("export LD_LIBRARY_PATH=/opt/own",)
+
+
+@pytest.mark.parametrize("log", [(), (COMPLAINT,)], ids=["by the files", "by the run"])
+def test_a_folder_whose_other_libraries_are_in_use_stays_on_the_path(judge: Judge, log: tuple[str, ...]) -> None:
+    """cuDNN was unpacked into a toolkit that only LD_LIBRARY_PATH names, and pip brought cuDNN alone."""
+    finding = judge.finding(
+        cudnn_fits,
+        runtime=convolved(*log) if log else None,
+        cuda_libraries=Libraries(copies=(on_library_path(folder="/opt/old"), PIPS)),
+        resolution=Resolution(libraries=(CUBLAS, OLD_LISTED), copies=(LISTED,)),
+        environment=BOTH_NAMES,
+    )
+    assert finding.cause == "ld_library_path_shadows_pip_libs"
+    first = f"export LD_LIBRARY_PATH={SITE}/nvidia/cudnn/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+    assert finding.fix and finding.fix.commands == (first,)
+    assert "other libraries of /opt/old are in use" in finding.fix.text
+
+
+def test_without_a_resolution_the_folder_behind_a_link_is_taken_out_too(judge: Judge) -> None:
+    copy = msgspec.structs.replace(on_library_path(), real_path="/opt/cudnn-9.0.0/lib/libcudnn.so.9.0.0")
+    finding = judge.finding(
+        cudnn_fits,
+        runtime=convolved(COMPLAINT),
+        cuda_libraries=Libraries(copies=(copy, PIPS)),
+        environment=variables(LD_LIBRARY_PATH="/opt/cudnn-9.0/lib:/opt/own:/opt/cudnn-9.0.0/lib"),
+    )
+    assert finding.fix and finding.fix.commands == ("export LD_LIBRARY_PATH=/opt/own",)

@@ -124,6 +124,16 @@ def test_a_truncated_library(judge: Judge) -> None:
         assert "--force-reinstall --no-deps nvidia-cusolver-cu12==11.6.3.83" in finding.fix.commands[0]
 
 
+def test_a_wheel_that_no_index_has_is_not_asked_of_one(judge: Judge) -> None:
+    """PyTorch's own index has versions like 2.0.1+cu118; PyPI rejects local versions (PEP 440)."""
+    told = search(resolved("libcudnn.so.9", error="it is truncated", wheel="torch==2.3.1+cu121"))
+    finding = judge.finding(every_library_opens, cuda_libraries=Libraries(), resolution=told, runtime=None)
+    assert finding.message == "libcudnn.so.9, which torch==2.3.1+cu121 installed, cannot be loaded: it is truncated"
+    assert finding.fix is not None
+    assert finding.fix.commands == ()
+    assert "Reinstall torch==2.3.1+cu121" in finding.fix.text
+
+
 def test_a_truncated_library_that_killed_tensorflow(judge: Judge) -> None:
     """Its mapping ends in SIGBUS before TensorFlow has said anything of it; what was opened before that is no proof."""
     run = runtime(

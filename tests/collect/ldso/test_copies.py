@@ -42,6 +42,22 @@ def test_a_damaged_file_of_the_variable(workshop: Workshop) -> None:
     assert told.others == ("/nowhere",)
 
 
+def test_every_name_of_a_folder_is_the_same_entry(workshop: Workshop) -> None:
+    """/usr/local/cuda is a link to /usr/local/cuda-12.2, and LD_LIBRARY_PATH often names both."""
+    own, first = workshop.build("own/liba.so.1"), workshop.build("cuda-12.2/lib64/liba.so.1")
+    (workshop.folder / "cuda").symlink_to("cuda-12.2")
+    (workshop.folder / "loop").symlink_to("loop")
+    link, loop = workshop.folder / "cuda/lib64", workshop.folder / "loop"
+    workshop.variables["LD_LIBRARY_PATH"] = f"/nowhere:{loop}:/nowhere:{link}:{first.parent}"
+    opener = workshop.opener(runpath="$ORIGIN/own")
+    (told,) = copies(workshop, opener, "liba.so.1")
+    assert (told.path, told.entry, told.number) == (f"{link}/liba.so.1", str(link), 4)
+    assert told.others == ("/nowhere", str(loop))
+    assert workshop.real(opener, "liba.so.1") == {"liba.so.1": (True, {str(first)})}
+    workshop.variables["LD_LIBRARY_PATH"] = ":".join(told.others)
+    assert workshop.real(opener, "liba.so.1") == {"liba.so.1": (True, {str(own)})}
+
+
 def test_a_folder_in_the_place_of_a_library(workshop: Workshop) -> None:
     workshop.build("own/liba.so.1")
     (workshop.folder / "first/liba.so.1").mkdir(parents=True)

@@ -149,6 +149,27 @@ def test_a_truncated_library_is_named_with_its_wheel(machine: Machine, site: Sit
     assert (found.wheel, found.elsewhere) == ("nvidia-cublas-cu12==12.5.3.2", ())
 
 
+def test_the_library_of_another_framework_is_not_what_is_missing(machine: Machine, site: Site) -> None:
+    """PyTorch's wheels bring copies in a folder of their own, where TensorFlow never looks."""
+    library(site.folder / "torch/lib/libcudnn.so.9")
+    site.wheel("torch", "2.3.1+cu121", "torch/lib/libcudnn.so.9")
+    found = site.resolve(machine).find("libcudnn.so.9")
+    assert found is not None
+    assert (found.found, found.wheel) == (False, "")
+
+
+def test_a_damaged_library_is_of_the_wheel_that_brought_the_file(machine: Machine, site: Site) -> None:
+    """Two wheels list a file of that name; the loader takes the copy of the second."""
+    library(site.folder / "nvidia/cudnn/lib/libcudnn.so.9")
+    site.wheel("nvidia-cudnn-cu12", "9.3.0.75", "nvidia/cudnn/lib/libcudnn.so.9")
+    path = library(site.folder / "torch/lib/libcudnn.so.9")
+    site.wheel("torch", "2.3.1+cu121", "torch/lib/libcudnn.so.9")
+    path.write_bytes(path.read_bytes()[:5000])
+    found = site.resolve(machine, LD_LIBRARY_PATH=str(path.parent)).find("libcudnn.so.9")
+    assert found is not None
+    assert (found.found, found.wheel) == (False, "torch==2.3.1+cu121")
+
+
 def test_a_copy_on_the_variable_hides_that_of_pip(machine: Machine, site: Site, tmp_path: pathlib.Path) -> None:
     own = library(site.folder / "nvidia/cublas/lib/libcudnn.so.9")
     first = library(tmp_path / "old/lib/libcudnn.so.9")
