@@ -34,15 +34,40 @@ def __getattr__(name: str) -> object:
 
 
 def check(*, python: str | None = None, quick: bool = False, level: Level = "standard", root: str = "/") -> Report:
-    """Diagnose this machine and return the report, as the command `tfgpu-doctor check` does.
+    """Diagnose this machine and return the report, as the command `tfgpu-doctor check` does, checks of plugins included.
 
     `python` is the interpreter to diagnose (this one by default). `quick` does not run TensorFlow, like the level of
     that name. `root` is a folder to read the machine's files under.
+
+    The arguments alone decide: no settings file is read, so every check counts, and TensorFlow has 120 seconds to answer.
+    Raises ValueError for a `root` that is no folder to read, and KeyboardInterrupt on Ctrl-C.
     """
-    from tfgpu_doctor.collect.examination import examine
+    import time
+
+    from tfgpu_doctor.collect.examination import Interrupted, examine
     from tfgpu_doctor.diagnose.engine import diagnose
+    from tfgpu_doctor.diagnose.plugins import load_checks
     from tfgpu_doctor.model.report import Report
     from tfgpu_doctor.render.html_page import render_in_notebook
 
+    _refuse_bad_root(root)
     Report.page_maker = render_in_notebook
-    return diagnose(examine(python=python, quick=quick, level=level, root=root))
+    started = time.monotonic()
+    try:
+        facts = examine(python=python, quick=quick, level=level, root=root)
+    except Interrupted:
+        raise KeyboardInterrupt from None
+    checks, broken = load_checks()
+    return diagnose(facts, checks=checks, broken=broken, seconds=time.monotonic() - started)
+
+
+def _refuse_bad_root(root: str) -> None:
+    """Raise ValueError if that is no folder: nothing would be found in it, and a confident diagnosis made of that."""
+    import os
+
+    if not root:  # it would be read as the working folder
+        raise ValueError("the folder `root` is empty: is a variable not set? Without `root` this machine is examined")
+    if not os.path.isdir(root):
+        raise ValueError(f"root {root}: {'it is not a folder' if os.path.lexists(root) else 'there is no such folder'}")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise ValueError(f"root {root}: this user may not read the folder")

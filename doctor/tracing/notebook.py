@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,8 @@ class trace:  # noqa: N801 - used like a function
     """Record what TensorFlow does in a `with` block, and print where its steps spend their time.
 
     The first recording begins at once and takes `seconds`; while it holds only the start of the training, or too few
-    steps, a longer one follows. `report` has the answer after the block; it is None if nothing was recorded.
+    steps, a longer one follows. `report` has the answer after the block; it is None if nothing was recorded. The object may
+    record one block after another; `report` is that of the last.
     """
 
     def __init__(self, *, seconds: float = 5.0, show: bool = True) -> None:
@@ -39,41 +41,49 @@ class trace:  # noqa: N801 - used like a function
         self.problem = ""
         self._drawing = Drawing()
         self._seconds, self._show = seconds, show
-        self._end = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._scratch = scratch_folder()
-        self._folder = ""
+        self._running: tuple[threading.Thread, threading.Event] | None = None
 
     def __enter__(self) -> Self:
-        """Begin to record. Raises ImportError without TensorFlow."""
+        """Begin to record. Raises ImportError without TensorFlow, and RuntimeError within a block that it records."""
         import tensorflow as tf
 
-        self._folder = self._scratch.__enter__()
-        self._thread = threading.Thread(target=self._run, args=(tf,), name="tfgpu-doctor", daemon=True)
-        self._thread.start()
+        if self._running is not None:
+            raise RuntimeError("this object records a block already: call tfgpu_doctor.trace() for another one")
+        self.report, self.problem, self._drawing = None, "", Drawing()
+        scratch, end = ExitStack(), threading.Event()
+        folder = scratch.enter_context(scratch_folder())
+
+        def record() -> None:
+            with scratch:
+                self._record(tf, folder, end)
+
+        thread = threading.Thread(target=record, name="tfgpu-doctor", daemon=True)
+        thread.start()
+        self._running = thread, end
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
     ) -> None:
         """End the recording, and print the answer unless the block failed."""
-        self._end.set()
-        assert self._thread is not None
-        self._thread.join()
-        self._scratch.__exit__(None, None, None)
+        running, self._running = self._running, None
+        assert running is not None
+        thread, end = running
+        end.set()
+        thread.join()
         if self._show and kind is None:
             _show(self)
 
-    def _run(self, tf: Any) -> None:
+    def _record(self, tf: Any, scratch: str, end: threading.Event) -> None:
         recorder = recorder_module().Recorder(None)
         seconds, number = self._seconds, 0
-        while not self._end.is_set() or not number:
+        while not end.is_set() or not number:
             number += 1
-            folder = os.path.join(self._folder, str(number))
+            folder = os.path.join(scratch, str(number))
             os.makedirs(folder)
             try:
                 recorder.start(tf, folder)
-                self._wait(seconds)
+                self._wait(seconds, end)
                 recorder.stop(tf)
                 self._judge(folder)
             except (Unreadable, RuntimeError, ValueError, OSError, tf.errors.OpError) as error:
@@ -83,10 +93,10 @@ class trace:  # noqa: N801 - used like a function
                 return
             seconds = min(_LONGEST_S, 2 * seconds)
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, end: threading.Event) -> None:
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._end.is_set():
-            self._end.wait(_TICK_S)
+        while time.monotonic() < until and not end.is_set():
+            end.wait(_TICK_S)
 
     def _judge(self, folder: str) -> None:
         profile = read_profile(find_file(folder))

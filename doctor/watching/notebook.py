@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 import time
-from types import TracebackType
+from contextlib import ExitStack
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tfgpu_doctor._project import report_it
@@ -26,7 +27,7 @@ from tfgpu_doctor.watching.rules import parse_rule
 from tfgpu_doctor.watching.watcher import Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Self
 
@@ -76,7 +77,8 @@ class watch:  # noqa: N801 - used like a function
     """Watch what TensorFlow does in a `with` block: what its steps wait for, and whether it stands still.
 
     `hang_after` in seconds; `fail_if` are rules such as "gpu_idle > 40 % for 5 min". After the block `report` has the
-    answer, which is printed too. With `live`, a line is printed for each change of the verdict.
+    answer, which is printed too. With `live`, a line is printed for each change of the verdict. The object may watch one
+    block after another; `report` is that of the last.
     """
 
     def __init__(
@@ -88,39 +90,57 @@ class watch:  # noqa: N801 - used like a function
             "this program", hang_after_s=hang_after, rules=[parse_rule(rule) for rule in fail_if]
         )
         self._live, self._show = live, show
-        self._end = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._scratch = scratch_folder()
+        self._running: tuple[threading.Thread, threading.Event] | None = None
 
     def __enter__(self) -> Self:
-        """Begin to watch. Raises ImportError without TensorFlow."""
-        import tensorflow as tf
-
-        folder = self._scratch.__enter__()
-        self._thread = threading.Thread(target=self._run, args=(tf, folder), name="tfgpu-doctor", daemon=True)
-        self._thread.start()
+        """Begin to watch. Raises ImportError without TensorFlow, and RuntimeError within a block that it watches."""
+        if self._running is not None:
+            raise RuntimeError("this object watches a block already: call tfgpu_doctor.watch() for another one")
+        self._begin(lambda: True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End, and print the report unless the block failed."""
-        self._end.set()
-        assert self._thread is not None
-        self._thread.join()
-        self._scratch.__exit__(None, None, None)
-        if self._show and kind is None:
+        if self._stop() and self._show and kind is None:
             _print(self)
 
-    def _run(self, tensorflow: Any, folder: str) -> None:
+    def _begin(self, goes_on: Callable[[], bool]) -> None:
+        """Watch on a thread until `_stop`, or until `goes_on` is false."""
+        import tensorflow as tf
+
+        self.report = None
+        scratch, end = ExitStack(), threading.Event()
+        folder = scratch.enter_context(scratch_folder())
+
+        def watch_on() -> None:
+            with scratch:
+                self._watch(tf, folder, end, goes_on)
+
+        thread = threading.Thread(target=watch_on, name="tfgpu-doctor", daemon=True)
+        thread.start()
+        self._running = thread, end
+
+    def _stop(self) -> bool:
+        """End, and return whether anything was to be ended."""
+        running, self._running = self._running, None
+        if running is None:
+            return False
+        thread, end = running
+        end.set()
+        thread.join()
+        return True
+
+    def _watch(self, tensorflow: Any, folder: str, end: threading.Event, goes_on: Callable[[], bool]) -> None:
         agent: Agent = InProcessAgent(tensorflow)
         told = Reporter(live=self._live, plain=True)
         watcher = Watcher(
             Host(), os.getpid(), self._options, folder=folder, agents=lambda: [agent], told=told, judge=judge_apart
         )
-        while not self._end.is_set():
+        while not end.is_set() and goes_on():
             watcher.tick()
-            self._end.wait(_TICK_S)
+            end.wait(_TICK_S)
         if agent.recording:
             agent.stop()
         watcher.end()
@@ -147,10 +167,38 @@ def _print(watched: watch) -> None:
         sys.stdout.write(render_watch_text(watched.report, width=_WIDTH, colour=False))
 
 
+class _TrainingWatch(watch):
+    """Watches a training that may fail: Keras calls `on_train_end` only after one that did not."""
+
+    def __enter__(self) -> Self:
+        """Begin to watch the training that calls this, and end what is left of one before it."""
+        self._stop()
+        training = _training_of(sys._getframe())  # noqa: SLF001 - the documented way to the own stack
+        thread = threading.get_ident()
+        self._begin(lambda: training is None or _is_in(thread, training))
+        return self
+
+
+def _training_of(frame: FrameType | None) -> FrameType | None:
+    """Return the call of `fit` that a frame belongs to; None in a loop of the program's own, whose end cannot be known."""
+    while frame is not None and frame.f_code.co_name != "fit":
+        frame = frame.f_back
+    return frame
+
+
+def _is_in(thread: int, call: FrameType) -> bool:
+    """Whether a thread has not yet left that call."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to another thread's stack
+    while frame is not None and frame is not call:
+        frame = frame.f_back
+    return frame is not None
+
+
 def WatchCallback(**options: Any) -> Any:  # noqa: N802 - a class, made when Keras is there
     """Return a callback of Keras that watches from the begin of the training to its end; `options` are those of `watch`.
 
-    Raises ImportError without Keras.
+    It may watch one training after another: `watched.report` is that of the last. Of a training that fails nothing is
+    printed. Raises ImportError without Keras.
     """
     try:
         import keras  # type: ignore[import-not-found, unused-ignore]
@@ -162,17 +210,14 @@ def WatchCallback(**options: Any) -> Any:  # noqa: N802 - a class, made when Ker
 
         def __init__(self) -> None:
             super().__init__()
-            self.watched = watch(**options)
-            self._began = False
+            self.watched = _TrainingWatch(**options)
 
         def on_train_begin(self, logs: object = None) -> None:  # noqa: ARG002 - Keras' signature
             """Begin to watch."""
             self.watched.__enter__()
-            self._began = True
 
         def on_train_end(self, logs: object = None) -> None:  # noqa: ARG002
             """End, and print the report."""
-            if self._began:
-                self.watched.__exit__(None, None, None)
+            self.watched.__exit__(None, None, None)
 
     return _Callback()

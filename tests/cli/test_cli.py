@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from doctor_command import (
@@ -14,6 +16,7 @@ from doctor_command import (
     clean_environment,
     diagnose,
     doctor_argv,
+    hear_interrupts,
     make_target,
     run_doctor,
     start_doctor,
@@ -206,6 +209,87 @@ def test_the_python_api_gives_the_report(tmp_path: pathlib.Path) -> None:
     report = tfgpu_doctor.check(python=str(target), quick=True)
     assert NOT_INSTALLED in [cause.label for cause in report.causes]
     assert report.target.python.startswith(str(target))
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_python_api_knows_plugins_as_the_command_does(tmp_path: pathlib.Path, *, broken: bool) -> None:
+    """A check of another distribution runs; one that does not load is shown, and no report without it is healthy."""
+    name = "nothing_of_that_name" if broken else "Evidence"
+    (tmp_path / "acme.py").write_text(
+        f"from tfgpu_doctor.model import {name}, check\n"
+        "@check('ACME001', 'nothing is wrong')\ndef nothing_is_wrong():\n    yield Evidence('fine')\n"
+    )
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tfgpu_doctor.checks]\nacme = acme:nothing_is_wrong\n")
+    code = (
+        "import json, sys, tfgpu_doctor\n"
+        "report = tfgpu_doctor.check(python=sys.argv[1], quick=True)\n"
+        "print(json.dumps({each.id: each.outcome for each in report.results}), report.seconds > 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(make_target(tmp_path / "venv", None))], capture_output=True, text=True,
+        env=clean_environment(PYTHONPATH=os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])),
+        check=True,
+    )  # fmt: skip
+    outcomes, took_time = json.JSONDecoder().raw_decode(done.stdout)[0], done.stdout.split()[-1]
+    assert {id: outcome for id, outcome in outcomes.items() if "acme" in id.lower()} == (
+        {"plugin:acme": "crash"} if broken else {"ACME001": "pass"}
+    )
+    assert took_time == "True"
+
+
+@pytest.mark.parametrize(
+    ("root", "why"),
+    [("", "is empty"), ("typo", "typo: there is no such folder"), ("file", "file: it is not a folder")],
+)
+def test_the_python_api_refuses_a_root_that_is_no_folder(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, root: str, why: str
+) -> None:
+    import tfgpu_doctor
+
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=why):
+        tfgpu_doctor.check(quick=True, root=root)
+
+
+def test_the_python_api_reads_no_settings_file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tfgpu_doctor
+
+    target = make_target(tmp_path / "venv", None)
+    (tmp_path / "tfgpu-doctor.toml").write_text('select = ["GPU001"]\n')
+    monkeypatch.chdir(tmp_path)
+    report = tfgpu_doctor.check(python=str(target), quick=True)
+    assert {each.id for each in report.results} == {check.id for check in ALL_CHECKS}
+
+
+def test_ctrl_c_in_the_python_api_is_no_error_of_the_program(tmp_path: pathlib.Path) -> None:
+    """Handlers of errors let it through."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ntouch "{tmp_path}/begun"\nexec sleep 1000\n')
+    python.chmod(0o755)
+    code = (
+        "import sys, tfgpu_doctor\n"
+        "try: tfgpu_doctor.check(python=sys.argv[1], quick=True)\n"
+        "except Exception: print('swallowed')\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(python)], stdout=subprocess.PIPE, text=True, env=clean_environment(),
+        start_new_session=True, preexec_fn=hear_interrupts,
+    )  # fmt: skip
+    try:
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert output == "interrupted\n"
 
 
 def test_the_doctor_takes_no_network_and_writes_nothing(tmp_path: pathlib.Path) -> None:

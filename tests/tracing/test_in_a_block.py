@@ -107,3 +107,22 @@ def test_a_block_that_fails_prints_nothing(monkeypatch: pytest.MonkeyPatch, caps
         raise KeyError("mine")
     assert len(made.folders) == 1
     assert capsys.readouterr().out == ""
+
+
+def test_one_object_records_two_blocks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second block is judged by itself: of one that cannot be recorded, the first block's answer is none."""
+    profiler(monkeypatch, 12, 9, refusal="another profiler is at work")
+    answer, counts = trace(seconds=60.0), []
+    for _ in range(3):
+        with answer:
+            pass
+        counts.append(answer.report and answer.report.steps.count)
+    assert counts == [12, 9, None]
+    assert capsys.readouterr().out.endswith("tfgpu-doctor: nothing was recorded: another profiler is at work\n")
+
+
+def test_one_object_records_one_block_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiler(monkeypatch, 12)
+    with trace(show=False) as answer, pytest.raises(RuntimeError, match="records a block already"):
+        answer.__enter__()
+    assert answer.report is not None
