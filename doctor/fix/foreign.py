@@ -38,7 +38,7 @@ def refuse_later_changes(changes: Iterable[Change], last_beat_ns: int, prefix: s
 
 
 def remove_orphans(changes: Iterable[Change], door: Changes, prefix: str) -> None:
-    """Remove bytecode that Python wrote later for modules that the fix added."""
+    """Remove bytecode that Python wrote later for modules that the fix added, where this user may: no program uses it."""
     known = {change.path for change in changes}
     for change in changes:
         folder, name = os.path.split(change.path)
@@ -48,10 +48,17 @@ def remove_orphans(changes: Iterable[Change], door: Changes, prefix: str) -> Non
         stem = name.removesuffix("py")
         for found in Files().names_if_any(cache):
             path = os.path.join(cache, found)
-            entry = look(path)
-            if found.startswith(stem) and entry and _is_bytecode(path) and os.path.relpath(path, prefix) not in known:
-                door.remove(path, entry)
+            if found.startswith(stem) and _is_bytecode(path) and os.path.relpath(path, prefix) not in known:
+                _remove_if_allowed(door, path)
         door.discard_empty(cache)
+
+
+def _remove_if_allowed(door: Changes, path: str) -> None:
+    try:
+        if entry := look(path):
+            door.remove(path, entry)
+    except OSError:
+        pass  # another user's Python wrote it: its folder stays, which is reported
 
 
 def _is_foreign(change: Change, path: str) -> bool:

@@ -4,7 +4,8 @@ It has these phases, each written to disk before it begins:
   preparing   the contents of the environment are being saved; nothing is changed yet
   applying    the environment may be changed in any way
   applied     every single change is known
-  undoing     the changes are being undone; this can be restarted any number of times
+  undoing     what was removed or changed is being restored; this can be restarted any number of times
+Undoing removes what the fix added before that phase, as it needs the space: the earlier phases allow for that.
 A record whose folder is renamed to gone-* is finished, and is removed at the next opportunity.
 """
 

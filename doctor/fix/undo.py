@@ -10,6 +10,7 @@ import msgspec
 
 from tfgpu_doctor.fix.archive import Archive
 from tfgpu_doctor.fix.bounds import Bounds, NotPossible
+from tfgpu_doctor.fix.failures import Failures, not_restored
 from tfgpu_doctor.fix.foreign import refuse_foreign_changes, refuse_later_changes, remove_orphans
 from tfgpu_doctor.fix.record import Change, Journal, Record
 from tfgpu_doctor.fix.snapshot import compare
@@ -64,32 +65,63 @@ def _journal_of_manifest(record: Record, bounds: Bounds) -> Journal:
 
 
 def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = True) -> Undone:
-    """Undo what a fix changed, whatever its phase, and remove its record."""
+    """Undo what a fix changed, whatever its phase, and remove its record. Raises NotPossible if a part remains."""
     prefix = archive.bounds.prefix
     changes = journal.changes
     if journal.phase == "applying" and journal.places:
         changes = tuple(compare(record.read_manifest(), prefix, journal))
         if not force:
             refuse_later_changes(changes, record.last_beat_ns(), prefix)
-    if journal.phase != "undoing":
-        journal = record.write(msgspec.structs.replace(journal, phase="undoing", changes=changes))
-    left = _take_back(changes, record, archive.changes, prefix)
+    failures = Failures()
+    left = _remove_added(changes, archive.changes, prefix, failures)
+    replaced = [change for change in changes if change.before]
+    if replaced:
+        if journal.phase != "undoing":
+            journal = _begin_undoing(record, journal, changes)
+        left += _put_back_all(replaced, record, archive.changes, prefix, failures)
+    failures.tell()
     record.dispose()
-    return Undone(journal, len(changes), left)
+    return Undone(journal, len(changes), tuple(left))
 
 
-def _take_back(changes: Sequence[Change], record: Record, door: Changes, prefix: str) -> tuple[str, ...]:
-    """Remove what was added, deepest first, then restore what was removed or changed. Can be restarted."""
+def _remove_added(changes: Sequence[Change], door: Changes, prefix: str, failures: Failures) -> list[str]:
+    """Remove what was added, and return the folders that stay. Every phase allows it, and can be resumed after it.
+
+    It comes before any write: the fix may have filled the disk.
+    """
     remove_orphans(changes, door, prefix)
+    return _remove([change for change in changes if not change.before], door, prefix, failures)
+
+
+def _begin_undoing(record: Record, journal: Journal, changes: tuple[Change, ...]) -> Journal:
+    try:
+        return record.write(msgspec.structs.replace(journal, phase="undoing", changes=changes))
+    except OSError as error:
+        raise not_restored(record.folder, error, "cannot be written") from error
+
+
+def _put_back_all(
+    changes: Sequence[Change], record: Record, door: Changes, prefix: str, failures: Failures
+) -> list[str]:
+    """Restore what was removed or changed, and return the folders in its place that stay. Can be restarted."""
+    left = _remove(changes, door, prefix, failures)
+    for change in sorted(changes, key=lambda each: each.path):
+        path = os.path.join(prefix, change.path)
+        with failures.collected(path):
+            _put_back(change, path, record, door)
+    return left
+
+
+def _remove(changes: Sequence[Change], door: Changes, prefix: str, failures: Failures) -> list[str]:
+    """Remove what the fix put there, deepest first, and return the folders that are not empty."""
     left = []
     for change in sorted(changes, key=lambda each: each.path, reverse=True):
         path = os.path.join(prefix, change.path)
-        now = look(path)
-        if now and _must_go(change, now) and not door.remove(path, now):
-            left.append(path)
-    for change in sorted(changes, key=lambda each: each.path):
-        _put_back(change, os.path.join(prefix, change.path), record, door)
-    return tuple(left)
+        with failures.collected(path):
+            now = look(path)
+            if now and _must_go(change, now) and not door.remove(path, now):
+                left.append(path)
+    return left
 
 
 def _must_go(change: Change, now: Entry) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 
 from tfgpu_doctor.host.entries import Entry, look
@@ -106,9 +107,10 @@ class Changes:
             os.unlink(path)
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Set permission bits."""
+        """Set permission bits where they differ: another user's file that has them already needs no change."""
         self._check(path)
-        os.chmod(path, mode)
+        if stat.S_IMODE(os.stat(path).st_mode) != mode:
+            os.chmod(path, mode)
 
     def rename(self, path: str, new: str) -> None:
         """Rename one of the doctor's own folders, atomically."""

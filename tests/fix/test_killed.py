@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from made_up_repairs import apply, make_plan, pip_step, undo
 from made_up_wheels import entry, pip, tree
 
 from tfgpu_doctor.fix.bounds import NotPossible
+from tfgpu_doctor.fix.installer import StepFailed
+from tfgpu_doctor.host.changes import Changes
 
 pytestmark = pytest.mark.usefixtures("own_tmpdir")
 Condition = Callable[[pathlib.Path], bool]
@@ -116,10 +119,16 @@ def test_killed_undo_can_be_begun_again(venv: pathlib.Path, paths: int) -> None:
 
 
 @pytest.mark.slow
-def test_killed_undo_of_a_killed_fix(venv: pathlib.Path) -> None:
+@pytest.mark.parametrize("moment", ["an added file is removed", "undoing"])
+def test_killed_undo_of_a_killed_fix(venv: pathlib.Path, moment: str) -> None:
     before = tree(venv)
     assert kill_when(start("apply", str(venv), "1"), lambda: has_new(venv))
-    kill_when(start("undo", str(venv)), lambda: phase(venv) == "undoing")
+    added = [name for name in tree(venv) if name not in before and not name.startswith(".tfgpu-doctor")]
+
+    def is_on_its_way() -> bool:
+        return phase(venv) == "undoing" if moment == "undoing" else not all((venv / name).exists() for name in added)
+
+    kill_when(start("undo", str(venv)), is_on_its_way)
     undo(venv)
     assert tree(venv) == before
 
@@ -146,3 +155,59 @@ def test_two_at_once(venv: pathlib.Path) -> None:
     assert second.wait() == 1
     assert first.wait() == 0
     undo(venv)
+
+
+class Killed(BaseException):
+    """The end of a process, as nothing in it sees it."""
+
+
+@pytest.mark.parametrize("phase", ["applying", "applied"])
+def test_undo_stopped_before_any_of_its_changes_can_be_begun_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    """Each kind of change is among those of the fix."""
+    venv, check, left = tmp_path / "venv", Changes._check, 0
+
+    def pip(step: object, lock: int, beat: object) -> None:
+        for name in ("replaced", "removed", "now a folder", "link"):
+            (venv / name).unlink()
+        (venv / "replaced").write_text("new")
+        (venv / "now a folder").mkdir()
+        (venv / "now a folder/added").write_text("added")
+        shutil.rmtree(venv / "now a file")
+        (venv / "now a file").write_text("new")
+        (venv / "link").symlink_to("removed")
+        (venv / "added").mkdir()
+        (venv / "added/one").write_text("1")
+        (venv / "added/two").write_text("2")
+        if phase == "applying":
+            raise StepFailed("pip was killed")
+
+    def stopping(self: Changes, path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        check(self, path)
+
+    (venv / "now a file").mkdir(parents=True)
+    for name in ("replaced", "removed", "now a folder", "now a file/inner"):
+        (venv / name).write_text("old")
+    (venv / "link").symlink_to("replaced")
+    before = tree(venv)
+    for changes in range(1, 100):
+        with monkeypatch.context() as patch:
+            patch.setattr("tfgpu_doctor.fix.apply._take_back", lambda *_: None)
+            assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).repaired is (phase == "applied")
+        left = changes
+        with monkeypatch.context() as patch:
+            patch.setattr(Changes, "_check", stopping)
+            try:
+                undo(venv)
+                break
+            except Killed:
+                pass
+        undo(venv)
+        assert tree(venv) == before, f"stopped before change {changes}"
+    assert changes > 15
+    assert tree(venv) == before

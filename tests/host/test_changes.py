@@ -92,3 +92,16 @@ def test_folder_with_something_in_it_stays(folder: pathlib.Path) -> None:
     assert entry is not None
     assert not Changes([str(folder)]).remove(str(folder), entry)
     assert folder.exists()
+
+
+def test_mode_that_is_there_already_is_not_set(folder: pathlib.Path) -> None:
+    """Only its owner may set the mode of a file, even to what it is."""
+    changes = Changes([str(folder)])
+    file = folder / "a"
+    file.touch(mode=0o640)
+    file.chmod(0o640)
+    at_ns = file.stat().st_ctime_ns
+    changes.set_mode(str(file), 0o640)
+    assert file.stat().st_ctime_ns == at_ns
+    changes.set_mode(str(file), 0o600)
+    assert file.stat().st_mode & 0o777 == 0o600
