@@ -19,10 +19,13 @@ A diagnosis answers two questions, on a line each in the terminal, and as `compu
   the job, another driver such as vfio-pci, or TensorFlow's own choice (too few multiprocessors, a card that the driver no
   longer supports). "Not known" in every other case.
 
-`healthy` is true if both are answered with yes and no check failed. With `--quick`, it is true if the driver provides a GPU and
-no check failed; and who leaves out checks of the GPUs (`--ignore`, `--select`) leaves the second question open.
-Where the check of the first question is not among those selected, nothing is called healthy: the exit code 0 then says that the
-selected checks pass. An error makes the exit code 1, a warning does not (`--fail-level warning` changes that).
+`healthy` is true if the first is answered with yes, the second not with no, and no check failed. With `--quick`, it is true if
+the driver provides a GPU and no check failed; and who leaves out checks of the GPUs (`--ignore`, `--select`) leaves the second
+question open, as does a GPU of which nobody can know why CUDA does not list it.
+Where the check of the first question is not among those selected, nothing is called healthy: the exit code 0 then says that
+none of the selected checks found an error; if some were skipped or blocked, the headline counts them. An error makes the exit
+code 1, a warning does not (`--fail-level warning` changes that). Where neither a pass nor an error answers a question that was
+asked, headline and reasons say so, also beside a warning, and the exit code is 3.
 
 | class | what it is |
 |---|---|

@@ -91,9 +91,9 @@ def check(
     3 nothing could be judged or the doctor itself failed, 130 interrupted.
     """
     refuse_bad_root(root)
-    if facts and (record or quick or level or python or root != "/"):
+    if facts is not None and (record is not None or quick or level or python or root != "/"):
         refuse("--facts diagnoses a recorded machine: it cannot be combined with --record, --level, --python or --root")
-    if facts:
+    if facts is not None:
         listen()
     depth = _depth(quick, level, minutes, even_if_busy)
     try:
@@ -108,11 +108,11 @@ def check(
         _validate(configuration)
     refuse_unwritable(record, output)
     started = time.monotonic()
-    found, interrupted = (read_recorded(facts), False) if facts else _examine(configuration, depth, root)
-    is_kept = not record or interrupted or saved(record, encode_facts(found))
+    found, interrupted = _examine(configuration, depth, root) if facts is None else (read_recorded(facts), False)
+    is_kept = record is None or interrupted or saved(record, encode_facts(found))
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
-    node = "" if facts or root != "/" else platform.node()
-    deliver(_render(report, format_, node, verbose, output), output, costly=not facts and depth.level != "quick")
+    node = platform.node() if facts is None and root == "/" else ""
+    deliver(_render(report, format_, node, verbose, output), output, costly=facts is None and depth.level != "quick")
     if format_ == "github":
         add_job_summary(report)
     return report.exit_code(configuration.fail_level) if is_kept else WRONG_USAGE

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tfgpu_doctor.cli.interrupts import Undisturbed
-from tfgpu_doctor.host.files import Files, silence, write_whole
+from tfgpu_doctor.host.files import Files, is_mount_point, silence, write_whole
 from tfgpu_doctor.host.open_streams import stream_of
 from tfgpu_doctor.model.plain_text import one_line
 
@@ -47,7 +47,11 @@ def refuse(why: str) -> NoReturn:
 def refuse_unwritable(*paths: str | None) -> None:
     """Exit if one of the files cannot be written, as far as that shows before: the work of minutes would be lost."""
     files = Files()
-    for path in filter(None, paths):
+    for path in paths:
+        if path is None:
+            continue
+        if not path:
+            refuse("the name of the file to write is empty: is a variable not set?")
         try:
             if stream_of(path) is not None:  # whoever opened it could write to it
                 continue
@@ -60,7 +64,8 @@ def refuse_unwritable(*paths: str | None) -> None:
             refuse(f"{path} cannot be written: create the folder {folder} first")
         if kind == "folder":
             refuse(f"{path} cannot be written: it is a folder")
-        written = [place] * exists + [folder] * (kind in ("", "file"))  # a file is replaced by another in its folder
+        # A file is replaced by another in its folder, unless it is a mount point.
+        written = [place] * exists + [folder] * (kind in ("", "file") and not is_mount_point(place))
         if not all(map(files.is_writable, written)):
             refuse(
                 f"{path} cannot be written: this user may not, or the file system is read-only; choose another place"

@@ -22,6 +22,8 @@ def read_recorded(path: str) -> Facts:
 
 def read_input(path: str, most_bytes: int, kind: str) -> bytes:
     """Read a whole file, `-` for standard input; reject one that cannot be read or is too large for its kind."""
+    if not path:
+        refuse("the name of the file to read is empty: is a variable not set?")
     try:
         if path == "-":
             content = sys.stdin.buffer.read(most_bytes + 1)

@@ -15,6 +15,7 @@ from tfgpu_doctor.diagnose.versions import list_versions
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.health import GpuTrouble
 from tfgpu_doctor.model.facts.machine import PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaGpu, Nvml, NvmlGpu
 from tfgpu_doctor.model.report import (
@@ -163,8 +164,8 @@ def _name_on_bus(gpu: PciDevice) -> str:
 
 def _cards(facts: Facts) -> tuple[GpuCard, ...]:
     """Return each GPU with the most detailed data: from NVML, CUDA, or the PCI bus."""
-    if facts.nvml and (facts.nvml.gpus or facts.nvml.troubles):
-        return tuple(sorted([*map(_card, facts.nvml.gpus), *_in_trouble(facts.nvml)], key=lambda card: card.index))
+    if facts.nvml and facts.nvml.gpu_count:
+        return _cards_of_nvml(facts.nvml)
     if facts.cuda_driver and facts.cuda_driver.gpus:
         return tuple(map(_card_of_cuda, facts.cuda_driver.gpus))
     return tuple(
@@ -177,6 +178,16 @@ def _cards(facts: Facts) -> tuple[GpuCard, ...]:
         )
         for index, gpu in enumerate(facts.pci.nvidia_gpus if facts.pci else ())
     )
+
+
+def _cards_of_nvml(nvml: Nvml) -> tuple[GpuCard, ...]:
+    """Return one card for each GPU that this process may use: NVML may lose a GPU after it has described it."""
+    cards = {gpu.index: _card(gpu) for gpu in nvml.gpus}
+    for each in nvml.troubles:
+        if not each.is_refused:
+            known = GpuCard(index=each.index, name=each.name, pci_address=_short(each.pci_address))
+            cards[each.index] = _in_trouble(cards.get(each.index, known), each)
+    return tuple(cards[index] for index in sorted(cards))
 
 
 def _card(gpu: NvmlGpu) -> GpuCard:
@@ -212,16 +223,9 @@ def _card(gpu: NvmlGpu) -> GpuCard:
     )
 
 
-def _in_trouble(nvml: Nvml) -> list[GpuCard]:
-    return [
-        GpuCard(
-            index=each.index,
-            name=each.name,
-            pci_address=_short(each.pci_address),
-            trouble=f"did not respond within {each.seconds:.0f} s" if each.is_silent else each.error_text,
-        )
-        for each in nvml.troubles
-    ]
+def _in_trouble(card: GpuCard, trouble: GpuTrouble) -> GpuCard:
+    told = f"did not respond within {trouble.seconds:.0f} s" if trouble.is_silent else trouble.error_text
+    return msgspec.structs.replace(card, trouble=told)
 
 
 def _short(pci_address: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import time
@@ -212,7 +213,7 @@ def owners_of(path: str) -> set[int]:
 def write_whole(path: str, content: bytes) -> None:
     """Write a file atomically, completely or not at all; write directly to a device, a pipe or an open stream.
 
-    Raises OSError.
+    A file that is a mount point is overwritten in place: no other can be renamed over it. Raises OSError.
     """
     stream = stream_of(path)
     if stream is not None or (os.path.exists(path) and not os.path.isfile(path)):
@@ -220,6 +221,32 @@ def write_whole(path: str, content: bytes) -> None:
             file.write(content)
         return
     path = os.path.realpath(path)
+    try:
+        _replace(path, content)
+    except OSError as error:
+        if error.errno != errno.EBUSY and not is_mount_point(path):  # its folder may be read-only: EROFS, EACCES
+            raise
+        with open(os.open(path, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_BINARY", 0)), "wb") as file:
+            file.write(content)
+
+
+def is_mount_point(path: str) -> bool:
+    """Whether something is mounted on a file, as a container's volume of one file is."""
+    place = os.fsencode(os.path.realpath(path))
+    try:
+        mounts = Files().read_bytes("/proc/self/mountinfo").splitlines()
+    except OSError:
+        return False  # no Linux, or no /proc
+    return any(_without_octal(line.split(b" ")[4]) == place for line in mounts)
+
+
+def _without_octal(name: bytes) -> bytes:
+    """Decode a name of /proc/self/mountinfo, where a space is a backslash and three octal digits, 040."""
+    return re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), name)
+
+
+def _replace(path: str, content: bytes) -> None:
+    """Write a file beside another, and rename it over that one. Raises OSError."""
     part = part_of(path)
     try:
         with open(part, "wb") as file:

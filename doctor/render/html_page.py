@@ -9,7 +9,7 @@ from tfgpu_doctor.model.report import OUTCOMES, Outcome, Report, Result, Version
 from tfgpu_doctor.model.tags import LIBRARIES
 from tfgpu_doctor.render.layout import render_page
 from tfgpu_doctor.render.notebook import framed
-from tfgpu_doctor.render.words import answers, counts_line, headline, subject, unjudged
+from tfgpu_doctor.render.words import all_pass, answers, counts_line, has_error, headline, reasons_if_open, subject
 
 TONES: dict[Outcome, str] = {
     "pass": "good",
@@ -43,7 +43,7 @@ class Group:
 def render_html(report: Report) -> str:
     """Return the complete page."""
     word, tone = verdict(report)
-    first = report.causes[0] if report.causes and not report.healthy and not report.interrupted else None
+    first = report.causes[0] if has_error(report) and not report.interrupted else None
     return render_page(
         "report.html.jinja",
         report=report,
@@ -55,7 +55,7 @@ def render_html(report: Report) -> str:
         answers=answers(report),
         counts=counts_line(report),
         shares=_shares(report),
-        unjudged=unjudged(report) if not report.healthy and not report.causes else [],
+        unjudged=reasons_if_open(report),
         versions=[(row, *_status(report, row)) for row in report.versions],
         any_copy=any(each.path or each.elsewhere or each.error for each in report.libraries),
         libraries_judged=any(each.findings for each in report.tagged(LIBRARIES)),
@@ -76,10 +76,12 @@ def verdict(report: Report) -> tuple[str, str]:
         return "Interrupted", "poor"
     if report.healthy:
         return ("Works, with issues to fix", "poor") if report.causes else ("Healthy", "good")
-    if any(cause.severity == "error" for cause in report.causes) or report.counts["crash"]:
+    if has_error(report) or report.counts["crash"]:
         return "Not healthy", "bad"
-    if report.judged and not report.causes:
-        return "Selected checks pass", "idle"
+    if report.judged:
+        if report.causes:
+            return "Issues to fix", "poor"
+        return "Selected checks pass" if all_pass(report) else "Selected checks not all judged", "idle"
     return ("Not judged, with issues to fix", "poor") if report.causes else ("Not judged", "poor")
 
 

@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report, Result, RootCause
-from tfgpu_doctor.render.words import answers, counts_line, headline, subject, unjudged
+from tfgpu_doctor.render.words import answers, counts_line, headline, reasons_if_open, subject
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~!@&$])")
 _BEGIN = re.compile(r"\A(\d{1,9}(?=[.)] )|(?=[-+=](?:[ =-]|\Z)))")  # of a list, a rule, a heading
@@ -24,10 +24,10 @@ def render_markdown(report: Report) -> str:
     lines += [f"- {question}: **{answer}**" for question, answer in answers(report)] + [""]
     if verdict := headline(report):
         lines += [f"**{verdict}**", ""]
+    if reasons := reasons_if_open(report):
+        lines += [*(f"- {escape(line)}" for line in reasons), ""]
     for cause in report.causes:
         lines += cause_in_markdown(cause)
-    if not report.healthy and not report.causes:
-        lines += [f"- {escape(line)}" for line in unjudged(report)] + [""]
     rows = [(result.id, escape(result.title), result.outcome, _detail(result)) for result in report.results]
     table = tabulate(
         rows, headers=("check", "true when healthy", "outcome", "detail"), tablefmt="github", disable_numparse=True

@@ -12,7 +12,7 @@ from rich.text import Text
 from tfgpu_doctor.model import UNDETERMINED
 from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report, Result, RootCause
-from tfgpu_doctor.render.words import answers, counts_line, headline, measured, subject, unjudged
+from tfgpu_doctor.render.words import answers, counts_line, headline, measured, reasons_if_open, subject
 
 _TRAILING = re.compile(r"[ \t]+((?:\x1b\[0m)*)$", re.MULTILINE)
 _MARKS = {
@@ -37,12 +37,12 @@ def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> s
     if verdict := headline(report):
         page.say(verdict, style="bold green" if report.healthy else "bold")
         page.gap()
-    for cause in report.causes:
-        say_cause(page, cause, verbose)
-    if not report.healthy and not report.causes and (reasons := unjudged(report)):
+    if reasons := reasons_if_open(report):
         for line in reasons:
             page.say(line, start="  • ")
         page.gap()
+    for cause in report.causes:
+        say_cause(page, cause, verbose)
     for result in report.results:
         if result.outcome == "crash" and not verbose:
             page.say(f"{result.id} {result.title}: {result.reason}", start="☠ ", style="magenta")

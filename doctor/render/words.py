@@ -17,8 +17,11 @@ _COUNTS = (
 )
 
 
+_OPEN = "Not judged: nothing showed whether TensorFlow computes on a GPU."
+
+
 def headline(report: Report) -> str:
-    """Return the verdict in one sentence."""
+    """Return the verdict in one sentence; empty if an error states it."""
     if report.interrupted:
         return "Interrupted: these are the results so far."
     if report.healthy:
@@ -33,13 +36,26 @@ def headline(report: Report) -> str:
             if count
             else f"Healthy: {proof}."
         )
-    if report.causes:
+    if has_error(report):
         return ""
     if report.counts["crash"]:
         return "A check of the doctor crashed; what it examines was not judged."
     if report.judged:
-        return "The selected checks pass. Whether TensorFlow computes on a GPU was not among them."
+        unlike = "" if all_pass(report) else f"Not every selected check passed: {counts_line(report)}."
+        return f"{unlike or 'The selected checks pass.'} Whether TensorFlow computes on a GPU was not among them."
+    if report.causes:
+        return _OPEN
     return "Not judged: no fault was found, but nothing showed that TensorFlow computes on a GPU."
+
+
+def has_error(report: Report) -> bool:
+    """Whether a check found an error: then the first cause is the verdict."""
+    return any(cause.severity == "error" for cause in report.causes)
+
+
+def all_pass(report: Report) -> bool:
+    """Whether every check of the report passed: none was skipped, blocked or warns."""
+    return all(result.outcome == "pass" for result in report.results)
 
 
 def answers(report: Report) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -85,6 +101,11 @@ def counts_line(report: Report) -> str:
     return " · ".join(f"{report.counts[key]} {word}" for key, word in _COUNTS if report.counts.get(key))
 
 
+def reasons_if_open(report: Report) -> list[str]:
+    """Return why checks were skipped, where neither a healthy machine nor an error answers the question; else nothing."""
+    return [] if report.healthy or has_error(report) else unjudged(report)
+
+
 def unjudged(report: Report) -> list[str]:
     """Return why checks were skipped, each reason once."""
     reasons: dict[str, list[str]] = {}
@@ -114,6 +135,4 @@ def open_question(report: Report) -> str:
     """Return why nothing could be judged (exit code 3) or the run was interrupted (130); empty if the question was answered."""
     if report.interrupted:
         return headline(report)
-    if report.judged or any(finding.severity == "error" for each in report.results for finding in each.findings):
-        return ""
-    return "Not judged: nothing showed whether TensorFlow computes on a GPU."
+    return "" if report.judged or has_error(report) else _OPEN

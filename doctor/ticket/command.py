@@ -49,7 +49,7 @@ def ticket(
     sent anywhere. Exit codes, as for `check`: 0 nothing wrong, 1 findings, 2 wrong usage or unreadable input, 3 nothing
     could be judged, 130 interrupted.
     """
-    if facts and (quick or python):
+    if facts is not None and (quick or python):
         refuse("--facts reads a recorded machine: it cannot be combined with --quick or --python")
     if facts == log_ == "-":
         refuse("standard input cannot be both the recorded machine and the log")
@@ -60,7 +60,9 @@ def ticket(
     except ConfigurationError as error:
         refuse(str(error))
     refuse_unwritable(output)
-    log = read_input(log_, _LARGEST_LOG_BYTES, "a log that a ticket can include: pass only its end") if log_ else None
+    log = None
+    if log_ is not None:
+        log = read_input(log_, _LARGEST_LOG_BYTES, "a log that a ticket can include: pass only its end")
     made = make_ticket(_source(settings, facts, log, quick=quick))
     if dry_run:
         deliver(render_preview(made, whole=verbose), None)
@@ -71,7 +73,7 @@ def ticket(
 
 def _source(settings: Configuration, recorded: str | None, log: bytes | None, *, quick: bool) -> Source:
     host = Host()
-    if recorded:
+    if recorded is not None:
         return Source(read_recorded(recorded), told_by_machine(host), log=log)
     started = time.monotonic()
     facts, interrupted = _examine(settings, quick)

@@ -310,3 +310,89 @@ def test_a_report_that_cannot_be_written_at_last_goes_to_standard_error(tmp_path
     assert (done.returncode, done.stdout) == (0, "")
     assert "folder/x cannot be written" in done.stderr
     assert json.loads(done.stderr[done.stderr.index("{") :])["verdict"]
+
+
+# The name of a file is often that of a variable, which may not be set
+
+
+_EMPTY = {
+    "check -o": ("check", "--facts", BROKEN, "-o"),
+    "check --record": ("check", "--quick", "--record"),
+    "libraries -o": ("libraries", "-o"),
+    "rehearse -o": ("rehearse", "-o"),
+    "ticket -o": ("ticket", "--facts", BROKEN, "-o"),
+    "watch -o": ("watch", "--no-live", "-o"),
+    "trace -o": ("trace", "--record-with", f"{sys.executable} -c \"open('ran', 'w')\"", "-o"),
+    "trace --save": ("trace", "--record-with", f"{sys.executable} -c \"open('ran', 'w')\"", "--save"),
+    "accept run --record": ("accept", "run", "--profile", "ci", "--record"),
+    "accept run --html": ("accept", "run", "--profile", "ci", "--facts", BROKEN, "--html"),
+}
+
+
+@pytest.mark.parametrize("case", _EMPTY)
+def test_a_file_to_write_without_a_name_is_refused_before_the_work(tmp_path: pathlib.Path, case: str) -> None:
+    rest = ("--", sys.executable, "-c", "open('ran', 'w')") if case.startswith("watch") else ()
+    done = run_doctor(*_EMPTY[case], "", *rest, cwd=tmp_path)
+    assert refused(done), done.stderr
+    assert "is a variable not set?" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "--facts", ""),
+        ("check", "--facts", "", "--quick"),
+        ("ticket", "--facts", ""),
+        ("ticket", "--facts", "", "--quick"),
+        ("ticket", "--facts", BROKEN, "--log", ""),
+        ("accept", "run", "--profile", "ci", "--facts", ""),
+        ("accept", "run", "--profile", "ci", "--facts", BROKEN, "--key", ""),
+    ],
+)
+def test_a_file_to_read_without_a_name_is_refused(tmp_path: pathlib.Path, arguments: tuple[str, ...]) -> None:
+    """No other machine must be examined in place of the recorded one."""
+    done = run_doctor(*arguments, cwd=tmp_path)
+    assert refused(done), done.stderr
+    assert "is a variable not set?" in done.stderr or "--facts" in done.stderr
+
+
+# A file may be mounted, as a container's volume of one file: no other can be renamed over it
+
+
+@pytest.fixture
+def mounted_file(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file that is a mount, in a folder that is read-only: `docker run --read-only -v $PWD/report.json:/out/report.json`."""
+    if not shutil.which("mount"):
+        pytest.skip("there is no mount")
+    outside, folder = tmp_path / "outside.json", tmp_path / "out"
+    outside.write_text("a report of last week, and longer than the one of today. " * 2000)
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        (folder / "report.json").touch()
+        subprocess.run(["mount", "--bind", str(outside), str(folder / "report.json")], check=True)
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        yield folder / "report.json"
+    finally:
+        subprocess.run(["umount", "--recursive", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("option", ["-o", "--record"])
+def test_a_file_that_is_a_mount_is_written(option: str, mounted_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    given = ("--quick",) if option == "--record" else ("--facts", BROKEN, "--format", "json")
+    done = run_doctor(*given, option, str(mounted_file))
+    assert done.returncode in (0, 1, 3), done.stderr
+    assert done.stderr == ""
+    assert json.loads((tmp_path / "outside.json").read_text())["schema"]
+    assert os.listdir(mounted_file.parent) == ["report.json"]
+
+
+def test_a_mount_that_is_read_only_is_refused(mounted_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(mounted_file)], check=True)
+    before = (tmp_path / "outside.json").read_bytes()
+    done = run_doctor("--facts", BROKEN, "-o", str(mounted_file))
+    assert refused(done), done.stderr
+    assert "read-only" in done.stderr
+    assert (tmp_path / "outside.json").read_bytes() == before

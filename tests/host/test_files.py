@@ -7,15 +7,17 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import socket
 import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from tfgpu_doctor.host.files import Files, write_whole
+from tfgpu_doctor.host.files import Files, is_mount_point, write_whole
 
 OUTSIDE, INSIDE = "outside", "inside"
 
@@ -492,6 +494,45 @@ def test_one_who_reads_sees_only_whole_documents(tmp_path: pathlib.Path) -> None
     writer.join()
     assert seen
     assert all(content in versions for content in seen)
+
+
+@pytest.fixture
+def mounted(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file on which another, "outside", is mounted. Both have a space in their names, which Linux lists in octal digits."""
+    outside, document = tmp_path / "the outside", tmp_path / "a report.json"
+    outside.write_text("a document of last week, and longer")
+    document.touch()
+    if not shutil.which("mount"):
+        pytest.skip("there is no mount")
+    done = subprocess.run(["mount", "--bind", str(outside), str(document)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield document
+    finally:
+        subprocess.run(["umount", str(document)], check=True)
+
+
+def test_a_document_that_is_a_mount_is_written_in_place(mounted: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """No rename replaces it: EBUSY."""
+    assert is_mount_point(str(mounted))
+    write_whole(str(mounted), b"new")
+    assert mounted.read_bytes() == (tmp_path / "the outside").read_bytes() == b"new"
+    assert names(tmp_path) == ["a report.json", "the outside"]
+
+
+def test_a_document_behind_a_link_may_be_a_mount(mounted: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "latest").symlink_to(mounted.name)
+    assert is_mount_point(str(tmp_path / "latest"))
+    write_whole(str(tmp_path / "latest"), b"new")
+    assert (tmp_path / "the outside").read_bytes() == b"new"
+    assert (tmp_path / "latest").is_symlink()
+
+
+def test_an_ordinary_file_is_no_mount(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "report.json").touch()
+    assert not is_mount_point(str(tmp_path / "report.json"))
+    assert not is_mount_point(str(tmp_path / "missing"))
 
 
 def test_dev_null_swallows_a_document_and_stays_a_device() -> None:

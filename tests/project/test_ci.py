@@ -344,7 +344,7 @@ def test_what_needs_tensorflow_lies_where_the_environment_with_it_looks() -> Non
     }
     assert found == {
         "project/test_adding.py", "tracing/test_epoch_ends.py", "tracing/test_own_profiles.py", "tracing/test_xplane.py",
-        "watching/test_step_watch.py",
+        "watching/test_in_a_program.py", "watching/test_step_watch.py",
     }  # fmt: skip
     assert not makes_no_difference(TESTS / "fleet/test_run.py")
     assert makes_no_difference(TESTS / "log/test_corpus.py")

@@ -343,7 +343,7 @@ def test_a_training_in_a_thread_hangs_only_once_it_makes_no_steps(tmp_path: path
     """The main thread stands all the time: Python waits for the other one at the end of the program."""
     skip_without_tensorflow()
     done = watch(
-        "--format", "json", "-o", "report", "--no-live", "--hang-after", "5", "--on-hang", "stop", "--", sys.executable,
+        "--format", "json", "-o", "report", "--no-live", "--hang-after", "15", "--on-hang", "stop", "--", sys.executable,
         "-c", IN_A_THREAD, folder=tmp_path, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1",
     )  # fmt: skip
     hang = json.loads((tmp_path / "report").read_text())["hang"]

@@ -1,0 +1,134 @@
+"""An open question is told as such in every format, with the reasons; a warning beside it stays a warning."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from healthy import broken
+
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.diagnose.selection import Selection
+from tfgpu_doctor.model import Check, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model.report import Report
+from tfgpu_doctor.render import render
+from tfgpu_doctor.render.words import headline
+
+REASON = "TensorFlow was not started: no Python was found"
+WARNING = "the link of the GPU has 4 of 16 lanes"
+OPEN = "Not judged: nothing showed whether TensorFlow computes on a GPU."
+NOT_AMONG = "Whether TensorFlow computes on a GPU was not among them."
+
+
+@check("TST001", "the link is whole", causes=("pcie_link_degraded",))
+def warns() -> Yielded:
+    yield Finding(WARNING, cause="pcie_link_degraded", severity="warning", fix=Fix("move the card"))
+
+
+@check("TST002", "TensorFlow computes on a GPU", goal="computes")
+def skips() -> Yielded:
+    yield from ()
+    raise Skip(REASON)
+
+
+@check("TST003", "the driver answers")
+def passes() -> Yielded:
+    yield Evidence("seen")
+
+
+@check("TST004", "the kernel log has no errors")
+def cannot() -> Yielded:
+    yield from ()
+    raise Skip("the kernel log cannot be read")
+
+
+@check("TST005", "the check of a plugin")
+def crashes() -> Yielded:
+    yield from ()
+    raise ZeroDivisionError("of its own making")
+
+
+def report_of(*checks: Check, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> Report:
+    return diagnose(broken(), checks=checks, selection=Selection(select=select, ignore=ignore))
+
+
+def plain(document: str) -> str:
+    """The words of a document, without markup and the line breaks between them."""
+    return " ".join(re.sub(r"<[^>]*>|[*\\]|%0A", " ", document).split())
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html", "github", "junit", "sarif"])
+def test_an_open_question_is_told_beside_a_warning(format_: str) -> None:
+    report = report_of(warns, skips)
+    assert report.exit_code() == 3
+    document = render(report, format_)
+    assert OPEN in (document if format_ == "junit" else plain(document))
+    assert REASON in document
+    assert WARNING in document
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_what_is_open_comes_before_the_warning(format_: str) -> None:
+    document = render(report_of(warns, skips), format_)
+    main = document[document.index("<main") :] if format_ == "html" else document
+    assert main.index(REASON) < main.index(WARNING)
+
+
+def test_a_page_does_not_call_a_warning_the_root_cause() -> None:
+    page = render(report_of(warns, skips), "html")
+    assert f"<h1>{OPEN}</h1>" in page
+    assert "Not judged, with issues to fix" in page
+    assert "Root cause" not in page
+    assert "To fix" in page
+
+
+def test_a_page_calls_no_warning_the_root_cause_of_a_crash() -> None:
+    page = render(report_of(warns, crashes), "html")
+    assert "<h1>A check of the doctor crashed; what it examines was not judged.</h1>" in page
+    assert "Root cause" not in page
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_an_error_answers_the_question(format_: str) -> None:
+    @check("TST006", "the driver is loaded", causes=("nouveau_loaded",))
+    def fails() -> Yielded:
+        yield Finding("nouveau is loaded", cause="nouveau_loaded", fix=Fix("blacklist it"))
+
+    document = plain(render(report_of(fails, warns, skips), format_))
+    assert "Not judged:" not in document
+    assert "nouveau is loaded" in document
+
+
+@pytest.mark.parametrize(
+    ("checks", "told"),
+    [
+        ((passes,), "The selected checks pass."),
+        ((passes, cannot), "Not every selected check passed: 1 passed · 1 skipped."),
+        ((passes, warns, cannot), "Not every selected check passed: 1 passed · 1 with warnings · 1 skipped."),
+        ((warns,), "Not every selected check passed: 1 with warnings."),
+    ],
+)
+def test_selected_checks_that_were_not_judged_do_not_pass(checks: tuple[Check, ...], told: str) -> None:
+    report = report_of(*checks, skips, select=tuple(each.id for each in checks))
+    assert report.exit_code() == 0
+    assert headline(report) == f"{told} {NOT_AMONG}"
+    for format_ in ("text", "markdown", "html", *(() if report.causes else ("github",))):
+        document = plain(render(report, format_))
+        assert f"{told} {NOT_AMONG}" in document
+        assert ("pass." in document) == (checks == (passes,)), format_
+        assert cannot not in checks or "the kernel log cannot be read" in document or format_ == "github"
+    assert ("Selected checks pass" in render(report, "html")) == (checks == (passes,))
+
+
+def test_what_ignored_checks_block_is_not_said_to_pass() -> None:
+    @check("TST006", "the driver is loaded", causes=("nouveau_loaded",))
+    def fails() -> Yielded:
+        yield Finding("nouveau is loaded", cause="nouveau_loaded", fix=Fix("blacklist it"))
+
+    @check("TST007", "the libraries load", after=("TST006",))
+    def blocked() -> Yielded:
+        yield Evidence("never reached")
+
+    report = report_of(fails, blocked, ignore=("TST006",))
+    assert report.exit_code() == 0
+    assert headline(report) == f"Not every selected check passed: 1 blocked · 1 skipped. {NOT_AMONG}"
