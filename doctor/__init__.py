@@ -62,12 +62,10 @@ def check(*, python: str | None = None, quick: bool = False, level: Level = "sta
 
 
 def _refuse_bad_root(root: str) -> None:
-    """Raise ValueError if that is no folder: nothing would be found in it, and a confident diagnosis made of that."""
-    import os
+    """Raise ValueError if that is no folder to read."""
+    from tfgpu_doctor.host.files import why_no_root
 
     if not root:  # it would be read as the working folder
         raise ValueError("the folder `root` is empty: is a variable not set? Without `root` this machine is examined")
-    if not os.path.isdir(root):
-        raise ValueError(f"root {root}: {'it is not a folder' if os.path.lexists(root) else 'there is no such folder'}")
-    if not os.access(root, os.R_OK | os.X_OK):
-        raise ValueError(f"root {root}: this user may not read the folder")
+    if why := why_no_root(root):
+        raise ValueError(f"root {root}: {why}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from tfgpu_doctor.checks.devices import device_of, figures_of
-from tfgpu_doctor.checks.gpu.in_use import named_in_vain, place, serves_by_mps, title, told_places
+from tfgpu_doctor.checks.gpu.in_use import named_but_not_listed, place, serves_by_mps, title, told_places
 from tfgpu_doctor.checks.kernel_log.xids import same_place
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Figure, Finding, Fix, Skip, Stage, Yielded, check
@@ -89,7 +89,7 @@ def _beside_nvml(
             f"GPU {each.index} "
             + ("is not available to this process" if each.is_refused else "has a problem: see HLT001")
         )
-    named = named_in_vain(_numbered(nvml), environment, cuda_driver)
+    named = named_but_not_listed(_numbered(nvml), environment, cuda_driver)
     for gpu in _missing_from_cuda(nvml, cuda_driver):
         if reason := _why_not_in_cuda(gpu, nvml, environment, named):
             yield Evidence(f"{title(gpu)} is not in CUDA: {reason}")
@@ -166,7 +166,7 @@ def _why_not_in_cuda_alone(
     """Return who may withhold a GPU from CUDA where NVML does not say."""
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     driven = {each.address: (each.device, "") for each in bus if not _why_not_on_bus(each) and each.driver}
-    named = named_in_vain(driven, environment, cuda_driver)
+    named = named_but_not_listed(driven, environment, cuda_driver)
     if visible is not None and not (named and device.address in named):
         return f"CUDA_VISIBLE_DEVICES={visible} may hide it"
     if any(" MIG " in gpu.name for gpu in cuda_driver.gpus):

@@ -26,7 +26,7 @@ def chosen(environment: Environment | None, cuda_driver: CudaDriver | None) -> b
     return bool(names) and bool(cuda_driver) and len(names) == len(cuda_driver.gpus if cuda_driver else ())
 
 
-def named_in_vain(
+def named_but_not_listed(
     gpus: Mapping[_Place, tuple[str, str]], environment: Environment, cuda_driver: CudaDriver
 ) -> set[_Place] | None:
     """Return the GPUs that CUDA_VISIBLE_DEVICES names if CUDA lists fewer than that; None if it is not known which they are.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tfgpu_doctor.cli.interrupts import Undisturbed
-from tfgpu_doctor.host.files import Files, is_mount_point, silence, write_whole
+from tfgpu_doctor.host.files import Files, is_mount_point, silence, why_no_root, write_whole
 from tfgpu_doctor.host.open_streams import stream_of
 from tfgpu_doctor.model.plain_text import one_line
 
@@ -73,13 +73,11 @@ def refuse_unwritable(*paths: str | None) -> None:
 
 
 def refuse_bad_root(root: str) -> None:
-    """Exit if --root is no folder: nothing would be found in it, and a confident diagnosis made of that."""
+    """Exit if --root is no folder to read."""
     if not root:  # it would be read as the working folder
         refuse("the folder of --root is empty: is a variable not set? Without --root this machine is examined")
-    if not os.path.isdir(root):
-        refuse(f"--root {root}: {'it is not a folder' if os.path.lexists(root) else 'there is no such folder'}")
-    if not os.access(root, os.R_OK | os.X_OK):
-        refuse(f"--root {root}: this user may not read the folder")
+    if why := why_no_root(root):
+        refuse(f"--root {root}: {why}")
 
 
 def saved(path: str, document: bytes, *, costly: bool = False) -> bool:

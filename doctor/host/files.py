@@ -198,6 +198,13 @@ def working_folder_is_gone() -> bool:
     return False
 
 
+def why_no_root(path: str) -> str:
+    """Return why nothing can be read under a folder, of which a confident diagnosis would be made; empty if it can."""
+    if not os.path.isdir(path):
+        return "it is not a folder" if os.path.lexists(path) else "there is no such folder"
+    return "" if os.access(path, os.R_OK | os.X_OK) else "this user may not read the folder"
+
+
 def owners_of(path: str) -> set[int]:
     """Return the numbers of the users to whom a file belongs, and each link that leads to it. Raises OSError."""
     found: set[int] = set()

@@ -15,6 +15,7 @@ from collections.abc import Collection
 import msgspec
 
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.facts.limits import numbers_in
 from tfgpu_doctor.watching.counters import (
     IO,
     Look,
@@ -34,7 +35,6 @@ _SHORTEST_S = 1e-3
 _AT_ONCE_S, _TRIES = 0.05, 2
 _MOST_BYTES = 1 << 20  # /proc/stat has a line for every CPU and a number for every interrupt
 _ALLOWED = re.compile(rb"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _CPU_ROW = re.compile(rb"^cpu(\d{1,9})((?: +\d{1,20}){7})\b", re.MULTILINE)
 _MEMORY = re.compile(rb"^MemTotal:\s*(\d+) kB", re.MULTILINE)
 
@@ -54,7 +54,7 @@ class ProgramSignals:
         self._alive: set[int] = set()
         self._strangers: set[int] = set()  # numbers of other processes, so that their files need not be read again
         self._looks = 0
-        self._affinity: list[range] = []
+        self._affinity: frozenset[int] = frozenset()
         whole = _MEMORY.search(read_now(host.files, "/proc/meminfo"))
         self._machine_memory_bytes = 1024 * int(whole[1]) if whole else None
 
@@ -153,16 +153,16 @@ class ProgramSignals:
     def _allowed(self, online: Collection[int]) -> frozenset[int]:
         """The CPUs of /proc/stat that the main process is bound to; none if unknown."""
         told = _ALLOWED.search(read_now(self._host.files, f"/proc/{self._pid}/status", _MOST_BYTES))
-        self._affinity = _ranges(told[1].decode("ascii", "replace")) if told else self._affinity
-        found = frozenset(cpu for cpu in online if any(cpu in each for each in self._affinity))
+        self._affinity = numbers_in(told[1].decode("ascii", "replace")) if told else self._affinity
+        found = self._affinity.intersection(online)
         # The list may name CPUs that the machine could have. If only a part fits, /proc/stat is that of a container (lxcfs),
         # which numbers its CPUs anew.
-        return found if len(found) in (len(online), sum(map(len, self._affinity))) else frozenset()
+        return found if len(found) in (len(online), len(self._affinity)) else frozenset()
 
     def _reading(self, now: Look, before: Look | None, alive: dict[int, ProcessStat]) -> Reading:
         seconds = max(_SHORTEST_S, now.at_s - before.at_s) if before else None
         group = self._group.look(self._pid, seconds)
-        allowed = len(now.allowed) or sum(map(len, self._affinity)) or None
+        allowed = len(now.allowed) or len(self._affinity) or None
         reading = Reading(
             at_s=now.at_s,
             processes=len(alive),
@@ -208,12 +208,6 @@ def _busy_ticks(text: bytes) -> dict[int, int]:
         user, nice, system, _idle, _waiting, hard, soft = map(int, ticks.split())
         found[int(number)] = user + nice + system + hard + soft
     return found
-
-
-def _ranges(text: str) -> list[range]:
-    """The CPUs that a list like `0-3,8` names; nothing if it is no such list."""
-    parts = [_RANGE.fullmatch(part) for part in text.split(",")]
-    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part] if all(parts) else []
 
 
 def _exists(host: Host, pid: int) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from tfgpu_doctor.watching.agent import Frame, Look, Stack
 from tfgpu_doctor.watching.hang_diagnosis import HangEvidence, diagnose_hang
-from tfgpu_doctor.watching.hanging import native_functions
+from tfgpu_doctor.watching.hang_examination import native_functions
 from tfgpu_doctor.watching.outside import main_thread
 from tfgpu_doctor.watching.thread_states import ThreadState
 
