@@ -398,7 +398,7 @@ def test_others_use_what_is_neither_idle_nor_the_programs(made: Made) -> None:
         ("5-6", None, 2),  # lxcfs shows a container's own CPUs, numbered from 0 on
         ("2-5", None, 4),
         ("", None, None),
-        ("0-1,x", None, None),
+        ("0-1,x", 2.0, 2),
         (f"0-{'9' * 5000}", None, None),
     ],
 )

@@ -363,7 +363,7 @@ def test_looks_at_stacks_do_not_disturb_the_hang_watch(
         seen.append(given.look)
         return Diagnosis("unknown")
 
-    monkeypatch.setattr("tfgpu_doctor.watching.hanging.diagnose_hang", diagnose)
+    monkeypatch.setattr("tfgpu_doctor.watching.hang_examination.diagnose_hang", diagnose)
     agent = Answering(lambda: str(now[0] // 3) if goes_on else "same")
     watcher = Watcher(
         Host(), agent.pid, WatchOptions("x", from_outside=True), folder=str(tmp_path),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.redaction import Count, FilePath, Number, Text
 
 UNLIMITED = -1
 _MOST_PROCESSORS = 1 << 16  # more than any machine has; prevents a damaged file from filling the memory
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def numbers_in(listed: str) -> frozenset[int]:
@@ -14,7 +17,11 @@ def numbers_in(listed: str) -> frozenset[int]:
     numbers: set[int] = set()
     for part in listed.replace("\n", "").split(","):
         first, _, last = part.strip().partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) >= _MOST_PROCESSORS:
+        if (
+            not _NUMBER.fullmatch(first)
+            or not _NUMBER.fullmatch(last or first)
+            or int(last or first) >= _MOST_PROCESSORS
+        ):
             continue
         numbers.update(range(int(first), int(last or first) + 1))
     return frozenset(numbers)
