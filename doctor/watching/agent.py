@@ -88,13 +88,17 @@ class SocketAgent:
             while not self.lost and (told := self.talk.heard()) is not None:
                 self._take(told)
         except (ProgramLost, ValueError):
-            self.lost = True
+            self._lose()
 
     def _send(self, **request: object) -> None:
         try:
             self.talk.send(**request)
         except ProgramLost:
-            self.lost = True
+            self._lose()
+
+    def _lose(self) -> None:
+        self.lost = True
+        self.unable = "the connection to its Python is lost (a program that closes all open files closes it, too)"
 
     def _take(self, told: dict[str, Any]) -> None:
         did = told.get("did")

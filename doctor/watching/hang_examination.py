@@ -33,7 +33,7 @@ class HangExamination:
     def tick(self, now: float) -> Diagnosis | None:
         """Return the answer once it is there."""
         agent = self.agent
-        if agent.unable:
+        if agent.unable and not agent.lost:
             return self._diagnosed(None, 0.0)
         if self._asked_s is None:
             if agent.asked_s is None or now - self._began_s > _ANSWER_S:
@@ -47,6 +47,8 @@ class HangExamination:
             self._thread.start()
         if self._thread.is_alive():
             return None
+        if agent.lost and agent.over is None:  # what it said before says nothing of now
+            return self._diagnosed(None, 0.0)
         answered = look is not None or agent.over is not None or agent.asked_s is None
         unanswered_s = 0.0 if answered else now - (agent.asked_s or self._asked_s)
         return self._diagnosed(look or agent.look, unanswered_s)
@@ -59,7 +61,7 @@ class HangExamination:
             look = replace(look, workers=cluster_size(variables))  # seen from outside
         evidence = HangEvidence(
             look, unanswered_s, states, agent.over, self._native, job=job_size(variables), held_gpus=self._held_gpus,
-            unable=agent.unable, stepped=self._stepped,
+            unable=agent.unable if agent.over is None else "", stepped=self._stepped,
         )  # fmt: skip
         return diagnose_hang(evidence)
 

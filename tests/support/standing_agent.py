@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from tfgpu_doctor.watching.agent import Look
+from tfgpu_doctor.watching.agent import Agent, Look
 from tfgpu_doctor.watching.hanging import HangWatch
 from tfgpu_doctor.watching.reading import Reading
 
@@ -34,7 +34,7 @@ class StandingAgent:
 
 
 def hang_of(
-    watch: HangWatch, agent: StandingAgent, seconds: int, trained: set[int], begin: float = 0.0,
+    watch: HangWatch, agent: Agent, seconds: int, trained: set[int], begin: float = 0.0,
     reading: Reading | None = None, beside: Sequence[StandingAgent] = (),
 ) -> list[float]:  # fmt: skip
     """When a hang was found, with one look a second; `beside`: the agents of other processes."""

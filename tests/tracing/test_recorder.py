@@ -89,6 +89,25 @@ def test_a_recording(fake: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr().err == "trained\n"
 
 
+def test_a_recording_of_a_thread_that_trains_on_after_the_main_thread(fake: pathlib.Path) -> None:
+    """Python 3.12.0 to 3.12.2 start no thread any more while they wait for those that are left."""
+    kept = fake / "kept"
+    alone = "import threading\nthreading.Thread(target=main).start()\n"
+    (fake / "train.py").write_text(TRAIN.replace('main()\nprint("trained", flush=True)\nsys.exit(4)\n', alone))
+    with recorded("train.py") as program:
+        talk = training(program)
+        wait_for(lambda: "_shutdown" in str(talk.ask(do="look")["stack"]), program)
+        for _ in range(2):
+            assert talk.ask(do="start", folder=str(kept)) == {"did": "start", "error": ""}
+            program.wait(0.5)
+            assert talk.ask(do="stop") == {"did": "stop", "error": "", "seconds": ANY}
+        (fake / "end").touch()
+        assert ended(program) == 0
+    samples = json.loads((kept / FILE).read_bytes())["samples"]
+    assert len(samples) > 5
+    assert all("load_rows" in str(others) or "main" in str(others) for _, _, others in samples)
+
+
 def test_a_second_recording_holds_its_own_samples_alone(fake: pathlib.Path) -> None:
     began = {}
     with recorded("train.py") as program:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,8 +14,9 @@ import pytest
 from standing_agent import StandingAgent, hang_of, said_of
 
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.talk import Talk
 from tfgpu_doctor.tracing import StepTimes
-from tfgpu_doctor.watching.agent import Look
+from tfgpu_doctor.watching.agent import Look, SocketAgent
 from tfgpu_doctor.watching.hanging import HangWatch
 from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import Reading
@@ -90,10 +92,10 @@ POLLS = """
 import ctypes, sys, threading
 def poll():
     ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)
+    print(flush=True)  # the name is there
     while True:
         pass
 threading.Thread(target=poll, daemon=True).start()
-print(flush=True)
 threading.Event().wait()
 """
 
@@ -247,3 +249,23 @@ def test_a_process_whose_python_nobody_can_see_is_not_said_to_hang(sleeping: sub
     assert said_of(watch)[0] == "stopped"
     assert "Python's frames need py-spy" in said_of(watch)
     assert "has not answered" not in str(said_of(watch))
+
+
+def test_a_process_whose_connection_is_lost_is_not_said_to_hang(sleeping: subprocess.Popen[bytes]) -> None:
+    """Its Python did not keep the answer back: nobody can ask it any more."""
+    notes: list[str] = []
+    watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
+    mine, its = socket.socketpair()
+    agent = SocketAgent(Talk(mine))
+    agent.pid = sleeping.pid
+    agent.look = Look(0.0, (("/home/me/train.py", 31, "wait_for_data"),), "k", None)
+    its.close()
+    assert hang_of(watch, agent, 300, {agent.pid}) == []
+    assert notes[0].endswith(
+        "the connection to its Python is lost (a program that closes all open files closes it, too)"
+    )
+    agent.over = "ValueError: of no use"
+    assert len(hang_of(watch, agent, 300, {agent.pid}, begin=300)) == 1
+    assert said_of(watch)[0] == "exit"
+    assert "it died of ValueError: of no use" in said_of(watch)
+    mine.close()

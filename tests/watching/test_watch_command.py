@@ -349,10 +349,8 @@ def test_a_training_in_a_thread_hangs_only_once_it_makes_no_steps(tmp_path: path
     hang = json.loads((tmp_path / "report").read_text())["hang"]
     assert done.returncode == 17
     assert hang["at_s"] + hang["seconds"] > 45, hang
-    # A Python before 3.13 that waits for its threads at its end does not always answer: then nobody knows for what it waits.
-    assert hang["kind"] in (("python",) if sys.version_info >= (3, 13) else ("python", "unknown"))
-    if hang["kind"] == "python":
-        assert "the thread that trains is in on_train_batch_end" in str(hang["evidence"])
+    assert hang["kind"] == "python"
+    assert "the thread that trains is in on_train_batch_end" in str(hang["evidence"])
 
 
 @pytest.mark.tensorflow

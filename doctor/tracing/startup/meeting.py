@@ -22,6 +22,7 @@ def begin(recorder_class: Any, path: str) -> None:
     connection.connect(path)
     connection.settimeout(None)
     recorder = recorder_class(connection)
+    recorder.prepare()
 
     atexit.register(recorder.end)
     os.register_at_fork(after_in_child=recorder.forget)
@@ -30,6 +31,8 @@ def begin(recorder_class: Any, path: str) -> None:
 
 def wait_here(recorder_class: Any, base: str) -> None:
     """Listen for a doctor that may come later, at BASE/tfgpu-doctor-UID/PID, which only this user can reach."""
+    recorder = recorder_class(None)
+    recorder.prepare()
     folder = os.path.join(base, "tfgpu-doctor-%d" % os.getuid())
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found = os.lstat(folder)
@@ -43,7 +46,6 @@ def wait_here(recorder_class: Any, base: str) -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(1)
-    recorder = recorder_class(None)
 
     def end() -> None:
         recorder.end()

@@ -10,7 +10,6 @@ says nothing of that.
 
 from __future__ import annotations
 
-import _thread
 import importlib.util
 import json
 import os
@@ -33,7 +32,7 @@ def _beside(name: str) -> Any:
     return module
 
 
-_looks, _recordings = _beside("looks"), _beside("recordings")
+_looks, _recordings, _helper_thread = _beside("looks"), _beside("recordings"), _beside("helper_thread")
 
 
 class Recorder:
@@ -44,6 +43,7 @@ class Recorder:
         self.ending = threading.Event()
         self.own: Set[int] = set()  # threads
         self._recordings = _recordings.Recordings(self.own, self.ending)
+        self._helper = _helper_thread.HelperThread(self.own)
         self.saying = threading.Lock()
         self.told_ready = False
 
@@ -62,6 +62,11 @@ class Recorder:
     def seconds(self) -> float:
         """How long the last recording was."""
         return float(self._recordings.seconds)
+
+    def prepare(self) -> None:
+        """Start the threads that a recording needs, as long as Python starts any. RuntimeError where it does not."""
+        self._helper.begin()
+        self._recordings.prepare()
 
     def run(self) -> None:
         """Answer requests until the connection or the program ends."""
@@ -138,11 +143,10 @@ class Recorder:
         if request["do"] == "look":
             self._say(did="look", **self.look(bool(request.get("others"))))
         else:  # TensorFlow may need long, or for ever: looks are answered meanwhile
-            _thread.start_new_thread(self._do, (tensorflow, request))
+            self._helper.call(self._do, tensorflow, request)
 
     def _do(self, tensorflow: Any, request: Dict[str, Any]) -> None:
         answer: Dict[str, Any] = {"did": request["do"], "error": ""}
-        self.own.add(threading.get_ident())
         try:
             if request["do"] == "start":
                 self.start(tensorflow, request["folder"], int(request.get("most_bytes", 0)))
@@ -151,11 +155,7 @@ class Recorder:
                 answer.update({"seconds": self.seconds}, **({"full": True} if self.full else {}))
         except Exception as problem:  # noqa: BLE001 - what TensorFlow raises is the answer
             answer["error"] = "%s: %s" % (type(problem).__name__, problem)
-        try:
-            self._say(**answer)
-        except Exception:  # noqa: BLE001 - the connection is lost: the program goes on
-            pass
-        self.own.discard(threading.get_ident())
+        self._say(**answer)
 
     def start(self, tensorflow: Any, folder: str, most_bytes: int = 0) -> None:
         """Begin to record into a folder. Raises what TensorFlow raises: another profile may be under way."""
@@ -194,6 +194,7 @@ class Recorder:
         self.ending, self.saying = threading.Event(), threading.Lock()
         self.told_ready = False
         self._recordings.forget(self.ending)
+        self._helper.forget()
         if self._maybe is not None:
             self._maybe.close()
 

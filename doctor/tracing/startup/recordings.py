@@ -5,7 +5,6 @@ It may use the standard library alone, of any Python from 3.8 on.
 
 from __future__ import annotations
 
-import _thread
 import importlib.util
 import os
 import sys
@@ -32,6 +31,7 @@ def beside(name: str) -> Any:
 
 
 _looks, _giving_way, _sources = beside("looks"), beside("giving_way"), beside("sources")
+_helper_thread = beside("helper_thread")
 
 
 class GaveWay(RuntimeError):
@@ -58,13 +58,19 @@ class Recordings:
         self._interval_s = sys.getswitchinterval()
         self._changing = threading.RLock()  # held while a recording begins or ends
         self._giving_way = _giving_way.GivingWay(self._changing, self._give_way)
+        self._sampler = _helper_thread.HelperThread(own)
+
+    def prepare(self) -> None:
+        """Start the thread that looks at Python. RuntimeError where Python starts none any more."""
+        self._sampler.begin()
 
     def start(self, tensorflow: Any, folder: str, most_bytes: int = 0) -> None:
-        """Begin to record into a folder. Raises what TensorFlow raises: another profile may be under way.
+        """Begin to record into a folder. Raises what TensorFlow raises, as another profile may be under way, and `prepare`.
 
         With `most_bytes` it ends by itself once the program holds so much more than it ever held.
         """
         with self._changing:
+            self.prepare()
             self.idle.clear()
             self._giving_way.begin()
             try:
@@ -83,7 +89,7 @@ class Recordings:
             self.full, self.over, self._problem = False, False, None
             self._interval_s = sys.getswitchinterval()
             self._sampled.clear()
-            _thread.start_new_thread(self._sample, (tensorflow, folder, held + most_bytes if most_bytes else 0))
+            self._sampler.call(self._sample, tensorflow, folder, held + most_bytes if most_bytes else 0)
 
     def stop(self, tensorflow: Any) -> None:
         """Write what was recorded; nothing happens if nothing is being recorded.
@@ -124,18 +130,14 @@ class Recordings:
         self.idle.set()
 
     def _sample(self, tensorflow: Any, folder: str, most_bytes: int) -> None:
-        self.own.add(threading.get_ident())
         sys.setswitchinterval(min(self._interval_s, _SWITCH_S))
         try:
             by_itself = self._look(folder, most_bytes)
         finally:
             sys.setswitchinterval(self._interval_s)
             self._sampled.set()
-        try:
-            if by_itself:
-                self._end(tensorflow, folder)
-        finally:
-            self.own.discard(threading.get_ident())
+        if by_itself:
+            self._end(tensorflow, folder)
 
     def _look(self, folder: str, most_bytes: int) -> bool:
         """Look until the recording ends; return whether it is to end by itself."""
@@ -176,6 +178,7 @@ class Recordings:
         self.idle, self._sampled = threading.Event(), threading.Event()
         self.idle.set()
         self._sampled.set()
+        self._sampler.forget()
 
 
 def _held_bytes() -> int:
