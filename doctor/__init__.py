@@ -40,7 +40,7 @@ def check(*, python: str | None = None, quick: bool = False, level: Level = "sta
     that name. `root` is a folder to read the machine's files under.
 
     The arguments alone decide: no settings file is read, so every check counts, and TensorFlow has 120 seconds to answer.
-    Raises ValueError for a `root` that is no folder to read, and KeyboardInterrupt on Ctrl-C.
+    Raises ValueError for a level that there is not and a `root` that is no folder to read, and KeyboardInterrupt on Ctrl-C.
     """
     import time
 
@@ -50,6 +50,7 @@ def check(*, python: str | None = None, quick: bool = False, level: Level = "sta
     from tfgpu_doctor.model.report import Report
     from tfgpu_doctor.render.html_page import render_in_notebook
 
+    _refuse_bad_level(level, quick=quick)
     _refuse_bad_root(root)
     Report.page_maker = render_in_notebook
     started = time.monotonic()
@@ -59,6 +60,16 @@ def check(*, python: str | None = None, quick: bool = False, level: Level = "sta
         raise KeyboardInterrupt from None
     checks, broken = load_checks()
     return diagnose(facts, checks=checks, broken=broken, seconds=time.monotonic() - started)
+
+
+def _refuse_bad_level(level: str, *, quick: bool) -> None:
+    """Raise ValueError if there is no such level, or if `quick` means another one."""
+    from tfgpu_doctor.model.facts.stress import LEVELS
+
+    if level not in LEVELS:
+        raise ValueError(f"there is no level {level!r}: the levels are {', '.join(LEVELS)}")
+    if quick and level not in ("quick", "standard"):
+        raise ValueError(f"quick=True means level='quick': it cannot be combined with level={level!r}")
 
 
 def _refuse_bad_root(root: str) -> None:

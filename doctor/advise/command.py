@@ -11,7 +11,7 @@ from tfgpu_doctor.advise.page import render_advice, render_advice_json
 from tfgpu_doctor.advise.target_options import described, is_version
 from tfgpu_doctor.advise.target_spec import ARCHITECTURES, NEW_PYTHON, SYSTEMS, TargetSpec, gpus_of, spec_of
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
-from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
 from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 from tfgpu_doctor.model.facts import Facts
@@ -49,6 +49,7 @@ def advise(
     With --gpu, --driver, --os, --architecture or --glibc, this machine is not examined, and properties that are not given
     are no limit. Exit code: 0 a release works, 1 none does, 2 wrong usage, 3 no GPU is known to advise for.
     """
+    refuse_unwritable(output)
     knowledge = read_knowledge()
     if gpu or driver or os or architecture or glibc:
         spec = described(

@@ -8,7 +8,7 @@ from tfgpu_doctor.advise.matrix import matrix as make_matrix
 from tfgpu_doctor.advise.matrix_table import render_matrix
 from tfgpu_doctor.advise.target_options import described
 from tfgpu_doctor.advise.target_spec import ARCHITECTURES, SYSTEMS
-from tfgpu_doctor.cli.output import deliver, note
+from tfgpu_doctor.cli.output import deliver, note, refuse_unwritable
 from tfgpu_doctor.knowledge import read_knowledge
 
 _NOTHING_FITS = 1
@@ -42,6 +42,7 @@ def matrix(
 
     The options filter the releases. Exit code: 0 at least one release fits, 1 none fits, 2 wrong usage.
     """
+    refuse_unwritable(output)
     knowledge = read_knowledge()
     spec = described(
         gpu=gpu, driver=driver, python=python, os=os, architecture=architecture, glibc=glibc, knowledge=knowledge

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
 from tfgpu_doctor.fleet.cloud_options import cloud_options, take_cloud
 from tfgpu_doctor.fleet.order_options import order_of, order_options, reach_of
 from tfgpu_doctor.host.files import make_executable, write_whole
@@ -96,7 +96,8 @@ def kubernetes(*, kind: CloudKind, output: str | None, **asked: Any) -> int:
         files = base(_emission("standard", across_nodes=False if cloud.node_names else None, **asked), kind, cloud)
     except NotEmittable as error:
         refuse(str(error))
-    if output is None or output.endswith(_YAML):
+    if not output or output.endswith(_YAML):
+        refuse_unwritable(output)
         deliver(next(iter(files.values())), output)
         return 0
     _write_folder(output, files)
@@ -141,6 +142,7 @@ def _emission(
 
 
 def _deliver_script(text: str, output: str | None) -> None:
+    refuse_unwritable(output)
     deliver(text, output)
     if output is not None:
         try:

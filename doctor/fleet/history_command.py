@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.cli.output import deliver, refuse, refuse_unwritable
 from tfgpu_doctor.fleet.compared import require_extra
 from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 from tfgpu_doctor.fleet.ingest_command import day_of
@@ -34,6 +34,7 @@ def history(
     Exit code: 0 nothing is new or getting slower, 1 something is, 2 wrong usage or an unreadable store, 3 the store is empty,
     or nobody reported on the last day.
     """
+    refuse_unwritable(output)
     require_extra()
     import duckdb
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tfgpu_doctor.cli.output import note, refuse
+from tfgpu_doctor.cli.output import note, refuse, refuse_unwritable
 from tfgpu_doctor.fleet.compared import require_extra
 
 _REFUSED = 1
@@ -23,6 +23,7 @@ def learn(*, store_folder: str, model: str, profile: str, output: str | None) ->
     It says how many of the nodes are accepted by what the others teach. Exit code: 0 written, 1 not learned, 2 wrong usage or
     an unreadable store.
     """
+    refuse_unwritable(output)
     require_extra()
     import duckdb
 

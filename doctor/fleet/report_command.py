@@ -6,7 +6,7 @@ import os
 
 import click
 
-from tfgpu_doctor.cli.output import deliver
+from tfgpu_doctor.cli.output import deliver, refuse_unwritable
 from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 
 
@@ -48,6 +48,7 @@ def report(
     from tfgpu_doctor.fleet.page import render_fleet
     from tfgpu_doctor.render import look_of_text
 
+    refuse_unwritable(output)
     found = compared(folder, expect=expect, golden=golden, history=history, store=store, known=known)
     width, colour = look_of_text(to_terminal=output is None)
     reports = os.path.relpath(folder, os.path.dirname(os.path.abspath(output))) if output else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgpu_doctor.cli.output import note, refuse
+from tfgpu_doctor.cli.output import note, refuse, refuse_unwritable
 from tfgpu_doctor.host.files import write_whole
 from tfgpu_doctor.host.json_text import decode_json
 
@@ -34,6 +34,7 @@ def rma(*, folder: str, node: str, output: str | None) -> int:
     from tfgpu_doctor.fleet.rma import as_markdown, case_of
     from tfgpu_doctor.knowledge import read_knowledge
 
+    refuse_unwritable(output)
     name = file_name(node)
     first_path, second_path = os.path.join(folder, name), os.path.join(folder, SECOND_FOLDER, name)
     first = _read(first_path)

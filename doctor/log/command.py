@@ -9,7 +9,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.cli.output import deliver, refuse, refuse_unwritable
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.log.classification import LogReport, classify
@@ -38,6 +38,7 @@ def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None
     The log can have any size and encoding; `-` reads standard input. Exit codes: 0 no problem found, 1 a cause found,
     2 wrong usage or unreadable input, 130 interrupted (what was read by then is judged).
     """
+    refuse_unwritable(output)
     known, interrupted = _given(context), False
     scanner = Scanner(read_knowledge().log_signatures)
     try:

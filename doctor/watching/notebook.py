@@ -138,9 +138,9 @@ class watch:  # noqa: N801 - used like a function
         watcher = Watcher(
             Host(), os.getpid(), self._options, folder=folder, agents=lambda: [agent], told=told, judge=judge_apart
         )
-        while not end.is_set() and goes_on():
+        watcher.tick()
+        while not end.wait(_TICK_S) and goes_on():
             watcher.tick()
-            end.wait(_TICK_S)
         if agent.recording:
             agent.stop()
         watcher.end()

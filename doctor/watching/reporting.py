@@ -114,7 +114,10 @@ def _why_unknown(watcher: Watcher) -> str:
             "no process of the program has imported TensorFlow; python -S, -I and -E keep the recorder out, as does a "
             "program that clears PYTHONPATH"
         )
-    return "the program ended before it was recorded; the first recording begins some seconds after TensorFlow's import"
+    return (
+        "the program, or the block that was watched, ended before it was recorded; the first recording begins some seconds "
+        "after the import of TensorFlow, or after the begin of the block"
+    )
 
 
 def _gpu(looks: Sequence[GpuReading]) -> GpuSummary:

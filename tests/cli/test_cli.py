@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 from doctor_command import (
@@ -253,6 +255,21 @@ def test_the_python_api_refuses_a_root_that_is_no_folder(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=why):
         tfgpu_doctor.check(quick=True, root=root)
+
+
+@pytest.mark.parametrize(
+    ("level", "quick", "why"),
+    [
+        ("standart", False, "there is no level 'standart': the levels are quick, standard, deep, soak"),
+        ("", True, "there is no level ''"),
+        ("deep", True, "cannot be combined with level='deep'"),
+    ],
+)
+def test_the_python_api_refuses_a_level_that_there_is_not(level: Any, why: str, *, quick: bool) -> None:
+    import tfgpu_doctor
+
+    with pytest.raises(ValueError, match=re.escape(why)):
+        tfgpu_doctor.check(quick=quick, level=level)
 
 
 def test_the_python_api_reads_no_settings_file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

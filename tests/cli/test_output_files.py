@@ -326,6 +326,27 @@ _EMPTY = {
     "trace --save": ("trace", "--record-with", f"{sys.executable} -c \"open('ran', 'w')\"", "--save"),
     "accept run --record": ("accept", "run", "--profile", "ci", "--record"),
     "accept run --html": ("accept", "run", "--profile", "ci", "--facts", BROKEN, "--html"),
+    "log -o": ("log", "-", "-o"),
+    "advise -o": ("advise", "--gpu", "H100", "-o"),
+    "matrix -o": ("matrix", "-o"),
+    "fleet report -o": ("fleet", "report", ".", "-o"),
+    "fleet history -o": ("fleet", "history", "--store", "store", "-o"),
+    "fleet learn -o": ("fleet", "learn", "--store", "store", "-o"),
+    "fleet rma -o": ("fleet", "rma", ".", "node1", "-o"),
+    "fleet emit slurm -o": ("fleet", "emit", "slurm", "--nodes", "2", "--out", "/reports", "-o"),
+    "fleet emit kubernetes -o": (
+        "fleet",
+        "emit",
+        "kubernetes",
+        "--image",
+        "registry.test/doctor:1",
+        "--nodes",
+        "2",
+        "--out",
+        "/reports",
+        "-o",
+    ),
+    "fleet emit mpi -o": ("fleet", "emit", "mpi", "--out", "/reports", "-o"),
 }
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
 
@@ -21,6 +22,7 @@ from recorded_training import LONG_S, TRAIN, ended, folder_of, recorded, trainin
 
 from tfgpu_doctor.host import recorded_program
 from tfgpu_doctor.host.talk import ProgramLost, Talk
+from tfgpu_doctor.tracing.notebook import recorder_module
 from tfgpu_doctor.tracing.python_samples import FILE, read_samples
 from tfgpu_doctor.tracing.recording import STARTUP, NotRecorded, Recorder
 
@@ -300,6 +302,23 @@ def test_a_child_forked_while_it_is_recorded_ends_at_once(fake: pathlib.Path) ->
     assert code == "3"
     assert (fake / "interval").read_text() == "0.005\n"
     assert float(seconds) < 15.0, "the recorder gives a profile 20 s to be written"
+
+
+def test_a_program_that_records_itself_keeps_no_thread(tmp_path: pathlib.Path) -> None:
+    """A notebook may do so in each of a thousand cells. Also where TensorFlow refuses."""
+    profiler = SimpleNamespace(start=lambda folder: None, stop=lambda: None)
+    tensorflow = SimpleNamespace(profiler=SimpleNamespace(experimental=profiler))
+    before = set(sys._current_frames())
+    for _ in range(3):
+        recorder = recorder_module().Recorder(None)
+        recorder.start(tensorflow, str(tmp_path))
+        wait_for(lambda each=recorder: len(each.own) == 1)  # type: ignore[misc]
+        recorder.stop(tensorflow)
+    profiler.start = lambda folder: os.listdir(f"{folder}/refused")
+    with pytest.raises(FileNotFoundError, match="refused"):
+        recorder.start(tensorflow, str(tmp_path))
+    wait_for(lambda: set(sys._current_frames()) <= before)
+    wait_for(lambda: recorder.own == set())
 
 
 HELD = """

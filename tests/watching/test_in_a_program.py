@@ -123,6 +123,7 @@ def test_one_object_watches_two_blocks(capsys: pytest.CaptureFixture[str]) -> No
             assert watched.report is None
         reports.append(watched.report)
     assert None not in reports
+    assert all("ended before it was recorded" in each.why for each in reports if each)
     assert reports[0] is not reports[1]
     assert capsys.readouterr().out.count("watched for") == 2
 

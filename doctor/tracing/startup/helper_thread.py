@@ -15,19 +15,20 @@ _Call = Tuple[Callable[..., None], Tuple[Any, ...]]
 
 
 class HelperThread:
-    """Makes one call after the other; what a call raises is dropped. `own` are the threads of the doctor."""
+    """Makes calls, one after the other; what a call raises is dropped. `own` are the threads of the doctor."""
 
     def __init__(self, own: Set[int]) -> None:
         self._own = own
         self._calls: "queue.SimpleQueue[_Call]" = queue.SimpleQueue()
-        self._started = False
+        self._stays = False
 
-    def begin(self) -> None:
-        """Start the thread unless there is one. RuntimeError where Python starts none any more."""
-        if not self._started:
+    def begin(self, *, stays: bool) -> None:
+        """Start the thread, unless there is one that stays: another ends with its one call. RuntimeError if Python refuses."""
+        if not self._stays:
+            calls: "queue.SimpleQueue[_Call]" = queue.SimpleQueue()
             # None of `threading`'s: a program that joins all of its threads does not wait for this one.
-            _thread.start_new_thread(self._run, (self._calls,))
-            self._started = True
+            _thread.start_new_thread(self._run, (calls, stays))
+            self._calls, self._stays = calls, stays
 
     def call(self, function: Callable[..., None], *arguments: object) -> None:
         """Have a function called, after those before it."""
@@ -35,9 +36,9 @@ class HelperThread:
 
     def forget(self) -> None:
         """In a process that this one forked: the thread is not there, and its queue may be locked for ever."""
-        self._calls, self._started = queue.SimpleQueue(), False
+        self._calls, self._stays = queue.SimpleQueue(), False
 
-    def _run(self, calls: "queue.SimpleQueue[_Call]") -> None:
+    def _run(self, calls: "queue.SimpleQueue[_Call]", stays: bool) -> None:
         self._own.add(threading.get_ident())
         while True:
             function, arguments = calls.get()
@@ -46,3 +47,10 @@ class HelperThread:
             except Exception:  # noqa: BLE001 - the program goes on
                 pass
             del function, arguments
+            if not stays:
+                break
+        self._own.discard(threading.get_ident())
+
+
+def nothing() -> None:
+    """The call for a thread that is not needed after all."""

@@ -65,7 +65,7 @@ class Recorder:
 
     def prepare(self) -> None:
         """Start the threads that a recording needs, as long as Python starts any. RuntimeError where it does not."""
-        self._helper.begin()
+        self._helper.begin(stays=True)
         self._recordings.prepare()
 
     def run(self) -> None:

@@ -61,16 +61,16 @@ class Recordings:
         self._sampler = _helper_thread.HelperThread(own)
 
     def prepare(self) -> None:
-        """Start the thread that looks at Python. RuntimeError where Python starts none any more."""
-        self._sampler.begin()
+        """Start the thread that looks at Python, for all recordings. RuntimeError where Python starts none any more."""
+        self._sampler.begin(stays=True)
 
     def start(self, tensorflow: Any, folder: str, most_bytes: int = 0) -> None:
-        """Begin to record into a folder. Raises what TensorFlow raises, as another profile may be under way, and `prepare`.
+        """Begin to record into a folder. Raises what TensorFlow raises: another profile may be under way.
 
         With `most_bytes` it ends by itself once the program holds so much more than it ever held.
         """
         with self._changing:
-            self.prepare()
+            self._sampler.begin(stays=False)
             self.idle.clear()
             self._giving_way.begin()
             try:
@@ -81,6 +81,7 @@ class Recordings:
             except BaseException:  # also an interrupt: the end of the program would wait
                 self._giving_way.clear()
                 self._giving_way.end()
+                self._sampler.call(_helper_thread.nothing)
                 self.idle.set()
                 raise
             self.folder, self._looks, self._began_ns = folder, _looks.Looks(), began_ns
