@@ -192,7 +192,7 @@ def _first_of_each(kinds: Sequence[Sequence[Hit]]) -> list[Hit]:
 
 # An exception is of this field if its line says so.
 _FIELD = re.compile(
-    r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvrm|tensorflow|errors_impl|xla|llvm|ptx|stream_executor|\.cc:\d+\]",
+    r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvrm|tensorflow|tf\.distribute|errors_impl|xla|llvm|ptx|stream_executor|\.cc:\d+\]",
     re.IGNORECASE,
 )
 

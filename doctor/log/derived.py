@@ -23,6 +23,8 @@ _OWN_CUDA = re.compile(r"lib(?:cudart\.so\.|cu(?:blas|fft|rand|solver|sparse)\.s
 _LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pascal and newer, and PTX does not go back
 # From 2.22 on this file prints the names again, of all libraries: these three come from packages of their own.
 _SINCE_2_22, _OF_ALL = "dlopen_checker.cc", ("libcublas.so", "libcufft.so", "libcudnn.so")
+_RELEASED = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
+_WHOLE = 3  # numbers of a release
 _ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before that, each minor version had its own names (release notes)
 
 
@@ -162,5 +164,22 @@ def _versions(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
             yield "no_tensorrt_libs", hit
         elif wanted and name == "tensorflow-gpu" and version(wanted[2] or "0") >= ended:
             yield "no_gpu_package", hit
+        elif wanted and name in _RELEASED and not _was_released(wanted[2] or "", knowledge):
+            fix = f"No release {wanted[2]} of TensorFlow is known: choose one that pip lists, or one of `tfgpu-doctor matrix`."
+            yield "plain_no_such_release", Hit(hit.line, hit.text, {**hit.groups, "fix": fix})
         elif name.startswith(("tensorflow", "tf-nightly")):
             yield "no_tensorflow_version", hit
+
+
+def _was_released(wanted: str, knowledge: Knowledge) -> bool:
+    """Whether there may be such a release: of older minor versions the first and the last are known, and none of the future."""
+    asked = version(wanted or "0")
+    if (
+        len(asked.release) < _WHOLE
+        or asked.is_prerelease
+        or asked.local
+        or asked > version(knowledge.tensorflow_releases[-1].version)
+    ):
+        return True
+    known = {version(each.version) for each in knowledge.tensorflow_releases}
+    return asked in known or asked < min(known)

@@ -60,6 +60,7 @@ DERIVED = {
     "xid_faulty": "NVRM: Xid (PCI:0000:01:00): 58, pid=1, Unstable video memory interface",
     "no_tensorrt_libs": "ERROR: Could not find a version that satisfies the requirement tensorrt-libs==8.6.1",
     "no_gpu_package": "ERROR: Could not find a version that satisfies the requirement tensorflow-gpu==2.12.0",
+    "plain_no_such_release": "ERROR: Could not find a version that satisfies the requirement tensorflow==2.16.9",
     "no_tensorflow_version": "ERROR: Could not find a version that satisfies the requirement tensorflow==2.5",
     "libcuda_only_lost": "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open",
     "toolkit_library_lost": "ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory",
@@ -243,8 +244,8 @@ def test_every_label_is_reached_but_those_for_people() -> None:
     by_machines_alone = {label for label, cause in KNOWLEDGE.causes.items() if cause.shown_by == "check"} - reached
     by_advice = {label for label, cause in KNOWLEDGE.causes.items() if cause.shown_by == "advice"}
     assert set(KNOWLEDGE.causes) - reached == by_machines_alone | by_advice
-    # A text does not show where copies of files are, when a driver was installed, nor what a run without LD_PRELOAD does.
-    assert by_machines_alone == {"library_shadowed", "reboot_pending", "preloaded_library_fails"}
+    # A text does not show when a driver was installed, nor what a run without LD_PRELOAD does.
+    assert by_machines_alone == {"reboot_pending", "preloaded_library_fails"}
 
 
 @pytest.mark.parametrize(
@@ -564,3 +565,30 @@ def test_the_cuda_that_nvidia_smi_shows_is_no_wrong_toolkit() -> None:
     said = "My TensorFlow 2.10 does not use the GPU. nvidia-smi shows CUDA Version 12.2. I installed CUDA {} and cuDNN 8.1.\n"
     assert "cuda_toolkit_wrong_major" not in labels(said.format("11.2"))
     assert labels(said.format("12.2"))[0] == "cuda_toolkit_wrong_major"
+
+
+@pytest.mark.parametrize(
+    ("log", "label"),
+    [
+        ("name: GRID K520 major: 3 minor: 0\nI cannot use the GPU", "vgpu_unlicensed"),  # a board, no vGPU
+        (
+            "The TensorFlow library wasn't compiled to use SSE4.2 instructions, but these are available on your machine and "
+            "could speed up CPU computations.",
+            "cpu_without_avx",
+        ),
+        ("It says that these instructions could speed up CPU computations", "workload_too_small_for_gpu"),
+        (
+            "ERROR: Could not find a version that satisfies the requirement tensorflow==2.16.9",
+            "unsupported_python_version",
+        ),
+        ("ImportError: /v/site-packages/nvidia/cublas/lib/libcublas.so.12: file too short", "library_shadowed"),
+        ("W redzone_allocator.cc:318] Internal: Failed to launch ptxas", "gpu_kernel_fault"),
+    ],
+)
+def test_what_only_looks_like_a_cause_is_none(log: str, label: str) -> None:
+    assert label not in [cause.label for cause in read(log).causes]
+
+
+def test_a_release_that_there_is_not_is_told() -> None:
+    (cause,) = read("ERROR: No matching distribution found for tensorflow==2.16.9").causes
+    assert (cause.label, cause.fix.startswith("No release 2.16.9 of TensorFlow is known")) == ("undetermined", True)

@@ -35,8 +35,6 @@ EXCEPTIONS = {
     "vm-without-gpu": "in a container without a GPU the text is the same whether the machine outside has one",
     "vm-without-gpu-and-cuda": "in a container without a GPU the text is the same whether the machine outside has one",
     "debian-nouveau": "NVIDIA's driver is not installed there, as the log says; only lsmod shows nouveau",
-    "truncated-cublas-on-library-path": "the text does not show what put that copy first, and that pip installed another",
-    "truncated-cublas-by-ld-so-conf": "the text does not show what put that copy first, and that pip installed another",
     "older-cudnn-without-its-parts": "the text does not show which copies there are, nor which one is taken",
     "older-protobuf-by-pth-file": "the text names the file, and not that another protobuf is installed",
     "older-cudnn-on-library-path": "the message says which cuDNN was loaded, as the log does, and not from where",
