@@ -5,7 +5,8 @@
 
 The second form makes daily reports of nodes with 8 GPUs and 30 measurements each, puts each day into a store, and measures
 that and `fleet history` on the whole store. Slow nodes and drifts are planted, with a seed that nobody chose unless one is
-given; the table says how many were found, and what was found besides them.
+given; the table says how many were found, and what was found besides them. A store that exists is only queried: it has to be
+of the same --days, --nodes and, if given, --seed, and filled to its end.
 
 Reports are full reports generated from a recorded machine, with 30 measurements, planted slow nodes and planted drift.
 Both methods alternate, each in a separate process; medians. CPU time is more reliable than wall time on a busy machine.
@@ -145,7 +146,8 @@ def fill(store_folder: str, nodes: int, days: int, seed: int) -> None:
     from tfgpu_doctor.fleet.store_write import ingest
 
     fleet, planted = planted_days(nodes, days, seed)
-    pathlib.Path(f"{store_folder}.planted.json").write_text(json.dumps({"seed": seed, "planted": sorted(planted)}))
+    truth = truth_of(store_folder)
+    truth.unlink(missing_ok=True)
     store, took = Store(store_folder, create=True), []
     for day in range(days):
         with tempfile.TemporaryDirectory() as folder:
@@ -156,7 +158,14 @@ def fill(store_folder: str, nodes: int, days: int, seed: int) -> None:
             took.append(time.process_time() - began)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     size = sum(path.stat().st_size for path in pathlib.Path(store_folder).rglob("*.parquet")) / 1e6
+    whole = {"days": days, "nodes": nodes, "seed": seed, "planted": sorted(planted)}
+    truth.write_text(json.dumps(whole))  # now that all days are in the store
     print(f"{days} days: {statistics.median(took):.1f} s CPU per day, {peak:.0f} MB of memory, {size:.0f} MB on disk")
+
+
+def truth_of(store_folder: str) -> pathlib.Path:
+    """The file beside a store that says what is planted; it is there once the store is filled."""
+    return pathlib.Path(f"{store_folder}.planted.json")
 
 
 def query(store_folder: str) -> None:
@@ -167,7 +176,7 @@ def query(store_folder: str) -> None:
     wall, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     found = json.loads(done.stdout)
     slower = {(each["node"], each["device"], each["measurement"]) for each in found["slower"]}
-    truth = json.loads(pathlib.Path(f"{store_folder}.planted.json").read_text())
+    truth = json.loads(truth_of(store_folder).read_text())
     planted = {tuple(each) for each in truth["planted"]}
     print(
         f"history: {wall:.1f} s, {used.ru_utime + used.ru_stime:.1f} s CPU, {used.ru_maxrss / 1024:.0f} MB; "
@@ -177,12 +186,29 @@ def query(store_folder: str) -> None:
 
 
 def over_time(options: argparse.Namespace) -> None:
-    """Make a store unless it exists, and query it."""
+    """Make a store unless it exists, and query it; refuse one that is not whole, or of other numbers."""
+    wanted = {"days": options.days, "nodes": int(options.nodes) if options.nodes.isdigit() else 2000}
+    wanted |= {} if options.seed is None else {"seed": options.seed}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         store = options.store or f"{folder}/store"
         if not os.path.exists(store):
-            fill(store, int(options.nodes) if options.nodes.isdigit() else 2000, options.days, options.seed)
+            seed = secrets.randbits(32) if options.seed is None else options.seed
+            fill(store, wanted["nodes"], wanted["days"], seed)
+        elif why := not_as_wanted(store, wanted):
+            sys.exit(f"{store} {why}: remove it, or name another --store")
         query(store)
+
+
+def not_as_wanted(store_folder: str, wanted: dict[str, int]) -> str:
+    """Why a store cannot be queried in place of one with these numbers; empty if it can."""
+    try:
+        truth = json.loads(truth_of(store_folder).read_text())
+    except FileNotFoundError:
+        return f"was not filled to its end ({truth_of(store_folder).name} is not there)"
+    other = [
+        f"--{name} {truth.get(name)}, and not {value}" for name, value in wanted.items() if truth.get(name) != value
+    ]
+    return f"was made with {'; '.join(other)}" if other else ""
 
 
 def main() -> None:
@@ -192,7 +218,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder")
     parser.add_argument("--days", type=int)
-    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    parser.add_argument("--seed", type=int)
     parser.add_argument("--store", help="where the store is made; one that exists is only queried")
     parser.add_argument("--one", choices=("plain", "merge"), help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -5,13 +5,14 @@
 Run it in a throwaway environment with the project (not editable) and its test dependencies installed: the installed
 modules are changed while it runs. First, all tests run once to record which test reaches which fault, including in child
 processes. Then, for each fault, these tests run, fastest first, until one fails. OUT stores all results; rerun with the
-same OUT to resume.
+same OUT and the same options to resume, also after a run that was killed: what it left planted is undone first.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import hashlib
 import json
 import os
 import pathlib
@@ -23,14 +24,15 @@ import sysconfig
 import time
 from typing import Any
 
-from mutants.sites import SWITCH, Site, planted, sample, sites_of
+from mutants.installed import make_clean, plant, restore
+from mutants.sites import SWITCH, Site, sample, sites_of
 from tabulate import tabulate
 
 _FILES = (
     "checks/**/*.py", "diagnose/*.py", "model/report.py", "log/**/*.py", "ticket/*.py", "fix/*.py", "accept/*.py",
     "bench/ratio.py", "bench/regression.py", "bench/verdict.py", "tracing/*.py", "watching/rules.py",
 )  # fmt: skip
-_HERE = pathlib.Path(__file__).parent
+_TESTS = "tests.jsonl"  # there only if all tests ran
 
 
 def main() -> None:
@@ -38,26 +40,45 @@ def main() -> None:
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
     package = pathlib.Path(sysconfig.get_path("purelib")) / "tfgpu_doctor"
-    if not package.is_dir():
-        sys.exit(f"{package} does not exist: install the project, not editable, in this environment")
+    original = options.out / "original"
+    if why := make_clean(package, original):
+        sys.exit(why)
     files = files_of(package)
     chosen = (
         _found_again(package, files, options.like)
         if options.like
         else sample(package, files, options.count, options.seed)
     )
-    original = options.out / "original"
-    shutil.copytree(package, original, dirs_exist_ok=True)
+    if why := _other_sample(options, chosen):
+        sys.exit(why)
     try:
-        _plant(package, chosen)
+        plant(package, chosen, original)
         tests = _reach(options)
         _run(options, tests)
     finally:
-        shutil.rmtree(package)
-        shutil.copytree(original, package)
-        shutil.rmtree(original)
-        shutil.rmtree(package.parent / SWITCH, ignore_errors=True)
+        if original.is_dir():
+            restore(package, original)
     _tell(options, chosen)
+
+
+def _other_sample(options: argparse.Namespace, chosen: list[Site]) -> str:
+    """Write down in OUT which faults are measured how; return why its results are those of others, empty if they are not."""
+    file = options.out / "sample.json"
+    sites = json.dumps([vars(site) for site in chosen])
+    now = {
+        "seed": options.seed, "count": options.count, "like": str(options.like.absolute()) if options.like else "",
+        "pytest": options.pytest, "faults": hashlib.sha256(sites.encode()).hexdigest(),
+    }  # fmt: skip
+    if file.exists():
+        then = json.loads(file.read_text("utf-8"))
+        other = [f"{name} {then.get(name)} is now {value}" for name, value in now.items() if then.get(name) != value]
+        return (
+            f"{options.out} has the results of another sample: {', '.join(other)}; name another folder" if other else ""
+        )
+    if (options.out / _TESTS).exists() or _results(options.out):
+        return f"{options.out} has results and does not say of which faults ({file.name}); name another folder"
+    file.write_text(json.dumps(now, indent=1) + "\n", "utf-8")
+    return ""
 
 
 def files_of(package: pathlib.Path) -> list[str]:
@@ -96,28 +117,26 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _plant(package: pathlib.Path, chosen: list[Site]) -> None:
-    shutil.copytree(_HERE / "mutants", package.parent / SWITCH, dirs_exist_ok=True)
-    numbers: dict[str, dict[int, int]] = collections.defaultdict(dict)
-    for number, site in enumerate(chosen):
-        numbers[site.file][site.place] = number
-    for file, places in numbers.items():
-        path = package / file
-        path.write_text(planted(path.read_text("utf-8"), places), "utf-8")
-
-
 def _environment(**more: object) -> dict[str, str]:
     return {**os.environ, **{name: str(value) for name, value in more.items()}}
 
 
 def _reach(options: argparse.Namespace) -> dict[int, list[str]]:
     """Map the number of a fault to the tests that reach it and pass without it, fastest first."""
-    folder, report = options.out / "reach", options.out / "tests.jsonl"
+    folder, report = options.out / "reach", options.out / _TESTS
     if not report.exists():
-        folder.mkdir(exist_ok=True)
-        noting = _environment(TFGPU_MUTANT_REACH=folder.resolve(), TFGPU_MUTANT_TESTS=report.resolve())
+        begun = report.with_name(f"{report.name}.begun")
+        begun.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        noting = _environment(TFGPU_MUTANT_REACH=folder.resolve(), TFGPU_MUTANT_TESTS=begun.resolve())
         command = [sys.executable, "-m", "pytest", "-p", f"{SWITCH}.durations", "-n", str(options.workers), "-q"]
-        subprocess.run([*command, *options.pytest], env=noting, check=False)
+        code = subprocess.run([*command, *options.pytest], env=noting, check=False).returncode
+        if code not in (0, 1):
+            sys.exit(
+                f"pytest ended with exit code {code}: not all tests ran, nothing is measured; rerun with the same OUT"
+            )
+        begun.replace(report)
     seconds: dict[str, float] = collections.defaultdict(float)
     failed = set()
     for line in report.read_text().splitlines():

@@ -3,12 +3,14 @@
     python tools/measure_watch.py verdicts [--truth truth.json --folder programs] [--seconds 60] [PROGRAM ...]
     python tools/measure_watch.py hangs --truth truth.json --folder programs [--patience 400]
     python tools/measure_watch.py planted --truth truth.json --folder programs
-    python tools/measure_watch.py cost [--rounds 5] [PROGRAM ...]
+    python tools/measure_watch.py cost [--rounds 5]
 
 Without a folder the programs are those of tests/tracing/programs.py. A truth is a list of {"program", "verdict",
 "also_allowed"}, of {"program", "kind", "names"} (hangs; a kind of "" means that it must stay silent), or of {"program",
 "plant", "expected"} with a plant.py in the folder that has plant(trouble, pid) -> undo; without a folder, neighbours are
-planted beside a healthy training and one with a bottleneck of its own. Nothing else should run beside.
+planted beside a healthy training and one with a bottleneck of its own. Nothing else should run beside. "not run": there is
+nothing to judge, because no training was seen, or the program ended early with an error.
+Exit code: 0 all were right, 1 one was not or did not run, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -27,10 +29,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from record_traces import absolute, interpreter
 from tabulate import tabulate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS = ROOT / "tests/tracing/programs.py"
+# What the report says where no training was seen.
+NO_VERDICT = {"no report", "starting", "no_tensorflow", "watching", "outside"}
+STOPPED = 17  # the doctor ended a program that hung
 QUIET = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
@@ -59,6 +65,7 @@ class Watch:
         self.folder = tempfile.TemporaryDirectory()
         self.report_path, self.events_path = f"{self.folder.name}/report.json", f"{self.folder.name}/events"
         self.began = time.monotonic()
+        self.ended_by_itself: int | None = None
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tfgpu_doctor", "watch", "--no-live", "--format", "json", "-o", self.report_path,
              "--events", self.events_path, *options, "--", *argv],
@@ -75,7 +82,8 @@ class Watch:
 
     def end(self) -> dict[str, Any]:
         """End the program by SIGTERM if it still runs, and return the report."""
-        if self.process.poll() is None:
+        self.ended_by_itself = self.process.poll()
+        if self.ended_by_itself is None:
             self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(60)
@@ -90,7 +98,11 @@ class Watch:
                 found: dict[str, Any] = json.load(file)
                 return found
         except FileNotFoundError:
-            return {"verdict": "no report", "timeline": [], "hang": None, "machine": []}
+            return {"verdict": "no report", "timeline": [], "hang": None, "machine": [], "seconds": 0.0}
+
+    def failed_early(self, report: dict[str, Any], seconds: float) -> bool:
+        """Whether the program ended with an error before its time."""
+        return self.ended_by_itself not in (None, 0, STOPPED) and report["seconds"] < seconds
 
 
 def verdicts(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[list[Any]]:
@@ -110,7 +122,9 @@ def verdicts(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[
             report["verdict"] if report["verdict"] != "hang" else ([""] + [each for each in said if each != "hang"])[-1]
         )
         at_s = next((turn["at_s"] for turn in report["timeline"] if turn["verdict"] in allowed), None)
-        table.append([row["program"], row["verdict"], final, "ok" if final in allowed else "WRONG",
+        not_run = final in NO_VERDICT or watch.failed_early(report, arguments.seconds)
+        judged = "not run" if not_run else "ok" if final in allowed else "WRONG"
+        table.append([row["program"], row["verdict"], final, judged,
                       at_s, " ".join(said), report.get("captures")])  # fmt: skip
         print(*table[-1], flush=True)
     return table
@@ -126,12 +140,15 @@ def hangs(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[lis
         while time.monotonic() < until and watch.process.poll() is None and found is None:
             time.sleep(1)
             found = next((each for each in watch.events() if each["event"] == "hang"), None)
-        watch.end()
+        report = watch.end()
         kind = found["kind"] if found else ""
         words = json.dumps(found) if found else ""
         named = any(name in words for name in row.get("names", [])) if row.get("names") else None
-        right = kind == row.get("kind", "")
-        table.append([row["program"], row.get("kind", ""), kind, "ok" if right else "WRONG", named,
+        expected = row.get("kind", "")
+        untrained = not expected and report["verdict"] in NO_VERDICT  # silence about a training alone is right
+        not_run = found is None and (untrained or watch.failed_early(report, arguments.seconds))
+        judged = "not run" if not_run else "ok" if kind == expected else "WRONG"
+        table.append([row["program"], expected, kind, judged, named,
                       found and found["seconds"], (found or {}).get("evidence")])  # fmt: skip
         print(*table[-1], flush=True)
     return table
@@ -169,6 +186,10 @@ def planted(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[l
     for row in rows:
         watch = Watch(command(arguments.python, row, arguments.folder, 100))
         time.sleep(40)
+        if watch.process.poll() is not None:
+            table.append([row["program"], row["plant"], row["expected"], "not run"])
+            print(*table[-1], flush=True)
+            continue
         before = [each["label"] for each in watch.events() if each["event"] == "machine"]
         children = pathlib.Path(f"/proc/{watch.process.pid}/task/{watch.process.pid}/children").read_text().split()
         pid = next(
@@ -185,7 +206,9 @@ def planted(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> list[l
         report = watch.end()
         after_s = round(told[0]["seconds"] - at_s, 1) if told else None
         turned = next((round(each["seconds"] - at_s, 1) for each in turns if each["verdict"] == row["expected"]), None)
-        table.append([row["program"], row["plant"], row["expected"], after_s, turned, " ".join(before),
+        not_run = watch.failed_early(report, 100)
+        judged = "not run" if not_run else "ok" if told else "WRONG"
+        table.append([row["program"], row["plant"], row["expected"], judged, after_s, turned, " ".join(before),
                       " ".join(each["label"] for each in report["machine"])])  # fmt: skip
         print(*table[-1], flush=True)
     return table
@@ -235,27 +258,33 @@ def cost(arguments: argparse.Namespace) -> list[list[Any]]:
     return table
 
 
-def main() -> None:
-    """Read the arguments, measure, print the table."""
+def main() -> int:
+    """Read the arguments, measure, print the table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("verdicts", "hangs", "planted", "cost"))
     parser.add_argument("programs", nargs="*")
-    parser.add_argument("--truth", type=pathlib.Path)
-    parser.add_argument("--folder", type=pathlib.Path)
-    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--truth", type=absolute)
+    parser.add_argument("--folder", type=absolute)
+    parser.add_argument("--python", default=sys.executable, type=interpreter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--patience", type=float, default=400.0)
     parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if arguments.what == "cost":
+        if arguments.programs:
+            parser.error(f"cost measures a training of its own: leave out {' '.join(arguments.programs)}")
         print(tabulate(cost(arguments), headers=("", "without", "with", "ratio", "difference")))
-        return
+        return 0
     rows = json.loads(arguments.truth.read_text("utf-8")) if arguments.truth else []
     rows = rows or (PLANTED if arguments.what == "planted" else ours(arguments.python))
+    names = [row["program"] for row in rows]
+    if unknown := sorted(set(arguments.programs) - set(names)):
+        parser.error(f"no program is named {', '.join(unknown)}; there are {', '.join(names)}")
     rows = [row for row in rows if not arguments.programs or row["program"] in arguments.programs]
     table = {"verdicts": verdicts, "hangs": hangs, "planted": planted}[arguments.what](arguments, rows)
     print(tabulate(table, disable_numparse=True))
+    return 0 if all(row[3] == "ok" for row in table) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

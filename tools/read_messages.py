@@ -6,6 +6,7 @@
     python tools/read_messages.py --again                 select again from the texts of all wheels that were read before
 
 The wheels come through pip, which decides the index. What was read of a wheel stays in the folder --texts; the wheel does not.
+The inventory is written after each wheel that was read, and with --again once, if the texts of all its wheels are there.
 """
 
 from __future__ import annotations
@@ -79,6 +80,21 @@ def missing(table: Inventory) -> list[str]:
     ]
 
 
+def unsaved(table: Inventory, folder: pathlib.Path) -> list[str]:
+    """Return what to read again: the wheels of the inventory whose texts are not in the folder."""
+    wheels = [name.split() for name in table.counts]
+    lost = [(package, version) for package, version in wheels if not (folder / f"{package}_{version}.json").is_file()]
+    return [version if package == "tensorflow" else f"{package}=={version}" for package, version in lost]
+
+
+def selected_again(folder: pathlib.Path) -> Inventory:
+    """Select again from all texts that are saved."""
+    table = Inventory()
+    for file in sorted(folder.glob("*.json")):
+        add(table, file)
+    return table
+
+
 def read(wanted: str, folder: pathlib.Path) -> pathlib.Path:
     """Read a wheel file, a release of TensorFlow or a package. Raises NoWheel."""
     if wanted.endswith(".whl"):
@@ -93,20 +109,27 @@ def main() -> int:
     parser.add_argument("wanted", nargs="*", help="a minor release, a requirement or a wheel")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--texts", type=pathlib.Path, default=TEXTS)
+    parser.add_argument("--inventory", type=pathlib.Path, default=INVENTORY)
     options = parser.parse_args()
     options.texts.mkdir(parents=True, exist_ok=True)
-    table = Inventory() if options.again else read_inventory(INVENTORY)
-    saved = sorted(options.texts.glob("*.json")) if options.again else []
+    table = read_inventory(options.inventory)
+    if options.again:
+        if lost := unsaved(table, options.texts):
+            print(
+                f"{options.texts} lacks the texts of {len(lost)} wheels of the inventory, which is unchanged; read them first: "
+                f"python tools/read_messages.py {' '.join(lost)}",
+                file=sys.stderr,
+            )
+            return 1
+        table = selected_again(options.texts)
+        write_inventory(options.inventory, table)
     try:
-        for file in saved:
-            add(table, file)
         for wanted in options.wanted or ([] if options.again else missing(table)):
             add(table, read(wanted, options.texts))
+            write_inventory(options.inventory, table)
     except NoWheel as error:
         print(error, file=sys.stderr)
         return 1
-    finally:
-        write_inventory(INVENTORY, table)
     return 0
 
 

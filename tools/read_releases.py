@@ -5,6 +5,8 @@
     python tools/read_releases.py --show 2.22.0rc0   read a candidate for a release, print its row, write nothing
     python tools/read_releases.py --compare          read every wheel of the table, print the differences, write nothing
 
+With --again and --compare, a release that the index lacks is named, and the exit code is 1.
+
 The index is the one that pip is configured with (PIP_INDEX_URL, pip's global.index-url), or --index-url. The table is
 written completely at the end: if anything cannot be read, the old table stays unchanged.
 """
@@ -81,6 +83,12 @@ def compare(table: list[Row], fresh: list[Row]) -> list[str]:
     ]
 
 
+def lacking(releases: Releases, wanted: Collection[Version]) -> list[str]:
+    """Return a line for each wanted release that the index does not have."""
+    absent = sorted(each for each in wanted if each not in releases)
+    return [f"the index has no final release {each} of TensorFlow (from {FIRST} on)" for each in absent]
+
+
 def main() -> int:
     """Add releases, or with --compare only compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -98,6 +106,9 @@ def main() -> int:
         wanted = known if options.compare else (releases.keys() - known) | set(options.again)
         if options.show:
             wanted = {options.show} & releases.keys()
+        absent = lacking(releases, wanted)
+        if absent and not options.compare:
+            raise Unreachable("\n".join(absent))
         rows = read_all(releases, wanted, day)
     except Unreachable as error:
         print(f"{error}\nThe table is unchanged.", file=sys.stderr)
@@ -106,7 +117,7 @@ def main() -> int:
         print(json.dumps(rows, indent=1) if rows else f"the index has no TensorFlow {options.show}")
         return 0 if rows else 1
     if options.compare:
-        differences = compare(table, rows)
+        differences = [*absent, *compare(table, rows)]
         print("\n".join(differences or [f"{len(rows)} releases match their wheels"]))
         return 1 if differences else 0
     if rows:

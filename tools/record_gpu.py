@@ -1,14 +1,16 @@
 r"""Run the whole doctor on a machine with an NVIDIA GPU for some minutes, and keep what came out in a few small files.
 
-    python tools/record_gpu.py --list --minutes 25          the plan: what each part answers, and the seconds that it gets
-    python tools/record_gpu.py --out gpu --minutes 25       run it; a second call with the same folder adds to it
+    python tools/record_gpu.py --list --minutes 30          the plan: what each part answers, and the seconds that it gets
+    python tools/record_gpu.py --out gpu --minutes 30       run it; a second call on the same machine adds to it
     python tools/record_gpu.py --out gpu --minutes 9 --only bench
     python tools/record_gpu.py --out gpu --minutes 6 --stand-in     without a GPU: shows that everything runs
 
 Run it from a checkout, with a Python that has tfgpu-doctor[bench] beside TensorFlow. It writes below the folder alone,
 needs no network and no root, ends what it started, and leaves a GPU alone that other processes use, unless it is told
 --even-if-busy. It changes no setting of the GPU, unless it is told --may-change-gpu. docs/new_gpu.md says what to send in.
-Exit code: 0 every chosen part is done, 1 not, 2 wrong usage or no GPU, 130 interrupted.
+A folder of another machine (GPUs, driver, TensorFlow), of another version of the doctor, or of a stand-in is refused.
+Exit code: 0 every chosen part is done (by this call, or by an earlier one where this had no time for it), 1 not, 2 wrong
+usage, no GPU or a folder of another machine, 130 interrupted.
 
 On a machine without a network, where a folder holds TensorFlow and its CUDA libraries (its env.sh sets PYTHONPATH and
 LD_LIBRARY_PATH). Here:
@@ -23,7 +25,7 @@ There, with the folder wheels and this checkout:
     . /tmp/tfsite/env.sh
     pip install --no-index --no-deps --target /tmp/doctor wheels/*.whl
     export PYTHONPATH=$PYTHONPATH:/tmp/doctor
-    python3 tools/record_gpu.py --out gpu --minutes 25
+    python3 tools/record_gpu.py --out gpu --minutes 30
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ import uuid
 from collections.abc import Sequence
 
 import msgspec
-from gpu_run import children, machine, packing, results, stand_in
+from gpu_run import children, machine, packing, results, resuming, stand_in
 from gpu_run.plan import BY_NAME, PARTS, Part, listed
 from gpu_run.recording import Recording
 from gpu_run.results import Results
@@ -66,12 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     earlier, why = _earlier(folder)
     if why:
         return _refuse(why)
-    packing.unpack(folder)
+    began = dt.datetime.now(dt.timezone.utc)
+    now = Results(1, __version__, f"{began:%Y-%m-%dT%H:%M:%SZ}", options.minutes, options.stand_in, {})
+    if earlier and (why := resuming.difference(earlier, now)):
+        return _refuse(_another_folder(folder, why))
     mark = uuid.uuid4().hex
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        return _record(options, parts, folder, earlier, mark)
+        return _record(options, parts, folder, earlier, now, mark)
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
@@ -83,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", metavar="DIR", help="a folder that is new, empty, or of an earlier call")
-    parser.add_argument("--minutes", type=float, default=25.0)
+    parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--list", action="store_true", help="print the plan and the time of each part; run nothing")
     parser.add_argument("--only", nargs="+", choices=list(BY_NAME), metavar="PART", help="only these parts")
     parser.add_argument("--even-if-busy", action="store_true", help="also load a GPU that other processes use")
@@ -108,9 +113,16 @@ def _earlier(folder: pathlib.Path) -> tuple[Results | None, str]:
     return found, f"{folder} holds other files: name a new folder, or one of an earlier call" if strangers else ""
 
 
-def _refuse(why: str) -> int:
+def _refuse(why: str, first: Workbench | None = None) -> int:
+    """Say why in one line, and leave the folder as it was."""
+    if first is not None:
+        shutil.rmtree(first.folder, ignore_errors=True)
     print(f"record_gpu: {why}", file=sys.stderr)
     return _WRONG
+
+
+def _another_folder(folder: pathlib.Path, why: str) -> str:
+    return f"{folder} cannot be added to: {why}; choose another folder with --out"
 
 
 def _tell(line: str) -> None:
@@ -118,40 +130,40 @@ def _tell(line: str) -> None:
 
 
 def _record(
-    options: argparse.Namespace, parts: Sequence[Part], folder: pathlib.Path, earlier: Results | None, mark: str
+    options: argparse.Namespace,
+    parts: Sequence[Part],
+    folder: pathlib.Path,
+    earlier: Results | None,
+    now: Results,
+    mark: str,
 ) -> int:
     setting = _setting(options, folder, mark)
     first = Workbench("machine", setting, _MACHINE_S)
-    began = dt.datetime.now(dt.timezone.utc)
     facts = machine.record(first)
     if facts is None:
         said = first.commands[-1]
         complaint = (first.folder / f"{said.name}.err").read_text("utf-8", "replace").strip()[-400:]
-        _clean(first, earlier)
-        return _refuse(f"the doctor could not examine this machine ({said.ended or said.exit_code}): {complaint}")
+        return _refuse(
+            f"the doctor could not examine this machine ({said.ended or said.exit_code}): {complaint}", first
+        )
     names = machine.gpus(facts)
     if not names:
-        _clean(first, earlier)
         return _refuse(
-            "this machine has no NVIDIA GPU: neither the PCI bus nor NVML nor CUDA lists one (--stand-in simulates one)"
+            "this machine has no NVIDIA GPU: neither the PCI bus nor NVML nor CUDA lists one (--stand-in simulates one)",
+            first,
         )
-    now = Results(1, __version__, f"{began:%Y-%m-%dT%H:%M:%SZ}", options.minutes, options.stand_in, machine.head(facts))
+    now = msgspec.structs.replace(now, machine=machine.head(facts))
+    if earlier and (why := resuming.difference(earlier, now)):
+        return _refuse(_another_folder(folder, why), first)
+    machine.keep_record(first)
+    packing.unpack(folder)
     recording = Recording(setting, parts, 60 * options.minutes, now, earlier, tell=_tell, began=first.began)
     recording.cannot_load = _why_not_loaded(first, facts, even_if_busy=options.even_if_busy)
     recording.now = msgspec.structs.replace(now, findings=tuple(first.findings))
     interrupted = recording.run()
     found = recording.pack()
     _tell(f"{len(found.findings)} findings; read {folder / 'report.md'} first")
-    chosen = {part.name for part in parts}
-    done = all(part.status == "done" for part in found.parts if part.name in chosen)
-    return _INTERRUPTED if interrupted else 0 if done else 1
-
-
-def _clean(bench: Workbench, earlier: Results | None) -> None:
-    """Leave the folder as it was where nothing is recorded."""
-    if earlier is None:
-        shutil.rmtree(bench.folder, ignore_errors=True)
-        bench.setting.record.unlink(missing_ok=True)
+    return _INTERRUPTED if interrupted else 0 if resuming.all_done(earlier, recording.now) else 1
 
 
 def _setting(options: argparse.Namespace, folder: pathlib.Path, mark: str) -> Setting:

@@ -7,6 +7,7 @@
 Without a folder the programs are those of tests/tracing/programs.py. truth.json is a list of {"program", "verdict",
 "also_allowed"}; a program there is FOLDER/PROGRAM.py and takes --seconds. With --keep each profile is kept, compressed,
 as RELEASE-PROGRAM.xplane.pb.xz. Each run takes about half a minute; nothing else should run beside it.
+Exit code: 0 all verdicts were right, 1 one was not, or something was not recorded, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -38,6 +39,16 @@ class Program:
     command: str
     verdict: str
     allowed: list[str] = field(default_factory=list)
+
+
+def absolute(path: str) -> pathlib.Path:
+    """A path that means the same in another folder; links stay, because a Python is found by them as part of its venv."""
+    return pathlib.Path(os.path.abspath(path))
+
+
+def interpreter(given: str) -> str:
+    """The same for a Python, which may also be a name on PATH."""
+    return os.path.abspath(given) if os.sep in given else given
 
 
 def ours(python: str) -> list[Program]:
@@ -99,19 +110,23 @@ def _release(python: str) -> str:
     return names[0].removesuffix(".dist-info").partition("-")[2]
 
 
-def main() -> None:
-    """Record all, and print what was said and how often it was right."""
+def main() -> int:
+    """Record all, and print what was said and how often it was right; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*")
-    parser.add_argument("--python", action="append", required=True)
+    parser.add_argument("--python", action="append", required=True, type=interpreter)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--truth", type=pathlib.Path)
-    parser.add_argument("--folder", type=pathlib.Path)
-    parser.add_argument("--keep", type=pathlib.Path)
-    options = parser.parse_args()
+    parser.add_argument("--truth", type=absolute)
+    parser.add_argument("--folder", type=absolute)
+    parser.add_argument("--keep", type=absolute)
+    options = parser.parse_intermixed_args()
+    if bool(options.truth) != bool(options.folder):
+        parser.error("--truth and --folder belong together")
     rows, right = [], 0
     known = of_others(options.truth, options.folder) if options.truth else ours(options.python[0])
+    if unknown := sorted(set(options.programs) - {each.name for each in known}):
+        parser.error(f"no program is named {', '.join(unknown)}; there are {', '.join(each.name for each in known)}")
     for program in [each for each in known if not options.programs or each.name in options.programs]:
         for python in options.python:
             for _ in range(options.runs):
@@ -125,7 +140,8 @@ def main() -> None:
     wrong = [row for row in rows if row[-1]]
     print(tabulate(wrong, headers=("program", "release", "true", "said", "")))
     print(f"{right} of {len(rows)} right")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -343,7 +343,8 @@ def test_what_needs_tensorflow_lies_where_the_environment_with_it_looks() -> Non
         if makes_no_difference(path) and path.name != "test_ci.py" and needs.search(path.read_text("utf-8"))
     }
     assert found == {
-        "project/test_adding.py", "tracing/test_epoch_ends.py", "tracing/test_own_profiles.py", "tracing/test_xplane.py",
+        "project/test_adding.py", "tools/test_measure_watch.py", "tools/test_record_gpu_again.py",
+        "tracing/test_epoch_ends.py", "tracing/test_own_profiles.py", "tracing/test_xplane.py",
         "watching/test_in_a_program.py", "watching/test_step_watch.py",
     }  # fmt: skip
     assert not makes_no_difference(TESTS / "fleet/test_run.py")

@@ -16,6 +16,8 @@ from doc_snippets import calls, fenced, refuse_unknown
 from doctor_command import clean_environment
 from locations import RECORDS, ROOT
 
+from tfgpu_doctor.cli.configuration import read_configuration
+
 ACME = ROOT / "examples/acme_checks"
 IMAGE = ROOT / "examples/docker"
 PACKAGES = ["acme_benchmarks", "acme_checks"]
@@ -104,8 +106,9 @@ def test_the_walk_through_shows_what_is_printed(acme: str) -> None:
 def test_what_is_installed_lies_in_the_checkout(document: str) -> None:
     """No index has the doctor or its examples."""
     lines = [line for block in fenced(document, "sh") for line in block.splitlines() if line.startswith("pip install ")]
-    wanted = [word for line in lines for word in shlex.split(re.split("&&|#", line)[0])[2:] if word != "tox"]
-    assert wanted
+    words = [word for line in lines for word in shlex.split(re.split("&&|#", line)[0])[2:]]
+    wanted = [word for word in words if word not in ("tox", "pytest")]
+    assert "." in {word.partition("[")[0] for word in wanted}, "pip finds the doctor, which they need, nowhere else"
     for word in wanted:
         place, _, _ = word.partition("[")
         assert word.startswith(".") and (ROOT / place / "pyproject.toml").is_file(), word
@@ -147,3 +150,14 @@ def test_what_the_image_takes_is_there() -> None:
             taken |= set(sources)
     assert {"pyproject.toml", "README.md", "LICENSE", "doctor", "checks", "perf_tests"} <= taken
     assert (IMAGE / "tfgpu-doctor.toml").name in {pathlib.Path(source).name for source in taken}
+
+
+def test_the_doctor_of_the_image_diagnoses_the_jobs_wherever_they_run(tmp_path: pathlib.Path) -> None:
+    """The folders of the image lie below one of this machine."""
+    (copied,) = (rest.split() for word, rest in instructions() if word == "COPY" and "tfgpu-doctor.toml" in rest)
+    for folder in ("work", "builds/group/project", "github/workspace"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(ROOT / copied[0], tmp_path / copied[1].lstrip("/"))
+    (made,) = re.findall(r"python -m venv (\S+) && \S+ install --no-cache-dir \"tensorflow", str(instructions()))
+    for folder in ("", "work", "builds/group/project", "github/workspace"):
+        assert read_configuration(str(tmp_path / folder)).python == made

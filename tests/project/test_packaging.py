@@ -11,6 +11,9 @@ import zipfile
 
 import pytest
 from locations import ROOT
+from packaging.requirements import Requirement
+
+from tfgpu_doctor.host.toml_text import decode_toml
 
 FOLDERS = {"doctor": "tfgpu_doctor", "checks": "tfgpu_doctor/checks", "perf_tests": "tfgpu_doctor/perf_tests"}
 
@@ -67,3 +70,25 @@ def test_what_is_installed_can_be_found() -> None:
     assert expected() <= names
     tops = {name.split("/")[0] for name in names if not name.startswith((".", "__")) and ".dist-info" not in name}
     assert tops == {"tfgpu_doctor"}
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "python", "has_wheels"),
+    [
+        ("linux", "x86_64", "3.13", True),
+        ("linux", "aarch64", "3.13", True),
+        ("darwin", "arm64", "3.10", True),
+        ("win32", "AMD64", "3.14", True),
+        ("win32", "ARM64", "3.13", False),
+        ("linux", "ppc64le", "3.13", False),
+        ("linux", "x86_64", "3.15", False),
+    ],
+)
+def test_what_is_written_in_rust_is_required_where_it_has_wheels(
+    system: str, machine: str, python: str, has_wheels: bool
+) -> None:
+    project = decode_toml((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (marker,) = [Requirement(each).marker for each in project["dependencies"] if each.startswith("ahocorasick-rs")]
+    assert marker
+    environment = {"sys_platform": system, "platform_machine": machine, "python_version": python}
+    assert marker.evaluate(environment) == has_wheels

@@ -210,6 +210,24 @@ def test_compare_tells_what_the_wheels_say_otherwise(
     assert table.read_bytes() == before
 
 
+@pytest.mark.parametrize("arguments", [["--compare"], ["--again", "2.10.0", "2.9.3"]])
+def test_a_release_that_the_index_lacks_is_named(
+    index: Any, read_releases: Any, table: pathlib.Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    index.add("2.9.3")
+    index.add("2.10.0")
+    assert read_releases() == 0
+    capsys.readouterr()
+    before = table.read_bytes()
+    index.files = {name: content for name, content in index.files.items() if "2.9.3" not in name}
+    assert read_releases(*arguments) == 1
+    told = "".join(capsys.readouterr())
+    assert "the index has no final release 2.9.3 of TensorFlow" in told
+    assert "2.10.0 of TensorFlow" not in told
+    assert "match" not in told
+    assert table.read_bytes() == before
+
+
 def test_the_index_is_that_of_pip(index: Any, run_script: Any, table: pathlib.Path) -> None:
     index.add("2.10.0")
     done = run_script("--table", str(table), PIP_INDEX_URL=index.address.rstrip("/"))

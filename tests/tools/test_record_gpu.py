@@ -80,8 +80,8 @@ def test_worth_decides() -> None:
         assert spare == pytest.approx(0) or all(given[each] == BY_NAME[each].wished_s for each in given)
 
 
-def test_25_minutes_reach_every_part_and_each_part_can_run() -> None:
-    assert allot(PARTS, 1500).keys() == DOINGS.keys() == BY_NAME.keys()
+def test_30_minutes_reach_every_part_and_each_part_can_run() -> None:
+    assert allot(PARTS, 1800).keys() == DOINGS.keys() == BY_NAME.keys()
 
 
 def test_the_list_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -357,7 +357,7 @@ def test_parts_run_on_the_stand_in(tmp_path: pathlib.Path) -> None:
     home, out = tmp_path / "home", tmp_path / "out"
     home.mkdir()
     parts = ["diagnose", "breaks", "devices"]
-    done = tool("--out", str(out), "--minutes", "25", "--stand-in", "--only", *parts, HOME=str(home))
+    done = tool("--out", str(out), "--minutes", "30", "--stand-in", "--only", *parts, HOME=str(home))
     assert done.returncode in (0, 1), done.stderr
     written = results.read_earlier(out)
     assert written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import platform
 import sys
 from typing import Any
@@ -18,10 +19,23 @@ print(json.dumps(used_by_others(Host(), decode_facts(pathlib.Path(sys.argv[1]).r
 """
 
 
+def recorded_at(bench: Workbench) -> pathlib.Path:
+    """Where the record lies until it is known that the folder takes it."""
+    return bench.folder / "facts.json"
+
+
 def record(bench: Workbench) -> dict[str, Any] | None:
-    """Examine the machine and keep its record; return its facts, or None if there is no record."""
-    bench.doctor("record", "check", "--record", str(bench.setting.record), "--format", "json", limit_s=150)
-    return bench.setting.facts() if bench.setting.record.exists() else None
+    """Examine the machine; return its facts, or None if there is no record. One of an earlier call is no record of now."""
+    file = recorded_at(bench)
+    file.unlink(missing_ok=True)
+    bench.doctor("record", "check", "--record", str(file), "--format", "json", limit_s=150)
+    found: dict[str, Any] | None = json.loads(file.read_bytes()) if file.exists() else None
+    return found
+
+
+def keep_record(bench: Workbench) -> None:
+    """The record becomes that of the folder."""
+    recorded_at(bench).replace(bench.setting.record)
 
 
 def gpus(facts: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from collections import Counter
 from collections.abc import Iterable
@@ -49,7 +50,7 @@ def read_inventory(file: pathlib.Path) -> Inventory:
 
 
 def write_inventory(file: pathlib.Path, table: Inventory) -> None:
-    """Write the table, one row on each line, in a fixed order."""
+    """Write the table, one row on each line, in a fixed order: whole, or not at all."""
     rows = sorted(table.rows.values(), key=lambda row: (row[4], row[1], row[0]))
     counts = sorted(table.counts.items(), key=lambda item: (item[0].split()[0], Version(item[0].split()[1])))
     lines = [
@@ -57,4 +58,6 @@ def write_inventory(file: pathlib.Path, table: Inventory) -> None:
         ' "counts": {\n' + ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in counts) + "\n }",
         ' "rows": [\n' + ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows) + "\n ]",
     ]
-    file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    new = file.with_name(f"{file.name}.new")
+    new.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    os.replace(new, file)
