@@ -6,6 +6,7 @@ import itertools
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -89,6 +90,22 @@ def test_two_busy_threads_on_one_cpu_wait_for_it(start: Start) -> None:
     assert last.cpu < 1.3
 
 
+def busy_share(cpu: int) -> float:
+    """How busy a CPU is for two seconds."""
+
+    def ticks() -> tuple[int, int]:
+        row = next(
+            line for line in pathlib.Path("/proc/stat").read_text().splitlines() if line.startswith(f"cpu{cpu} ")
+        )
+        numbers = [int(each) for each in row.split()[1:9]]
+        return sum(numbers) - numbers[3] - numbers[4], sum(numbers)  # idle, iowait
+
+    before = ticks()
+    time.sleep(2.0)
+    after = ticks()
+    return (after[0] - before[0]) / max(1, after[1] - before[1])
+
+
 def causes_at_work(signals: ProgramSignals, expected: list[str]) -> None:
     """Look until these are the causes at work; other processes of the machine may disturb for a time."""
     causes, looks = MachineCauses(), itertools.count(1)
@@ -108,7 +125,13 @@ def test_only_neighbours_on_the_same_cpus_take_them(start: Start, neighbour: int
         pytest.skip("two CPUs are needed")
     start(BOUND.format(cpu=cpus[neighbour]) + BUSY)
     program = start(BOUND.format(cpu=cpus[0]) + FORKS.format(count=2))
-    causes_at_work(ProgramSignals(Host(), program.pid), expected)
+    try:
+        causes_at_work(ProgramSignals(Host(), program.pid), expected)
+    except AssertionError:
+        os.killpg(program.pid, signal.SIGKILL)
+        if neighbour == 1 and (share := busy_share(cpus[0])) > 0.2:
+            pytest.skip(f"other programs of the machine use {share:.0%} of this CPU")
+        raise
 
 
 def test_descendants_count_also_without_the_one_that_started_them(start: Start) -> None:
