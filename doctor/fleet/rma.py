@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ from tfgpu_doctor.render.markdown_page import escape
 from tfgpu_doctor.render.words import number
 
 _UNKNOWN = "unknown"
+_IDENTITY = re.compile(
+    r"GPU-\S+|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+)  # others count differently each time
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,28 @@ class Case:
 
     @property
     def boards(self) -> tuple[Board, ...]:
-        """The boards that an error names; all where none does, since it is not known which."""
-        named = {device for cause in self.errors for device in cause.devices}
-        latest = (self.second or self.first).boards or self.first.boards
-        return tuple(each for each in latest if each.device in named) or latest
+        """The boards that an error names, as the latest look that read them has them; all where it is not known which."""
+        if self._named and all(each in self._read or _IDENTITY.fullmatch(each) for each in self._named):
+            found = [self._read[each] for each in self._named if each in self._read]
+            return tuple({board.device: board for board in found}.values())
+        return (self.second or self.first).boards or self.first.boards
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The devices that an error names and that no look could read, such as a GPU that fell off the bus."""
+        return tuple(each for each in self._named if each not in self._read and _IDENTITY.fullmatch(each))
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        """The devices that errors name, each once."""
+        return tuple(dict.fromkeys(device for cause in self.errors for device in cause.devices))
+
+    @property
+    def _read(self) -> dict[str, Board]:
+        """The boards that a look could read, by their UUID and by their PCI address."""
+        looks = (self.first, self.second) if self.second else (self.first,)
+        boards = [board for look in looks for board in look.boards]
+        return {name: board for board in boards for name in (board.device, board.pci_address) if name}
 
     @property
     def errors(self) -> list[Cause]:
@@ -49,7 +71,7 @@ def as_markdown(case: Case, knowledge: Knowledge) -> str:
     lines = [
         f"# {escape(first.node)}: GPUs to return", "",
         f"Driver {escape(first.driver) or _UNKNOWN}; GPUs of the node: {escape(models)}; tfgpu-doctor {escape(first.doctor)}.",
-        "", "## Boards", "", *_boards(case.boards),
+        "", "## Boards", "", *_boards(case.boards, case.unread),
         "", "## What was found", "", *_look("First examination", first),
         *(_look("Retest", case.second) if case.second else ["", "There was no retest.", ""]),
     ]  # fmt: skip
@@ -61,7 +83,10 @@ def as_markdown(case: Case, knowledge: Knowledge) -> str:
     return "\n".join([*lines, ""])
 
 
-def _boards(boards: Sequence[Board]) -> list[str]:
+def _boards(boards: Sequence[Board], unread: Sequence[str]) -> list[str]:
+    lost = [f"- {escape(each)}: NVML could not read it: take its serial number from the board." for each in unread]
+    if not boards and lost:
+        return lost
     if not boards:
         return ["NVML read no GPU of this node: take the serial numbers from the boards."]
     rows = (
@@ -72,7 +97,8 @@ def _boards(boards: Sequence[Board]) -> list[str]:
         "| board | serial number | part number | UUID | VBIOS | PCI address | index |",
         "|---|---|---|---|---|---|---|",
     ]
-    return head + [f"| {' | '.join(escape(word) or _UNKNOWN for word in row)} |" for row in rows]
+    table = head + [f"| {' | '.join(escape(word) or _UNKNOWN for word in row)} |" for row in rows]
+    return [*table, "", *lost] if lost else table
 
 
 def _look(title: str, look: NodeReport) -> list[str]:

@@ -63,15 +63,47 @@ def test_the_case_has_what_a_vendor_asks_for(folder: pathlib.Path) -> None:
     assert action.split(".")[0][:40] in text.replace("\\", "")
 
 
-def test_only_the_gpus_in_question_are_listed(folder: pathlib.Path) -> None:
+def rows_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("| ") and "serial" not in line]
+
+
+def test_a_gpu_that_nvml_lost_is_named_and_no_other_is_to_return(folder: pathlib.Path) -> None:
     found = looked_at("server-xid-79-on-one-of-eight", "lost")
     (folder / file_name("lost")).write_bytes(encode_node(found))
-    text = bundle(folder, "lost")["rma.md"]
-    (error,) = [cause for cause in found.causes if cause.severity == "error" and cause.devices][:1]
-    listed = [each for each in found.boards if each.device in error.devices]
-    rows = [line for line in text.splitlines() if line.startswith("| ") and "serial" not in line]
-    assert len(rows) == (len(listed) or len(found.boards))
+    text = bundle(folder, "lost")["rma.md"].replace("\\", "")
+    (device,) = {each for cause in found.causes if cause.severity == "error" for each in cause.devices}
+    assert device not in [each.device for each in found.boards]
+    assert len(found.boards) == 7
+    assert rows_of(text) == []
+    assert f"- {device}: NVML could not read it" in text
     assert "There was no retest." in text
+
+
+def test_only_the_gpus_that_an_error_names_are_listed(folder: pathlib.Path) -> None:
+    """Also one that only the first look could read."""
+    found = looked_at("server-xid-79-on-one-of-eight", "sick")
+    error = next(cause for cause in found.causes if cause.severity == "error")
+    sick, lost = found.boards[2], found.boards[5]
+    cause = msgspec.structs.replace(error, devices=(sick.device, lost.device))
+    first = msgspec.structs.replace(found, causes=(cause,))
+    second = msgspec.structs.replace(first, boards=tuple(each for each in found.boards if each != lost))
+    (folder / "second").mkdir(exist_ok=True)
+    (folder / file_name("sick")).write_bytes(encode_node(first))
+    (folder / "second" / file_name("sick")).write_bytes(encode_node(second))
+    text = bundle(folder, "sick")["rma.md"].replace("\\", "")
+    assert [each.uuid in row for each, row in zip((sick, lost), rows_of(text), strict=True)] == [True, True]
+    assert "could not read it" not in text
+
+
+def test_an_error_that_counts_the_gpus_its_own_way_names_none(folder: pathlib.Path) -> None:
+    """TensorFlow's GPU:2 is that of CUDA_VISIBLE_DEVICES: all boards are listed."""
+    found = looked_at("server-xid-79-on-one-of-eight", "sick")
+    error = next(cause for cause in found.causes if cause.severity == "error")
+    cause = msgspec.structs.replace(error, devices=("GPU:2",))
+    (folder / file_name("sick")).write_bytes(encode_node(msgspec.structs.replace(found, causes=(cause,))))
+    text = bundle(folder, "sick")["rma.md"]
+    assert len(rows_of(text)) == len(found.boards)
+    assert "could not read it" not in text
 
 
 def test_a_healthy_node_is_told_to_be_none(folder: pathlib.Path) -> None:
