@@ -87,6 +87,8 @@ def driver_supports_gpu(
         if not known and not (kernel_log and kernel_log.source):
             raise Skip("the kernel log cannot be read, and the GPU is newer than the doctor's table")
         yield Evidence("; ".join(["nothing indicates that the driver rejects the GPU", *known]))
+    elif driver is None or driver_libraries is None:
+        raise Skip("whether an NVIDIA driver is installed was not examined")
     else:
         raise Skip("no NVIDIA driver is installed")
 

@@ -41,12 +41,15 @@ def driver_compiles_ptx(
     Fix: upgrade the driver to the version released with the toolkit that TensorFlow was built with.
     """
     known = [gpu for gpu in cuda_driver.gpus if gpu.compute_capability]
-    needs = [gpu for gpu in known if kernels_for(gpu.compute_capability, tensorflow.compute_capabilities) == "ptx"]
+    from_ptx = [gpu for gpu in known if kernels_for(gpu.compute_capability, tensorflow.compute_capabilities) == "ptx"]
+    needs = [gpu for gpu in from_ptx if not _is_too_new(gpu.compute_capability, tensorflow, knowledge)]
     supported, built_with = cuda_driver.cuda_version, ".".join(tensorflow.cuda_version.split(".")[:2])
-    if not needs or not supported:
+    if not from_ptx or not supported:
         raise Skip("no GPU needs kernels compiled from PTX")
     if runtime and runtime.computes:
         yield Evidence("the kernels were compiled and executed")
+    elif not needs:
+        raise Skip("TensorFlow's PTX fails on GPUs this new, whatever the driver")
     elif "." not in built_with:
         raise Skip("this TensorFlow does not report from which CUDA its PTX is")
     elif version(supported) < version(built_with):

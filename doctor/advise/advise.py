@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfgpu_doctor.advise.alternatives import Alternative, alternatives
-from tfgpu_doctor.advise.fitting import Obstacle, kernels_of, needed_driver, obstacles, spoken
+from tfgpu_doctor.advise.fitting import Obstacle, kernels_of, last_branch_of, needed_driver, obstacles, spoken
 from tfgpu_doctor.advise.installing import commands_for, notes_for
 from tfgpu_doctor.advise.target_spec import NEW_PYTHON, TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import Kernels
+from tfgpu_doctor.knowledge.driver_branches import is_newer_than_branch
 from tfgpu_doctor.knowledge.schema import CompatPackage, TensorFlowRelease
 
 _LIFTABLE = ("driver", "compat", "python", "glibc", "windows")
-_GENERATION = {"3": "kepler", "5": "maxwell", "6": "pascal", "7.0": "volta", "7.2": "volta"}
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _without_limits(spec: TargetSpec, names: Sequence[str]) -> TargetSpec | None
     if not all(is_limit[name] for name in names):
         return None
     gone: dict[str, dict[str, Any]] = {
-        "driver": {"driver": ""},
+        "driver": {"driver": "", "module": ""},
         "compat": {"driver": "", "module": ""},
         "python": {"python": "", **NEW_PYTHON},
         "glibc": {"glibc": "", "other_libc": False, **NEW_PYTHON},
@@ -166,7 +166,7 @@ def _change(
         return ""
     beside = spec.module or spec.driver
     words = {
-        "driver": f"driver {driver} or newer",
+        "driver": _in_words(driver, spec, knowledge),
         "compat": f"the package {package.package} in addition to driver {beside} (forward compatibility)"
         if package
         else "",
@@ -186,9 +186,12 @@ def _compat_package(cuda: str, spec: TargetSpec, knowledge: Knowledge) -> Compat
 
 def _exists_for(driver: str, spec: TargetSpec, knowledge: Knowledge) -> bool:
     """Whether a driver of that branch exists for the GPU's generation."""
-    capability = spec.gpu.compute_capability if spec.gpu else ""
-    generation = _GENERATION.get(capability) or _GENERATION.get(capability.partition(".")[0])
-    if generation is None:
-        return True
-    last = knowledge.boundaries[f"last_driver_of_{generation}"].value
-    return int(driver.partition(".")[0]) <= int(last)
+    last = last_branch_of(spec, knowledge)
+    return last is None or not is_newer_than_branch(driver, last, spec.driver_os)
+
+
+def _in_words(driver: str, spec: TargetSpec, knowledge: Knowledge) -> str:
+    """Return the drivers to change to; a last branch is named if the installed driver is newer than that."""
+    last = last_branch_of(spec, knowledge)
+    too_new = last and is_newer_than_branch(spec.module or spec.driver, last, spec.driver_os)
+    return f"driver {driver} or newer" + (f", up to branch {last.value}" if last and too_new else "")

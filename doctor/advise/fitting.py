@@ -9,7 +9,8 @@ from typing import Literal
 from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import Kernels, kernels_for
-from tfgpu_doctor.knowledge.schema import CudaDriverRow, TensorFlowRelease, Wheels
+from tfgpu_doctor.knowledge.driver_branches import is_newer_than_branch, last_branch
+from tfgpu_doctor.knowledge.schema import Boundary, CudaDriverRow, TensorFlowRelease, Wheels
 
 Kind = Literal["system", "python", "glibc", "gpu", "driver"]
 _NAMES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
@@ -55,6 +56,11 @@ def needed_driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Cud
     return knowledge.minimum_driver(wheels.cuda, spec.driver_os)
 
 
+def last_branch_of(spec: TargetSpec, knowledge: Knowledge) -> Boundary | None:
+    """Return the last driver branch that supports the GPU; None if no GPU is given, or if current branches do."""
+    return last_branch(spec.gpu.compute_capability, knowledge) if spec.gpu else None
+
+
 def spoken(versions: Sequence[str]) -> str:
     """Return the first and the last version: 3.10 to 3.13."""
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
@@ -95,6 +101,14 @@ def _kernels(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Obstacle
 
 
 def _driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Obstacle | None:
+    last, installed = last_branch_of(spec, knowledge), spec.module or spec.driver
+    if last and is_newer_than_branch(installed, last, spec.driver_os):
+        return Obstacle(
+            "driver",
+            f"driver {installed} no longer supports this GPU: branch {last.value} is the last that supports it "
+            f"({last.source})",
+            last.value,
+        )
     row = needed_driver(wheels, spec, knowledge)
     if row is None or not spec.driver:
         return None

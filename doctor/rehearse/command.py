@@ -27,7 +27,7 @@ _NOT_JUDGED = 3
 @click.option("--gpu", metavar="NAME", help=f"The GPU to simulate: H100, 'rtx 4090', ...  [default: {DEFAULT_GPU}]")
 @click.option("--count", metavar="N", type=click.IntRange(1, MOST_GPUS), help="The number of GPUs.  [default: 1]")
 @click.option(
-    "--driver", metavar="VERSION", help="The driver version, for example 550.54.15.  [default: the newest known]"
+    "--driver", metavar="VERSION", help="The driver version, for example 550.54.15.  [default: the newest for the GPU]"
 )
 @click.option("--machine", metavar="FILE", help="Simulate the machine of a JSON file: a description, or a record.")
 @click.option("--python", metavar="PATH", help="The Python to rehearse: an interpreter or a virtual environment.")

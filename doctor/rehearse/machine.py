@@ -14,6 +14,7 @@ import msgspec
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.driver_branches import is_newer_than_branch, last_branch
 from tfgpu_doctor.rehearse.completion import complete_gpus
 from tfgpu_doctor.rehearse.gpu import MOST_GPUS, Fault, MachineError, Part, PciAddress, SimulatedGpu, WrittenGpu
 from tfgpu_doctor.rehearse.gpu_names import UnknownGpu, find_gpu
@@ -69,11 +70,12 @@ def read_machine(content: bytes, knowledge: Knowledge) -> SimulatedMachine:
     _validate_calls("faults", written.faults)
     for place, gpu in enumerate(written.gpus):
         _validate_calls(f"gpus[{place}].faults", gpu.faults)
-    driver = written.driver or newest_driver(knowledge)
+    gpus = complete_gpus(written.gpus, knowledge)
+    driver = written.driver or newest_driver(knowledge, [gpu.compute_capability for gpu in gpus])
     return SimulatedMachine(
         driver=driver,
         cuda=written.cuda or cuda_of_driver(driver, knowledge),
-        gpus=complete_gpus(written.gpus, knowledge),
+        gpus=gpus,
         missing=written.missing,
         excluded_gpus=written.excluded_gpus,
         faults=written.faults,
@@ -98,9 +100,17 @@ def without_libraries(machine: SimulatedMachine, names: Sequence[str]) -> Simula
     return msgspec.structs.replace(machine, missing=missing)
 
 
-def newest_driver(knowledge: Knowledge) -> str:
-    """Return the newest driver in the tables: it runs programs of every CUDA version in them."""
-    return max((row.linux for row in knowledge.cuda_toolkits), key=version)
+def newest_driver(knowledge: Knowledge, capabilities: Sequence[str | None] = ()) -> str:
+    """Return the newest driver in the tables that supports GPUs of these compute capabilities, if one supports them all."""
+    drivers = sorted((row.linux for row in knowledge.cuda_toolkits), key=version)
+    fit = [driver for driver in drivers if all(supports(driver, each, knowledge) for each in capabilities)]
+    return (fit or drivers)[-1]
+
+
+def supports(driver: str, capability: str | None, knowledge: Knowledge) -> bool:
+    """Whether the driver's branch supports GPUs of a compute capability; later branches drop old generations."""
+    last = last_branch(capability or "", knowledge)
+    return last is None or not is_newer_than_branch(driver, last)
 
 
 def cuda_of_driver(driver: str, knowledge: Knowledge) -> str:

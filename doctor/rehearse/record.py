@@ -37,12 +37,13 @@ def machine_of(facts: Facts, knowledge: Knowledge) -> SimulatedMachine:
     if nvml is None or not (nvml.gpus or nvml.troubles or nvml.library_error or nvml.error_code):
         raise MachineError("the record has no answer of NVML that could be simulated")
     driver = next((each for each in (nvml.driver_version, *_loaded(facts)) if _DRIVER.fullmatch(each)), "")
-    driver = driver or newest_driver(knowledge)
+    gpus = list(_gpus(nvml, facts, knowledge))
+    driver = driver or newest_driver(knowledge, [gpu["compute_capability"] for gpu in gpus])
     cuda = facts.cuda_driver.cuda_version if facts.cuda_driver else ""
     document = {
         "driver": driver,
         "cuda": cuda or _cuda_of(driver, knowledge),
-        "gpus": list(_gpus(nvml, facts, knowledge)),
+        "gpus": gpus,
         "missing": ["libnvidia-ml.so.1"] if nvml.library_error else [],
         "excluded_gpus": nvml.excluded,
         "faults": {"nvmlInit": nvml.error_code} if nvml.error_code else {},

@@ -35,7 +35,8 @@ def render_libraries(resolution: Resolution, *, verbose: bool = False) -> str:
 
 def _row(library: ResolvedLibrary) -> tuple[str, ...]:
     mark = "✓" if library.found else ("✗" if library.needed_by_tensorflow else "-")
-    place = library.found_by if library.found else ("not found" if not library.error else "cannot be loaded")
+    refused = "cannot be loaded" if library.error or len(library.missing_chain) > 1 else "not found"
+    place = library.found_by if library.found else refused
     return mark, library.soname, library.version, library.origin.replace(f" {library.version}", "", 1), place
 
 
@@ -57,13 +58,20 @@ def _missing(library: ResolvedLibrary) -> str:
             else "not needed to compute on one GPU"
         )
         use = f" ({use})"
-    lines = [f"{library.soname} was not found{use}"]
-    if library.error:
-        lines = [f"{library.soname} cannot be loaded{use}", f"    {library.error}"]
-    if len(library.missing_chain) > 1:
-        lines.append(f"    {' needs '.join(library.missing_chain)}")
     places = [f"    a copy is at {path}, which the loader does not search" for path in library.elsewhere]
-    return "\n".join([*lines, *(places or ["    there is no copy in any known location"] * (not library.error))])
+    chain = [f"    {' needs '.join(library.missing_chain)}"] if len(library.missing_chain) > 1 else []
+    if library.error:
+        lines = [f"{library.soname} cannot be loaded{use}", f"    {library.error}", *chain]
+    elif chain:
+        needed = library.missing_chain[-1]
+        where = "which the loader does not find" if places else "of which there is no copy in any known location"
+        lines = [f"{library.soname} cannot be loaded{use}: it needs {needed}, {where}"]
+        lines += [f"    it is at {library.path}"] if library.path else []
+        lines += chain if len(library.missing_chain) > 2 else []
+    else:
+        lines = [f"{library.soname} was not found{use}"]
+        places = places or ["    there is no copy in any known location"]
+    return "\n".join([*lines, *places])
 
 
 def _paths(resolution: Resolution) -> str:

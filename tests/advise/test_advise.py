@@ -9,6 +9,7 @@ import pytest
 from tfgpu_doctor.advise.advise import Advice, advise
 from tfgpu_doctor.advise.target_spec import Gpu, TargetSpec
 from tfgpu_doctor.knowledge import read_knowledge, version
+from tfgpu_doctor.knowledge.driver_branches import is_newer_than_branch, last_branch
 
 KNOWLEDGE = read_knowledge()
 MOST = "999"  # a driver newer than all
@@ -92,6 +93,38 @@ def test_what_would_allow_more(capability: str, fields: dict[str, str], lifts: d
     found = {lift.change: lift.release for lift in advice_for(capability, **fields).lifts}
     assert lifts.items() <= found.items()
     assert lifts or not found
+
+
+@pytest.mark.parametrize(
+    ("capability", "fields", "branch", "lift"),
+    [
+        ("6.0", {"driver": "590.44.01"}, "580", {"driver 525.60.13 or newer, up to branch 580": "2.21.0"}),
+        ("7.0", {"driver": "590.44.01"}, "580", {"driver 525.60.13 or newer, up to branch 580": "2.21.0"}),
+        ("3.7", {"driver": "535.54.03"}, "470", {"driver 450.80.02 or newer, up to branch 470": "2.14.1"}),
+        ("6.0", {"driver": "600.1", "module": "590.44.01"}, "580", {"driver 525.60.13 or newer, up to branch 580": "2.21.0"}),
+        ("6.1", {"driver": "591.44", "os": "wsl"}, "580", {"driver 528.33 or newer, up to branch 580": "2.21.0"}),
+    ],
+)  # fmt: skip
+def test_a_driver_that_left_the_gpu_behind_runs_no_release(
+    capability: str, fields: dict[str, str], branch: str, lift: dict[str, str]
+) -> None:
+    advice = advice_for(capability, **fields)
+    assert advice.release is None
+    for rejected in advice.newer:
+        assert f"branch {branch} is the last that supports it" in " ".join(each.text for each in rejected.obstacles)
+    assert lift.items() <= {each.change: each.release for each in advice.lifts}.items()
+
+
+@pytest.mark.parametrize(
+    ("capability", "fields"),
+    [
+        ("6.0", {"driver": "580.105.08"}),
+        ("7.5", {"driver": "590.44.01"}),
+        ("6.1", {"driver": "582.16", "os": "wsl"}),  # on Windows, branch 580 has the numbers 580 to 582
+    ],
+)
+def test_the_last_branch_itself_supports_the_gpu(capability: str, fields: dict[str, str]) -> None:
+    assert advice_for(capability, **fields).release
 
 
 HERE = "/home/jane/.venv/bin/python"
@@ -228,7 +261,8 @@ def test_kernels_that_are_compiled_first_are_told() -> None:
     "capability", ["3.5", "3.7", "5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "12.0"]
 )
 def test_a_newer_driver_never_means_an_older_release(capability: str) -> None:
-    drivers = [row.linux for row in KNOWLEDGE.cuda_toolkits]
+    last = last_branch(capability, KNOWLEDGE)
+    drivers = [row.linux for row in KNOWLEDGE.cuda_toolkits if not last or not is_newer_than_branch(row.linux, last)]
     found = [advice_for(capability, driver=driver).release for driver in drivers]
     versions = [version(release.version if release else "") for release in found]
     assert versions == sorted(versions)

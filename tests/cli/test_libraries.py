@@ -67,6 +67,28 @@ def test_as_a_table(target: pathlib.Path) -> None:
     assert "which searches" not in done.stdout
 
 
+def test_a_library_that_lacks_another_is_not_said_to_be_absent(target: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (cublas,) = target.glob("lib/python3*/site-packages/nvidia/cublas/lib/libcublas.so.12")
+    part = tmp_path / "libpart.so.1"
+    library(part)
+    library(cublas, f"-Wl,--no-as-needed,{part}")
+    part.unlink()
+    done = run_doctor("libraries", "--python", str(target))
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "✗ libcublas.so.12 cannot be loaded" in lines
+    told = "libcublas.so.12 cannot be loaded: it needs libpart.so.1, of which there is no copy in any known location"
+    place = lines.index(told)
+    assert lines[place + 1] == f"it is at {cublas}"
+    assert lines[place + 2] == ""
+    done = run_doctor("libraries", "--python", str(target), "--format", "json")
+    (row,) = [each for each in json.loads(done.stdout)["libraries"] if each["soname"] == "libcublas.so.12"]
+    assert (row["found"], row["path"], row["missing_chain"]) == (
+        False,
+        str(cublas),
+        ["libcublas.so.12", "libpart.so.1"],
+    )
+
+
 def test_in_full(target: pathlib.Path) -> None:
     done = run_doctor("libraries", "--python", str(target), "-v")
     assert "nvidia/cublas/lib/libcublas.so.12\n" in done.stdout

@@ -101,6 +101,13 @@ def test_the_default_driver_supports_every_cuda_of_the_tables() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("names", "driver"), [(["p100"], "580.65.06"), (["k80"], "470.42.01"), (["h100", "k80"], "470.42.01")]
+)
+def test_the_default_driver_supports_the_gpus(names: list[str], driver: str) -> None:
+    assert read({"gpus": [{"name": name} for name in names]}).driver == driver
+
+
 def test_a_machine_is_completed() -> None:
     machine = read(
         {

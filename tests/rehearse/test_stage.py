@@ -75,6 +75,18 @@ def test_the_facts_are_those_of_a_healthy_machine() -> None:
     assert [node.path for node in facts["device_nodes"].gpus] == ["/dev/nvidia0", "/dev/nvidia1"]  # type: ignore[attr-defined]
 
 
+def test_a_driver_of_a_later_branch_does_not_list_an_old_gpu(
+    driver_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    both = made({"name": "Tesla P100-PCIE-16GB"}, {}, driver="590.44.01")
+    stage = set_stage(both, str(driver_folder), str(tmp_path), {})
+    assert cuda_says({**PLAIN, **stage.variables})["count"] == 1
+    old, new = stage.facts["pci"].nvidia_gpus  # type: ignore[attr-defined]
+    assert (old.driver, old.device, new.driver) == ("", "15f8", "nvidia")
+    assert stage.facts["driver"].gpus == (new.address,)  # type: ignore[attr-defined]
+    assert [node.path for node in stage.facts["device_nodes"].gpus] == ["/dev/nvidia0"]  # type: ignore[attr-defined]
+
+
 def test_the_environment_stays_the_users_own(
     driver_folder: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,14 @@ from tfgpu_doctor.model.facts.copies import Copy
 
 def copies_of(resolver: Resolver, owners: Owners, working_folder: str) -> tuple[Copy, ...]:
     """Each file that was refused, or that was taken in place of another one, in the order of the search."""
-    found = [_copy(each, resolver, owners, working_folder) for each in resolver.taken.values()]
+    users = [each for each in resolver.taken.values() if not _is_placed_by_the_doctor(each, resolver)]
+    found = [_copy(each, resolver, owners, working_folder) for each in users]
     return tuple(each for each in found if each.error or each.instead)
+
+
+def _is_placed_by_the_doctor(taken: Taken, resolver: Resolver) -> bool:
+    """Whether the doctor itself put the file's folder on the path: that of the simulated driver."""
+    return taken.place.found_by == VARIABLE and taken.place.folder not in resolver.search.listed
 
 
 def _copy(taken: Taken, resolver: Resolver, owners: Owners, working_folder: str) -> Copy:
@@ -41,7 +47,9 @@ def _placed_by(taken: Taken, resolver: Resolver) -> dict[str, Any]:
             "entry": "" if folder == "." else folder,
             "number": search.listed.index(folder) + 1,
             # Without this entry, another name of the same folder would lead to the same file.
-            "others": tuple(each for each in search.variable if real_folder(search.target_files, each) != real),
+            "others": tuple(
+                each for each in dict.fromkeys(search.listed) if real_folder(search.target_files, each) != real
+            ),
         }
     if taken.place.found_by == CACHE:
         file, line = line_that_names(search.machine_files, folder)

@@ -35,8 +35,9 @@ class SearchPath:
         self.target_files = host.target_files
         self.machine_files = machine_files or host.files
         self.cache = parse_loader_cache(_content(self.machine_files, "/etc/ld.so.cache"), architecture)
-        self.listed = listed_in(host.child_environment.get("LD_LIBRARY_PATH") or "")
-        self.variable = list(dict.fromkeys(self.listed))  # once is enough: the first counts
+        self.listed = listed_in(host.environment.get(VARIABLE) or "")  # the user's own entries
+        # Every entry that applies, the doctor's own included; once is enough: the first counts.
+        self.variable = split_list(host.child_environment.get(VARIABLE) or "")
         self._multiarch = f"lib/{architecture}-linux-gnu"
         self._expanded: dict[tuple[tuple[str, ...], str], list[str]] = {}
         self.default = [f"/{self._multiarch}", f"/usr/{self._multiarch}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]

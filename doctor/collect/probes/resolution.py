@@ -94,6 +94,8 @@ def _describe(
     missing = outcome.chain[-1] if outcome.chain else ""
     refused = os.path.normpath(outcome.refused) if outcome.refused else ""
     origin, version = owners.of(loaded.real_path) if loaded else ("", "")
+    # Of several names in the chain, the first is that of a file that was found, although it cannot be loaded.
+    chosen = loaded.place if loaded else resolver.taken[row.soname].place if len(outcome.chain) > 1 else None
     if loaded and not version and row.cudnn:
         version = header_version(loaded.place.files, loaded.real_path)
     return ResolvedLibrary(
@@ -101,8 +103,8 @@ def _describe(
         found=loaded is not None,
         needed_by_tensorflow=row.needed,
         asked_by=row.asked_by,
-        path=os.path.normpath(loaded.place.path) if loaded else "",
-        real_path=loaded.real_path if loaded else "",
+        path=os.path.normpath(chosen.path) if chosen else "",
+        real_path=chosen.files.real_path(chosen.path) if chosen else "",
         version=version,
         origin=origin,
         wheel=_wheel(missing, outcome.refused, resolver, owners),

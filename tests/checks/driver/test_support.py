@@ -54,8 +54,12 @@ def test_where_the_bus_is_unknown_the_kernel_log_names_the_gpu(judge: Judge, kin
     assert named in finding.message
 
 
-def test_without_bus_and_words_of_the_kernel_nothing_is_judged(judge: Judge) -> None:
-    assert judge.skips(driver_supports_gpu, **UNKNOWN, kernel_log=log()) == "no NVIDIA driver is installed"
+@pytest.mark.parametrize("section", ["driver", "driver_libraries"])
+def test_a_driver_that_was_not_looked_for_is_not_said_to_be_absent(judge: Judge, section: str) -> None:
+    reason = "whether an NVIDIA driver is installed was not examined"
+    assert judge.skips(driver_supports_gpu, **UNKNOWN, kernel_log=log()) == reason
+    machine = broken(**{"driver": Driver(), "driver_libraries": Libraries(), **NOTHING, section: None})
+    assert judge.skips(driver_supports_gpu, machine) == reason
 
 
 def test_where_there_is_no_driver_nothing_is_judged(judge: Judge) -> None:

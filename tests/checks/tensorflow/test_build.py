@@ -339,6 +339,15 @@ def test_a_cuda_that_the_table_does_not_hold_names_no_driver(judge: Judge) -> No
     assert finding.fix and finding.fix.text == "Upgrade the driver."
 
 
+def test_a_newer_driver_is_not_advised_for_a_gpu_on_which_the_ptx_fails(judge: Judge) -> None:
+    cuda = {"gpus": (cuda_gpu(compute_capability="12.0", name="NVIDIA GeForce RTX 5090"),), "cuda_version": "12.4"}
+    reason = judge.skips(driver_compiles_ptx, **hopper("12.4", cuda_driver=cuda))
+    assert reason == "TensorFlow's PTX fails on GPUs this new, whatever the driver"
+    both = {**cuda, "gpus": (*cuda["gpus"], cuda_gpu(1, compute_capability="9.0", name="NVIDIA H100"))}
+    finding = judge.finding(driver_compiles_ptx, **hopper("12.4", cuda_driver=both))
+    assert finding.evidence[0].startswith("GPU 1 (NVIDIA H100)")
+
+
 def test_kernels_that_were_compiled_and_ran_outweigh_the_versions(judge: Judge) -> None:
     evidence = judge.passes(driver_compiles_ptx, **hopper("12.2", runtime=run(computed())))
     assert evidence.splitlines()[0] == "the kernels were compiled and executed"

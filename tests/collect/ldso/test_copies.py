@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import platform
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from made_up_root import write
 from tfgpu_doctor.collect.ldso.copies import copies_of
 from tfgpu_doctor.collect.ldso.loader_conf import line_that_names
 from tfgpu_doctor.collect.ldso.owners import Owners
+from tfgpu_doctor.collect.ldso.resolver import Resolver
+from tfgpu_doctor.collect.ldso.search_path import SearchPath
 from tfgpu_doctor.host import Files, Host
 from tfgpu_doctor.model.facts.copies import Copy
 
@@ -56,6 +59,22 @@ def test_every_name_of_a_folder_is_the_same_entry(workshop: Workshop) -> None:
     assert workshop.real(opener, "liba.so.1") == {"liba.so.1": (True, {str(first)})}
     workshop.variables["LD_LIBRARY_PATH"] = ":".join(told.others)
     assert workshop.real(opener, "liba.so.1") == {"liba.so.1": (True, {str(own)})}
+
+
+def test_a_folder_that_the_doctor_put_first_is_not_an_entry_of_the_users(workshop: Workshop) -> None:
+    """A rehearsal puts the folder of its simulated driver first, and deletes it afterwards."""
+    own, first = workshop.build("own/liba.so.1"), workshop.build("first/liba.so.1")
+    for folder in ("doctors", "first"):
+        workshop.build(f"{folder}/libcuda.so.1")
+    users = {"LD_LIBRARY_PATH": f"{first.parent}:/nowhere"}
+    doctors = {"LD_LIBRARY_PATH": f"{workshop.folder}/doctors:{users['LD_LIBRARY_PATH']}"}
+    resolver = Resolver(SearchPath(Host(environment=users, additions=doctors), platform.machine()))
+    asker = resolver.load_file(str(workshop.opener(runpath="$ORIGIN/own")))
+    for name in ("liba.so.1", "libcuda.so.1"):
+        resolver.open(name, asker)
+    (told,) = copies_of(resolver, Owners(Host(), target()), str(workshop.folder))
+    assert (told.path, told.instead) == (str(first), str(own))
+    assert (told.entry, told.number, told.others) == (str(first.parent), 1, ("/nowhere",))
 
 
 def test_a_folder_in_the_place_of_a_library(workshop: Workshop) -> None:
