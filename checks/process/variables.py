@@ -31,7 +31,8 @@ def values_are_understood(environment: Environment, knowledge: Knowledge) -> Yie
                 evidence=(f"valid values: {', '.join(row.values)} ({row.source})",),
                 fix=Fix(f"Use one of {', '.join(row.values)}, or unset the variable.", (f"unset {name}",)),
             )
-    yield Evidence(f"{len(environment.variables)} relevant variables are set")
+    count = len(environment.variables)
+    yield Evidence("1 relevant variable is set" if count == 1 else f"{count} relevant variables are set")
 
 
 @check(

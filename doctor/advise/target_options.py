@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from os.path import exists
 
 from tfgpu_doctor.advise.target_spec import Gpu, TargetSpec
 from tfgpu_doctor.cli.output import refuse
+from tfgpu_doctor.collect.examination import Interrupted, examine, find_python
 from tfgpu_doctor.knowledge import Knowledge
 
 _VERSION = re.compile(r"\d+(\.\d+){1,2}")
@@ -30,8 +32,7 @@ def described(
     knowledge: Knowledge,
 ) -> TargetSpec:
     """Return the machine that the options describe; reject invalid GPUs, drivers and versions."""
-    if python and not is_version(python):
-        refuse(f"--python {python} is not a Python version: use the form 3.12")
+    asked = "" if python is None else version_of(python)
     if driver and not _DRIVER.fullmatch(driver):
         refuse(f"--driver {driver} is not an NVIDIA driver version: use the form 550.54.15, as nvidia-smi prints it")
     if glibc and not _VERSION.fullmatch(glibc):
@@ -43,12 +44,38 @@ def described(
     return TargetSpec(
         os=system,
         architecture=_SAME.get((system, given), given),
-        python=".".join(python.split(".")[:2]) if python else "",
+        python=asked,
         driver=driver or "",
         glibc=glibc or "",
         gpu=model,
         board=board,
     )
+
+
+def version_of(python: str) -> str:
+    """Return the version ("3.12") that --python gives, or that the interpreter or environment that it names has."""
+    version = python if is_version(python) else _asked(python)
+    return ".".join(version.split(".")[:2])
+
+
+def _asked(python: str) -> str:
+    """Ask an interpreter for its version; reject what is none."""
+    if not python:
+        refuse("the Python of --python is empty: is a variable not set? Leave the option out, or name one")
+    place = find_python(python)
+    if not exists(place):
+        refuse(
+            f"--python {python} is neither a Python version (use the form 3.12) nor an interpreter or a virtual "
+            f"environment: there is no {place}"
+        )
+    try:
+        target = examine(python=python, quick=True, only=("target",)).target
+    except Interrupted as stop:
+        raise KeyboardInterrupt from stop
+    if target is None or not target.version:
+        ending = f" ({target.attempt.ending})" if target else ""
+        refuse(f"the Python {place} does not say which version it is{ending}: use the form 3.12")
+    return target.version
 
 
 def find(name: str, knowledge: Knowledge) -> tuple[Gpu, str]:

@@ -20,6 +20,7 @@ from tfgpu_doctor.bench.references import (
     history_here,
     keep_run,
     place_of,
+    refuse_unsaved,
     refuse_unusable,
     sought_reference,
 )
@@ -81,6 +82,8 @@ def bench(
     sought = _sought(reference, output, benchmark_json)
     if save or (sought and not sought.document):
         refuse_unusable(results)
+    if sought:
+        refuse_unsaved(sought, results, save)
     facts, measured = _measure(suites, budget_s, started, even_if_busy=even_if_busy)
     place = place_of(facts, measured)
     report = _diagnosed(facts, measured, time.time() - started)

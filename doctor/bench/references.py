@@ -170,6 +170,25 @@ def refuse_unusable(results: Results) -> None:
         refuse(str(error))
 
 
+def refuse_unsaved(sought: Sought, results: Results, save: str | None) -> None:
+    """Exit if there is no such run on any machine: a misspelt name would show only after minutes of measuring.
+
+    The first run of a script has nothing to be compared with: that of `last`, or of a name that it is saved under.
+    """
+    if sought.document or sought.name in (save, _LAST):
+        return
+    try:
+        runs = results.newest_last()
+    except ResultsError as error:
+        refuse(str(error))
+    if not runs:
+        refuse(f"no run is saved to compare with: `tfgpu-doctor bench --save {sought.name}` saves one under this name")
+    names = [name for name in dict.fromkeys(run.name for run in runs) if name]
+    if sought.name not in names:
+        saved = f"saved: {', '.join(names)}" if names else "`tfgpu-doctor bench --save NAME` saves one"
+        refuse(f"no run is saved under the name {sought.name!r}; {saved}; `--compare last` takes the last run")
+
+
 def keep_run(results: Results, name: str | None, measured: Bench, place: str) -> bool:
     """Save a run, also without a name: the last run can be a reference, and all runs show how much results vary.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgpu_doctor._exhaustion import may_work_at_once
-from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
+from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, find_configuration, read_configuration
 from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.interrupts import Listening, listen
 from tfgpu_doctor.cli.job_summary import add_job_summary
@@ -26,6 +26,7 @@ from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, Level
 from tfgpu_doctor.render import FORMATS
 
 if TYPE_CHECKING:
+    from tfgpu_doctor.model import Severity
     from tfgpu_doctor.model.report import Report
 
 _SOAK_MINUTES = 10.0
@@ -105,17 +106,19 @@ def check(
     if list_:
         return _list()
     if configuration.selects:
-        _validate(configuration)
+        _validate(configuration, own=Configuration().with_options(select=select, ignore=ignore))
     refuse_unwritable(record, output)
     started = time.monotonic()
     found, interrupted = _examine(configuration, depth, root) if facts is None else (read_recorded(facts), False)
     is_kept = record is None or interrupted or saved(record, encode_facts(found))
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
     node = platform.node() if facts is None and root == "/" else ""
-    deliver(_render(report, format_, node, verbose, output), output, costly=facts is None and depth.level != "quick")
+    fails_at = configuration.fail_level
+    document = _render(report, format_, node, verbose, fails_at, to_terminal=output is None)
+    deliver(document, output, costly=facts is None and depth.level != "quick")
     if format_ == "github":
-        add_job_summary(report)
-    return report.exit_code(configuration.fail_level) if is_kept else WRONG_USAGE
+        add_job_summary(report, fails_at)
+    return report.exit_code(fails_at) if is_kept else WRONG_USAGE
 
 
 def _list() -> int:
@@ -128,8 +131,8 @@ def _list() -> int:
     return 0
 
 
-def _validate(configuration: Configuration) -> None:
-    """Reject a misspelled id before the examination, not after it."""
+def _validate(configuration: Configuration, *, own: Configuration) -> None:
+    """Reject a misspelled id before the examination, not after it; name the file if it is not one of the user's own words."""
     from tfgpu_doctor.diagnose.plugins import load_checks
     from tfgpu_doctor.diagnose.selection import UnknownId
 
@@ -137,7 +140,8 @@ def _validate(configuration: Configuration) -> None:
     try:
         configuration.selection.validate([check.id for check in checks], complete=not broken)
     except UnknownId as error:
-        refuse(str(error))
+        where = "" if error.word in (*own.select, *own.ignore) else f"{find_configuration()[1]}: "
+        refuse(f"{where}{error}")
 
 
 @dataclass(frozen=True)
@@ -200,9 +204,9 @@ def _diagnose(facts: Facts, configuration: Configuration, interrupted: bool, sec
     )
 
 
-def _render(report: Report, format_: str, node: str, verbose: bool, output: str | None) -> str:
+def _render(report: Report, format_: str, node: str, verbose: bool, level: Severity, *, to_terminal: bool) -> str:
     from tfgpu_doctor.diagnose.plugins import load_checks
     from tfgpu_doctor.render import render
 
     checks = load_checks()[0]
-    return render(report, format_, checks=checks, node=node, verbose=verbose, to_terminal=output is None)
+    return render(report, format_, checks=checks, node=node, verbose=verbose, to_terminal=to_terminal, fail_level=level)

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 120.0
 _MOST_BYTES = 256 << 10
+_FailLevel = Literal["info", "warning", "error"]
 
 
 class ConfigurationError(ValueError):
@@ -30,7 +31,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    fail_level: Literal["info", "warning", "error"] = "error"
+    fail_level: _FailLevel = "error"
     python: str | None = None  # in a settings file, a path starts at the file's folder
     deadline: float = DEADLINE_S  # seconds
 
@@ -60,7 +61,14 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
         python: str | None = None,
         deadline: float | None = None,
     ) -> Configuration:
-        """Return the settings with the command line's options applied; commas may separate the words of a list."""
+        """Return the settings with the command line's options applied; commas may separate the words of a list.
+
+        Raises ConfigurationError if the Python is an empty word, which would be read as the working folder.
+        """
+        if python == "":
+            raise ConfigurationError(
+                "the Python of --python is empty: is a variable not set? Leave the option out, or name one"
+            )
         options: dict[str, Any] = {"fail_level": fail_level, "python": python, "deadline": deadline}
         options = {name: value for name, value in options.items() if value is not None}
         options["select"] = _words(select) or self.select
@@ -74,11 +82,16 @@ def _words(values: Sequence[str]) -> tuple[str, ...]:
 
 def read_configuration(folder: str | None = None) -> Configuration:
     """Return the settings of the nearest folder that has any, from this one upwards. Raises ConfigurationError."""
+    return find_configuration(folder)[0]
+
+
+def find_configuration(folder: str | None = None) -> tuple[Configuration, str]:
+    """Return the same, and the path of the file that they are from; empty if there is none. Raises ConfigurationError."""
     files = Files()
     try:
         begin = here = os.path.abspath(folder or os.getcwd())
     except OSError:
-        return Configuration()  # the working folder was deleted
+        return Configuration(), ""  # the working folder was deleted
     while True:
         for name, table in (("tfgpu-doctor.toml", ()), ("pyproject.toml", ("tool", "tfgpu-doctor"))):
             path = os.path.join(here, name)
@@ -86,11 +99,11 @@ def read_configuration(folder: str | None = None) -> Configuration:
             if found is None:
                 continue
             if here == begin or not _is_anothers(path):
-                return found
+                return found, path
             note(f"{path} belongs to another user: its settings are not followed")
         above = os.path.dirname(here)
         if above == here:
-            return Configuration()
+            return Configuration(), ""
         here = above
 
 
@@ -133,12 +146,24 @@ def _read(files: Files, path: str, table: Sequence[str]) -> Configuration | None
             settings = settings.get(name)
             if settings is None:
                 return None
+        _refuse_unknown_values(settings)
         found = msgspec.convert(settings, Configuration)
     except (msgspec.ValidationError, ValueError, AttributeError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
     if found.python is None:
         return found
     return msgspec.structs.replace(found, python=_python_from(os.path.dirname(path), found.python))
+
+
+def _refuse_unknown_values(settings: Any) -> None:
+    """Raise ValueError for a word that msgspec would refuse without a word on those that are valid."""
+    if not isinstance(settings, dict):
+        return
+    level, valid = settings.get("fail-level", "error"), get_args(_FailLevel)
+    if level not in valid:
+        raise ValueError(f"fail-level is {level!r}, and must be one of {', '.join(valid)}")
+    if settings.get("python") == "":
+        raise ValueError("python is empty: leave it out, or name an interpreter or a virtual environment's folder")
 
 
 def _python_from(folder: str, python: str) -> str:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
 from tfgpu_doctor.cli.output import deliver, refuse
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.knowledge import Knowledge
 
 
 @click.command()
@@ -17,7 +23,7 @@ def explain(*, id_: str) -> int:
     """
     from tfgpu_doctor.diagnose.explanation import explain_cause, explain_check, explain_code, find_code
     from tfgpu_doctor.diagnose.plugins import load_checks
-    from tfgpu_doctor.diagnose.selection import Selection, UnknownId
+    from tfgpu_doctor.diagnose.selection import fits, nearest
     from tfgpu_doctor.knowledge import read_knowledge
 
     checks, _ = load_checks()
@@ -31,9 +37,15 @@ def explain(*, id_: str) -> int:
     elif code:
         deliver(explain_code(code, knowledge), None)
     else:
-        try:
-            Selection(select=(id_,)).validate([*(check.id for check in checks), *knowledge.causes])
-        except UnknownId as error:
-            refuse(str(error))
-        deliver("".join(f"{check.id}  {check.title}\n" for check in checks if check.id.startswith(id_.upper())), None)
+        group = [check for check in checks if fits(id_, check.id)]
+        if not group:
+            near = nearest(id_, [*(check.id for check in checks), *knowledge.causes, *_codes(knowledge)])
+            refuse(f"no check, cause or code is called {id_!r}{near} (`tfgpu-doctor check --list` lists all checks)")
+        deliver("".join(f"{check.id}  {check.title}\n" for check in group), None)
     return 0
+
+
+def _codes(knowledge: Knowledge) -> Iterator[str]:
+    """Return the names of the codes that are known, as the user writes them."""
+    yield from (f"{kind.upper()}{code}" for kind, code in knowledge.xids)
+    yield from (row.name for row in (*knowledge.cuda_errors.values(), *knowledge.nvml_errors.values()))

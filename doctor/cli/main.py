@@ -45,6 +45,7 @@ _COMMANDS = {
 }
 _ANOTHER_S_OUTPUT = "watch"  # its standard output and exit code are those of the program that it runs
 _LISTENS_ITSELF = ("check", "rehearse")  # once it can answer a signal with its document
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())  # its message is the help; click 8.1 has no such error
 _INTERNAL_ERROR = 3
 _INTERRUPTED = 130
 
@@ -85,7 +86,8 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         from tfgpu_doctor.model.plain_text import one_line
 
-        error.message = one_line(error.message)  # type: ignore[misc]  # it quotes what the user or CI passed
+        if not isinstance(error, _HELP):
+            error.message = one_line(error.message)  # type: ignore[misc]  # it quotes what the user or CI passed
         error.show()
         code = error.exit_code
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import itertools
 import os
@@ -16,6 +17,19 @@ from tfgpu_doctor.host.open_streams import stream_of
 from tfgpu_doctor.model.plain_text import one_line
 
 WRONG_USAGE = 2
+# What stands for marks of the documents where standard output's encoding lacks them: pass and fail must not look alike.
+_PLAIN_MARKS = {"✓": "+", "✗": "x", "☠": "X", "·": ".", "•": "*", "…": "...", "→": "->", "█": "#"}
+_PLAINLY = "tfgpu_doctor.plain_marks"  # a way to encode, as "replace" is one
+
+
+def _plain_marks(error: UnicodeError) -> tuple[str, int]:
+    """Return what to encode in place of the characters that the encoding lacks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN_MARKS.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_PLAINLY, _plain_marks)
 
 
 class _Said:
@@ -113,7 +127,7 @@ def deliver(document: str, output: str | None, *, costly: bool = False) -> None:
     _SAID.document = True
     try:
         with Undisturbed():  # half a document is none
-            sys.stdout.buffer.write(document.encode(sys.stdout.encoding or "utf-8", "replace"))
+            sys.stdout.buffer.write(document.encode(sys.stdout.encoding or "utf-8", _PLAINLY))
             sys.stdout.buffer.flush()
     except BrokenPipeError:
         silence(sys.stdout.fileno())  # Python flushes again at exit, and would print an error

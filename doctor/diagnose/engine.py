@@ -15,8 +15,10 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, PluginError, Skip
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.lengths import shorten
-from tfgpu_doctor.model.report import Outcome, Report, Result
+from tfgpu_doctor.model.report import NOT_EXAMINED, Outcome, Report, Result
 from tfgpu_doctor.model.tags import UNFIT
+
+_INTERRUPTED = "interrupted"  # the reason of a fact that an interruption left unknown
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def _run(
     """Return the result of one check, and whether the checks after it may be judged."""
     lost = next((name for name in check.needs if given.get(name) is None), None)
     if lost:
-        reason = unknown.get(lost) or f"there is no fact {lost!r}"
+        why = unknown.get(lost, _INTERRUPTED)
+        reason = NOT_EXAMINED + lost.replace("_", " ") if why == _INTERRUPTED else why
         return _result(check, "skip", reason=reason), True
     names = [*check.needs, *(name for name in check.optional if given.get(name) is not None)]
     started = time.perf_counter()

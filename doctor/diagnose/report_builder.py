@@ -60,7 +60,7 @@ def build_report(
             and not (counts["fail"] or counts["crash"] or interrupted),
             computes=computes,
             fit=fit,
-            judged=passed or any(result.outcome == "fail" or _is_waived(result, results) for result in asked),
+            judged=passed or any(result.outcome == "fail" for result in asked),
             doctor=facts.doctor,
             recorded=facts.recorded,
             quick=facts.quick,
@@ -69,7 +69,7 @@ def build_report(
             seconds=round(seconds, 3),
             target=_target(facts),
             machine=_machine(facts),
-            causes=tuple(map(_with_costs, rank_causes(results))),
+            causes=tuple(_with_costs(cause) if computes else cause for cause in rank_causes(results)),
             results=tuple(results),
             counts=counts,
             versions=list_versions(facts, checks),
@@ -110,7 +110,7 @@ def _has_more_gpus(facts: Facts) -> bool:
 
 
 def _with_costs(cause: RootCause) -> RootCause:
-    """Add to a cause that is no error what it costs."""
+    """Add to a cause that is no error what it costs while TensorFlow computes."""
     row = read_knowledge().causes.get(cause.label)
     return msgspec.structs.replace(cause, costs=row.costs) if row and cause.severity != "error" else cause
 

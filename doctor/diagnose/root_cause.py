@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tfgpu_doctor.model import CONFIDENCES, SEVERITIES, UNDETERMINED, Figure, Finding, Fix
 from tfgpu_doctor.model.report import Result, RootCause
@@ -14,8 +14,17 @@ def rank_causes(results: Sequence[Result]) -> tuple[RootCause, ...]:
     A check has an earlier place if its stage is earlier, or if others come after it. A cause explains the checks that it
     blocks; findings of several checks with the same label are one cause, reported by the first.
     """
+    return _ranked(results, lambda finding: finding.severity != "info")
+
+
+def rank_notes(results: Sequence[Result]) -> tuple[RootCause, ...]:
+    """Rank the findings of severity `info` in the same way."""
+    return _ranked(results, lambda finding: finding.severity == "info")
+
+
+def _ranked(results: Sequence[Result], wanted: Callable[[Finding], bool]) -> tuple[RootCause, ...]:
     order = {result.id: place for place, result in enumerate(results)}
-    found = [(result, finding) for result in results for finding in result.findings if finding.severity != "info"]
+    found = [(result, finding) for result in results for finding in result.findings if wanted(finding)]
     found.sort(key=lambda pair: _key(pair[1], order[pair[0].id]))
     causes: list[RootCause] = []
     for label in dict.fromkeys(_label(result, finding) for result, finding in found):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -15,6 +15,10 @@ IGNORED = "ignored by the configuration"  # the reason of a check that the user 
 class UnknownId(ValueError):
     """No check has this id or prefix; the message suggests a similar one."""
 
+    def __init__(self, word: str, hint: str) -> None:
+        super().__init__(f"no check is called {word!r}{hint} (`tfgpu-doctor check --list` lists all checks)")
+        self.word = word
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -26,12 +30,8 @@ class Selection:
     def validate(self, ids: Sequence[str], *, complete: bool = True) -> None:
         """Raise UnknownId if a word of the selection matches no check, unless some checks could not be loaded."""
         for word in (*self.select, *self.ignore):
-            if complete and not any(_fits(word, id) for id in ids):
-                import difflib
-
-                near = difflib.get_close_matches(word.upper(), ids, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise UnknownId(f"no check is called {word!r}{hint} (`tfgpu-doctor check --list` lists all checks)")
+            if complete and not any(fits(word, id) for id in ids):
+                raise UnknownId(word, nearest(word, ids))
 
     def apply(self, results: Sequence[Result], prerequisites: Mapping[str, frozenset[str]]) -> list[Result]:
         """Return the results to show: the selected ones, and failed ones that block any of them."""
@@ -47,13 +47,23 @@ class Selection:
         return shown
 
     def _wants(self, id: str) -> bool:
-        return not self.select or any(_fits(word, id) for word in self.select)
+        return not self.select or any(fits(word, id) for word in self.select)
 
     def _ignores(self, id: str) -> bool:
-        return any(_fits(word, id) for word in self.ignore)
+        return any(fits(word, id) for word in self.ignore)
 
 
-def _fits(word: str, id: str) -> bool:
+def nearest(word: str, names: Iterable[str]) -> str:
+    """Return "; did you mean NAME?" for the most similar name, in whatever case; empty if none is similar."""
+    import difflib
+
+    by_capitals = {name.upper(): name for name in names}
+    near = difflib.get_close_matches(word.upper(), by_capitals, n=1)
+    return f"; did you mean {by_capitals[near[0]]}?" if near else ""
+
+
+def fits(word: str, id: str) -> bool:
+    """Whether a word is the id of that check, or the letters that it begins with."""
     return word.upper() in (id, id.rstrip("0123456789"))
 
 

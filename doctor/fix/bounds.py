@@ -25,6 +25,10 @@ class NotPossible(Exception):
     """A repair that cannot be carried out; the one-line message says why and what to do."""
 
 
+class NoPython(NotPossible):
+    """There is no Python at the path that was named."""
+
+
 @dataclass(frozen=True)
 class Bounds:
     """An environment: its prefix, its kind, and the folders that pip writes to; all of them real paths."""
@@ -62,7 +66,10 @@ class _Places(msgspec.Struct):
 
 
 def find_bounds(host: Host, python: str) -> Bounds:
-    """Return the bounds of an interpreter's environment. Raises NotPossible if the interpreter does not respond."""
+    """Return the bounds of an interpreter's environment.
+
+    Raises NotPossible if the interpreter does not respond, NoPython if there is none.
+    """
     attempt, answer, _ = ask(host, python, "list_places", deadline_s=_DEADLINE_S, memory_bytes=NO_CUDA_BYTES)
     try:
         found = msgspec.convert(answer, _Places)
@@ -70,7 +77,8 @@ def find_bounds(host: Host, python: str) -> Bounds:
         above = os.path.realpath(os.path.dirname(os.path.dirname(os.path.abspath(python))))
         if look(os.path.join(above, "pyvenv.cfg")):  # its interpreter is broken, but its folder identifies it
             return Bounds(above, "virtual", (above,))
-        raise NotPossible(f"the Python {python} {attempt.ending}: use --python PATH to name one that runs") from None
+        kind = NotPossible if os.path.exists(python) else NoPython
+        raise kind(f"the Python {python} {attempt.ending}: use --python PATH to name one that runs") from None
     return _bounds(found)
 
 

@@ -9,7 +9,7 @@ import click
 
 from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError, read_configuration
 from tfgpu_doctor.cli.finite import FiniteRange
-from tfgpu_doctor.cli.output import deliver, note, refuse
+from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse
 from tfgpu_doctor.collect.examination import find_python
 from tfgpu_doctor.model.plain_text import one_line
 
@@ -41,7 +41,8 @@ def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | 
     Exit codes: 0 nothing to fix, or fixed, or undone; 1 something to fix that was not fixed; 2 wrong usage; 3 the
     doctor itself failed; 130 interrupted.
     """
-    from tfgpu_doctor.fix.bounds import NotPossible
+    from tfgpu_doctor.fix.bounds import NoPython, NotPossible
+    from tfgpu_doctor.fix.page import addressed
     from tfgpu_doctor.fix.record import Unreadable
 
     if undo_ and (apply_ or id_):
@@ -51,24 +52,27 @@ def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | 
     except ConfigurationError as error:
         refuse(str(error))
     try:
-        return _undo(configuration, yes) if undo_ else _mend(configuration, id_, apply_, yes)
-    except (NotPossible, Unreadable) as error:
-        note(f"error: {error}")
-    except OSError as error:
-        note(f"error: {error.filename or 'the disk'}: {error.strerror or error}")
-    return _NOT_DONE
+        return _undo(configuration, yes, python) if undo_ else _mend(configuration, id_, apply_, yes, python)
+    except (NotPossible, Unreadable, OSError) as error:
+        note(f"error: {addressed(_why(error), python)}")
+        return WRONG_USAGE if isinstance(error, NoPython) else _NOT_DONE
 
 
-def _mend(configuration: Configuration, id_: str | None, apply_: bool, yes: bool) -> int:
+def _mend(configuration: Configuration, id_: str | None, apply_: bool, yes: bool, python: str | None) -> int:
+    from tfgpu_doctor.fix.bounds import NotPossible
     from tfgpu_doctor.fix.choice import UnknownFinding, choose
-    from tfgpu_doctor.fix.page import describe_nothing, describe_plan
+    from tfgpu_doctor.fix.page import addressed, describe_nothing, describe_plan
     from tfgpu_doctor.fix.plan import plan_repair
     from tfgpu_doctor.rehearse import choose_look
 
-    look = choose_look(configuration)
-    if look.rehearses:
-        note("no NVIDIA GPU works here: a rehearsal examines the environment as on a machine with a GPU")
-    report = look.again()
+    try:
+        look = choose_look(configuration)
+        if look.rehearses:
+            note("no NVIDIA GPU works here: a rehearsal examines the environment as on a machine with a GPU")
+        report = look.again()
+    except (NotPossible, OSError) as error:
+        note(f"error: {_why(error)}")
+        return _NOT_JUDGED
     try:
         cause = choose(report, id_)
     except UnknownFinding as error:
@@ -80,16 +84,16 @@ def _mend(configuration: Configuration, id_: str | None, apply_: bool, yes: bool
     if id_ and id_ != cause.label and id_.upper() != cause.id:
         note(f"{id_.upper()} is explained by {cause.id}, which comes first")
     plan = plan_repair(cause, look.facts)
-    deliver(describe_plan(plan, applied=apply_), None)
-    return _apply(plan, look, configuration, yes) if apply_ else _NOT_DONE
+    deliver(addressed(describe_plan(plan, applied=apply_), python), None)
+    return _apply(plan, look, configuration, yes, python) if apply_ else _NOT_DONE
 
 
-def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool) -> int:
+def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool, python: str | None) -> int:
     from tfgpu_doctor.fix.apply import apply_plan
     from tfgpu_doctor.fix.archive import is_unfinished
     from tfgpu_doctor.fix.bounds import NotPossible, check_bounds, find_bounds
     from tfgpu_doctor.fix.installer import refuse_redirection, run_pip
-    from tfgpu_doctor.fix.page import describe_applied
+    from tfgpu_doctor.fix.page import addressed, describe_applied
     from tfgpu_doctor.host import Host
 
     host = Host()
@@ -107,16 +111,16 @@ def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool) -> i
         )  # fmt: skip
     except KeyboardInterrupt:
         left = "`tfgpu-doctor fix --undo` undoes the changes" if is_unfinished(bounds) else "everything is undone"
-        note(f"interrupted: {left}")
+        note(f"interrupted: {addressed(left, python)}")
         raise
-    deliver(describe_applied(plan, applied), None)
+    deliver(addressed(describe_applied(plan, applied), python), None)
     return 0 if applied.repaired else _NOT_DONE
 
 
-def _undo(configuration: Configuration, yes: bool) -> int:
+def _undo(configuration: Configuration, yes: bool, python: str | None) -> int:
     from tfgpu_doctor.fix.archive import has_records, open_archive
     from tfgpu_doctor.fix.bounds import find_bounds
-    from tfgpu_doctor.fix.page import describe_undone
+    from tfgpu_doctor.fix.page import addressed, describe_undone
     from tfgpu_doctor.fix.undo import undo_newest
     from tfgpu_doctor.host import Host
 
@@ -127,10 +131,15 @@ def _undo(configuration: Configuration, yes: bool) -> int:
             try:
                 undone = undo_newest(archive, force=yes)
             except KeyboardInterrupt:
-                note("interrupted: rerun `tfgpu-doctor fix --undo` to resume")
+                note(addressed("interrupted: rerun `tfgpu-doctor fix --undo` to resume", python))
                 raise
     deliver(describe_undone(undone, bounds.prefix), None)
     return 0
+
+
+def _why(error: Exception) -> str:
+    """Return what an error says; of the system's errors, the file too."""
+    return f"{error.filename or 'the disk'}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
 
 
 def _ask(question: str, yes: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 
 from tfgpu_doctor.fix.apply import Applied
@@ -12,7 +14,14 @@ from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report
 
 _UNDO = "To undo the fix, run `tfgpu-doctor fix --undo`"
+_AGAIN = re.compile(r"`tfgpu-doctor fix --(?:apply|undo)(?=`)")
 _WORTH_SAYING_BYTES = 100 << 20
+
+
+def addressed(text: str, python: str | None) -> str:
+    """Return the text with the option --python, where it was given, in the commands that apply or undo a fix."""
+    option = "" if python is None else f" --python {one_line(shlex.quote(python))}"
+    return _AGAIN.sub(lambda command: command[0] + option, text)
 
 
 def describe_plan(plan: Plan, *, applied: bool) -> str:

@@ -48,10 +48,13 @@ def _without_cause(report: LogReport) -> str:
     if report.gpu_used:
         shown = f"Line {report.gpu_used.line} shows that TensorFlow uses a GPU: {report.gpu_used.text[:_WIDTH]}"
     else:
-        shown = "They do not show that TensorFlow uses a GPU either."
-    known = "Not all of them were searched." if report.passed_over else "They contain no known GPU problem."
+        shown = f"{'It does' if report.lines == 1 else 'They do'} not show that TensorFlow uses a GPU either."
+    lines, contains = ("1 line", "It contains") if report.lines == 1 else (f"{report.lines:,} lines", "They contain")
+    known = f"{contains} no known GPU problem."
+    if report.passed_over:
+        known = f"Not all of {'it was' if report.lines == 1 else 'them were'} searched."
     return (
-        f"No cause found in {report.lines:,} lines. {known}\n{shown}\n"
+        f"No cause found in {lines}. {known}\n{shown}\n"
         "To find out more than a log can show, run `tfgpu-doctor` on the machine itself."
     )
 

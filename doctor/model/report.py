@@ -12,6 +12,7 @@ from tfgpu_doctor.model.facts.stress import Level
 from tfgpu_doctor.model.tags import Goal
 
 SCHEMA = 1
+NOT_EXAMINED = "not examined: "  # begins the reason of a check whose fact is missing; the fact's name follows
 Outcome = Literal["pass", "warn", "fail", "skip", "blocked", "crash"]
 OUTCOMES: tuple[Outcome, ...] = ("pass", "warn", "fail", "blocked", "skip", "crash")
 
@@ -128,7 +129,7 @@ class RootCause(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     confidence: Confidence
     evidence: tuple[str, ...] = ()
-    costs: str = ""  # what it costs while TensorFlow computes nevertheless; empty for an error
+    costs: str = ""  # what it costs while TensorFlow computes; empty for an error, and where it does not
     fix: Fix
     explains: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # the GPUs or NVSwitches: UUID, else PCI address, else number; empty for the machine

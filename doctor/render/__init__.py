@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfgpu_doctor.model import Check
+    from tfgpu_doctor.model import Check, Severity
     from tfgpu_doctor.model.report import Report
 
 # Format to the module of `render/` that renders it, and the function there. Text takes more than the report.
@@ -28,23 +28,24 @@ _WIDEST = 110
 
 def render(
     report: Report, format_: str, *, checks: Sequence[Check] = (), node: str = "", verbose: bool = False,
-    to_terminal: bool = False,
+    to_terminal: bool = False, fail_level: Severity = "error",
 ) -> str:  # fmt: skip
     """Return the report in one of `FORMATS`, as a complete document.
 
-    SARIF takes the explanations of its rules from `checks`; `node` names the machine in Prometheus' series.
+    SARIF takes the explanations of its rules from `checks`; `node` names the machine in Prometheus' series. Below the
+    verdict stand the notes that fail the run at `fail_level`; JSON and SARIF contain every finding anyway.
     """
     if format_ in _RENDERERS:
         module, function = _RENDERERS[format_]
         renderer = getattr(importlib.import_module(f"tfgpu_doctor.render.{module}"), function)
-        more = {"sarif": (checks,), "prometheus": (node,)}.get(format_, ())
+        more = {"sarif": (checks,), "prometheus": (node,), "json": ()}.get(format_, (fail_level,))
         document = renderer(report, *more)
         assert isinstance(document, str)
         return document
     from tfgpu_doctor.render.text import render_text
 
     width, colour = look_of_text(to_terminal=to_terminal)
-    return render_text(report, width=width, colour=colour, verbose=verbose)
+    return render_text(report, width=width, colour=colour, verbose=verbose, fail_level=fail_level)
 
 
 def look_of_text(*, to_terminal: bool) -> tuple[int, bool]:

@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from tfgpu_doctor.model import UNDETERMINED
+from tfgpu_doctor.model import UNDETERMINED, Severity
 from tfgpu_doctor.model.report import Report, RootCause
-from tfgpu_doctor.render.words import answers, counts_line, headline, open_question, subject, unjudged
+from tfgpu_doctor.render.words import (
+    NOTES_FAIL,
+    answers,
+    counts_line,
+    failing_notes,
+    headline,
+    open_question,
+    subject,
+    unjudged,
+)
 
 _Kind = Literal["error", "warning", "notice"]
 _MOST = 10  # of one kind; GitHub shows no more for a step: https://github.com/orgs/community/discussions/26680
@@ -19,9 +28,9 @@ _LONGEST_TITLE = 250  # characters; GitHub shows 255
 _Annotation = tuple[_Kind, str, str]  # kind, title, text
 
 
-def render_github(report: Report) -> str:
+def render_github(report: Report, fail_level: Severity = "error") -> str:
     """Return one line for each annotation, and at least one line, so that a step without output is known to be broken."""
-    annotations = [*_causes(report), *_crashes(report), *_verdict(report)]
+    annotations = [*_causes(report), *_crashes(report), *_verdict(report), *_notes(report, fail_level)]
     kinds: tuple[_Kind, ...] = ("error", "warning", "notice")
     return "".join(_command(each) for kind in kinds for each in _first([one for one in annotations if one[0] == kind]))
 
@@ -38,6 +47,11 @@ def _first(annotations: list[_Annotation]) -> list[_Annotation]:
 def _causes(report: Report) -> Iterator[_Annotation]:
     for cause in report.causes:
         yield "error" if cause.severity == "error" else "warning", f"{cause.id}: {cause.title}", _about(cause)
+
+
+def _notes(report: Report, fail_level: Severity) -> Iterator[_Annotation]:
+    for note in failing_notes(report, fail_level):
+        yield "notice", f"{note.id}: {note.title}", f"{NOTES_FAIL}\n{_about(note)}"
 
 
 def _about(cause: RootCause) -> str:

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.report import OUTCOMES, Outcome, Report, Result, VersionRow
 from tfgpu_doctor.model.tags import LIBRARIES
 from tfgpu_doctor.render.layout import render_page
 from tfgpu_doctor.render.notebook import framed
-from tfgpu_doctor.render.words import all_pass, answers, counts_line, has_error, headline, reasons_if_open, subject
+from tfgpu_doctor.render.words import (
+    NOTES_FAIL,
+    all_pass,
+    answers,
+    counts_line,
+    failing_notes,
+    has_error,
+    headline,
+    reasons_if_open,
+    subject,
+)
 
 TONES: dict[Outcome, str] = {
     "pass": "good",
@@ -40,7 +51,7 @@ class Group:
         return any(each.outcome in ("fail", "warn", "crash") for each in self.results)
 
 
-def render_html(report: Report) -> str:
+def render_html(report: Report, fail_level: Severity = "error") -> str:
     """Return the complete page."""
     word, tone = verdict(report)
     first = report.causes[0] if has_error(report) and not report.interrupted else None
@@ -56,6 +67,8 @@ def render_html(report: Report) -> str:
         counts=counts_line(report),
         shares=_shares(report),
         unjudged=reasons_if_open(report),
+        notes=failing_notes(report, fail_level),
+        notes_fail=NOTES_FAIL,
         versions=[(row, *_status(report, row)) for row in report.versions],
         any_copy=any(each.path or each.elsewhere or each.error for each in report.libraries),
         libraries_judged=any(each.findings for each in report.tagged(LIBRARIES)),

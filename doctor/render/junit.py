@@ -8,20 +8,20 @@ from xml.etree import ElementTree as ET
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from tfgpu_doctor.model import Finding
+from tfgpu_doctor.model import Finding, Severity
 from tfgpu_doctor.model.report import Report, Result
-from tfgpu_doctor.render.words import open_question, subject
+from tfgpu_doctor.render.words import NOTES_FAIL, failing_notes, open_question, subject
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _QUESTION = "the question was answered"  # a separate test: without it, a report of skips alone would look like success
 
 
-def render_junit(report: Report) -> str:
+def render_junit(report: Report, fail_level: Severity = "error") -> str:
     """Return one suite. A warning passes, with its text as the test's output; a blocked check is skipped, with the reason."""
     suite = TestSuite("tfgpu-doctor")
     if _MOMENT.match(report.recorded):
         suite.timestamp = report.recorded[:19]
-    for name, value in _properties(report):
+    for name, value in _properties(report, fail_level):
         suite.add_property(name, value)
     titles = {result.id: result.title for result in report.results}
     suite.add_testcases([*(_case(result, titles) for result in report.results), _question(report)])
@@ -40,7 +40,7 @@ def as_document(suite: TestSuite, seconds: float) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(element, encoding="unicode") + "\n"
 
 
-def _properties(report: Report) -> Iterator[tuple[str, str]]:
+def _properties(report: Report, fail_level: Severity) -> Iterator[tuple[str, str]]:
     yield "healthy", str(report.healthy).lower()
     yield "computes", _word(report.computes)
     yield "fit", _word(report.fit)
@@ -49,6 +49,8 @@ def _properties(report: Report) -> Iterator[tuple[str, str]]:
     yield "doctor", report.doctor
     for cause in report.causes:
         yield "cause", f"{cause.id} {cause.label}: {cause.title}"
+    for note in failing_notes(report, fail_level):
+        yield "note", f"{NOTES_FAIL} {note.id} {note.label}: {note.title}. Fix: {note.fix.text}"
 
 
 def _word(answer: bool | None) -> str:

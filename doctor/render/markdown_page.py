@@ -6,9 +6,18 @@ import re
 
 from tabulate import tabulate
 
+from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report, Result, RootCause
-from tfgpu_doctor.render.words import answers, counts_line, headline, reasons_if_open, subject
+from tfgpu_doctor.render.words import (
+    NOTES_FAIL,
+    answers,
+    counts_line,
+    failing_notes,
+    headline,
+    reasons_if_open,
+    subject,
+)
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~!@&$])")
 _BEGIN = re.compile(r"\A(\d{1,9}(?=[.)] )|(?=[-+=](?:[ =-]|\Z)))")  # of a list, a rule, a heading
@@ -18,7 +27,7 @@ _NO_WIDTH = "&#8203;"
 _LONGEST_DETAIL = 160
 
 
-def render_markdown(report: Report) -> str:
+def render_markdown(report: Report, fail_level: Severity = "error") -> str:
     """Return the verdict and causes, then every check in a collapsed table."""
     lines = ["## tfgpu-doctor", "", escape(subject(report)), ""]
     lines += [f"- {question}: **{answer}**" for question, answer in answers(report)] + [""]
@@ -28,6 +37,8 @@ def render_markdown(report: Report) -> str:
         lines += [*(f"- {escape(line)}" for line in reasons), ""]
     for cause in report.causes:
         lines += cause_in_markdown(cause)
+    if notes := failing_notes(report, fail_level):
+        lines += [NOTES_FAIL, "", *(line for note in notes for line in cause_in_markdown(note))]
     rows = [(result.id, escape(result.title), result.outcome, _detail(result)) for result in report.results]
     table = tabulate(
         rows, headers=("check", "true when healthy", "outcome", "detail"), tablefmt="github", disable_numparse=True

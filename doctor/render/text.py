@@ -9,10 +9,19 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from tfgpu_doctor.model import UNDETERMINED
+from tfgpu_doctor.model import UNDETERMINED, Severity
 from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report, Result, RootCause
-from tfgpu_doctor.render.words import answers, counts_line, headline, measured, reasons_if_open, subject
+from tfgpu_doctor.render.words import (
+    NOTES_FAIL,
+    answers,
+    counts_line,
+    failing_notes,
+    headline,
+    measured,
+    reasons_if_open,
+    subject,
+)
 
 _TRAILING = re.compile(r"[ \t]+((?:\x1b\[0m)*)$", re.MULTILINE)
 _MARKS = {
@@ -27,7 +36,7 @@ _INDENT = 2  # of what follows a line without a start
 _FEW = 8  # ids of explained checks that are shown without --verbose
 
 
-def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> str:
+def render_text(report: Report, *, width: int, colour: bool, verbose: bool, fail_level: Severity = "error") -> str:
     """Return the report as lines of at most `width` columns; commands are not wrapped, so that they can be copied."""
     page = Page(width, colour)
     page.say(subject(report), style="dim")
@@ -43,6 +52,11 @@ def render_text(report: Report, *, width: int, colour: bool, verbose: bool) -> s
         page.gap()
     for cause in report.causes:
         say_cause(page, cause, verbose)
+    if notes := failing_notes(report, fail_level):
+        page.say(NOTES_FAIL)
+        page.gap()
+        for note in notes:
+            say_cause(page, note, verbose)
     for result in report.results:
         if result.outcome == "crash" and not verbose:
             page.say(f"{result.id} {result.title}: {result.reason}", start="☠ ", style="magenta")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tfgpu_doctor.diagnose.fitness import makes_unfit
+from tfgpu_doctor.diagnose.root_cause import rank_notes
+from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.facts.stress import STRESS_LEVELS
-from tfgpu_doctor.model.report import Report, Result, RootCause
+from tfgpu_doctor.model.report import NOT_EXAMINED, Report, Result, RootCause
 from tfgpu_doctor.model.tags import STRESS
 
 _COUNTS = (
@@ -17,6 +19,7 @@ _COUNTS = (
 )
 
 
+NOTES_FAIL = "Notes fail this run (--fail-level info):"
 _OPEN = "Not judged: nothing showed whether TensorFlow computes on a GPU."
 
 
@@ -48,6 +51,11 @@ def headline(report: Report) -> str:
     return "Not judged: no fault was found, but nothing showed that TensorFlow computes on a GPU."
 
 
+def failing_notes(report: Report, fail_level: Severity) -> tuple[RootCause, ...]:
+    """Return the notes: findings of severity `info`, if they fail the run. No verdict depends on them."""
+    return rank_notes(report.results) if fail_level == "info" else ()
+
+
 def has_error(report: Report) -> bool:
     """Whether a check found an error: then the first cause is the verdict."""
     return any(cause.severity == "error" for cause in report.causes)
@@ -76,14 +84,21 @@ def subject(report: Report) -> str:
     """Return what was diagnosed, on one line."""
     target, machine = report.target, report.machine
     parts = [
-        f"TensorFlow {target.tensorflow}" if target.tensorflow else "no TensorFlow",
+        f"TensorFlow {target.tensorflow}" if target.tensorflow else _absent(report, "TensorFlow", "tensorflow"),
         f"Python {target.version}" if target.version else "",
-        f"driver {machine.driver}" if machine.driver else "no NVIDIA driver",
-        gpus_in_words(machine.gpus) or "no NVIDIA GPU",
+        f"driver {machine.driver}" if machine.driver else _absent(report, "NVIDIA driver", "driver"),
+        gpus_in_words(machine.gpus) or _absent(report, "NVIDIA GPU", "pci"),
         f"in {machine.container}" if machine.container else "",
         machine.system,
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _absent(report: Report, what: str, fact: str) -> str:
+    """Return `no NVIDIA GPU`, or that this was not examined: what is missing in an examination is not known to be absent."""
+    whole = report.target.python if fact == "tensorflow" else report.machine.system
+    missing = not whole or any(result.reason == NOT_EXAMINED + fact for result in report.results)
+    return f"{what} not examined" if missing else f"no {what}"
 
 
 def gpus_in_words(names: tuple[str, ...]) -> str:
@@ -107,12 +122,18 @@ def reasons_if_open(report: Report) -> list[str]:
 
 
 def unjudged(report: Report) -> list[str]:
-    """Return why checks were skipped, each reason once."""
+    """Return why checks were skipped, each reason once; what was not examined is one reason."""
     reasons: dict[str, list[str]] = {}
+    facts: dict[str, None] = {}
     for result in report.results:
         if result.outcome == "skip":
-            reasons.setdefault(result.reason, []).append(result.id)
-    return [f"{_first_of(ids)}: {reason}" for reason, ids in reasons.items()]
+            missing = result.reason.startswith(NOT_EXAMINED)
+            reasons.setdefault(NOT_EXAMINED if missing else result.reason, []).append(result.id)
+            facts.update({result.reason.removeprefix(NOT_EXAMINED): None} if missing else {})
+    return [
+        f"{_first_of(ids)}: {reason}{', '.join(facts) if reason == NOT_EXAMINED else ''}"
+        for reason, ids in reasons.items()
+    ]
 
 
 def _first_of(ids: list[str]) -> str:

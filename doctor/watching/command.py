@@ -53,7 +53,9 @@ def watch(
     Its input, output, signals and exit code stay its own. Exit code: the program's; 17 if it was ended because it hung,
     18 if it ended well and a rule is broken, 19 if a rule could not be judged, 2 wrong usage.
     """
-    if bool(command) == (pid is not None):
+    if command and pid is not None:
+        refuse("--pid cannot be combined with a command after --: watch one of them, and leave out the other")
+    if not command and pid is None:
         refuse("name a command after --, or a process with --pid")
     if pid is not None and on_hang == "stop":
         refuse(

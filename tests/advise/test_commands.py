@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 from typing import Any
 
 import pytest
-from doctor_command import run_doctor
+from doctor_command import make_target, run_doctor
 from locations import RECORDS
 
 from tfgpu_doctor.advise import command
@@ -81,6 +82,18 @@ def test_what_makes_no_sense_is_refused(command: str, arguments: tuple[str, ...]
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["advise", "matrix"])
+def test_a_python_beside_a_described_machine_is_asked_for_its_version(command: str, tmp_path: pathlib.Path) -> None:
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    for python in (sys.executable, str(make_target(tmp_path / command, None))):
+        asked = run_doctor(command, "--gpu", "L4", "--python", python)
+        given = run_doctor(command, "--gpu", "L4", "--python", version)
+        assert (asked.returncode, asked.stdout) == (given.returncode, given.stdout)
+    done = run_doctor(command, "--gpu", "L4", "--python", str(tmp_path / "nope"))
+    assert done.returncode == 2
+    assert "is neither a Python version (use the form 3.12) nor an interpreter or a virtual environment" in done.stderr
 
 
 def test_the_commands_of_a_change_are_shown_where_nothing_works_without_it() -> None:

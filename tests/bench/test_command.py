@@ -43,6 +43,14 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], said: str) -> N
     assert done.stdout == ""
 
 
+def test_a_misspelt_reference_is_refused_before_the_work(tmp_path: pathlib.Path) -> None:
+    skip_without_tensorflow()
+    skip_without_scipy()
+    done = bench("graph_execution", "--compare", "befor", XDG_CACHE_HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tfgpu-doctor: error: no run is saved to compare with")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the signals are POSIX's")
 @pytest.mark.parametrize("format_", ["json", "text", "markdown"])
 def test_interrupted_before_anything_was_measured_it_says_so(tmp_path: pathlib.Path, format_: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tfgpu_doctor.bench.conditions import Changed, changed_between, conditions_of
-from tfgpu_doctor.bench.references import find_reference, keep_run, place_of, sought_reference
+from tfgpu_doctor.bench.references import find_reference, keep_run, place_of, refuse_unsaved, sought_reference
 from tfgpu_doctor.bench.run import SUITE_VERSION
 from tfgpu_doctor.host.results import Results
 from tfgpu_doctor.model.facts import Facts
@@ -165,3 +165,23 @@ def test_settings_that_slow_a_gpu_are_conditions() -> None:
     found = conditions_of(msgspec.structs.replace(facts, nvml=msgspec.structs.replace(facts.nvml, gpus=(slow,))))
     assert found["persistence mode of GPU 0"] == "off"
     assert found["compute mode of GPU 0"] == "exclusive_process"
+
+
+def test_a_name_that_no_run_has_is_refused_before_anything_is_measured(
+    results: Results, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(name: str, save: str | None = None) -> str:
+        with pytest.raises(SystemExit) as exit_:
+            refuse_unsaved(sought_reference(name), results, save)
+        assert exit_.value.code == 2
+        return capsys.readouterr().err
+
+    assert "no run is saved to compare with: `tfgpu-doctor bench --save before` saves one" in refused("before")
+    refuse_unsaved(sought_reference("nightly"), results, "nightly")  # the first run of many
+    refuse_unsaved(sought_reference("last"), results, None)
+    keep(results, machine("NVIDIA L4"), None)
+    assert "no run is saved under the name 'befor'; `tfgpu-doctor bench --save NAME` saves one" in refused("befor")
+    keep(results, machine("NVIDIA L4"))
+    assert "no run is saved under the name 'befor'; saved: before; `--compare last`" in refused("befor", "after")
+    for name in ("before", "last"):  # whether it is of this machine shows once that is examined
+        refuse_unsaved(sought_reference(name), results, None)

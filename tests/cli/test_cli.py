@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 import pytest
+from doc_snippets import fenced
 from doctor_command import (
     NOT_INSTALLED,
     clean_environment,
@@ -42,7 +43,7 @@ def facts(name: str) -> str:
         ("ubuntu-without-driver", [], 1),
         ("blackwell-compiled-from-ptx", [], 0),
         ("blackwell-compiled-from-ptx", ["--fail-level", "warning"], 1),
-        ("ubuntu-without-driver", ["--ignore", "DRV001"], 0),
+        ("ubuntu-without-driver", ["--ignore", "DRV001"], 3),
         ("ubuntu-without-driver", ["--select", "MEM002"], 0),
         ("ubuntu-without-driver", ["--select", "DRV008"], 1),
     ],
@@ -163,6 +164,28 @@ def test_explain_takes_an_id_a_cause_or_a_prefix(word: str, expected: str) -> No
     assert expected in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("DVR002", "; did you mean DRV002?"), ("driver_to_old", "; did you mean driver_too_old?"),
+        ("CUDA_ERROR_NODEVICE", "; did you mean CUDA_ERROR_NO_DEVICE?"), ("XID9999", "; did you mean XID99?"),
+        ("XID0", "; did you mean XID"), ("qqq", " ("),
+    ],
+)  # fmt: skip
+def test_explain_proposes_the_nearest_check_cause_or_code(word: str, near: str) -> None:
+    done = run_doctor("explain", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"no check, cause or code is called {word!r}{near}" in done.stderr
+    assert "XID006" not in done.stderr
+
+
+@pytest.mark.parametrize("machine", ["tensorflow-2.21.0-misses-cusolver", "workstation-healthy"])
+def test_the_readme_shows_what_is_printed(machine: str) -> None:
+    printed = re.sub(r"  \d+\.\d s ", "  3.3 s ", run_doctor("--facts", facts(machine)).stdout)
+    blocks = [re.sub(r"  \d+\.\d s ", "  3.3 s ", each.split("\n", 1)[1]) for each in fenced("README.md", "console")]
+    assert printed in blocks
+
+
 def test_version_and_help() -> None:
     assert __version__ in run_doctor("--version").stdout
     assert "explain" in run_doctor("--help").stdout
@@ -202,6 +225,19 @@ def test_an_ascii_output_is_no_obstacle() -> None:
     )
     assert done.returncode == 1
     done.stdout.decode("ascii")
+
+
+@pytest.mark.parametrize(("encoding", "passed", "failed"), [("latin-1", "+", "x"), ("utf-8", "✓", "✗")])
+def test_pass_and_fail_look_different_in_every_encoding(encoding: str, passed: str, failed: str) -> None:
+    done = subprocess.run(
+        doctor_argv("-v", "--facts", facts("debian-nouveau")), capture_output=True,
+        env=clean_environment(PYTHONIOENCODING=encoding), check=False,
+    )  # fmt: skip
+    marks = {
+        line.strip()[:1] for line in done.stdout.decode(encoding).splitlines() if re.search(r"[A-Z]{3}\d{3}", line)
+    }
+    assert {passed, failed} <= marks
+    assert "?" not in marks
 
 
 def test_the_python_api_gives_the_report(tmp_path: pathlib.Path) -> None:

@@ -52,6 +52,8 @@ def test_the_own_file_wins_over_pyproject(tmp_path: pathlib.Path) -> None:
     [
         ("select = 7", "select"), ("colour = true", "colour"), ('fail-level = "awful"', "fail-level"), ("select = [", "tfgpu-doctor.toml"),
         ("fail_level = 'error'", "fail_level"),
+        ('fail-level = "warn"', "fail-level is 'warn', and must be one of info, warning, error"),
+        ("python = ''", "tfgpu-doctor.toml: python is empty"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_named(tmp_path: pathlib.Path, text: str, complaint: str) -> None:
@@ -198,7 +200,7 @@ def test_the_same_python_is_examined_from_every_folder_of_a_project(tmp_path: pa
 
 def test_the_command_obeys_the_file(tmp_path: pathlib.Path) -> None:
     (tmp_path / "tfgpu-doctor.toml").write_text('ignore = ["DRV001"]\n')
-    assert run_doctor("--facts", str(FACTS), cwd=tmp_path).returncode == 0
+    assert run_doctor("--facts", str(FACTS), cwd=tmp_path).returncode == 3  # what it blocks stays open
     assert run_doctor("--facts", str(FACTS)).returncode == 1
 
 
@@ -208,3 +210,12 @@ def test_the_command_names_a_file_that_it_cannot_use(tmp_path: pathlib.Path) -> 
     assert done.returncode == 2
     assert "pyproject.toml" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_file_is_named_where_one_of_its_words_is_no_check(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "tfgpu-doctor.toml").write_text('ignore = ["FOO"]\n')
+    done = run_doctor("--facts", str(FACTS), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "tfgpu-doctor.toml: no check is called 'FOO'" in done.stderr
+    done = run_doctor("--facts", str(FACTS), "--select", "BAR", cwd=tmp_path)
+    assert "error: no check is called 'BAR'" in done.stderr

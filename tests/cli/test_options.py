@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 
 import click
+import pytest
 from doctor_command import run_doctor
 
 from tfgpu_doctor.cli.main import cli
@@ -49,3 +50,22 @@ def test_a_misspelt_subcommand_is_named_as_such() -> None:
     done = run_doctor("accept", "lern")
     assert done.returncode == 2
     assert "No such command 'lern'" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("fleet",), ("fleet", "emit")])
+def test_a_group_without_a_command_prints_its_help_as_it_is(words: tuple[str, ...]) -> None:
+    done = run_doctor(*words)
+    assert done.stdout + done.stderr == run_doctor(*words, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check",), ("rehearse",), ("libraries",), ("env", "--shell", "bash"), ("fix",), ("fix", "--undo"), ("advise",),
+        ("advise", "--gpu", "L4"), ("matrix",), ("ticket",), ("accept", "--profile", "server"),
+    ],
+)  # fmt: skip
+def test_an_empty_python_is_refused(words: tuple[str, ...]) -> None:
+    done = run_doctor(*words, "--python", "")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the Python of --python is empty: is a variable not set?" in done.stderr

@@ -13,11 +13,16 @@ from made_up_repairs import bounds_of, make_plan, make_report, pip_step
 from replayed import report_on
 from simulated import Simulate
 
+from tfgpu_doctor import rehearse
 from tfgpu_doctor.fix.apply import Applied
 from tfgpu_doctor.fix.archive import open_archive
-from tfgpu_doctor.fix.page import describe_applied, describe_nothing, describe_plan
+from tfgpu_doctor.fix.bounds import NotPossible
+from tfgpu_doctor.fix.page import addressed, describe_applied, describe_nothing, describe_plan
 from tfgpu_doctor.fix.plan import Plan
 from tfgpu_doctor.fix.record import Manifest
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.report import Report
+from tfgpu_doctor.rehearse import Look
 
 
 @pytest.mark.skipif(not HAS_WHEEL, reason="TensorFlow has no wheel for this Python: pip is no fix")
@@ -84,3 +89,40 @@ def test_a_beat_shows_that_the_fix_still_runs(tmp_path: pathlib.Path) -> None:
         record.beat()
         assert record.last_beat_ns() == pytest.approx(time.time() * 1e9, abs=60e9)
         record.dispose()
+
+
+@pytest.mark.parametrize(
+    ("python", "option"), [(None, ""), ("../gpu", " --python ../gpu"), ("my env", " --python 'my env'")]
+)
+def test_the_commands_name_the_python_that_was_named(python: str | None, option: str) -> None:
+    made = make_plan(pip_step(pathlib.Path("/venv"), "install", "acme"))
+    assert f"carried out by `tfgpu-doctor fix --apply{option}`:" in addressed(
+        describe_plan(made, applied=False), python
+    )
+    fixed = describe_applied(Plan(made.cause, made.advice, "/venv", made.steps), Applied(True, make_report()))
+    assert f"run `tfgpu-doctor fix --undo{option}`." in addressed(fixed, python)
+
+
+def test_to_undo_the_fix_of_a_python_that_is_not_there_is_wrong_usage(tmp_path: pathlib.Path) -> None:
+    done = run_doctor("fix", "--undo", "--python", str(tmp_path / "nope"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nope could not be started: No such file or directory: use --python PATH" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (NotPossible("the rehearsal failed: no compiler"), "the rehearsal failed: no compiler"),
+        (OSError(28, "No space left on device", "/cache"), "/cache: No space left on device"),
+    ],
+)
+def test_an_examination_that_fails_is_no_fix_that_failed(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fails() -> Report:
+        raise error
+
+    monkeypatch.setattr(rehearse, "choose_look", lambda _: Look(Facts(), rehearses=True, again=fails))
+    done = run_doctor("fix")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith(f"tfgpu-doctor: error: {said}\n")

@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 
+import msgspec
 import pytest
 from doctor_command import run_doctor
 from made_up_fleet import MadeUpFleet
@@ -20,7 +21,7 @@ pytest.importorskip("numpy", reason="the extra fleet is not installed")
 from tfgpu_doctor.fleet.acting import Held, Plan, plan
 from tfgpu_doctor.fleet.known import KnownIssue
 from tfgpu_doctor.fleet.merge import merge
-from tfgpu_doctor.fleet.node import Cause
+from tfgpu_doctor.fleet.node import Cause, Unmet
 from tfgpu_doctor.knowledge import read_knowledge
 
 LOOKED = dt.datetime(2026, 11, 21, 12, tzinfo=dt.timezone.utc)  # when the made-up nodes were examined
@@ -51,6 +52,29 @@ def test_only_what_lies_in_the_node_takes_it_out(tmp_path: pathlib.Path) -> None
     (leaving,) = planned(tmp_path).leaving
     assert leaving.nodes == ("n00003",)
     assert leaving.reason == "tfgpu-doctor: hardware_ecc_error (GPU011): GPU 1 has 3 uncorrectable errors"
+
+
+def test_a_warning_of_the_hardware_takes_no_node_out(tmp_path: pathlib.Path) -> None:
+    """The node ends with findings, as its `fail-level` is warning, and is looked at again."""
+    warned = msgspec.structs.replace(ECC, severity="warning")
+    made(tmp_path, n00003=warned).write(tmp_path / "second", only={"n00003"})
+    fleet = merge(str(tmp_path))
+    assert fleet.statuses["fails"] == ("n00003",)
+    assert plan(fleet, {}, {}, read_knowledge(), None).leaving == ()
+
+
+def test_who_misses_a_requirement_twice_leaves_with_its_title(tmp_path: pathlib.Path) -> None:
+    fleet = MadeUpFleet(40)
+    for name in ("n00003", "n00004"):
+        unmet = Unmet(key="speed.copy", title="copies from the host", required="24 GB/s", measured="11 GB/s")
+        fleet.nodes[name].update(unmet=(unmet,), exit_code=1)
+    fleet.write(tmp_path)
+    assert planned(tmp_path).leaving == ()
+    fleet.nodes["n00004"].update(unmet=(), exit_code=0)
+    fleet.write(tmp_path / "second", only={"n00003", "n00004"})
+    (leaving,) = planned(tmp_path).leaving
+    assert (leaving.nodes, leaving.cause) == (("n00003",), "requirement")
+    assert re.fullmatch(r"tfgpu-doctor: .*copies from the host.* in test and retest", leaving.reason)
 
 
 def test_what_fails_twice_leaves_whatever_it_is(tmp_path: pathlib.Path) -> None:

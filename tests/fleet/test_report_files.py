@@ -14,6 +14,7 @@ from made_up_fleet import MadeUpFleet, sample
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
+from tfgpu_doctor.fleet.fleet import Fleet, Series
 from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import encode_node, file_name
@@ -147,15 +148,36 @@ def test_a_name_in_a_text_does_not_end_the_report_early(folder: pathlib.Path) ->
     assert drift.differences[0].value == ',"report":{'
 
 
-@pytest.mark.parametrize("value", ["1e999", "-1", "0", "1e-320"])
-def test_values_that_are_none_are_left_out(value: str, folder: pathlib.Path) -> None:
+def with_value(folder: pathlib.Path, value: str) -> tuple[Fleet, Series]:
+    """The fleet in which the first measurement of a node is that, and the series of this measurement."""
     path = folder / "n00001.json"
     head = path.read_bytes()
     at = head.index(b'"value":') + len(b'"value":')
     path.write_bytes(head[:at] + value.encode() + head[head.index(b",", at) :])
     found = merge(str(folder))
-    assert found.heard == 8 or found.files
-    assert all(each.median > 0 for each in found.series)
+    (series,) = [each for each in found.series if each.measurement == json.loads(head)["measurements"][0]["name"]]
+    return found, series
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "1e-320", "1e-16", "1e19"])
+def test_values_that_are_none_are_left_out(value: str, folder: pathlib.Path) -> None:
+    found, series = with_value(folder, value)
+    assert (found.heard, found.files) == (8, ())
+    assert found.notes == ("1 values are outside the range of any measurement and left out",)
+    assert (series.nodes, series.values) == (7, 7)
+    assert {each.values for each in found.series if each != series} == {8}
+
+
+def test_the_largest_value_of_all_is_compared(folder: pathlib.Path) -> None:
+    found, series = with_value(folder, "1e18")
+    assert (found.notes, series.values) == ((), 8)
+
+
+def test_a_value_that_no_number_holds_makes_the_report_none(folder: pathlib.Path) -> None:
+    found, series = with_value(folder, "1e999")
+    assert [each.file for each in found.files] == ["n00001.json"]
+    assert "Number out of range" in found.files[0].why
+    assert (found.heard, found.notes, series.values) == (7, (), 7)
 
 
 def test_thousands_of_settings_and_endless_names_are_bounded(folder: pathlib.Path) -> None:

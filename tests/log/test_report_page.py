@@ -10,6 +10,18 @@ from tfgpu_doctor.log.signatures import MOST_COUNTED
 
 
 @pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (0, "No cause found in 0 lines. They contain no"), (1, "No cause found in 1 line. It contains no"),
+        (2000, "No cause found in 2,000 lines. They contain no"),
+    ],
+)  # fmt: skip
+def test_one_line_is_one_line(lines: int, said: str) -> None:
+    page = render_log(LogReport(lines=lines, context={}, extracted={}, causes=(), noise=()))
+    assert page.startswith(said)
+
+
+@pytest.mark.parametrize(
     ("count", "times"),
     [
         (1, ""),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 from healthy import broken
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.model import Check, Evidence, Finding, Fix, Skip, Yielded, check
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.machine import Pci
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.render import render
-from tfgpu_doctor.render.words import headline
+from tfgpu_doctor.render.words import NOTES_FAIL, headline, subject
 
 REASON = "TensorFlow was not started: no Python was found"
 WARNING = "the link of the GPU has 4 of 16 lanes"
@@ -129,6 +132,46 @@ def test_what_ignored_checks_block_is_not_said_to_pass() -> None:
     def blocked() -> Yielded:
         yield Evidence("never reached")
 
-    report = report_of(fails, blocked, ignore=("TST006",))
+    report = report_of(passes, fails, blocked, ignore=("TST006",))
     assert report.exit_code() == 0
-    assert headline(report) == f"Not every selected check passed: 1 blocked · 1 skipped. {NOT_AMONG}"
+    assert headline(report) == f"Not every selected check passed: 1 passed · 1 blocked · 1 skipped. {NOT_AMONG}"
+
+
+def test_facts_that_a_record_lacks_are_called_not_examined() -> None:
+    report = diagnose(Facts())
+    assert subject(report) == "TensorFlow not examined · NVIDIA driver not examined · NVIDIA GPU not examined"
+    document = render(report, "text")
+    assert "there is no fact" not in render(report, "text", verbose=True)
+    assert document.count("not examined: ") == 1
+    assert "kernel log" in document
+
+
+def test_what_an_interruption_left_unknown_is_not_called_absent() -> None:
+    facts = broken(pci=None, nvml=None, cuda_driver=None, runtime=None)
+    report = diagnose(msgspec.structs.replace(facts, unknown={"pci": "interrupted"}), interrupted=True)
+    assert "NVIDIA GPU not examined" in subject(report)
+    assert "driver 5" in subject(report)
+
+
+def test_facts_that_are_empty_are_absent() -> None:
+    report = diagnose(broken(pci=Pci(), nvml=None, cuda_driver=None))
+    assert "no NVIDIA GPU" in subject(report)
+    assert "not examined" not in subject(report)
+
+
+@check("TST008", "the counters can be read")
+def notes() -> Yielded:
+    yield Finding("only root may profile", severity="info", fix=Fix("allow it to all"))
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html", "github", "junit"])
+def test_notes_that_fail_the_run_are_shown(format_: str) -> None:
+    report = report_of(passes, notes)
+    assert report.exit_code("info") == 1
+    document = render(report, format_, fail_level="info")
+    told = document if format_ == "junit" else plain(document)
+    for words in (NOTES_FAIL, "TST008", "only root may profile", "allow it to all"):
+        assert words in told
+    for level in ("warning", "error"):
+        assert render(report, format_, fail_level=level) == render(report, format_)  # type: ignore[arg-type]
+    assert NOTES_FAIL not in render(report, format_)

@@ -23,7 +23,7 @@ WITH_VALUES = [(row.name, value) for row in read_knowledge().variables.values() 
 
 def test_no_variable_is_well(judge: Judge) -> None:
     assert judge.passes(values_are_understood, environment=Environment()) == "0 relevant variables are set"
-    one = judge.passes(values_are_understood, environment=variables(HOME="/root"))
+    one = judge.passes(values_are_understood, environment=Environment(variables={"TF_GPU_THREAD_COUNT": "2"}))
     assert one == "1 relevant variable is set"
 
 

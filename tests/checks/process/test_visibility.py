@@ -92,6 +92,13 @@ def test_a_first_entry_that_names_no_gpu_hides_all(judge: Judge, value: str) -> 
     assert finding.fix and finding.fix.commands == ("unset CUDA_VISIBLE_DEVICES",)
 
 
+def test_one_gpu_is_counted_in_the_singular(judge: Judge) -> None:
+    finding = judge.finding(
+        visible_devices_hides_nothing, broken(environment=variables(CUDA_VISIBLE_DEVICES="-1"), cuda_driver=None)
+    )
+    assert "this machine has 1 GPU, numbered from 0" in finding.evidence
+
+
 @pytest.mark.parametrize(
     ("value", "entry"),
     [
