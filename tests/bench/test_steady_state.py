@@ -103,7 +103,7 @@ def test_the_span_is_that_of_the_measurement_alone() -> None:
     found, took_s = machine.hold(machine.side("GPU:0"), machine.side("CPU:0"))
     ((_, measured_s),) = found.spans
     assert PLAN.seconds <= measured_s < took_s - WARM_UP_S
-    assert measured_s + WARM_UP_S <= found.took_s <= took_s
+    assert measured_s + WARM_UP_S <= found.took_s <= round(took_s, 3)  # it is given in ms
 
 
 def test_a_warm_up_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,18 +89,18 @@ def test_another_cause_of_the_same_node_counts(folder: pathlib.Path) -> None:
     assert "n00003" in merge(str(folder), issues=read_known(str(file)), today=TODAY).statuses["fails"]
 
 
-@pytest.mark.parametrize(("settings", "status"), [(("kernel",), "differs"), (("kernel", "driver"), "known")])
+@pytest.mark.parametrize(("settings", "status"), [(("kernel",), "differs"), (("kernel", "NVIDIA driver"), "known")])
 def test_a_node_differs_until_each_of_its_settings_is_known(
     folder: pathlib.Path, settings: tuple[str, ...], status: str
 ) -> None:
     fleet = MadeUpFleet(10)
-    fleet.set("n00003", {"kernel": "5.4.0-1", "driver": "535.1"})
+    fleet.set("n00003", {"kernel": "5.4.0-1", "NVIDIA driver": "535.1"})
     fleet.write(folder)
     file = folder.parent / "known.toml"
     file.write_text("".join(ENTRY.format(nodes="n00003", cause=each, until="2026-12-24") for each in settings))
     compared = merge(str(folder), issues=read_known(str(file)), today=TODAY)
     (drift,) = compared.drift
-    assert sorted(each.setting for each in drift.differences) == ["driver", "kernel"]
+    assert sorted(each.setting for each in drift.differences) == ["NVIDIA driver", "kernel"]
     assert [name for name, nodes in compared.statuses.items() if "n00003" in nodes] == [status]
 
 

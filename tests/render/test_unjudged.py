@@ -173,5 +173,5 @@ def test_notes_that_fail_the_run_are_shown(format_: str) -> None:
     for words in (NOTES_FAIL, "TST008", "only root may profile", "allow it to all"):
         assert words in told
     for level in ("warning", "error"):
-        assert render(report, format_, fail_level=level) == render(report, format_)  # type: ignore[arg-type]
+        assert render(report, format_, fail_level=level) == render(report, format_)
     assert NOTES_FAIL not in render(report, format_)

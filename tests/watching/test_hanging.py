@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -26,66 +27,80 @@ pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="t
 STEPS, NO_STEP = (StepTimes(count=count, median_ms=20.0, mean_ms=20.0, found_by="markers") for count in (9, 0))
 
 
-def test_a_process_that_stands_still_is_found_once_and_only_when_it_is_time() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        time.sleep(1.0)
-        notes: list[str] = []
-        watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
-        agent = StandingAgent(program.pid)
-        (found,) = hang_of(watch, agent, 200, {program.pid})
-        assert 60 <= found < 75
-        assert said_of(watch)[0] == "python"
-        assert "wait_for_data (train.py:31)" in said_of(watch)[2]
-        agent.ask = lambda *, others: setattr(agent, "look", Look(0.0, (), "another", None))  # type: ignore[method-assign]
-        hang_of(watch, agent, 2, {program.pid}, begin=200.0)
-        assert said_of(watch) == []
-        assert notes == ["the program goes on after 200 s"] or "goes on after" in notes[0]
-        # It paused for long before: it gets three times as long now.
-        agent.ask = lambda *, others: None  # type: ignore[method-assign]
-        assert hang_of(watch, agent, 500, {program.pid}, begin=203.0) == []
-        program.kill()
+ASLEEP = "import time; print(flush=True); time.sleep(600)"  # the line says that Python is up
 
 
-def test_a_program_that_is_over_may_wait_for_the_thread_that_tunes_its_pipeline() -> None:
+@contextlib.contextmanager
+def running(code: str, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python with that code, once it has printed its first line."""
+    argv, environment = [sys.executable, "-c", code, *arguments], {**os.environ, **variables}
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"\n"
+            yield program
+        finally:
+            program.kill()
+
+
+@pytest.fixture
+def sleeping() -> Iterator[subprocess.Popen[bytes]]:
+    with running(ASLEEP) as program:
+        yield program
+
+
+def test_a_process_that_stands_still_is_found_once_and_only_when_it_is_time(sleeping: subprocess.Popen[bytes]) -> None:
+    notes: list[str] = []
+    watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
+    agent = StandingAgent(sleeping.pid)
+    (found,) = hang_of(watch, agent, 200, {sleeping.pid})
+    assert 60 <= found < 75
+    assert said_of(watch)[0] == "python"
+    assert "wait_for_data (train.py:31)" in said_of(watch)[2]
+    agent.ask = lambda *, others: setattr(agent, "look", Look(0.0, (), "another", None))  # type: ignore[method-assign]
+    hang_of(watch, agent, 2, {sleeping.pid}, begin=200.0)
+    assert said_of(watch) == []
+    assert notes == ["the program goes on after 200 s"]
+    # It paused for long before: it gets three times as long now.
+    agent.ask = lambda *, others: None  # type: ignore[method-assign]
+    assert hang_of(watch, agent, 500, {sleeping.pid}, begin=203.0) == []
+
+
+def test_a_program_that_is_over_may_wait_for_the_thread_that_tunes_its_pipeline(
+    sleeping: subprocess.Popen[bytes],
+) -> None:
     """TensorFlow does so for up to 60 s; it is told of, and only what takes longer hangs."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        time.sleep(1.0)
-        notes: list[str] = []
-        watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
-        agent = StandingAgent(program.pid)
-        agent.over = ""
-        assert hang_of(watch, agent, 70, {program.pid}) == []
-        (note,) = notes
-        assert "for up to a minute" in note
-        (found,) = hang_of(watch, agent, 30, {program.pid}, begin=70.0)
-        assert 75 <= found < 90
-        assert said_of(watch)[0] == "exit"
-        assert len(notes) == 1
-        program.kill()
+    notes: list[str] = []
+    watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
+    agent = StandingAgent(sleeping.pid)
+    agent.over = ""
+    assert hang_of(watch, agent, 70, {sleeping.pid}) == []
+    (note,) = notes
+    assert "for up to a minute" in note
+    (found,) = hang_of(watch, agent, 30, {sleeping.pid}, begin=70.0)
+    assert 75 <= found < 90
+    assert said_of(watch)[0] == "exit"
+    assert len(notes) == 1
 
 
-def test_the_time_in_which_the_doctor_itself_was_stopped_does_not_count() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        watch, agent = HangWatch(Host(), after_s=60.0, native=False), StandingAgent(program.pid)
-        assert hang_of(watch, agent, 30, {program.pid}) == []
-        assert hang_of(watch, agent, 50, {program.pid}, begin=900.0) == []
-        program.kill()
+def test_the_time_in_which_the_doctor_itself_was_stopped_does_not_count(sleeping: subprocess.Popen[bytes]) -> None:
+    watch, agent = HangWatch(Host(), after_s=60.0, native=False), StandingAgent(sleeping.pid)
+    assert hang_of(watch, agent, 30, {sleeping.pid}) == []
+    assert hang_of(watch, agent, 50, {sleeping.pid}, begin=900.0) == []
 
 
-def test_a_worker_that_never_trained_may_wait() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        watch, agent, other = (
-            HangWatch(Host(), after_s=60.0, native=False),
-            StandingAgent(program.pid),
-            StandingAgent(os.getpid()),
-        )
-        looks = iter(range(1000))
-        other.ask = lambda *, others: setattr(other, "look", Look(0.0, (), str(next(looks)), None))  # type: ignore[method-assign]
-        assert [watch.tick(float(second), [agent, other], {other.pid}, 1, None, []) for second in range(100)] == [
-            None
-        ] * 100
-        assert watch.tick(100.0, [agent], {agent.pid}, 1, None, []) is None  # it counts from now on
-        program.kill()
+def test_a_worker_that_never_trained_may_wait(sleeping: subprocess.Popen[bytes]) -> None:
+    watch, agent, other = (
+        HangWatch(Host(), after_s=60.0, native=False),
+        StandingAgent(sleeping.pid),
+        StandingAgent(os.getpid()),
+    )
+    looks = iter(range(1000))
+    other.ask = lambda *, others: setattr(other, "look", Look(0.0, (), str(next(looks)), None))  # type: ignore[method-assign]
+    assert [watch.tick(float(second), [agent, other], {other.pid}, 1, None, []) for second in range(100)] == [
+        None
+    ] * 100
+    assert watch.tick(100.0, [agent], {agent.pid}, 1, None, []) is None  # it counts from now on
 
 
 POLLS = """
@@ -107,42 +122,28 @@ threading.Event().wait()
 )
 def test_a_thread_of_tensorflow_that_polls_a_gpu_is_no_progress(name: str, shortest_s: float, longest_s: float) -> None:
     """GPU event managers poll all the time: they use a CPU also while the GPU hangs."""
-    with subprocess.Popen([sys.executable, "-c", POLLS, name], stdout=subprocess.PIPE) as program:
-        assert program.stdout is not None
-        program.stdout.readline()
+    with running(POLLS, name) as program:
         signals, watch = ProgramSignals(Host(), program.pid), HangWatch(Host(), after_s=2.0, native=False)
         agent, passed_s = StandingAgent(program.pid), 0.0  # by the looks: a slow machine makes fewer
         while passed_s < 45 and watch.hang is None:
             watch.tick(passed_s, [agent], {program.pid}, program.pid, signals.look(), [])
             time.sleep(0.5)
             passed_s += 0.5
-        program.kill()
     assert watch.hang is not None
     assert shortest_s <= passed_s < longest_s
 
 
 def test_a_process_of_a_job_that_hangs_in_tensorflow_waits_for_its_partners() -> None:
     """The variables are those of the process, also where only its launcher knows of partners."""
-    variables = {**os.environ, "OMPI_COMM_WORLD_SIZE": "4"}
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=variables) as program:
-        time.sleep(1.0)
+    with running(ASLEEP, OMPI_COMM_WORLD_SIZE="4") as program:
         watch, agent = HangWatch(Host(), after_s=60.0, native=False), StandingAgent(program.pid)
         inside = (("/env/lib/site-packages/tensorflow/python/eager/execute.py", 53, "quick_execute"),)
         agent.ask = lambda *, others: setattr(  # type: ignore[method-assign]
             agent, "look", Look(time.monotonic(), (*inside, ("/t.py", 9, "<module>")), "k", () if others else None)
         )
         hang_of(watch, agent, 100, {program.pid})
-        program.kill()
     assert said_of(watch)[0] == "collective"
     assert "OMPI_COMM_WORLD_SIZE says 4" in " ".join(said_of(watch))
-
-
-@pytest.fixture
-def sleeping() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        time.sleep(1.0)
-        yield program
-        program.kill()
 
 
 @pytest.mark.parametrize("cpu", [0.0, 1.0])
@@ -202,8 +203,7 @@ def test_steps_recorded_before_the_main_thread_stood_say_nothing_of_now(sleeping
 
 
 def test_a_hang_ends_with_its_own_process_and_no_other(sleeping: subprocess.Popen[bytes]) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program:
-        time.sleep(1.0)
+    with running(ASLEEP) as program:
         notes: list[str] = []
         watch = HangWatch(Host(), after_s=60.0, native=False, note=notes.append)
         hung, trains = StandingAgent(program.pid), StandingAgent(sleeping.pid)
