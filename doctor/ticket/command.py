@@ -68,6 +68,8 @@ def ticket(
         deliver(render_preview(made, whole=verbose), None)
     else:
         _hand_out(made, output)
+    if made.report.interrupted:
+        note("interrupted: the ticket has what was examined by then")
     return made.report.exit_code(settings.fail_level)
 
 
