@@ -77,7 +77,7 @@ def driver_supports_gpu(
             evidence=(
                 *(each.text for each in refused[:2]),
                 *(f"10de:{gpu.device} at {gpu.address} is {text}" for gpu, text in _generations(gpus[:2], knowledge)),
-                f"the installed driver is {installed or 'of unknown version'}, its module is {flavour or 'of unknown flavour'}",
+                _driver_in_words(installed, flavour),
             ),
             fix=Fix(fix),
             devices=devices_of(gpus) or tuple(each.pci_address for each in refused),
@@ -87,10 +87,21 @@ def driver_supports_gpu(
         if not known and not (kernel_log and kernel_log.source):
             raise Skip("the kernel log cannot be read, and the GPU is newer than the doctor's table")
         yield Evidence("; ".join(["nothing indicates that the driver rejects the GPU", *known]))
-    elif driver is None or driver_libraries is None:
-        raise Skip("whether an NVIDIA driver is installed was not examined")
     else:
-        raise Skip("no NVIDIA driver is installed")
+        raise Skip(_absence(driver, driver_libraries))
+
+
+def _absence(driver: Driver | None, driver_libraries: Libraries | None) -> str:
+    """Return what is known where no driver was found: nothing, if it was not looked for."""
+    if driver is None or driver_libraries is None:
+        return "whether an NVIDIA driver is installed was not examined"
+    return "no NVIDIA driver is installed"
+
+
+def _driver_in_words(installed: str, flavour: str) -> str:
+    return (
+        f"the installed driver is {installed or 'of unknown version'}, its module is {flavour or 'of unknown flavour'}"
+    )
 
 
 def _names(gpus: Sequence[PciDevice], refused: Sequence[KernelMessage], knowledge: Knowledge) -> list[str]:

@@ -51,7 +51,7 @@ def visible_devices_hides_nothing(
     machine = f"this machine has {_counted(count)}, numbered from 0" if count else "the number of GPUs is unknown"
     ends_early = bool(why) and (not count or len(seen) < count)
     if listed and not (seen and ends_early):
-        yield Evidence(f"CUDA lists {listed} GPUs with CUDA_VISIBLE_DEVICES={value!r}")
+        yield Evidence(f"CUDA lists {_counted(listed)} with CUDA_VISIBLE_DEVICES={value!r}")
     elif not seen:
         yield Finding(
             f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU",

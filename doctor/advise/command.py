@@ -8,7 +8,7 @@ import click
 
 from tfgpu_doctor.advise.advise import advise as give_advice
 from tfgpu_doctor.advise.page import render_advice, render_advice_json
-from tfgpu_doctor.advise.target_options import described, is_version
+from tfgpu_doctor.advise.target_options import described, is_version, version_of
 from tfgpu_doctor.advise.target_spec import ARCHITECTURES, NEW_PYTHON, SYSTEMS, TargetSpec, gpus_of, spec_of
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
 from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
@@ -77,6 +77,8 @@ def _this_machine(python: str | None, knowledge: Knowledge) -> TargetSpec | None
     except ConfigurationError as error:
         refuse(str(error))
     facts = examine(python=configuration.python, quick=True, only=_FACTS)
+    if python and other is None and not (facts.target and facts.target.version):
+        version_of(python)  # which says why it is none
     spec = spec_of(facts, knowledge)
     if why := why_no_gpu(facts, spec):
         note(why)

@@ -113,12 +113,9 @@ def check(
     is_kept = record is None or interrupted or saved(record, encode_facts(found))
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
     node = platform.node() if facts is None and root == "/" else ""
-    fails_at = configuration.fail_level
-    document = _render(report, format_, node, verbose, fails_at, to_terminal=output is None)
-    deliver(document, output, costly=facts is None and depth.level != "quick")
-    if format_ == "github":
-        add_job_summary(report, fails_at)
-    return report.exit_code(fails_at) if is_kept else WRONG_USAGE
+    costly = facts is None and depth.level != "quick"
+    _hand_out(report, format_, output, configuration.fail_level, node=node, verbose=verbose, costly=costly)
+    return report.exit_code(configuration.fail_level) if is_kept else WRONG_USAGE
 
 
 def _list() -> int:
@@ -204,9 +201,17 @@ def _diagnose(facts: Facts, configuration: Configuration, interrupted: bool, sec
     )
 
 
-def _render(report: Report, format_: str, node: str, verbose: bool, level: Severity, *, to_terminal: bool) -> str:
+def _hand_out(
+    report: Report, format_: str, output: str | None, fail_level: Severity, *, node: str, verbose: bool, costly: bool
+) -> None:
+    """Deliver the report in its format; on GitHub, add it to the job summary too."""
     from tfgpu_doctor.diagnose.plugins import load_checks
     from tfgpu_doctor.render import render
 
     checks = load_checks()[0]
-    return render(report, format_, checks=checks, node=node, verbose=verbose, to_terminal=to_terminal, fail_level=level)
+    document = render(
+        report, format_, checks=checks, node=node, verbose=verbose, to_terminal=output is None, fail_level=fail_level
+    )
+    deliver(document, output, costly=costly)
+    if format_ == "github":
+        add_job_summary(report, fail_level)

@@ -6,20 +6,20 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tfgpu_doctor.cli.output import note
 from tfgpu_doctor.host.files import Files, owners_of
 from tfgpu_doctor.host.toml_text import decode_toml
+from tfgpu_doctor.model import SEVERITIES, Severity
 
 if TYPE_CHECKING:
     from tfgpu_doctor.diagnose.selection import Selection
 
 DEADLINE_S = 120.0
 _MOST_BYTES = 256 << 10
-_FailLevel = Literal["info", "warning", "error"]
 
 
 class ConfigurationError(ValueError):
@@ -31,7 +31,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    fail_level: _FailLevel = "error"
+    fail_level: Severity = "error"
     python: str | None = None  # in a settings file, a path starts at the file's folder
     deadline: float = DEADLINE_S  # seconds
 
@@ -159,9 +159,9 @@ def _refuse_unknown_values(settings: Any) -> None:
     """Raise ValueError for a word that msgspec would refuse without a word on those that are valid."""
     if not isinstance(settings, dict):
         return
-    level, valid = settings.get("fail-level", "error"), get_args(_FailLevel)
-    if level not in valid:
-        raise ValueError(f"fail-level is {level!r}, and must be one of {', '.join(valid)}")
+    level = settings.get("fail-level", "error")
+    if level not in SEVERITIES:
+        raise ValueError(f"fail-level is {level!r}, and must be one of {', '.join(SEVERITIES)}")
     if settings.get("python") == "":
         raise ValueError("python is empty: leave it out, or name an interpreter or a virtual environment's folder")
 

@@ -80,7 +80,8 @@ def merge(
     _add_second(columns, os.path.join(folder, SECOND_FOLDER), files, notes)
     earlier = earlier_in_store(store, columns, notes) if store else _earlier(columns, history, notes)
     if columns.left_out:
-        notes.append(f"{columns.left_out} values are outside the range of any measurement and left out")
+        values = "1 value is" if columns.left_out == 1 else f"{columns.left_out} values are"
+        notes.append(f"{values} outside the range of any measurement and left out")
     reference = _golden(golden, columns) if golden else None
     database = Database(columns)
     try:

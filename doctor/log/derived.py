@@ -172,7 +172,7 @@ def _versions(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
 
 
 def _was_released(wanted: str, knowledge: Knowledge) -> bool:
-    """Whether there may be such a release: of older minor versions the first and the last are known, and none of the future."""
+    """Whether there may be such a release: the table has each final one from its first to its last, and none of the future."""
     asked = version(wanted or "0")
     if (
         len(asked.release) < _WHOLE

@@ -113,6 +113,12 @@ def test_a_jetson_is_known_by_its_name(name: str) -> None:
     assert "JetPack" in found["alternatives"][0]["text"]
 
 
+def test_a_python_that_is_not_there_is_refused_without_a_gpu_too(tmp_path: pathlib.Path) -> None:
+    done = run_doctor("advise", "--python", str(tmp_path / "nope"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nope is neither a Python version" in done.stderr
+
+
 def test_advise_for_this_machine_names_a_release_or_says_why_not() -> None:
     done = run_doctor("advise", "--python", "3.12", "--format", "json")
     assert done.returncode in (0, 1, 3)

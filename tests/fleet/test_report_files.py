@@ -163,7 +163,7 @@ def with_value(folder: pathlib.Path, value: str) -> tuple[Fleet, Series]:
 def test_values_that_are_none_are_left_out(value: str, folder: pathlib.Path) -> None:
     found, series = with_value(folder, value)
     assert (found.heard, found.files) == (8, ())
-    assert found.notes == ("1 values are outside the range of any measurement and left out",)
+    assert found.notes == ("1 value is outside the range of any measurement and left out",)
     assert (series.nodes, series.values) == (7, 7)
     assert {each.values for each in found.series if each != series} == {8}
 

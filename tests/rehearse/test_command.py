@@ -142,7 +142,7 @@ def test_gpus_that_are_hidden_are_not_registered(target: pathlib.Path, cache: st
         "rehearse", "--python", str(target), "--count", "2", XDG_CACHE_HOME=cache, CUDA_VISIBLE_DEVICES="1"
     )
     assert "✗ TensorFlow would register 1 of the 2 GPUs of such a machine." in done.stdout
-    assert "VIS001: CUDA lists 1 GPUs with CUDA_VISIBLE_DEVICES='1'" in done.stdout
+    assert "VIS001: CUDA lists 1 GPU with CUDA_VISIBLE_DEVICES='1'" in done.stdout
 
 
 def test_memory_growth_that_is_refused_is_no_success(target: pathlib.Path, cache: str) -> None:
