@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from tfgpu_doctor.model import Check, Severity
     from tfgpu_doctor.model.report import Report
 
-# Format to the module of `render/` that renders it, and the function there. Text takes more than the report.
+# Format to the module of `render/` that renders it, the function there, and what that takes beside the report, if anything.
+# Text takes more.
 _RENDERERS = {
-    "json": ("json_document", "as_json"),
-    "markdown": ("markdown_page", "render_markdown"),
-    "junit": ("junit", "render_junit"),
-    "github": ("github_annotations", "render_github"),
-    "sarif": ("sarif", "render_sarif"),
-    "html": ("html_page", "render_html"),
-    "prometheus": ("prometheus_text", "render_prometheus"),
+    "json": ("json_document", "as_json", None),
+    "markdown": ("markdown_page", "render_markdown", "fail_level"),
+    "junit": ("junit", "render_junit", "fail_level"),
+    "github": ("github_annotations", "render_github", "fail_level"),
+    "sarif": ("sarif", "render_sarif", "checks"),
+    "html": ("html_page", "render_html", "fail_level"),
+    "prometheus": ("prometheus_text", "render_prometheus", "node"),
 }
 FORMATS = ("text", *_RENDERERS)
 _WIDEST = 110
@@ -36,10 +37,10 @@ def render(
     verdict stand the notes that fail the run at `fail_level`; JSON and SARIF contain every finding anyway.
     """
     if format_ in _RENDERERS:
-        module, function = _RENDERERS[format_]
+        module, function, takes = _RENDERERS[format_]
         renderer = getattr(importlib.import_module(f"tfgpu_doctor.render.{module}"), function)
-        more = {"sarif": (checks,), "prometheus": (node,), "json": ()}.get(format_, (fail_level,))
-        document = renderer(report, *more)
+        beside_it = {"checks": checks, "node": node, "fail_level": fail_level}
+        document = renderer(report, **{takes: beside_it[takes]}) if takes else renderer(report)
         assert isinstance(document, str)
         return document
     from tfgpu_doctor.render.text import render_text
