@@ -14,9 +14,15 @@ from tfgpu_doctor.tracing.recorded import Profile
 from tfgpu_doctor.tracing.steps import Steps
 
 HIGH, MODERATE = 0.2, 0.1  # XProf calls 5 % of waiting moderate and 20 % high; below 10 % is not worth a change
+FEW_STEPS = 3  # with fewer, nothing is told
 LAUNCH_HIGH = 0.15  # of launching, while a GPU waits for it: as XProf calls it
 _COMPILED, _COMPILED_SHARE = 3, 0.3  # so often at least, and in so many of the steps: not only at the begin
 _NUMBER = re.compile(r"_\d+$")  # that TensorFlow gives to each graph of a function
+
+
+def too_few(count: int) -> str:
+    """Why a recording of so many steps does not tell."""
+    return f"it holds {count} whole step{'s' * (count != 1)}; {FEW_STEPS} are needed, ten are better"
 
 
 @dataclass

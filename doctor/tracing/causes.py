@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 from tfgpu_doctor.model import Confidence
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing.breakdown import eager_per_step, many_operations
 from tfgpu_doctor.tracing.case import HIGH, LAUNCH_HIGH, MODERATE, Case, Found
 from tfgpu_doctor.tracing.epoch_ends import place_of
@@ -56,7 +57,7 @@ def _compiles(case: Case) -> Found | None:
     name, times = most_traced(case.steps)
     if share >= MODERATE and times > _FIRST_CALLS and times >= _TRACED * count:
         return Found("retracing", "high", share, [
-            f"{name} was traced {times} times in {count} steps",
+            f"{name} was traced {amount(times, 'time')} in {amount(count, 'step')}",
             f"building graphs takes {case.ms('compile'):.0f} ms of each step",
         ], words={"function": name})  # fmt: skip
     name, times = case.compiled_often()
@@ -67,7 +68,7 @@ def _compiles(case: Case) -> Found | None:
     if not times or share < MODERATE:
         return None
     return Found("compile", "high", share, [
-        f"XLA compiled {name} {times} times",
+        f"XLA compiled {name} {amount(times, 'time')}",
         f"compiling takes {share * case.steps.mean_ms:.0f} of {case.steps.mean_ms:.0f} ms of each step",
     ], words={"function": name})  # fmt: skip
 
@@ -100,7 +101,7 @@ def _slowed(case: Case, held_up: list[Interval]) -> tuple[str, str]:
     """How many of the steps hold some of that time, and the longest time in a step, in words."""
     steps = case.steps.intervals
     slow = [time for step in steps if (time := length(clip(held_up, *step)))]
-    return f"{len(slow)} of {len(steps)} steps", f"{max(slow):.0f} ms{' and less' * (len(slow) > 1)}"
+    return f"{len(slow)} of {amount(len(steps), 'step')}", f"{max(slow):.0f} ms{' and less' * (len(slow) > 1)}"
 
 
 def _between_steps(case: Case) -> Found | None:
@@ -189,7 +190,7 @@ def _kernels(case: Case) -> list[str]:
         return []
     each_us = 1000 * median_ms(kernels)
     count = len(kernels) / max(1, case.steps.count)
-    return [f"{case.times.gpu} runs {count:.0f} kernels in a step, half of them under {each_us:.1f} µs"]
+    return [f"{case.times.gpu} runs {amount(round(count), 'kernel')} in a step, half of them under {each_us:.1f} µs"]
 
 
 def _host_python(case: Case) -> Found | None:

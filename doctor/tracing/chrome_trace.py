@@ -54,11 +54,12 @@ def read_chrome_trace(text: bytes, wanted: Callable[[str], bool]) -> list[Plane]
         if event.ph == "M":
             _name(event, plane, line)
         elif event.ph == "X":
-            if not wanted(event.name):
+            name = _whole_name(event)
+            if not wanted(name):
                 line.unwanted += 1
                 continue
-            number = numbers.setdefault(event.name, len(numbers))
-            plane.names[number] = event.name
+            number = numbers.setdefault(name, len(numbers))
+            plane.names[number] = name
             line.names.append(number)
             line.starts_ns.append(event.ts * 1000.0)
             line.ends_ns.append((event.ts + event.dur) * 1000.0)
@@ -68,6 +69,12 @@ def read_chrome_trace(text: bytes, wanted: Callable[[str], bool]) -> list[Plane]
     for plane in planes.values():
         plane.lines = [line for line in plane.lines if len(line)]
     return [plane for plane in planes.values() if plane.lines or plane.name]
+
+
+def _whole_name(event: _Event) -> str:
+    """The name as the protocol buffer has it: from TensorFlow 2.3 on, the event's own may be shorter (MatMul, Iterator::Map)."""
+    whole = (event.args or {}).get("long_name")
+    return whole if whole and isinstance(whole, str) else event.name
 
 
 def _name(event: _Event, plane: Plane, line: Line) -> None:

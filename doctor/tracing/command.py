@@ -24,7 +24,7 @@ from tfgpu_doctor.tracing.processed import ENDING
 from tfgpu_doctor.tracing.processed_report import processed_report
 from tfgpu_doctor.tracing.reading import Unreadable, find_file, read_profile, read_summary
 from tfgpu_doctor.tracing.recording import NotRecorded, Recorder
-from tfgpu_doctor.tracing.result import Comparison, TraceReport, make_report
+from tfgpu_doctor.tracing.result import MOST_RECORDED_S, Comparison, TraceReport, make_report
 
 _FORMATS = ("text", "json", "markdown", "html")
 _NOT_TOLD = 3
@@ -38,7 +38,7 @@ _WIDTH = 100
 )
 @click.option("--after", "after_s", type=FiniteRange(0), default=5.0, show_default=True, metavar="SECONDS",
               help="With --record-with: how long after the import of TensorFlow to begin.")  # fmt: skip
-@click.option("--seconds", type=FiniteRange(0.5, 120), default=4.0, show_default=True,
+@click.option("--seconds", type=FiniteRange(0.5, MOST_RECORDED_S), default=4.0, show_default=True,
               help="With --record-with: how long to record; longer if there are too few steps.")  # fmt: skip
 @click.option("--patience", "patience_s", type=FiniteRange(1), default=300.0, show_default=True, metavar="SECONDS",
               help="With --record-with: when to give up.")  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tfgpu_doctor.tracing.beginnings import before_steps, builds_graphs, in_one_call
 from tfgpu_doctor.tracing.breakdown import break_down
-from tfgpu_doctor.tracing.case import HIGH, Case, Found
+from tfgpu_doctor.tracing.case import FEW_STEPS, HIGH, Case, Found, too_few
 from tfgpu_doctor.tracing.causes import bottlenecks
 from tfgpu_doctor.tracing.device_events import no_device_events
 from tfgpu_doctor.tracing.gpu_streams import computing_gpus
@@ -20,8 +20,8 @@ from tfgpu_doctor.tracing.step_search import find_steps
 from tfgpu_doctor.tracing.steps import Steps, with_unfinished
 from tfgpu_doctor.tracing.validation_steps import only_evaluates
 
-_FEW = 3
 _HOLE_MS = 100.0
+_TELL_ONE = 5  # so many steps tell one that is longer from the others
 _COMPILES, _MOSTLY = 0.05, 0.5  # of the steps' time
 # A slow first step: as long as so many others, of the time of all, and its own share until its operations have started.
 _AS_LONG, _SHARE, _STARTS = 20, 0.2, 0.8
@@ -45,9 +45,10 @@ def examine(profile: Profile) -> Verdict:
             return Verdict("warm_up", begins)
         return Verdict("too_short", in_one_call(profile.samples) or _nothing(profile))
     case = _case(profile, _with_unfinished_steps(profile, steps))
-    if steps.count < _FEW:
-        whole = f"it holds {steps.count} whole step{'s' * (steps.count > 1)}; {_FEW} are needed, ten are better"
-        return Verdict("too_short", whole, case)
+    if steps.count < FEW_STEPS:
+        return Verdict("too_short", too_few(steps.count), case)
+    if one := _one_is_most(steps):
+        return Verdict("too_short", one, case)
     if (
         steps.found_by == "operations"
         and case.times.gpu
@@ -58,20 +59,52 @@ def examine(profile: Profile) -> Verdict:
         return Verdict("too_short", "it holds a validation alone, by fit, and no step of the training", case)
     recorded = case
     case, left_out = _without_compiling(profile, recorded)
-    if len(case.steps.intervals) < _FEW:
+    if len(case.steps.intervals) < FEW_STEPS:
         return _hardly_trains(recorded, left_out, case)
     if refused := no_device_events(profile):
         return Verdict("no_device_events", refused, case)
     found = bottlenecks(case)
-    if first := next((each for each in found if each.share >= each.high), None):
+    first = next((each for each in found if each.share >= each.high), None)
+    if first and first.share >= _unknown_input(case, found):
         return Verdict(first.label, left_out, case, sorted(found, key=lambda each: each is not first))
-    if case.share("idle", "input") - case.times.share_of(case.times.ended + case.times.made) >= HIGH:
-        lost_ms = case.ms("idle") + case.ms("input")
-        waits = f"in {lost_ms:.1f} of {case.steps.mean_ms:.1f} ms of each step the program waits"
-        return Verdict("unexplained", f"{waits}, and no event says for what", case, found)
+    if case.share("idle", "input") - _at_iterators(case) >= HIGH:
+        return Verdict("unexplained", _waits(case), case, found)
     if begins := builds_graphs(profile.samples) or _compiles_mostly(case):
         return Verdict("warm_up", begins, case)
     return Verdict("compute_bound", left_out, case, found)
+
+
+def _one_is_most(steps: Steps) -> str:
+    """That one of a few steps takes most of the time; empty if none does. The end of an epoch may lie in it, or a stall."""
+    times = [high - low for low, high in steps.intervals]
+    longest = max(times)
+    if steps.count >= _TELL_ONE or longest < max(_AS_LONG * steps.median_ms * steps.per_call, _MOSTLY * sum(times)):
+        return ""
+    return (
+        f"one of its {steps.count} steps takes {longest:.1f} ms, the others {steps.median_ms:.1f}: whether that comes again and "
+        "again, more steps would tell"
+    )
+
+
+def _unknown_input(case: Case, found: list[Found]) -> float:
+    """The share of waiting for input of which no reason was found."""
+    known = any(each.label.startswith("input_") for each in found)
+    return 0.0 if known else case.share("input") - _at_iterators(case)
+
+
+def _at_iterators(case: Case) -> float:
+    """The share in which iterators are made or removed."""
+    return case.times.share_of(case.times.ended + case.times.made)
+
+
+def _waits(case: Case) -> str:
+    lost_ms, each_ms = case.ms("idle") + case.ms("input"), case.steps.mean_ms
+    if case.share("input") > case.share("idle"):
+        return (
+            f"the steps wait {case.ms('input'):.1f} of {each_ms:.1f} ms for the next batch, and the profile does not hold what "
+            "the pipeline did meanwhile"
+        )
+    return f"in {lost_ms:.1f} of {each_ms:.1f} ms of each step the program waits, and no event says for what"
 
 
 def _with_unfinished_steps(profile: Profile, steps: Steps) -> Steps:
@@ -114,7 +147,7 @@ def _without_compiling(profile: Profile, case: Case) -> tuple[Case, str]:
         return _after_slow_first(profile, case)
     _, traced = most_traced(steps)
     _, repeated = case.compiled_often()
-    if traced > 2 or repeated or (not traced and len(compiled) > 2 * _FEW):
+    if traced > 2 or repeated or (not traced and len(compiled) > 2 * FEW_STEPS):
         return case, ""
     grouped = itertools.groupby(steps.intervals, key=lambda step: bool(clip(compiled, *step)))
     stretches = [list(stretch) for compiles, stretch in grouped if not compiles]
@@ -122,7 +155,7 @@ def _without_compiling(profile: Profile, case: Case) -> tuple[Case, str]:
     kept = replace(steps, intervals=longest, unfinished=[each for each in steps.unfinished if each in longest])
     count = len(steps.intervals) - sum(map(len, stretches))
     told = f"{count} of {len(steps.intervals)} steps build graphs or compile"
-    if len(longest) < _FEW:
+    if len(longest) < FEW_STEPS:
         return Case(profile, kept, case.pipeline, case.times), told
     if longest != steps.intervals[count:]:
         told += f"; only the longest stretch of others, {len(longest)} steps, is judged"
@@ -139,7 +172,7 @@ def _hardly_trains(recorded: Case, told: str, kept: Case) -> Verdict:
     first = next((each for each in steps.intervals if each not in steps.unfinished), steps.window)
     if clip(recorded.times.parts["compile"], *first):
         return Verdict("warm_up", f"{told}: this is the start of the training", kept)
-    return Verdict("too_short", f"{told}, and fewer than {_FEW} in a row are without; ten are better", kept)
+    return Verdict("too_short", f"{told}, and fewer than {FEW_STEPS} in a row are without; ten are better", kept)
 
 
 def _after_slow_first(profile: Profile, case: Case) -> tuple[Case, str]:
@@ -148,7 +181,7 @@ def _after_slow_first(profile: Profile, case: Case) -> tuple[Case, str]:
     first, later = steps.intervals[0], steps.intervals[1:]
     first_ms, starts_ms = first[1] - first[0], length(clip(case.times.parts["launch"], *first))
     slow = first_ms > max(_AS_LONG * steps.median_ms * steps.per_call, _SHARE * length([steps.window]))
-    if not slow or starts_ms < _STARTS * first_ms or len(later) < _FEW:
+    if not slow or starts_ms < _STARTS * first_ms or len(later) < FEW_STEPS:
         return case, ""
     kept = replace(steps, intervals=later, unfinished=[each for each in steps.unfinished if each in later])
     why = f"the first step takes {first_ms:.0f} ms, most of it until its operations have started, and is left out"
@@ -170,6 +203,6 @@ def _nothing(profile: Profile) -> str:
         return "the profile is empty: nothing of TensorFlow ran while it was recorded"
     if computing_gpus(profile):
         return "the profile has kernels, but nothing that tells one step from the next"
-    if any(len(thread.events.get("eager", ())) > _FEW for thread in profile.threads):
+    if any(len(thread.events.get("eager", ())) > FEW_STEPS for thread in profile.threads):
         return "Python starts operations, but they do not repeat: no step of a training is seen"
     return "the profile shows no step of a training: no call of a function or of an operation from Python"

@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing.case import HIGH, MODERATE, Case, Found
 from tfgpu_doctor.tracing.gpu_streams import COLLECTIVE, COPY, events_of, kind_of
 from tfgpu_doctor.tracing.gpu_work import capability, kernels_within
@@ -153,7 +154,8 @@ def _slow_kernel(case: Case) -> Found | None:
         return None
     calls = len(slow) / max(1, case.steps.count)
     return Found("slow_kernel", "medium", share, [
-        f"{_longest(slow)} takes {share * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms, in {calls:.0f} calls",
+        f"{_longest(slow)} takes {share * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms, in "
+        f"{amount(round(calls), 'call')}",
         "it adds up the gradient of a bias, a small part of the layer's work, with an atomic addition for each element",
     ])  # fmt: skip
 

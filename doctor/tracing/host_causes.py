@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 from collections import Counter, defaultdict
 
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing.case import MODERATE, Case, Found
 from tfgpu_doctor.tracing.gpu_streams import COPY, events_of
 from tfgpu_doctor.tracing.host_side import CpuOperation, cpu_operations, driver_memory, driver_waits, named_by_kernels
@@ -53,7 +54,7 @@ def _reading_each_step(case: Case) -> Found | None:
         return None
     name = Counter(each.name for each in named).most_common(1)[0][0]
     return Found("sync_each_step", "medium", share, [
-        f"in {count} of {steps} steps the host waits for the GPU ({name})",
+        f"in {count} of {amount(steps, 'step')} the host waits for the GPU ({name})",
         f"only then it starts the next step: {overhead * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms, "
         "in which the GPU does nothing",
     ])  # fmt: skip

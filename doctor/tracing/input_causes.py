@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from tfgpu_doctor.model import Confidence
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing.case import MODERATE, Case, Found
 from tfgpu_doctor.tracing.intervals import clip, length, overlap, shared
 from tfgpu_doctor.tracing.pipeline import Pipeline, Stage, extend, slowest
@@ -114,7 +115,7 @@ def _slow_stage(case: Case, pipeline: Pipeline, stage: Stage) -> Found:
     if shuffle := _refilled(pipeline, stage):
         source = shuffle.children[0]
         return Found("input_shuffle", "high", share, [
-            f"{shuffle.in_words} took in {source.calls} elements and gave {shuffle.calls}: it fills its buffer",
+            f"{shuffle.in_words} took in {amount(source.calls, 'element')} and gave {shuffle.calls}: it fills its buffer",
         ], stage, {"stage": shuffle.in_words})  # fmt: skip
     if share < _ALL_WAITING and not any(each.is_async for each in _upwards(pipeline, stage)):
         return Found("input_no_prefetch", "high", share, [
@@ -122,7 +123,7 @@ def _slow_stage(case: Case, pipeline: Pipeline, stage: Stage) -> Found:
         ], stage)  # fmt: skip
     if _reads(stage):
         return Found("input_slow_source", "high", share, [
-            f"{named} reads for {stage.each_ms:.2f} ms each, {stage.calls} times, and all other stages wait for it",
+            f"{named} reads for {stage.each_ms:.2f} ms each, {amount(stage.calls, 'time')}, and all other stages wait for it",
             *case.profile.sources.said(),
         ], stage, {"network": network} if (network := case.profile.sources.network) else {})  # fmt: skip
     if small := _per_element(case, pipeline, stage):
@@ -130,7 +131,7 @@ def _slow_stage(case: Case, pipeline: Pipeline, stage: Stage) -> Found:
         return Found("input_per_element", "high", share, [small], stage, words)
     if not stage.is_async:
         return Found("input_serial_map", "high", share, [
-            f"{named} works for {stage.each_ms:.2f} ms each, {stage.calls} times, one after the other",
+            f"{named} works for {stage.each_ms:.2f} ms each, {amount(stage.calls, 'time')}, one after the other",
         ], stage)  # fmt: skip
     return _parallel(share, pipeline, stage)
 
@@ -145,8 +146,9 @@ def _parallel(share: float, pipeline: Pipeline, stage: Stage) -> Found:
         return Found("input_serial_map", "high", share, [
             f"{stage.in_words} runs {at_once}" + (f", on {pipeline.cores} CPUs" if pipeline.cores else ""),
         ], stage, {"what": at_once})  # fmt: skip
+    cpus = amount(pipeline.cores, "CPU") if pipeline.cores else "all CPUs"
     return Found("input_cpu_bound", "medium", share, [
-        f"{stage.in_words} runs {stage.parallelism or 'several'} at once, on {pipeline.cores or 'all'} CPUs, "
+        f"{stage.in_words} runs {stage.parallelism or 'several'} at once, on {cpus}, "
         "and is still too slow",
     ], stage)  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tabulate import tabulate
 
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.render.markdown_page import escape
 from tfgpu_doctor.render.text import Page
@@ -137,7 +138,7 @@ def steps_line(report: TraceReport) -> str:
     if report.steps.count < 2:
         steps = f"one step, {report.steps.median_ms:.1f} ms" if report.steps.count else "no steps"
     gpu = f", {report.gpu.device}, one of {report.gpu.gpus}" if report.gpu else ""
-    events = f", {report.events:,} events" if report.events else ""
+    events = f", {amount(report.events, 'event')}" if report.events else ""
     return f"{steps}{gpu}{events}{', recorded ' + report.recorded if report.recorded else ''}"
 
 

@@ -8,7 +8,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -27,6 +27,8 @@ from tfgpu_doctor.tracing.xplane import read_messages, read_planes
 _MOST_BYTES = 1 << 30  # some 30 million events; also what a protocol buffer can hold is 2 GiB
 _NAME_ONE = "name an .xplane.pb file that TensorFlow wrote, or the folder it lies in"
 _GZIP = b"\x1f\x8b"
+_DATE = re.compile(r"\d{4}(?:_\d\d){5}")  # 2026_11_23_10_00_00, the folder in plugins/profile
+_SUMMARIES = ("overview_page.pb", "kernel_stats.pb", "tensorflow_stats.pb", "memory_profile.json.gz", "op_stats.pb")
 _NAMES = ("*.xplane.pb", "*.trace.json.gz", "*.trace.json", "*" + ENDING)
 
 
@@ -57,10 +59,17 @@ def find_file(path: str) -> str:
     names = list(_files_below(path))
     for name in _NAMES:
         if found := [each for each in fnmatch.filter(names, name) if os.path.isfile(each)]:
-            return max(found, key=lambda each: (os.path.getmtime(each), each))
+            return max(found, key=_age(found))
     raise Unreadable(
         f"{path} holds no profile (no *.xplane.pb below it); TensorFlow writes LOGDIR/plugins/profile/DATE/HOST.xplane.pb"
     )
+
+
+def _age(paths: list[str]) -> Callable[[str], tuple[str, float, str]]:
+    """What is greatest for the newest: TensorFlow's own date, if all have one, as a copy gives all files its own time."""
+    dates = {path: os.path.basename(os.path.dirname(path)) for path in paths}
+    dated = all(map(_DATE.fullmatch, dates.values()))
+    return lambda path: (dates[path] if dated else "", os.path.getmtime(path), path)
 
 
 def _files_below(path: str) -> Iterator[str]:
@@ -108,10 +117,17 @@ def read_summary(path: str) -> Processed:
         with Files().open_binary(path) as file:
             return read_processed(file.read())
     except (OSError, ValueError) as error:
-        raise Unreadable(f"{path} is no summary of a profile ({getattr(error, 'strerror', None) or error})") from error
+        why = getattr(error, "strerror", None) or error
+        raise Unreadable(
+            f"{path} does not sum up any steps ({why}); name the .xplane.pb or the trace.json.gz of the same recording"
+        ) from error
 
 
 def _profile(path: str, data: bytes) -> Profile:
+    if path.endswith(_SUMMARIES):
+        raise Unreadable(
+            f"{path} is what TensorBoard made of a profile; name the .xplane.pb beside it, or the *.{ENDING}"
+        )
     kinds, planes, cut_off = Kinds(), [], ""
     head = data[:64]
     if head[:2] == _GZIP or head.lstrip()[:1] in (b"{", b"["):

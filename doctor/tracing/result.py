@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model import Confidence
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.tracing.breakdown import PARTS
-from tfgpu_doctor.tracing.case import Found
+from tfgpu_doctor.tracing.case import FEW_STEPS, Found
 from tfgpu_doctor.tracing.device_events import complaints
 from tfgpu_doctor.tracing.examine import Verdict
 from tfgpu_doctor.tracing.gpu_streams import computing_gpus
@@ -27,7 +28,9 @@ from tfgpu_doctor.tracing.wording import filled
 SCHEMA = 1
 _CODE = frozenset(row.code for row in read_knowledge().trace_verdicts.values())  # what may have several lines
 _NOT_TOLD = 3
-_WISHED_STEPS, _RECORDED_S = 10, 10  # in a recording; its length in the code of the table
+_SECONDS = re.compile(r"--seconds (\d+)")  # in the code of the table
+_WISHED_STEPS = 10  # in a recording
+MOST_RECORDED_S = 120  # at once
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,10 +179,15 @@ def next_step(report: TraceReport) -> TraceFix | None:
     if report.healthy is not None:
         return None
     row = read_knowledge().trace_verdicts[report.verdict]
-    code, seconds = row.code, math.ceil(_WISHED_STEPS * report.steps.mean_ms / 1000)
-    if seconds > _RECORDED_S:
-        code = code.replace(f"--seconds {_RECORDED_S}", f"--seconds {seconds}")
-    return TraceFix(text=filled(row.fix, {}), code=code)
+    wished_s = min(MOST_RECORDED_S, math.ceil(_WISHED_STEPS * report.steps.mean_ms / 1000))
+    code = _SECONDS.sub(lambda found: f"--seconds {max(wished_s, int(found[1]))}", row.code)
+    return TraceFix(text=filled(row.fix, {}) + _too_long(report.steps.mean_ms / 1000), code=code)
+
+
+def _too_long(step_s: float) -> str:
+    if FEW_STEPS * step_s <= MOST_RECORDED_S:
+        return ""
+    return f" {FEW_STEPS} steps of {step_s:.0f} s are longer than a recording can be: use smaller batches for it."
 
 
 def make_cause(found: Found) -> TraceCause:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import re
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import replace
 
 from tfgpu_doctor.tracing.beginnings import makes_variables
+from tfgpu_doctor.tracing.gpu_streams import NO_WORK, kind_of, streams
 from tfgpu_doctor.tracing.intervals import length, union
 from tfgpu_doctor.tracing.long_calls import inside_of_call
 from tfgpu_doctor.tracing.recorded import Event, Profile, Thread
@@ -35,7 +37,8 @@ def find_steps(profile: Profile) -> Steps:
     calls, markers = _calls_and_markers(thread)
     calls = tests_told_apart(profile, thread, calls)
     steps = _by_markers(thread, markers) or _by_calls(thread, calls) or _by_batches(thread) or _by_operations(thread)
-    steps = replace(steps or _of_gpu(profile), thread=thread, calls=calls)
+    steps = _with_work_of_gpus(profile, steps, [*calls, *markers]) if steps else _of_gpu(profile)
+    steps = replace(steps, thread=thread, calls=calls)
     return inside_of_call(profile, steps) or replace(steps, per_call=_batches_per_call(profile, steps))
 
 
@@ -74,7 +77,9 @@ def _calls_and_markers(thread: Thread) -> tuple[list[Event], list[Event]]:
 def _by_markers(thread: Thread, markers: list[Event]) -> Steps | None:
     names = defaultdict(list)
     for event in markers:
-        names[event.name].append(event)
+        names[str(thread.stats(event).get("graph_type") or event.name)].append(
+            event
+        )  # 2.2 calls all of them TraceContext
     trained = {name: events for name, events in names.items() if not name.lower().startswith(OF_TEST)} or names
     if not trained:
         return None
@@ -151,6 +156,17 @@ def _made(found_by: str, events: list[Event], name: str = "", *, keras: bool = F
     begins = sorted(event.begin for event in events)
     intervals = list(itertools.pairwise(begins)) if len(begins) > 1 else [event.interval for event in events]
     return Steps(found_by=found_by, name=name, intervals=intervals, keras=keras)
+
+
+def _with_work_of_gpus(profile: Profile, steps: Steps, events: list[Event]) -> Steps:
+    """Where a call or marker is the only step: it also lasts while GPUs do what it has started, until the next one begins."""
+    if len(steps.intervals) > 1 or steps.found_by not in ("markers", "calls"):
+        return steps
+    low, high = steps.intervals[0]
+    latest = min((event.begin for event in events if event.begin >= high), default=math.inf)
+    works = (event for _, stream in streams(profile) for event in stream.events if low <= event.begin < latest)
+    end = max((event.end for event in works if kind_of(event.name) != NO_WORK), default=high)
+    return replace(steps, intervals=[(low, max(high, min(end, latest)))])
 
 
 def _function(run: str) -> str:

@@ -9,8 +9,9 @@ import gzip
 import json
 import lzma
 import pathlib
+import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -204,7 +205,14 @@ def _asked(stage: str, at_ms: float, duration_ms: float) -> list[MadeEvent]:
     ]
 
 
-def chrome_events(planes: Iterable[MadePlane]) -> list[dict[str, Any]]:
+def short_name(name: str) -> str:
+    """How TensorFlow 2.3 and later show an event in Chrome's JSON: MatMul for dense/MatMul:MatMul, Iterator::Map."""
+    if name.startswith("Iterator::"):
+        return f"Iterator::{name.rpartition('::')[2]}"
+    return name.rpartition(":")[2] if re.fullmatch(r"[^: ]+:[A-Za-z]\w*", name) else name
+
+
+def chrome_events(planes: Iterable[MadePlane], shown: Callable[[str], str] = str) -> list[dict[str, Any]]:
     """The same in Chrome's JSON: names of processes and threads, and complete events in µs."""
     found: list[dict[str, Any]] = []
     for pid, plane in enumerate(planes, 1):
@@ -213,9 +221,10 @@ def chrome_events(planes: Iterable[MadePlane]) -> list[dict[str, Any]]:
             found.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": line.name}})
             found += [
                 {
-                    "ph": "X", "pid": pid, "tid": tid, "name": event.name,
+                    "ph": "X", "pid": pid, "tid": tid, "name": shown(event.name),
                     "ts": line.begin_ns / 1000 + event.begin_ms * 1000, "dur": event.duration_ms * 1000,
-                    "args": {name: value.text if isinstance(value, Ref) else str(value) for name, value in event.stats.items()},
+                    "args": {name: value.text if isinstance(value, Ref) else str(value) for name, value in event.stats.items()}
+                    | ({"long_name": event.name} if shown(event.name) != event.name else {}),
                 }
                 for event in line.events
             ]  # fmt: skip

@@ -68,11 +68,26 @@ def test_a_stage_of_several_has_no_number(tmp_path: pathlib.Path) -> None:
     assert cause.fix.text.startswith("Let fused(MapDataset:3,BatchDatasetV2:4) (Prefetch::Map) run in parallel. ")
 
 
-@pytest.mark.parametrize(("step_ms", "seconds"), [(20.0, 10), (2150.0, 22)])
+@pytest.mark.parametrize(("step_ms", "seconds"), [(20.0, 10), (2150.0, 22), (13_000.0, 120), (41_000.0, 120)])
 def test_the_next_recording_is_to_hold_ten_steps(tmp_path: pathlib.Path, step_ms: float, seconds: int) -> None:
     report = judged(tmp_path, training(steps=2, step_ms=step_ms, compute_ms=10.0))
     assert report.verdict == "too_short"
     step = next_step(report)
+    assert step is not None
+    assert step.code.endswith(f"--seconds {seconds}"), "more than 120 is refused"
+    assert "profile_batch=(10, 30)" in step.text
+    assert ("3 steps of 41 s are longer than a recording can be" in step.text) == (step_ms > 40_000)
+
+
+@pytest.mark.parametrize(("step_ms", "seconds"), [(20.0, 1), (2000.0, 20)])
+def test_a_recording_that_leaves_waiting_unexplained_is_made_for_ten_steps_again(
+    tmp_path: pathlib.Path, step_ms: float, seconds: int
+) -> None:
+    planes = training(step_ms=step_ms, compute_ms=0.1 * step_ms, input_ms=0.8 * step_ms)
+    planes[0].lines[0].events = [each for each in planes[0].lines[0].events if "Iterator::" not in each.name]
+    report = judged(tmp_path, planes)
+    step = next_step(report)
+    assert (report.verdict, step is not None) == ("unexplained", True)
     assert step is not None
     assert step.code.endswith(f"--seconds {seconds}")
 

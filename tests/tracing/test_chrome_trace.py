@@ -53,6 +53,19 @@ def test_both_forms_get_the_same_answer(tmp_path: pathlib.Path, verdict: str, fo
     assert theirs["events"] == ours["events"]
 
 
+@pytest.mark.parametrize("verdict", TRAININGS)
+def test_short_names_get_the_same_answer(tmp_path: pathlib.Path, verdict: str) -> None:
+    """TensorFlow 2.3 and later put the whole name into an argument, and show a part of it."""
+    planes = TRAININGS[verdict]
+    events = made_trace.chrome_events(planes, made_trace.short_name)
+    assert {"MatMul:MatMul"} == {each["args"].get("long_name") for each in events if each["name"] == "MatMul"}
+    theirs, ours = (
+        answer(made_trace.save_chrome(tmp_path / "t.json", events)),
+        answer(made_trace.save(tmp_path, planes)),
+    )
+    assert {key: theirs[key] for key in SAME} == {key: ours[key] for key in SAME}
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_the_command_reads_each_form(tmp_path: pathlib.Path, form: str) -> None:
     name, as_list = FORMS[form]
@@ -98,14 +111,16 @@ def test_columns() -> None:
         {"ph": "X", "pid": 3, "tid": 9, "name": "work", "ts": 1.5, "dur": 0.25, "args": {"id": "-12", "b": 1.5, "c": "x", "d": True}},
         {"ph": "X", "pid": 3, "tid": 9, "name": "ThreadpoolListener::Record", "ts": 2, "dur": 1},
         {"ph": "X", "pid": 3, "tid": 9, "name": "instant", "ts": 3},
+        {"ph": "X", "pid": 3, "tid": 9, "name": "Record", "ts": 3, "args": {"long_name": "ThreadpoolListener::Record"}},
+        {"ph": "X", "pid": 3, "tid": 9, "name": "odd", "ts": 3, "dur": 0, "args": {"long_name": 7}},
         {"ph": "B", "pid": 3, "tid": 9, "name": "begun", "ts": 4},
         {"ph": "C", "pid": 4, "tid": 1, "name": "counter", "ts": 4, "args": {"bytes": 5}},
         {},
     ]  # fmt: skip
     (plane,) = read_chrome_trace(json.dumps(events).encode(), Kinds().wanted)
     (line,) = plane.lines
-    assert (plane.name, line.name, line.unwanted) == ("/host:CPU", "python", 1)
-    assert [plane.names[each] for each in line.names] == ["work", "instant"]
-    assert (list(line.starts_ns), list(line.ends_ns)) == ([1500.0, 3000.0], [1750.0, 3000.0])
+    assert (plane.name, line.name, line.unwanted) == ("/host:CPU", "python", 2)
+    assert [plane.names[each] for each in line.names] == ["work", "instant", "odd"]
+    assert (list(line.starts_ns), list(line.ends_ns)) == ([1500.0, 3000.0, 3000.0], [1750.0, 3000.0, 3000.0])
     assert plane.stats_of(line, 0) == {"id": -12, "b": 1.5, "c": "x", "d": True}
     assert plane.stats_of(line, 1) == {}

@@ -85,6 +85,15 @@ def test_a_recording_without_steps_is_not_compared(tmp_path: pathlib.Path, slow:
     assert "cannot be compared" in words
 
 
+@pytest.mark.parametrize("few", ["now", "before"])
+def test_a_recording_of_few_steps_is_not_compared(tmp_path: pathlib.Path, slow: str, few: str) -> None:
+    """One step may be as long as twenty others: it is no measure."""
+    short = saved(tmp_path / "short", steps=2, step_ms=1)
+    found, words = compared(short, slow) if few == "now" else compared(slow, short)
+    assert found.ratio is None
+    assert words == "The two cannot be compared: one of them has fewer than 3 steps."
+
+
 @pytest.mark.parametrize("format_", ["text", "markdown", "html"])
 def test_each_format_says_it(slow: str, fast: str, format_: str) -> None:
     done = run_doctor("trace", fast, "--compare", slow, "--format", format_)

@@ -400,6 +400,25 @@ def test_float32_where_tensor_cores_stand_by(tmp_path: pathlib.Path) -> None:
     assert 9.0 < at_best < 10.0, "an eighth of the time stays at least"
 
 
+def test_tf32_is_no_advice_where_there_is_none(tmp_path: pathlib.Path) -> None:
+    """V100 and T4 have tensor cores for 16 bit alone."""
+    report = judged(tmp_path, [*host(2.0), gpu(kernel(SGEMM, 0.5, 12.0), kernel(FUSION, 12.5, 6.5), capability=(7, 5))])
+    assert report.verdict == "fp32"
+    fix = report.causes[0].fix
+    assert "mixed_float16" in fix.code
+    assert "tensor_float_32" not in fix.text + fix.code
+
+
+def test_waiting_for_input_of_unknown_reason_comes_before_a_smaller_cause(tmp_path: pathlib.Path) -> None:
+    """12 of 20 ms wait for the next batch, 6 multiply in float32: 16 bit would hardly help."""
+    planes = [*host(19.0), gpu(kernel(SGEMM, 13.0, 6.0))]
+    planes[0].lines[0].events += each_step("IteratorGetNextOp::DoCompute", 0.5, 12.0)
+    report = judged(tmp_path, planes)
+    assert (report.verdict, report.healthy) == ("unexplained", None)
+    assert report.why.startswith("the steps wait 12.0 of 20.0 ms for the next batch")
+    assert report.causes[0].label == "fp32"
+
+
 @pytest.mark.parametrize("name", [HALF_GEMM, TF32_GEMM])
 def test_tensor_cores_that_are_used(tmp_path: pathlib.Path, name: str) -> None:
     planes = [*host(2.0), gpu(kernel(name, 0.5, 12.0), kernel(SGEMM, 12.5, 6.5))]

@@ -12,13 +12,13 @@ from tfgpu_doctor.tracing.processed_report import processed_report
 from tfgpu_doctor.tracing.tables import StageRow
 
 
-def summary(*stages: str, input_ms: float) -> bytes:
+def summary(*stages: str, input_ms: float, own_ms: float = 300.0, steps: int = 4) -> bytes:
     step = made_trace.message(2, _double(2, 100.0) + _double(6, 90.0 - input_ms) + _double(11, input_ms))
     rows = b"".join(
-        made_trace.message(6, made_trace.message(1, stage) + made_trace.number(2, 5) + _double(5, 10.0 + at))
+        made_trace.message(6, made_trace.message(1, stage) + made_trace.number(2, 5) + _double(5, own_ms + at))
         for at, stage in enumerate(stages)
     )
-    return made_trace.message(4, step) * 4 + rows
+    return made_trace.message(4, step) * steps + rows
 
 
 def of_parts(parts: dict[int, float], *, hardware: str = "GPU") -> bytes:
@@ -79,7 +79,8 @@ def _double(key: int, value: float) -> bytes:
             "Do the work of Prefetch::MapAndBatch once ",
         ),
         (("Iterator::Prefetch::Map[3]",), 80.0, "input_serial_map", "Let Prefetch::Map run in parallel. "),
-        ((), 80.0, "input_cpu_bound", "Do the work once "),
+        ((), 80.0, "unexplained", ""),
+        (("Iterator::Root::MaxIntraOpParallelism", "Iterator::Root::Prefetch"), 80.0, "unexplained", ""),
         (("Iterator::Prefetch::Map",), 5.0, "compute_bound", ""),
     ],
 )  # fmt: skip
@@ -88,19 +89,39 @@ def test_a_summary_of_tensorboard(stages: tuple[str, ...], input_ms: float, verd
     assert report.verdict == verdict
     assert report.steps.count == 4
     assert report.shares.input == input_ms / 100
-    assert report.healthy is (verdict == "compute_bound")
+    assert report.healthy is {"compute_bound": True, "unexplained": None}.get(verdict, False)
+    assert bool(report.why) == (verdict == "unexplained")
     assert all(cause.fix.text.startswith(said) for cause in report.causes)
     assert bool(report.causes) == bool(said)
 
 
+def test_a_stage_that_hardly_works_is_not_what_the_steps_wait_for() -> None:
+    """Of 320 ms of waiting the map takes 1: the reason is outside of the stages, and a parallel map would not help."""
+    content = summary("Iterator::Prefetch::Map", input_ms=80.0, own_ms=1.0)
+    report = processed_report(read_processed(content), "x.input_pipeline.pb")
+    assert (report.verdict, report.healthy, report.causes) == ("unexplained", None, ())
+    assert report.why.startswith("the steps wait 80.0 of 100.0 ms for input, and the summary does not say which stage")
+
+
+@pytest.mark.parametrize("input_ms", [0.0, 80.0])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_few_steps_do_not_tell(steps: int, input_ms: float) -> None:
+    """As with the profile itself: one step is no verdict, neither a good one nor a bad one."""
+    report = processed_report(
+        read_processed(summary("Iterator::Prefetch::Map", input_ms=input_ms, steps=steps)), "x.input_pipeline.pb"
+    )
+    assert (report.verdict, report.healthy) == ("too_short", None)
+    assert report.why.startswith(f"it holds {steps} whole step")
+
+
 def test_the_stages_of_a_summary() -> None:
-    """10 and 11 of 600 ms, in four digits; a summary holds no event."""
+    """300 and 301 of 600 ms, in four digits; a summary holds no event."""
     longer = made_trace.message(4, made_trace.message(2, _double(2, 200.0)))
     content = summary("Iterator::Prefetch", "Iterator::Prefetch::Map", input_ms=80.0) + longer
     report = processed_report(read_processed(content), "x.input_pipeline.pb")
     assert report.pipeline == (
-        StageRow(path="Prefetch", name="", calls=5, busy_share=0.0167, parallelism=0, is_slowest=False),
-        StageRow(path="Prefetch::Map", name="", calls=5, busy_share=0.0183, parallelism=0, is_slowest=False),
+        StageRow(path="Prefetch", name="", calls=5, busy_share=0.5, parallelism=0, is_slowest=False),
+        StageRow(path="Prefetch::Map", name="", calls=5, busy_share=0.5017, parallelism=0, is_slowest=False),
     )
     assert report.events == 0
 
@@ -109,8 +130,9 @@ def test_the_stages_of_a_summary() -> None:
 def test_a_summary_with_odd_times(odd: float) -> None:
     """What is no time counts as none."""
     step = made_trace.message(4, made_trace.message(2, _double(2, odd) + _double(11, odd)))
-    report = processed_report(read_processed(summary(input_ms=80.0) + step), "x.input_pipeline.pb")
-    assert (report.verdict, report.shares.input, report.steps.count) == ("input_cpu_bound", 0.8, 5)
+    content = summary("Iterator::Prefetch::Map", input_ms=80.0) + step
+    report = processed_report(read_processed(content), "x.input_pipeline.pb")
+    assert (report.verdict, report.shares.input, report.steps.count) == ("input_serial_map", 0.8, 5)
     with pytest.raises(ValueError, match="no steps"):
         read_processed(step)
 

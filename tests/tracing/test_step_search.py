@@ -38,6 +38,37 @@ def test_markers_of_keras_are_known_by_the_epoch(tmp_path: pathlib.Path, stats: 
     assert (steps.found_by, steps.name, steps.keras) == ("markers", "train", bool(stats))
 
 
+def test_markers_of_the_validation_that_only_their_statistics_tell(tmp_path: pathlib.Path) -> None:
+    """TensorFlow 2.2 calls the markers of both TraceContext; the steps of the validation are longer here."""
+    markers = [
+        MadeEvent("TraceContext", begin, length, {"step_num": at, "graph_type": kind})
+        for kind, first, length in (("train", 0.0, 3.0), ("test", 100.0, 50.0))
+        for at, begin in enumerate(first + (length + 1.0) * place for place in range(5))
+    ]
+    runs = [MadeEvent("EagerLocalExecute: __inference_f_7", each.begin_ms, each.duration_ms) for each in markers]
+    steps = found(tmp_path, [MadePlane("/host:CPU", [MadeLine("python", runs + markers)])])
+    assert (steps.found_by, steps.name, steps.count, steps.median_ms) == ("markers", "train", 4, 4.0)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize(("later", "end"), [(None, 90.0), (60.0, 60.0)])
+def test_the_only_step_lasts_while_the_gpu_does_its_work(
+    tmp_path: pathlib.Path, marked: bool, later: float | None, end: float
+) -> None:
+    """The host has started it all after 20 ms; what the GPU does after the next call has begun may be the next call's."""
+    call: dict[str, made_trace.Stat] = (
+        {"step_num": 1} if marked else {"tf_function_call": made_trace.Ref("notTraced-nonXla")}
+    )
+    events = [MadeEvent("train", 0.0, 20.0, call), MadeEvent("EagerLocalExecute: __inference_train_7", 1.0, 18.0)]
+    if later:
+        events.append(MadeEvent("test_function", later, 5.0, call))
+    kernels = [MadeEvent("gemm", 5.0 + 10.0 * at, 5.0) for at in range(9)]
+    waits = MadeEvent("cuStreamSynchronize", 90.0, 500.0)
+    gpu = MadePlane("/device:GPU:0", [MadeLine("Stream #7(Compute)", [*kernels, waits])])
+    steps = found(tmp_path, [MadePlane("/host:CPU", [MadeLine("python", events)]), gpu])
+    assert (steps.name, steps.intervals) == ("train", [(0.0, end)])
+
+
 def test_a_function_that_only_its_runs_tell(tmp_path: pathlib.Path) -> None:
     """Older releases do not mark the calls from Python; each graph of a function has a number."""
     runs = [MadeEvent(f"EagerLocalExecute: __inference_train_step_{at + 7}", 20.0 * at, 19.0) for at in range(13)]
@@ -93,3 +124,17 @@ def test_graphs_of_which_none_computes_gradients_are_steps_alike(tmp_path: pathl
     """One that XLA compiled shows no operations; of several shapes of a batch each has a graph."""
     steps = found(tmp_path, of_keras(slopes=False))
     assert (steps.count, {call.name for call in steps.calls}) == (35, {"multi_step_on_iterator"})
+
+
+@pytest.mark.parametrize(("steps", "verdict"), [(3, "too_short"), (4, "too_short"), (5, "uneven_steps")])
+def test_one_of_few_steps_that_takes_most_of_the_time_tells_nothing(tmp_path: pathlib.Path, steps: int, verdict: str) -> None:
+    """The end of an epoch lies in the third: with three steps it looks like work after each of them."""
+    begins = [0.0, 4.0, 8.0, *(300.0 + 4.0 * at for at in range(steps - 2))]
+    stats: dict[str, made_trace.Stat] = {"tf_function_call": made_trace.Ref("notTraced-nonXla")}
+    events = [MadeEvent("train_step", begin, 3.5, stats) for begin in begins]
+    events += [MadeEvent("EagerLocalExecute: __inference_train_step_7", begin + 0.1, 3.3) for begin in begins]
+    found(tmp_path, [MadePlane("/host:CPU", [MadeLine("python", events)])])
+    report, _ = made_trace.judged(tmp_path)
+    assert (report.verdict, report.steps.count) == (verdict, steps)
+    if verdict == "too_short":
+        assert report.why.startswith(f"one of its {steps} steps takes 292.0 ms, the others 4.0: whether that comes again")

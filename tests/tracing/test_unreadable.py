@@ -318,13 +318,37 @@ def test_a_pipe(tmp_path: pathlib.Path) -> None:
     assert "is empty" not in said
 
 
-def test_the_newest_profile_of_a_folder_is_judged(tmp_path: pathlib.Path) -> None:
-    old = made_trace.save(tmp_path, made_trace.training(function="old_step"), date="2026_11_22_10_00_00")
-    new = made_trace.save(tmp_path, made_trace.training(function="new_step"), date="2026_11_21_10_00_00")
-    os.utime(old, (1_000_000, 1_000_000))
-    os.utime(new, (2_000_000, 2_000_000))
+@pytest.mark.parametrize(
+    ("dates", "times"),
+    [
+        (("2026_11_21_10_00_00", "2026_11_22_10_00_00"), (2_000_000, 1_000_000)),  # a copy: its times tell nothing
+        (("2026_11_21_10_00_00", "2026_11_21_10_00_00"), (1_000_000, 2_000_000)),
+        (("2026_11_22_10_00_00", "mine"), (1_000_000, 2_000_000)),
+    ],
+)
+def test_the_newest_profile_of_a_folder_is_judged(
+    tmp_path: pathlib.Path, dates: tuple[str, str], times: tuple[int, int]
+) -> None:
+    old = made_trace.save(tmp_path / "a", made_trace.training(function="old_step"), date=dates[0])
+    new = made_trace.save(tmp_path / "b", made_trace.training(function="new_step"), date=dates[1])
+    for path, seconds in zip((old, new), times, strict=True):
+        os.utime(path, (seconds, seconds))
     assert document(tmp_path)["steps"]["name"] == "new_step"
     assert document(old)["steps"]["name"] == "old_step"
+
+
+@pytest.mark.parametrize(
+    "kind", ["overview_page.pb", "kernel_stats.pb", "tensorflow_stats.pb", "memory_profile.json.gz"]
+)
+def test_what_tensorboard_makes_of_a_profile_is_none(tmp_path: pathlib.Path, kind: str) -> None:
+    """They lie beside it, and look like damaged profiles."""
+    said = refused(written(tmp_path, b"\x0a\x05hello", f"host.{kind}"))
+    assert "is what TensorBoard made of a profile; name the .xplane.pb beside it" in said
+
+
+def test_a_summary_without_steps_names_what_to_read(tmp_path: pathlib.Path) -> None:
+    said = refused(written(tmp_path, made_trace.message(9, "GPU"), "host.input_pipeline.pb"))
+    assert "does not sum up any steps (it has no steps); name the .xplane.pb" in said
 
 
 def test_a_name_with_a_star_is_no_pattern(tmp_path: pathlib.Path) -> None:
