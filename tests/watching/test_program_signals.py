@@ -64,10 +64,22 @@ def looked(signals: ProgramSignals, *, until: Callable[[Reading], bool], every_s
     raise AssertionError(found[-3:])
 
 
+def cpu_seconds(pid: int) -> float:
+    """The CPU time that a process of one thread has had, in s, by the kernel's own account."""
+    user, system = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def test_a_busy_loop_uses_a_cpu(start: Start) -> None:
-    first, *_, last = looked(
-        ProgramSignals(Host(), start(BUSY).pid), until=lambda each: each.cpu + (each.queued or 0) > 0.5
-    )
+    busy = start(BUSY)
+    try:
+        first, *_, last = looked(
+            ProgramSignals(Host(), busy.pid), until=lambda each: each.cpu + (each.queued or 0) > 0.5
+        )
+    except AssertionError:
+        if (seconds := cpu_seconds(busy.pid)) > LONG_S / 4:
+            raise
+        pytest.skip(f"other programs of the machine left this one {seconds:.1f} s of a CPU in {LONG_S:.0f}")
     assert (first.cpu, first.queued, first.others_cpu, first.read_bytes_per_s) == (0.0, None, None, None)
     assert 0.1 < last.cpu < 1.5
     assert (last.processes, last.threads, last.blocked) == (1, 1, 0)
