@@ -14,6 +14,7 @@ from tfgpu_doctor.log.derived import Hits, derive
 from tfgpu_doctor.log.driver_load import since_driver_load
 from tfgpu_doctor.log.extracted import tell
 from tfgpu_doctor.log.fixes import as_typed, filled_fix
+from tfgpu_doctor.log.last_step import with_last_step
 from tfgpu_doctor.log.machine import judge_facts, judge_versions, needed, partial_facts
 from tfgpu_doctor.log.readers import read_documents
 from tfgpu_doctor.log.signatures import Found, Hit
@@ -94,7 +95,7 @@ def classify(
     """Return the report for a log in which these signatures were found; `texts` are its parts to read as a text."""
     statements = read_statements(texts, knowledge.log_symptoms)
     known = context.learning(found, knowledge).hearing(statements.values)
-    derived = since_driver_load(derive(found, known, knowledge), texts)
+    derived = with_last_step(since_driver_load(derive(found, known, knowledge), texts), texts)
     hits = {**statements.symptoms, **_without_repeated(derived, knowledge)}
     for name, hit in _judge_machine(texts, known, knowledge) if texts else ():
         hits.setdefault(name, []).append(hit)

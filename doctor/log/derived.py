@@ -20,6 +20,8 @@ _CUDART = re.compile(r"libcudart\.so\.(\d+\.\d+)|cudart64_(\d{2,3})\.dll")
 _TOOLKIT = re.compile(r"lib(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse)\.so")
 # Opened, it says that TensorFlow found its own CUDA; from CUDA 11 on, the others' names do not have its version.
 _OWN_CUDA = re.compile(r"lib(?:cudart\.so\.|cu(?:blas|fft|rand|solver|sparse)\.so\.\d+\.\d)|cudart64_")
+# The last release whose import fails without its CUDA is 1.12: what it shows of a GPU, it shows with its CUDA.
+_LINKED = re.compile(r"\D{0,20}\b1\.(?:\d|1[0-2])\b(?!\d)")
 _LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pascal and newer, and PTX does not go back
 # From 2.22 on this file prints the names again, of all libraries: these three come from packages of their own.
 _SINCE_2_22, _OF_ALL = "dlopen_checker.cc", ("libcublas.so", "libcufft.so", "libcudnn.so")
@@ -36,7 +38,7 @@ def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -
         *_cuda(hits, context),
         *_driver(hits),
         *_capabilities(hits, knowledge),
-        *_opened_cuda(hits, knowledge),
+        *_opened_cuda(hits, context, knowledge),
         *_memory(hits),
         *xid_signatures(hits, knowledge),
         *_versions(hits, knowledge),
@@ -119,9 +121,11 @@ def _capabilities(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]
             yield "not_built_for_middle", hit
 
 
-def _opened_cuda(hits: Hits, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
+def _opened_cuda(hits: Hits, context: Context, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
     """Whether TensorFlow opened its CUDA, and whether a GPU is newer: that CUDA has neither kernels nor libraries for it."""
     yield from (("own_cuda_opened", hit) for hit in hits.get("opened", []) if _OWN_CUDA.search(hit.text))
+    if _LINKED.match(context.values.get("tensorflow", "")):
+        yield from (("own_cuda_opened", hit) for hit in hits.get("capability_shown", []))
     opened = [found for hit in hits.get("opened", []) if (found := _CUDART.search(hit.text))]
     if not opened:
         return

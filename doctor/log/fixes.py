@@ -26,6 +26,10 @@ _LIBRARIES = (
     "cuda_toolkit_wrong_major", "cuda_toolkit_wrong_minor", "cuda_not_installed", "gpu_libs_not_found", "cudnn_version_mismatch",
     "pip_without_and_cuda_extra",
 )  # fmt: skip
+_FOR_ARM = (
+    " Its wheels for 64-bit Arm are built without CUDA: to use a GPU, install NVIDIA's wheel for its JetPack version on a "
+    "Jetson, and use NVIDIA's NGC container on a server."
+)
 
 
 def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None, newest: TensorFlowRelease) -> str:
@@ -48,11 +52,18 @@ def _another_python(context: Context, newest: TensorFlowRelease) -> str:
     """Return how to get a Python that the newest release supports, if the one of the log is too new for it."""
     if version(context.values.get("python", "")).release[:2] <= version(newest.pythons[-1]).release:
         return ""
-    commands = with_another_python(newest, cuda=context.platform in ("linux", ""))
-    return (
+    on_linux = context.platform in ("linux", "")
+    lacks_cuda = on_linux and context.knows("arm") and not _has_cuda_on_arm(newest)
+    commands = with_another_python(newest, cuda=on_linux and not lacks_cuda)
+    text = (
         f"TensorFlow {newest.version} has wheels for Python {', '.join(newest.pythons)}. uv (https://docs.astral.sh/uv) "
         f"downloads one: {', then '.join(f'`{each}`' for each in commands)}."
     )
+    return f"{text}{_FOR_ARM}" if lacks_cuda else text
+
+
+def _has_cuda_on_arm(release: TensorFlowRelease) -> bool:
+    return any(wheel.cuda for wheel in release.wheels if (wheel.os, wheel.architecture) == ("linux", "aarch64"))
 
 
 def as_typed(text: str, context: Context) -> str:

@@ -18,7 +18,7 @@ _V_TENSORFLOW = _V.replace(r"\d{1,2}\.", r"\d\.", 1)  # 22.03 is an image of NVI
 # is no item and no other field, and is read again as a line of its own.
 _FORM = re.compile(
     r"^[ \t>*#|-]{0,12}(?P<name>[A-Za-z][\w /,.()?&-]{1,70}?)\**[ \t]{0,12}"
-    r"(?::|=|\||\n{1,3}(?![ \t]{0,12}(?:[*#|>-]|[\w /,.()?&-]{1,70}:)))"
+    r"(?P<mark>:|=|\||\n{1,3}(?![ \t]{0,12}(?:[*#|>-]|[\w /,.()?&-]{1,70}:)))"
     r"(?=[ \t]{0,12}\**[ \t]{0,12}(?P<value>\S.{0,150})$)",
     re.MULTILINE,
 )
@@ -38,6 +38,12 @@ _FIELDS = (
     ),
     ("os", re.compile(r"^(?:os|operating system|platform|system)\b(?! information)", re.IGNORECASE)),
     ("install_method", re.compile(r"^(?:tensorflow )?install(?:ed|ation)?\b|^installed using", re.IGNORECASE)),
+)
+# A name above its value is one of a form, or the title of a ticket: "GPU not detected".
+_MOST_WORDS = 4
+_COMPLAINT = re.compile(
+    r"\b(?:not|no|error|issue|problem|fail\w*|slow\w*|crash\w*|fr[eo]ez\w*|hang\w*|usage|works?|working|detect\w*)\b|n't\b",
+    re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _OF_TENSORFLOW = re.compile(r"(?<![\d.])\d(?:\.\d+)*(?!\d)")
@@ -92,8 +98,9 @@ _NEGATED = re.compile(
 )
 # Lines of programs: dated messages, tables, trees of `key : value`, XML, tracebacks, pip's conflicts; no statements of a person.
 _BELONGS_TO_PROGRAM = re.compile(
-    r"^\s*(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \["
+    r"^\s*(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\*{0,2}\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \["
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]+:|Instructions for updating:|Please use [`'\"]?(?:tf|keras|layer)\.)"
+    r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\b|(?:Total|Free) memory: [\d.]+ ?[KMG]i?B|totalMemory: "
     r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S|NVRM:|\bkern +:"
     r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:|ERROR: pip's |[\w.-]{1,80} [\w.+-]{1,40} requires \S[^\n]{0,200}?, but you have "
 )
@@ -137,12 +144,12 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
     values: dict[str, str] = {}
     found: dict[str, list[Hit]] = {}
     texts = list(texts)
-    if not _is_written_by_person([text for _, text in texts]):
+    if not is_written_by_person([text for _, text in texts]):
         return Statements({}, {})
     patterns = [(row.name, re.compile(row.pattern, re.IGNORECASE)) for row in symptoms]
     for first, text in texts:
         lines = split_lines(text)[:_MOST_LINES]
-        prose = _without_empty_fields("" if _is_of_program(line) else _without_template(line) for line in lines)
+        prose = _without_empty_fields("" if is_of_program(line) else _without_template(line) for line in lines)
         whole = re.sub(r"\n(?:[ \t]*\n){3,}", "\n\n\n", "\n".join(line[:_LONGEST] for line in prose))
         for key, value in (*_read_form(whole), *_read_prose(whole), *_read_system(whole)):
             values.setdefault(key, value)
@@ -153,15 +160,16 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
     return Statements(values, found)
 
 
-def _is_written_by_person(texts: Sequence[str]) -> bool:
+def is_written_by_person(texts: Sequence[str]) -> bool:
     """Whether somebody describes a problem of this field; the output of programs alone does not complain."""
-    whole = "\n".join(line for text in texts for line in split_lines(text) if not _is_of_program(line))
+    whole = "\n".join(line for text in texts for line in split_lines(text) if not is_of_program(line))
     lines = whole.count("\n")
     said = _TITLE.match(whole) or lines < _FEW_LINES or len(_PERSON.findall(whole)) > lines // _LINES_FOR_ONE
     return bool(said and _FIELD.search(whole))
 
 
-def _is_of_program(line: str) -> bool:
+def is_of_program(line: str) -> bool:
+    """Whether a program printed this line of a ticket."""
     return _BELONGS_TO_PROGRAM.match(line) is not None and not _ROW_OF_PERSON.fullmatch(line)
 
 
@@ -208,6 +216,8 @@ def _read_form(text: str) -> Iterable[tuple[str, str]]:
         name = match["name"].strip()
         key = next((key for key, pattern in _FIELDS if pattern.search(name)), "")
         value = match["value"].strip(" *`\"'|")
+        if match["mark"].startswith("\n") and (len(name.split()) > _MOST_WORDS or _COMPLAINT.search(name)):
+            continue
         if key == "cuda_cudnn":
             yield from _split_cuda(value)
         elif key in ("tensorflow", "python", "cudnn", "cuda", "driver"):

@@ -21,6 +21,7 @@ from tfgpu_doctor.log.classification import (
 )
 from tfgpu_doctor.log.context import _WORDS, KEYS, Context
 from tfgpu_doctor.log.derived import derive
+from tfgpu_doctor.log.last_step import with_last_step
 from tfgpu_doctor.log.signatures import Found, Hit, Scanner
 from tfgpu_doctor.log.statements import read_statements
 
@@ -51,6 +52,7 @@ DERIVED = {
     "own_cuda_opened": "Successfully opened dynamic library libcudart.so.10.1",
     "gpu_newer_than_opened_cuda": "Successfully opened dynamic library libcudart.so.10.1\n"
     "pciBusID: 0000:01:00.0 name: GeForce RTX 3060 Ti computeCapability: 8.6",
+    "stopped_at_adding": "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1746] Adding visible gpu devices: 0",
     "xid_power": "NVRM: Xid (PCI:0000:01:00): 54, pid=1, power cables",
     "xid_hang": "NVRM: Xid (PCI:0000:01:00): 119, pid=1, Timeout after 6s of waiting for RPC response from GPU0 GSP!",
     "xid_reset": "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
@@ -203,7 +205,8 @@ def seen(log: str, *pairs: str) -> set[str]:
         .hearing(statements.values)
     )
     told = dict(_judge_machine(scanner.kept.texts(), context, KNOWLEDGE))
-    hits = {**_without_repeated(derive(scanner.found, context, KNOWLEDGE), KNOWLEDGE), **statements.symptoms}
+    derived = with_last_step(derive(scanner.found, context, KNOWLEDGE), scanner.kept.texts())
+    hits = {**_without_repeated(derived, KNOWLEDGE), **statements.symptoms}
     return {*_seen_but_idle(hits, scanner.found), *told}
 
 
@@ -587,6 +590,77 @@ def test_the_cuda_that_nvidia_smi_shows_is_no_wrong_toolkit() -> None:
 )
 def test_what_only_looks_like_a_cause_is_none(log: str, label: str) -> None:
     assert label not in [cause.label for cause in read(log).causes]
+
+
+# What 40 threads that nobody here had read showed (batch 22 of unseen.json).
+_ADDING = (
+    "2020-01-01 10:00:0{}: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1746] Adding visible gpu devices: 0\n"
+)
+_NEXT = "2020-01-01 10:00:07.5: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1159] Device interconnect StreamExecutor\n"
+
+
+@every("log, found", [
+    (_ADDING.format("1.0"), ["ptx_jit_startup_delay"]),
+    (f"My TensorFlow on a GPU:\n\n```\n{_ADDING.format('1.0')}```\nThat is all.\n", ["ptx_jit_startup_delay"]),
+    (_ADDING.format("1.0") + _NEXT, []),
+    (_ADDING.format("1.0") + _NEXT + _ADDING.format("8.0") + _NEXT, []),
+    ("TensorFlow hangs on my GPU.\n\n" + _ADDING.format("1.0") + _NEXT, ["ptx_jit_startup_delay"]),
+], key=lambda log, found: log)  # fmt: skip
+def test_a_start_that_goes_on_does_not_wait_for_a_compiler(log: str, found: list[str]) -> None:
+    assert labels(log) == found
+
+
+def test_what_follows_a_line_that_is_not_kept_is_not_known() -> None:
+    """Of a large log only parts are kept: this one's end is another part."""
+    hits = {"adding_gpus": [Hit(500, _ADDING, {})]}
+    assert "stopped_at_adding" not in with_last_step(hits, [(1, "step 1\nstep 2\n")])
+    assert "stopped_at_adding" not in with_last_step(hits, [(499, f"step\n{_ADDING}step\n")])
+    assert "stopped_at_adding" in with_last_step(hits, [(1, "step 1\n"), (499, f"step\n{_ADDING}")])
+
+
+@every("line", [
+    "Mar  3 04:05:06 node kernel: RIP: 0010:_nv000123rm+0x1f/0x170 [nvidia]",
+    "[   29.798452] IP: [<ffffffffc075549f>] _nv000123rm+0x1f/0x170",
+    "RIP: 0010:uvm_gpu_release+0x20/0x40 [nvidia_uvm]",
+    "[ 1208.1] INFO: task nvidia-smi:4167 blocked for more than 120 seconds.",
+])  # fmt: skip
+def test_a_driver_that_fails_in_the_kernel_is_named(line: str) -> None:
+    assert labels(line)[:1] == ["gpu_hang"]
+
+
+@every("line", [
+    "RIP: 0010:ext4_readdir+0x20/0x40 [ext4]",
+    "[ 1208.1] INFO: task jbd2/sda1-8:300 blocked for more than 120 seconds.",
+    "Modules linked in: nvidia_uvm(OE) nvidia(POE) veth ip_tables",
+])  # fmt: skip
+def test_another_part_of_the_kernel_says_nothing_of_the_gpu(line: str) -> None:
+    assert labels(line) == []
+
+
+def test_an_old_release_that_shows_the_gpu_has_its_cuda() -> None:
+    given = ("tensorflow=1.12.0", "cuda=10.0", "os=Ubuntu", "gpu=Tesla P100")
+    asked = "My TensorFlow does not use the GPU.\n"
+    shown = "name: Tesla P100-SXM2-16GB major: 6 minor: 0 memoryClockRate(GHz): 1.4805\n"
+    assert labels(asked, *given)[:1] == ["cuda_toolkit_wrong_major"]
+    assert "cuda_toolkit_wrong_major" not in labels(asked + shown, *given)
+    later = ("tensorflow=1.13.1", "cuda=9.0", "os=Ubuntu", "gpu=Tesla P100")
+    assert "cuda_toolkit_wrong_major" in labels(asked + shown, *later)
+
+
+def test_a_backend_of_keras_that_works_is_not_the_one_that_fails() -> None:
+    asked = "Keras never finishes a batch on my GPU with TensorFlow. "
+    assert labels(asked + "It is set to the torch backend.\n")[:1] == ["keras_backend_not_tensorflow"]
+    assert "keras_backend_not_tensorflow" not in labels(asked + "With the pytorch backend it works.\n")
+
+
+def test_the_engines_that_tf_trt_builds_later_are_no_trouble() -> None:
+    log = (
+        "W tensorflow/core/framework/op_kernel.cc:1655] OP_REQUIRES failed at trt_engine_resource_ops.cc:183 : Not found: "
+        "Container TF-TRT does not exist. (Could not find resource: TF-TRT/TRTEngineOp_0)\n"
+        "INFO:tensorflow:Could not find TRTEngineOp_0 in TF-TRT cache. This can happen if build() is not called, which "
+        "means TensorRT engines will be built and cached at runtime.\n"
+    )
+    assert labels(log) == [HARMLESS]
 
 
 def test_a_release_that_there_is_not_is_told() -> None:

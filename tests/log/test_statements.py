@@ -473,6 +473,56 @@ def test_a_question_above_a_log_is_read_and_the_log_is_not() -> None:
     assert [hit.line for hit in found.symptoms["prose_gpu_not_used"]] == [1]
 
 
+@every(
+    "line",
+    [
+        "Mar  3 04:05:06 node7 kernel: Modules linked in: nvidia_uvm(OE) nvidia_drm(POE) nvidia(POE) veth",
+        "Mar 13 04:05:06 node7 systemd[1]: nvidia-modprobe failed",
+        "**[   29.775289] nvidia-uvm: cannot load**",
+        "Tue Mar  3 04:05:06 2020[1]<stderr>:2020-03-03 04:05:06.000007: E tensorflow/core/common_runtime/gpu/gpu_x.cc:9] nvidia-uvm",
+        "Free memory: 11.09GiB",
+        "totalMemory: 7.79GiB freeMemory: 7.68GiB",
+    ],
+)  # fmt: skip
+def test_a_line_of_a_program_between_those_of_a_person_says_nothing(line: str) -> None:
+    assert set(read(ASKED + line + "\n").symptoms) == set(read(ASKED).symptoms)
+
+
+def test_the_number_of_an_issue_is_no_complaint() -> None:
+    assert "prose_error" not in read("TensorFlow on my GPU: see issue #2097, and issues #12.\n").symptoms
+    assert "prose_error" in read("I have an issue with TensorFlow on my GPU\n").symptoms
+
+
+@every(
+    "title",
+    ["# GPU error with TensorFlow", "# GPU docker takes too long to be ready", "GPU not detected", "# System freezes"],
+)
+def test_a_title_is_no_field_of_a_form(title: str) -> None:
+    values = stated(f"{title}\n\nsomebody wrote this\n\n### GPU model and memory\n\nTesla T4\n\n### OS\n\nUbuntu\n")
+    assert (values["gpu"], values["os"]) == ("Tesla T4", "Ubuntu")
+
+
+def test_what_runs_well_on_the_cpu_is_no_complaint_that_the_gpu_is_not_used() -> None:
+    assert lines_of("My TensorFlow code runs fine with CPUs, but crashes with GPUs\n") == []
+    assert lines_of("My TensorFlow code runs only with CPUs\n") == [1]
+
+
+@every(
+    "text",
+    ["The model takes too long to start", "It takes very long to initialize TensorFlow", "so long to load on the GPU"],
+)
+def test_a_start_that_takes_too_long_is_understood(text: str) -> None:
+    assert "prose_first_start" in read(f"TensorFlow on my GPU:\n\n{text}\n").symptoms
+
+
+@every(
+    "text",
+    ["torch 2.1.1 detects the GPU", "The GPU works with torch but not with tensorflow", "cuda to work in PyTorch"],
+)
+def test_that_pytorch_works_is_understood(text: str) -> None:
+    assert "prose_pytorch_works" in read(f"I have TensorFlow on a GPU.\n\n{text}\n").symptoms
+
+
 # Symptoms.
 
 
@@ -511,6 +561,18 @@ def test_the_most_common_question_is_understood_with_the_subject_in_between() ->
         "Why doesn't it use the GPU?",
     ):
         assert "prose_gpu_not_used" in read(text).symptoms
+
+
+def test_an_address_of_the_container_toolkit_says_nothing_of_it() -> None:
+    asked = "I have TensorFlow on a GPU. See https://github.com/NVIDIA/nvidia-docker/wiki\n"
+    assert "prose_toolkit" not in read(asked).symptoms
+    assert "prose_toolkit" in read(asked + "\nI use nvidia-docker.\n").symptoms
+
+
+def test_an_empty_list_of_gpus_is_understood_in_prose() -> None:
+    for text in ("tf.config.list_physical_devices(‘GPU’) #  returns [ ]", "tf.test.gpu_device_name() is empty"):
+        assert lines_of(f"I have TensorFlow on this machine.\n\n{text}\n") == [3]
+    assert lines_of("I have TensorFlow on this machine.\n\nassert tf.config.list_physical_devices('GPU') != []\n") == []
 
 
 def test_symptoms_have_names_of_their_own() -> None:
