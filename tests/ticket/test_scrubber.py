@@ -213,6 +213,24 @@ def test_numbers_of_people_are_given_anew() -> None:
     assert (scrubbed.nodes[1].uid, scrubbed.uid, scrubbed.groups) == (1000, 1000, (44, 1001, 65534))
 
 
+def test_each_replacement_counts_once() -> None:
+    """The facts are read once for their names, and once to replace them: the ticket tells of the second alone."""
+    facts = Facts(target=Target(attempt=ANSWERED, working_folder="/home/anna/kestrel"))
+    (user, *more) = [each for each in Scrub(facts).replaced if each.kind == "user"]
+    assert (user.values, user.times, more) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("url", "shared"),
+    [
+        ("postgres://kestrel.corp/db", "postgres://<url-1>"),
+        ("kestrel://corp/db", "<url-1>"),  # a scheme of somebody's own is a name
+    ],
+)
+def test_a_scheme_stays_if_it_is_a_common_one(url: str, shared: str) -> None:
+    assert scrub(f"see {url}") == f"see {shared}"
+
+
 def test_stand_ins_of_an_earlier_ticket_are_not_given_away_again() -> None:
     facts = Facts(target=Target(attempt=ANSWERED, working_folder="/home/<user-1>/kestrel"))
     scrubbed = Scrub(facts)

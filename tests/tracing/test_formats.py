@@ -63,6 +63,13 @@ def test_all_formats_say_the_same(tmp_path: pathlib.Path, verdict: str) -> None:
         for cause in document["causes"][:1]:
             assert all(each in words for each in (*cause["evidence"], cause["fix"]["text"]))
             assert all(" ".join(line.split()) in words for line in cause["fix"]["code"].splitlines())
+        at_best = document["gain"]["step_ms_at_best"]
+        told = re.search(r"steps would take ([\d.]+) ms in place of ([\d.]+)", re.sub(r"</?b>", "", words))
+        assert bool(told) == (at_best is not None)
+        assert not told or (float(told[1]), float(told[2].rstrip("."))) == (
+            round(at_best, 1),
+            document["steps"]["mean_ms"],
+        )
         for other in ({*TRAININGS} - {verdict}) | {"retracing", "eager"}:
             assert other not in words
 

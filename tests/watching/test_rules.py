@@ -97,6 +97,12 @@ def test_only_the_gpus_that_the_program_uses_count() -> None:
     assert values_of(reading, hidden, None)["gpu_idle"] is None
 
 
+def test_how_many_threads_wait_is_told_only_where_the_kernel_counts_it() -> None:
+    reading = Reading(at_s=0.0, cpus=4.0, cpu=2.0)
+    assert values_of(reading, [], None)["cpu_queued"] is None
+    assert values_of(msgspec.structs.replace(reading, queued=1.0), [], None)["cpu_queued"] == 0.25
+
+
 def test_each_value_has_a_unit_and_a_sentence() -> None:
     assert {unit for _, unit in VALUES.values()} == {"%", "ms"}
     assert all(about for about, _ in VALUES.values())
