@@ -690,3 +690,17 @@ def test_no_pattern_is_slow_on_a_paragraph(row: LogSymptom) -> None:
     pattern = re.compile(row.pattern, re.IGNORECASE)
     for fill in ("-", " ", "a", "1", ".", "gpu ", "not ", "the gpu is not used and it is slow "):
         grows_as_the_text(searching(pattern, fill), 1000, 4000)
+
+
+@every(
+    "line",
+    [
+        "Linux-6.8.0-45-generic-x86_64-with-glibc2.39",
+        "ldd (Ubuntu GLIBC 2.35-0ubuntu3.8) 2.35",
+        "Libc version: glibc-2.35",
+    ],
+)
+def test_the_version_of_the_c_library_is_no_complaint_of_it(line: str) -> None:
+    asked = f"I have TensorFlow on a GPU and it does not work.\n\n{line}\n"
+    assert "prose_glibc" not in read(asked).symptoms
+    assert "prose_glibc" in read(asked + "\nIs my glibc too old?\n").symptoms
