@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING
 from tfgpu_doctor._exports import exported
 
 if TYPE_CHECKING:
-    from tfgpu_doctor.log.classification import LogCause as LogCause
-    from tfgpu_doctor.log.classification import LogReport as LogReport
     from tfgpu_doctor.log.classification import classify as classify
     from tfgpu_doctor.log.context import Context as Context
     from tfgpu_doctor.log.lines import blocks as blocks
     from tfgpu_doctor.log.lines import split_lines as split_lines
+    from tfgpu_doctor.log.opened import NotALogError as NotALogError
+    from tfgpu_doctor.log.opened import OpenedLog as OpenedLog
+    from tfgpu_doctor.log.report import LogCause as LogCause
+    from tfgpu_doctor.log.report import LogReport as LogReport
     from tfgpu_doctor.log.signatures import Scanner as Scanner
 
 # What other features may use.
 __getattr__ = exported(
     __name__,
     {
-        "LogCause": "classification",
-        "LogReport": "classification",
+        "LogCause": "report",
+        "LogReport": "report",
         "classify": "classification",
         "Context": "context",
         "blocks": "lines",
         "split_lines": "lines",
         "Scanner": "signatures",
+        "NotALogError": "opened",
+        "OpenedLog": "opened",
     },
 )

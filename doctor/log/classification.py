@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-import msgspec
-
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.schema import Cause, LogRule
 from tfgpu_doctor.log.context import Context
@@ -14,12 +12,15 @@ from tfgpu_doctor.log.derived import Hits, derive
 from tfgpu_doctor.log.driver_load import since_driver_load
 from tfgpu_doctor.log.extracted import tell
 from tfgpu_doctor.log.fixes import as_typed, filled_fix
+from tfgpu_doctor.log.joined import join, told
 from tfgpu_doctor.log.last_step import with_last_step
 from tfgpu_doctor.log.machine import judge_facts, judge_versions, needed, partial_facts
+from tfgpu_doctor.log.own_report import OwnReport
 from tfgpu_doctor.log.readers import read_documents
+from tfgpu_doctor.log.report import Line, LogCause, LogReport, Noise
 from tfgpu_doctor.log.signatures import Found, Hit
 from tfgpu_doctor.log.statements import read_statements
-from tfgpu_doctor.model import Confidence, Severity
+from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.finding import UNDETERMINED
 
 _SEVERITIES: dict[str, Severity] = {"blocker": "error", "degrades": "warning", "feature": "warning", "none": "info"}
@@ -42,57 +43,18 @@ _COMPLAINTS = (
 )  # fmt: skip
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A line of the log: its number, from 1, and its text."""
-
-    line: int
-    text: str
-
-
-class LogCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause that a log indicates; `ask` says what to request next where the log alone is not conclusive."""
-
-    label: str
-    title: str
-    severity: Severity
-    confidence: Confidence
-    evidence: tuple[str, ...]
-    lines: tuple[int, ...]
-    fix: str
-    ask: str = ""
-
-
-class Noise(msgspec.Struct, frozen=True):
-    """Lines that are harmless by themselves: the number of one kind, and the first."""
-
-    name: str
-    count: int
-    line: Line
-
-
-class LogReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for a log: the causes, most likely first (empty if the log shows none), and the noise."""
-
-    schema: int = 2
-    lines: int
-    context: dict[str, str]
-    stated: dict[str, str] = {}  # what the author of the text says of the machine; no program printed it
-    extracted: dict[str, tuple[str, ...]]  # what the log reports about the machine and the errors, each value once
-    gpu_used: Line | None = None  # a line that shows that TensorFlow created a GPU device
-    causes: tuple[LogCause, ...]
-    noise: tuple[Noise, ...]
-    passed_over: tuple[str, ...] = ()  # what was not searched to the end, because no program prints so much of it
-    interrupted: bool = False  # Ctrl-C: what follows in the log was not read
-
-
 def classify(
     found: Mapping[str, Found],
     context: Context,
     knowledge: Knowledge,
     lines: int = 0,
     texts: Sequence[tuple[int, str]] = (),
+    reports: Sequence[OwnReport] = (),
 ) -> LogReport:
-    """Return the report for a log in which these signatures were found; `texts` are its parts to read as a text."""
+    """Return the report for a log in which these signatures were found.
+
+    `texts` are its parts to read as a text; `reports` are the doctor's own reports in it, which neither contains.
+    """
     statements = read_statements(texts, knowledge.log_symptoms)
     known = context.learning(found, knowledge).hearing(statements.values)
     derived = with_last_step(since_driver_load(derive(found, known, knowledge), texts), texts)
@@ -119,14 +81,16 @@ def classify(
         causes = _harmless(noise, knowledge.causes[HARMLESS])
     if not causes and (errors := _plain_errors(hits, noise)):
         causes = [_undetermined(errors, knowledge.causes[UNDETERMINED])]
+    causes = join(reports, [*causes[:1], *(each for each in causes[1:] if each.label != UNDETERMINED)], knowledge)
     return LogReport(
         lines=lines,
         context=dict(context.values),
         stated={key: value for key, value in statements.values.items() if key not in context.values},
         extracted=tell(found, Context({}).learning(found, knowledge)),
         gpu_used=next((_line(hit) for hit in hits.get("described_gpu", ())), None),
-        causes=tuple([*causes[:1], *(each for each in causes[1:] if each.label != UNDETERMINED)][:_MOST_CAUSES]),
+        causes=tuple(causes[:_MOST_CAUSES]),
         noise=tuple(Noise(each.signature.name, each.count, _line(each.hits[0])) for each in noise),
+        reports=tuple(map(told, reports)),
     )
 
 

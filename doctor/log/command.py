@@ -9,16 +9,18 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from tfgpu_doctor.cli.output import deliver, refuse, refuse_unwritable
+from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, note, refuse, refuse_unwritable
 from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.log.classification import LogReport, classify
+from tfgpu_doctor.log.classification import classify
 from tfgpu_doctor.log.context import KEYS, Context
+from tfgpu_doctor.log.opened import NotALogError, OpenedLog
 from tfgpu_doctor.log.page import render_log
+from tfgpu_doctor.log.report import LogReport
 from tfgpu_doctor.log.signatures import Scanner
 from tfgpu_doctor.render.json_document import as_json
 
-_FINDINGS, _INTERRUPTED = 1, 130
+_FINDINGS, _NOTHING_JUDGED, _INTERRUPTED = 1, 3, 130
 
 
 @click.command()
@@ -35,25 +37,48 @@ _FINDINGS, _INTERRUPTED = 1, 130
 def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None) -> int:
     """Find the cause in a TensorFlow log, a CI log, or the text of a ticket.
 
-    The log can have any size and encoding; `-` reads standard input. Exit codes: 0 no problem found, 1 a cause found,
-    2 wrong usage or unreadable input, 130 interrupted (what was read by then is judged).
+    The log can have any size and encoding, and can be compressed with gzip, bzip2 or xz; `-` reads standard input. Exit
+    codes: 0 no problem found, 1 a cause found, 2 wrong usage or unreadable input, 3 the log is empty, 130 interrupted
+    (what was read by then is judged).
     """
     refuse_unwritable(output)
     known, interrupted = _given(context), False
-    scanner = Scanner(read_knowledge().log_signatures)
+    scanner, opened = Scanner(read_knowledge().log_signatures), None
     try:
         with _open(file) as content:
-            scanner.scan(content)
+            opened = OpenedLog(content, file)
+            scanner.scan(opened)
+    except NotALogError as error:
+        refuse(f"{file} {error}")
     except OSError as error:
         refuse(f"{file} cannot be read: {error.strerror or error}")
     except KeyboardInterrupt:
         interrupted = True
-    report = classify(scanner.found, known, read_knowledge(), scanner.lines, scanner.kept.texts())
-    report = msgspec.structs.replace(report, passed_over=scanner.passed_over, interrupted=interrupted)
+    damaged, is_empty = (opened.damaged, not opened.has_text) if opened else ("", False)
+    if damaged and is_empty:
+        refuse(f"{file} cannot be read: {damaged}")
+    report = classify(
+        scanner.found, known, read_knowledge(), scanner.lines, scanner.kept.texts(), reports=scanner.reports
+    )
+    report = msgspec.structs.replace(
+        report, passed_over=scanner.passed_over, interrupted=interrupted, damaged=damaged,
+        empty=is_empty and not interrupted,
+    )  # fmt: skip
     deliver(_render(report, format_), output)
-    if interrupted:
+    if damaged:
+        note(f"error: {file}: {damaged}; what follows line {report.lines:,} was not read")
+    return _exit_code(report)
+
+
+def _exit_code(report: LogReport) -> int:
+    """Where nothing was found, a log that could not be read, or is empty, is not said to be without a problem."""
+    if report.interrupted:
         return _INTERRUPTED
-    return _FINDINGS if any(cause.severity != "info" for cause in report.causes) else 0
+    if any(cause.severity != "info" for cause in report.causes):
+        return _FINDINGS
+    if report.damaged:
+        return WRONG_USAGE
+    return _NOTHING_JUDGED if report.empty else 0
 
 
 def _open(file: str) -> contextlib.AbstractContextManager[BinaryIO]:

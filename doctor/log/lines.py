@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Protocol
 
 _BLOCK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4 << 10  # of two blocks of one line: a message that crosses the boundary is complete in one of them
@@ -24,10 +24,17 @@ _HELP_END = b"nvidia-smi(1) manual page for more detailed information"
 _LONGEST_HELP = 64 << 10
 
 
+class Stream(Protocol):
+    """What a log is read from; `read1`, where there is one, returns what has come without waiting for the whole."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most that many bytes, none at the end."""
+
+
 class _Chunk:
     """The next part of a stream, as large as a block, less at its end or at an interrupt."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: Stream) -> None:
         # `read` waits for the whole, and what has come is lost at an interrupt.
         self._read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
         self.content = b""
@@ -47,7 +54,7 @@ class _Chunk:
         return bool(self.content)
 
 
-def blocks(stream: BinaryIO) -> Iterator[bytes]:
+def blocks(stream: Stream) -> Iterator[bytes]:
     """Yield the log in blocks of whole lines, cleaned: no terminal codes, no NUL bytes, quotes without their backslashes.
 
     Help texts of nvidia-smi are empty lines. An interrupt while it waits for more is raised after what has come.

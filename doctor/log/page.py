@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import textwrap
 
-from tfgpu_doctor.log.classification import LogCause, LogReport
+from tfgpu_doctor.log.report import LogCause, LogReport, ToldReport
 from tfgpu_doctor.log.signatures import MOST_COUNTED
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.plain_text import in_lines
 
 _WIDTH = 100
+_NO_VERDICT = "it was cut, and states no verdict"
 _NAMES = {
     "tensorflow": "TensorFlow", "python": "Python", "cuda": "CUDA", "cudnn": "cuDNN", "gpu": "GPU", "os": "system",
     "capability": "compute capability", "xid": "Xid", "sxid": "SXid",
@@ -36,6 +38,10 @@ def render_log(report: LogReport) -> str:
     if report.noise:
         rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in report.noise]
         parts.append("\n".join(["Harmless by themselves:", *rows]))
+    if report.reports:
+        parts.append("\n".join(["Reports of tfgpu-doctor in the text:", *map(_own_report, report.reports)]))
+    if report.damaged:
+        parts.append(f"Damaged after {amount(report.lines, 'line')} ({report.damaged}): what follows was not read.")
     if report.interrupted:
         parts.append(f"Interrupted after {report.lines:,} lines: what follows was not read.")
     if report.passed_over:
@@ -44,19 +50,29 @@ def render_log(report: LogReport) -> str:
 
 
 def _without_cause(report: LogReport) -> str:
-    """Say that no cause was found, and whether the log shows that a GPU was used."""
-    if report.gpu_used:
+    """Say that no cause was found, and what shows that a GPU is used, if anything."""
+    if report.empty:
+        return "The log is empty: there is nothing to judge."
+    if report.reports:
+        last = report.reports[-1]
+        shown = f"The report of tfgpu-doctor in line {last.line} says: {last.verdict or _NO_VERDICT}"
+    elif report.gpu_used:
         shown = f"Line {report.gpu_used.line} shows that TensorFlow uses a GPU: {report.gpu_used.text[:_WIDTH]}"
     else:
         shown = f"{'It does' if report.lines == 1 else 'They do'} not show that TensorFlow uses a GPU either."
     lines, contains = ("1 line", "It contains") if report.lines == 1 else (f"{report.lines:,} lines", "They contain")
     known = f"{contains} no known GPU problem."
-    if report.passed_over:
+    if report.damaged:
+        known = "The rest could not be read."
+    elif report.passed_over:
         known = f"Not all of {'it was' if report.lines == 1 else 'them were'} searched."
-    return (
-        f"No cause found in {lines}. {known}\n{shown}\n"
-        "To find out more than a log can show, run `tfgpu-doctor` on the machine itself."
-    )
+    more = "To find out more than a log can show, run `tfgpu-doctor` on the machine itself."
+    return "\n".join([f"No cause found in {lines}. {known}", shown, *([] if report.reports else [more])])
+
+
+def _own_report(told: ToldReport) -> str:
+    says = told.verdict or (f"it names {', '.join(told.causes)}" if told.causes else _NO_VERDICT)
+    return "\n".join(_paragraph(f"line {told.line}: ", f"{says}{f' ({told.subject})' if told.subject else ''}"))
 
 
 def _cause(cause: LogCause, evidence: list[tuple[int, str]], *, is_other: bool) -> str:

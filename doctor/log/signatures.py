@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 from tfgpu_doctor.knowledge.schema import LogSignature
 from tfgpu_doctor.log.alternatives import matches
 from tfgpu_doctor.log.kept_text import MARKERS, KeptText
-from tfgpu_doctor.log.lines import Excerpt, blocks, excerpts
+from tfgpu_doctor.log.lines import Excerpt, Stream, blocks, excerpts
 from tfgpu_doctor.log.multi_pattern import MultiPattern
+from tfgpu_doctor.log.own_report import OwnReport
+from tfgpu_doctor.log.without_reports import WithoutReports
 
 _MOST_HITS = 40  # kept per signature; the rest are only counted
 MOST_COUNTED = 200
@@ -108,11 +109,17 @@ class Scanner:
         self._repeated: dict[_Key, list[Found]] = {}
         self._crowded = 0
         self._fruitless: dict[str, int] = {}
+        self._own = WithoutReports()
 
-    def scan(self, stream: BinaryIO) -> None:
+    @property
+    def reports(self) -> list[OwnReport]:
+        """The doctor's own reports in the log; no signature is searched in them."""
+        return self._own.reports
+
+    def scan(self, stream: Stream) -> None:
         """Read a log to the end. An interrupt is raised after what had come by then."""
         for block in blocks(stream):
-            self._scan(block)
+            self._scan(self._own.without(block))
 
     def _scan(self, block: bytes) -> None:
         counted = 0

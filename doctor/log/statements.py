@@ -120,7 +120,7 @@ _FIELD = re.compile(r"gpu|cuda|cudnn|nvidia|tensorflow|keras|\btf\b|\btf ?\d|rtx
 _PERSON = re.compile(
     r"\b(?:I|I'm|I've|I'd|my|we|our|me|anyone|someone|hello|hi|hey|please|thanks|thank you|how|why|what|could you|is there"
     r"|tried|trying|wondering|it seems|doesn't|isn't|don't|can't|won't|couldn't|problem|issue|after|when|same)\b"
-    r"|\?\s*$|^[\s#*-]*(?:system information|describe the|steps to reproduce|expected|current behaviou?r|environment)\b"
+    r"|\?[^\S\n]*$|^[ \t#*-]*(?:system information|describe the|steps to reproduce|expected|current behaviou?r|environment)\b"
     r"|[\u4e00-\u9fff]",
     re.MULTILINE | re.IGNORECASE,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 
 import click
@@ -13,6 +14,7 @@ from tfgpu_doctor.cli.recorded import read_input, read_recorded
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.log import NotALogError, OpenedLog
 from tfgpu_doctor.model.bundle import pack
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench, decode_bench
@@ -21,6 +23,8 @@ from tfgpu_doctor.ticket.identity import told_by_machine
 from tfgpu_doctor.ticket.preview import render_preview
 
 _LARGEST_LOG_BYTES = 256 << 20
+_WHAT = "a log that a ticket can include: pass only its end"
+_PIECE_BYTES = 1 << 20
 
 
 @click.command()
@@ -60,10 +64,8 @@ def ticket(
     except ConfigurationError as error:
         refuse(str(error))
     refuse_unwritable(output)
-    log = None
-    if log_ is not None:
-        log = read_input(log_, _LARGEST_LOG_BYTES, "a log that a ticket can include: pass only its end")
-    made = make_ticket(_source(settings, facts, log, quick=quick))
+    log = None if log_ is None else _log_in(log_)
+    made = make_ticket(_source(settings, facts, log, quick=quick), settings.fail_level)
     if dry_run:
         deliver(render_preview(made, whole=verbose), None)
     else:
@@ -71,6 +73,23 @@ def ticket(
     if made.report.interrupted:
         note("interrupted: the ticket has what was examined by then")
     return made.report.exit_code(settings.fail_level)
+
+
+def _log_in(path: str) -> bytes:
+    """Return the text of a log, unpacked."""
+    content = read_input(path, _LARGEST_LOG_BYTES, _WHAT)
+    opened, parts, size = OpenedLog(io.BytesIO(content), path), list[bytes](), 0
+    try:
+        while piece := opened.read1(_PIECE_BYTES):
+            parts.append(piece)
+            size += len(piece)
+            if size > _LARGEST_LOG_BYTES:
+                refuse(f"{path} unpacks to more than {_LARGEST_LOG_BYTES >> 20} MiB: it is not {_WHAT}")
+    except NotALogError as error:
+        refuse(f"{path} {error}")
+    if opened.damaged:
+        note(f"error: {path}: {opened.damaged}; the ticket has what could be read")
+    return b"".join(parts)
 
 
 def _source(settings: Configuration, recorded: str | None, log: bytes | None, *, quick: bool) -> Source:

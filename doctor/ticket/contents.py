@@ -11,6 +11,7 @@ import msgspec
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.log import Context, LogReport, Scanner, classify
+from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.bundle import FACTS
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.facts.bench import Bench
@@ -51,7 +52,7 @@ class Ticket:
         return self.files[PAGE].decode()
 
 
-def make_ticket(source: Source) -> Ticket:
+def make_ticket(source: Source, fail_level: Severity = "error") -> Ticket:
     """Scrub first, then diagnose and render: what is not in the scrubbed facts cannot be in the ticket.
 
     Only the doctor's own checks run, because the texts of plug-ins cannot be guaranteed to be safe to share.
@@ -60,7 +61,7 @@ def make_ticket(source: Source) -> Ticket:
     bench = scrub.facts.bench or (scrub.fact(source.bench) if source.bench else None)
     report = diagnose(scrub.facts, interrupted=source.interrupted, seconds=source.seconds)
     log = _log(source.log, scrub) if source.log is not None else None
-    page = render_ticket(Page(report, scrub.facts, bench, log, scrub.replaced))
+    page = render_ticket(Page(report, scrub.facts, bench, log, scrub.replaced, fail_level))
     files = {PAGE: page.encode(), **dict(_files(scrub.facts, report, bench, log))}
     return Ticket(report, files, scrub.replaced, dict(scrub.left_out))
 
@@ -85,4 +86,4 @@ def _log(log: bytes, scrub: Scrub) -> LogPart:
 def _told_by(text: str) -> LogReport:
     scanner = Scanner(read_knowledge().log_signatures)
     scanner.scan(io.BytesIO(text.encode()))
-    return classify(scanner.found, Context({}), read_knowledge(), scanner.lines, scanner.kept.texts())
+    return classify(scanner.found, Context({}), read_knowledge(), scanner.lines, scanner.kept.texts(), scanner.reports)

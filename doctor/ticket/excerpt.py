@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.log import Scanner, blocks, split_lines
+from tfgpu_doctor.model.amounts import amount
 
 _FIRST, _LAST = 50, 200
 _AROUND = 3
@@ -53,6 +54,6 @@ def _with_gaps(shown: Mapping[int, str]) -> Iterator[str]:
     after = 0
     for number, line in shown.items():
         if number > after:
-            yield f"... {number - after} lines left out ..."
+            yield f"... {amount(number - after, 'line')} left out ..."
         yield line
         after = number + 1

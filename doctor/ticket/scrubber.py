@@ -198,7 +198,7 @@ class Scrubber:
             elif _BOUND.search(text, begins, found.start()) and not _PRIVATE.match(found[1]):
                 spans.claim(*found.span(1), functools.partial(self._cut, found[1]))
             else:
-                spans.claim(*found.span(), functools.partial(self._of, "ip", found[0]))
+                spans.claim(*found.span(), functools.partial(self._of, "ip", found[1]))
 
     def _claim_paths(self, text: str, spans: Spans) -> None:
         for found in _QUOTED_PATH.finditer(text):

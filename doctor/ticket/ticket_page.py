@@ -11,6 +11,8 @@ from tabulate import tabulate
 
 from tfgpu_doctor.bench import make_result, render_bench
 from tfgpu_doctor.log import LogReport
+from tfgpu_doctor.model import Severity
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.model.plain_text import clean
@@ -41,11 +43,12 @@ class Page:
     bench: Bench | None
     log: LogPart | None
     replaced: Sequence[Replaced]
+    fail_level: Severity = "error"
 
 
 def render_ticket(page: Page) -> str:
     """Return the verdict, cause and evidence, then the rest, up to the maximum length of a comment."""
-    done = f"{render_markdown(page.report).rstrip()}\n\n"
+    done = f"{render_markdown(page.report, page.fail_level).rstrip()}\n\n"
     if len(done) > _MOST_CHARACTERS:
         done = f"{done[:_MOST_CHARACTERS]}\n\nThe rest is too long for a comment; it is in the bundle.\n\n"
     end = "\n".join(_closing(page))
@@ -114,7 +117,7 @@ def _bench(page: Page) -> str:
 def _log(log: LogPart) -> str:
     told = [f"- `{cause.label}`, confidence {cause.confidence}: {escape(cause.title)}" for cause in log.told.causes]
     lines = list(dict.fromkeys(line for cause in log.told.causes for line in cause.evidence))
-    kept = f"{log.excerpt.kept:,} of its {log.excerpt.lines:,} lines are in the bundle, as `log.txt`."
+    kept = f"The bundle has {log.excerpt.kept:,} of its {amount(log.excerpt.lines, 'line')}, as `log.txt`."
     return "\n".join([*(told or ["The log shows no known cause."]), "", kept, "", _fenced(lines)]).rstrip()
 
 
@@ -122,7 +125,7 @@ def _fenced(lines: Sequence[str]) -> str:
     """Return lines in a code block that none of them can end; of too many lines, only the first and the last."""
     if len(lines) > _SHOWN_LINES:
         half = _SHOWN_LINES // 2
-        lines = [*lines[:half], f"... {len(lines) - 2 * half} more lines ...", *lines[-half:]]
+        lines = [*lines[:half], f"... {amount(len(lines) - 2 * half, 'more line')} ...", *lines[-half:]]
     text = "\n".join(clean(" ".join(line.split())) for line in lines)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}" if text else ""

@@ -47,6 +47,12 @@ def test_it_finds_what_re_finds_first(seed: int) -> None:
         assert found == wanted, row.name
 
 
+def test_a_pattern_whose_brackets_do_not_match_is_searched_whole() -> None:
+    """A bracket in a comment is none."""
+    assert split("(?#two (or more)words") is None
+    assert list(matches("(?#two (or more)words", "many words")) == [(5, (), {})]
+
+
 def test_every_match_of_a_pattern_with_values_is_found() -> None:
     found = list(matches(r"(?P<code>\d+) (x)?", "7 x8 "))
     assert found == [(0, ("7", "x"), {"code": "7"}), (3, ("8", None), {"code": "8"})]

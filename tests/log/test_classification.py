@@ -13,7 +13,6 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import LogRule
 from tfgpu_doctor.log.classification import (
     HARMLESS,
-    LogReport,
     _judge_machine,
     _seen_but_idle,
     _without_repeated,
@@ -22,6 +21,7 @@ from tfgpu_doctor.log.classification import (
 from tfgpu_doctor.log.context import _WORDS, KEYS, Context
 from tfgpu_doctor.log.derived import derive
 from tfgpu_doctor.log.last_step import with_last_step
+from tfgpu_doctor.log.report import LogReport
 from tfgpu_doctor.log.signatures import Found, Hit, Scanner
 from tfgpu_doctor.log.statements import read_statements
 

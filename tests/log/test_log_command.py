@@ -35,9 +35,16 @@ def test_standard_input_as_json() -> None:
     assert document["noise"] == []
 
 
-@pytest.mark.parametrize("log", ["", "all is well\n"])
-def test_a_log_without_a_cause(log: str) -> None:
+@pytest.mark.parametrize("log", ["", "\n \r\n"])
+def test_an_empty_log(log: str) -> None:
     done = run_doctor("log", "-", stdin=log)
+    assert (done.returncode, done.stderr, done.stdout) == (3, "", "The log is empty: there is nothing to judge.\n")
+    document = json.loads(run_doctor("log", "-", "--format", "json", stdin=log).stdout)
+    assert (document["empty"], document["causes"]) == (True, [])
+
+
+def test_a_log_without_a_cause() -> None:
+    done = run_doctor("log", "-", stdin="all is well\n")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("No cause found in")
 

@@ -12,10 +12,11 @@ from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import run_checks
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import OlderBuild, Wheels
-from tfgpu_doctor.log.classification import LogCause, classify
+from tfgpu_doctor.log.classification import classify
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.machine import NOT_A_LINE, judge_facts, judge_versions, needed, partial_facts
 from tfgpu_doctor.log.readers import Documents, read_documents
+from tfgpu_doctor.log.report import LogCause
 from tfgpu_doctor.log.signatures import Hit, Scanner
 from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts import Facts

@@ -14,9 +14,10 @@ from locations import ROOT
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import LogMessage
-from tfgpu_doctor.log.classification import LogReport, _without_repeated, classify
+from tfgpu_doctor.log.classification import _without_repeated, classify
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.derived import derive
+from tfgpu_doctor.log.report import LogReport
 from tfgpu_doctor.log.signatures import Found, Scanner
 from tfgpu_doctor.model.finding import UNDETERMINED
 

@@ -410,6 +410,24 @@ def test_gpu_without_handle(line: str, code: int, index: int, address: str) -> N
     ]
 
 
+def test_of_gpus_without_a_handle_each_has_a_number_of_its_own() -> None:
+    lost = "Unable to determine the device handle for GPU"
+    nvml = read_documents(f"{lost}0: 0000:34:00.0: Unknown Error\n{lost}0000:08:00.0: Unknown Error\n").nvml
+    assert nvml and [(each.index, each.pci_address) for each in nvml.troubles] == [
+        (0, "0000:34:00.0"), (1, "0000:08:00.0"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Uncorrectable Error               : 6", "Pending                           : Yes", "Remapping Failure Occurred        : No"],
+)  # fmt: skip
+def test_remapped_rows_are_told_only_as_a_whole(line: str) -> None:
+    assert QUERY.count(f"        {line}\n") == 1
+    (gpu,) = gpus(QUERY.replace(f"        {line}\n", ""))
+    assert gpu.health.remapped_rows is None
+
+
 def test_failures_of_nvidia_smi() -> None:
     mismatch = read_documents("> Failed to initialize NVML: Driver/library version mismatch\n").nvml
     assert mismatch and mismatch.error_code == 18 and not mismatch.works
@@ -471,6 +489,19 @@ def test_system() -> None:
     assert read_documents("Description:\tUbuntu\n").system is None
 
 
+def test_the_first_python_version_counts() -> None:
+    text = "== python version  ====\n(3, 7, 4, 'final', 0)\n\n== python version  ====\n(3, 9, 1, 'final', 0)\n"
+    assert read_documents(text).python_version == "3.7.4"
+    assert read_documents("== check pips  ====\n(3, 9, 1) of something\n").python_version == ""
+
+
+def test_the_lines_around_the_runtimes_of_docker_are_read_from_the_first_one_on() -> None:
+    lines = sorted(DOCKER.splitlines(keepends=True)[1:])
+    assert lines[0] == " Architecture: x86_64\n"
+    system = read_documents("".join(lines)).system
+    assert system and (system.release, system.architecture) == ("6.1.0-18-amd64", "x86_64")
+
+
 @pytest.mark.parametrize(
     ("text", "age"),
     [
@@ -519,6 +550,18 @@ def test_a_long_message_in_lines_of_its_own_is_one() -> None:
     assert log and log.messages[0].text.endswith("such as: nouveau, rivafb was loaded and obtained ownership.")
 
 
+def test_indented_lines_belong_to_the_kernel_message_before_them() -> None:
+    text = (
+        "[  100.000001] NVRM: The NVIDIA GPU 0000:65:00.0 (PCI ID: 10de:1eb8)\n"
+        "               NVRM: installed in this system is not supported by the\n"
+        "               NVRM: NVIDIA 595.45.04 driver release.\n"
+        "[  101.000001] usb 1-2: new device\n"
+    )
+    log = read_documents(text).kernel_log
+    assert log and [(each.kind, each.pci_address) for each in log.messages] == [("unsupported_gpu", "0000:65:00.0")]
+    assert log.messages[0].text.endswith("is not supported by the NVIDIA 595.45.04 driver release.")
+
+
 def test_values_that_were_cut_out_do_not_end_the_output() -> None:
     text = "GPU 00000000:10:1C.0\n    Product Name : NVIDIA A100\n    [...]\n    Compute Mode : Prohibited\n    Last : 1\n\n"
     nvml = read_documents(text).nvml
@@ -529,6 +572,12 @@ def test_text_without_documents() -> None:
     text = "I ran nvidia-smi and pip list. | a | b |\n[0.5] loss\nName: me\nGPU 0: fast\nlibfoo.so not found\n12:15.3 x: y\n"
     assert read_documents(text) == Documents()
     assert read_documents("[  1.000000] usb 1-2: new device\n").kernel_log is None
+    assert read_documents("Of the NVSMI LOG I know:\nDriver Version : 535.104.12\n\n").driver_version == ""
+
+
+@pytest.mark.parametrize("text", [TABLE_550, QUERY, CONDA, LSPCI])
+def test_blanks_of_a_web_page_are_blanks(text: str) -> None:
+    assert read_documents(text.replace(" ", "\xa0")) == read_documents(text)
 
 
 @pytest.mark.parametrize(

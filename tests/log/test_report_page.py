@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfgpu_doctor.log.classification import Line, LogReport, Noise
 from tfgpu_doctor.log.page import render_log
+from tfgpu_doctor.log.report import Line, LogReport, Noise
 from tfgpu_doctor.log.signatures import MOST_COUNTED
 
 

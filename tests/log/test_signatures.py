@@ -24,7 +24,7 @@ STUB = b"failed call to cuInit: UNKNOWN ERROR (34)"
 
 def scan(log: bytes | io.RawIOBase) -> Scanner:
     scanner = Scanner(SIGNATURES)
-    scanner.scan(io.BytesIO(log) if isinstance(log, bytes) else log)  # type: ignore[arg-type]
+    scanner.scan(io.BytesIO(log) if isinstance(log, bytes) else log)
     return scanner
 
 
@@ -165,6 +165,13 @@ def test_what_is_shown_is_short_and_printable() -> None:
     assert text.isprintable()
 
 
+def test_a_line_of_300_characters_is_shown_whole() -> None:
+    line = STUB.decode().ljust(299) + "z"
+    assert scan(line.encode()).found["cuinit_stub"].hits[0].text == line
+    cut = scan(line.encode() + b"z").found["cuinit_stub"].hits[0].text
+    assert (len(cut), cut[:290], cut[-4:]) == (300, line[:290], " ...")
+
+
 def test_what_is_caught_is_printable() -> None:
     (hit,) = scan(b"Successfully opened dynamic library libcudart\x01\xe2\x80\xae.so").found["opened"].hits
     assert hit.groups == {"library": "libcudart  .so"}
@@ -208,8 +215,12 @@ def test_a_text_made_of_phrases_is_not_searched_to_the_end_and_says_so() -> None
 def test_the_first_200_lines_of_many_phrases_are_searched(lines: int, passed_over: int) -> None:
     gates = sorted({row.gate.split("|")[0].strip() for row in SIGNATURES}, key=lambda gate: (len(gate), gate))
     crowded = " ".join(gates[:30])  # so short that a line is not cut into parts
-    found = scan("".join(f"{crowded} {'x' * number}\n" for number in range(lines)).encode()).passed_over
-    assert [words.split(" ", 1)[0] for words in found] == ([str(passed_over)] if passed_over else [])
+    text = [f"{crowded} {'x' * number}\n" for number in range(lines)]
+    text[199] = f"{crowded} {STUB.decode()}\n"
+    scanner = scan("".join(text).encode())
+    told = [words.split(" ", 1)[0] for words in scanner.passed_over]
+    assert told == ([str(passed_over)] if passed_over else [])
+    assert [hit.line for hit in scanner.found["cuinit_stub"].hits] == [200]
 
 
 def test_a_phrase_without_its_message_is_given_up_after_many_lines() -> None:

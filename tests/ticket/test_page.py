@@ -52,6 +52,23 @@ def test_the_fence_of_a_log_is_one_mark_longer_than_any_in_it(line: str, fence: 
     assert log == f"{fence}text\n{line}\n{fence}"
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
+            r"- `\w+`, confidence \w+: .+",
+        ),
+        ("Epoch 1/10", r"The log shows no known cause\."),
+    ],
+)
+def test_the_section_of_a_log_begins_with_its_causes_or_says_that_there_are_none(line: str, told: str) -> None:
+    page = make_ticket(Source(Facts(), Identity(), log=f"{line}\n".encode())).page
+    (log,) = re.findall(r"<summary>The log</summary>\n\n(.*?)\n\n</details>", page, re.DOTALL)
+    first, _ = log.split("\n\n", 1)
+    assert all(re.fullmatch(told, each) for each in first.split("\n")), first
+
+
 def test_a_page_with_much_to_say_fits_a_comment() -> None:
     log = tuple(f"E cuda_executor.cc:{number}] failed call to cuInit: error {number}" for number in range(3000))
     runtime = Runtime(attempt=Attempt(outcome="answered"), log=log)

@@ -141,6 +141,10 @@ def test_hosts_with_numbers_go(text: str, shared: str) -> None:
     assert scrub(text) == shared
 
 
+def test_an_address_is_the_same_with_the_length_of_its_network() -> None:
+    assert scrub("10.1.2.3/24, then 10.1.2.3 and 10.1.2.4/24") == "<ip-1>, then <ip-1> and <ip-2>"
+
+
 def test_a_user_named_like_a_library_costs_no_diagnosis() -> None:
     assert scrub("nvidia-smi found no NVIDIA driver", users=("nvidia", "driver")) == "nvidia-smi found no NVIDIA driver"
 

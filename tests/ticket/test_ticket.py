@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pathlib
@@ -102,6 +103,27 @@ def test_a_log_comes_along_scrubbed_and_understood(tmp_path: pathlib.Path, sourc
     assert "cannot open shared object file" in done.stdout
     for secret in ("hunter2secret", "kestrel", "AKIAIOSFODNN7EXAMPLE"):
         assert not any(secret in content for content in files.values())
+
+
+def test_a_compressed_log_is_unpacked_and_other_content_refused(tmp_path: pathlib.Path) -> None:
+    log, bundle = tmp_path / "train.log.gz", tmp_path / "t.zip"
+    log.write_bytes(gzip.compress(LOG.encode()))
+    run_doctor("ticket", "--facts", HEALTHY, "--log", str(log), "-o", str(bundle))
+    assert "libcudnn.so.8: cannot open shared object file" in members(bundle)["log.txt"]
+    done = run_doctor("ticket", "--facts", HEALTHY, "--log", str(bundle))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "tfgpu-doctor check --facts" in done.stderr
+    log.write_bytes(gzip.compress(LOG.encode() * 100)[:-20])
+    done = run_doctor("ticket", "--facts", HEALTHY, "--log", str(log))
+    assert "the ticket has what could be read" in done.stderr
+    assert "cudnn" in done.stdout
+
+
+def test_a_report_of_the_doctor_in_the_log_is_told_and_not_searched(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "ci.log"
+    log.write_text("step 1\n" + run_doctor("--facts", str(RECORDS["debian-nouveau"])).stdout + "step 2\n")
+    page = run_doctor("ticket", "--facts", HEALTHY, "--log", str(log)).stdout
+    assert "`nouveau_loaded`, confidence" in page
 
 
 def test_a_long_log_is_cut_to_what_tells(tmp_path: pathlib.Path) -> None:
