@@ -74,6 +74,15 @@ def read_demand(arguments: Sequence[Any], named: Mapping[str, Any]) -> Demand:
     return demand
 
 
+def strictest(demands: Sequence[Demand]) -> Demand:
+    """Return the demand that includes all of these: the highest of each argument."""
+    return Demand(
+        count=max(each.count for each in demands),
+        memory=max((each.memory for each in demands), key=lambda text: bytes_of(text) or 0),
+        compute_capability=max((each.compute_capability for each in demands), key=_pair),
+    )
+
+
 def why_no_gpu(report: Report) -> str:
     """Return the root cause why TensorFlow does not compute on a GPU, in one line; empty if it does."""
     computes = report.shows("computes")

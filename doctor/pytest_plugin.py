@@ -97,13 +97,13 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 def _demand(item: pytest.Item) -> Demand | None:
-    """Return the demand of a test's nearest marker. Raises DemandError."""
-    marker = item.get_closest_marker("gpu")
-    if marker is None:
+    """Return the demand of all markers of a test, of its class and of its module. Raises DemandError."""
+    markers = list(item.iter_markers("gpu"))
+    if not markers:
         return None
-    from tfgpu_doctor.gpu_demand import read_demand
+    from tfgpu_doctor.gpu_demand import read_demand, strictest
 
-    return read_demand(marker.args, marker.kwargs)
+    return strictest([read_demand(marker.args, marker.kwargs) for marker in markers])
 
 
 def _typo(item: pytest.Item) -> str:

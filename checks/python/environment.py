@@ -17,6 +17,8 @@ from tfgpu_doctor.model.tags import version_of
 
 _PIP = "https://www.tensorflow.org/install/pip"
 _CPU_ONLY = ("tensorflow-cpu", "intel-tensorflow", "tensorflow-intel", "tf-nightly-cpu", "tensorflow-cpu-aws")
+# Right under pytest and in the GitHub action too, which have no such option.
+_ANOTHER = "Use the Python that has TensorFlow (`tfgpu-doctor --python PATH` examines it)"
 _NO_MEMORY = ("Cannot allocate memory", "failed to map segment", "MemoryError")
 # strerror of EAGAIN, EMFILE, ENFILE and ENOMEM: this process may start no other, whatever its program is
 _NOT_STARTED = ("Resource temporarily unavailable", "Too many open files", _NO_MEMORY[0])
@@ -34,8 +36,8 @@ CONDA_TENSORFLOW = ("tensorflow", "tensorflow-base", "tensorflow-gpu", "tensorfl
 def python_answers(target: Target, runtime: Runtime | None = None) -> Yielded:
     """All information about packages and TensorFlow comes from the interpreter to diagnose.
 
-    Fix: name a working interpreter with `--python PATH`; recreate a virtual environment whose base Python was removed or
-    upgraded.
+    Fix: use a working interpreter (`tfgpu-doctor --python PATH` examines it); recreate a virtual environment whose base
+    Python was removed or upgraded.
     """
     if _lacks_resources(target.attempt):
         raise CannotTell(f"the Python {target.executable} {target.attempt.ending}")  # LIM002, LIM004 and LIM005 say why
@@ -49,8 +51,8 @@ def python_answers(target: Target, runtime: Runtime | None = None) -> Yielded:
             cause="wrong_python_environment",
             evidence=target.attempt.stderr[-5:] or (f"it was started as {target.executable}",),
             fix=Fix(
-                "Name a working interpreter with `--python PATH`. Recreate a virtual environment whose base Python was "
-                "removed."
+                "Use a working interpreter (`tfgpu-doctor --python PATH` examines it). Recreate a virtual environment whose "
+                "base Python was removed."
             ),
         )
     else:
@@ -78,8 +80,8 @@ def tensorflow_is_installed(
 ) -> Yielded:
     """The most common reason for an unused GPU: the Python in use is not the one that pip installed TensorFlow into.
 
-    Fix: name the right interpreter with `--python PATH`, or install TensorFlow into this one; where TensorFlow has no wheel
-    for this Python, create an environment with another one.
+    Fix: use the right interpreter (`tfgpu-doctor --python PATH` examines it), or install TensorFlow into this one; where
+    TensorFlow has no wheel for this Python, create an environment with another one.
     """
     if not target.attempt.answered:
         raise Skip("the packages of the target could not be read")
@@ -142,14 +144,14 @@ def _where_it_may_be(target: Target, active: str, system: System | None, *, by_n
     if active:
         return Fix("Diagnose the active environment.", (shlex.join(["tfgpu-doctor", "--python", active]),))
     if by_nvidia:
-        return Fix(f"Name the Python that has TensorFlow with `--python PATH`. {NOT_FROM_PIP}")
+        return Fix(f"{_ANOTHER}. {NOT_FROM_PIP}")
     if target.externally_managed:
         return Fix(
-            "Name the Python that has TensorFlow with `--python PATH`. This Python rejects pip: to install TensorFlow, first "
-            "create a virtual environment (`python3 -m venv`)."
+            f"{_ANOTHER}. This Python rejects pip: to install TensorFlow, first create a virtual environment "
+            "(`python3 -m venv`)."
         )
     return Fix(
-        "Name the Python that has TensorFlow with `--python PATH`, or install it into this one.",
+        f"{_ANOTHER}, or install TensorFlow into this one.",
         pip(target, "install", requirement(system)),
     )
 

@@ -12,7 +12,13 @@ from tfgpu_doctor.accept.canonical import digest_of_bytes
 from tfgpu_doctor.accept.certificate import Certificate, verdict_of
 from tfgpu_doctor.accept.explaining import explained
 from tfgpu_doctor.accept.requirement import Case, Requirement
-from tfgpu_doctor.accept.rules_checks import allowance_notes, check_requirements, is_as_asked, required_checks
+from tfgpu_doctor.accept.rules_checks import (
+    allowance_notes,
+    allowed_findings,
+    check_requirements,
+    is_as_asked,
+    required_checks,
+)
 from tfgpu_doctor.accept.rules_machine import driver_of, goal_of, machine_requirements, tensorflow_of
 from tfgpu_doctor.accept.rules_references import reference_requirements
 from tfgpu_doctor.accept.rules_stress import stress_requirements
@@ -41,10 +47,11 @@ def judge(
     subject: str = "",
 ) -> Certificate:
     """Return the certificate of a machine, without digest and seal. `today` decides which allowances are still valid."""
-    report = diagnose(facts, checks=checks, broken=broken, interrupted=interrupted, seconds=seconds)
+    allowed = allowed_findings(resolved.profile, today)
+    report = diagnose(facts, checks=checks, broken=broken, interrupted=interrupted, seconds=seconds, allowed=allowed)
     wanted = resolved.profile.checks
     selection = Selection(select=wanted.select, ignore=wanted.ignore)
-    counted = diagnose(facts, checks=checks, selection=selection, broken=broken).results
+    counted = diagnose(facts, checks=checks, selection=selection, broken=broken, allowed=allowed).results
     goal = report.shows(goal_of(resolved.profile, facts))
     case = Case(facts, report, counted, resolved, goal.id if goal else "", today)
     requirements = tuple(explained(_requirements(case), case))

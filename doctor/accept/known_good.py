@@ -14,6 +14,7 @@ from tfgpu_doctor.accept.reading import file_of
 from tfgpu_doctor.accept.terms import Resolved
 from tfgpu_doctor.accept.writing import profile_text
 from tfgpu_doctor.cli.output import deliver, note
+from tfgpu_doctor.model.amounts import amount
 
 _REFUSED = 1
 
@@ -43,7 +44,7 @@ def learn_profile(
 def write_learnt(learnt: Learnt, named: str, runs: int, output: str | None) -> int:
     """Write the profile that extends the one that is named so, and return the exit code."""
     deliver(profile_text(learnt, _base(named, output), _about(learnt, runs)), output, costly=True)
-    note(f"{learnt.bounds} bounds from {_from(learnt, runs)}" + (f", in {output}" if output else ""))
+    note(f"{amount(learnt.bounds, 'bound')} from {_from(learnt, runs)}" + (f", in {output}" if output else ""))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tfgpu_doctor.accept import options
-from tfgpu_doctor.cli.output import refuse, refuse_unwritable
+from tfgpu_doctor.cli.output import note, refuse, refuse_unwritable
 
 
 @click.command()
@@ -41,6 +41,7 @@ def learn(
     """
     from tfgpu_doctor.accept.known_good import learn_profile
     from tfgpu_doctor.accept.learning import can_be_left_out
+    from tfgpu_doctor.accept.recordings import each_once
 
     if facts and (python or even_if_busy):
         refuse("--facts learns from records: do not combine it with --python or --even-if-busy")
@@ -50,4 +51,7 @@ def learn(
         )
     refuse_unwritable(output)
     resolved, examiner, recorded = options.ready(profile, facts, even_if_busy, python, deadline)
-    return learn_profile(resolved, profile, examiner, recorded, runs, leave_out, output)
+    recordings, copies = each_once(facts, recorded)
+    for told in copies:
+        note(told)
+    return learn_profile(resolved, profile, examiner, recordings, runs, leave_out, output)

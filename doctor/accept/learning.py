@@ -94,7 +94,9 @@ def _machines(runs: Sequence[Facts]) -> list[list[int]]:
     """Return the places of the runs of each machine. Raises NotLearnt if the runs, or the machines, are too few."""
     found = by_machine(runs)
     if len(found) == 1 and not LEAST_RUNS <= len(runs) <= MOST_RUNS:
-        raise NotLearnt(f"{LEAST_RUNS} to {MOST_RUNS} runs are required; there are {len(runs)}")
+        raise NotLearnt(
+            f"{LEAST_RUNS} to {MOST_RUNS} runs are required; there {'is' if len(runs) == 1 else 'are'} {len(runs)}"
+        )
     if 1 < len(found) < LEAST_RUNS:
         raise NotLearnt(f"{LEAST_RUNS} machines or more are required, or only one; there are {len(found)}")
     return found

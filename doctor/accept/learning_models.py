@@ -18,9 +18,13 @@ def by_machine(runs: Sequence[Facts]) -> list[list[int]]:
     """Return the places of the runs of each machine, told apart by the UUIDs of their GPUs."""
     found: dict[tuple[str, ...], list[int]] = {}
     for place, facts in enumerate(runs):
-        uuids = tuple(sorted(gpu.uuid for gpu in facts.nvml.gpus)) if facts.nvml else ()
-        found.setdefault(uuids, []).append(place)
+        found.setdefault(gpu_uuids(facts), []).append(place)
     return list(found.values())
+
+
+def gpu_uuids(facts: Facts) -> tuple[str, ...]:
+    """Return what tells a machine from others: the UUIDs of its GPUs."""
+    return tuple(sorted(gpu.uuid for gpu in facts.nvml.gpus)) if facts.nvml else ()
 
 
 def bounds_among(table: Mapping[str, Sequence[Sequence[float]]], values: int) -> dict[str, Bound]:

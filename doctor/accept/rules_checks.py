@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
 
 from tfgpu_doctor._project import report_it
 from tfgpu_doctor.accept.requirement import Case, Requirement
 from tfgpu_doctor.accept.terms import Allowed, Profile
 from tfgpu_doctor.model import SEVERITIES, Finding
 from tfgpu_doctor.model.report import Result
+from tfgpu_doctor.model.tags import plugin_of
 
 CRASH = "crash"  # the first part of the key of a row about a check that crashed
 _PASSING = ("pass", "warn")
@@ -25,9 +27,11 @@ def check_requirements(case: Case) -> Iterator[Requirement]:
     for result in case.counted:
         if result.outcome == "crash":
             asked = case.ask(f"{CRASH}.{result.id}", f"{result.id} runs", "it completes")
+            what = "the record that --record saves"
+            plugin = plugin_of(result.tags)
             yield asked.unmeasured(
                 f"the check itself crashed: {result.reason}",
-                report_it("the record that --record saves"),
+                f"report it to whoever made the plugin {plugin}, and include {what}" if plugin else report_it(what),
             )
 
 
@@ -55,7 +59,7 @@ def is_as_asked(label: str, profile: Profile) -> bool:
 
 def _found(result: Result, findings: Sequence[Finding], case: Case) -> Iterator[Requirement]:
     title, nothing = f"{result.id} {result.title}", _nothing(case)
-    allowing = {finding: _allowing(result, finding, case) for finding in findings}
+    allowing = {finding: _allowing(result.id, finding, case.profile) for finding in findings}
     valid = {finding: [each for each in rows if each.expires >= case.today] for finding, rows in allowing.items()}
     if counting := [finding for finding in findings if not valid[finding]]:
         past = dict.fromkeys(f"was allowed until {each.expires}" for finding in counting for each in allowing[finding])
@@ -67,8 +71,17 @@ def _found(result: Result, findings: Sequence[Finding], case: Case) -> Iterator[
         yield asked.allowed("; ".join(finding.message for finding in waived), "; ".join(why))
 
 
-def _allowing(result: Result, finding: Finding, case: Case) -> list[Allowed]:
-    return [each for each in case.profile.allowed if each.check == result.id and each.cause in ("", finding.cause)]
+def allowed_findings(profile: Profile, today: dt.date) -> Callable[[str, Finding], bool]:
+    """Return the function that tells whether the profile allows a finding of a check on that day: then it blocks no other."""
+
+    def is_allowed(id: str, finding: Finding) -> bool:
+        return any(each.expires >= today for each in _allowing(id, finding, profile))
+
+    return is_allowed
+
+
+def _allowing(id: str, finding: Finding, profile: Profile) -> list[Allowed]:
+    return [each for each in profile.allowed if each.check == id and each.cause in ("", finding.cause)]
 
 
 def _nothing(case: Case) -> str:

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.terms import Profile, bytes_of, gpu_range
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.tags import Goal
 
@@ -54,7 +55,11 @@ def _goal(case: Case) -> Requirement:
             "the GPUs and their driver are simulated", "run the acceptance on a machine with real GPUs"
         )
     result = case.report.find(case.goal)
-    if result is None or result.outcome in ("skip", "crash", "blocked"):
+    if result and result.blocked_by:
+        names = ", ".join(result.blocked_by)
+        mend = f"mend what {names} finds, or allow it in the profile under `[[allowed]]`, with a reason and a last day"
+        return asked.unmeasured(f"blocked by {names}", mend)
+    if result is None or result.outcome in ("skip", "crash"):
         why = (result.reason if result else "") or "it could not be judged"
         return asked.unmeasured(why, case.anew)
     told = "; ".join([finding.message for finding in result.findings] or result.evidence) or result.outcome
@@ -128,7 +133,7 @@ def _memory(case: Case) -> Requirement:
         return asked.unmeasured(_no_gpu(case), case.anew)
     if len(found) != count:
         return asked.unmeasured(
-            f"the memory of {len(found)} of {count} GPUs is known", "remove the requirement from the profile"
+            f"the memory of {len(found)} of {amount(count, 'GPU')} is known", "remove the requirement from the profile"
         )
     least = min(found)
     told = f"{least / _GIB:.1f} GiB" + (" on the smallest" if least < max(found) else "")

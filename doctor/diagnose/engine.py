@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
@@ -16,9 +16,13 @@ from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, PluginError
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.lengths import shorten
 from tfgpu_doctor.model.report import NOT_EXAMINED, Outcome, Report, Result
-from tfgpu_doctor.model.tags import UNFIT
+from tfgpu_doctor.model.tags import UNFIT, of_plugin, plugin_of
 
+NOTHING_YIELDED = "it yielded neither evidence nor a finding"  # the reason of a check that has nothing to show
 _INTERRUPTED = "interrupted"  # the reason of a fact that an interruption left unknown
+
+
+Allowing = Callable[[str, Finding], bool]  # whether a finding of the check with this id is allowed
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,11 @@ class BrokenPlugin:
     error: str
 
 
+def _nothing(_id: str, _finding: Finding) -> bool:
+    """Allow no finding."""
+    return False
+
+
 def diagnose(
     facts: Facts,
     *,
@@ -37,19 +46,23 @@ def diagnose(
     broken: Sequence[BrokenPlugin] = (),
     interrupted: bool = False,
     seconds: float = 0.0,
+    allowed: Allowing = _nothing,
 ) -> Report:
-    """Return the report on a machine. Every check runs; the selection decides which are shown and counted."""
+    """Return the report on a machine. Every check runs; the selection decides which are shown and counted.
+
+    An error that is `allowed` is found, but blocks no check: those that come after are judged by what they find themselves.
+    """
     from tfgpu_doctor.checks import ALL_CHECKS
 
     facts = shorten(facts)
     checks = ALL_CHECKS if checks is None else checks
-    results = run_checks(facts, checks)
+    results = run_checks(facts, checks, allowed)
     shown = (selection or Selection()).apply([results[check.id] for check in checks], _prerequisites(checks))
     shown += [_broken_result(plugin) for plugin in broken]
     return build_report(facts, shown, checks, interrupted=interrupted, seconds=seconds)
 
 
-def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
+def run_checks(facts: Facts, checks: Sequence[Check], allowed: Allowing = _nothing) -> dict[str, Result]:
     """Return the result of every check. A failed check blocks those that come after it: they do not run."""
     by_id = {check.id: check for check in checks}
     given = {name: getattr(facts, name) for name in Facts.__struct_fields__}
@@ -59,7 +72,7 @@ def run_checks(facts: Facts, checks: Sequence[Check]) -> dict[str, Result]:
     unknown: set[str] = set()
     for id in TopologicalSorter({check.id: _known(check.after, by_id) for check in checks}).static_order():
         check = by_id[id]
-        blockers = _blockers(check, results)
+        blockers = _blockers(check, results, allowed)
         if blockers:
             results[id] = _result(check, "blocked", blocked_by=blockers)
         elif lacking := next((each for each in check.after if each in unknown), None):
@@ -76,21 +89,21 @@ def _known(ids: Iterable[str], by_id: Mapping[str, Check]) -> list[str]:
     return [id for id in ids if id in by_id]
 
 
-def _blockers(check: Check, results: Mapping[str, Result]) -> tuple[str, ...]:
+def _blockers(check: Check, results: Mapping[str, Result], allowed: Allowing) -> tuple[str, ...]:
     """Return the failed checks that block a check, directly or through other blocked checks."""
     found: dict[str, None] = {}
     for id in check.after:
         result = results.get(id)
         if result and result.outcome in ("fail", "blocked"):
             failed = result.blocked_by or (id,)
-            found.update(dict.fromkeys(each for each in failed if _blocks(results[each], check)))
+            found.update(dict.fromkeys(each for each in failed if _blocks(results[each], check, allowed)))
     return tuple(found)
 
 
-def _blocks(failed: Result, check: Check) -> bool:
+def _blocks(failed: Result, check: Check, allowed: Allowing) -> bool:
     """Whether a failed check blocks another. One faulty GPU of several blocks only what else is judged of the GPUs' fitness."""
-    errors = [finding for finding in failed.findings if finding.severity == "error"]
-    return UNFIT in check.tags or any(finding.blocks for finding in errors)
+    errors = [each for each in failed.findings if each.severity == "error" and not allowed(failed.id, each)]
+    return any(UNFIT in check.tags or finding.blocks for finding in errors)
 
 
 def _run(
@@ -111,15 +124,18 @@ def _run(
     except Skip as skip:
         return _result(check, "skip", reason=str(skip)), not isinstance(skip, CannotTell)
     except PluginError as error:
-        return _result(check, "crash", reason=str(error)), True
+        return _result(check, "crash", reason=f"the plugin {plugin_of(check.tags)}: {error}"), True
     except Exception as error:  # noqa: BLE001 - a check that crashes is reported as such; the others continue
         reason = f"{type(error).__name__}: {error}"
         return _result(check, "crash", reason=reason), True
+    evidence = tuple(each.text for each in yielded if isinstance(each, Evidence) and each.text.strip())
+    if not evidence and not findings:
+        return _result(check, "skip", reason=NOTHING_YIELDED), True
     severities = {finding.severity for finding in findings}
     result = _result(
         check,
         "fail" if "error" in severities else "warn" if "warning" in severities else "pass",
-        evidence=tuple(each.text for each in yielded if isinstance(each, Evidence)),
+        evidence=evidence,
         findings=findings,
         seconds=round(time.perf_counter() - started, 6),
     )
@@ -148,6 +164,7 @@ def _broken_result(plugin: BrokenPlugin) -> Result:
         id=f"plugin:{plugin.name}",
         family="Plugins",
         title=f"the checks of the plugin {plugin.name!r} load",
+        tags=(of_plugin(plugin.name),),
         outcome="crash",
         reason=plugin.error,
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 import tfgpu_doctor.collect.workers
+from tfgpu_doctor.diagnose.selection import nearest
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.files import create_whole
 from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.host.scratch import scratch_folder
-from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, PluginError, Skip, Stage
+from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model import UNDETERMINED, CannotTell, Check, Evidence, Finding, PluginError, Skip, Stage
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.tags import Goal
 
@@ -69,10 +71,21 @@ def _in_a_child(value: str, described: _Description) -> Callable[..., list[Findi
             answer = _ask("run", value, described.id, path)
         if answer.skip is not None:
             raise (CannotTell if answer.cannot_tell else Skip)(answer.skip)
+        _refuse_unknown_causes(answer.findings)
         return [*answer.findings, *map(Evidence, answer.evidence)]
 
     function.__doc__ = described.explanation
     return function
+
+
+def _refuse_unknown_causes(findings: Sequence[Finding]) -> None:
+    labels = read_knowledge().causes
+    for each in findings:
+        if each.cause not in labels:
+            raise PluginError(
+                f"it found {each.message!r} with the cause {each.cause!r}, which is not in the doctor's list (without a "
+                f"cause, a finding is {UNDETERMINED!r}){nearest(each.cause, labels)}"
+            )
 
 
 def _ask(*arguments: str) -> _Answer:

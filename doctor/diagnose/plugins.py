@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import sys
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING
 from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import BrokenPlugin
 from tfgpu_doctor.diagnose.plugin_checks import describe_plugin
+from tfgpu_doctor.diagnose.selection import nearest
 from tfgpu_doctor.host import Files
 from tfgpu_doctor.model import Check, PluginError, in_order
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.tags import of_plugin
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -53,7 +57,8 @@ def merge(
     checks, broken = in_order(own), []
     for point in points:
         try:
-            found = load(point.value)
+            found = [dataclasses.replace(each, tags=(of_plugin(point.name), *each.tags)) for each in load(point.value)]
+            _refuse_unknown_facts(found)
             _refuse_taken(found, {check.id for check in checks})
             checks = in_order([*checks, *found])
         except PluginError as error:
@@ -67,3 +72,15 @@ def _refuse_taken(found: list[Check], taken: set[str]) -> None:
     for each in found:
         if each.id in taken:
             raise ValueError(f"the id {each.id} is already in use: choose other letters")
+
+
+def _refuse_unknown_facts(found: list[Check]) -> None:
+    """Refuse a check that could never run. A parameter with a default may name a fact that only another release has."""
+    known = (*Facts.__struct_fields__, "knowledge")
+    for each in found:
+        for name in each.needs:
+            if name not in known:
+                raise PluginError(
+                    f"{each.id} needs the fact {name!r}, which this doctor does not have (a parameter for a fact of another "
+                    f"release needs a default){nearest(name, known)}"
+                )

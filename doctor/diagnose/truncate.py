@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from tfgpu_doctor.model import SEVERITIES, Figure, Finding, Fix
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.model.report import (
     GpuCard,
@@ -144,7 +145,7 @@ def _bound_fix(fix: Fix) -> Fix:
 def _bound_lines(lines: Sequence[str]) -> tuple[str, ...]:
     shown = tuple(_cut(each) for each in lines[:_MOST_LINES])
     left_out = len(lines) - len(shown)
-    return (*shown, f"... and {left_out} more lines") if left_out else shown
+    return (*shown, f"... and {amount(left_out, 'more line')}") if left_out else shown
 
 
 def _name(text: str) -> str:

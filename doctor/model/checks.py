@@ -76,7 +76,8 @@ def check(
     """Make a check of a generator function whose parameters are named like the facts that it needs.
 
     If a fact is unavailable, the check is skipped, with the reason; a parameter with a default uses the
-    default instead. `knowledge` provides the tables. A check passes if it yields no finding of severity warning or error.
+    default instead. `knowledge` provides the tables. A check passes if it yields evidence, and no finding of severity warning or
+    error; one that yields nothing is skipped.
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"the id of a check must be capital letters and three digits, like ACME001; not {id!r}")

@@ -193,8 +193,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RehearsalReport(Report, frozen=True, kw_only=True):
-    """The result of a rehearsal: the machine's GPUs and driver are simulated, the target and its TensorFlow are real."""
+    """The result of a rehearsal: the machine's GPUs and driver are simulated, the target and its TensorFlow are real.
 
+    `healthy`: TensorFlow registers every simulated GPU, and no check failed. Nothing was computed: `computes` is None.
+    """
+
+    simulated: bool = True  # tells the document from that of a real machine
     registered: int  # GPUs that TensorFlow registered
     expected: int  # GPUs that CUDA gives to a program on such a machine
     memory_growth_set: bool  # whether memory growth could be enabled for each

@@ -30,5 +30,6 @@ def report_schema(kind: type[msgspec.Struct] = Report, title: str = "report") ->
         if "description" in definition:  # a docstring; before 3.13, Python keeps its indents
             definition["description"] = inspect.cleandoc(definition["description"])
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = f"tfgpu-doctor {title}, schema 1"
+    number = next((each.default for each in msgspec.structs.fields(kind) if each.name == "schema"), 1)
+    schema["title"] = f"tfgpu-doctor {title}, schema {number}"
     return as_json(schema)

@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.plain_text import clean
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "html")
@@ -41,7 +42,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     style, script = _source("style.css"), _source("script.js")
-    environment.filters["clean"] = shown
+    environment.filters.update(clean=shown, amount=amount)
     environment.globals.update(style=Markup(style), script=Markup(script), policy=_policy(style, script))  # noqa: S704 - ours
     return environment
 

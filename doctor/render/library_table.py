@@ -9,14 +9,18 @@ from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 from tfgpu_doctor.model.plain_text import in_lines
 
 
-def libraries_document(resolution: Resolution) -> dict[str, Any]:
-    """Return the document of `tfgpu-doctor libraries --format json`; each row has every field of ResolvedLibrary."""
+def libraries_document(resolution: Resolution, reason: str = "") -> dict[str, Any]:
+    """Return the document of `tfgpu-doctor libraries --format json`; each row has every field of ResolvedLibrary.
+
+    `reason`: why nothing could be examined; empty if the libraries were.
+    """
     rows = [{name: getattr(each, name) for name in each.__struct_fields__} for each in resolution.libraries]
     return {
         "schema": 1,
         "libraries": rows,
         "opener": resolution.opener,
         "search_folders": resolution.search_folders,
+        "reason": reason,
     }
 
 

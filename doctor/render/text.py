@@ -52,11 +52,7 @@ def render_text(report: Report, *, width: int, colour: bool, verbose: bool, fail
         page.gap()
     for cause in report.causes:
         say_cause(page, cause, verbose)
-    if notes := failing_notes(report, fail_level):
-        page.say(NOTES_FAIL)
-        page.gap()
-        for note in notes:
-            say_cause(page, note, verbose)
+    say_notes(page, report, fail_level, verbose)
     for result in report.results:
         if result.outcome == "crash" and not verbose:
             page.say(f"{result.id} {result.title}: {result.reason}", start="☠ ", style="magenta")
@@ -109,6 +105,15 @@ class Page:
     def command(self, command: str) -> None:
         """Add a command to paste, never wrapped."""
         self._console.print(Text("       " + one_line(command), style="bold cyan"), soft_wrap=True)
+
+
+def say_notes(page: Page, report: Report, fail_level: Severity, verbose: bool) -> None:
+    """Say the notes that fail the run at this level, if any."""
+    if notes := failing_notes(report, fail_level):
+        page.say(NOTES_FAIL)
+        page.gap()
+        for note in notes:
+            say_cause(page, note, verbose)
 
 
 def say_cause(page: Page, cause: RootCause, verbose: bool) -> None:

@@ -7,7 +7,7 @@ from tfgpu_doctor.diagnose.root_cause import rank_notes
 from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.facts.stress import STRESS_LEVELS
 from tfgpu_doctor.model.report import NOT_EXAMINED, Report, Result, RootCause
-from tfgpu_doctor.model.tags import STRESS
+from tfgpu_doctor.model.tags import STRESS, plugin_of
 
 _COUNTS = (
     ("pass", "passed"),
@@ -19,7 +19,7 @@ _COUNTS = (
 )
 
 
-NOTES_FAIL = "Notes fail this run (--fail-level info):"
+NOTES_FAIL = "Notes fail this run (fail-level info):"
 _OPEN = "Not judged: nothing showed whether TensorFlow computes on a GPU."
 
 
@@ -42,13 +42,36 @@ def headline(report: Report) -> str:
     if has_error(report):
         return ""
     if report.counts["crash"]:
-        return "A check of the doctor crashed; what it examines was not judged."
+        return _crashed(report)
     if report.judged:
         unlike = "" if all_pass(report) else f"Not every selected check passed: {counts_line(report)}."
         return f"{unlike or 'The selected checks pass.'} Whether TensorFlow computes on a GPU was not among them."
     if report.causes:
         return _OPEN
     return "Not judged: no fault was found, but nothing showed that TensorFlow computes on a GPU."
+
+
+def _crashed(report: Report) -> str:
+    """Return whose checks crashed, and which plugins could not be loaded: the doctor's own ones are the doctor's fault."""
+    crashed = [each for each in report.results if each.outcome == "crash"]
+    unloaded = [each for each in crashed if each.id.startswith("plugin:")]
+    ran = [each for each in crashed if each not in unloaded]
+    told = []
+    if ran:
+        names = sorted({plugin_of(each.tags) for each in ran})  # the doctor's own have none, which comes first
+        whose = " and ".join(f"of the plugin {name}" if name else "of the doctor" for name in names)
+        told.append(
+            f"A check {whose} crashed; what it examines was not judged."
+            if len(ran) == 1
+            else f"{len(ran)} checks {whose} crashed; what they examine was not judged."
+        )
+    if unloaded:
+        names = [plugin_of(each.tags) for each in unloaded]
+        subject, whose = ("plugin", "its") if len(names) == 1 else ("plugins", "their")
+        told.append(
+            f"The {subject} {' and '.join(names)} could not be loaded; what {whose} checks examine was not judged."
+        )
+    return " ".join(told)
 
 
 def failing_notes(report: Report, fail_level: Severity) -> tuple[RootCause, ...]:

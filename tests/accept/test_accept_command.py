@@ -18,6 +18,7 @@ import pytest
 from doctor_command import clean_environment, doctor_argv, hear_interrupts, run_doctor
 from installed import skip_without_scipy, skip_without_tensorflow
 from judged import profile_of
+from learnt_runs import recorded_at
 from locations import RECORDS, ROOT
 from simulated import machine, simulate_in
 
@@ -117,7 +118,7 @@ def test_usage_that_cannot_be_meant_is_refused(tmp_path: pathlib.Path) -> None:
 
 
 def test_several_records_are_learnt_from(tmp_path: pathlib.Path) -> None:
-    words = [word for _ in range(3) for word in ("--facts", facts_of("dgx-8-gpus-healthy"))]
+    words = recorded_at((1, 2, 3), tmp_path)
     done = accept("learn", "--profile", "ci", *words, "-o", "node.toml", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr == "tfgpu-doctor: 0 bounds from 3 runs, in node.toml\n"
@@ -127,6 +128,23 @@ def test_several_records_are_learnt_from(tmp_path: pathlib.Path) -> None:
     assert again.returncode == 0
     other = accept("--profile", "node.toml", "--facts", facts_of("workstation-healthy"), cwd=tmp_path)
     assert other.returncode == 1
+
+
+def test_copies_of_one_recording_are_one_run(tmp_path: pathlib.Path) -> None:
+    record = facts_of("dgx-8-gpus-healthy")
+    same = [word for _ in range(3) for word in ("--facts", record)]
+    done = accept("learn", "--profile", "ci", *same, "-o", "node.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout, os.listdir(tmp_path)) == (1, "", [])
+    assert done.stderr.splitlines() == [
+        f"tfgpu-doctor: {record} was given 3 times: it counts as one run",
+        "tfgpu-doctor: no profile was learned: 3 to 20 runs are required; there is 1",
+    ]
+    done = accept("learn", "--profile", "ci", *recorded_at((1, 2, 1, 1, 3), tmp_path), cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "tfgpu-doctor: run0.json, run2.json and run3.json are one recording: they count as one run",
+        "tfgpu-doctor: 0 bounds from 3 runs",
+    ]
 
 
 def test_nothing_is_learnt_from_a_machine_with_an_error(tmp_path: pathlib.Path) -> None:

@@ -409,6 +409,7 @@ def test_a_check_that_breaks_is_no_fault_of_the_machine(tmp_path: pathlib.Path) 
 def test_a_plugin_that_does_not_load_is_told(tmp_path: pathlib.Path) -> None:
     certificate = by("", healthy(), tmp_path, broken=(BrokenPlugin("acme", "no module named acme"),))
     assert (certificate.verdict, red(certificate)) == ("not judged", ["crash.plugin:acme"])
+    assert "whoever made the plugin acme" in rows_of(certificate)["crash.plugin:acme"].remedy
 
 
 def test_an_interrupted_run_is_never_accepted() -> None:

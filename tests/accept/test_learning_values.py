@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from doctor_command import clean_environment, doctor_argv
 from judged import recorded_machine, shipped
-from locations import RECORDS
+from learnt_runs import recorded_at
 from stressed import speed, stress, stress_round, stressed_gpu, transfer, transfers, under_stress
 
 from tfgpu_doctor.accept.bounds import MOST_RUNS, T95, quantile
@@ -90,13 +90,25 @@ def test_each_examination_is_announced(capsys: pytest.CaptureFixture[str]) -> No
     assert 'extends = "ci"' in said.out.splitlines()
 
 
+def test_a_profile_whose_folder_is_gone_by_then_is_printed(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resolved, output = shipped("ci"), str(tmp_path / "gone/node.toml")
+    with pytest.raises(SystemExit) as ended:
+        learn_profile(resolved, "ci", Recorded(resolved.profile), [], 3, [], output)
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert 'extends = "ci"' in said.err.splitlines()
+    assert said.out == ""
+
+
 def _small_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 
 
 def test_a_profile_that_a_full_disk_does_not_take_is_printed(tmp_path: pathlib.Path) -> None:
     """It is the work of minutes."""
-    words = [word for _ in range(3) for word in ("--facts", str(RECORDS["workstation-healthy"]))]
+    words = recorded_at((1, 2, 3), tmp_path)
     done = subprocess.run(
         doctor_argv("accept", "learn", "--profile", "ci", *words, "-o", "node.toml"), capture_output=True, text=True,
         env=clean_environment(PYTHONDONTWRITEBYTECODE="1"), cwd=tmp_path, preexec_fn=_small_files, check=False,
@@ -105,4 +117,4 @@ def test_a_profile_that_a_full_disk_does_not_take_is_printed(tmp_path: pathlib.P
     first, *rest = done.stderr.splitlines()
     assert first == "tfgpu-doctor: error: node.toml cannot be written: File too large"
     assert 'extends = "ci"' in rest
-    assert list(tmp_path.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run0.json", "run1.json", "run2.json"]

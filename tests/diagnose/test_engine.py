@@ -9,9 +9,10 @@ import pytest
 from built_health import hung, without
 from healthy import broken, healthy, without_gpus
 from locations import ROOT
+from replayed import NAMES, report_on
 
 from tfgpu_doctor.checks import ALL_CHECKS
-from tfgpu_doctor.diagnose.engine import BrokenPlugin, diagnose
+from tfgpu_doctor.diagnose.engine import NOTHING_YIELDED, BrokenPlugin, diagnose
 from tfgpu_doctor.diagnose.fitness import makes_unfit
 from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
@@ -48,6 +49,26 @@ def result_of(one: Check, facts: Facts | None = None) -> Result:
 
 def test_a_check_without_findings_passes() -> None:
     assert result_of(passing("TST001")).outcome == "pass"
+
+
+@pytest.mark.parametrize("yielded", [(), (Evidence(""),), (Evidence(" \n"),)])
+def test_a_check_that_yields_nothing_does_not_pass(yielded: tuple[Evidence, ...]) -> None:
+    """A pass needs evidence. What comes after it is judged: it did not fail."""
+
+    @check("TST001", "every GPU is well")
+    def function() -> Yielded:
+        yield from yielded
+
+    report = report_of(function, passing("TST002", "TST001"))
+    assert [each.outcome for each in report.results] == ["skip", "pass"]
+    assert report.results[0].reason == "it yielded neither evidence nor a finding"
+
+
+def test_every_pass_of_the_doctors_own_checks_has_evidence() -> None:
+    """On every recorded machine: a check with nothing to say would be skipped with the words of the engine."""
+    results = [(name, each) for name in NAMES for each in report_on(name).results]
+    assert [(name, each.id) for name, each in results if each.reason == NOTHING_YIELDED] == []
+    assert len(results) > 10_000
 
 
 def test_a_check_as_the_design_shows_it() -> None:
@@ -209,6 +230,21 @@ def test_what_builds_on_what_cannot_be_told_cannot_be_told_either() -> None:
     assert [result.outcome for result in report.results] == ["skip", "skip", "skip"]
     assert report.results[1].reason == "TST001 could not be determined"
     assert report.exit_code() == 3
+
+
+def test_an_error_that_is_allowed_blocks_nothing() -> None:
+    """It is still found. Another error of the same check still blocks."""
+
+    def of_one_gpu(id: str, finding: Finding) -> bool:
+        return (id, finding.cause) == ("TST001", "driver_too_old")
+
+    checks = (failing("TST001"), passing("TST002", "TST001"), passing("TST003", "TST002"))
+    report = diagnose(healthy(), checks=checks, allowed=of_one_gpu)
+    assert [result.outcome for result in report.results] == ["fail", "pass", "pass"]
+    assert [cause.id for cause in report.causes] == ["TST001"]
+    checks = (failing("TST001", cause="gpu_lost"), *checks[1:])
+    report = diagnose(healthy(), checks=checks, allowed=of_one_gpu)
+    assert [result.outcome for result in report.results] == ["fail", "blocked", "blocked"]
 
 
 def test_edges_work_in_any_order_of_the_list() -> None:

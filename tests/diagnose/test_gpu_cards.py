@@ -7,6 +7,7 @@ from healthy import broken, nvml_gpu
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.health import GpuTrouble
+from tfgpu_doctor.model.facts.machine import PciDevice
 from tfgpu_doctor.render import render
 
 LOST = GpuTrouble(
@@ -37,6 +38,13 @@ def test_where_no_gpu_of_nvml_may_be_used_those_of_cuda_are_shown() -> None:
     )
     report = diagnose(broken(nvml={"count": 1, "gpus": (), "troubles": (refused,)}))
     assert [(card.index, card.compute_capability, card.trouble) for card in report.gpus] == [(0, "8.6", "")]
+
+
+@pytest.mark.parametrize(("device", "name"), [("2204", "NVIDIA GeForce RTX 3090"), ("ffff", "NVIDIA device ffff")])
+def test_without_nvml_and_cuda_a_gpu_has_the_name_of_its_device_id(device: str, name: str) -> None:
+    found = PciDevice(address="0000:01:00.0", vendor="10de", device=device, class_code="030000")
+    report = diagnose(broken(nvml=None, cuda_driver=None, pci={"devices": (found,)}))
+    assert [card.name for card in report.gpus] == [name]
 
 
 def test_a_gpu_that_is_lost_while_it_is_read_has_one_card() -> None:

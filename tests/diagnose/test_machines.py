@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from every import every
@@ -12,7 +13,12 @@ from replayed import NAMES, facts_of, report_on
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model.facts import decode_facts, encode_facts
+from tfgpu_doctor.render import render
 
+_PLURAL_OF_ONE = re.compile(
+    r"(?<![\w.,:/=+-])1 (?:other |more )?(?:[GC]PUs|NVSwitches|NVLinks|devices|processes|rows|banks|times|minutes|samples"
+    r"|libraries|packages|tests|instances)\b.*"
+)
 every_machine = every("machine", NAMES, least=160)
 
 
@@ -41,6 +47,11 @@ def test_no_two_red_lines_for_one_cause(machine: str) -> None:
 def test_every_pass_has_evidence(machine: str) -> None:
     bare = [result.id for result in report_on(machine).results if result.outcome == "pass" and not result.evidence]
     assert bare == []
+
+
+@every_machine
+def test_one_of_a_thing_is_no_plural(machine: str) -> None:
+    assert _PLURAL_OF_ONE.findall(render(report_on(machine), "text", verbose=True)) == []
 
 
 @every_machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
@@ -16,9 +17,10 @@ from healthy import healthy
 from locations import TESTS
 
 from tfgpu_doctor.checks import ALL_CHECKS
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.diagnose.plugin_checks import describe_plugin
 from tfgpu_doctor.diagnose.plugins import merge
-from tfgpu_doctor.model import CannotTell, Check, Skip, Yielded, check
+from tfgpu_doctor.model import CannotTell, Check, Evidence, Skip, Yielded, check
 
 PLUGIN = '''
 from tfgpu_doctor.model import Evidence, Finding, Fix, check
@@ -44,12 +46,16 @@ def install(site: pathlib.Path, module: str, source: str, entry: str) -> None:
     (info / "entry_points.txt").write_text(f"[tfgpu_doctor.checks]\n{entry}\n")
 
 
-def doctor_with(site: pathlib.Path, *arguments: str, warns: str = "") -> dict[str, Any]:
+def run_with(site: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     facts = TESTS / "machines/synthetic/workstation-healthy/facts.json"
-    done = subprocess.run(
-        doctor_argv("--facts", str(facts), "--format", "json", *arguments), capture_output=True, text=True,
+    return subprocess.run(
+        doctor_argv("--facts", str(facts), *arguments), capture_output=True, text=True,
         env=clean_environment(PYTHONPATH=os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])), check=False,
     )  # fmt: skip
+
+
+def doctor_with(site: pathlib.Path, *arguments: str, warns: str = "") -> dict[str, Any]:
+    done = run_with(site, "--format", "json", *arguments)
     assert done.stderr == warns
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -137,7 +143,7 @@ def test_whatever_a_check_of_a_plugin_does_the_document_says_it(tmp_path: pathli
 def test_a_check_of_a_plugin_that_hangs_is_a_crash(tmp_path: pathlib.Path) -> None:
     install(tmp_path, "acme", CHECK.format("time.sleep(600)"), "acme = acme:nothing_is_wrong")
     (result,) = doctor_with(tmp_path, "--select", "ACME001")["results"]
-    assert (result["outcome"], result["reason"]) == ("crash", "it did not end within 20 s")
+    assert (result["outcome"], result["reason"]) == ("crash", "the plugin acme: it did not end within 20 s")
 
 
 @pytest.mark.parametrize("printing", ["print('::error::forged')", "os.write(1, b'::error::forged')"])
@@ -217,6 +223,76 @@ def test_a_ring_is_refused_and_costs_no_other() -> None:
     checks, broken = merge(ALL_CHECKS, [POINT], found(one, two))
     assert checks == ALL_CHECKS
     assert "CycleError" in broken[0].error
+
+
+def test_a_fact_that_does_not_exist_is_refused() -> None:
+    @check("ACME001", "the links are up")
+    def links(drivr: object, knowledge: object) -> Yielded:
+        yield Evidence("never reached")
+
+    checks, (broken,) = merge(ALL_CHECKS, [POINT], found(links))
+    assert checks == ALL_CHECKS
+    assert broken.error == (
+        "ACME001 needs the fact 'drivr', which this doctor does not have (a parameter for a fact of another release needs a "
+        "default); did you mean driver?"
+    )
+
+
+def test_a_parameter_with_a_default_may_name_a_fact_of_another_release() -> None:
+    @check("ACME001", "the links are up")
+    def links(driver: object, knowledge: object, fact_of_next_year: object = None) -> Yielded:
+        yield Evidence(f"{fact_of_next_year}")
+
+    checks, broken = merge(ALL_CHECKS, [POINT], found(links))
+    assert ([each.id for each in checks if each.id == "ACME001"], broken) == (["ACME001"], ())
+    result = diagnose(healthy(), checks=[each for each in checks if each.id == "ACME001"]).results[0]
+    assert (result.outcome, result.evidence) == ("pass", ("None",))
+
+
+def test_a_plugin_with_a_fact_that_does_not_exist_is_a_crash(tmp_path: pathlib.Path) -> None:
+    install(tmp_path, "acme", PLUGIN.replace("driver, knowledge", "no_such_fact"), "acme = acme:driver_is_supported")
+    document = doctor_with(tmp_path)
+    crash = document["results"][-1]
+    assert (crash["id"], crash["outcome"]) == ("plugin:acme", "crash")
+    assert "ACME001 needs the fact 'no_such_fact'" in crash["reason"]
+
+
+@pytest.mark.parametrize("body", ["return", "for _ in (): yield Evidence('never')"])
+def test_a_check_of_a_plugin_that_says_nothing_is_skipped(tmp_path: pathlib.Path, body: str) -> None:
+    source = CHECK.replace('    yield Evidence("fine")\n', "").format(body)
+    install(tmp_path, "acme", source, "acme = acme:nothing_is_wrong")
+    (result,) = doctor_with(tmp_path, "--select", "ACME001")["results"]
+    assert (result["outcome"], result["reason"]) == ("skip", "it yielded neither evidence nor a finding")
+
+
+def test_a_cause_that_is_not_in_the_doctors_list_is_refused(tmp_path: pathlib.Path) -> None:
+    body = "yield Finding('the rack is full', cause='driver_to_old')"
+    install(tmp_path, "acme", CHECK.format(body), "acme = acme:nothing_is_wrong")
+    (result,) = doctor_with(tmp_path, "--select", "ACME001")["results"]
+    assert (result["outcome"], result["findings"]) == ("crash", [])
+    assert result["reason"] == (
+        "the plugin acme: it found 'the rack is full' with the cause 'driver_to_old', which is not in the doctor's list "
+        "(without a cause, a finding is 'undetermined'); did you mean driver_too_old?"
+    )
+
+
+@pytest.mark.parametrize("cause", ["", ", cause='undetermined'", ", cause='gpu_lost'"])
+def test_a_cause_of_the_doctors_list_is_taken(tmp_path: pathlib.Path, cause: str) -> None:
+    install(tmp_path, "acme", CHECK.format(f"yield Finding('it is so'{cause})"), "acme = acme:nothing_is_wrong")
+    (result,) = doctor_with(tmp_path, "--select", "ACME001")["results"]
+    assert result["outcome"] == "fail"
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html", "github", "junit", "sarif"])
+def test_a_crash_of_a_plugin_is_not_blamed_on_the_doctor(tmp_path: pathlib.Path, format_: str) -> None:
+    install(tmp_path, "acme", CHECK.format("raise OSError('none')"), "rack = acme:nothing_is_wrong")
+    done = run_with(tmp_path, "--select", "ACME001", "--format", format_)
+    words = " ".join(re.sub(r"&#39;|&quot;|<[^>]*>", " ", done.stdout).split())
+    assert done.returncode == 3
+    assert "the plugin rack: OSError: none" in " ".join(done.stdout.split())
+    assert "of the doctor crashed" not in words
+    if format_ in ("text", "markdown", "html"):
+        assert "A check of the plugin rack crashed; what it examines was not judged." in words
 
 
 @pytest.mark.parametrize("named", ["'not checks'", "[1, 2]", "7"])

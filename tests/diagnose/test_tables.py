@@ -49,6 +49,14 @@ def versions(facts: Facts) -> dict[str, VersionRow]:
     return {row.component: row for row in list_versions(facts, ALL_CHECKS)}
 
 
+def test_what_the_gpus_must_be_is_needed_by_a_build_that_tells_it() -> None:
+    row = versions(healthy())["Compute capability of the GPUs"]
+    assert (row.found, row.needed) == ("8.6", "sm_60, sm_70, sm_80, sm_89, compute_90")
+    assert row.needed_by == "TensorFlow 2.20.0"
+    silent = versions(broken(tensorflow={"compute_capabilities": ()}))["Compute capability of the GPUs"]
+    assert (silent.found, silent.needed, silent.needed_by) == ("8.6", "", "")
+
+
 def test_the_wheels_of_the_extra_are_listed_with_what_is_needed() -> None:
     rows = versions(healthy())
     wheels = {name: version for name, version, _ in CUDA_WHEELS.values()}

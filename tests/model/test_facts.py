@@ -15,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgpu_doctor.collect.probes import ALL_PROBES
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts, FactsError, decode_facts, encode_facts
 from tfgpu_doctor.model.facts.lengths import shorten
 from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.render.json_document import as_json
 
 
 def test_every_probe_gives_a_fact_and_every_fact_has_a_probe() -> None:
@@ -69,6 +71,29 @@ def changed(**changes: Any) -> bytes:
 def test_a_document_that_is_no_machine_is_refused(document: bytes, complaint: str) -> None:
     with pytest.raises(FactsError, match=complaint):
         decode_facts(document)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_record_that_an_editor_saved_again_is_read(encoding: str) -> None:
+    facts = msgspec.structs.replace(healthy(), unknown={"nvml": "caf\u00e9 \U0001f600"})
+    text = encode_facts(facts).decode().replace("\n", "\r\n")
+    mark = "\ufeff" if encoding in ("utf-16-le", "utf-16-be") else ""
+    assert decode_facts((mark + text).encode(encoding)) == facts
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe{", b"\xfe\xff\xd8\x00", b"\xef\xbb\xbf\xff", b"\xff\xfe", b"\xef\xbb\xbf"]
+)
+def test_a_mark_before_what_is_no_text_is_refused(content: bytes) -> None:
+    with pytest.raises(FactsError, match="it is not JSON"):
+        decode_facts(content)
+
+
+def test_a_report_is_told_from_a_record() -> None:
+    with pytest.raises(
+        FactsError, match=r"this is a report and not a recorded machine: ask for .*--record FILE.*ticket\.zip"
+    ):
+        decode_facts(as_json(diagnose(healthy())).encode())
 
 
 def test_fields_of_a_later_doctor_are_passed_over() -> None:

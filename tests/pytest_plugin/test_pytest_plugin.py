@@ -17,7 +17,7 @@ from locations import RECORDS
 from replayed import NAMES, report_on
 
 from tfgpu_doctor.diagnose.engine import diagnose
-from tfgpu_doctor.gpu_demand import DemandError, missing, read_demand, usable_gpus, why_no_gpu
+from tfgpu_doctor.gpu_demand import Demand, DemandError, missing, read_demand, strictest, usable_gpus, why_no_gpu
 from tfgpu_doctor.model.facts import decode_facts
 
 TESTS = """
@@ -121,6 +121,58 @@ def test_a_demand_that_is_not_met_fails_where_a_gpu_is_required(tmp_path: pathli
     done = run_pytest(tmp_path, "--require-gpu", machine="workstation-healthy")
     assert (done.returncode, counts(done)) == (1, {"failed": 1, "passed": 3, "skipped": 2})
     assert "2 tests marked gpu cannot run here" in done.stdout
+
+
+MARKED_TWICE = """
+import pytest
+
+pytestmark = pytest.mark.gpu(compute_capability="8.0")
+
+@pytest.mark.gpu(count=9)
+class TestMany:
+    @pytest.mark.gpu(memory="1GiB")
+    def test_method(self):
+        pass
+
+@pytest.mark.gpu(count=2)
+class TestTwo:
+    @pytest.mark.gpu(count=1, memory="900MB")
+    @pytest.mark.gpu(memory="1GiB")
+    def test_method(self):
+        pass
+
+    @pytest.mark.parametrize("kind", ["a", pytest.param("b", marks=pytest.mark.gpu(compute_capability="10.0"))])
+    def test_parameters(self, kind):
+        pass
+"""
+
+
+def test_every_marker_of_a_test_counts(tmp_path: pathlib.Path) -> None:
+    """Those of its module, its class, its function and its parameters: the strictest of each argument."""
+    (tmp_path / "test_it.py").write_text(MARKED_TWICE)
+    done = run_pytest(tmp_path, machine="dgx-8-gpus-healthy")
+    assert counts(done) == {"passed": 2, "skipped": 2}, done.stdout
+    assert "it needs 9 GPUs with 1GiB, compute capability 8.0; TensorFlow has GPU:0" in done.stdout
+    assert "it needs 2 GPUs with compute capability 10.0; TensorFlow has GPU:0" in done.stdout
+
+
+def test_a_typo_in_the_marker_of_a_class_is_an_error_too(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "test_it.py").write_text(MARKED_TWICE.replace("gpu(count=9)", "gpu(cuont=9)"))
+    done = run_pytest(tmp_path, machine="dgx-8-gpus-healthy")
+    assert counts(done) == {"error": 1}
+    assert "@pytest.mark.gpu: it takes memory, count, compute_capability, not 'cuont'" in done.stdout
+
+
+def test_the_strictest_of_several_demands() -> None:
+    demands = [Demand(memory="900MB"), Demand(count=3, memory="1GiB", compute_capability="9.0"), Demand(2, "", "10.0")]
+    assert strictest(demands) == Demand(count=3, memory="1GiB", compute_capability="10.0")
+    assert strictest([Demand(memory="1024MiB"), Demand(memory="1GiB")]).memory == "1024MiB"  # as the nearest says it
+
+
+def test_no_fix_names_an_option_that_pytest_does_not_have(tmp_path: pathlib.Path) -> None:
+    done = run_pytest(tmp_path, "--require-gpu", machine="system-python-that-refuses-pip")
+    assert "Use the Python that has TensorFlow (`tfgpu-doctor --python PATH`" in " ".join(done.stdout.split())
+    assert "with `--python PATH`" not in done.stdout
 
 
 def test_this_machine_is_examined_once_and_not_in_pytests_own_process(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import msgspec
 import pytest
-from healthy import broken
+from healthy import broken, healthy
 
-from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.diagnose.engine import BrokenPlugin, diagnose
 from tfgpu_doctor.diagnose.selection import Selection
+from tfgpu_doctor.fleet.reporting import in_a_line, node_report
 from tfgpu_doctor.model import Check, Evidence, Finding, Fix, Skip, Yielded, check
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.machine import Pci
-from tfgpu_doctor.model.report import Report
+from tfgpu_doctor.model.report import RehearsalReport, Report
+from tfgpu_doctor.model.tags import of_plugin
+from tfgpu_doctor.rehearse.page import render_rehearsal
 from tfgpu_doctor.render import render
 from tfgpu_doctor.render.words import NOTES_FAIL, headline, subject
+from tfgpu_doctor.ticket.ticket_page import Page, render_ticket
 
 REASON = "TensorFlow was not started: no Python was found"
 WARNING = "the link of the GPU has 4 of 16 lanes"
@@ -89,6 +94,41 @@ def test_a_page_calls_no_warning_the_root_cause_of_a_crash() -> None:
     page = render(report_of(warns, crashes), "html")
     assert "<h1>A check of the doctor crashed; what it examines was not judged.</h1>" in page
     assert "Root cause" not in page
+
+
+@check("TST007", "the check of a plugin", tags=(of_plugin("acme"),))
+def crashes_too() -> Yielded:
+    yield from ()
+    raise ZeroDivisionError("of its own making")
+
+
+BROKEN = (BrokenPlugin("acme", "no module"), BrokenPlugin("rack", "no module"))
+
+
+@pytest.mark.parametrize(
+    ("checks", "unloaded", "said"),
+    [
+        ((crashes,), (), "A check of the doctor crashed; what it examines was not judged."),
+        ((crashes_too,), (), "A check of the plugin acme crashed; what it examines was not judged."),
+        (
+            (crashes, crashes_too),
+            (),
+            "2 checks of the doctor and of the plugin acme crashed; what they examine was not judged.",
+        ),
+        ((passes,), BROKEN[:1], "The plugin acme could not be loaded; what its checks examine was not judged."),
+        ((), BROKEN, "The plugins acme and rack could not be loaded; what their checks examine was not judged."),
+        (
+            (crashes,),
+            BROKEN[1:],
+            "A check of the doctor crashed; what it examines was not judged. "
+            "The plugin rack could not be loaded; what its checks examine was not judged.",
+        ),
+    ],
+)
+def test_a_crash_is_of_whoever_made_the_check(
+    checks: tuple[Check, ...], unloaded: tuple[BrokenPlugin, ...], said: str
+) -> None:
+    assert headline(diagnose(healthy(), checks=checks, broken=unloaded)) == said
 
 
 @pytest.mark.parametrize("format_", ["text", "markdown", "html"])
@@ -175,3 +215,28 @@ def test_notes_that_fail_the_run_are_shown(format_: str) -> None:
     for level in ("warning", "error"):
         assert render(report, format_, fail_level=level) == render(report, format_)
     assert NOTES_FAIL not in render(report, format_)
+
+
+def test_notes_that_fail_a_rehearsal_are_shown() -> None:
+    fields = {name: getattr(report_of(passes, notes), name) for name in Report.__struct_fields__}
+    report = RehearsalReport(**fields, registered=1, expected=1, memory_growth_set=True, cuda="12.4")
+    page = render_rehearsal(report, width=100, colour=False, verbose=False, fail_level="info")
+    for words in (NOTES_FAIL, "TST008", "only root may profile", "allow it to all"):
+        assert words in page
+    assert NOTES_FAIL not in render_rehearsal(report, width=100, colour=False, verbose=False)
+
+
+def test_notes_that_fail_a_node_are_among_its_causes() -> None:
+    report = report_of(passes, notes)
+    node = node_report("a", Facts(), report, began="", seconds=1.0, exit_code=1, fail_level="info")
+    assert in_a_line(node) == "undetermined (TST008): only root may profile"
+    assert [cause.severity for cause in node.causes] == ["info"]
+    assert not node_report("a", Facts(), report, began="", seconds=1.0, exit_code=0).causes
+
+
+def test_notes_that_fail_a_ticket_are_on_its_page() -> None:
+    page = Page(report_of(passes, notes), Facts(), None, None, ())
+    told = render_ticket(dataclasses.replace(page, fail_level="info"))
+    for words in (NOTES_FAIL, "TST008", "only root may profile", "allow it to all"):
+        assert words in plain(told)
+    assert NOTES_FAIL not in render_ticket(page)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tfgpu_doctor.model.byte_order_mark import in_utf8
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.bench import Bench
 from tfgpu_doctor.model.facts.engines import Engines
@@ -28,6 +29,10 @@ from tfgpu_doctor.model.facts.xla import XlaFlags, XlaTools
 from tfgpu_doctor.model.redaction import Count, Text, Version
 
 SCHEMA = 2  # readers accept 1
+_REPORT = (
+    "this is a report and not a recorded machine: ask for the file that `tfgpu-doctor --record FILE` writes, or for the "
+    "ticket.zip of `tfgpu-doctor ticket -o ticket.zip`"
+)
 
 
 class FactsError(ValueError):
@@ -80,6 +85,7 @@ class Facts(Fact, frozen=True):
 
 class _Header(msgspec.Struct):
     schema: int
+    causes: Any = None  # of every report, and of no record
 
 
 FactType = TypeVar("FactType", bound=Fact)
@@ -115,9 +121,12 @@ def encode_facts(facts: Facts) -> bytes:
 
 
 def decode_facts(document: bytes) -> Facts:
-    """The snapshot in a JSON document. Raises FactsError."""
+    """The snapshot in a JSON document, also one that an editor saved with a byte order mark. Raises FactsError."""
+    document = in_utf8(document)
     try:
         header = msgspec.json.decode(document, type=_Header)
+        if header.causes is not None:
+            raise FactsError(_REPORT)
         if header.schema > SCHEMA:
             raise FactsError(
                 f"it has schema {header.schema}, and this tfgpu-doctor reads up to {SCHEMA}: upgrade tfgpu-doctor"
