@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.perf_tests.placement import short_device
 from tfgpu_doctor.perf_tests.runner import reason_of
 
@@ -28,4 +29,4 @@ def why_lost(listed_before: int, listed_now: int) -> str:
     """Return why TensorFlow lists fewer GPUs than before the suites started; empty if it still lists them all."""
     if listed_now >= listed_before:
         return ""
-    return f"TensorFlow listed {listed_before} GPUs when the run started, and lists {listed_now} now"
+    return f"TensorFlow listed {amount(listed_before, 'GPU')} when the run started, and lists {listed_now} now"

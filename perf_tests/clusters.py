@@ -23,6 +23,7 @@ from tfgpu_doctor.fleet import (
     faults_among,
     faults_here,
 )
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.perf_tests.children import Child, children
 from tfgpu_doctor.perf_tests.peers import free_addresses, look
 from tfgpu_doctor.perf_tests.visibility import NO_GPU, only_gpu
@@ -58,7 +59,7 @@ class Workers:
     def about(self) -> str:
         """A description of the cluster, to interpret the metrics."""
         if self.spans:
-            return f"{self.count} workers of a job, {self.replicas} replicas on {self.kind}"
+            return f"{self.count} workers of a job, {amount(self.replicas, 'replica')} on {self.kind}"
         return f"{self.count} workers on the loopback of one machine, on {self.kind}: does not measure a network"
 
     @property

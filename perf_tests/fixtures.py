@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -36,12 +37,22 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def tensorflow() -> ModuleType:
-    """TensorFlow with memory growth, so that a measurement never allocates a whole GPU."""
+    """TensorFlow with memory growth, so that a measurement never allocates a whole GPU.
+
+    Where it is not installed, the test is skipped. Where it is and its import fails, the test fails: a skip would let a
+    broken TensorFlow pass.
+    """
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with without_collection():
-        module: ModuleType = pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this Python")
-    return module
+    try:
+        with without_collection():
+            return importlib.import_module("tensorflow")
+    except Exception as error:  # noqa: BLE001 - whatever it raises is the reason
+        absent = isinstance(error, ModuleNotFoundError) and error.name == "tensorflow"
+        why = f"TensorFlow cannot be imported: {type(error).__name__}: {error}"
+    if absent:
+        pytest.skip("TensorFlow is not installed in this Python")
+    pytest.fail(why, pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import pytest
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.references import Conditions, compared
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.perf_tests.budget import MOST_S
 from tfgpu_doctor.perf_tests.ceilings import model_of
 from tfgpu_doctor.perf_tests.images import make_jpegs
@@ -172,5 +173,5 @@ def test_input(share_s: float, tensorflow: Any, metric: Callable[..., None]) -> 
         next(batches)
         seen += 1
     rate = seen * INPUT_BATCH / (time.perf_counter() - began)
-    about = f"JPEGs of {PICTURE_SIDE}x{PICTURE_SIDE} to {INPUT_SIDE}x{INPUT_SIDE}, {usable_processors()} CPUs"
+    about = f"JPEGs of {PICTURE_SIDE}x{PICTURE_SIDE} to {INPUT_SIDE}x{INPUT_SIDE}, {amount(usable_processors(), 'CPU')}"
     metric(INPUT, rate, "samples/s", device="CPU:0", about=about)

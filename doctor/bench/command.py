@@ -92,7 +92,7 @@ def bench(
         then = find_reference(sought, results, place, [*map(suite_of, suites)], measured, report.machine)
         again = _measure_again(facts, suites, measured, then, budget_s, even_if_busy=even_if_busy)
     measured = msgspec.structs.replace(measured, interrupted=measured.interrupted or again.interrupted)
-    is_kept = measured.interrupted or keep_run(results, save, measured, place) or not save
+    is_kept = keep_run(results, save, measured, place) or not save
     if benchmark_json:
         is_kept &= saved(benchmark_json, write_document(measured, report).encode())
     regressions = compare(measured, then.runs, then.earlier, again) if reference else ()

@@ -11,6 +11,7 @@ from tabulate import tabulate
 from tfgpu_doctor.bench.regression import Regression
 from tfgpu_doctor.bench.result import BenchReport
 from tfgpu_doctor.bench.verdict import CLOCK_FELL
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.bench import Comparison, Metric
 from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import RootCause
@@ -211,10 +212,13 @@ def clocks_that_fell(result: BenchReport) -> list[str]:
 
 
 def found_wrong(result: BenchReport) -> list[str]:
-    """List the problems that stopped suites, and the failed tests that no cause reports already."""
+    """List the problems that stopped suites, and the failed tests that no cause reports already, each reason once."""
     told = {line for cause in result.causes for line in cause.evidence}
-    failed = [(test, why) for test, why in result.failed.items() if f"{test}: {why}" not in told]
-    return [*result.problems, *(f"{_short_name(test)}: {why}" for test, why in failed)]
+    failed: dict[str, list[str]] = {}
+    for test, why in result.failed.items():
+        if f"{test}: {why}" not in told:
+            failed.setdefault(why, []).append(_short_name(test))
+    return [*result.problems, *(f"{', '.join(names)}: {why}" for why, names in failed.items())]
 
 
 def not_told(result: BenchReport) -> str:
@@ -223,8 +227,7 @@ def not_told(result: BenchReport) -> str:
         return ""
     if all(each.status == "no reference" for each in result.regressions):
         return f"nothing was compared: {reference(result)} has none of these comparisons; `--save NAME` saves a run"
-    of_them = "1 comparison" if result.untold == 1 else f"{result.untold} comparisons"
-    why = f"for {of_them} a slowdown by 10% could not be confirmed or ruled out"
+    why = f"for {amount(result.untold, 'comparison')} a slowdown by 10% could not be confirmed or ruled out"
     return f"{why}: run it again with --budget full, or when the machine is idle"
 
 

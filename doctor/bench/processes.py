@@ -9,6 +9,7 @@ import msgspec
 
 from tfgpu_doctor.bench.ratio import LEAST_PROCESSES, ratio_of_processes
 from tfgpu_doctor.bench.verdict import judge
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.bench import Comparison, Side
 
 
@@ -41,7 +42,7 @@ def _one(rows: Sequence[Comparison], processes: int) -> Comparison:
         other_work=round(math.fsum(share * s for share, s in other) / math.fsum(s for _, s in other), 3) if other else None,
     )  # fmt: skip
     if len(rows) < LEAST_PROCESSES:
-        why = f"{len(rows)} of {processes} processes measured it, and an interval needs {LEAST_PROCESSES}"
+        why = f"{len(rows)} of {amount(processes, 'process')} measured it, and an interval needs {LEAST_PROCESSES}"
         return msgspec.structs.replace(known, verdict="not run", reason=why)
     ratio = ratio_of_processes(logs)
     verdict, reason = judge(ratio, known.at_least)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -182,7 +183,10 @@ def refuse_unsaved(sought: Sought, results: Results, save: str | None) -> None:
     except ResultsError as error:
         refuse(str(error))
     if not runs:
-        refuse(f"no run is saved to compare with: `tfgpu-doctor bench --save {sought.name}` saves one under this name")
+        refuse(
+            f"no run is saved to compare with: `tfgpu-doctor bench --save {shlex.quote(sought.name)}` saves one under this name, "
+            "once it measures something"
+        )
     names = [name for name in dict.fromkeys(run.name for run in runs) if name]
     if sought.name not in names:
         saved = f"saved: {', '.join(names)}" if names else "`tfgpu-doctor bench --save NAME` saves one"
@@ -192,9 +196,12 @@ def refuse_unsaved(sought: Sought, results: Results, save: str | None) -> None:
 def keep_run(results: Results, name: str | None, measured: Bench, place: str) -> bool:
     """Save a run, also without a name: the last run can be a reference, and all runs show how much results vary.
 
-    Return False, after a note, if that is not possible.
+    Return False, after a note, if that is not possible. Where nothing was measured, there is nothing to save.
     """
-    if not any(comparison.ratio for comparison in measured.comparisons):
+    stopped = measured.interrupted
+    if stopped or not any(comparison.ratio for comparison in measured.comparisons):
+        if name:
+            note(f"{'the run was interrupted' if stopped else 'nothing was measured'}, so nothing is saved as {name!r}")
         return True
     run = KeptRun(time.time(), name or "", place, msgspec.json.encode(measured))
     try:

@@ -7,6 +7,7 @@ import click
 from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
 from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_bad_root, refuse_unwritable
 from tfgpu_doctor.collect.examination import Interrupted, examine
+from tfgpu_doctor.model.facts.resolution import Resolution
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.render.library_table import libraries_document, render_libraries
 
@@ -39,7 +40,10 @@ def libraries(*, python: str | None, root: str, format_: str, output: str | None
         return _INTERRUPTED
     found = facts.resolution
     if found is None:
-        note(f"nothing to examine: {facts.unknown['resolution']}")
+        reason = f"nothing to examine: {facts.unknown['resolution']}"
+        note(reason)
+        if format_ == "json":
+            deliver(as_json(libraries_document(Resolution(), reason)), output)
         return _NOT_JUDGED
     if format_ == "json":
         document = as_json(libraries_document(found))

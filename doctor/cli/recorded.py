@@ -6,6 +6,7 @@ import sys
 
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model.byte_order_mark import in_utf8
 from tfgpu_doctor.model.facts import Facts, FactsError, decode_facts
 
 _LARGEST_RECORD_BYTES = 64 << 20
@@ -13,11 +14,17 @@ _LARGEST_RECORD_BYTES = 64 << 20
 
 def read_recorded(path: str) -> Facts:
     """Read the machine from a file, `-` for standard input; reject any other content."""
-    content = read_input(path, _LARGEST_RECORD_BYTES, "a recorded machine")
+    content = read_document(path)
     try:
-        return decode_facts(_record_of(content, path))
+        return decode_facts(content)
     except FactsError as error:
         refuse(f"{path}: {error}")
+
+
+def read_document(path: str) -> bytes:
+    """Read a JSON document of a machine, `-` for standard input, in UTF-8; of the zip of a ticket, the record in it."""
+    content = read_input(path, _LARGEST_RECORD_BYTES, "a recorded machine")
+    return in_utf8(_record_of(content, path))
 
 
 def read_input(path: str, most_bytes: int, kind: str) -> bytes:

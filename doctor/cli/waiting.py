@@ -33,8 +33,9 @@ class Waiting:
         begun = {_name(each): self._since.get(_name(each), seconds) for each in waiting_for}
         self._since = begun
         shown = [each for each in waiting_for if seconds - begun[_name(each)] >= _PATIENCE_S]
-        if shown:
-            self._write(_cut(f"waiting for {' and '.join(shown[:2])}", f" ({seconds:.0f} s)", self._width() - 1))
+        if shown or self._shown:  # what the line named may have ended
+            named = f"waiting for {' and '.join(shown[:2])}" if shown else "waiting"
+            self._write(_cut(named, f" ({seconds:.0f} s)", self._width() - 1))
 
     def _width(self) -> int:
         """Return the columns of the terminal; of standard error, as standard output may be a file."""

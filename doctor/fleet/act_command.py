@@ -12,6 +12,7 @@ import click
 
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.amounts import amount
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.acting import Held, Plan
@@ -112,8 +113,8 @@ def _too_many(found: Plan) -> str:
     from tfgpu_doctor.fleet.acting import leaving_names
 
     return (
-        f"{len(leaving_names(found.leaving))} nodes would leave service, more than --most {found.most}: so many rarely have "
-        "one defect each, so look for what they have in common first"
+        f"{amount(len(leaving_names(found.leaving)), 'node')} would leave service, more than --most {found.most}: so many rarely "
+        "have one defect each, so look for what they have in common first"
     )
 
 

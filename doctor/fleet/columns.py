@@ -63,6 +63,7 @@ class Node(msgspec.Struct, gc=False):
     outcome: str
     reason: str
     exit_code: int | None
+    unjudged: str
     fails: bool  # it has a cause that is an error, or an unmet requirement
 
 
@@ -93,7 +94,7 @@ class Columns:
         self.nodes.append(
             Node(
                 heard.node, kind_of(said.get("GPU models", "")), said.get("processor", ""), heard.outcome,
-                heard.reason[:_LONGEST], heard.exit_code, fails,
+                heard.reason[:_LONGEST], heard.exit_code, heard.unjudged[:_LONGEST], fails,
             )
         )  # fmt: skip
         self.began.append((heard.node, heard.began))

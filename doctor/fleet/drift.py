@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
 from tfgpu_doctor.fleet.columns import Columns, Numbers
 from tfgpu_doctor.fleet.database import Database
 from tfgpu_doctor.fleet.fleet import Difference, Drift, ValueGroup, Varied
-from tfgpu_doctor.fleet.thresholds import BATCH_NODES, BATCH_SHARE, COVERED, GROUP_SHARE
+from tfgpu_doctor.fleet.thresholds import BATCH_NODES, BATCH_SHARE, COVERED, GROUP_SHARE, SAME_MEMORY, SAME_MEMORY_GIB
 
 _NOT_SET = -1
 _MOST_GROUPS = 8
 _FEW = 10
+_MOST_SIZES = 100
+_SIZE = re.compile(r"(\d{1,9}) GiB")
 _LEAST_NODES = 3  # of two nodes that differ, the odd one cannot be determined
 
+_SIZES = """
+select n.kind, s.value from node n join setting s on s.signature = n.settings where s.name = {name}
+group by all order by count(*) desc, s.value limit {most}
+"""
+_TAKE_AS = """
+update setting set value = {usual} where name = {name} and value = {value}
+and signature in (select settings from node where kind = {kind})
+"""
 # Every value of every setting by kind. An environment variable that only other nodes have counts as "not set"; any
 # other setting that could not be read is not compared. `usual`: enough nodes have the value that it is not drift.
 _VALUES = f"""
@@ -81,6 +93,7 @@ def drift(
         names[name]
     variables = [number for name, number in names.items() if name.startswith("$")]
     database.add("variable", {"name": np.array(variables, dtype="int32")})
+    _unify_memory(database, columns, golden or {})
     database.run(_VALUES)
     kind = columns.kind_names.get(golden_kind, -1) if golden is not None else None
     database.run(_ODD)
@@ -90,6 +103,30 @@ def drift(
         database.run(_AGAINST_GOLDEN.format(kind=kind))
         database.run("insert into odd select * from others")
     return _drift(database, columns), _varied(database, columns, kind)
+
+
+def _unify_memory(database: Database, columns: Columns, golden: dict[str, str]) -> None:
+    """Take a size of the memory that is nearly a usual one of the kind, or that of the golden node, for that one."""
+    name, numbers = columns.settings.names.get("memory"), columns.settings.values
+    if name is None:
+        return
+    first = [numbers[golden["memory"]]] if "memory" in golden else []
+    words, usual = list(numbers), dict[int, list[int]]()
+    for kind, value in database.rows(_SIZES.format(name=name, most=_MOST_SIZES)):
+        sizes = usual.setdefault(kind, [*first])
+        near = next((each for each in sizes if _is_same_memory(words[each], words[value])), None)
+        if near is None:
+            sizes.append(value)
+        elif near != value:
+            database.run(_TAKE_AS.format(usual=near, name=name, value=value, kind=kind))
+
+
+def _is_same_memory(one: str, other: str) -> bool:
+    found, compared = _SIZE.fullmatch(one), _SIZE.fullmatch(other)
+    if not found or not compared:
+        return one == other
+    sizes = sorted((int(found[1]), int(compared[1])))
+    return sizes[1] - sizes[0] <= max(SAME_MEMORY_GIB, SAME_MEMORY * sizes[1])
 
 
 def _add_golden(database: Database, golden: dict[str, str], names: Numbers[str], values: Numbers[str]) -> None:

@@ -16,6 +16,7 @@ from tfgpu_doctor.fleet.launched import SERVICE, WORKERS
 from tfgpu_doctor.fleet.node import KIND, NODE_SCHEMA
 from tfgpu_doctor.fleet.order import NodeOrder
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model.amounts import amount
 
 _TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(,[A-Za-z0-9][A-Za-z0-9._-]*)*")
@@ -110,7 +111,7 @@ def _environment() -> jinja2.Environment:
         comment_start_string="{##", comment_end_string="##}",  # in bash, {# is part of a length expansion
     )  # fmt: skip
     environment.globals.update(workers=WORKERS, service=SERVICE)
-    environment.filters.update(sh=shlex.quote, words=_words, yaml=_yaml, argument=_argument)
+    environment.filters.update(sh=shlex.quote, words=_words, yaml=_yaml, argument=_argument, amount=amount)
     return environment
 
 

@@ -49,6 +49,14 @@ class NotMeasured(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
 
 
+class Unjudged(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that were not judged, for one reason."""
+
+    reason: str
+    nodes: tuple[str, ...]
+    fix: str = ""  # what to do next; empty if the reason says it
+
+
 class RefusedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file in the folder that is not part of the comparison."""
 
@@ -180,6 +188,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     unmet: tuple[CauseGroup, ...] = ()
     silent: tuple[Silence, ...] = ()
     not_judged: tuple[str, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()  # the nodes of `not_judged`, by the reason
     not_measured: tuple[NotMeasured, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     drift: tuple[Drift, ...] = ()

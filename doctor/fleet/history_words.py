@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tfgpu_doctor.fleet.history import Between, CauseCount, Event, FleetTrend, History, Line
 from tfgpu_doctor.fleet.troubles import common_title
 from tfgpu_doctor.fleet.words import FEW, Section, few, section, short
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.render.words import number
 
 
@@ -27,7 +28,7 @@ def history_headline(history: History) -> str:
             f"Not judged: {f'{history.node} did not report' if history.node else 'no node reported'} on {history.last}."
         )
     what = ", ".join(counts) if counts else "nothing is new, and nothing is getting slower"
-    return f"{history.node or f'{history.nodes:,} nodes'} on {history.last}: {what}."
+    return f"{history.node or amount(history.nodes, 'node')} on {history.last}: {what}."
 
 
 def history_sections(history: History) -> list[Section]:
@@ -58,7 +59,7 @@ def event_lines(events: Iterable[Event], *, changes: bool = False) -> Iterator[s
         nodes = sorted({each.node for each in group})
         title = common_title(label, [each.title for each in group])
         named = f" ({short(id)}, {short(label)}, {severity})" if id else ""
-        often = f"; up to {max(each.changes for each in group)} changes" if changes else ""
+        often = f"; up to {amount(max(each.changes for each in group), 'change')}" if changes else ""
         devices = sorted({device for each in group for device in each.devices}) if len(nodes) == 1 else []
         on = f" on {', '.join(map(short, devices[:FEW]))}" if devices else ""
         yield f"{few(nodes)}{on}: {short(title)}{named}{often}"
@@ -82,15 +83,16 @@ def line_line(line: Line, *, devices: Sequence[str] = (), named: bool = False) -
     if line.change is None or line.per_month is None:
         return f"{head} {values}; too few runs for a slope"
     return (
-        f"{head} {values}: {line.change:+.1%} in {line.days} days, {line.per_month:+.1%} a month ({line.points} points)"
+        f"{head} {values}: {line.change:+.1%} in {amount(line.days, 'day')}, {line.per_month:+.1%} a month "
+        f"({amount(line.points, 'point')})"
     )
 
 
 def fleet_line(trend: FleetTrend) -> str:
     """Return a measurement that gets worse on all nodes."""
     return (
-        f"{short(trend.measurement)} on {short(trend.model)}: {trend.change:+.1%} in {trend.days} days on {trend.nodes:,} "
-        "nodes"
+        f"{short(trend.measurement)} on {short(trend.model)}: {trend.change:+.1%} in {amount(trend.days, 'day')} on "
+        f"{amount(trend.nodes, 'node')}"
     )
 
 
@@ -100,7 +102,7 @@ def _between(between: Between) -> tuple[Section, Section]:
         f"{few(each.nodes)}: {short(each.setting)} {_set(each.before)} to {_set(each.after)}"
         for each in between.settings
     )
-    days = f"between {between.before} and {between.after} ({between.nodes:,} nodes reported on both)"
+    days = f"between {between.before} and {between.after} ({amount(between.nodes, 'node')} reported on both)"
     return section(f"Causes {days}", "idle", causes), section(f"Settings {days}", "poor", settings)
 
 
@@ -108,7 +110,7 @@ def _count_line(cause: CauseCount) -> str:
     named = f" ({short(cause.id)}, {short(cause.label)})" if cause.id else ""
     got = f"; got it: {few(cause.got)}" if cause.got else ""
     lost = f"; lost it: {few(cause.lost)}" if cause.lost else ""
-    return f"{short(cause.title)}{named}: {cause.before:,} to {cause.after:,} nodes{got}{lost}"
+    return f"{short(cause.title)}{named}: {cause.before:,} to {amount(cause.after, 'node')}{got}{lost}"
 
 
 def _set(value: str | None) -> str:
@@ -123,14 +125,14 @@ def _scattered(history: History) -> Iterator[str]:
         )
     for (note, days), names in notes.items():
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-        yield f"{', '.join(names[:FEW])}{more}, {days} days: {note}"
+        yield f"{', '.join(names[:FEW])}{more}, {amount(days, 'day')}: {note}"
 
 
 def _also(history: History) -> Iterator[str]:
     if history.compared:
         short_ones = f"; {history.too_short:,} have too few runs" if history.too_short else ""
         yield (
-            f"{history.compared:,} measurements of devices have a slope{short_ones}; the store has {history.runs:,} runs from "
-            f"{history.first} to {history.last}"
+            f"{amount(history.compared, 'measurement')} of devices {'has' if history.compared == 1 else 'have'} a slope"
+            f"{short_ones}; the store has {amount(history.runs, 'run')} from {history.first} to {history.last}"
         )
     yield from map(short, history.notes)

@@ -10,6 +10,7 @@ from tfgpu_doctor.fleet.fleet import STATUSES, Fleet, Pattern, Series, Suspect
 from tfgpu_doctor.fleet.node_sets import folded, is_node_name
 from tfgpu_doctor.fleet.node_table import MOST, node_rows
 from tfgpu_doctor.fleet.words import TONES, WORDS, few, headline, sections, short
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.render.html_page import TONES as TONES_OF_OUTCOMES
 from tfgpu_doctor.render.layout import render_page
 from tfgpu_doctor.render.words import number
@@ -170,7 +171,7 @@ def _distribution(series: Series, suspects: Sequence[Suspect]) -> Distribution:
     more = f" and {len(suspects) - _NAMED} more" if len(suspects) > _NAMED else ""
     return Distribution(
         series, bars, _at(series, series.median), None if series.limit is None else _at(series, series.limit), marks,
-        words=f"{series.values:,} values from {number(series.low)} to {number(series.high)} {short(series.unit)}, "
+        words=f"{amount(series.values, 'value')} from {number(series.low)} to {number(series.high)} {short(series.unit)}, "
         f"median {number(series.median)}",
         named="; ".join(each.title for each in marks[:_NAMED]) + more,
     )  # fmt: skip

@@ -8,6 +8,7 @@ import click
 
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.fleet.compared import expected_names, require_extra
+from tfgpu_doctor.model.amounts import amount
 
 _NOT_STORED = 3
 
@@ -50,7 +51,8 @@ def ingest(*, folder: str, store_folder: str, day: str | None, expect: str | Non
         if each.fault:
             note(f"left out: {each.file}: {each.why}")
     deliver(
-        f"{found.run.day}, run {found.run.id}: {found.outcome}; {found.nodes:,} nodes, {found.measurements:,} measurements\n",
+        f"{found.run.day}, run {found.run.id}: {found.outcome}; {amount(found.nodes, 'node')}, "
+        f"{amount(found.measurements, 'measurement')}\n",
         None,
     )
     return 0 if found.nodes else _NOT_STORED

@@ -65,20 +65,15 @@ def read_known(path: str) -> tuple[KnownIssue, ...]:
 
 
 class Known:
-    """The entries that hold today, by node; notes what is over, and what no node has any more."""
+    """The entries by node, and which still hold today; notes what is over, and what no node has any more."""
 
     def __init__(self, issues: Iterable[KnownIssue], today: dt.date) -> None:
-        self._entries: list[tuple[KnownIssue, frozenset[str]]] = []
-        self._over: list[KnownIssue] = []
+        self._today = today
+        self._entries = [(each, frozenset(name for nodes in each.nodes for name in expand(nodes))) for each in issues]
         self._seen: dict[int, set[str]] = {}
-        for each in issues:
-            if each.until < today:
-                self._over.append(each)
-            else:
-                self._entries.append((each, frozenset(name for nodes in each.nodes for name in expand(nodes))))
 
     def covers(self, node: str, *names: str) -> bool:
-        """Whether an entry names the node and one of the names of its trouble."""
+        """Whether an entry that holds names the node and one of the names of its trouble."""
         found = [
             place
             for place, (issue, nodes) in enumerate(self._entries)
@@ -86,29 +81,33 @@ class Known:
         ]
         for place in found:
             self._seen.setdefault(place, set()).add(node)
-        return bool(found)
+        return any(not self._is_over(self._entries[place][0]) for place in found)
+
+    def _is_over(self, issue: KnownIssue) -> bool:
+        return issue.until < self._today
 
     def recognized(self) -> tuple[Recognized, ...]:
-        """Return the entries that some node has, with these nodes."""
+        """Return the entries that hold and that some node has, with these nodes."""
         return tuple(
             Recognized(
                 cause=issue.cause, owner=issue.owner, until=issue.until, why=issue.why,
                 nodes=tuple(sorted(self._seen[place])),
             )
-            for place, (issue, _) in enumerate(self._entries) if place in self._seen
+            for place, (issue, _) in enumerate(self._entries) if place in self._seen and not self._is_over(issue)
         )  # fmt: skip
 
     def notes(self, heard: Collection[str]) -> Sequence[str]:
         """Return what to change in the file. `heard`: the nodes of the fleet."""
-        found = [
-            f"the known issue {each.cause} on {', '.join(each.nodes)} was to end on {each.until}: it counts again, "
-            f"ask {each.owner}"
-            for each in self._over
-        ]
+        found = []
         for place, (issue, nodes) in enumerate(self._entries):
-            if place not in self._seen and (_EVERY in nodes or nodes & set(heard)):
+            over, seen = self._is_over(issue), place in self._seen
+            named = f"the known issue {issue.cause} on {', '.join(issue.nodes)}"
+            if over and seen:
+                found.append(f"{named} was to end on {issue.until}: it counts again, ask {issue.owner}")
+            elif over:
                 found.append(
-                    f"no node has the known issue {issue.cause} on {', '.join(issue.nodes)} any more: "
-                    f"{issue.owner} can remove it"
+                    f"{named} expired on {issue.until}, and no node of this report has it: {issue.owner} can remove it"
                 )
+            elif not seen and (_EVERY in nodes or nodes & set(heard)):
+                found.append(f"no node has {named} any more: {issue.owner} can remove it")
         return found

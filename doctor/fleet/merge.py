@@ -36,7 +36,9 @@ from tfgpu_doctor.fleet.statuses import statuses
 from tfgpu_doctor.fleet.store import Store
 from tfgpu_doctor.fleet.store_runs import earlier_in_store
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS
+from tfgpu_doctor.fleet.unjudged import unjudged_nodes
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model.amounts import amount
 
 _NO_FINDING: tuple[Status, ...] = ("good", "known", "not judged")
 _FINDINGS, _NOT_JUDGED = 1, 3
@@ -80,8 +82,8 @@ def merge(
     _add_second(columns, os.path.join(folder, SECOND_FOLDER), files, notes)
     earlier = earlier_in_store(store, columns, notes) if store else _earlier(columns, history, notes)
     if columns.left_out:
-        values = "1 value is" if columns.left_out == 1 else f"{columns.left_out} values are"
-        notes.append(f"{values} outside the range of any measurement and left out")
+        verb = "is" if columns.left_out == 1 else "are"
+        notes.append(f"{amount(columns.left_out, 'value')} {verb} outside the range of any measurement and left out")
     reference = _golden(golden, columns) if golden else None
     database = Database(columns)
     try:
@@ -127,7 +129,10 @@ def _add_second(columns: Columns, folder: str, files: list[RefusedFile], notes: 
         if heard.outcome == REPORTED and not columns.look_again(heard):
             strange.append(heard.node)
     if strange:
-        notes.append(f"{len(strange)} nodes have a retest without a first report: {', '.join(sorted(strange)[:5])}")
+        verb = "has" if len(strange) == 1 else "have"
+        notes.append(
+            f"{amount(len(strange), 'node')} {verb} a retest without a first report: {', '.join(sorted(strange)[:5])}"
+        )
 
 
 def _earlier(columns: Columns, folders: Sequence[str], notes: list[str]) -> EarlierRuns:
@@ -141,7 +146,7 @@ def _earlier(columns: Columns, folders: Sequence[str], notes: list[str]) -> Earl
         _, node, series, device, value = points
         runs.add(numpy_of(node), numpy_of(series), numpy_of(device), numpy_of(value))
         if faults := sum(each.fault for each in refused):
-            notes.append(f"{faults} files of the earlier run {folder} could not be read")
+            notes.append(f"{amount(faults, 'file')} of the earlier run {folder} could not be read")
     return runs
 
 
@@ -241,6 +246,7 @@ def _fleet(
         golden=golden.name if golden else "",
         statuses={each: tuple(nodes) for each, nodes in by_status.items()},
         causes=causes, unmet=unmet, silent=silent, not_judged=tuple(by_status["not judged"]),
+        unjudged=unjudged_nodes(columns.nodes, silent, by_status["not judged"]),
         not_measured=_not_measured(columns), suspects=found.suspects, drift=drift, known=known, varied=varied,
         changes=found.changes, series=found.series, checks=checks,
         patterns=patterns, files=tuple(sorted(files, key=lambda each: (not each.fault, each.file))), notes=tuple(notes),

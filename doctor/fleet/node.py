@@ -92,6 +92,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     order: str = ""  # the options of its examination: "--level deep --suite pipeline"
     doctor: str = ""  # version
     exit_code: int | None = None  # that of `check` or `accept`; None if nothing was examined
+    unjudged: str = ""  # why the examination could not judge the node (exit code 3)
     settings: dict[str, str] = {}  # normally the same on all nodes of one kind: versions, counts, limits
     measurements: tuple[Measurement, ...] = ()
     checks: dict[str, Outcome] = {}  # by id

@@ -91,7 +91,7 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
     return node_report(
         name, examined.facts, report, began=began, seconds=time.monotonic() - started, order=order.words,
         exit_code=certificate.exit_code if certificate else report.exit_code(settings.fail_level),
-        profile=resolved.name if resolved else "",
+        profile=resolved.name if resolved else "", fail_level="error" if resolved else settings.fail_level,
         unmet=[
             Unmet(key=row.key, title=row.title, required=row.required, measured=row.measured or row.outcome)
             for row in (certificate.requirements if certificate else ()) if not row.holds and row.outcome != "explained"

@@ -53,8 +53,11 @@ def _troubles(fleet: Fleet) -> Iterator[tuple[str, str, str]]:
     for group in fleet.unmet:
         for name in group.nodes:
             yield name, group.title, ""
+    for unjudged in fleet.unjudged:
+        for name in unjudged.nodes:
+            yield name, unjudged.reason, unjudged.fix
     for silence in fleet.silent:
-        for name in silence.nodes:
+        for name in set(silence.nodes).difference(fleet.not_judged):
             yield name, f"{silence.outcome}{f': {silence.reason}' if silence.reason else ''}", ""
     for suspect in fleet.suspects:
         slow = f"{short(suspect.measurement)} {suspect.device} {number(suspect.value)} {suspect.unit}, {suspect.change:+.1%}"

@@ -29,6 +29,7 @@ from tfgpu_doctor.fleet.thresholds import (
     reach_of_tail,
     reach_of_worse,
 )  # fmt: skip
+from tfgpu_doctor.model.amounts import amount
 
 _BINS = 48
 _FURTHEST = 700.0  # of a logarithm: beyond it, the value overflows a float
@@ -166,7 +167,8 @@ def _spread(row: tuple[Any, ...], tails: dict[tuple[int, int, str], float]) -> S
     """Return the distribution of one measurement, with the limit beyond which a value is too bad to be noise."""
     against, series, count, nodes, middle, sigma, mirror = row
     if count < FEWEST_PEERS:
-        note = f"not compared: there are {count} values, and a comparison requires {FEWEST_PEERS}"
+        there = f"there {'is' if count == 1 else 'are'} {amount(count, 'value')}"
+        note = f"not compared: {there}, and a comparison requires {FEWEST_PEERS}"
         return Spread(against, series, count, nodes, middle, sigma, note=note)
     key, times = (series, 1.0) if count >= TAIL_FROM else (_POOL, sigma)
     pooled = count >= POOLED_FROM and (against, key, "better") in tails

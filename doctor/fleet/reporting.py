@@ -11,8 +11,11 @@ from tfgpu_doctor.fleet.hardware import boards_of, driver_codes_of
 from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import Cause, NodeOutcome, NodeReport, Unmet
 from tfgpu_doctor.fleet.settings import settings_of
+from tfgpu_doctor.fleet.unjudged import why_unjudged
+from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.report import Report
+from tfgpu_doctor.render.words import failing_notes
 
 _NO_GPU_GRANTED = "scheduler_did_not_grant_gpu"  # a label
 _NOT_JUDGED = 3
@@ -21,10 +24,11 @@ _NOT_JUDGED = 3
 def node_report(
     node: str, facts: Facts, report: Report, *, began: str, seconds: float, exit_code: int,
     order: str = "", profile: str = "", unmet: Sequence[Unmet] = (), not_measured: Mapping[str, str] | None = None,
+    fail_level: Severity = "error",
 ) -> NodeReport:  # fmt: skip
     """Return the report of an examined node. `not_measured`: suites that were asked for, and why they measured nothing.
 
-    Such a node is not judged, if nothing worse is known of it.
+    Such a node is not judged, if nothing worse is known of it. Notes are causes where they fail the run at `fail_level`.
     """
     missed = {} if report.interrupted else not_measured or {}
     found = NodeReport(
@@ -36,6 +40,7 @@ def node_report(
         order=order,
         doctor=report.doctor,
         exit_code=exit_code or (_NOT_JUDGED if missed else 0),
+        unjudged=why_unjudged(report, exit_code),
         settings=settings_of(facts, report),
         measurements=measurements_of(facts),
         checks={result.id: result.outcome for result in report.results},
@@ -48,7 +53,7 @@ def node_report(
                 devices=cause.devices,
                 figures=cause.figures,
             )
-            for cause in report.causes
+            for cause in (*report.causes, *failing_notes(report, fail_level))
         ),
         unmet=tuple(unmet),
         profile=profile,
@@ -91,4 +96,8 @@ def in_a_line(report: NodeReport) -> str:
         return f"not accepted by {report.profile}: {'; '.join(each.words for each in report.unmet[:3])}"
     if report.causes:
         return "; ".join(f"{cause.label} ({cause.id}): {cause.title}" for cause in report.causes[:3])
-    return "healthy" if report.exit_code == 0 else f"not judged: {report.reason or f'exit code {report.exit_code}'}"
+    return (
+        "healthy"
+        if report.exit_code == 0
+        else f"not judged: {report.reason or report.unjudged or f'exit code {report.exit_code}'}"
+    )

@@ -42,6 +42,7 @@ class Heard(msgspec.Struct, frozen=True):
     doctor: str = ""
     profile: str = ""
     exit_code: int | None = None
+    unjudged: str = ""
     settings: msgspec.Raw = msgspec.Raw(b"{}")
     checks: msgspec.Raw = msgspec.Raw(b"{}")
     measurements: list[Measurement] = []

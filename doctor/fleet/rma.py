@@ -14,6 +14,9 @@ from tfgpu_doctor.render.markdown_page import escape
 from tfgpu_doctor.render.words import number
 
 _UNKNOWN = "unknown"
+_NOT_MEASURED = ("", "not measured")
+_NONE = "No board is listed: nothing was found that a vendor would take back."
+_SPEEDS = ("metric-fractions.", "metrics.", "peak-fractions.", "reference-fractions.", "speed-ups.", "spreads.")
 _IDENTITY = re.compile(
     r"GPU-\S+|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 )  # others count differently each time
@@ -21,15 +24,27 @@ _IDENTITY = re.compile(
 
 @dataclass(frozen=True)
 class Case:
-    """A node's first look, its retest if there was one, and its measurements that are worse than noise explains."""
+    """A node's first look, its retest if there was one, and its measurements that are worse than noise explains.
+
+    `errors`: those of both looks that lie in a board itself (the column `returns` of causes.json).
+    """
 
     first: NodeReport
     second: NodeReport | None
     suspects: tuple[Suspect, ...]
+    errors: tuple[Cause, ...]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether anything was found that a vendor would take back: an error of a board, or a speed that is too low."""
+        missed = [each for look in self._looks for each in look.unmet if each.key.startswith(_SPEEDS)]
+        return bool(self.errors or self.suspects or any(each.measured not in _NOT_MEASURED for each in missed))
 
     @property
     def boards(self) -> tuple[Board, ...]:
         """The boards that an error names, as the latest look that read them has them; all where it is not known which."""
+        if not self.is_one:
+            return ()
         if self._named and all(each in self._read or _IDENTITY.fullmatch(each) for each in self._named):
             found = [self._read[each] for each in self._named if each in self._read]
             return tuple({board.device: board for board in found}.values())
@@ -48,20 +63,28 @@ class Case:
     @property
     def _read(self) -> dict[str, Board]:
         """The boards that a look could read, by their UUID and by their PCI address."""
-        looks = (self.first, self.second) if self.second else (self.first,)
-        boards = [board for look in looks for board in look.boards]
+        boards = [board for look in self._looks for board in look.boards]
         return {name: board for board in boards for name in (board.device, board.pci_address) if name}
 
     @property
-    def errors(self) -> list[Cause]:
-        """The errors of both looks."""
-        looks = (self.first, self.second) if self.second else (self.first,)
-        return [cause for look in looks for cause in look.causes if cause.severity == "error"]
+    def _looks(self) -> tuple[NodeReport, ...]:
+        return (self.first, self.second) if self.second else (self.first,)
 
 
-def case_of(fleet: Fleet, first: NodeReport, second: NodeReport | None) -> Case:
+def case_of(fleet: Fleet, first: NodeReport, second: NodeReport | None, knowledge: Knowledge) -> Case:
     """Return the case of a node."""
-    return Case(first, second, tuple(each for each in fleet.suspects if each.node == first.node))
+    looks = (first, second) if second else (first,)
+    return Case(
+        first,
+        second,
+        suspects=tuple(each for each in fleet.suspects if each.node == first.node),
+        errors=tuple(cause for look in looks for cause in look.causes if _is_of_a_board(cause, knowledge)),
+    )
+
+
+def _is_of_a_board(cause: Cause, knowledge: Knowledge) -> bool:
+    row = knowledge.causes.get(cause.label)
+    return cause.severity == "error" and row is not None and row.returns
 
 
 def as_markdown(case: Case, knowledge: Knowledge) -> str:
@@ -69,9 +92,9 @@ def as_markdown(case: Case, knowledge: Knowledge) -> str:
     first = case.first
     models = first.settings.get("GPU models", "") or _UNKNOWN
     lines = [
-        f"# {escape(first.node)}: GPUs to return", "",
+        f"# {escape(first.node)}: {'GPUs to return' if case.is_one else 'no GPU to return'}", "",
         f"Driver {escape(first.driver) or _UNKNOWN}; GPUs of the node: {escape(models)}; tfgpu-doctor {escape(first.doctor)}.",
-        "", "## Boards", "", *_boards(case.boards, case.unread),
+        "", "## Boards", "", *(_boards(case.boards, case.unread) if case.is_one else [_NONE]),
         "", "## What was found", "", *_look("First examination", first),
         *(_look("Retest", case.second) if case.second else ["", "There was no retest.", ""]),
     ]  # fmt: skip

@@ -41,12 +41,13 @@ def rma(*, folder: str, node: str, output: str | None) -> int:
     if first is None:
         refuse(f"there is no report of {node} in {folder}")
     second = _read(second_path)
-    case = case_of(compared(folder), first[1], second[1] if second else None)
-    if not case.errors and not case.suspects and not first[1].unmet:
-        note(f"nothing was found on {node} that a vendor would take back")
+    knowledge = read_knowledge()
+    case = case_of(compared(folder), first[1], second[1] if second else None, knowledge)
+    if not case.is_one:
+        note(f"nothing was found on {node} that a vendor would take back: no board is listed")
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as bundle:
-        bundle.writestr("rma.md", as_markdown(case, read_knowledge()))
+        bundle.writestr("rma.md", as_markdown(case, knowledge))
         bundle.writestr("first.json", first[0])
         if second:
             bundle.writestr("second.json", second[0])

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from tfgpu_doctor import _project
+from tfgpu_doctor.cli.configuration import Configuration, ConfigurationError
 from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import deliver, note, refuse
 from tfgpu_doctor.cli.waiting import Waiting
@@ -25,6 +26,7 @@ from tfgpu_doctor.fleet.reporting import in_a_line, missing_node
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER
 from tfgpu_doctor.fleet.retest import chosen_again
 from tfgpu_doctor.host.files import Files
+from tfgpu_doctor.model.amounts import amount
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.fleet import Fleet
@@ -67,6 +69,10 @@ def run(
     and none differs or is slower, as far as they can be compared, 1 findings, 2 wrong usage, 3 no node reported, or one was
     not judged, 130 interrupted (reports that have arrived are kept).
     """
+    try:
+        Configuration().with_options(python=python)
+    except ConfigurationError as error:
+        refuse(str(error))
     if lacking := [name for name in ("ray", "duckdb", "numpy") if importlib.util.find_spec(name) is None]:
         refuse(f"{', '.join(lacking)} cannot be imported here: {_project.install('fleet')}")
     task = _task(order_of(**asked), deadline, python, install)
@@ -120,7 +126,7 @@ class _Run:
             self._round(self.folder)
             fleet = self._compared()
             if self.retest and (again := self._in_doubt(fleet)):
-                note(f"retesting {len(again)} nodes, good peers included")
+                note(f"retesting {amount(len(again), 'node')}, good peers included")
                 self._round(self._second, again)
                 fleet = self._compared()
         except KeyboardInterrupt:
@@ -163,7 +169,7 @@ class _Run:
         """Record the expected nodes, and report at once nodes that were expected before and are gone."""
         if local:
             note("no Ray cluster is running here: only this machine is examined")
-        note("1 node" if len(names) == 1 else f"{len(names)} nodes")
+        note(amount(len(names), "node"))
         gone = sorted(set(self.folder.expected()) - set(names))
         self.folder.expect(set(names))
         for name in gone:
@@ -188,4 +194,4 @@ class _Run:
 
 
 def _out(names: Sequence[str]) -> str:
-    return f"{len(names)} nodes: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
+    return f"{amount(len(names), 'node')}: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"

@@ -45,6 +45,10 @@ A_FEW = 10  # exceptions allowed in a fleet of any size
 # Against its own history, a node is judged relative to the change of its peers; this is a change of the whole fleet.
 FLEET_CHANGE = 0.05
 
+# The kernel keeps a part of the memory for itself, which depends on its version and options: equal nodes lie on both sides
+# of half a GiB. A module of 64 that is lost is 1.6 %.
+SAME_MEMORY, SAME_MEMORY_GIB = 0.01, 1
+
 # A value of a setting is legitimate if a quarter of the nodes has it, or a batch: 20 nodes and 5 %.
 GROUP_SHARE = 0.25
 BATCH_NODES = 20

@@ -19,6 +19,7 @@ from tfgpu_doctor.fleet.fleet import (
 )  # fmt: skip
 from tfgpu_doctor.fleet.known import Recognized
 from tfgpu_doctor.fleet.node_sets import folded, is_node_name
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.render.words import number
 
 FEW = 4  # node names on a line
@@ -54,17 +55,17 @@ def headline(fleet: Fleet) -> str:
     if not fleet.heard:
         return "Not judged: no node reported."
     counts = [f"{len(fleet.statuses[each]):,} {WORDS[each]}" for each in STATUSES if fleet.statuses[each]]
-    return f"{_count(sum(map(len, fleet.statuses.values())))}: {', '.join(counts)}."
+    return f"{amount(sum(map(len, fleet.statuses.values())), 'node')}: {', '.join(counts)}."
 
 
 def few(nodes: Sequence[str], total: int | None = None) -> str:
     """`12 nodes: n[01-10,14,17]`; if that is long or a name is odd, `12 nodes: n01, n02, n03, n04 and 8 more`."""
     total = len(nodes) if total is None else total
     if FEW < len(nodes) == total and all(map(is_node_name, nodes)) and len(whole := folded(nodes)) <= _LONGEST:
-        return f"{_count(total)}: {whole}"
+        return f"{amount(total, 'node')}: {whole}"
     shown = ", ".join(short(node) for node in nodes[:FEW])
     more = f" and {total - FEW:,} more" if total > FEW else ""
-    return f"{_count(total)}: {shown}{more}" if shown else _count(total)
+    return f"{amount(total, 'node')}: {shown}{more}" if shown else amount(total, "node")
 
 
 def short(text: str) -> str:
@@ -85,7 +86,7 @@ def sections(fleet: Fleet) -> list[Section]:
         section(
             "Slower than before across the whole fleet", "poor",
             (
-                f"{short(each.measurement)} on {short(each.model)}: {each.change:+.1%} on {_count(each.nodes)}"
+                f"{short(each.measurement)} on {short(each.model)}: {each.change:+.1%} on {amount(each.nodes, 'node')}"
                 for each in fleet.changes
             ),
         ),
@@ -120,13 +121,11 @@ def _not_measured_line(missed: NotMeasured) -> str:
 
 
 def _not_judged_lines(fleet: Fleet) -> Iterator[str]:
-    unjudged = [each for each in fleet.silent if each.outcome in UNJUDGED]
-    yield from map(_silence_line, unjudged)
-    named = {node for each in unjudged for node in each.nodes} | {
-        node for missed in fleet.not_measured for node in missed.nodes
-    }
-    if others := [node for node in fleet.not_judged if node not in named]:
-        yield few(others)
+    """Yield a line for each reason. A suite that measured nothing has its own section."""
+    elsewhere = {missed.reason for missed in fleet.not_measured}
+    for each in fleet.unjudged:
+        if each.reason not in elsewhere:
+            yield f"{few(each.nodes)}: {each.reason}{f'; next: {each.fix}' if each.fix else ''}"
 
 
 def section(title: str, tone: str, lines: Iterable[str]) -> Section:
@@ -165,7 +164,7 @@ def suspect_line(group: Sequence[Suspect]) -> str:
     worst = max(group, key=lambda each: abs(each.change))
     devices = ", ".join(short(each.device) for each in group if each.device)
     whom = (
-        f"{worst.peers:,} peers"
+        amount(worst.peers, "peer")
         if worst.against == "peers"
         else "its own history, adjusted for the change of its peers"
     )
@@ -185,14 +184,14 @@ def drift_line(drift: Drift) -> str:
     words = (
         f"{short(each.setting)} {_value(each.value)} (others {_value(each.usual)})" for each in drift.differences[:FEW]
     )
-    more = f" and {len(drift.differences) - FEW} more settings" if len(drift.differences) > FEW else ""
+    more = f" and {amount(len(drift.differences) - FEW, 'more setting')}" if len(drift.differences) > FEW else ""
     return f"{few(drift.nodes)}: {'; '.join(words)}{more}"
 
 
 def varied_line(varied: Varied) -> str:
     """Return a setting with the groups of nodes that have the same value."""
     if not varied.groups:
-        return f"{short(varied.setting)}: {varied.values:,} values on {_count(varied.nodes)} ({short(varied.kind)})"
+        return f"{short(varied.setting)}: {varied.values:,} values on {amount(varied.nodes, 'node')} ({short(varied.kind)})"
     groups = "; ".join(f"{_value(each.value)} on {few(each.nodes, each.count)}" for each in varied.groups)
     return f"{short(varied.setting)} ({short(varied.kind)}): {groups}"
 
@@ -231,7 +230,3 @@ def _also(fleet: Fleet) -> Iterator[str]:
 
 def _value(value: str | None) -> str:
     return "not set" if value is None else short(value)
-
-
-def _count(count: int) -> str:
-    return f"{count:,} {'node' if count == 1 else 'nodes'}"

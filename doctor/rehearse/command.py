@@ -8,9 +8,10 @@ from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuratio
 from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.interrupts import Listening
 from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
+from tfgpu_doctor.cli.recorded import read_document
 from tfgpu_doctor.cli.waiting import Waiting
-from tfgpu_doctor.host.files import Files
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.facts import FactsError, decode_facts
 from tfgpu_doctor.model.report import RehearsalReport
 from tfgpu_doctor.rehearse.build import BuildError
@@ -19,6 +20,7 @@ from tfgpu_doctor.rehearse.machine import DEFAULT_GPU, SimulatedMachine, machine
 from tfgpu_doctor.rehearse.record import is_record, machine_of
 from tfgpu_doctor.rehearse.rehearsing import RehearsalError
 from tfgpu_doctor.rehearse.rehearsing import rehearse as run_rehearsal
+from tfgpu_doctor.render.json_document import as_json
 
 _NOT_JUDGED = 3
 
@@ -29,7 +31,9 @@ _NOT_JUDGED = 3
 @click.option(
     "--driver", metavar="VERSION", help="The driver version, for example 550.54.15.  [default: the newest for the GPU]"
 )
-@click.option("--machine", metavar="FILE", help="Simulate the machine of a JSON file: a description, or a record.")
+@click.option(
+    "--machine", metavar="FILE", help="Simulate the machine of a file: a description, a record, or a ticket.zip."
+)
 @click.option("--python", metavar="PATH", help="The Python to rehearse: an interpreter or a virtual environment.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the report to this file.")
@@ -70,33 +74,28 @@ def rehearse(
             report = run_rehearsal(configuration, stage, waiting.show, Listening())
     except (BuildError, RehearsalError) as error:
         note(f"error: {error}")
+        if format_ == "json":
+            deliver(as_json({"schema": 1, "simulated": True, "judged": False, "reason": str(error)}), output)
         return _NOT_JUDGED
-    deliver(_render(report, format_, verbose, output), output, costly=True)
+    deliver(_render(report, format_, verbose, output, configuration.fail_level), output, costly=True)
     return report.exit_code(configuration.fail_level)
 
 
 def _read(path: str) -> SimulatedMachine:
-    try:
-        content = Files().read_bytes(path)
-    except OSError as error:
-        refuse(f"{path} cannot be read: {error.strerror or error}")
+    content = read_document(path)
     try:
         if is_record(content):
             return machine_of(decode_facts(content), read_knowledge())
         return read_machine(content, read_knowledge())
-    except FactsError as error:
-        refuse(f"{path} cannot be read: {error}")
-    except MachineError as error:
+    except (FactsError, MachineError) as error:
         refuse(f"{path}: {error}")
 
 
-def _render(report: RehearsalReport, format_: str, verbose: bool, output: str | None) -> str:
+def _render(report: RehearsalReport, format_: str, verbose: bool, output: str | None, fail_level: Severity) -> str:
     if format_ == "json":
-        from tfgpu_doctor.render.json_document import as_json
-
         return as_json(report)
     from tfgpu_doctor.rehearse.page import render_rehearsal
     from tfgpu_doctor.render import look_of_text
 
     width, colour = look_of_text(to_terminal=output is None)
-    return render_rehearsal(report, width=width, colour=colour, verbose=verbose)
+    return render_rehearsal(report, width=width, colour=colour, verbose=verbose, fail_level=fail_level)

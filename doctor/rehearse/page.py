@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.report import RehearsalReport
 from tfgpu_doctor.model.tags import VISIBLE_GPUS
-from tfgpu_doctor.render.text import Page, say_cause, say_result
+from tfgpu_doctor.render.text import Page, say_cause, say_notes, say_result
 from tfgpu_doctor.render.words import counts_line, unjudged
 
 _SHOWS = "that the libraries load, the versions fit, the GPUs register, and memory growth can be set"
+_NAMELESS = "GPU of an unknown model"
 _DOES_NOT_SHOW = "that kernels run and compute correctly: the simulated driver runs no kernels"
 
 
-def render_rehearsal(report: RehearsalReport, *, width: int, colour: bool, verbose: bool) -> str:
+def render_rehearsal(
+    report: RehearsalReport, *, width: int, colour: bool, verbose: bool, fail_level: Severity = "error"
+) -> str:
     """Return the report as lines of at most `width` columns, except for commands."""
     page = Page(width, colour)
     page.say(_subject(report), style="dim")
@@ -22,6 +26,7 @@ def render_rehearsal(report: RehearsalReport, *, width: int, colour: bool, verbo
     page.gap()
     for cause in report.causes:
         say_cause(page, cause, verbose)
+    say_notes(page, report, fail_level, verbose)
     if not report.succeeded and not report.causes:
         for line in _hints(report):
             page.say(line, start="  • ")
@@ -40,7 +45,7 @@ def render_rehearsal(report: RehearsalReport, *, width: int, colour: bool, verbo
 def _subject(report: RehearsalReport) -> str:
     """Return the target and the simulated machine on one line."""
     target, machine = report.target, report.machine
-    gpus = [f"{machine.gpus.count(name)} x {name}" for name in dict.fromkeys(machine.gpus)]
+    gpus = [f"{machine.gpus.count(name)} x {name or _NAMELESS}" for name in dict.fromkeys(machine.gpus)]
     parts = [
         f"TensorFlow {target.tensorflow}" if target.tensorflow else "no TensorFlow",
         f"Python {target.version}" if target.version else "",

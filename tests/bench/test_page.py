@@ -140,6 +140,17 @@ def test_exit_codes(comparisons: tuple[Comparison, ...], problems: tuple[str, ..
     assert msgspec.structs.replace(result(*comparisons), problems=problems).exit_code == code
 
 
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_a_reason_that_several_tests_failed_for_is_told_once(format_: str) -> None:
+    why = "TensorFlow cannot be imported: ModuleNotFoundError: No module named 'distutils'"
+    failed = {**{f"test_numerics.py::test_{name}": why for name in ("one", "other")}, "test_x.py::test_y": "its own"}
+    page = render_bench(msgspec.structs.replace(result(WON), failed=failed), format_)
+    words = " ".join((Text(page).words if format_ == "html" else page).replace("\\", "").split())
+    assert words.count("TensorFlow cannot be imported") == 1
+    assert f"one, other: {why}" in words
+    assert "y: its own" in words
+
+
 UNSURE = msgspec.structs.replace(WON, name="map", interval=(1.1, 2.1))
 SLOWER = msgspec.structs.replace(WON, ratio=1.2, interval=(1.18, 1.22))
 

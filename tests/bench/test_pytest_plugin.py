@@ -134,6 +134,27 @@ def test_what_compares_is_measured_by_pytest_benchmark(tmp_path: pathlib.Path, t
     assert {line for line in done.stdout.splitlines() if line.startswith("benchmark: ")} == {f"benchmark: {found}"}
 
 
+@pytest.mark.parametrize(
+    ("conftest", "package", "said"),
+    [
+        ("", "import distutils_that_is_gone", "TensorFlow cannot be imported: ModuleNotFoundError: No module named 'distutils"),
+        ("", "raise AttributeError('_ARRAY_API not found')", "TensorFlow cannot be imported: AttributeError: _ARRAY_API"),
+        ("import sys; sys.modules['tensorflow'] = None", "", "SKIPPED"),
+    ],
+    ids=["lacks a module", "raises", "not installed"],
+)  # fmt: skip
+def test_a_tensorflow_that_cannot_be_imported_is_no_silent_skip(
+    conftest: str, package: str, said: str, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "path/tensorflow").mkdir(parents=True)
+    (tmp_path / "path/tensorflow/__init__.py").write_text(package)
+    (tmp_path / "conftest.py").write_text(conftest)
+    done = run_pytest(tmp_path, "-rs", text="def test_it(tensorflow): pass\n", PYTHONPATH=str(tmp_path / "path"))
+    assert said in done.stdout, done.stdout + done.stderr
+    assert ("TensorFlow is not installed in this Python" in done.stdout) == (not package)
+    assert done.returncode == (1 if package else 0)
+
+
 @pytest.mark.tensorflow
 def test_a_comparison_without_pytest_benchmark_is_an_error_of_its_own(tmp_path: pathlib.Path) -> None:
     skip_without_tensorflow()

@@ -177,6 +177,7 @@ def test_a_name_that_no_run_has_is_refused_before_anything_is_measured(
         return capsys.readouterr().err
 
     assert "no run is saved to compare with: `tfgpu-doctor bench --save before` saves one" in refused("before")
+    assert "`tfgpu-doctor bench --save 'be fore'` saves one under this name, once it measures" in refused("be fore")
     refuse_unsaved(sought_reference("nightly"), results, "nightly")  # the first run of many
     refuse_unsaved(sought_reference("last"), results, None)
     keep(results, machine("NVIDIA L4"), None)
@@ -185,3 +186,21 @@ def test_a_name_that_no_run_has_is_refused_before_anything_is_measured(
     assert "no run is saved under the name 'befor'; saved: before; `--compare last`" in refused("befor", "after")
     for name in ("before", "last"):  # whether it is of this machine shows once that is examined
         refuse_unsaved(sought_reference(name), results, None)
+
+
+@pytest.mark.parametrize(
+    ("bench", "why"),
+    [
+        (Bench(), "nothing was measured"),
+        (Bench(comparisons=(Comparison(suite="pipeline", name="map", verdict="not run"),)), "nothing was measured"),
+        (msgspec.structs.replace(run(machine("NVIDIA L4")), interrupted=True), "the run was interrupted"),
+    ],
+)
+def test_that_nothing_is_saved_is_said(
+    bench: Bench, why: str, results: Results, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert keep_run(results, "be fore", bench, "here")
+    assert capsys.readouterr().err == f"tfgpu-doctor: {why}, so nothing is saved as 'be fore'\n"
+    assert keep_run(results, None, bench, "here")
+    assert capsys.readouterr().err == ""
+    assert results.newest_last() == []

@@ -117,6 +117,25 @@ def test_a_record_of_one_gigabyte_costs_one_line(tmp_path: pathlib.Path) -> None
     assert "larger than 64 MiB" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("--facts",), ("rehearse", "--machine"), ("ticket", "--facts"), ("accept", "--profile", "ci", "--facts")],
+)
+def test_a_report_given_as_a_recorded_machine_is_told(command: tuple[str, ...], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "report.json"
+    assert run_doctor("--facts", facts("debian-nouveau"), "--format", "json", "-o", str(path)).returncode == 1
+    done = run_doctor(*command, str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"tfgpu-doctor: error: {path}: this is a report and not a recorded machine: ask for")
+    assert "--record FILE" in done.stderr and "ticket.zip" in done.stderr
+
+
+def test_a_record_that_powershell_saved_is_read(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "facts.json"
+    path.write_bytes(pathlib.Path(facts("debian-nouveau")).read_text().encode("utf-16"))
+    assert run_doctor("--facts", str(path)).stdout == run_doctor("--facts", facts("debian-nouveau")).stdout
+
+
 def test_a_record_comes_from_standard_input() -> None:
     done = run_doctor("--facts", "-", stdin=pathlib.Path(facts("debian-nouveau")).read_text())
     assert done.returncode == 1
@@ -152,6 +171,17 @@ def test_every_check_is_explained(check: object) -> None:
     text = explain_check(check, read_knowledge())  # type: ignore[arg-type]
     assert "Fix:" in text
     assert "https://" in text
+
+
+def test_the_checks_before_a_check_are_explained_with_it() -> None:
+    from tfgpu_doctor.diagnose.explanation import explain_check
+    from tfgpu_doctor.knowledge import read_knowledge
+
+    for check in ALL_CHECKS:
+        lines = [
+            line for line in explain_check(check, read_knowledge()).splitlines() if line.startswith("Judged after:")
+        ]
+        assert lines == [f"Judged after: {', '.join(check.after)}"] * bool(check.after), check.id
 
 
 @pytest.mark.parametrize(

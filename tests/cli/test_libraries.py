@@ -113,6 +113,23 @@ def test_without_tensorflow(tmp_path: pathlib.Path) -> None:
     assert done.stderr.startswith("tfgpu-doctor: nothing to examine: TensorFlow is not installed in")
 
 
+def test_without_tensorflow_the_document_has_the_reason(tmp_path: pathlib.Path) -> None:
+    target, file = str(make_target(tmp_path / "venv", None)), tmp_path / "out.json"
+    done = run_doctor("libraries", "--python", target, "--format", "json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert document["reason"].startswith("nothing to examine: TensorFlow is not installed in")
+    assert (document["schema"], document["libraries"], document["opener"], document["search_folders"]) == (
+        1,
+        [],
+        "",
+        [],
+    )
+    assert done.stderr == f"tfgpu-doctor: {document['reason']}\n"
+    assert run_doctor("libraries", "--python", target, "--format", "json", "-o", str(file)).stdout == ""
+    assert json.loads(file.read_text()) == document
+
+
 def test_a_python_that_is_not_there(tmp_path: pathlib.Path) -> None:
     done = run_doctor("libraries", "--python", str(tmp_path / "nowhere"))
     assert done.returncode == 3

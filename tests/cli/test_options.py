@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pathlib
 from collections.abc import Iterator
 
 import click
@@ -63,9 +64,14 @@ def test_a_group_without_a_command_prints_its_help_as_it_is(words: tuple[str, ..
     [
         ("check",), ("rehearse",), ("libraries",), ("env", "--shell", "bash"), ("fix",), ("fix", "--undo"), ("advise",),
         ("advise", "--gpu", "L4"), ("matrix",), ("ticket",), ("accept", "--profile", "server"),
+        ("fleet", "node", "--out", "."), ("fleet", "run", "--out", "."),
     ],
 )  # fmt: skip
-def test_an_empty_python_is_refused(words: tuple[str, ...]) -> None:
+def test_an_empty_python_is_refused(
+    words: tuple[str, ...], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     done = run_doctor(*words, "--python", "")
     assert (done.returncode, done.stdout) == (2, "")
     assert "the Python of --python is empty: is a variable not set?" in done.stderr
+    assert not any(tmp_path.iterdir())

@@ -60,8 +60,26 @@ def test_what_has_just_begun_is_not_named(monkeypatch: pytest.MonkeyPatch) -> No
     waiting.show([IMPORT], 1.0)
     waiting.show(["the stress test of the GPUs"], 3.0)
     assert "stress" not in terminal.getvalue()
+    assert terminal.line == "waiting (3 s)"  # what ended is no longer waited for
     waiting.show(["the stress test of the GPUs"], 3.6)
     assert terminal.line == "waiting for the stress test of the GPUs (4 s)"
+
+
+def test_before_the_first_wait_that_lasts_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch, 80)
+    waiting = Waiting()
+    for tenth in range(40):
+        waiting.show([f"part {tenth // 4}"], tenth / 10)
+    assert terminal.getvalue() == ""
+
+
+def test_what_goes_on_is_named_when_another_part_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch, 120)
+    waiting = Waiting()
+    for seconds in (0.0, 1.0):
+        waiting.show([IMPORT, LIBRARIES], seconds)
+    waiting.show([LIBRARIES], 2.0)
+    assert terminal.line == f"waiting for {LIBRARIES} (2 s)"
 
 
 def test_numbers_that_change_do_not_begin_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:

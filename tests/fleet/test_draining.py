@@ -27,6 +27,12 @@ OWN = {
 NOT_OWN = {"vgpu_unlicensed"}
 
 
+# Of those, what lies in a board itself. A reset mends gpu_reset_required, a cable or a supply hardware_power_supply.
+OF_A_BOARD = {
+    "gpu_hang", "gpu_lost", "gpu_start_failed", "hardware_ecc_error", "hardware_faulty_gpu", "nvlink_down", "nvswitch_fault",
+}  # fmt: skip
+
+
 def cause(label: str, severity: str = "error", title: str = "what was found") -> Cause:
     return Cause(label=label, id="TST001", title=title, severity=severity)  # type: ignore[arg-type]
 
@@ -34,6 +40,11 @@ def cause(label: str, severity: str = "error", title: str = "what was found") ->
 def test_the_causes_of_the_node_itself() -> None:
     assert {label for label, row in CAUSES.items() if row.drains} == OWN
     assert {label for label, row in CAUSES.items() if row.unfit} - OWN == NOT_OWN
+
+
+def test_what_a_vendor_may_take_back_is_an_error_of_the_node_that_makes_it_unfit() -> None:
+    assert {label for label, row in CAUSES.items() if row.returns} == OF_A_BOARD
+    assert all(CAUSES[label].drains and CAUSES[label].unfit for label in OF_A_BOARD)
 
 
 def test_a_reason_names_the_nodes_own_errors_alone() -> None:

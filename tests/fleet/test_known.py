@@ -129,6 +129,19 @@ def test_an_entry_that_nobody_needs_any_more_is_noted(folder: pathlib.Path) -> N
     ]
 
 
+def test_an_entry_that_is_over_counts_again_only_where_a_node_has_it(folder: pathlib.Path) -> None:
+    entries = (("n00003", "hardware_ecc_error"), ("n00001", "gpu_lost"), ("n00099", "gpu_lost"))
+    fleet = found(folder, *entries, until="2026-11-01")
+    assert [note for note in fleet.notes if "known issue" in note] == [
+        "the known issue hardware_ecc_error on n00003 was to end on 2026-11-01: it counts again, ask anna",
+        *(
+            f"the known issue gpu_lost on {node} expired on 2026-11-01, and no node of this report has it: anna can remove it"
+            for node in ("n00001", "n00099")
+        ),
+    ]
+    assert (fleet.known, "n00003" in fleet.statuses["fails"]) == ((), True)
+
+
 def test_a_node_that_ends_with_findings_because_of_a_warning(folder: pathlib.Path) -> None:
     """`fail-level` warning in the settings of the node."""
     fleet = MadeUpFleet(10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from every import every
 from replayed import NAMES, facts_of
@@ -11,9 +12,10 @@ from replayed import NAMES, facts_of
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
-from tfgpu_doctor.fleet.reporting import missing_node, node_report
+from tfgpu_doctor.fleet.reporting import in_a_line, missing_node, node_report
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.stress import Readings, Speed, StressedGpu, StressRound, StressTest, Transfer
+from tfgpu_doctor.model.report import Outcome, Result
 
 
 def of_machine(facts: Facts, node: str = "node-1") -> NodeReport:
@@ -48,6 +50,33 @@ def test_a_job_that_asked_for_no_gpu_says_nothing_about_the_node(machine: str, s
     assert node.reason.endswith(said)
     assert node.report is not None
     assert [cause.label for cause in node.report.causes] == ["scheduler_did_not_grant_gpu"]
+
+
+def test_a_node_that_nothing_judged_says_why() -> None:
+    node = of_machine(facts_of("8-a100-nvlinks"))
+    assert node.exit_code == 3
+    assert node.report is not None
+    goal = node.report.shows("computes")
+    assert goal is not None
+    assert node.unjudged == f"{goal.id} was skipped: {goal.reason}"
+    assert in_a_line(node) == f"not judged: {node.unjudged}"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        ("crash", "a check crashed: TFW009: its own bug"),
+        ("blocked", "TFW009 was not tried: it is blocked by DRV001, whose errors are left out"),
+    ],
+)
+def test_a_check_that_judged_nothing_is_named(outcome: Outcome, said: str) -> None:
+    facts = facts_of("8-a100-nvlinks")
+    result = Result(
+        id="TFW009", title="it computes", goal="computes", outcome=outcome, reason="its own bug", blocked_by=("DRV001",)
+    )
+    report = msgspec.structs.replace(diagnose(facts), results=(result,))
+    assert node_report("n1", facts, report, began="", seconds=1.0, exit_code=3).unjudged == said
+    assert node_report("n1", facts, report, began="", seconds=1.0, exit_code=1).unjudged == ""
 
 
 def test_a_step_without_the_gpus_of_its_job_is_a_finding() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pathlib
 import statistics
 from typing import Any
@@ -14,6 +15,7 @@ pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
 from tfgpu_doctor.fleet.fleet import Fleet
+from tfgpu_doctor.fleet.known import KnownIssue
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.page import render_fleet
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS, least_z
@@ -149,6 +151,23 @@ def test_two_legitimate_groups_are_groups(tmp_path: pathlib.Path) -> None:
     assert [each.nodes for each in found.drift] == [("n00999",)]
 
 
+def test_a_little_less_memory_is_no_drift_and_a_lost_module_is(tmp_path: pathlib.Path) -> None:
+    """The kernel keeps a part for itself, so equal nodes have a little more or less than 2014.5 GiB."""
+    fleet = MadeUpFleet(20, models=2)
+    for place, node in enumerate(fleet.nodes):
+        fleet.set(node, {"memory": "251 GiB" if place % 2 else "2015 GiB"})
+    for node, memory in (("n00002", "2014 GiB"), ("n00004", "1983 GiB"), ("n00003", "252 GiB"), ("n00005", "unknown")):
+        fleet.set(node, {"memory": memory})
+    found = merged(fleet, tmp_path)
+    assert {each.nodes: (each.differences[0].value, each.differences[0].usual) for each in found.drift} == {
+        ("n00004",): ("1983 GiB", "2015 GiB"), ("n00005",): ("unknown", "251 GiB"),
+    }  # fmt: skip
+    found = merge(str(tmp_path), golden="n00002")
+    assert {each.nodes: (each.differences[0].value, each.differences[0].usual) for each in found.drift} == {
+        ("n00004",): ("1983 GiB", "2014 GiB"), ("n00005",): ("unknown", "251 GiB"),
+    }  # fmt: skip
+
+
 def test_what_differs_on_every_node_is_no_drift(tmp_path: pathlib.Path) -> None:
     fleet = MadeUpFleet(200)
     for node in fleet.nodes:
@@ -239,6 +258,37 @@ def test_a_node_that_was_not_judged_is_no_pass(tmp_path: pathlib.Path) -> None:
     found = merged(fleet, tmp_path)
     assert found.exit_code == 3
     assert found.not_judged == ("n00001",)
+
+
+def test_why_nodes_were_not_judged_is_said_by_reason_with_what_to_do(tmp_path: pathlib.Path) -> None:
+    """Also of a report of an earlier doctor, which has no reason; a node that somebody looks after is not among them."""
+    fleet = MadeUpFleet(20)
+    why = "TFW004 was skipped: no Python environment was examined"
+    for name in ("n00001", "n00002"):
+        fleet.nodes[name].update(exit_code=3, unjudged=why)
+    fleet.nodes["n00003"].update(exit_code=3, unjudged="a check crashed: XYZ001: its own bug")
+    fleet.nodes["n00004"].update(exit_code=3)
+    del fleet.nodes["n00004"]["unjudged"]
+    nothing: dict[str, Any] = {"exit_code": None, "settings": {}, "measurements": (), "checks": {}}
+    for name in ("n00005", "n00006"):
+        fleet.nodes[name].update(nothing, outcome="busy", reason="its GPUs were not free")
+    issue = KnownIssue(nodes=("n00006",), cause="busy", owner="bob", until=dt.date(2999, 1, 1))
+    found = merged(fleet, tmp_path, issues=(issue,))
+    assert [(each.nodes, each.reason) for each in found.unjudged] == [
+        (("n00001", "n00002"), why),
+        (("n00003",), "a check crashed: XYZ001: its own bug"),
+        (("n00005",), "busy, its GPUs were not free"),
+        (("n00004",), "the doctor ended with exit code 3 and its report has no reason"),
+    ]
+    assert sorted(name for each in found.unjudged for name in each.nodes) == sorted(found.not_judged)
+    text = render_fleet(found, "text", width=400)
+    assert f"2 nodes: n00001, n00002: {why}; next: run `tfgpu-doctor -v` on such a node" in text
+    assert "next: this is a defect of the check and not of the node" in text
+    assert "busy, its GPUs were not free; next: examine them again when nobody uses their GPUs" in text
+    assert why in render_fleet(found, "markdown")
+    page = render_fleet(found, "html")
+    assert page.count("TFW004 was skipped") == 3  # the section, and the row of each node
+    assert page.count("busy, its GPUs were not free") == 2
 
 
 def test_a_suite_that_measured_nothing_is_said(tmp_path: pathlib.Path) -> None:

@@ -56,7 +56,7 @@ def troubled(text: str) -> MadeUpFleet:
         )
     fleet.set("n00007", {text: text, "kernel": text, "$X": text})
     fleet.nodes["n00008"].update(outcome="hung", reason=text, exit_code=None, settings={}, measurements=(), checks={})
-    fleet.nodes["n00009"]["exit_code"] = 3
+    fleet.nodes["n00009"].update(exit_code=3, unjudged=text)
     for place, node in enumerate(fleet.nodes.values()):
         node["settings"] = (
             {**node["settings"], "groups": f"{text}{place % 2}", "own": f"{text}{place}"} if node["settings"] else {}

@@ -16,7 +16,7 @@ pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
 from tfgpu_doctor.diagnose.engine import diagnose
-from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
+from tfgpu_doctor.fleet.node import NodeReport, Unmet, encode_node, file_name
 from tfgpu_doctor.fleet.reporting import node_report
 from tfgpu_doctor.knowledge import read_knowledge
 
@@ -109,6 +109,56 @@ def test_an_error_that_counts_the_gpus_its_own_way_names_none(folder: pathlib.Pa
 def test_a_healthy_node_is_told_to_be_none(folder: pathlib.Path) -> None:
     done = run_doctor("fleet", "rma", str(folder), "n00003", "-o", str(folder.parent / "case.zip"))
     assert "nothing was found on n00003" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "label"),
+    [("debian-nouveau", "nouveau_loaded"), ("hgx-without-fabric-manager", "fabric_manager_not_running")],
+)
+def test_of_a_cause_that_is_not_of_a_board_none_is_to_return(folder: pathlib.Path, machine: str, label: str) -> None:
+    found = node_report(
+        "soft", facts_of(machine), report_on(machine), began="2026-11-23T10:00:00Z", seconds=9.0, exit_code=1
+    )
+    assert label in [each.label for each in found.causes]
+    (folder / file_name("soft")).write_bytes(encode_node(found))
+    done = run_doctor("fleet", "rma", str(folder), "soft", "-o", str(folder.parent / "case.zip"))
+    assert (done.returncode, "nothing was found on soft that a vendor would take back" in done.stderr) == (0, True)
+    with zipfile.ZipFile(folder.parent / "case.zip") as case:
+        text = case.read("rma.md").decode().replace("\\", "")
+    assert "# soft: no GPU to return" in text
+    assert "No board is listed: nothing was found that a vendor would take back." in text
+    assert "GPUs to return" not in text
+    assert rows_of(text) == []
+    assert label in text
+
+
+def test_beside_an_error_of_a_board_no_other_board_is_listed(folder: pathlib.Path) -> None:
+    found = looked_at("server-xid-79-on-one-of-eight", "sick")
+    error = next(cause for cause in found.causes if cause.severity == "error")
+    sick, other = found.boards[2], found.boards[5]
+    causes = (
+        msgspec.structs.replace(error, devices=(sick.device,)),
+        msgspec.structs.replace(error, label="gpu_reset_required", devices=(other.device,)),
+    )
+    (folder / file_name("sick")).write_bytes(encode_node(msgspec.structs.replace(found, causes=causes)))
+    (row,) = rows_of(bundle(folder, "sick")["rma.md"])
+    assert sick.uuid in row.replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("key", "measured", "is_one"),
+    [
+        ("peak-fractions.float16", "41 % of the peak", True), ("peak-fractions.float16", "not measured", False),
+        ("goal.computes", "fail", False), ("tensorflow", "2.15.0", False),
+    ],
+)  # fmt: skip
+def test_a_requirement_is_a_case_if_it_is_of_a_speed(
+    folder: pathlib.Path, key: str, measured: str, is_one: bool
+) -> None:
+    fleet = MadeUpFleet(1)
+    fleet.nodes["n00000"].update(unmet=(Unmet(key=key, title=key, required="more", measured=measured),), exit_code=1)
+    fleet.write(folder)
+    assert ("# n00000: GPUs to return" in bundle(folder, "n00000")["rma.md"]) == is_one
 
 
 def test_who_did_not_report_has_no_case(folder: pathlib.Path) -> None:

@@ -179,6 +179,30 @@ def test_a_report_that_cannot_be_written_is_an_error(runner: Runner) -> None:
     assert "cannot be written" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({"format": "nope"}, "'nope' is not one of"),
+        ({"format": "junit", "output": "no/dir.xml"}, "the report cannot be written"),
+        ({"format": "junit", "output": "."}, "the report cannot be written"),
+        ({"level": "nope"}, "'nope' is not one of"),
+    ],
+)
+def test_wrong_inputs_are_told_before_the_examination(inputs: dict[str, str], words: str, runner: Runner) -> None:
+    done = runner.run(DIAGNOSE, ROOT, **{"level": "quick", "python": sys.executable, **inputs})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert runner.outputs == {"exit-code": "2"}
+    assert runner.summary.read_text() == ""
+
+
+def test_a_report_that_turns_out_to_be_unwritable_is_wrong_usage_too(runner: Runner) -> None:
+    done = runner.run(DIAGNOSE, level="quick", python=sys.executable, format="junit", output="/proc/version")
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert runner.outputs["exit-code"] == "2"
+
+
 def copy_source(folder: pathlib.Path) -> pathlib.Path:
     """Copy what pip needs of the checkout."""
     folder.mkdir(parents=True)

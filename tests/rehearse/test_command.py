@@ -6,12 +6,13 @@ import json
 import os
 import pathlib
 import subprocess
+import zipfile
 from typing import Any
 
 import jsonschema
 import pytest
 from doctor_command import NOT_INSTALLED, clean_environment, doctor_argv, make_target, run_doctor
-from locations import ROOT
+from locations import RECORDS, ROOT
 from made_up_root import make_gpu_root
 from simulated import Simulate, machine
 
@@ -81,6 +82,7 @@ def in_file(folder: pathlib.Path, document: dict[str, Any]) -> str:
 def test_gpus_are_registered(target: pathlib.Path, cache: str) -> None:
     document = rehearse(target, cache, "--gpu", "rtx 4090", "--count", "3", "--driver", "535.54.03")
     assert (document["registered"], document["expected"], document["healthy"]) == (3, 3, True)
+    assert (document["simulated"], document["computes"]) == (True, None)  # no record of a machine on which it computes
     assert (document["cuda"], document["machine"]["driver"]) == ("12.2", "535.54.03")
     assert document["machine"]["gpus"] == ["NVIDIA GeForce RTX 4090"] * 3
     skipped = {each["id"]: each["reason"] for each in document["results"] if each["outcome"] == "skip"}
@@ -182,6 +184,28 @@ def test_wrong_usage_is_refused_in_one_line(options: list[str], words: str) -> N
     assert words in done.stderr
 
 
+def test_the_machine_of_a_ticket_is_simulated(target: pathlib.Path, cache: str, tmp_path: pathlib.Path) -> None:
+    """And one that an editor saved with a mark; a GPU that the record does not name has words of its own."""
+    record = str(RECORDS["one-of-8-gpus-is-lost"])
+    ticket, marked = tmp_path / "ticket.zip", tmp_path / "record.json"
+    run_doctor("ticket", "--facts", record, "-o", str(ticket))
+    marked.write_text(pathlib.Path(record).read_text(), "utf-8-sig")
+    for file in (ticket, marked):
+        done = run_doctor("rehearse", "--python", str(target), "--machine", str(file), XDG_CACHE_HOME=cache)
+        assert done.stderr == ""
+        head = " ".join(done.stdout.partition("\n\n")[0].split())
+        assert head.endswith("7 x NVIDIA H100 80GB HBM3, 1 x GPU of an unknown model")
+
+
+def test_a_zip_that_is_no_ticket_is_refused(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "other.zip"
+    with zipfile.ZipFile(file, "w") as bundle:
+        bundle.writestr("notes.txt", "nothing")
+    done = run_doctor("rehearse", "--machine", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file}: it contains no facts.json: it is not a ticket of tfgpu-doctor" in done.stderr
+
+
 def test_a_file_that_is_wrong_is_refused_with_its_name(tmp_path: pathlib.Path) -> None:
     file = in_file(tmp_path, {"gpus": [{"name": "T4", "cuont": 2}]})
     done = run_doctor("rehearse", "--machine", file)
@@ -195,6 +219,11 @@ def test_what_cannot_be_built_judges_nothing(target: pathlib.Path, tmp_path: pat
     assert (done.returncode, done.stdout) == (3, "")
     assert "cannot be written" in done.stderr
     assert done.stderr.count("\n") == 1
+    done = run_doctor("rehearse", "--python", str(target), "--format", "json", XDG_CACHE_HOME=str(tmp_path / "file"))
+    document = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert (document["schema"], document["simulated"], document["judged"]) == (1, True, False)
+    assert done.stderr == f"tfgpu-doctor: error: {document['reason']}\n"
 
 
 def test_nothing_stays_behind(target: pathlib.Path, cache: str, tmp_path: pathlib.Path) -> None:

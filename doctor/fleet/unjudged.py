@@ -1,0 +1,64 @@
+"""Why nodes were not judged, and what to do next: said by each node, and grouped by the comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tfgpu_doctor.fleet.fleet import BUSY, REPORTED, Silence, Unjudged
+from tfgpu_doctor.model.report import Report
+from tfgpu_doctor.model.tags import Goal
+
+if TYPE_CHECKING:
+    from tfgpu_doctor.fleet.columns import Node
+
+_NOT_JUDGED = 3  # exit code
+_GOALS: tuple[Goal, ...] = ("computes", "driver", "platform")
+_NO_REASON = "the doctor ended with exit code {} and its report has no reason"
+_WHEN_FREE = "examine them again when nobody uses their GPUs"
+_LOOK = "run `tfgpu-doctor -v` on such a node: it says why each check was skipped, as does `report` in the node's file"
+_CRASHED = "this is a defect of the check and not of the node: send the node's file to those who maintain the check"
+_CRASH = "a check crashed: "
+_AGAIN = "repair that, and run the suite again"
+
+
+def why_unjudged(report: Report, exit_code: int) -> str:
+    """Return why an examination judged nothing (exit code 3), in one sentence; empty if it did."""
+    if exit_code != _NOT_JUDGED or report.interrupted:
+        return ""
+    crashed = next((each for each in report.results if each.outcome == "crash"), None)
+    if crashed:
+        return f"{_CRASH}{crashed.id}: {crashed.reason}"
+    for goal in filter(None, map(report.shows, _GOALS)):
+        if goal.outcome == "blocked":
+            return f"{goal.id} was not tried: it is blocked by {', '.join(goal.blocked_by)}, whose errors are left out"
+        if goal.outcome == "skip":
+            return f"{goal.id} was skipped: {goal.reason}"
+    skipped = next((each for each in report.results if each.outcome == "skip"), None)
+    return f"{skipped.id} was skipped: {skipped.reason}" if skipped else ""
+
+
+def unjudged_nodes(nodes: Iterable[Node], silent: Sequence[Silence], not_judged: Sequence[str]) -> tuple[Unjudged, ...]:
+    """Return the nodes that were not judged, by the reason; most nodes first."""
+    wanted = set(not_judged)
+    found: dict[tuple[str, str], list[str]] = {}
+    for silence in silent:
+        reason = f"{silence.outcome}{f', {silence.reason}' if silence.reason else ''}"
+        fix = _WHEN_FREE if silence.outcome == BUSY else ""
+        found.setdefault((reason, fix), []).extend(wanted.intersection(silence.nodes))
+    for node in nodes:
+        if node.outcome == REPORTED and node.name in wanted:
+            found.setdefault(_of_node(node), []).append(node.name)
+    groups = [
+        Unjudged(reason=reason, fix=fix, nodes=tuple(sorted(names))) for (reason, fix), names in found.items() if names
+    ]
+    return tuple(sorted(groups, key=lambda each: (-len(each.nodes), each.reason)))
+
+
+def _of_node(node: Node) -> tuple[str, str]:
+    """Return the reason and what to do next."""
+    if node.reason:
+        return node.reason, _AGAIN
+    if node.unjudged:
+        return node.unjudged, _CRASHED if node.unjudged.startswith(_CRASH) else _LOOK
+    return _NO_REASON.format(node.exit_code), _LOOK
