@@ -20,7 +20,8 @@ A diagnosis answers two questions, on a line each in the terminal, and as `compu
   longer supports). "Not known" in every other case.
 
 `healthy` is true if the first is answered with yes, the second not with no, and no check failed. With `--quick`, it is true if
-the driver provides a GPU and no check failed; and who leaves out checks of the GPUs (`--ignore`, `--select`) leaves the second
+the driver provides a GPU and no check failed; in a rehearsal, if TensorFlow registers every simulated GPU and no check failed
+(nothing is computed, and `simulated` is true); and who leaves out checks of the GPUs (`--ignore`, `--select`) leaves the second
 question open, as does a GPU of which nobody can know why CUDA does not list it.
 Where the check of the first question is not among those selected, nothing is called healthy: the exit code 0 then says that
 none of the selected checks found an error; if some were skipped or blocked, the headline counts them. An error makes the exit

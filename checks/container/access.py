@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
@@ -196,7 +197,9 @@ def job_was_granted_gpu(
     grants = [f"{name}={value}" for name, value in scheduler.granted.items()]
     whole = len(pci.nvidia_gpus) if pci else 0
     if cuda_driver.gpus:
-        count = f"{len(cuda_driver.gpus)} GPUs" + (f" of the node's {whole}" if whole > len(cuda_driver.gpus) else "")
+        count = amount(len(cuda_driver.gpus), "GPU") + (
+            f" of the node's {whole}" if whole > len(cuda_driver.gpus) else ""
+        )
         yield Evidence(f"CUDA lists {count} in {scheduler.kind} job {scheduler.job}")
     elif grants and not denied:
         yield Evidence("; ".join(grants))

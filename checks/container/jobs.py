@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.checks.container.access import hidden_otherwise
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Environment, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.tags import GPU_LOST
@@ -35,7 +36,7 @@ def step_has_gpus(
     if scheduler.step_granted:
         yield Evidence(", ".join(f"{name}={value}" for name, value in scheduler.step_granted.items()))
     elif cuda_driver.gpus:
-        yield Evidence(f"CUDA lists {len(cuda_driver.gpus)} GPUs in {step}")
+        yield Evidence(f"CUDA lists {amount(len(cuda_driver.gpus), 'GPU')} in {step}")
     elif hidden := hidden_otherwise(scheduler, environment, knowledge):
         raise Skip(hidden)
     elif job and cuda_driver.attempt.answered and not cuda_driver.library_error:

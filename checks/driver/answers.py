@@ -7,6 +7,7 @@ import re
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Pci, System
@@ -42,7 +43,7 @@ def nvml_answers(
     if nvml.library_error:
         raise Skip("libnvidia-ml cannot be opened" if system.os == "Linux" else f"there is no NVML on {system.os}")
     if nvml.works:
-        yield Evidence(f"driver {nvml.driver_version}, {len(nvml.gpus)} GPUs")
+        yield Evidence(f"driver {nvml.driver_version}, {amount(len(nvml.gpus), 'GPU')}")
         return
     if nvml.attempt.outcome in ("failed", "unparsable", "not_started"):
         raise Skip(f"the process that reads NVML {nvml.attempt.ending}")  # a problem of the doctor, not of the machine
@@ -194,14 +195,14 @@ def _cold(nvml: Nvml | None) -> str:
     if not nvml or not nvml.works or any(not each.is_refused for each in nvml.troubles):
         return ""
     off = [gpu.health.persistence_mode for gpu in nvml.gpus].count(False)
-    said = f"persistence mode is off for {off} of {len(nvml.gpus)} GPUs: their first program waits until they are initialized"
-    return f"NVML read every GPU; {said}" if off else ""
+    said = f"persistence mode is off for {off} of {amount(len(nvml.gpus), 'GPU')}"
+    return f"NVML read every GPU; {said}: their first program waits until they are initialized" if off else ""
 
 
 def _wakes(driver: Driver | None, kernel_log: KernelLog | None) -> str:
     """Return the evidence that the machine resumed from suspend after the driver was loaded, or an empty string."""
     if driver and driver.suspends:
-        return f"the machine resumed from suspend {driver.suspends} times since it booted (/sys/power/suspend_stats)"
+        return f"the machine resumed from suspend {amount(driver.suspends, 'time')} since it booted (/sys/power/suspend_stats)"
     loaded = [each.last_age_s or 0.0 for each in (kernel_log.of_kind("driver_loaded") if kernel_log else ())]
     resumed = [each for each in (kernel_log.of_kind("resumed") if kernel_log else ()) if each.last_age_s is not None]
     since = [each for each in resumed if not loaded or (each.last_age_s or 0.0) < min(loaded)]
@@ -219,7 +220,7 @@ def _suspect(
     """Return the label, fix and confidence for a cuInit code in light of the other facts; add to the evidence."""
     if code == 802:
         switches = [device.address for device in (pci.devices if pci else ()) if device.is_nvswitch]
-        evidence += [f"{len(switches)} NVSwitches on the PCI bus"] if switches else []
+        evidence += [f"{amount(len(switches), 'NVSwitch')} on the PCI bus"] if switches else []
         fix = "As root, run `systemctl enable --now nvidia-fabricmanager` (in exactly the driver's version), then wait a minute."
         return "fabric_manager_not_running", fix, "high" if switches else "medium"
     if code == 999 and (wakes := _wakes(driver, kernel_log)):
@@ -237,5 +238,5 @@ def _suspect(
         fix = "As root, create instances (`nvidia-smi mig -cgi 0 -C`), or disable MIG (`nvidia-smi -mig 0`)."
         return "mig_single_instance_per_process", fix, "high"
     if code == 100 and nvml and nvml.gpus:
-        evidence.append(f"NVML still lists {len(nvml.gpus)} GPUs")
+        evidence.append(f"NVML still lists {amount(len(nvml.gpus), 'GPU')}")
     return UNDETERMINED, f"{_ASK_KERNEL} A GPU that fell off the bus needs a reset or a reboot.", "low"

@@ -7,6 +7,7 @@ import os
 from tfgpu_doctor.checks.commands import library_path_without, prepend_library_path
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, LibraryFile, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
@@ -183,7 +184,7 @@ def libnvidia_ml_is_found(
     if system.os != "Linux":
         raise Skip(f"there is no libnvidia-ml.so.1 on {system.os}")
     if runtime and runtime.gpus:
-        yield Evidence(f"TensorFlow lists {len(runtime.gpus)} GPUs")
+        yield Evidence(f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}")
     elif nvml.library_error and tensorflow and version(tensorflow.version) < version(first):
         raise Skip(f"libnvidia-ml.so.1 cannot be opened; TensorFlow before {first} does not need it")
     elif nvml.library_error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import Services
 from tfgpu_doctor.model.facts.machine import Container, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver
@@ -57,7 +58,7 @@ def fabric_manager_runs(
         yield Finding(
             f"the fabric manager has version {ours}, but the driver has version {theirs}"
             if runs
-            else f"the fabric manager is not running, but the machine has {len(switches)} NVSwitches",
+            else f"the fabric manager is not running, but the machine has {amount(len(switches), 'NVSwitch')}",
             cause="fabric_manager_not_running",
             evidence=(
                 f"cuInit returned {_NOT_READY}, CUDA_ERROR_SYSTEM_NOT_READY",

@@ -9,6 +9,7 @@ from tfgpu_doctor.checks.gpu.in_use import named_but_not_listed, place, serves_b
 from tfgpu_doctor.checks.kernel_log.xids import same_place
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Figure, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml, NvmlGpu
@@ -258,7 +259,8 @@ def _why_not_in_cuda(gpu: NvmlGpu, nvml: Nvml, environment: Environment, named: 
     if visible is not None and named is not None and gpu.index not in named:
         return f"CUDA_VISIBLE_DEVICES={visible} hides it"
     if gpu.mig:
-        return f"it is divided by MIG, into {len(gpu.mig_devices)} instances, and CUDA gives a process at most one MIG device"
+        instances = amount(len(gpu.mig_devices), "instance")
+        return f"it is divided by MIG, into {instances}, and CUDA gives a process at most one MIG device"
     if gpu.compute_mode == "prohibited":
         return "its compute mode is prohibited"
     if any(each.mig for each in nvml.gpus):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.hosting import Hosting
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Environment, Pci, System
@@ -84,7 +85,7 @@ def _none_in_machine(pci: Pci, hosting: Hosting | None, knowledge: Knowledge) ->
         "there is no NVIDIA GPU in this machine",
         cause="no_gpu_in_machine",
         evidence=(
-            f"{pci.device_count} devices on the PCI bus, none of them an NVIDIA display controller",
+            f"{amount(pci.device_count, 'device')} on the PCI bus, none of them an NVIDIA display controller",
             *([f"display controllers of other vendors: {', '.join(others)}"] if others else ()),
             "no /dev/nvidia*, no /proc/driver/nvidia/gpus, and neither NVML nor CUDA lists a GPU",
             *_whose(hosting),

@@ -11,6 +11,7 @@ from tfgpu_doctor.checks.gpu.readings import memory_errors
 from tfgpu_doctor.checks.gpu.trouble import TROUBLES, in_trouble, signs_of_loss, why_harmless
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Environment, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
@@ -70,7 +71,9 @@ def every_gpu_answers(
             # If TensorFlow hangs as well, the GPU explains that.
             yield replace(found, blocks=True) if runtime and runtime.attempt.outcome == "timed_out" else found
     read = (
-        f"{len(nvml.gpus)} GPUs" if nvml.count in (None, len(nvml.gpus)) else f"{len(nvml.gpus)} of {nvml.count} GPUs"
+        amount(len(nvml.gpus), "GPU")
+        if nvml.count in (None, len(nvml.gpus))
+        else f"{len(nvml.gpus)} of {amount(nvml.count, 'GPU')}"
     )
     yield Evidence(f"NVML reads {read}")
 
@@ -190,9 +193,9 @@ def _said_of_memory(gpu: NvmlGpu) -> Iterable[str]:
     elif ecc:
         yield "ECC is on"
     if rows:
-        yield f"{rows.uncorrected} rows remapped for uncorrected errors, {rows.corrected} for corrected ones"
+        yield f"{amount(rows.uncorrected, 'row')} remapped for uncorrected errors, {rows.corrected} for corrected ones"
         if rows.banks.get("none"):
-            yield f"{rows.banks['none']} banks without a spare row"
+            yield f"{amount(rows.banks['none'], 'bank')} without a spare row"
     if pages:
         yield f"{pages.uncorrected + pages.corrected} pages retired"
 

@@ -9,6 +9,7 @@ from tfgpu_doctor.checks.gpu.throttling import is_of_laptop
 from tfgpu_doctor.checks.machine.pci_bus import lane_speeds
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.tags import PARTIAL, UNFIT
@@ -86,7 +87,11 @@ def _narrow(gpu: NvmlGpu, device: PciDevice | None, nvml: Nvml, knowledge: Knowl
     evidence = [_figures(gpu, device), f"x{width} carries {100 * width / most:.0f} % of what x{most} would"]
     evidence += [f"its slot has x{slot}" if by_slot else f"its slot could give x{slot}"] if slot else []
     evidence += lane_speeds(device) if device else []
-    evidence += [f"the {len(alike)} other GPUs of the model have more"] if stands_out else []
+    evidence += (
+        [f"the {amount(len(alike), 'other GPU')} of the model {'has' if len(alike) == 1 else 'have'} more"]
+        if stands_out
+        else []
+    )
     evidence += (
         ["the GPU is idle; a few GPUs reduce their lanes when idle, so check again under load"]
         if idle and not by_slot
@@ -141,14 +146,15 @@ def _slow(gpu: NvmlGpu, device: PciDevice | None, knowledge: Knowledge) -> Findi
 def _figures(gpu: NvmlGpu, device: PciDevice | None) -> str:
     pcie = gpu.health.pcie
     state = gpu.health.performance_state
-    words = [f"PCI Express x{pcie.width} of x{_most(gpu, device) or pcie.width}"]
+    most = _most(gpu, device)
+    words = [f"PCI Express x{pcie.width} of x{most}" if most else f"PCI Express x{pcie.width}"]
     if pcie.generation and pcie.max_generation:
         idle = f" (idle, P{state})" if state is not None and state >= _IDLE_STATE else ""
         words.append(f"generation {pcie.generation} of {pcie.max_generation}{idle}")
         if pcie.gpu_max_generation and pcie.gpu_max_generation > pcie.max_generation:
             words.append(f"the GPU itself supports generation {pcie.gpu_max_generation}")
     if pcie.replays is not None:
-        words.append(f"{pcie.replays} replays")
+        words.append(amount(pcie.replays, "replay"))
     return ", ".join(words)
 
 
@@ -185,7 +191,7 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
         severity: Severity = "error" if switched else "info"
         down = ", ".join(str(link.index) for link in gpu.health.nvlinks if not link.active)
         yield Finding(
-            f"{title(gpu)} has {len(up)} NVLinks up, but others of its model have {most}",
+            f"{title(gpu)} has {amount(len(up), 'NVLink')} up, but others of its model have {most}",
             cause="nvlink_down",
             severity=severity,
             confidence="high" if switched else "low",
@@ -223,7 +229,7 @@ def fabric_is_set_up(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver |
     works = bool(cuda_driver and cuda_driver.gpus)
     waiting = [gpu for gpu in gpus if not _is_ready(gpu) and not (works and gpu.mig)]  # MIG uses no NVLink
     if not waiting:
-        yield Evidence(f"{len(gpus)} GPUs have joined the fabric")
+        yield Evidence(f"{amount(len(gpus), 'GPU')} {'has' if len(gpus) == 1 else 'have'} joined the fabric")
         return
     refused = bool(cuda_driver and cuda_driver.init_code == _NOT_READY)
     some = len(waiting) < len(gpus)
@@ -231,7 +237,8 @@ def fabric_is_set_up(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver |
         works and not some and (len(gpus) == 1 or not any(each.active for gpu in gpus for each in gpu.health.nvlinks))
     )
     yield Finding(
-        f"{len(waiting)} of {len(gpus)} GPUs {'has' if len(waiting) == 1 else 'have'} not joined the fabric of the NVSwitches",
+        f"{len(waiting)} of {amount(len(gpus), 'GPU')} {'has' if len(waiting) == 1 else 'have'} not joined the fabric of the "
+        "NVSwitches",
         cause="nvswitch_fault" if some else "fabric_manager_not_running",
         severity="info" if apart else "error",  # NVLink is off on purpose: NVreg_NvLinkDisable, or a guest
         confidence="high" if refused else "medium",

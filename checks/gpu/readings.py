@@ -70,11 +70,11 @@ def power_limits(gpu: NvmlGpu) -> tuple[Figure, ...]:
 
 
 def pcie_link(gpu: NvmlGpu, most: int) -> tuple[Figure, ...]:
-    """Return lanes, generation and errors of the link to the host; `most` is the number of lanes that the GPU has."""
+    """Return lanes, generation and errors of the link to the host; `most`: the lanes of the GPU itself, 0 if unknown."""
     pcie = gpu.health.pcie
     rows: list[Row] = [
         ("PCI Express lanes", pcie.width, ""),
-        ("highest PCI Express lanes", most, ""),
+        ("highest PCI Express lanes", most or None, ""),
         ("PCI Express generation", pcie.generation, ""),
         ("highest PCI Express generation", pcie.max_generation, ""),
         ("PCI Express replays", pcie.replays, ""),

@@ -7,6 +7,7 @@ from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, tena
 from tfgpu_doctor.checks.gpu.readings import memory_use
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.health import MigDevice
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
@@ -60,7 +61,7 @@ def _layout(gpus: list[NvmlGpu]) -> list[str]:
     """Return the partitioning of each GPU."""
     lines = []
     for gpu in gpus:
-        told = ", ".join(filter(None, map(_part, gpu.health.mig_devices))) or f"{len(gpu.mig_devices)} devices"
+        told = ", ".join(filter(None, map(_part, gpu.health.mig_devices))) or amount(len(gpu.mig_devices), "device")
         lines.append(
             f"GPU {gpu.index} is divided by MIG: {told}"
             if gpu.mig_devices
@@ -101,7 +102,8 @@ def memory_is_not_shared(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
         held = sum(each.memory_bytes or 0 for each in tenants(gpu))
         busy = gpu.health.utilization_percent
         if 100 * held < share * total:
-            told = f"{len(tenants(gpu))} other processes compute, and hold {size(held)} of {size(total)}"
+            compute, hold = ("computes", "holds") if len(tenants(gpu)) == 1 else ("compute", "hold")
+            told = f"{amount(len(tenants(gpu)), 'other process')} {compute}, and {hold} {size(held)} of {size(total)}"
             yield Evidence(f"GPU {gpu.index}: {told if tenants(gpu) else 'no other process computes'}")
             continue
         yield Finding(
@@ -181,7 +183,8 @@ def gpu_stays_initialised(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> 
     off = [gpu for gpu in told if not gpu.health.persistence_mode and not gpu.processes]
     if off:
         yield Finding(
-            f"persistence mode is off for {len(off)} of {len(told)} GPUs: the first use of each takes some seconds longer",
+            f"persistence mode is off for {len(off)} of {amount(len(told), 'GPU')}: the first use of each takes some seconds "
+            "longer",
             severity="info",
             evidence=(
                 f"NVML reports this for GPU {', '.join(str(gpu.index) for gpu in off)}, which no program uses at the moment",

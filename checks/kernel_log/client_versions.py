@@ -8,6 +8,7 @@ from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.kernel_log.xids import ago, is_current, reach, read_log
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Confidence, Evidence, Finding, Fix, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 
@@ -55,7 +56,7 @@ def _rejected(said: KernelMessage, works: bool) -> Finding:
         cause="driver_library_version_mismatch",
         severity="info" if works else "error",
         confidence=confidence,
-        evidence=(said.text, f"last {ago(said.last_age_s)}, {said.count} times"),
+        evidence=(said.text, f"last {ago(said.last_age_s)}, {amount(said.count, 'time')}"),
         fix=Fix("Restart that program; if it is rejected again, reboot." if works else _REBOOT),
         figures=figures_of("", [("rejected connections", said.count, "")]),
     )

@@ -6,6 +6,7 @@ from tfgpu_doctor.checks.commands import bring_cuda_libraries
 from tfgpu_doctor.checks.libraries.lost_libraries import CUDA, failed_loads, said_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import Libraries
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
@@ -43,7 +44,7 @@ def cuda_libraries_are_installed(
     if system.os != "Linux":
         raise Skip(f"the libraries that TensorFlow opens on {system.os} are unknown")
     if runtime and runtime.gpus:
-        yield Evidence(f"TensorFlow lists {len(runtime.gpus)} GPUs")
+        yield Evidence(f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}")
         return
     wanted = _wanted(tensorflow, runtime)
     opened = {load.soname for load in runtime.libraries if load.opened} if runtime else set()

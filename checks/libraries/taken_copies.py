@@ -10,6 +10,7 @@ from tfgpu_doctor.checks.copies import counted, evidence_of, in_place_of, repair
 from tfgpu_doctor.checks.libraries.lost_libraries import LostLibrary, lost_libraries
 from tfgpu_doctor.knowledge import version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.facts.machine import Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Libraries, Nvml
@@ -184,4 +185,4 @@ def _proof(resolution: Resolution) -> Evidence:
     hiding = [
         f"{each.path} comes before {each.instead}" for each in resolution.copies if each.instead and not each.error
     ]
-    return Evidence("; ".join([f"{len(found)} libraries can be loaded", *hiding[:3]]))
+    return Evidence("; ".join([f"{amount(len(found), 'library')} can be loaded", *hiding[:3]]))

@@ -8,6 +8,7 @@ from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Environment, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
@@ -50,34 +51,36 @@ def threads_fit_processors(
     set_by_hand = [f"{name}={environment.get(name)}" for name in _POOLS if environment.get(name)]
     harm = _harm(limits, knowledge, _is_at_work(nvml, cuda_driver, knowledge))
     if share is None or share >= counted:
-        yield Evidence(f"this process may run on {counted} CPUs, and nothing limits it to fewer")
+        yield Evidence(f"this process may run on {amount(counted, 'CPU')}, and nothing limits it to fewer")
     elif len(set_by_hand) == len(_POOLS) and not harm:
         yield Evidence(f"{said}; {', '.join(set_by_hand)}")
     else:
         severity: Severity = "warning" if harm else "info"
         yield Finding(
-            f"{said}, and TensorFlow starts {counted} threads in each of its pools",
+            f"{said}, and TensorFlow starts {amount(counted, 'thread')} in each of its pools",
             cause="input_pipeline_bound",
             severity=severity,
             confidence="medium",
             evidence=(
-                f"this process may run on {counted} CPUs, which TensorFlow counts",
+                f"this process may run on {amount(counted, 'CPU')}, which TensorFlow counts",
                 *(harm or _stops(limits)),
                 *([f"the quota is set in {limits.cpu_quota_group}"] if limits.cpu_quota_group else ()),
             ),
             fix=_fix(share, harm),
             figures=figures_of("", [("CPUs allowed", share, ""), ("CPUs counted", counted, "")]),
         )
-        yield Evidence(f"{said}; TensorFlow counts {counted} CPUs")
+        yield Evidence(f"{said}; TensorFlow counts {amount(counted, 'CPU')}")
 
 
 def _share(limits: Limits, scheduler: Scheduler | None) -> tuple[float | None, str]:
     """Return the smallest number of CPUs allowed by the control group or the batch job, and which of them sets it."""
     found: list[tuple[float, str]] = []
     if limits.cpu_quota is not None:
-        found.append((limits.cpu_quota, f"a quota limits this process to {limits.cpu_quota:g} CPUs"))
+        found.append((limits.cpu_quota, f"a quota limits this process to {amount(limits.cpu_quota, 'CPU')}"))
     if scheduler and scheduler.cpus:
-        found.append((scheduler.cpus, f"the batch job was granted {scheduler.cpus} CPUs ({scheduler.cpus_said_by})"))
+        found.append(
+            (scheduler.cpus, f"the batch job was granted {amount(scheduler.cpus, 'CPU')} ({scheduler.cpus_said_by})")
+        )
     return min(found, default=(None, ""))
 
 

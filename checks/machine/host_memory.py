@@ -7,6 +7,7 @@ from dataclasses import replace
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, System
@@ -65,7 +66,7 @@ def memory_suffices(
             severity="info",
             evidence=(
                 "data and checkpoints pass through host memory: larger ones cannot be loaded whole",
-                *([f"{limits.oom_kills} processes killed for lack of memory"] if limits.oom_kills else ()),
+                *([f"{amount(limits.oom_kills, 'process')} killed for lack of memory"] if limits.oom_kills else ()),
                 *_of_machine(limits, system),
             ),
             fix=Fix(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
@@ -129,7 +130,7 @@ def threads_may_be_started(
         )
     elif died or (room is not None and room < wanted):
         yield Finding(
-            f"TensorFlow starts about {wanted} threads on {processors} CPUs"
+            f"TensorFlow starts about {wanted} threads on {amount(processors, 'CPU')}"
             + (f", and {said}" if said else ", but could not start one of them"),
             cause="task_limit",
             severity="error" if died else "warning",

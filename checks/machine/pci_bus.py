@@ -6,6 +6,7 @@ from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
 from tfgpu_doctor.checks.kernel_log.xids import OFF_THE_BUS, ago, is_news, same_place
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
@@ -133,7 +134,7 @@ def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None
                     device_of(gpu), [("PCI Express lanes", used, ""), ("highest PCI Express lanes", possible, "")]
                 ),
             )
-        yield Evidence(f"{gpu.address}: {used} of {possible} lanes")
+        yield Evidence(f"{gpu.address}: {used} of {amount(possible, 'lane')}")
 
 
 def _lanes(gpu: PciDevice) -> tuple[int, int] | None:
@@ -190,9 +191,10 @@ def iommu_lets_gpus_talk(
             ("GPUs behind a translating IOMMU", len(translated), ""),
         ]
         yield Finding(
-            f"the IOMMU rejected {rejected} accesses by GPUs"
+            f"the IOMMU rejected {amount(rejected, 'access')} by GPUs"
             if faults
-            else f"the IOMMU translates the addresses of {len(translated)} GPUs, which can misdirect copies between them",
+            else f"the IOMMU translates the addresses of {amount(len(translated), 'GPU')}, which can misdirect copies between "
+            "them",
             cause="multi_gpu_p2p_iommu_acs",
             severity="warning" if faults else "info",
             confidence="medium",

@@ -8,6 +8,7 @@ from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, needs_of, new_environment
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
 from tfgpu_doctor.model.tags import version_of
@@ -143,7 +144,7 @@ def system_has_gpu_support(
     if system.os == "Linux":
         raise Skip("TensorFlow always has GPU support on Linux")
     if runtime and runtime.gpus:
-        yield Evidence(f"TensorFlow lists {len(runtime.gpus)} GPUs")
+        yield Evidence(f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}")
     elif system.os == "Darwin" and system.architecture == "arm64":
         yield _on_apple_silicon(target, tensorflow, knowledge)
     elif system.os == "Darwin":

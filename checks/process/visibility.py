@@ -6,6 +6,7 @@ import re
 import shlex
 
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Environment, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
@@ -48,10 +49,10 @@ def visible_devices_hides_nothing(
     count = _count(nvml, driver, pci)
     seen, entry, why = _visible(value, count, _uuids(nvml))
     listed = len(cuda_driver.gpus) if cuda_driver else 0
-    machine = f"this machine has {_counted(count)}, numbered from 0" if count else "the number of GPUs is unknown"
+    machine = f"this machine has {amount(count, 'GPU')}, numbered from 0" if count else "the number of GPUs is unknown"
     ends_early = bool(why) and (not count or len(seen) < count)
     if listed and not (seen and ends_early):
-        yield Evidence(f"CUDA lists {_counted(listed)} with CUDA_VISIBLE_DEVICES={value!r}")
+        yield Evidence(f"CUDA lists {amount(listed, 'GPU')} with CUDA_VISIBLE_DEVICES={value!r}")
     elif not seen:
         yield Finding(
             f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU",
@@ -78,10 +79,6 @@ def visible_devices_hides_nothing(
 def _count(nvml: Nvml | None, driver: Driver | None, pci: Pci | None) -> int:
     """Return the number of GPUs in the machine from any source; 0 if no source knows it."""
     return (nvml.gpu_count if nvml else 0) or len(driver.gpus if driver else ()) or len(pci.nvidia_gpus if pci else ())
-
-
-def _counted(gpus: int) -> str:
-    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
 
 
 def _uuids(nvml: Nvml | None) -> list[str]:

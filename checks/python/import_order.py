@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tfgpu_doctor.checks.copies import evidence_of, in_place_of, repair
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.facts.python import Runtime, Target
 
@@ -165,4 +166,7 @@ def user_site_hides_nothing(target: Target, runtime: Runtime | None = None) -> Y
             fix=Fix("Disable the user site.", ("export PYTHONNOUSERSITE=1",)),
         )
     else:
-        yield Evidence(f"{len(hidden)} packages in the user site differ from the environment's; none causes a problem")
+        differ = "differs" if len(hidden) == 1 else "differ"
+        yield Evidence(
+            f"{amount(len(hidden), 'package')} in the user site {differ} from the environment's; none causes a problem"
+        )

@@ -7,6 +7,7 @@ import shlex
 
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.notebooks import Interpreter, Kernel, Notebooks
 from tfgpu_doctor.model.facts.python import Target
@@ -155,7 +156,8 @@ def kernels_have_library_path(notebooks: Notebooks, environment: Environment, re
     lacking = [kernel for kernel in own if _VARIABLE not in kernel.variables]
     if needed and lacking:
         yield Finding(
-            f"TensorFlow finds {len(needed)} libraries through {_VARIABLE}, which the kernel {lacking[0].name!r} does not set",
+            f"TensorFlow finds {amount(len(needed), 'library')} through {_VARIABLE}, which the kernel "
+            f"{lacking[0].name!r} does not set",
             cause="env_vars_not_inherited_by_ide_or_notebook",
             severity="info",
             evidence=(f"{needed[0].soname} is loaded from {needed[0].path}", f"{lacking[0].folder}/kernel.json"),
@@ -165,7 +167,7 @@ def kernels_have_library_path(notebooks: Notebooks, environment: Environment, re
             ),
         )
     yield Evidence(
-        f"{_VARIABLE} is needed for {len(needed)} libraries; kernels: {', '.join(each.name for each in own)}"
+        f"{_VARIABLE} is needed for {amount(len(needed), 'library')}; kernels: {', '.join(each.name for each in own)}"
     )
 
 

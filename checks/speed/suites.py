@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 from tfgpu_doctor.model.tags import SUITES_STOPPED, requirement
 
@@ -40,7 +41,8 @@ def gpu_beats_cpu(bench: Bench, knowledge: Knowledge) -> Yielded:
     if lost:
         slowing = _slowing(lost, knowledge)
         yield Finding(
-            f"{len(lost)} of {len(comparisons)} comparisons on the GPU do not show a faster candidate: "
+            f"{len(lost)} of {amount(len(comparisons), 'comparison')} on the GPU {'does' if len(lost) == 1 else 'do'} not show a "
+            "faster candidate: "
             f"{', '.join(map(_name, lost[:4]))}" + (", ..." if len(lost) > 4 else ""),
             cause="gpu_thermal_or_power_throttling" if slowing else UNDETERMINED,
             confidence="medium" if slowing else "low",
@@ -81,7 +83,7 @@ def _slowing(comparisons: list[Comparison], knowledge: Knowledge) -> list[str]:
     """Return the slowdown reasons that NVML reported during these comparisons."""
     least = float(knowledge.boundaries["load_throttled_share"].value)
     return [
-        f"{_name(comparison)}: GPU {gpu} was limited by {reason} in {share:.0%} of {seen.samples} samples"
+        f"{_name(comparison)}: GPU {gpu} was limited by {reason} in {share:.0%} of {amount(seen.samples, 'sample')}"
         for comparison in comparisons
         for gpu, seen in comparison.readings.items()
         for reason, share in seen.reasons.items()
@@ -205,7 +207,7 @@ def suites_find_nothing_wrong(bench: Bench) -> Yielded:
     if bench.failed:
         first = next(iter(bench.failed))
         yield Finding(
-            f"{len(bench.failed)} tests of the perf suites failed; the first is {first.rpartition('::')[2]}",
+            f"{amount(len(bench.failed), 'test')} of the perf suites failed; the first is {first.rpartition('::')[2]}",
             cause=UNDETERMINED,
             confidence="low",
             evidence=tuple(f"{test}: {why}" for test, why in bench.failed.items()),

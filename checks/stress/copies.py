@@ -16,6 +16,7 @@ from tfgpu_doctor.checks.stress.results import tell_missing, under_stress
 from tfgpu_doctor.checks.stress.routes import HOST, across, devices_on, in_words, is_between_gpus, route_of, with_host
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.facts.stress import StressTest, Transfer
 from tfgpu_doctor.model.tags import STRESS, UNFIT
@@ -50,10 +51,11 @@ def copies_arrive(stress: StressTest, runtime: Runtime) -> Yielded:
         if sound:
             total = sum(each.copies for each in sound)
             yield Evidence(
-                f"{len(sound)} routes {what}, {total} copies of {_mebibytes(sound[0])}: the last of each compared word by word"
+                f"{amount(len(sound), 'route')} {what}, {amount(total, 'copy')} of {_mebibytes(sound[0])}: the last "
+                "of each compared word by word"
             )
     if late := routes_out_of_time(stress, copied):
-        yield Evidence(f"no time was left for {len(late)} other routes between GPUs")
+        yield Evidence(f"no time was left for {amount(len(late), 'other route')} between GPUs")
     yield from tell_missing(routes_without_copies(stress, copied), found=bool(found))
 
 
@@ -61,7 +63,7 @@ def _changed(each: Transfer, stress: StressTest) -> Finding:
     route = route_of(each)
     between, devices = is_between_gpus(route), devices_on(route, stress)
     return Finding(
-        f"a copy from {in_words(route)} arrives changed in {each.mismatches:,} words",
+        f"a copy from {in_words(route)} arrives changed in {amount(each.mismatches, 'word')}",
         cause="multi_gpu_p2p_iommu_acs" if between else "hardware_faulty_gpu",
         confidence="medium",
         evidence=(f"{_mebibytes(each)} copied by TensorFlow and compared on the host",),
@@ -127,7 +129,7 @@ def _slow(each: Transfer, speed: float, capacity: float, link: str, stress: Stre
         cause=UNDETERMINED,
         severity="warning",
         confidence="low",
-        evidence=(f"{link}, the fastest of {each.copies} copies of {_mebibytes(each)} of pinned memory",),
+        evidence=(f"{link}, the fastest of {amount(each.copies, 'copy')} of {_mebibytes(each)} of pinned memory",),
         fix=Fix(
             "Bind the program to the GPU's socket (`numactl --cpunodebind`, see `nvidia-smi topo -m`); check the IOMMU "
             "and power-saving settings; try another slot."

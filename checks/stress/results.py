@@ -9,6 +9,7 @@ from dataclasses import replace
 from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import size
 from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.stress import Exactness, MemoryPattern, StressedGpu, StressTest
 from tfgpu_doctor.model.tags import STRESS, UNFIT
 
@@ -112,7 +113,7 @@ def _unequal(gpu: StressedGpu, rows: Sequence[Exactness], mismatches: int) -> Fi
     times, each = sum(row.iterations for row in rows), rows[0]
     return Finding(
         f"{called(gpu)} does not reproduce its own results: a {each.operation} in {each.precision} of the same numbers "
-        f"differed in {mismatches:,} elements",
+        f"differed in {amount(mismatches, 'element')}",
         cause="hardware_faulty_gpu",
         evidence=(
             f"{times:,} repetitions of {each.elements:,} elements each, with TensorFlow's deterministic operations",
@@ -302,7 +303,7 @@ def memory_keeps(stress: StressTest) -> Yielded:
             least, patterns = min(each.tested_bytes for each in tested), dict.fromkeys(each.pattern for each in tested)
             yield Evidence(
                 f"GPU {gpu.index}: {size(least)}{free} retain every word of {', '.join(patterns)}, "
-                f"written and read back {len(tested)} times"
+                f"written and read back {amount(len(tested), 'time')}"
             )
         else:
             lacking.append(gpu)
@@ -313,7 +314,7 @@ def _flipped(gpu: StressedGpu, bad: Sequence[MemoryPattern], tested: Sequence[Me
     words, least = sum(each.mismatches for each in bad), min(each.tested_bytes for each in tested)
     examples = tuple(f"pattern {each.pattern}: {each.example}" for each in bad if each.example)[:4]
     return Finding(
-        f"the memory of {called(gpu)} does not retain what is written to it: {words:,} words changed",
+        f"the memory of {called(gpu)} does not retain what is written to it: {amount(words, 'word')} changed",
         cause="hardware_faulty_gpu",
         evidence=(
             f"{len(bad)} of {len(tested)} passes differ, each over {size(least)}",

@@ -11,6 +11,7 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.references import MATMUL, sustained_speed
 from tfgpu_doctor.knowledge.schema import GpuModel
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.stress import Readings, StressedGpu, StressRound, StressTest
 from tfgpu_doctor.model.tags import STRESS, requirement
 
@@ -116,7 +117,7 @@ def _figures(gpu: StressedGpu, known: list[Readings], fraction: float) -> list[s
     clock = _mean([each.sm_mhz or 0.0 for each in known])
     lowest = [each.lowest_sm_mhz for each in known if each.lowest_sm_mhz is not None]
     found = [
-        f"SM clock {clock:.0f} of {gpu.max_sm_mhz:.0f} MHz ({fraction:.0%}) in {sum(e.samples for e in known)} samples"
+        f"SM clock {clock:.0f} of {gpu.max_sm_mhz:.0f} MHz ({fraction:.0%}) in {amount(sum(e.samples for e in known), 'sample')}"
         + (f", lowest {min(lowest):.0f} MHz" if lowest else "")
     ]
     heat = [each.temperature_c for each in known if each.temperature_c is not None]
@@ -285,10 +286,12 @@ def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) ->
         told += [f"{name} {_word(getattr(ends[0], name))} → {_word(getattr(ends[1], name))}" for name in _DRIFTING]
     minutes = (rounds[-1].began_s + rounds[-1].seconds - rounds[0].began_s) / 60
     if drops[worst] < _boundary(knowledge, "soak_speed_drop"):
-        return Evidence(f"GPU {gpu.index}, {len(rounds)} rounds in {minutes:.0f} minutes: {', '.join(told)}")
+        return Evidence(
+            f"GPU {gpu.index}, {len(rounds)} rounds in {amount(round(minutes), 'minute')}: {', '.join(told)}"
+        )
     reasons = _slowing(ends[1:], knowledge)
     return Finding(
-        f"{called(gpu)} is {drops[worst]:.0%} slower in {worst} after {minutes:.0f} minutes than at the start",
+        f"{called(gpu)} is {drops[worst]:.0%} slower in {worst} after {amount(round(minutes), 'minute')} than at the start",
         cause="gpu_thermal_or_power_throttling" if reasons else UNDETERMINED,
         severity="warning",
         confidence="high" if reasons else "low",

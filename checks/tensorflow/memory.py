@@ -7,6 +7,7 @@ from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, who
 from tfgpu_doctor.checks.gpu.readings import memory_use
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.gpu_holders import GpuHolders
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
@@ -168,7 +169,9 @@ def growth_is_the_same(runtime: Runtime) -> Yielded:
         )
     else:
         word = "on" if any(states.values()) else "off"
-        yield Evidence(f"{word} for all {len(states)} GPUs, unless the program sets it")
+        yield Evidence(
+            f"{word} for {'the GPU' if len(states) == 1 else f'all {len(states)} GPUs'}, unless the program sets it"
+        )
 
 
 @check(
@@ -242,7 +245,8 @@ def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver:
     used = {device_of(gpu): who(gpu) for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig and who(gpu)}
     shared = [line for lines in used.values() for line in lines]
     state = "on" if on else "off, unless the program sets it"
-    yield Evidence(f"{len(shared)} other processes compute on the GPU; memory growth is {state}")
+    compute = "computes" if len(shared) == 1 else "compute"
+    yield Evidence(f"{amount(len(shared), 'other process')} {compute} on the GPU; memory growth is {state}")
     if shared and not on:
         yield Finding(
             "other processes compute on the GPU, and memory growth is not on: TensorFlow will request all remaining memory",

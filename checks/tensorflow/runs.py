@@ -9,6 +9,7 @@ from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.checks.tensorflow.log_lines import cause_in_log, complaints
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.facts.python import Runtime, Target
@@ -114,7 +115,9 @@ def tensorflow_lists_gpus(
     elif not expected and not has_other:
         raise Skip("the number of the driver's GPUs is unknown")
     else:
-        message = f"TensorFlow lists {len(runtime.gpus)} GPUs, but the driver has {expected or 'an unknown number'}"
+        message = (
+            f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}, but the driver has {expected or 'an unknown number'}"
+        )
         rows: list[Row] = [("GPUs by TensorFlow", len(runtime.gpus), ""), ("GPUs by CUDA", expected or None, "")]
         yield replace(_finding(message, runtime, system, knowledge), figures=figures_of("", rows))
 

@@ -29,21 +29,22 @@ class ImportPath(msgspec.Struct, frozen=True):
     standard: str = ""  # the folder of the standard library
     sites: tuple[str, ...] = ()
     user_site: str = ""
+    here: str = ""  # the working folder, where relative entries of PYTHONPATH begin
     working_folder: str = ""  # if it is on the path
 
-    def is_foreign(self, folder: str) -> bool:
-        """Whether a folder is neither the standard library's nor a site-packages folder of this Python."""
-        own = {os.path.normpath(each) for each in (self.standard, f"{self.standard}/lib-dynload", *self.sites)}
-        return os.path.normpath(folder) not in own
+    def is_foreign(self, folder: str, files: Files) -> bool:
+        """Whether a folder is neither the standard library's nor a site-packages folder of this Python, by a link neither."""
+        own = {_real(files, each) for each in (self.standard, f"{self.standard}/lib-dynload", *self.sites)}
+        return _real(files, folder) not in own
 
     def folder_of(self, file: str) -> str:
         """The folder of the search path that a file is in, the longest if there are several; empty if it is in none."""
         holding = [each for each in self.search_path if file.startswith(os.path.join(each, ""))]
         return max(holding, key=len, default="")
 
-    def is_foreign_file(self, file: str) -> bool:
+    def is_foreign_file(self, file: str, files: Files) -> bool:
         """The same of a file."""
-        return self.is_foreign(self.folder_of(file))
+        return self.is_foreign(self.folder_of(file), files)
 
 
 def copies_in_trouble(
@@ -60,7 +61,7 @@ def copies_in_trouble(
     except msgspec.ValidationError:  # another program printed this
         return []
     if error.startswith("ModuleNotFoundError") and any(
-        row.named and not path.is_foreign_file(row.file) for row in rows
+        row.named and not path.is_foreign_file(row.file, files) for row in rows
     ):
         # An installed package lacks a part of itself: whoever asked for that part is innocent.
         rows = [row for row in rows if row.named]
@@ -78,11 +79,12 @@ def copies_in_trouble(
 def _copy(files: Files, file: str, path: ImportPath, variable: str, *, named: bool) -> Copy | None:
     """The module that a file belongs to; None if it hides nothing, or is where the target's own packages are."""
     folder = path.folder_of(file)
-    if not folder or not path.is_foreign(folder):
+    if not folder or not path.is_foreign(folder, files):
         return None
     name, taken = _module(files, folder, file)
     later = path.search_path[path.search_path.index(folder) + 1 :]
-    place = next((each for each in later if _norm(each) != _norm(folder) and _file_of(files, each, name)), "")
+    same = _real(files, folder)
+    place = next((each for each in later if _real(files, each) != same and _file_of(files, each, name)), "")
     if not place:
         return None
     instead = _file_of(files, place, name)
@@ -133,7 +135,7 @@ def _owner(files: Files, folder: str, file: str) -> str:
 def _placed_by(files: Files, folder: str, path: ImportPath, variable: str) -> dict[str, Any]:
     """The fields that say what put a folder on Python's path."""
     entries = variable.split(os.pathsep) if variable else []
-    same = [each for each in entries if os.path.normpath(os.path.join(path.working_folder, each)) == _norm(folder)]
+    same = [each for each in entries if _norm(os.path.join(path.here, each)) == _norm(folder)]
     if path.working_folder and _norm(folder) == _norm(path.working_folder) and path.search_path[0] == folder:
         return {"placed_by": "working folder", "entry": folder}
     if same:
@@ -158,4 +160,13 @@ def _lines_that_name(files: Files, folder: str, path: ImportPath) -> Iterator[tu
 
 
 def _norm(folder: str) -> str:
+    """Return a path as Python puts it on its own path: it follows no links (site.makepath)."""
     return os.path.normpath(folder)
+
+
+def _real(files: Files, folder: str) -> str:
+    """Return where a folder is: by a link, the same one may be on the path twice."""
+    try:
+        return files.real_path(folder)
+    except OSError:
+        return _norm(folder)

@@ -11,11 +11,12 @@ import msgspec
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.cli.interrupts import Undisturbed, finish
 from tfgpu_doctor.fix.archive import Archive, open_archive
-from tfgpu_doctor.fix.bounds import Bounds, NotPossible
+from tfgpu_doctor.fix.bounds import Bounds, NotPossible, NotRestored
+from tfgpu_doctor.fix.failures import not_restored
 from tfgpu_doctor.fix.installer import StepFailed
 from tfgpu_doctor.fix.links import LinkStep
 from tfgpu_doctor.fix.plan import PipStep, Plan
-from tfgpu_doctor.fix.record import Change, Journal, Manifest, Record
+from tfgpu_doctor.fix.record import Change, Journal, Manifest, Record, Unreadable
 from tfgpu_doctor.fix.snapshot import compare, fingerprinted, keep_everything
 from tfgpu_doctor.fix.undo import lost_journal, undo
 from tfgpu_doctor.host.entries import Entry, look
@@ -46,7 +47,8 @@ def apply_plan(
     """Carry out the steps of a plan, and keep the changes only if the finding is gone.
 
     `say` receives progress messages. Raises NotPossible and Unreadable if nothing was changed, OSError if the disk
-    fails. Ctrl-C undoes everything; a second Ctrl-C leaves that to `undo_newest`.
+    fails, NotRestored if the changes could not be undone, whatever ended the fix. Ctrl-C undoes everything; a second
+    Ctrl-C leaves that to `undo_newest`.
     """
     with open_archive(bounds) as archive:
         _refuse_unfinished(archive)
@@ -138,8 +140,13 @@ def _take_back(archive: Archive, record: Record) -> None:
         return  # somebody removed it: `undo_newest` says what can be done
     if journal is None or journal.phase == "preparing":
         record.dispose()
-    else:
+        return
+    try:
         undo(archive, record, journal)
+    except OSError as error:
+        raise not_restored(error.filename or record.folder, error, "cannot be read or written") from error
+    except Unreadable as error:
+        raise NotRestored(f"{error}. The environment is not restored: it is as the fix left it") from error
 
 
 def _journal(plan: Plan) -> Journal:

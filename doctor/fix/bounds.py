@@ -25,6 +25,10 @@ class NotPossible(Exception):
     """A repair that cannot be carried out; the one-line message says why and what to do."""
 
 
+class NotRestored(NotPossible):
+    """An undo that left a part of the environment changed; the message says what, and how to go on."""
+
+
 class NoPython(NotPossible):
     """There is no Python at the path that was named."""
 

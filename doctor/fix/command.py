@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.fix.plan import Plan
     from tfgpu_doctor.rehearse import Look
 
-_NOT_DONE, _NOT_JUDGED = 1, 3
+_NOT_DONE, _NOT_JUDGED, _NOT_RESTORED = 1, 3, 3
 
 
 @click.command()
@@ -39,9 +39,9 @@ def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | 
     is not gone after the fix, the fix is undone at once; --undo undoes it later. (pip keeps its own download cache.)
 
     Exit codes: 0 nothing to fix, or fixed, or undone; 1 something to fix that was not fixed; 2 wrong usage; 3 the
-    doctor itself failed; 130 interrupted.
+    doctor itself failed, or could not fully restore the environment; 130 interrupted.
     """
-    from tfgpu_doctor.fix.bounds import NoPython, NotPossible
+    from tfgpu_doctor.fix.bounds import NoPython, NotPossible, NotRestored
     from tfgpu_doctor.fix.page import addressed
     from tfgpu_doctor.fix.record import Unreadable
 
@@ -55,6 +55,8 @@ def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | 
         return _undo(configuration, yes, python) if undo_ else _mend(configuration, id_, apply_, yes, python)
     except (NotPossible, Unreadable, OSError) as error:
         note(f"error: {addressed(_why(error), python)}")
+        if isinstance(error, NotRestored):
+            return _NOT_RESTORED
         return WRONG_USAGE if isinstance(error, NoPython) else _NOT_DONE
 
 

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tfgpu_doctor.fix.bounds import NotPossible
+from tfgpu_doctor.fix.bounds import NotRestored
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -26,16 +26,16 @@ class Failures:
             self._found.setdefault(path, error)
 
     def tell(self) -> None:
-        """Raise NotPossible if there are any."""
+        """Raise NotRestored if there are any."""
         for path, error in self._found.items():
             more = f" (and {len(self._found) - 1} more)" if len(self._found) > 1 else ""
             raise not_restored(f"{path}{more}", error, "cannot be restored") from error
 
 
-def not_restored(path: str, error: OSError, what: str) -> NotPossible:
+def not_restored(path: str, error: OSError, what: str) -> NotRestored:
     """Return the error of an undo of which a part remains; the record is still there."""
     remedy = "free space" if error.errno in _FULL else "remove the cause of that error"
-    return NotPossible(
+    return NotRestored(
         f"{path} {what}: {error.strerror or error}. The environment is not fully restored: {remedy}, then run "
         "`tfgpu-doctor fix --undo`"
     )

@@ -10,6 +10,7 @@ from tfgpu_doctor.fix.apply import Applied
 from tfgpu_doctor.fix.bounds import RECORD
 from tfgpu_doctor.fix.plan import Plan
 from tfgpu_doctor.fix.undo import Undone
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.plain_text import one_line
 from tfgpu_doctor.model.report import Report
 
@@ -94,7 +95,7 @@ def describe_undone(undone: Undone | None, prefix: str) -> str:
         return _page(
             [f"Undone: the leftovers of an interrupted fix are removed, and {prefix} is as it was before the fix."]
         )
-    paths = "1 path" if undone.paths == 1 else f"{undone.paths} paths"
+    paths = amount(undone.paths, "path")
     line = f"Undone: {undone.journal.id}, the fix of {undone.journal.started} ({paths} in {prefix})."
     if not undone.journal.id:
         line = f"Undone: a fix whose journal is lost, from the list of all files before it ({paths} in {prefix})."

@@ -65,7 +65,7 @@ def _journal_of_manifest(record: Record, bounds: Bounds) -> Journal:
 
 
 def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = True) -> Undone:
-    """Undo what a fix changed, whatever its phase, and remove its record. Raises NotPossible if a part remains."""
+    """Undo what a fix changed, whatever its phase, and remove its record. Raises NotRestored if a part remains."""
     prefix = archive.bounds.prefix
     changes = journal.changes
     if journal.phase == "applying" and journal.places:

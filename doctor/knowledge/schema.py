@@ -119,6 +119,7 @@ class Cause(msgspec.Struct, frozen=True):
     )
     costs: str = ""  # what it costs while TensorFlow computes nevertheless
     drains: bool = False  # an error with this label lies in the node's hardware or driver: no job should start there
+    returns: bool = False  # an error with this label lies in a GPU or NVSwitch: its vendor may take the board back
 
 
 class Variable(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ _FIRST_CALLS, _TRACED = 2, 0.1  # of the steps: more of them are traced again an
 
 
 def bottlenecks(case: Case) -> list[Found]:
-    """Return the bottlenecks that take a tenth of the time or more, the greatest first."""
+    """Return the bottlenecks that take a tenth of the time or more, the greatest first; of FEW_STEPS steps or more."""
     uneven, compiles = _between_steps(case), _compiles(case)
     gpu = [*on_gpu(case), *beside_gpu(case)] if case.times.gpu else []
     explained = uneven.share if uneven else 0.0
@@ -163,10 +163,10 @@ def _overhead(case: Case, explained: float, *, even: bool) -> Found | None:
 
 def _small_operations(case: Case) -> list[str]:
     """How long TensorFlow is busy around operations that are too small, if it is that most of the time."""
-    between_ms = length(case.times.between) / max(1, case.steps.count)
+    between_ms = length(case.times.between) / case.steps.count
     if between_ms < 0.5 * case.ms("launch"):
         return []
-    count = operations_within(case.profile, case.times.window, WORK_US) / max(1, case.steps.count)
+    count = operations_within(case.profile, case.times.window, WORK_US) / case.steps.count
     known = f", of which {count:.0f} or more in a step take less than {WORK_US} µs" if count >= 1 else ""
     return [f"{between_ms:.2f} ms of it go by inside of the graph, between its operations{known}"]
 
@@ -189,7 +189,7 @@ def _kernels(case: Case) -> list[str]:
     if not kernels:
         return []
     each_us = 1000 * median_ms(kernels)
-    count = len(kernels) / max(1, case.steps.count)
+    count = len(kernels) / case.steps.count
     return [f"{case.times.gpu} runs {amount(round(count), 'kernel')} in a step, half of them under {each_us:.1f} µs"]
 
 

@@ -10,6 +10,7 @@ from tfgpu_doctor.tracing.breakdown import break_down
 from tfgpu_doctor.tracing.case import FEW_STEPS, HIGH, Case, Found, too_few
 from tfgpu_doctor.tracing.causes import bottlenecks
 from tfgpu_doctor.tracing.device_events import no_device_events
+from tfgpu_doctor.tracing.first_fill import after_first_fill
 from tfgpu_doctor.tracing.gpu_streams import computing_gpus
 from tfgpu_doctor.tracing.gpu_work import count_kernels
 from tfgpu_doctor.tracing.graph_work import most_traced
@@ -57,8 +58,12 @@ def examine(profile: Profile) -> Verdict:
         return Verdict("too_short", "Python starts operations, hardly one of them on the GPU: no step yet", case)
     if only_evaluates(profile, steps) == "fit":
         return Verdict("too_short", "it holds a validation alone, by fit, and no step of the training", case)
-    recorded = case
+    kept, filled = after_first_fill(case.steps, case.pipeline)
+    if len(kept.intervals) < FEW_STEPS:
+        return Verdict("warm_up", f"{filled}: this is the start of the training", case)
+    recorded = case = _case(profile, kept) if filled else case
     case, left_out = _without_compiling(profile, recorded)
+    left_out = "; ".join(each for each in (filled, left_out) if each)
     if len(case.steps.intervals) < FEW_STEPS:
         return _hardly_trains(recorded, left_out, case)
     if refused := no_device_events(profile):

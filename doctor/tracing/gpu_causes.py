@@ -36,7 +36,7 @@ def _imbalance(case: Case) -> Found | None:
     window, gpus, last = case.times.window, case.times.gpus, case.times.gpu
     if len(gpus) < 2:
         return None
-    whole, steps = max(length([window]), 1e-9), max(1, case.steps.count)
+    whole, steps = max(length([window]), 1e-9), case.steps.count
     compute = {gpu: length(clip(times.compute, *window)) for gpu, times in gpus.items()}
     reduce = {gpu: length(clip(times.collectives, *window)) for gpu, times in gpus.items()}
     together = length(clip(union(each for times in gpus.values() for each in times.compute), *window))
@@ -93,7 +93,7 @@ def _speed(case: Case, moved: int, took_ms: float) -> str:
     """How much is copied in a step, and how fast; empty if the profile does not tell."""
     if not moved or not took_ms:
         return ""
-    return f": {moved / 1e6 / max(1, case.steps.count):.4g} MB a step, at {moved / 1e6 / took_ms:.3g} GB/s"
+    return f": {moved / 1e6 / case.steps.count:.4g} MB a step, at {moved / 1e6 / took_ms:.3g} GB/s"
 
 
 def collectives(case: Case) -> Found:
@@ -110,7 +110,7 @@ def collectives(case: Case) -> Found:
     )
     if names:
         name, count = names.most_common(1)[0]
-        evidence.append(f"on the host: {name[:_NAME]}, {count / max(1, case.steps.count):.1f} times a step")
+        evidence.append(f"on the host: {name[:_NAME]}, {count / case.steps.count:.1f} times a step")
     return Found("collectives", "medium", case.share("collectives"), evidence)
 
 
@@ -141,7 +141,7 @@ def _layout(case: Case) -> Found | None:
     if share < MODERATE:
         return None
     return Found("layout", "medium", share, [
-        f"{len(turned) / max(1, case.steps.count):.0f} kernels in a step, {share * case.steps.mean_ms:.1f} of "
+        f"{len(turned) / case.steps.count:.0f} kernels in a step, {share * case.steps.mean_ms:.1f} of "
         f"{case.steps.mean_ms:.1f} ms, only change the layout of tensors, most of it {_longest(turned)}",
     ])  # fmt: skip
 
@@ -152,7 +152,7 @@ def _slow_kernel(case: Case) -> Found | None:
     share = _share(case, slow)
     if share < MODERATE:
         return None
-    calls = len(slow) / max(1, case.steps.count)
+    calls = len(slow) / case.steps.count
     return Found("slow_kernel", "medium", share, [
         f"{_longest(slow)} takes {share * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms, in "
         f"{amount(round(calls), 'call')}",

@@ -18,6 +18,7 @@ from tfgpu_doctor.tracing.python_samples import python_of_program
 from tfgpu_doctor.tracing.recorded import Event
 
 _EACH = 0.8  # of the steps
+_NAMED = 4  # GPUs
 _FULL, _IN_PIECES = 0.9, 0.3  # of an allocator's limit; of its free memory
 
 
@@ -32,9 +33,10 @@ def all_on_cpu(case: Case) -> Found | None:
     """The machine has a GPU, and the model's computation runs on the processor."""
     if not case.profile.gpus or case.times.gpu:
         return None
-    names = ", ".join(list(case.profile.gpus)[:4])
+    gpus = list(case.profile.gpus)
+    more = f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""
     return Found("cpu_fallback", "medium", case.share("compute"), [
-        f"{names}: no kernel ran there",
+        f"{', '.join(gpus[:_NAMED])}{more}: no kernel ran there",
         f"the model's operations take {case.ms('compute'):.1f} of {case.steps.mean_ms:.1f} ms on the processor",
     ])  # fmt: skip
 
@@ -104,7 +106,7 @@ def _on_cpu(case: Case, operations: list[CpuOperation]) -> Found | None:
     for each in here:
         times[each.kind] += length([each.interval])
     first = sorted(times, key=lambda each: -times[each])[:3]
-    steps = max(1, case.steps.count)
+    steps = case.steps.count
     told = ", ".join(f"{each} ({times[each] / steps:.1f} ms a step)" for each in first)
     return Found("cpu_fallback", "medium", share, [
         f"operations on the CPU: {told}",
@@ -137,5 +139,5 @@ def _memory(case: Case, operations: list[CpuOperation]) -> Found | None:
     ]
     if calls:
         name = max(calls, key=lambda each: each.duration).name
-        evidence.append(f"the driver is asked {len(calls) / max(1, case.steps.count):.1f} times a step ({name})")
+        evidence.append(f"the driver is asked {len(calls) / case.steps.count:.1f} times a step ({name})")
     return Found("memory", "low", share, evidence)

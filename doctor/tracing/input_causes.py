@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tfgpu_doctor.model import Confidence
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing.case import MODERATE, Case, Found
+from tfgpu_doctor.tracing.first_fill import REFILLS
 from tfgpu_doctor.tracing.intervals import clip, length, overlap, shared
 from tfgpu_doctor.tracing.pipeline import Pipeline, Stage, extend, slowest
 from tfgpu_doctor.tracing.python_samples import pipeline_places
@@ -17,7 +18,6 @@ _PYTHON = 0.4  # of the waiting
 _FOR_MEMORY = 0.5  # of the waiting
 _LOCKED = 0.1  # of the steps' time
 _ALL_WAITING = 0.75  # of the steps' time: then a pipeline that worked ahead would not be much faster
-_REFILLS = 1.8  # elements that a shuffle takes in for each that it gives
 _SMALL_MS = 0.3  # an element whose own work is less than what tf.data spends around it
 _ELEMENTS = 32
 _OWN_WORK = 0.5
@@ -168,7 +168,7 @@ def _refilled(pipeline: Pipeline, stage: Stage) -> Stage | None:
         if not above.kind.startswith("Shuffle") or not above.children:
             continue
         source = above.children[0]
-        if source.calls >= _REFILLS * max(1, above.calls) and (above.long_calls > 1 or source.each_ms < _SMALL_MS):
+        if source.calls >= REFILLS * max(1, above.calls) and (above.long_calls > 1 or source.each_ms < _SMALL_MS):
             return above
     return None
 

@@ -105,7 +105,7 @@ def _holders(readings: list[Reading]) -> tuple[Holder, ...]:
     sums: dict[tuple[str, str], int] = defaultdict(int)
     for operation, shape, size in held.values():
         sums[operation, shape] += size
-    first = sorted(sums.items(), key=lambda each: -each[1])[:5]
+    first = sorted(((key, size) for key, size in sums.items() if size), key=lambda each: -each[1])[:5]
     return tuple(
         Holder(operation=operation or "an unnamed operation", shape=shape, held_bytes=size)
         for (operation, shape), size in first

@@ -32,6 +32,7 @@ class Stage:
     calls: int = 0
     settings: dict[str, Value] = field(default_factory=dict)
     children: list[Stage] = field(default_factory=list)
+    first_ms: float = 0.0  # of the first call
     long_calls: int = 0  # that last many times as long as most: a buffer that is filled
 
     @property
@@ -129,7 +130,7 @@ def _stages(profile: Profile, window: Interval, unfinished: Sequence[Interval]) 
         times = array("d")
         busy = union_of_sorted(_within(events, low, high, times))
         if times:
-            stage = Stage(path, busy, sum(times), len(times), threads[path].stats(last))
+            stage = Stage(path, busy, sum(times), len(times), threads[path].stats(last), first_ms=times[0])
             stage.long_calls = _long_calls(times) + sum(not clip(stage.busy, *gap) for gap in unfinished)
             stages[path] = stage
     return stages

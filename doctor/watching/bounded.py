@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.watching.result import TimelineEntry
 
 MOST_NOTES, MOST_TURNS = 100, 500
@@ -35,7 +36,7 @@ class Notes:
 
     def _leave_out(self) -> None:
         self._more += 1
-        text = f"{self._more} more notes are left out"
+        text = f"{amount(self._more, 'more note')} {'is' if self._more == 1 else 'are'} left out"
         if self._more == 1:
             self._places[""] = len(self._texts)
             self._texts.append(text)

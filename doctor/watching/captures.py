@@ -90,6 +90,11 @@ class Captures:
         """The mean step of the last recording that was read, in s; 0 if it held none."""
         return self._last.report.steps.mean_ms / 1000 if self._last else 0.0
 
+    @property
+    def too_long(self) -> bool:
+        """Whether not even the longest recording held a whole step."""
+        return self._last is not None and self._longest_s >= LONGEST_S and not self.step_s
+
     def tick(self, now: float, agents: Sequence[Agent], *, changed: bool, stands: bool = False) -> Capture | None:
         """Do what is due. `changed`: the picture from outside is another one since the last recording.
 

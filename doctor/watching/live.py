@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 from tfgpu_doctor.cli.output import note
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing import Shares, TraceReport
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import Hang, RuleResult
@@ -131,9 +132,9 @@ def _gpu_columns(gpu: GpuReading) -> list[str]:
 
 
 def _cpu_line(reading: Reading) -> str:
-    cpus = "" if reading.cpus is None else f" of {reading.cpus:g}"
+    cores = " cores" if reading.cpus is None else f" of {amount(reading.cpus, 'core')}"
     parts = [
-        f"CPU {reading.cpu:.1f}{cpus} cores",
+        f"CPU {reading.cpu:.1f}{cores}",
         "" if reading.queued is None else f"{reading.queued:.1f} waiting",
         "" if reading.others_cpu is None else f"others {reading.others_cpu:.1f}",
         f"quota used up {percent(reading.throttled)} of the time" if reading.throttled else "",

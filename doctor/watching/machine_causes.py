@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing import TraceReport
 from tfgpu_doctor.watching.gpu_causes import Found, GpuCauses
 from tfgpu_doctor.watching.memory_growth import GrowthWatch
@@ -136,7 +137,7 @@ def _contention(looks: list[Reading]) -> Found:
     allowed = looks[-1].allowed_cpus or whole
     if others < _QUEUED * whole or (whole < allowed and own + others < _BUSY * allowed):
         return None  # with a quota below the CPUs that it may run on, these have to be short
-    taken = f"{others:.1f}" + (f" of the {allowed} CPUs that it may run on" if whole < allowed else "")
+    taken = f"{others:.1f}" + (f" of the {amount(allowed, 'CPU')} that it may run on" if whole < allowed else "")
     stalled = _mean(looks, lambda each: each.cpu_stalled)
     if queued is None:  # the kernel does not count how long threads wait
         if stalled is None or stalled < _CPU_STALLED:
@@ -159,7 +160,7 @@ def _quota(looks: list[Reading]) -> Found:
     if share is None or share < _THROTTLED:
         return None
     cpus = looks[-1].cpus
-    allowed = f" of {cpus:g} CPUs" if cpus else ""
+    allowed = f" of {amount(cpus, 'CPU')}" if cpus else ""
     return share, "cpu_quota", f"in {share:.0%} of the periods the group had used up its quota{allowed}"
 
 
@@ -204,8 +205,8 @@ def _memory(looks: list[Reading]) -> Found:
 def _memory_words(looks: list[Reading], stalled: float | None, killed: int, held: str) -> str:
     faults, met = _mean(looks, lambda each: each.major_faults_per_s), looks[-1].memory_events.get("max", 0)
     said = [
-        f"the kernel killed {killed} process{'es' if killed > 1 else ''} of the group for memory" if killed > 0 else "",
-        f"it met its limit {met} times" if met else "",
+        f"the kernel killed {amount(killed, 'process')} of the group for memory" if killed > 0 else "",
+        f"it met its limit {amount(met, 'time')}" if met else "",
         "" if stalled is None or stalled < _MEMORY_STALLED else f"for {stalled:.0%} of the time tasks wait for memory",
         f"{faults:.0f} pages a second are read back from a disk" if faults is not None and faults >= _SWAPPING else "",
         f"the program holds {held}",

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tfgpu_doctor.cli.output import refuse
+from tfgpu_doctor.cli.output import note, refuse
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.json_text import read_json
 from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.host.talk import visit
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing import STARTUP, of_user
 from tfgpu_doctor.watching.agent import AttachedAgent, Look, Stack
 from tfgpu_doctor.watching.beside import Watched
@@ -109,8 +110,11 @@ def _stack(thread: Thread) -> Stack:
 def watch_pid(pid: int, options: WatchOptions, reporter: Reporter, *, seconds: float | None) -> Watched:
     """Look at a process until it ends, the time is over, or Ctrl-C. Exits with one line if it may not be looked at."""
     host = Host()
-    _check(host, pid)
-    spy, talk = PySpyAgent(host, pid), visit(pid, _runtime_folders(host, pid))
+    owner = _owner(host, pid)
+    as_owner = _as_owner(host, pid, owner)
+    if as_owner:
+        note(as_owner)
+    spy, talk = PySpyAgent(host, pid), visit(pid, _runtime_folders(host, pid)) if owner == os.getuid() else None
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with scratch_folder() as folder:
         agents = AttachedAgent(talk).hear if talk else lambda: [spy]
@@ -130,7 +134,7 @@ def watch_pid(pid: int, options: WatchOptions, reporter: Reporter, *, seconds: f
             reporter.close()
             host.stop()
     if talk is None:
-        _note_places(watcher, spy)
+        _note_places(watcher, spy, as_owner)
     else:
         talk.close()
     report = make_watch_report(watcher, exit_code=None)
@@ -146,26 +150,44 @@ def _runtime_folders(host: Host, pid: int) -> list[str]:
     return [host.environment.get("XDG_RUNTIME_DIR", ""), "/tmp"]
 
 
-def _check(host: Host, pid: int) -> None:
-    """Refuse a process that is not there, or another user's."""
+def _owner(host: Host, pid: int) -> int:
+    """The user of a process; refuse one that is not there, or another user's unless this is root."""
     try:
         owner = host.files.status(f"/proc/{pid}").uid
     except OSError:
         refuse(f"there is no process {pid}")
     if owner != os.getuid() != 0:
         refuse(f"process {pid} belongs to user {owner}, not to {os.getuid()}: run the doctor as the same user")
+    return owner
 
 
-def _note_places(watcher: Watcher, agent: PySpyAgent) -> None:
-    """What Python's frames showed, and how the next start can be looked into."""
+def _as_owner(host: Host, pid: int, owner: int) -> str:
+    """What root does to ask the recorder in another user's program; empty if there seems to be none.
+
+    Root does not ask it: that user may write where the recorder listens, and may not write where the doctor records.
+    """
+    if owner == os.getuid():
+        return ""
+    places = (f"{folder or '/tmp'}/tfgpu-doctor-{owner}/{pid}" for folder in _runtime_folders(host, pid))
+    if not any(map(host.files.exists, places)):
+        return ""
+    return (
+        f"process {pid} listens for a doctor of its own user alone, so its steps are not recorded; as that user: "
+        f"sudo -u '#{owner}' tfgpu-doctor watch --pid {pid}"
+    )
+
+
+def _note_places(watcher: Watcher, agent: PySpyAgent, as_owner: str) -> None:
+    """What Python's frames showed, and how the program, or its next start, can be looked into."""
     notes = watcher.history.notes
     if agent.unable:
         notes.append(agent.unable)
     looks = sum(agent.places.values())
     found = ", ".join(f"{name} {count / looks:.0%}" for name, count in agent.places.most_common(3))
     if found:
-        notes.append(f"its main thread was in {found} ({looks} looks)")
+        notes.append(f"its main thread was in {found} ({amount(looks, 'look')})")
     notes.append(
-        "what its steps wait for cannot be seen from outside; the next start: tfgpu-doctor watch -- COMMAND, or "
+        as_owner
+        or "what its steps wait for cannot be seen from outside; the next start: tfgpu-doctor watch -- COMMAND, or "
         f"PYTHONPATH={STARTUP} COMMAND, and --pid again"
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.render.markdown_page import escape
 from tfgpu_doctor.render.text import Page
 from tfgpu_doctor.watching import units, words
@@ -110,7 +111,7 @@ def _timeline(page: Page, report: WatchReport, width: int) -> None:
     for row in rows[: len(_LETTERS)]:
         page.say(timeline_line(row, report.seconds), start=f"  {letters[row.verdict]}  ")
     if len(rows) > len(_LETTERS):
-        page.say(f"{len(rows) - len(_LETTERS)} more verdicts, each shorter than these", start="  .  ")
+        page.say(f"{amount(len(rows) - len(_LETTERS), 'more verdict')}, each shorter than these", start="  .  ")
     page.gap()
 
 

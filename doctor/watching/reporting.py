@@ -13,6 +13,7 @@ import msgspec
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import HIGH, Gain, Shares, StepTimes, TraceReport
+from tfgpu_doctor.watching.captures import LONGEST_S
 from tfgpu_doctor.watching.live_verdict import HANGS, SLOWS
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 from tfgpu_doctor.watching.result import GpuSummary, Hang, HostSummary, TimelineEntry, WatchReport
@@ -103,6 +104,11 @@ def _words(
 def _why_unknown(watcher: Watcher) -> str:
     if watcher.options.from_outside:
         return "the program was started without the recorder: TensorFlow's own times cannot be seen"
+    if watcher.captures.too_long:
+        return (
+            f"no recording, of up to {LONGEST_S:.0f} s, holds a whole step: a step takes longer than that, or none is made; "
+            "the program can profile three of its steps or more itself, for `tfgpu-doctor trace LOGDIR`"
+        )
     if watcher.captures.count:
         step_s = watcher.captures.step_s
         told = f" (one takes about {step_s:.1f} s)" if step_s >= 1 else ""

@@ -119,14 +119,22 @@ def test_a_python_that_is_not_there_is_refused_without_a_gpu_too(tmp_path: pathl
     assert "nope is neither a Python version" in done.stderr
 
 
-def test_advise_for_this_machine_names_a_release_or_says_why_not() -> None:
-    done = run_doctor("advise", "--python", "3.12", "--format", "json")
-    assert done.returncode in (0, 1, 3)
-    assert bool(done.stdout) == (done.returncode != 3)
-    if done.returncode == 3:
-        assert "--gpu" in done.stderr
-    else:
-        assert json.loads(done.stdout)["target"]["python"] == "3.12"
+@pytest.mark.parametrize(
+    ("name", "gpu", "release"),
+    [
+        ("cloud-vm-t4-healthy", "Tesla T4", "2.21.0"),
+        ("maxwell-too-old", "NVIDIA GeForce GTX 980", "2.16.2"),
+        ("blackwell-too-new", "NVIDIA GeForce RTX 5090", None),
+    ],
+)
+def test_advise_for_this_machine(
+    name: str, gpu: str, release: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = decode_facts(RECORDS[name].read_bytes())
+    monkeypatch.setattr(command, "examine", lambda **options: facts)
+    assert run(["advise", "--python", "3.12", "--format", "json"]) == (0 if release else 1)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["target"]["gpu"]["name"], found["target"]["python"], found["release"]) == (gpu, "3.12", release)
 
 
 @pytest.mark.parametrize(("name", "told"), [("wsl1", "WSL 2"), ("colab-without-gpu", "--gpu")])

@@ -76,6 +76,30 @@ def test_a_relative_entry_of_pythonpath(place: Place) -> None:
     assert (copy.path, copy.placed_by, copy.entry) == (str(file), "PYTHONPATH", "lib")
 
 
+def test_a_relative_entry_of_pythonpath_with_a_safe_path(place: Place) -> None:
+    """Then the working folder is not searched, but relative entries still begin there; older versions ignore the variable."""
+    file = write(place.folder / "work/lib/six.py", "x = 1\n")
+    copy = the_one(place.run(PYTHONPATH="lib", PYTHONSAFEPATH="1"))
+    assert (copy.path, copy.placed_by, copy.entry) == (str(file), "PYTHONPATH", "lib")
+
+
+def test_an_entry_of_pythonpath_by_a_link(place: Place) -> None:
+    """Python follows no links when it puts an entry on its path."""
+    write(place.folder / "lib/six.py", "x = 1\n")
+    link = place.folder / "link"
+    link.symlink_to(place.folder / "lib")
+    copy = the_one(place.run(PYTHONPATH=str(link)))
+    assert (copy.path, copy.placed_by, copy.entry) == (str(link / "six.py"), "PYTHONPATH", str(link))
+
+
+def test_the_target_s_own_packages_by_a_link_hide_nothing(place: Place) -> None:
+    """As with lib64 of a virtual environment, a link to lib: the file that comes later is the same one."""
+    (place.site / "six/moves.py").unlink()
+    link = place.folder / "link"
+    link.symlink_to(place.site)
+    assert place.run(PYTHONPATH=str(link)).copies == ()
+
+
 def test_a_file_in_the_working_folder(place: Place) -> None:
     file = write(place.folder / "work/six.py", "raise SystemExit('usage: six')\n")
     copy = the_one(place.run())

@@ -11,11 +11,15 @@ import pytest
 from made_up_repairs import apply, bounds_of, make_plan, make_report, pip_step, undo
 from made_up_wheels import pip, tree
 
+from tfgpu_doctor.cli.main import run
+from tfgpu_doctor.fix import command
 from tfgpu_doctor.fix.archive import has_records, is_unfinished, open_archive
-from tfgpu_doctor.fix.bounds import NotPossible
+from tfgpu_doctor.fix.bounds import NotPossible, NotRestored
+from tfgpu_doctor.fix.failures import not_restored
 from tfgpu_doctor.fix.installer import StepFailed
 from tfgpu_doctor.fix.links import LinkStep
 from tfgpu_doctor.fix.plan import PipStep
+from tfgpu_doctor.fix.record import Unreadable
 
 
 def version_of(venv: pathlib.Path) -> str:
@@ -98,6 +102,41 @@ def test_interrupt_takes_everything_back(venv: pathlib.Path) -> None:
         apply(make_plan(pip_step(venv, "install", "colours==2.0")), venv, pip=pip)
     assert tree(venv) == before
     assert not is_unfinished(bounds_of(venv))
+
+
+@pytest.mark.parametrize("error", [OSError(28, "no space left"), Unreadable("0001 is not a record of a fix")])
+@pytest.mark.parametrize("end", [KeyboardInterrupt, StepFailed("pip failed")])
+def test_a_fix_that_cannot_be_taken_back_says_so(
+    venv: pathlib.Path, monkeypatch: pytest.MonkeyPatch, end: BaseException, error: Exception
+) -> None:
+    def pip(step: PipStep, lock: int, beat: object) -> None:
+        (venv / "half-done").write_text("x")
+        raise end
+
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("tfgpu_doctor.fix.apply.undo", failing)
+    with pytest.raises(NotRestored, match=r"The environment is not (fully )?restored"):
+        apply(make_plan(pip_step(venv, "install", "colours==2.0")), venv, pip=pip)
+
+
+@pytest.mark.parametrize("words", [("--apply",), ("--undo",)])
+def test_an_environment_that_is_not_restored_is_no_ordinary_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """Also where Ctrl-C began the taking back."""
+
+    def failing(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise not_restored("/venv/x.py", OSError(28, "no space left"), "cannot be restored")
+
+    for name in ("_mend", "_undo"):
+        monkeypatch.setattr(command, name, failing)
+    assert run(["fix", *words]) == 3
+    assert "The environment is not fully restored: free space" in capsys.readouterr().err
 
 
 def test_links_alone_keep_no_copy_of_the_environment(venv: pathlib.Path, site: pathlib.Path) -> None:

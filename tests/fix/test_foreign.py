@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+from contextlib import nullcontext
 from typing import cast
 
-from tfgpu_doctor.fix.foreign import remove_orphans
+import pytest
+
+from tfgpu_doctor.fix.bounds import NotPossible
+from tfgpu_doctor.fix.foreign import refuse_foreign_changes, remove_orphans
 from tfgpu_doctor.fix.record import Change
 from tfgpu_doctor.host.changes import Changes
-from tfgpu_doctor.host.entries import Entry, look
+from tfgpu_doctor.host.entries import Entry, digest, look
+
+
+@pytest.mark.parametrize(("content", "is_foreign"), [("RED = 'NEW'\n", True), ("RED = 'new'\n", False)])
+def test_a_file_that_was_put_in_place_of_another_is_judged_by_its_content(
+    tmp_path: pathlib.Path, content: str, is_foreign: bool
+) -> None:
+    """Size and time may be those of the file that the fix left there."""
+    file, other = tmp_path / "red.py", tmp_path / "other.py"
+    file.write_text("RED = 'new'\n")
+    other.write_text(content)
+    after = look(str(file))
+    assert after
+    changes = [Change("red.py", None, after, digest=digest(str(file)))]
+    os.utime(other, ns=(after.mtime_ns, after.mtime_ns))
+    other.replace(file)
+    with pytest.raises(NotPossible, match="changed after the fix") if is_foreign else nullcontext():
+        refuse_foreign_changes(changes, str(tmp_path))
 
 
 class Door:

@@ -15,15 +15,17 @@ from collections.abc import Callable
 
 import made_up_repairs
 import pytest
-from made_up_repairs import apply, make_plan, pip_step, undo
+from made_up_repairs import apply, bounds_of, make_plan, pip_step, undo
 from made_up_wheels import entry, pip, tree
 
+from tfgpu_doctor.fix.archive import has_records
 from tfgpu_doctor.fix.bounds import NotPossible
 from tfgpu_doctor.fix.installer import StepFailed
 from tfgpu_doctor.host.changes import Changes
 
 pytestmark = pytest.mark.usefixtures("own_tmpdir")
 Condition = Callable[[pathlib.Path], bool]
+UNDO_S = "0.2"  # for each change: the moment is not missed
 
 
 def start(*words: str) -> subprocess.Popen[bytes]:
@@ -37,12 +39,11 @@ def start(*words: str) -> subprocess.Popen[bytes]:
 
 
 def kill_when(process: subprocess.Popen[bytes], condition: Callable[[], bool]) -> bool:
-    """Kill it as soon as that is so; False if it ended before."""
+    """Kill it as soon as that is so; False if it ended by itself."""
     while process.poll() is None:
         if condition():
             process.send_signal(signal.SIGKILL)
-            process.wait()
-            return True
+            return process.wait() == -signal.SIGKILL
     return False
 
 
@@ -93,8 +94,8 @@ def test_fix_killed_at_random_can_be_undone(venv: pathlib.Path) -> None:
     before = tree(venv)
     chance = random.Random(20261121)
     for _ in range(4):
-        process, until = start("apply", str(venv), "0"), time.monotonic() + chance.uniform(0.2, 3)
-        kill_when(process, lambda until=until: time.monotonic() > until)  # type: ignore[misc]
+        process, until = start("apply", str(venv), "60"), time.monotonic() + chance.uniform(0.2, 3)
+        assert kill_when(process, lambda until=until: time.monotonic() > until)  # type: ignore[misc]
         undo(venv)
         assert tree(venv) == before
 
@@ -113,7 +114,8 @@ def test_killed_undo_can_be_begun_again(venv: pathlib.Path, paths: int) -> None:
     apply(make_plan(pip_step(venv, "install", "colours==2.0")), venv)
     after = {name: entry for name, entry in tree(venv).items() if not name.startswith(".tfgpu-doctor")}
     changed = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
-    kill_when(start("undo", str(venv)), is_on_its_way)
+    assert kill_when(start("undo", str(venv), UNDO_S), is_on_its_way)
+    assert has_records(bounds_of(venv))
     undo(venv)
     assert tree(venv) == before
 
@@ -128,7 +130,8 @@ def test_killed_undo_of_a_killed_fix(venv: pathlib.Path, moment: str) -> None:
     def is_on_its_way() -> bool:
         return phase(venv) == "undoing" if moment == "undoing" else not all((venv / name).exists() for name in added)
 
-    kill_when(start("undo", str(venv)), is_on_its_way)
+    assert kill_when(start("undo", str(venv), UNDO_S), is_on_its_way)
+    assert has_records(bounds_of(venv))
     undo(venv)
     assert tree(venv) == before
 

@@ -94,6 +94,15 @@ def test_env_of_a_library_that_is_nowhere(target: pathlib.Path) -> None:
     assert "not installed, so no variable helps: libcusolver.so.11" in done.stderr
 
 
+def test_env_of_a_library_that_is_damaged_says_so(target: pathlib.Path) -> None:
+    (damaged,) = target.glob("lib/python3*/site-packages/nvidia/cublas/lib/libcublas.so.12")
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    done = start_doctor("env", "--shell", "bash", "--python", str(target))
+    assert done.returncode == 1
+    (told,) = [line for line in done.stderr.splitlines() if "libcublas.so.12" in line]
+    assert "truncated" in told
+
+
 def test_env_without_tensorflow(tmp_path: pathlib.Path) -> None:
     done = start_doctor("env", "--shell", "zsh", "--python", str(make_target(tmp_path / "venv", None)))
     assert (done.returncode, done.stdout) == (3, "")

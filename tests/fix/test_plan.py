@@ -100,6 +100,17 @@ def test_library_that_another_needs_is_linked_beside_that_one() -> None:
     assert found == [("nvidia/cufft/lib/libnvJitLink.so.12", "../../nvjitlink/lib/libnvJitLink.so.12")]
 
 
+def test_what_a_linked_library_needs_is_linked_beside_that_link() -> None:
+    copies = [f"{SITE}/nvidia/{each}" for each in ("cufft/lib/libcufft.so.11", "nvjitlink/lib/libnvJitLink.so.12")]
+    target = make_target("cublas/libcublas.so.12", "cufft/libcufft.so.11", "nvjitlink/libnvJitLink.so.12")
+    chain = ("libcufftw.so.11", "libcufft.so.11", "libnvJitLink.so.12")
+    lost = (missing("libcufft.so.11", copies[0]), missing(chain[0], copies[1], chain=chain))
+    assert links_for(make_facts(target, ["cublas"], *lost)) == [
+        ("nvidia/cublas/lib/libcufft.so.11", "../../cufft/lib/libcufft.so.11"),
+        ("nvidia/cublas/lib/libnvJitLink.so.12", "../../nvjitlink/lib/libnvJitLink.so.12"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("folders", "copy"),
     [

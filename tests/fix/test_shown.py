@@ -32,7 +32,7 @@ def test_the_plan_is_printed_and_nothing_is_done(simulate: Simulate, tmp_path: p
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
         "PKG002  TensorFlow is not installed in this Python\n"
-        "Fix  Name the Python that has TensorFlow with `--python PATH`, or install it into this one.\n"
+        "Fix  Use the Python that has TensorFlow (`tfgpu-doctor --python PATH` examines it), or install TensorFlow into this one.\n"
         "\n"
         "To do by hand:\n"
         f"     uv pip install --python {venv}/bin/python 'tensorflow[and-cuda]'\n"

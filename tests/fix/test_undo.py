@@ -96,6 +96,18 @@ def test_bytecode_written_since_goes_with_its_module(
     assert not (site / "colours/more").exists()
 
 
+def test_bytecode_that_another_python_wrote_goes_with_its_module(
+    venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]
+) -> None:
+    cache = site / "colours/more/__pycache__"
+    cache.mkdir(exist_ok=True)
+    (cache / "blue.cpython-38.pyc").write_bytes(b"code")
+    undone = undo(venv)
+    assert undone is not None
+    assert undone.left == ()
+    assert tree(venv) == fixed
+
+
 def test_files_that_others_put_into_a_new_folder_stay(
     venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]
 ) -> None:
@@ -184,6 +196,13 @@ def killed(venv: pathlib.Path, site: pathlib.Path) -> None:
     (site / "colours/more.py").write_text("")
     (venv / ".tfgpu-doctor/0001/journal.json").unlink()
     raise KeyboardInterrupt
+
+
+def test_leftovers_of_an_undo_that_ended_early_are_told_as_such(tmp_path: pathlib.Path) -> None:
+    (tmp_path / ".tfgpu-doctor/gone-0001/kept").mkdir(parents=True)
+    said = describe_undone(undo(tmp_path), str(tmp_path))
+    assert said.startswith("Undone: the leftovers of an interrupted fix are removed, and ")
+    assert not (tmp_path / ".tfgpu-doctor").exists()
 
 
 def test_an_empty_record_promises_nothing(venv: pathlib.Path) -> None:

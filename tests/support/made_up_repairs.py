@@ -16,6 +16,7 @@ from tfgpu_doctor.fix.installer import run_pip
 from tfgpu_doctor.fix.plan import PipStep, Plan, Step
 from tfgpu_doctor.fix.undo import Undone, undo_newest
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.model import Finding, Fix
 from tfgpu_doctor.model.report import MachineSummary, Report, Result, RootCause, TargetSummary
 
@@ -68,14 +69,21 @@ def undo(venv: pathlib.Path, *, force: bool = False) -> Undone | None:
 
 
 def main() -> None:
-    """Apply the upgrade of colours to an environment, or undo what was applied."""
-    folder = pathlib.Path(sys.argv[2])
+    """Apply the upgrade of colours to an environment, or undo what was applied, slowly: each change waits that long."""
+    folder, wait_s = pathlib.Path(sys.argv[2]), float(sys.argv[3])
     if sys.argv[1] == "undo":
+        check = Changes._check
+
+        def slowly(changes: Changes, path: str) -> None:
+            time.sleep(wait_s)
+            check(changes, path)
+
+        Changes._check = slowly  # type: ignore[method-assign, assignment]
         undo(folder)
         return
 
     def look_again() -> Report:
-        time.sleep(float(sys.argv[3]))  # as TensorFlow's import takes its time
+        time.sleep(wait_s)  # as TensorFlow's import takes its time
         return make_report()
 
     apply(make_plan(pip_step(folder, "install", "colours==2.0")), folder, look_again=look_again)

@@ -248,6 +248,37 @@ def test_a_call_that_outlasts_the_recording(tmp_path: pathlib.Path) -> None:
     assert report.shares.input > 0.8
 
 
+def test_what_follows_a_call_that_outlasts_the_recording_is_no_waiting(tmp_path: pathlib.Path) -> None:
+    """The pipeline fills its buffer for 750 ms, and the program does something else before its first step."""
+    planes = training(steps=12, step_ms=4.0, compute_ms=2.0, input_ms=1.0, stage="Iterator::Root::Prefetch")
+    for line in planes[0].lines:
+        line.begin_ns = 1_000_000_000
+    source = "Iterator::Root::Prefetch::Shuffle::TensorSlice"
+    elements = [MadeEvent(source, at * 0.5, 0.1) for at in range(1500)]
+    elements += [MadeEvent("Iterator::Root::Prefetch::Shuffle", 1000.0 + at * 4, 1.0) for at in range(12)]
+    planes[0].lines.append(MadeLine("tf_data_iterator_resource/3", elements, number=3))
+    shares = judged(tmp_path, planes).shares
+    assert shares.input == pytest.approx(0.73, abs=0.01)
+    assert shares.host == pytest.approx(0.24, abs=0.01)
+    assert shares.idle < 0.01
+
+
+@pytest.mark.parametrize(
+    ("stage", "source_ms", "share"), [("MemoryCacheImpl", 9.0, 0.45), ("MemoryCacheImpl::Map", 0.5, 0.025)]
+)
+def test_a_cache_makes_what_it_gives_only_where_it_is_the_source(
+    tmp_path: pathlib.Path, stage: str, source_ms: float, share: float
+) -> None:
+    """Before it is full, it hands on what the stage before it makes."""
+    path = f"Iterator::Root::Prefetch::{stage}"
+    planes = training(step_ms=20.0, input_ms=10.0, compute_ms=8.0, stage=path)
+    for event in planes[0].lines[0].events:
+        event.duration_ms = source_ms if event.name == path else event.duration_ms
+    shares = judged(tmp_path, planes).shares
+    assert shares.input == pytest.approx(share)
+    assert shares.idle == pytest.approx(0.5 - share)
+
+
 @pytest.mark.parametrize(("traced", "verdict"), [(1, "compute_bound"), (13, "retracing")])
 def test_tracing_counts_unless_it_is_the_begin(tmp_path: pathlib.Path, traced: int, verdict: str) -> None:
     planes = training(step_ms=20.0, compute_ms=18.0)
@@ -285,6 +316,19 @@ def test_an_allocator_with_nothing_free_has_no_fragmentation(tmp_path: pathlib.P
     assert [row.fragmentation for row in rows.values()] == [None, 0.25]
     assert rows["nan"].peak_bytes == 512
     assert rows["nan"].warning == ""
+
+
+def test_an_allocation_of_unknown_size_holds_nothing(tmp_path: pathlib.Path) -> None:
+    known: dict[str, Stat] = {"bytes_allocated": 512, "tf_op": "known", "allocation_bytes": 512}
+    unknown: dict[str, Stat] = {"bytes_allocated": 768, "tf_op": "unknown"}
+    events = [
+        MadeEvent("MemoryAllocation", at, 0.1, {**stats, "allocator_name": "cpu", "addr": at})
+        for at, stats in enumerate((known, unknown), 1)
+    ]
+    planes = training(compute_ms=18.0)
+    planes[0].lines.append(MadeLine("allocator", events))
+    (row,) = judged(tmp_path, planes).memory
+    assert [(each.operation, each.held_bytes) for each in row.holders] == [("known", 512)]
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -418,3 +462,64 @@ def test_small_steps_are_not_called_small_operations(tmp_path: pathlib.Path) -> 
     assert cause.title == "The steps are so small that starting them takes longer than computing them"
     assert not any("between its operations" in line for line in cause.evidence)
     assert "several steps in one call (steps_per_execution)" in cause.fix.text
+
+
+def first_fill(*, source: str, steps: int = 8, again: bool = False) -> list[MadePlane]:
+    """The first step waits 500 ms until a shuffle of 1,700 elements is full; batches of 4, cheap elements, 20 ms a step."""
+    fills = [0.0, 700.0] if again else [0.0]
+    begins: list[float] = []
+    at, python, worker = 0.0, MadeLine("python", number=1), MadeLine("tf_Compute/7", number=2)
+    elements = MadeLine("tf_data_iterator_resource/3", number=3)
+    shuffle = "Iterator::Root::Prefetch::BatchV2::Shuffle"
+    for _ in range(steps + 1):
+        waits = 500.0 if fills and at >= fills[0] else 0.0
+        fills = fills[1:] if waits else fills
+        python.events += [
+            MadeEvent("IteratorGetNextOp::DoCompute", at, waits + 0.5),
+            MadeEvent("Iterator::Root::Prefetch", at, waits + 0.5),
+            MadeEvent("train_step", at + waits + 0.6, 19.0, {"tf_function_call": Ref("notTraced-nonXla")}),
+        ]
+        python.events.append(MadeEvent("FunctionRun", at + waits + 0.7, 18.8, {"id": len(begins)}))
+        worker.events.append(MadeEvent("ExecutorState::Process", at + waits + 0.7, 18.8, {"id": len(begins)}))
+        worker.events.append(MadeEvent("MatMul:MatMul", at + waits + 0.7, 18.8))
+        filling = [MadeEvent(f"{shuffle}::{source}", at + 0.29 * place, 0.28) for place in range(1700 if waits else 0)]
+        calls = [MadeEvent(shuffle, at, waits + 0.2)] + [
+            MadeEvent(shuffle, at + waits + 0.3 * place, 0.2) for place in (1, 2, 3)
+        ]
+        taken = [MadeEvent(f"{shuffle}::{source}", at + waits + 0.3 * place, 0.1) for place in range(4)]
+        elements.events += [MadeEvent("Iterator::Root::Prefetch::BatchV2", at, waits + 1.2), *calls, *filling, *taken]
+        if "::" in source:
+            outer = source.rpartition("::")[0]
+            elements.events += [
+                MadeEvent(f"{shuffle}::{outer}", each.begin_ms, each.duration_ms) for each in (*filling, *taken)
+            ]
+        begins.append(at)
+        at += waits + 20.0
+    return [MadePlane("/host:CPU", [python, worker, elements])]
+
+
+@pytest.mark.parametrize(
+    ("source", "steps", "again", "verdict"),
+    [
+        ("ForeverRepeat::TensorSlice", 8, False, "compute_bound"),
+        ("ForeverRepeat::TensorSlice", 12, True, "input_shuffle"),  # an iterator for each epoch
+        ("TensorSlice", 8, False, "input_shuffle"),  # it may be filled again in the next epoch
+    ],
+)
+def test_an_endless_repetition_is_shuffled_once(
+    tmp_path: pathlib.Path, source: str, steps: int, again: bool, verdict: str
+) -> None:
+    """`repeat().shuffle(1_700)` fills its buffer once: a recording that begins with it is no reason to change it."""
+    report = judged(tmp_path, first_fill(source=source, steps=steps, again=again))
+    assert report.verdict == verdict
+    left_out = any("the first step waits until a shuffle has filled its buffer" in note for note in report.notes)
+    assert left_out is (verdict == "compute_bound")
+
+
+def test_the_first_fill_with_few_steps_is_the_start_of_a_training(tmp_path: pathlib.Path) -> None:
+    report = judged(tmp_path, first_fill(source="ForeverRepeat::TensorSlice", steps=5)[:1])
+    assert (report.verdict, report.steps.count) == ("compute_bound", 4)
+    planes = first_fill(source="ForeverRepeat::TensorSlice", steps=5)
+    planes[0].lines[0].events = [each for each in planes[0].lines[0].events if each.begin_ms < 560.0]
+    report = judged(tmp_path, planes)
+    assert report.verdict in ("warm_up", "too_short")

@@ -354,6 +354,13 @@ def test_a_gpu_that_computes_nothing(tmp_path: pathlib.Path, streams: tuple[list
     assert report.gpu is None
 
 
+@pytest.mark.parametrize(("count", "more"), [(4, ""), (5, " and 1 more"), (8, " and 4 more")])
+def test_of_many_gpus_that_compute_nothing_four_are_named(tmp_path: pathlib.Path, count: int, more: str) -> None:
+    report = judged(tmp_path, [*made_trace.training(), *(gpu(number=number) for number in range(count))])
+    named = ", ".join(f"/device:GPU:{number}" for number in range(4))
+    assert report.causes[0].evidence[0] == f"{named}{more}: no kernel ran there"
+
+
 def full(rows: int, pieces: float) -> list[MadeEvent]:
     stats: dict[str, made_trace.Stat] = {
         "allocator_name": "GPU_0_bfc", "bytes_allocated": 990, "bytes_available": 10, "fragmentation": pieces, "addr": 7,

@@ -127,7 +127,9 @@ def test_graphs_of_which_none_computes_gradients_are_steps_alike(tmp_path: pathl
 
 
 @pytest.mark.parametrize(("steps", "verdict"), [(3, "too_short"), (4, "too_short"), (5, "uneven_steps")])
-def test_one_of_few_steps_that_takes_most_of_the_time_tells_nothing(tmp_path: pathlib.Path, steps: int, verdict: str) -> None:
+def test_one_of_few_steps_that_takes_most_of_the_time_tells_nothing(
+    tmp_path: pathlib.Path, steps: int, verdict: str
+) -> None:
     """The end of an epoch lies in the third: with three steps it looks like work after each of them."""
     begins = [0.0, 4.0, 8.0, *(300.0 + 4.0 * at for at in range(steps - 2))]
     stats: dict[str, made_trace.Stat] = {"tf_function_call": made_trace.Ref("notTraced-nonXla")}
@@ -137,4 +139,6 @@ def test_one_of_few_steps_that_takes_most_of_the_time_tells_nothing(tmp_path: pa
     report, _ = made_trace.judged(tmp_path)
     assert (report.verdict, report.steps.count) == (verdict, steps)
     if verdict == "too_short":
-        assert report.why.startswith(f"one of its {steps} steps takes 292.0 ms, the others 4.0: whether that comes again")
+        assert report.why.startswith(
+            f"one of its {steps} steps takes 292.0 ms, the others 4.0: whether that comes again"
+        )

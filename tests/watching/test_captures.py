@@ -98,6 +98,19 @@ def test_between_longer_recordings_without_a_step_come_short_ones(captures: Capt
     assert lengths == [1.5, UNKNOWN_S, 4.5, UNKNOWN_S, 13.5, UNKNOWN_S, LONGEST_S, UNKNOWN_S]
 
 
+def test_steps_longer_than_the_longest_recording_are_told_as_such(captures: Captures) -> None:
+    (first,) = run(captures, [MadeAgent()], FIRST_S + 2)
+    steps = msgspec.structs.replace(first.report.steps, count=0, mean_ms=0.0, median_ms=0.0)
+    empty = dataclasses.replace(first, report=msgspec.structs.replace(first.report, steps=steps, verdict="too_short"))
+    captures._length_s, captures._last = UNKNOWN_S, empty
+    for _ in range(8):
+        assert not captures.too_long
+        captures._plan(20.0, empty, None)
+    assert captures.too_long
+    captures._last = first
+    assert not captures.too_long
+
+
 class Timed(MadeAgent):
     """Its recordings take as long as they are to take, or end by themselves, and hold so many steps of 10 ms each."""
 

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.watching.captures import Captures
 from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.live_verdict import LiveVerdict
 from tfgpu_doctor.watching.reading import GpuReading, Reading
@@ -64,6 +65,21 @@ def test_a_program_without_tensorflow(tmp_path: pathlib.Path) -> None:
     assert report.host is not None
     assert report.host.peak_memory_bytes > 1 << 20
     assert report.timeline[0].verdict == "starting"
+
+
+@pytest.mark.parametrize("too_long", [True, False])
+def test_more_time_is_not_advised_where_no_recording_can_hold_a_step(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, too_long: bool
+) -> None:
+    watcher = Watcher(
+        Host(), os.getpid(), WatchOptions("x"), folder=str(tmp_path), agents=list, told=Reporter(live=False)
+    )
+    watcher.captures.count = 9
+    monkeypatch.setattr(Captures, "too_long", too_long)
+    why = make_watch_report(watcher, exit_code=0).why
+    watcher.end()
+    assert ("let the program run for longer" in why) is not too_long
+    assert ("no recording, of up to 20 s, holds a whole step" in why) is too_long
 
 
 def test_a_gpu_of_others_that_is_lost_is_no_cause(tmp_path: pathlib.Path) -> None:

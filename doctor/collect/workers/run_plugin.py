@@ -76,7 +76,7 @@ def _outcome(check: Any, path: str) -> dict[str, Any]:
     from tfgpu_doctor.model import CannotTell, Evidence, Finding, Skip
 
     try:
-        yielded = list(_bounded(check.function(**_given(check, path))))
+        yielded = list(_bounded(check.function(**_given(check, path)) or ()))
     except Skip as skip:
         return {"skip": str(skip), "cannot_tell": isinstance(skip, CannotTell)}
     for each in yielded:

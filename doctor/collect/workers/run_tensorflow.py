@@ -107,6 +107,7 @@ def import_path() -> dict[str, object]:
         "standard": os.path.dirname(os.__file__),
         "sites": getattr(site, "getsitepackages", list)(),  # old versions of virtualenv have a module site without it
         "user_site": site.getusersitepackages() if site.ENABLE_USER_SITE else "",
+        "here": here,
         "working_folder": here if "" in sys.path else "",
     }
 

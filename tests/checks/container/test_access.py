@@ -274,7 +274,7 @@ def test_a_process_outside_of_a_job_is_not_judged(judge: Judge) -> None:
 
 @pytest.mark.parametrize("scheduler", [SLURM, GRANTED, Scheduler(kind="pbs", job="7.head")])
 def test_a_job_in_which_cuda_lists_a_gpu_was_granted_one(judge: Judge, scheduler: Scheduler) -> None:
-    assert "CUDA lists 1 GPUs" in judge.passes(job_was_granted_gpu, scheduler=scheduler)
+    assert "CUDA lists 1 GPU" in judge.passes(job_was_granted_gpu, scheduler=scheduler)
 
 
 @pytest.mark.parametrize("cuda", [NOTHING, HUNG, cuda_without_library()])

@@ -43,7 +43,7 @@ def test_a_step_with_gpus_of_its_own(judge: Judge) -> None:
 
 
 def test_a_step_that_sees_gpus_has_them(judge: Judge) -> None:
-    assert "CUDA lists 1 GPUs" in judge.passes(step_has_gpus, scheduler=STEP)
+    assert "CUDA lists 1 GPU" in judge.passes(step_has_gpus, scheduler=STEP)
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_fewer_gpus_than_the_node_has_are_a_grant(judge: Judge) -> None:
 
     machine = broken(broken(**several(4)), cuda_driver={"attempt": ANSWERED, "gpus": (cuda_gpu(),)})
     said = judge.passes(job_was_granted_gpu, machine, scheduler=Scheduler(kind="slurm", job="7"))
-    assert said == "CUDA lists 1 GPUs of the node's 4 in slurm job 7"
+    assert said == "CUDA lists 1 GPU of the node's 4 in slurm job 7"

@@ -10,6 +10,7 @@ from built_machines import NO_NVML, cuda_that_fails, cuda_without_library, witho
 from healthy import ANSWERED, DRIVER, cuda_gpu, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.driver.answers import cuda_driver_initialises, nvml_answers
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.health import GpuHealth, GpuTrouble
 from tfgpu_doctor.model.facts.machine import Container, PciDevice
@@ -37,7 +38,7 @@ NVSWITCH = PciDevice(address="0000:05:00.0", vendor="10de", device="22a3", class
 
 
 def test_an_nvml_that_answers_passes(judge: Judge) -> None:
-    assert judge.passes(nvml_answers) == f"driver {DRIVER}, 1 GPUs"
+    assert judge.passes(nvml_answers) == f"driver {DRIVER}, 1 GPU"
 
 
 @pytest.mark.parametrize(("os", "reason"), [("Linux", "cannot be opened"), ("Darwin", "no NVML on Darwin")])
@@ -261,7 +262,7 @@ def test_a_switched_machine_waits_for_its_fabric_manager(judge: Judge) -> None:
     finding = judge.finding(cuda_driver_initialises, pci={"devices": (A100, NVSWITCH)}, cuda_driver=not_ready)
     assert (finding.cause, finding.severity, finding.confidence) == ("fabric_manager_not_running", "error", "high")
     assert finding.message == "the CUDA driver does not initialise: CUDA_ERROR_SYSTEM_NOT_READY (802)"
-    assert "1 NVSwitches on the PCI bus" in finding.evidence
+    assert "1 NVSwitch on the PCI bus" in finding.evidence
     assert finding.fix and "nvidia-fabricmanager" in finding.fix.text
     assert finding.fix.commands == ()
 
@@ -339,7 +340,7 @@ def test_mig_is_not_blamed_where_a_device_should_be_there(judge: Judge, gpus: tu
         cuda_driver_initialises, nvml={"gpus": gpus}, cuda_driver=cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")
     )
     assert finding.cause == "undetermined"
-    assert f"NVML still lists {len(gpus)} GPUs" in finding.evidence
+    assert f"NVML still lists {amount(len(gpus), 'GPU')}" in finding.evidence
 
 
 def test_mig_is_not_blamed_for_other_errors(judge: Judge) -> None:

@@ -301,7 +301,7 @@ def test_an_nvml_that_opened_is_found(judge: Judge) -> None:
 
 
 def test_a_tensorflow_that_lists_gpus_needs_no_other_proof(judge: Judge) -> None:
-    assert judge.passes(libnvidia_ml_is_found, nvml=WITHOUT_NVML) == "TensorFlow lists 1 GPUs"
+    assert judge.passes(libnvidia_ml_is_found, nvml=WITHOUT_NVML) == "TensorFlow lists 1 GPU"
 
 
 @pytest.mark.parametrize("os", ["Windows", "Darwin"])

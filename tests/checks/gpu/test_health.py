@@ -28,7 +28,7 @@ NO_CUDA = {"cuda_driver": None, "runtime": None}
 
 
 def test_gpus_that_answer_pass(judge: Judge) -> None:
-    assert judge.passes(every_gpu_answers) == "NVML reads 1 GPUs"
+    assert judge.passes(every_gpu_answers) == "NVML reads 1 GPU"
     assert judge.passes(every_gpu_answers, server()) == "NVML reads 8 GPUs"
 
 

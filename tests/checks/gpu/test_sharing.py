@@ -150,7 +150,7 @@ def test_persistence_mode_passes(judge: Judge) -> None:
 def test_persistence_mode_that_is_off_is_mentioned(judge: Judge) -> None:
     finding = judge.finding(gpu_stays_initialised, workstation(GEFORCE))
     assert (finding.cause, finding.severity) == ("undetermined", "info")
-    assert "off for 1 of 1 GPUs" in finding.message
+    assert "off for 1 of 1 GPU" in finding.message
 
 
 def test_a_program_that_uses_it_keeps_the_gpu_initialised(judge: Judge) -> None:

@@ -191,6 +191,12 @@ def test_a_limit_below_the_boards_minimum_is_not_intended(judge: Judge) -> None:
     assert judge.finding(power_is_not_limited, workstation(lowered)).severity == "warning"
 
 
+@pytest.mark.parametrize(("limit_w", "severity"), [(100.0, "info"), (99.0, "warning")])
+def test_an_administrator_may_set_the_boards_minimum_itself(judge: Judge, limit_w: float, severity: str) -> None:
+    lowered = power(limit_w=limit_w, enforced_limit_w=limit_w, min_limit_w=100.0)
+    assert judge.finding(power_is_not_limited, workstation(lowered)).severity == severity
+
+
 def test_the_bounds_of_the_limit_are_left_out_where_they_are_unknown(judge: Judge) -> None:
     lowered = power(limit_w=220.0, enforced_limit_w=220.0, min_limit_w=None, max_limit_w=None)
     finding = judge.finding(power_is_not_limited, workstation(lowered))

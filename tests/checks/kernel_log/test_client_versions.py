@@ -37,12 +37,16 @@ def test_libraries_of_another_driver(judge: Judge, said: Any, confidence: str, s
     assert (finding.cause, finding.severity) == ("driver_library_version_mismatch", "error")
     assert finding.confidence == confidence
     assert "its libraries are of 595.84, the module is 595.80" in finding.message
+    assert finding.fix
+    assert not finding.fix.text.startswith("Restart that program")
 
 
 def test_where_the_driver_works_only_that_program_is_to_be_started_again(judge: Judge) -> None:
     finding = judge.finding(programs_have_the_modules_version, kernel_log=log(NAMED))
     assert finding.severity == "info"
     assert "the program 'Xorg'" in finding.message
+    assert finding.fix
+    assert finding.fix.text == "Restart that program; if it is rejected again, reboot."
 
 
 def test_what_was_long_ago_or_before_a_new_load_is_over(judge: Judge) -> None:

@@ -65,7 +65,7 @@ def test_only_cudas_own_libraries_count_as_failed() -> None:
 @pytest.mark.parametrize("libraries", [healthy().cuda_libraries, NOWHERE])
 def test_a_tensorflow_that_lists_gpus_has_its_libraries(judge: Judge, libraries: Libraries) -> None:
     evidence = judge.passes(cuda_libraries_are_installed, cuda_libraries=libraries)
-    assert evidence == "TensorFlow lists 1 GPUs"
+    assert evidence == "TensorFlow lists 1 GPU"
 
 
 @pytest.mark.parametrize("run", [None, NO_LIST])

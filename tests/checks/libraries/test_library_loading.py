@@ -152,12 +152,32 @@ def test_a_cudnn_of_another_major_version_is_told_as_such(judge: Judge) -> None:
     assert finding.message == "libcudnn.so.9 is not installed; pip installed libcudnn.so.8"
 
 
+def test_only_copies_of_cudnn_that_pip_installed_are_told_as_such(judge: Judge) -> None:
+    of_pip = msgspec.structs.replace(pip_library("libcudnn.so.9"), soname="libcudnn.so.8")
+    of_system = msgspec.structs.replace(of_pip, soname="libcudnn.so.7", found_in="ld.so.cache")
+    told, copies = search(resolved("libcudnn.so.9")), Libraries(copies=(CUSOLVER, of_pip, of_system))
+    finding = judge.finding(every_library_opens, cuda_libraries=copies, resolution=told, runtime=None)
+    assert finding.message == "libcudnn.so.9 is not installed; pip installed libcudnn.so.8"
+
+
+def test_a_library_of_a_wheel_is_not_missing_where_another_copy_is(judge: Judge) -> None:
+    path = "/usr/local/cuda/lib64/libcusolver.so.11"
+    copies = Libraries(copies=(pip_library("libcusolver.so.11", path=path, found_in="known place"),))
+    told = search(resolved("libcusolver.so.11", wheel="nvidia-cusolver-cu12==11.6.3.83"))
+    finding = judge.finding(every_library_opens, cuda_libraries=copies, resolution=told, runtime=None)
+    assert finding.message == "libcusolver.so.11 is in /usr/local/cuda/lib64, where TensorFlow does not find it"
+
+
 def test_one_missing_file_makes_one_finding(judge: Judge) -> None:
     names = ("libcusolver.so.11", "libcusparse.so.12")
     told = search(*(resolved(name, missing_chain=(name, "libnvJitLink.so.12")) for name in names))
     finding = judge.finding(every_library_opens, cuda_libraries=Libraries(), resolution=told, runtime=None)
     assert finding.cause == "cuda_minor_library_mix"
     assert finding.message == "libcusolver.so.11 and libcusparse.so.12 need libnvJitLink.so.12, which is missing"
+    assert finding.evidence == (
+        "TensorFlow opens libcusolver.so.11, which needs libnvJitLink.so.12; the loader does not find libnvJitLink.so.12 "
+        "(and 1 more: libcusparse.so.12)",
+    )
 
 
 def test_what_ends_at_the_drivers_library_is_the_drivers_affair(judge: Judge) -> None:

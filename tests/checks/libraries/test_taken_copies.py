@@ -158,6 +158,22 @@ def test_a_missing_symbol_is_blamed_on_the_library_that_should_have_it(judge: Ju
     assert finding.message.startswith("the loader takes libnvJitLink.so.12 from /opt/x/libnvJitLink.so.12 instead of ")
 
 
+def test_another_copy_that_lacks_what_it_needs_is_blamed_in_a_chain(judge: Judge) -> None:
+    taken = Copy(
+        name="libcusparse.so.12", path="/opt/x/libcusparse.so.12", placed_by="LD_LIBRARY_PATH", entry="/opt/x", number=1,
+        instead="/site/libcusparse.so.12", instead_owner="pip: nvidia-cusparse-cu12 12.5.1.3",
+    )  # fmt: skip
+    chain = ("libcusolver.so.11", "libcusparse.so.12", "libnvJitLink.so.12")
+    told = resolution(taken, soname=chain[0], missing_chain=chain)
+    finding = judge.finding(
+        cuda_libraries_are_taken, resolution=told, cuda_libraries=Libraries(copies=(OWN,)), runtime=None
+    )
+    assert finding.message == (
+        "the loader takes libcusparse.so.12 from /opt/x/libcusparse.so.12 instead of the copy of nvidia-cusparse-cu12 12.5.1.3, "
+        "and libnvJitLink.so.12 is not found"
+    )
+
+
 def test_what_tensorflow_did_counts_for_more_than_the_search(judge: Judge) -> None:
     assert judge.does_not_object(cuda_libraries_are_taken, TRUNCATED, runtime=runtime())
 
@@ -166,7 +182,7 @@ def test_a_copy_that_hides_another_and_works_is_evidence(judge: Judge) -> None:
     intact = refused(error="", instead=OWN.path)
     told = msgspec.structs.replace(resolution(intact, found=True, missing_chain=(), path=intact.path))
     assert judge.passes(cuda_libraries_are_taken, resolution=told) == (
-        f"1 libraries can be loaded; /opt/x/libcublas.so.12 comes before {OWN.path}"
+        f"1 library can be loaded; /opt/x/libcublas.so.12 comes before {OWN.path}"
     )
 
 

@@ -10,6 +10,7 @@ from built_machines import variables
 from healthy import ANSWERED, nvml_gpu
 
 from tfgpu_doctor.checks.machine.cpu_share import threads_fit_processors
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Scheduler
 from tfgpu_doctor.model.facts.nvidia import Nvml
@@ -41,7 +42,7 @@ def test_a_cpuset_is_what_tensorflow_counts(judge: Judge) -> None:
 def test_a_quota_below_what_is_counted_is_mentioned_and_no_more(judge: Judge, share: float) -> None:
     finding = judge.finding(threads_fit_processors, limits=quota(share))
     assert (finding.severity, finding.cause) == ("info", "input_pipeline_bound")
-    assert f"limits this process to {share:g} CPUs" in finding.message
+    assert f"limits this process to {amount(share, 'CPU')}" in finding.message
     assert "64 threads" in finding.message
     assert finding.fix
     threads = max(1, int(share))

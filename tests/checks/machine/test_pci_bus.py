@@ -10,6 +10,7 @@ from built_machines import several
 from healthy import broken, nvml_gpu
 
 from tfgpu_doctor.checks.machine.pci_bus import bus_reports_no_errors, iommu_lets_gpus_talk, link_uses_all_lanes
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.health import GpuHealth, Pcie
 from tfgpu_doctor.model.facts.kernel import KernelMessage
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice, PciLink
@@ -92,7 +93,7 @@ def test_where_sysfs_does_not_tell_nothing_is_judged(judge: Judge) -> None:
 @pytest.mark.parametrize(("width", "slot"), [(16, 16), (4, 4), (8, 8), (1, 1)])
 def test_all_lanes_that_the_slot_has_are_enough(judge: Judge, width: int, slot: int) -> None:
     machine = broken(pci={"devices": (_connected(width, slot),)})
-    assert judge.passes(link_uses_all_lanes, machine) == f"0000:01:00.0: {width} of {slot} lanes"
+    assert judge.passes(link_uses_all_lanes, machine) == f"0000:01:00.0: {width} of {amount(slot, 'lane')}"
 
 
 @pytest.mark.parametrize(("width", "severity"), [(8, "info"), (4, "warning"), (1, "warning")])

@@ -51,7 +51,7 @@ def test_a_python_that_does_not_answer_is_the_wrong_one(judge: Judge, attempt: A
     assert finding.message.startswith("the Python /opt/python ")
     assert words in finding.message
     assert finding.evidence == attempt.stderr
-    assert finding.fix and "--python PATH" in finding.fix.text
+    assert finding.fix and "(`tfgpu-doctor --python PATH` examines it)" in finding.fix.text
 
 
 def test_a_python_that_is_not_there_has_its_evidence(judge: Judge) -> None:
@@ -115,7 +115,7 @@ def test_a_python_without_tensorflow_is_the_wrong_one(judge: Judge, version: str
     assert (finding.cause, finding.severity) == ("wrong_python_environment", "error")
     assert finding.evidence == (f"no tensorflow on the search path of {PYTHON}",)
     assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",)
-    assert "--python PATH" in finding.fix.text
+    assert "(`tfgpu-doctor --python PATH` examines it)" in finding.fix.text
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
@@ -208,7 +208,7 @@ def test_on_arm_the_build_with_cuda_is_nvidias(judge: Judge, version: str, manag
     finding = judge.finding(tensorflow_is_installed, system=ARM, target=there, environment=DEACTIVATED)
     assert finding.cause == ("externally_managed_python" if managed else "wrong_python_environment")
     assert finding.fix and finding.fix.commands == ()
-    assert "--python PATH" in finding.fix.text
+    assert "(`tfgpu-doctor --python PATH` examines it)" in finding.fix.text
     assert "https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/" in finding.fix.text
     assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
 
@@ -414,7 +414,7 @@ def test_packages_that_tensorflow_does_not_need_may_be_hidden(judge: Judge) -> N
     there = with_user_site(("black", "1.0"))
     there = msgspec.structs.replace(there, distributions=(*there.distributions, distribution("black", "2.0")))
     evidence = judge.passes(user_site_hides_nothing, target=there, runtime=UNUSED)
-    assert evidence.startswith("1 packages in the user site differ")
+    assert evidence.startswith("1 package in the user site differs")
 
 
 def test_what_an_older_version_left_in_the_user_site_is_not_hidden_by_it(judge: Judge) -> None:

@@ -9,6 +9,7 @@ from built_machines import packages, variables
 from healthy import runtime
 
 from tfgpu_doctor.checks.python.keras import keras_uses_tensorflow, tensorboard_is_installed
+from tfgpu_doctor.model import Evidence
 from tfgpu_doctor.model.facts.keras import Keras
 from tfgpu_doctor.model.facts.project import Project, ProjectRequirement
 
@@ -130,3 +131,10 @@ def test_whether_tensorboard_is_there(judge: Judge, name: str) -> None:
         assert (finding.severity, finding.cause) == (expected, "tensorboard_not_installed")
         assert finding.fix is not None
         assert finding.fix.commands == ("/home/user/venv/bin/python -m pip install tensorboard",)
+
+
+def test_where_tensorboard_is_only_mentioned_the_report_says_why_that_is_no_fault(judge: Judge) -> None:
+    yielded = judge(tensorboard_is_installed, **BOARDS["2.21 without"][1])
+    assert [each.text for each in yielded if isinstance(each, Evidence)] == [
+        "programs that do not write for TensorBoard do not need it"
+    ]

@@ -166,13 +166,15 @@ def test_a_kernel_that_sets_it(judge: Judge) -> None:
 
 @pytest.mark.parametrize("found", [Notebooks(), kernels(OTHER), kernels(SAME, inside="Jupyter")])
 def test_where_no_notebook_would_differ_nothing_is_judged(judge: Judge, found: Notebooks) -> None:
-    assert judge.skips(
+    reason = judge.skips(
         kernels_have_library_path, notebooks=found, environment=SHELL, resolution=library("LD_LIBRARY_PATH")
     )
+    assert reason == "there is no notebook kernel to compare with"
 
 
 def test_without_the_variable_nothing_is_lost(judge: Judge) -> None:
-    assert judge.skips(kernels_have_library_path, notebooks=kernels(SAME), resolution=library("RUNPATH"))
+    reason = judge.skips(kernels_have_library_path, notebooks=kernels(SAME), resolution=library("RUNPATH"))
+    assert reason == "LD_LIBRARY_PATH is not set"
 
 
 # NBK005

@@ -35,7 +35,7 @@ def test_what_is_not_won_is_said(verdict: Verdict) -> None:
     ratio = None if verdict == "not run" else 0.9
     found = gpu_beats_cpu(Bench(comparisons=(comparison("faster"), comparison(verdict, ratio))), read_knowledge())
     (finding,) = [each for each in found if isinstance(each, Finding)]
-    assert finding.message.startswith("1 of 2 comparisons on the GPU do not show a faster candidate")
+    assert finding.message.startswith("1 of 2 comparisons on the GPU does not show a faster candidate")
     assert f"{verdict}, because" in finding.evidence[0]
 
 

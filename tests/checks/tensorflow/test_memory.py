@@ -184,7 +184,8 @@ def growing(*states: bool | None) -> dict[str, Any]:
 @pytest.mark.parametrize("states", [(None,), (True,), (False,), (None, None), (False, False), (True, True, True)])
 def test_growth_that_is_the_same_passes(judge: Judge, states: tuple[bool | None, ...]) -> None:
     evidence = judge.passes(growth_is_the_same, runtime=growing(*states))
-    assert evidence.startswith(f"{'on' if states[0] else 'off'} for all {len(states)} GPUs")
+    of_them = "the GPU" if len(states) == 1 else f"all {len(states)} GPUs"
+    assert evidence.startswith(f"{'on' if states[0] else 'off'} for {of_them}")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_a_gpu_of_ones_own_needs_no_growth(judge: Judge, tenants: tuple[GpuProce
 def test_a_shared_gpu_with_growth_passes(judge: Judge, values: dict[str, str]) -> None:
     nvml = cards(card(12 * GIB, processes=(SMALL,)))
     evidence = judge.passes(growth_is_on_where_shared, nvml=nvml, environment=variables(**values))
-    assert evidence == "1 other processes compute on the GPU; memory growth is on"
+    assert evidence == "1 other process computes on the GPU; memory growth is on"
 
 
 @pytest.mark.parametrize("value", [None, "false", "True", "1"])

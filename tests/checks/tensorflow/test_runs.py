@@ -187,7 +187,7 @@ def test_fewer_gpus_than_the_driver_has_are_a_warning(judge: Judge) -> None:
     cuda = {"gpus": (cuda_gpu(0), cuda_gpu(1))}
     finding = judge.finding(tensorflow_lists_gpus, runtime=listing(1, *UNKNOWN), cuda_driver=cuda)
     assert (finding.cause, finding.severity) == ("undetermined", "warning")
-    assert finding.message == "TensorFlow lists 1 GPUs, but the driver has 2"
+    assert finding.message == "TensorFlow lists 1 GPU, but the driver has 2"
 
 
 @pytest.mark.parametrize(
