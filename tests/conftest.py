@@ -98,10 +98,12 @@ def simulate(driver_folder: pathlib.Path, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses, and before the slow ones are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a browser looks at does not depend on the Python that made it; what waits is known by its file."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What a browser looks at does not depend on the Python that made it; what waits is known by its file, and begins."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).as_posix() in TIMED:
             item.add_marker(pytest.mark.timed)
+    if not config.getoption("full"):  # they wait more than they compute: not all at the end, when no others are left
+        items.sort(key=lambda item: item.get_closest_marker("timed") is None)
