@@ -48,8 +48,6 @@ def examine(profile: Profile) -> Verdict:
     case = _case(profile, _with_unfinished_steps(profile, steps))
     if steps.count < FEW_STEPS:
         return Verdict("too_short", too_few(steps.count), case)
-    if one := _one_is_most(steps):
-        return Verdict("too_short", one, case)
     if (
         steps.found_by == "operations"
         and case.times.gpu
@@ -66,6 +64,8 @@ def examine(profile: Profile) -> Verdict:
     left_out = "; ".join(each for each in (filled, left_out) if each)
     if len(case.steps.intervals) < FEW_STEPS:
         return _hardly_trains(recorded, left_out, case)
+    if one := _one_is_most(case.steps):
+        return Verdict("too_short", one, case)
     if refused := no_device_events(profile):
         return Verdict("no_device_events", refused, case)
     found = bottlenecks(case)

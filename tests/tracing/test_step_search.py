@@ -142,3 +142,15 @@ def test_one_of_few_steps_that_takes_most_of_the_time_tells_nothing(
         assert report.why.startswith(
             f"one of its {steps} steps takes 292.0 ms, the others 4.0: whether that comes again"
         )
+
+
+def test_a_first_step_that_compiles_is_the_start_of_a_training_and_no_single_long_step(tmp_path: pathlib.Path) -> None:
+    stats: dict[str, made_trace.Stat] = {"tf_function_call": made_trace.Ref("notTraced-nonXla")}
+    begins = [0.0, 900.0, 920.0, 940.0]
+    events = [MadeEvent("train_step", begin, 18.0, stats) for begin in begins]
+    events += [MadeEvent("EagerLocalExecute: __inference_train_step_7", begin + 0.1, 17.0) for begin in begins]
+    events.append(MadeEvent("tf.function-graph_building", 18.5, 880.0))
+    found(tmp_path, [MadePlane("/host:CPU", [MadeLine("python", events)])])
+    report, _ = made_trace.judged(tmp_path)
+    assert report.verdict == "warm_up"
+    assert report.why.startswith("1 of 3 steps build graphs or compile: this is the start of the training")
