@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.tensorflow]
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs.py"
 _TOO_BUSY = 3.0  # processes that want to run, for each CPU
-# What a training waits for where other work has the CPUs: its pipeline, or the threads of an iterator that ends. Recorded again.
-OF_STARVED = ("unexplained", "input_cpu_bound", "epoch_end")
+# What a training waits for where other work has the CPUs: its pipeline, the threads of an iterator that ends, or the start of
+# operations. Recorded again.
+OF_STARVED = ("unexplained", "input_cpu_bound", "epoch_end", "launch_bound")
 RING = pathlib.Path(__file__).parent / "ring_of_two.py"
 # Further programs, all releases: tools/record_traces.py.
 CHOSEN = {
