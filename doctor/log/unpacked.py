@@ -17,7 +17,7 @@ class Unpacked:
 
     def __init__(self, read: Callable[[int], bytes], kind: str, first: bytes) -> None:
         """`first` was read before."""
-        self._packed = io.BufferedReader(_Packed(read, first))
+        self._packed = _Packed(read, first)
         self._kind = kind
         self._text: io.BufferedIOBase | None = None
         self.damaged = ""
@@ -54,17 +54,18 @@ class _Packed(io.RawIOBase):
         return len(piece)
 
 
-def _opened(kind: str, packed: io.BufferedReader) -> io.BufferedIOBase:
+def _opened(kind: str, stream: io.RawIOBase) -> io.BufferedIOBase:
     """Raises ImportError where Python was built without it."""
+    packed = io.BufferedReader(stream)
     if kind == "gzip":
-        return gzip.GzipFile(fileobj=packed)
+        return gzip.open(packed)
     if kind == "bzip2":
         import bz2
 
-        return bz2.BZ2File(packed)
+        return bz2.open(packed)
     import lzma
 
-    return lzma.LZMAFile(packed)
+    return lzma.open(packed)
 
 
 def _errors() -> tuple[type[Exception], ...]:

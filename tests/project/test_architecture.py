@@ -81,8 +81,10 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _is_in_memory(node: ast.expr, held: set[str]) -> bool:
-    """Whether it is bytes in memory: io.BytesIO(...), or a variable that holds such."""
-    return ast.unparse(node).startswith("io.BytesIO(") or (isinstance(node, ast.Name) and node.id in held)
+    """Whether it is bytes in memory or an open stream: io.BytesIO(...), io.BufferedReader(...), or a variable that holds such."""
+    return ast.unparse(node).startswith(("io.BytesIO(", "io.BufferedReader(")) or (
+        isinstance(node, ast.Name) and node.id in held
+    )
 
 
 def _is_of_a_path(method: str, arguments: list[ast.expr]) -> bool:
@@ -117,6 +119,7 @@ def test_another_door_is_seen(line: str) -> None:
     "line",
     [
         "Files().read_text(path)", "files.read_bytes(path, 7)", "gzip.open(io.BytesIO(content))", "import gzip", "import os",
+        "bz2.open(io.BufferedReader(stream))",
         "zipfile.ZipFile(packed, 'w')", "bundle.open(FACTS)", "from urllib.parse import quote", "os.listdir(folder)",
     ],
 )  # fmt: skip
