@@ -77,6 +77,7 @@ def start(target: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.usefixtures("own_tmpdir")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_no_process_of_a_load_outlives_the_doctor(stand_in: pathlib.Path, number: signal.Signals) -> None:
     with start(stand_in, "--deadline", "900") as doctor:

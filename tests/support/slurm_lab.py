@@ -172,9 +172,12 @@ def munges() -> set[int]:
 
 
 def end_if_started(before: set[int]) -> None:
-    for pid in munges() - before:
+    """End the munged that up.sh started, and wait: the next cluster would take one that ends for its own."""
+    started = munges() - before
+    for pid in started:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
+    until(lambda: not munges() & started)
 
 
 @contextlib.contextmanager
