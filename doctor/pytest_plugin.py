@@ -73,6 +73,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_RECORD] = _read(os.path.join(config.invocation_params.dir, path))
 
 
+def pytest_unconfigure() -> None:
+    """Remove the doctor's temporary folder now: pytest-xdist kills a worker that takes long to end."""
+    if scratch := sys.modules.get("tfgpu_doctor.host.scratch"):
+        scratch.remove_run_folder()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Report a typo in a marker as an error of its file, as --strict-markers does for a marker's name."""

@@ -6,6 +6,7 @@ Every pytest of an environment with the doctor loads it (entry point), so it cha
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Generator
 from typing import Any
@@ -74,6 +75,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: (first and not _compares(item), _rank(item)))
     config.stash[BUDGET].expect(sum(map(_measures, items)))
     note("session", {"tests": len(items), "ids": ids})
+
+
+def pytest_unconfigure() -> None:
+    """Remove the doctor's temporary folder now: pytest-xdist kills a worker that takes long to end."""
+    if scratch := sys.modules.get("tfgpu_doctor.host.scratch"):
+        scratch.remove_run_folder()
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

@@ -45,6 +45,22 @@ def test_plain():
     assert "tensorflow" not in sys.modules
 """
 
+# pytest-xdist kills a worker that does not end within ten seconds.
+ENDLESS = """
+import atexit, glob, os, tempfile, time
+import pytest
+
+@pytest.mark.gpu
+def test_gpu():
+    pass
+
+@pytest.mark.parametrize("number", range(2))
+def test_never_ends(number):
+    if glob.glob(os.path.join(tempfile.gettempdir(), "tfgpu-doctor-*")):
+        open("examined", "w").close()
+    atexit.register(time.sleep, 300)
+"""
+
 
 def run_pytest(
     folder: pathlib.Path, *arguments: str, machine: str = "", **variables: str
@@ -194,6 +210,20 @@ def test_several_workers_examine_once(tmp_path: pathlib.Path, counting: tuple[di
     assert done.returncode == (1 if "failed" in counts(done) else 0)
     assert counts(done).get("failed", 0) == counts(done).get("skipped", 0)
     assert log.read_text().splitlines() == ["one"]
+
+
+@pytest.mark.slow
+@every("without", ["tfgpu_doctor.perf_tests.plugin", "no_such_plugin"])
+def test_a_worker_that_is_killed_at_its_end_leaves_no_folder(without: str, tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("xdist")
+    folder, temporary = tmp_path / without, tmp_path / f"{without}.tmp"
+    folder.mkdir()
+    temporary.mkdir()
+    (folder / "test_it.py").write_text(ENDLESS)
+    done = run_pytest(folder, "-n", "2", "-p", f"no:{without}", TMPDIR=str(temporary))
+    assert counts(done)["passed"] >= 2, done.stdout
+    assert (folder / "examined").exists()
+    assert list(temporary.glob("tfgpu-doctor-*")) == []
 
 
 @pytest.mark.slow
