@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 _HEAD_BYTES = 128 << 10
@@ -26,8 +26,9 @@ class _Part:
 
 @dataclass
 class KeptText:
-    """The head of a log, parts that begin with a document, and the tail."""
+    """The head of a log, parts that begin with a document, and the tail. `plain` returns a part with as many lines."""
 
+    plain: Callable[[bytes], bytes] = bytes
     _parts: list[_Part] = field(default_factory=list)
     _tail: bytes = b""
     _tail_line: int = 1
@@ -76,4 +77,4 @@ class KeptText:
         parts = [(part.line, bytes(part.text)) for part in self._parts]
         if self._tail:
             parts.append((self._tail_line, self._tail))
-        return [(line, text.decode("utf-8", "replace")) for line, text in parts if text]
+        return [(line, self.plain(text).decode("utf-8", "replace")) for line, text in parts if text]

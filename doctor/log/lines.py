@@ -54,8 +54,10 @@ class _Chunk:
         return bool(self.content)
 
 
-def blocks(stream: Stream) -> Iterator[bytes]:
+def blocks(stream: Stream, plain: Callable[[bytes], bytes] = bytes) -> Iterator[bytes]:
     """Yield the log in blocks of whole lines, cleaned: no terminal codes, no NUL bytes, quotes without their backslashes.
+
+    `plain` is given each block first, and returns it with as many lines.
 
     Help texts of nvidia-smi are empty lines. An interrupt while it waits for more is raised after what has come.
 
@@ -69,15 +71,15 @@ def blocks(stream: Stream) -> Iterator[bytes]:
         if begin >= 0:  # the next block has the whole of it
             end = text.rfind(b"\n", 0, begin) + 1 or end
         if end:
-            yield _clean(text[:end])
+            yield _clean(plain(text[:end]))
             rest = text[end:]
         elif len(text) < _BLOCK_BYTES:
             rest = text
         else:  # one line fills the block
-            yield _clean(text)
+            yield _clean(plain(text))
             rest = text[-_OVERLAP_BYTES:]
     if rest:
-        yield _clean(rest if rest.endswith(b"\n") else rest + b"\n")
+        yield _clean(plain(rest if rest.endswith(b"\n") else rest + b"\n"))
     if chunk.interrupt:
         raise chunk.interrupt
 

@@ -11,7 +11,9 @@ from tfgpu_doctor.log.alternatives import matches
 from tfgpu_doctor.log.kept_text import MARKERS, KeptText
 from tfgpu_doctor.log.lines import Excerpt, Stream, blocks, excerpts
 from tfgpu_doctor.log.multi_pattern import MultiPattern
+from tfgpu_doctor.log.notebook import Notebook
 from tfgpu_doctor.log.own_report import OwnReport
+from tfgpu_doctor.log.relayed import Relays
 from tfgpu_doctor.log.without_reports import WithoutReports
 
 _MOST_HITS = 40  # kept per signature; the rest are only counted
@@ -25,9 +27,11 @@ _MOST_FRUITLESS = 200_000  # lines (of 256 characters) with a phrase of a signat
 _SHOWN = 300  # characters of a line
 # Prefixes that workers, CI systems, notebooks and tickets add to a line; a pattern with ^ matches after the prefix.
 _BEFORE = re.compile(
-    r"^(?:[\s>#\"`|]+|\{[^{}]{0,300}?\"(?:log|msg|message|textPayload)\": ?\"|\d{4}-\d\d-\d\d[T ][\d:.,+]+Z?:?(?=\s)"
+    r"^(?:[\s>#\"`|]+|\{[^{}]{0,300}?\"(?:log|msg|message|textPayload)\": ?\""
+    r"|\d{4}-\d\d-\d\d[T ][\d:.,+]+Z?:?(?=\s)(?: std(?:out|err) [FP]| \d\d[OE])?"
     r"|\[[^\]\s]{1,40}\](?:<\w+>:?|:|(?=\s))|\((?:\w+ )?pid=[^)]{1,60}\)|[\w.-]{1,40} +\| )+"
 )
+_OF_JSON = re.compile(r'^"(.*?)(?:\\n)?",?$')  # a line of code in a notebook
 
 
 _Key = tuple[
@@ -104,7 +108,8 @@ class Scanner:
     def __init__(self, signatures: tuple[LogSignature, ...]) -> None:
         self.found: dict[str, Found] = {}
         self.lines = 0
-        self.kept = KeptText()
+        self._relays = Relays()
+        self.kept = KeptText(self._relays.without)
         self._phrases = _phrases_of(signatures)
         self._repeated: dict[_Key, list[Found]] = {}
         self._crowded = 0
@@ -118,11 +123,12 @@ class Scanner:
 
     def scan(self, stream: Stream) -> None:
         """Read a log to the end. An interrupt is raised after what had come by then."""
-        for block in blocks(stream):
+        for block in blocks(stream, Notebook().plain):
             self._scan(self._own.without(block))
 
     def _scan(self, block: bytes) -> None:
         counted = 0
+        self._relays.learn(block)
         places = self._phrases.pattern.find(block.lower())
         self.kept.add(block, self.lines, [begin for number, begin, _ in places if number in self._phrases.markers])
         for each in excerpts(block, places):
@@ -148,7 +154,8 @@ class Scanner:
             self._crowded += 1
             if self._crowded > _MOST_CROWDED:
                 return
-        text = _unfolded(block[excerpt.start : excerpt.end].decode("utf-8", "replace"))
+        line = self._relays.without(block[excerpt.start : excerpt.end])
+        text = _unfolded(line.decode("utf-8", "replace"))
         matched = [self.found[name] for name, row in rows.items() if self._match(row, text, self.lines + 1)]
         if all(len(found.hits) >= _MOST_HITS for found in matched):
             if len(self._repeated) >= _MOST_REPEATED:
@@ -209,7 +216,7 @@ def _unfolded(text: str) -> str:
 def _shown(text: str, start: int) -> str:
     """Return the part of a line around a match to show."""
     text, cut = (text[start - 100 :], "... ") if start > _SHOWN - 100 else (text, "")
-    text = _printable(text[: _SHOWN + 1]).strip()
+    text = _OF_JSON.sub(r"\1", _printable(text[: _SHOWN + 1]).strip())
     return cut + (text if len(text) <= _SHOWN else text[: _SHOWN - 4] + " ...")
 
 
