@@ -7,34 +7,34 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.schema import Cause, LogRule
+from tfgpu_doctor.log.alternatives import compiled
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.derived import Hits, derive
+from tfgpu_doctor.log.dismissed import seen_but_idle, with_cudart_noise, without_comparison, without_dismissed
 from tfgpu_doctor.log.driver_load import since_driver_load
 from tfgpu_doctor.log.extracted import tell
-from tfgpu_doctor.log.fixes import as_typed, filled_fix
+from tfgpu_doctor.log.fixes import as_typed, filled_fix, undetermined_fix
 from tfgpu_doctor.log.joined import join, told
 from tfgpu_doctor.log.last_step import with_last_step
 from tfgpu_doctor.log.machine import judge_facts, judge_versions, needed, partial_facts
 from tfgpu_doctor.log.own_report import OwnReport
+from tfgpu_doctor.log.ranking import ranked, shown_by
 from tfgpu_doctor.log.readers import read_documents
 from tfgpu_doctor.log.report import Line, LogCause, LogReport, Noise
 from tfgpu_doctor.log.signatures import Found, Hit
 from tfgpu_doctor.log.statements import read_statements
+from tfgpu_doctor.log.training_steps import with_training_steps
 from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.finding import UNDETERMINED
 
 _SEVERITIES: dict[str, Severity] = {"blocker": "error", "degrades": "warning", "feature": "warning", "none": "info"}
 _MOST_LINES = 4  # of evidence for one cause
 _MOST_CAUSES = 6
+_USES = ("described_gpu", "gpu_created", "gpu_executes")  # each shows that TensorFlow uses a GPU
 HARMLESS = "harmless_noise_only"
 _ASK_ALWAYS = (
     "the output of `tfgpu-doctor` on the machine, the TensorFlow release, and the log from the start of the program"
 )
-# What shows that TensorFlow has no GPU, somewhere or sometimes.
-_NO_GPU = (
-    "no_gpu_listed", "no_gpu_registered", "cannot_dlopen", "no_cuda_found", "no_device", "cuinit_303", "cuinit_unknown",
-    "library_lost", "windows_dll_lost", "import_library", "built_without_cuda", "prose_works_in_shell",
-)  # fmt: skip
 _WEAK_COMPLAINTS = ("prose_error", "prose_about_gpu")  # also in questions about harmless lines
 # Statements that something is wrong, the most specific first.
 _COMPLAINTS = (
@@ -57,16 +57,10 @@ def classify(
     """
     statements = read_statements(texts, knowledge.log_symptoms)
     known = context.learning(found, knowledge).hearing(statements.values)
-    derived = with_last_step(since_driver_load(derive(found, known, knowledge), texts), texts)
-    hits = {**statements.symptoms, **_without_repeated(derived, knowledge)}
-    for name, hit in _judge_machine(texts, known, knowledge) if texts else ():
-        hits.setdefault(name, []).append(hit)
-    hits = _seen_but_idle(hits, found)
-    seen = set(hits)
+    hits = _all_hits(found, statements.symptoms, known, knowledge, texts)
     best: dict[str, LogRule] = {}
-    for rule in sorted(knowledge.log_rules, key=lambda each: -each.rank):
-        if _holds(rule, seen, known):
-            best.setdefault(rule.label, rule)
+    for rule in ranked(hits, known, knowledge):
+        best.setdefault(rule.label, rule)
     needs = needed(known, knowledge)
     newest = knowledge.tensorflow_releases[-1]
     causes = [
@@ -87,32 +81,57 @@ def classify(
         context=dict(context.values),
         stated={key: value for key, value in statements.values.items() if key not in context.values},
         extracted=tell(found, Context({}).learning(found, knowledge)),
-        gpu_used=next((_line(hit) for hit in hits.get("described_gpu", ())), None),
+        gpu_used=next((_line(hit) for name in _USES for hit in hits.get(name, ())), None),
         causes=tuple(causes[:_MOST_CAUSES]),
-        noise=tuple(Noise(each.signature.name, each.count, _line(each.hits[0])) for each in noise),
+        noise=tuple(_told_once(noise, knowledge)),
         reports=tuple(map(told, reports)),
     )
 
 
-def _seen_but_idle(hits: Hits, found: Mapping[str, Found]) -> Hits:
-    """Read "the GPU is not used" as "the GPU is idle", where the log shows that TensorFlow has the GPU, and no failure."""
-    has_gpu = "described_gpu" in hits or "gpu_listed" in found
-    if not has_gpu or "prose_gpu_not_used" not in hits or any(name in hits for name in _NO_GPU):
-        return hits
-    return {("prose_gpu_idle" if name == "prose_gpu_not_used" else name): kind for name, kind in hits.items()}
+def _all_hits(
+    found: Mapping[str, Found], symptoms: Hits, known: Context, knowledge: Knowledge, texts: Sequence[tuple[int, str]]
+) -> Hits:
+    """Return what was found, what follows from it and what people say, without what something else explains."""
+    derived = with_last_step(since_driver_load(derive(found, known, knowledge), texts), texts)
+    derived = _without_repeated(with_training_steps(derived, texts), knowledge, found)
+    hits = {**symptoms, **derived}
+    for name, hit in _judge_machine(texts, known, knowledge) if texts else ():
+        hits.setdefault(name, []).append(hit)
+    return with_cudart_noise(without_dismissed(without_comparison(seen_but_idle(hits))), known, _COMPLAINTS[:-1])
 
 
-def _without_repeated(hits: Hits, knowledge: Knowledge) -> Hits:
-    """Drop the hits of families on lines that a signature of its own explains."""
+def _without_repeated(hits: Hits, knowledge: Knowledge, found: Mapping[str, Found] | None = None) -> Hits:
+    """Drop the hits of families on lines that a signature of its own explains, also on those of which no hit was kept."""
     families = {each.name for each in knowledge.log_messages}
-    own = {
-        hit.line
+
+    def is_own(name: str) -> bool:
+        return name not in families and not name.startswith(("plain_", "tells_"))
+
+    own = {hit.line for name, kind in hits.items() if is_own(name) for hit in kind}
+    crowded = [
+        compiled(each.signature.pattern)
+        for name, each in (found or {}).items()
+        if is_own(name) and each.count > len(each.hits) and not each.signature.pattern.startswith("^")
+    ]
+    kept = {
+        name: [
+            hit
+            for hit in kind
+            if name not in families
+            or (hit.line not in own and not any(pattern.search(hit.text) for pattern in crowded))
+        ]
         for name, kind in hits.items()
-        if name not in families and not name.startswith(("plain_", "tells_"))
-        for hit in kind
     }
-    kept = {name: [hit for hit in kind if name not in families or hit.line not in own] for name, kind in hits.items()}
     return {name: kind for name, kind in kept.items() if kind}
+
+
+def _told_once(noise: Sequence[Found], knowledge: Knowledge) -> Iterator[Noise]:
+    """Yield the kinds of harmless lines; a family says nothing of a line that is in a kind of its own."""
+    families = {each.name for each in knowledge.log_messages}
+    own = {hit.line for each in noise if each.signature.name not in families for hit in each.hits}
+    for each in noise:
+        if each.signature.name not in families or each.hits[0].line not in own:
+            yield Noise(each.signature.name, each.count, _line(each.hits[0]))
 
 
 def _judge_machine(texts: Sequence[tuple[int, str]], known: Context, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
@@ -122,17 +141,8 @@ def _judge_machine(texts: Sequence[tuple[int, str]], known: Context, knowledge: 
     yield from judge_facts(partial_facts(known, documents, knowledge))
 
 
-def _holds(rule: LogRule, seen: set[str], context: Context) -> bool:
-    return (
-        any(name in seen for name in rule.any)
-        and all(name in seen for name in rule.all)
-        and not any(name in seen for name in rule.none)
-        and all(context.knows(word) for word in rule.context)
-    )
-
-
 def _cause(rule: LogRule, hits: Hits, cause: Cause, fix: str, context: Context) -> LogCause:
-    kept = _first_of_each([hits[name] for name in (*rule.all, *rule.any) if name in hits])
+    kept = _first_of_each([hits[name] for name in shown_by(rule, hits)])
     return LogCause(
         label=rule.label,
         title=cause.title,
@@ -191,7 +201,9 @@ def _undetermined(errors: Sequence[Hit], cause: Cause) -> LogCause:
         confidence="low",
         evidence=tuple(hit.text for hit in kept),
         lines=tuple(hit.line for hit in kept),
-        fix=next((fix for hit in kept if (fix := hit.groups.get("fix", ""))), cause.fix),
+        fix=next((fix for hit in kept if (fix := hit.groups.get("fix", ""))), "")
+        or undetermined_fix(hit.text for hit in kept)
+        or cause.fix,
         ask=_ASK_ALWAYS,
     )
 
@@ -205,7 +217,8 @@ def _is_noise(found: Found, quiet: Collection[int]) -> bool:
 def _is_mere_fact(found: Found) -> bool:
     """Whether the lines only describe the machine and report no problem."""
     return found.signature.name.startswith(("says_", "tells_")) or found.signature.name in (
-        "described_gpu",
+        *_USES,
+        "cudnn_loaded",
         "adding_gpus",
         "opened",
         "smi_table",

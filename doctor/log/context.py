@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.log.signatures import Found
@@ -26,7 +26,7 @@ _WORDS = {
     "wsl1": r"\bwsl ?1\b",
     "windows": r"\bwin(?:dows|\d+|-64|32)?\b",
     "macos": r"mac ?os|os ?x|darwin|apple|macbook|\bmac\b",
-    "arm": r"jetson|jetpack|aarch64|arm64|orin|xavier|\bnano\b|l4t|raspberry|grace",
+    "arm": r"jetson|jetpack|\bjtop\b|aarch64|arm64|orin|xavier|\bnano\b|l4t|raspberry|grace|dgx spark|\bgb10\b|\bg[bh][23]00\b",
     "optimus": r"bumblebee|optirun|optimus|prime-select|prime offload",
     "no_gpu": r"no (?:nvidia )?gpu|without (?:a |an )?(?:nvidia )?gpu|cpu[- ]only",
     "linux": r"linux|ubuntu|debian|centos|fedora|red ?hat|rhel|manjaro|gentoo|mint|pop!?_os|suse|rocky|alma",
@@ -36,12 +36,17 @@ _WORDS = {
     "selinux": r"selinux|enforcing",
     "torch": r"\btorch|pytorch",
     "conda": r"conda|mamba",
+    "conda_cuda_build": r"\bbuild (?:cuda|gpu)\w*py",
+    "no_python": r"\btfjs\b|node\.js|\bnpm\b|nextcloud|tensorflow for (?:java|rust|go)\b",
+    "r": r"\breticulate\b|\brstudio\b",
+    "torch_alone": r"\bpytorch alone\b",
     "ide": r"pycharm|jupyter|notebook|vs ?code|spyder|intellij",
-    "blackwell": r"\brtx ?(?:pro )?50[5-9]0|\bg?b[123]00\b|blackwell",
+    "blackwell": r"\brtx ?(?:pro )?50[5-9]0|\bg?b[123]00\b|\bgb10\b|dgx spark|\bsm_?1[02]\d\b|blackwell",
     # Fermi and older: no driver after 390 supports them (NVIDIA's list of legacy GPUs).
     "gpu_dropped": r"\bgeforce (?:gts? ?)?[2-5]\d0(?![\d ]?ti)\b|\bgt2\d\d\b|\b(?:8|9)[46-8]00 ?gt",
 }
 _JOINED = ("os", "install_method")  # free text: values from the log are appended to the given values
+_LOST = ("library_lost", "import_library", "windows_dll_lost")
 _SOURCE_LINE = re.compile(r"\b(\w+\.cc):(\d+)\]")
 
 
@@ -52,6 +57,8 @@ class Context:
     values: Mapping[str, str]
     words: frozenset[str] = frozenset()  # words derived from the log itself
     stated: frozenset[str] = frozenset()  # keys whose value a person states, and no program printed
+    lost: tuple[str, ...] = ()  # files of CUDA that could not be loaded
+    opened: tuple[str, ...] = ()  # files of CUDA that were loaded
 
     def knows(self, word: str) -> bool:
         """Whether a word is known to be true: one of those above, `gpu`, `no_toolkit`, or a comparison such as
@@ -84,7 +91,8 @@ class Context:
                 said = self.values.get(key, "")
                 values[key] = f"{said}; {value}" if said and key in _JOINED else values.get(key) or value
         words = {name.removeprefix("says_") for name in found if name.startswith("says_")}
-        return Context(values, frozenset(words), frozenset(self.values))
+        lost, opened = _files(found, _LOST), _files(found, ("opened",))
+        return Context(values, frozenset(words), frozenset(self.values), lost, opened)
 
     def hearing(self, values: Mapping[str, str]) -> Context:
         """Return this context with what the author of the text states; all other values take precedence."""
@@ -93,7 +101,7 @@ class Context:
             said = known.get(key, "")
             known[key] = f"{said}; {value}" if said and key in _JOINED else said or value
         stated = {key for key in values if key not in self.values}
-        return Context(known, self.words, self.stated | stated)
+        return replace(self, values=known, stated=self.stated | stated)
 
     @property
     def platform(self) -> str:
@@ -123,6 +131,11 @@ class Context:
         if operator == "==":
             return known[: len(wanted)] == wanted
         return known >= wanted if operator == ">=" else known < wanted
+
+
+def _files(found: Mapping[str, Found], names: Iterable[str]) -> tuple[str, ...]:
+    hits = (hit for name in names if name in found for hit in found[name].hits)
+    return tuple(dict.fromkeys(hit.groups["library"] for hit in hits if "library" in hit.groups))
 
 
 def _numbers(text: str) -> list[int]:

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.compute_capability import kernels_for
 from tfgpu_doctor.log.context import Context
+from tfgpu_doctor.log.gpu_names import find_gpus
+from tfgpu_doctor.log.machine import NOT_A_LINE, needed
+from tfgpu_doctor.log.registered_memory import little_memory
 from tfgpu_doctor.log.signatures import Found, Hit
 from tfgpu_doctor.log.xids import xid_signatures
 
@@ -25,6 +29,7 @@ _LINKED = re.compile(r"\D{0,20}\b1\.(?:\d|1[0-2])\b(?!\d)")
 _LAST_OLD_MAJOR = 5  # Maxwell: the kernels in TensorFlow's wheels are for Pascal and newer, and PTX does not go back
 # From 2.22 on this file prints the names again, of all libraries: these three come from packages of their own.
 _SINCE_2_22, _OF_ALL = "dlopen_checker.cc", ("libcublas.so", "libcufft.so", "libcudnn.so")
+_OWN_BUILD = re.compile(r"\bsource\b|\bbazel\b", re.IGNORECASE)  # for the GPUs that its builder chose
 _RELEASED = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
 _WHOLE = 3  # numbers of a release
 _ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before that, each minor version had its own names (release notes)
@@ -39,7 +44,10 @@ def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -
         *_driver(hits),
         *_capabilities(hits, knowledge),
         *_opened_cuda(hits, context, knowledge),
+        *_kernels(context, knowledge),
+        *_compilers(hits),
         *_memory(hits),
+        *(() if context.knows("mig") else little_memory(hits, knowledge)),
         *xid_signatures(hits, knowledge),
         *_versions(hits, knowledge),
     ):
@@ -138,6 +146,29 @@ def _opened_cuda(hits: Hits, context: Context, knowledge: Knowledge) -> Iterator
                 f"{hit.text} (CUDA {cuda} is loaded; compute capability {capability} needs CUDA {first.cuda} or newer)"
             )
             yield "gpu_newer_than_opened_cuda", Hit(hit.line, text, {})
+
+
+def _kernels(context: Context, knowledge: Knowledge) -> Iterator[tuple[str, Hit]]:
+    """Whether the stated release has machine code for each stated GPU, so that nothing is compiled for it at the start."""
+    needs = needed(context, knowledge)
+    gpus = find_gpus(context.values.get("gpu", ""), knowledge)
+    if needs is None or not gpus or _OWN_BUILD.search(context.values.get("install_method", "")):
+        return
+    if all(kernels_for(gpu.compute_capability, needs.compute_capabilities) == "native" for gpu in gpus):
+        names = ", ".join(gpu.name for gpu in gpus)
+        yield "kernels_fit_gpu", Hit(NOT_A_LINE, f"TensorFlow {needs.minor} has machine code for {names}", {})
+
+
+def _compilers(hits: Hits) -> Iterator[tuple[str, Hit]]:
+    """A ptxas that XLA refuses to use, and another to install."""
+    for hit in hits.get("ptxas_refused", []):
+        refused = hit.groups["ptxas"]
+        major = refused.partition(".")[0]
+        fix = (
+            f"XLA does not use ptxas {refused}, for a bug in it: install another one with `pip install --upgrade "
+            f'"nvidia-cuda-nvcc-cu{major}>{refused},<{int(major) + 1}"`, or put another ptxas before it on PATH.'
+        )
+        yield "ptxas_with_known_bug", Hit(hit.line, hit.text, {**hit.groups, "fix": fix})
 
 
 def _memory(hits: Hits) -> Iterator[tuple[str, Hit]]:

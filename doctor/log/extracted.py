@@ -10,7 +10,8 @@ from tfgpu_doctor.log.signatures import Found
 
 _GROUPS = ("capability", "library", "xid", "sxid")
 _ERROR = re.compile(
-    r"\b(?:CUDA_ERROR|CUDNN_STATUS|CUBLAS_STATUS|CUPTI_ERROR|NVML_ERROR)_[A-Z_]+\b|UNKNOWN ERROR \(-?\d+\)"
+    r"\b(?:CUDA_ERROR|CUDNN_STATUS|CUBLAS_STATUS|CUPTI_ERROR|NVML_ERROR)_[A-Z_]+\b(?! \.\.\.$)"  # not one that is cut off
+    r"|UNKNOWN ERROR \(-?\d+\)"
 )
 _MOST_VALUES = 20  # of one kind
 

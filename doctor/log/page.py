@@ -10,6 +10,7 @@ from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.plain_text import in_lines
 
 _WIDTH = 100
+_SEEN = ("gpu_listed", "gpu_seen")  # harmless lines
 _NO_VERDICT = "it was cut, and states no verdict"
 _NAMES = {
     "tensorflow": "TensorFlow", "python": "Python", "cuda": "CUDA", "cudnn": "cuDNN", "gpu": "GPU", "os": "system",
@@ -35,8 +36,8 @@ def render_log(report: LogReport) -> str:
     if report.extracted:
         told_by_log = "; ".join(_extracted(*each) for each in report.extracted.items())
         parts.append("\n".join(["Found in the log:", *_paragraph("", told_by_log)]))
-    if report.noise:
-        rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in report.noise]
+    if noise := [each for each in report.noise if each.name not in _SEEN]:  # those look like no error
+        rows = [f"  line {each.line.line}: {each.line.text[:_WIDTH]}" + _times(each.count) for each in noise]
         parts.append("\n".join(["Harmless by themselves:", *rows]))
     if report.reports:
         parts.append("\n".join(["Reports of tfgpu-doctor in the text:", *map(_own_report, report.reports)]))
@@ -58,6 +59,8 @@ def _without_cause(report: LogReport) -> str:
         shown = f"The report of tfgpu-doctor in line {last.line} says: {last.verdict or _NO_VERDICT}"
     elif report.gpu_used:
         shown = f"Line {report.gpu_used.line} shows that TensorFlow uses a GPU: {report.gpu_used.text[:_WIDTH]}"
+    elif seen := next((each.line for each in report.noise if each.name in _SEEN), None):
+        shown = f"Line {seen.line} shows that TensorFlow sees a GPU: {seen.text[:_WIDTH]}"
     else:
         shown = f"{'It does' if report.lines == 1 else 'They do'} not show that TensorFlow uses a GPU either."
     lines, contains = ("1 line", "It contains") if report.lines == 1 else (f"{report.lines:,} lines", "They contain")

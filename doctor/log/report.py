@@ -54,7 +54,7 @@ class LogReport(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, str]
     stated: dict[str, str] = {}  # what the author of the text says of the machine; no program printed it
     extracted: dict[str, tuple[str, ...]]  # what the log reports about the machine and the errors, each value once
-    gpu_used: Line | None = None  # a line that shows that TensorFlow created a GPU device
+    gpu_used: Line | None = None  # a line that shows that TensorFlow created a GPU device, or computes on it
     causes: tuple[LogCause, ...]
     noise: tuple[Noise, ...]
     reports: tuple[ToldReport, ...] = ()  # of the doctor, in the log; their lines are no part of the rest

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.knowledge.schema import LogSymptom
 from tfgpu_doctor.log.driver_cuda import of_toolkit
+from tfgpu_doctor.log.environment import kinds_of_program, read_listed
 from tfgpu_doctor.log.lines import split_lines
 from tfgpu_doctor.log.signatures import Hit
 
@@ -45,6 +46,7 @@ _COMPLAINT = re.compile(
     r"\b(?:not|no|error|issue|problem|fail\w*|slow\w*|crash\w*|fr[eo]ez\w*|hang\w*|usage|works?|working|detect\w*)\b|n't\b",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"\b[A-Za-z_]\w*(?:\.\w+)+\(|\bos\.environ\b|^\[|^\w+\(['\"]")  # a value of a program's variable
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _OF_TENSORFLOW = re.compile(r"(?<![\d.])\d(?:\.\d+)*(?!\d)")
 _IS = r"(?:\s*(?:version|ver\.?|v|is|release|toolkit|sdk|to|with|=+|:|-|_|/))*"
@@ -76,6 +78,11 @@ _PROSE = tuple(
         ("driver", r"\bnvidia-(?:driver-)?(\d{3})\b(?!\.)"),
     )
 )
+# Programs of Windows, where no other system is named.
+_WINDOWS_PROGRAM = re.compile(
+    r"\bvisual studio(?! code)\b|\bvs ?20[12]\d\b|\bmsvc\b|\bcmd\.exe\b|\bpowershell\b|^PS [A-Z]:\\",
+    re.IGNORECASE | re.MULTILINE,
+)
 _OS = re.compile(
     r"\bwsl ?[12]?\b|\bwindows(?: (?:server )?(?:\d+|xp|vista|subsystem)|\b)|\bwin(?:dows)?(?:10|11|7|8)\b|\bwin-64\b|\bwin32\b"
     r"|\b[CD]:\\\w+|\b(?:mac ?os|os ?x|darwin)\b[ \w.]{0,12}|\bmacbook\b|\blinux\b|/home/\w+|/usr/(?:local|lib)"
@@ -89,20 +96,23 @@ _METHODS = re.compile(
     r"|kubernetes|k8s|kubectl|kubeflow|singularity|apptainer|nvcr\.io|slurm|sbatch|srun|lsf|pbs"
     r"|mini?conda|anaconda|conda|mamba|pip3?|poetry|virtualenv|colab|kaggle|sagemaker"
     r"|jetson|jetpack|(?:nvidia|orin) nano|nano (?:[248] ?gb|dev\w*|board|super)"
-    r"|xavier|orin|aarch64|arm64|raspberry|snap|nix(?:os)?|pycharm|jupyter|spyder|vs ?code|rstudio"
+    r"|jtop|dgx spark|gb10|gb200|gh200|xavier|orin|aarch64|arm64|raspberry"
+    r"|snap|nix(?:os)?|pycharm|jupyter|spyder|vs ?code|rstudio|reticulate"
     r"|bumblebee|optirun|optimus|selinux|mig|laptop|pytorch|torch|bazel)\b",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(
     r"(?:\bnot|n't|\bno|\bwithout|\bnever|\boutside(?: of)?)(?: (?:use|using|a|any|the))? $", re.IGNORECASE
 )
-# Lines of programs: dated messages, tables, trees of `key : value`, XML, tracebacks, pip's conflicts; no statements of a person.
+# Lines of programs: dated messages, tables, trees of `key : value`, XML, tracebacks, pip's conflicts, the code in a notebook;
+# no statements of a person.
 _BELONGS_TO_PROGRAM = re.compile(
-    r"^\s*(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\*{0,2}\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \["
+    r"^\s*(?:\[?\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\*{0,2}\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \["
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]+:|Instructions for updating:|Please use [`'\"]?(?:tf|keras|layer)\.)"
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\b|(?:Total|Free) memory: [\d.]+ ?[KMG]i?B|totalMemory: "
     r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S|NVRM:|\bkern +:"
     r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:|ERROR: pip's |[\w.-]{1,80} [\w.+-]{1,40} requires \S[^\n]{0,200}?, but you have "
+    r"|\s{2,}\"[^\n]*\",?\s*$"
 )
 # A row of a table in Markdown: a space before each cell, and no more than one between its words. nvidia-smi has more.
 _ROW_OF_PERSON = re.compile(r"\s{0,3}\|(?: [^\s|]{1,80}(?: [^\s|]{1,80}){0,20} {0,40}\|){2,20}\s*")
@@ -139,6 +149,16 @@ class Statements:
     symptoms: dict[str, list[Hit]]
 
 
+@dataclass
+class _Paragraph:
+    text: str
+    starts: list[tuple[int, int]]  # of its lines: the offset in the text, and the number
+
+    def line_at(self, offset: int) -> tuple[int, int]:
+        """Where in the text the line with that place begins, and the line's number."""
+        return next(start for start in reversed(self.starts) if start[0] <= offset)
+
+
 def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymptom]) -> Statements:
     """Read the kept parts of a log, each with the number of its first line."""
     values: dict[str, str] = {}
@@ -147,16 +167,23 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
     if not is_written_by_person([text for _, text in texts]):
         return Statements({}, {})
     patterns = [(row.name, re.compile(row.pattern, re.IGNORECASE)) for row in symptoms]
+    kinds: dict[str, None] = {}
     for first, text in texts:
         lines = split_lines(text)[:_MOST_LINES]
         prose = _without_empty_fields("" if is_of_program(line) else _without_template(line) for line in lines)
         whole = re.sub(r"\n(?:[ \t]*\n){3,}", "\n\n\n", "\n".join(line[:_LONGEST] for line in prose))
-        for key, value in (*_read_form(whole), *_read_prose(whole), *_read_system(whole)):
+        listed = read_listed(text)  # what a program prints is surer than a title
+        for key, value in (*_read_form(whole), *listed, *_read_prose(whole), *_read_system(whole)):
             values.setdefault(key, value)
-        for number, paragraph in _paragraphs(prose, first):
+        kinds |= dict.fromkeys(kinds_of_program(text))
+        for paragraph in _paragraphs(prose, first):
             for name, pattern in patterns:
-                if match := pattern.search(paragraph):
-                    found.setdefault(name, []).append(Hit(number, _shown(paragraph, match.start()), {}))
+                if match := pattern.search(paragraph.text):
+                    begin, line = paragraph.line_at(match.start())
+                    hit = Hit(line, _shown(paragraph.text[begin:], match.start() - begin), {})
+                    found.setdefault(name, []).append(hit)
+    if kinds:
+        values["install_method"] = ", ".join(filter(None, (values.get("install_method", ""), *kinds)))
     return Statements(values, found)
 
 
@@ -197,18 +224,18 @@ def _without_empty_fields(lines: Iterable[str]) -> list[str]:
     return found
 
 
-def _paragraphs(lines: Sequence[str], first: int) -> Iterator[tuple[int, str]]:
-    """Yield each paragraph with the number of its first line: sentences go on in the next line."""
-    begin, text = first, ""
+def _paragraphs(lines: Sequence[str], first: int) -> Iterator[_Paragraph]:
+    """Yield the paragraphs of lines, of which the first has that number: sentences go on in the next line."""
+    found: _Paragraph | None = None
     for number, line in enumerate((*lines, ""), first):
         plain = line.strip()
-        goes_on = text and plain and plain[0].islower() and len(text) < _LONGEST
-        if goes_on:
-            text = f"{text} {plain[:_LONGEST]}"
+        if found and plain and plain[0].islower() and len(found.text) < _LONGEST:
+            found.starts.append((len(found.text) + 1, number))
+            found.text = f"{found.text} {plain[:_LONGEST]}"
             continue
-        if text:
-            yield begin, text
-        begin, text = number, plain[:_LONGEST]
+        if found:
+            yield found
+        found = _Paragraph(plain[:_LONGEST], [(0, number)]) if plain else None
 
 
 def _read_form(text: str) -> Iterable[tuple[str, str]]:
@@ -224,8 +251,14 @@ def _read_form(text: str) -> Iterable[tuple[str, str]]:
             matches = (_OF_TENSORFLOW if key == "tensorflow" else _NUMBERS).finditer(value)
             if version := next(of_toolkit(value, matches) if key == "cuda" else matches, None):
                 yield key, version.group()
-        elif key and re.search(r"[A-Za-z]{2}", value) and not _NO_ANSWER.fullmatch(value):
+        elif key and _is_answer(name, value):
             yield key, value
+
+
+def _is_answer(name: str, value: str) -> bool:
+    """Whether a value is in words, and neither code nor the rest of a title such as "GPU hangs: kernel warning"."""
+    in_words = re.search(r"[A-Za-z]{2}", value) and not _NO_ANSWER.fullmatch(value)
+    return bool(in_words and not _CODE.search(value) and not _COMPLAINT.search(name))
 
 
 def _split_cuda(value: str) -> Iterable[tuple[str, str]]:
@@ -252,6 +285,8 @@ def _read_prose(text: str) -> Iterable[tuple[str, str]]:
 def _read_system(text: str) -> Iterable[tuple[str, str]]:
     if names := dict.fromkeys(match.group().strip().lower() for match in _OS.finditer(text)):
         yield "os", ", ".join(_clear(names))
+    elif _WINDOWS_PROGRAM.search(text):
+        yield "os", "windows"
     methods = (
         match
         for match in _METHODS.finditer(text)

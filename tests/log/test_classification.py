@@ -13,9 +13,7 @@ from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.schema import LogRule
 from tfgpu_doctor.log.classification import (
     HARMLESS,
-    _judge_machine,
-    _seen_but_idle,
-    _without_repeated,
+    _all_hits,
     classify,
 )
 from tfgpu_doctor.log.context import _WORDS, KEYS, Context
@@ -29,6 +27,10 @@ KNOWLEDGE = read_knowledge()
 SYMPTOMS = {row.name: row.example for row in KNOWLEDGE.log_symptoms}
 FAMILIES = {row.name for row in KNOWLEDGE.log_messages}
 NAMES = {row.name for row in KNOWLEDGE.log_signatures} | set(SYMPTOMS)
+_CREATED = (
+    "I gpu_device.cc:1928] Created device /job:localhost/replica:0/task:0/device:GPU:0 with {} MB memory:  -> device: 0, "
+    "name: NVIDIA GeForce RTX 3090, pci bus id: 0000:17:00.0, compute capability: 8.6"
+)
 # Lines from which a derived signature follows.
 DERIVED = {
     "libcuda_lost": "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file",
@@ -66,6 +68,15 @@ DERIVED = {
     "no_tensorflow_version": "ERROR: Could not find a version that satisfies the requirement tensorflow==2.5",
     "libcuda_only_lost": "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open",
     "toolkit_library_lost": "ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory",
+    "ptxas_with_known_bug": "ptxas 12.3.103 has a bug that we think can affect XLA. Please use a different version.",
+    "kernels_fit_gpu": "TensorFlow version: 2.12.0\nGPU model and memory: Tesla V100",
+    "cudart_noise": "W dso_loader.cc:59] Could not load dynamic library 'libcudart.so.10.1'; dlerror: libcudart.so.10.1: cannot\n"
+    "I tensorflow/stream_executor/cuda/cudart_stub.cc:29] Ignore above cudart dlerror if you do not have a GPU set up",
+    "little_memory_registered": _CREATED.format("2417"),
+    "tenth_of_memory_registered": _CREATED.format("660"),
+    "gpu_computes": "Successfully opened dynamic library libcudart.so.10.1\n"
+    + _CREATED.format("22000")
+    + "\nEpoch 1, step 40, loss: 0.51",
     "cuda_other": "CUDA/cuDNN version: 12.4/8.9\nCould not load dynamic library 'libcudart.so.11.0'; dlerror: x",
     "cuda_as_wanted": "CUDA/cuDNN version: 11.8/8.6\nCould not load dynamic library 'libcudart.so.11.0'; dlerror: x",
 }
@@ -129,9 +140,10 @@ SAID = {
     "tensorflow>=2.11": "tensorflow=2.15.0", "tensorflow>=2.12": "tensorflow=2.12", "tensorflow>=2.14": "tensorflow=2.18",
     "tensorflow>=1": "tensorflow=2.4", "tensorflow>=2": "tensorflow=2.4", "tensorflow<2.4": "tensorflow=2.3",
     "tensorflow<2.12": "tensorflow=2.3", "kubernetes": "os=Kubernetes", "scheduler": "os=Rocky, Slurm", "conda": "install_method=conda",
-    "linux": "os=Ubuntu", "hosted": "os=Colab",
+    "linux": "os=Ubuntu", "hosted": "os=Colab", "r": "install_method=RStudio",
     "tensorflow==2.16": "tensorflow=2.16.1", "tensorflow==2.21": "tensorflow=tf-nightly 2.21.0-dev", "tensorflow<2": "tensorflow=1.x",
     "cudnn>=9.11": "cudnn=9.24.0",
+    "tensorflow>=2.22": "tensorflow=2.22.0", "tensorflow<2.14": "tensorflow=2.13.1",
 }  # fmt: skip
 
 
@@ -165,7 +177,7 @@ def test_every_rule_is_well_formed(rule: LogRule) -> None:
     assert rule.label in KNOWLEDGE.causes
     assert rule.any
     assert {*rule.any, *rule.all, *rule.none} <= NAMES | set(DERIVED) | set(TOLD)
-    assert all(word.removeprefix("!") in SAID or word in _WORDS for word in rule.context)
+    assert all(word.removeprefix("!") in {*SAID, *_WORDS} for word in rule.context)
     assert 0 < rule.rank < 100
     assert rule.confidence == "high" or rule.ask or rule.rank >= 46, "say what would tell"
 
@@ -204,10 +216,7 @@ def seen(log: str, *pairs: str) -> set[str]:
         .learning(scanner.found, KNOWLEDGE)
         .hearing(statements.values)
     )
-    told = dict(_judge_machine(scanner.kept.texts(), context, KNOWLEDGE))
-    derived = with_last_step(derive(scanner.found, context, KNOWLEDGE), scanner.kept.texts())
-    hits = {**_without_repeated(derived, KNOWLEDGE), **statements.symptoms}
-    return {*_seen_but_idle(hits, scanner.found), *told}
+    return set(_all_hits(scanner.found, statements.symptoms, context, KNOWLEDGE, scanner.kept.texts()))
 
 
 @every("name", sorted(TOLD))
@@ -235,6 +244,7 @@ def test_words_are_known_from_what_people_write(word: str, said: str) -> None:
         ("container", "os=Ubuntu 22.04"), ("tensorflow>=2.11", "tensorflow=2.9.1"), ("tensorflow<2", "tensorflow=2.0"),
         ("tensorflow>=2.11", "os=Ubuntu"), ("tensorflow==2.16", "tensorflow=2.17.0"), ("no_toolkit", "cuda=12.4"),
         ("gpu_dropped", "gpu=GeForce RTX 2080 Ti"), ("gpu_dropped", "gpu=GeForce GTX 960"), ("blackwell", "gpu=GeForce RTX 4090"),
+        ("blackwell", "gpu=Quadro RTX 5000"), ("arm", "gpu=B200"),
     ],
 )  # fmt: skip
 def test_words_that_are_not_said(word: str, said: str) -> None:
@@ -666,3 +676,188 @@ def test_the_engines_that_tf_trt_builds_later_are_no_trouble() -> None:
 def test_a_release_that_there_is_not_is_told() -> None:
     (cause,) = read("ERROR: No matching distribution found for tensorflow==2.16.9").causes
     assert (cause.label, cause.fix.startswith("No release 2.16.9 of TensorFlow is known")) == ("undetermined", True)
+
+
+# What 40 more such threads showed (batch 23).
+_REFUSED = (
+    "2024-06-06 09:03:48.670640: F external/local_xla/xla/service/gpu/nvptx_compiler.cc:619] ptxas returned an error during "
+    "compilation of ptx to sass: 'INTERNAL: ptxas 12.3.103 has a bug that we think can affect XLA. Please use a different "
+    "version.'  If the error message indicates that a file could not be written, please verify that sufficient filesystem "
+    "space is provided.\n"
+)
+_IN_NOTEBOOK = "My TensorFlow on the GPU fails in the notebook, and in the terminal it works.\n\n"
+
+
+def test_a_ptxas_that_xla_refuses_is_named_with_another_to_install() -> None:
+    first = read(_IN_NOTEBOOK + _REFUSED).causes[0]
+    assert (first.label, first.confidence) == ("libdevice_or_ptxas_missing", "high")
+    assert "12.3.103" in first.fix
+    assert "nvidia-cuda-nvcc-cu12" in first.fix
+    assert read("Couldn't get ptxas version string: ptxas not found\n").causes[0].fix != first.fix
+
+
+def test_what_a_person_says_does_not_outrank_a_fatal_line_of_tensorflow() -> None:
+    line = "tensorflow/core/x.cc:5] ptxas exited with non-zero error code 2, output: something\n"
+    fatal, plain = (f"2024-06-06 09:03:48.6: {level} {line}" for level in "FI")
+    absl = "F0000 00:00:1738697930.202924    7665 x.cc:5] ptxas exited with non-zero error code 2\n"
+    for ended in (fatal, absl):
+        assert labels(_IN_NOTEBOOK + ended)[0] == "ptxas_too_old_for_gpu"
+    assert "env_vars_not_inherited_by_ide_or_notebook" in labels(_IN_NOTEBOOK + fatal)
+    assert labels(_IN_NOTEBOOK + plain)[0] == "env_vars_not_inherited_by_ide_or_notebook"
+    assert labels(_IN_NOTEBOOK + "F0000 00:00:1738697930.202924    7665 x.cc:5] something\n")[:1] == [
+        "env_vars_not_inherited_by_ide_or_notebook"
+    ], "no signature knows this line"
+
+
+@every("said, given, first", [
+    ("It fails with CUDA_ERROR_INVALID_HANDLE.", ("gpu=RTX 5080", "tensorflow=2.17.0"), "gpu_compute_capability_too_new"),
+    ("It fails with CUDA_ERROR_INVALID_HANDLE.", ("gpu=RTX 5080",), "gpu_compute_capability_too_new"),
+    ("On my B200 (sm_100) it fails with CUDA_ERROR_INVALID_HANDLE.", (), "gpu_compute_capability_too_new"),
+    ("It fails with CUDA_ERROR_INVALID_HANDLE.", ("gpu=RTX 4080", "tensorflow=2.17.0"), "gpu_kernel_fault"),
+    ("It fails with CUDA_ERROR_INVALID_HANDLE.", ("gpu=RTX 5080", "tensorflow=2.22.0"), "gpu_kernel_fault"),
+], key=lambda said, given, first: f"{said} {given}")  # fmt: skip
+def test_an_invalid_handle_on_a_gpu_that_is_too_new(said: str, given: tuple[str, ...], first: str) -> None:
+    assert labels(f"I use TensorFlow in Docker with shm_size: 1gb, and have an error.\n\n{said}\n", *given)[0] == first
+
+
+@every("said, found", [
+    ("The training hangs on the GPU. dmesg shows a kernel WARNING of the driver.", ["gpu_hang"]),
+    ("The training hangs on the GPU. dmesg shows no errors.", []),
+    ("It crashes on the GPU, with many small kernel launches.", []),
+    ("It crashes on the GPU, with two other processes on it.", ["gpu_memory_held_by_other_process"]),
+], key=lambda said, found: said)  # fmt: skip
+def test_a_hang_that_the_kernel_tells_of(said: str, found: list[str]) -> None:
+    assert [label for label in labels(f"My TensorFlow.\n\n{said}\n") if label != "undetermined"] == found
+
+
+_LOADED = (
+    "2024-04-08 20:09:58.2: I tensorflow/compiler/xla/stream_executor/cuda/cuda_dnn.cc:424] Loaded cuDNN version 8907\n"
+)
+_HIDDEN = (
+    "With os.environ['CUDA_VISIBLE_DEVICES'] = '3' I get:\n\nfailed call to cuInit: CUDA_ERROR_NO_DEVICE: no device\n"
+)
+
+
+def test_a_gpu_that_is_hidden_for_a_comparison_is_not_the_trouble() -> None:
+    same = "The inference time on CPU and GPU is the same.\n\n"
+    assert labels(same + _LOADED + _HIDDEN)[0] == "workload_too_small_for_gpu"
+    assert "cuda_visible_devices_hides_gpu" in labels(same + _HIDDEN)
+    for asked in ("TensorFlow does not find my GPU.\n\n", "I have an error with TensorFlow.\n\n"):
+        assert labels(asked + _LOADED + _HIDDEN)[0] == "cuda_visible_devices_hides_gpu"
+
+
+@every("given, named", [
+    (("gpu=Tesla V100", "tensorflow=2.12"), False),
+    (("gpu=2 x RTX 3090", "tensorflow=2.12"), False),
+    (("gpu=Tesla V100",), True),
+    (("gpu=Tesla V100", "tensorflow=2.12", "install_method=built from source"), True),
+    (("gpu=RTX 5090", "tensorflow=2.12"), True),
+], key=lambda given, named: str(given))  # fmt: skip
+def test_a_gpu_that_a_release_has_kernels_for_waits_for_no_compiler(given: tuple[str, ...], named: bool) -> None:
+    found = labels("TensorFlow takes a very long time to start the training on the GPU.\n", "os=Ubuntu", *given)
+    assert ("ptx_jit_startup_delay" in found) == named
+
+
+@every("said", [
+    "How do I get this on a DGX Spark? TensorFlow keeps defaulting to CPU.",
+    "I have trouble getting the GPU recognized by TensorFlow on a GB10.",
+    "TensorFlow doesn't use the GPU. jtop shows 0 % on this board.",
+    "TensorFlow cannot find the GPU on our GH200 server.",
+    "TensorFlow cannot find the GPU beside the Grace CPU.",
+])  # fmt: skip
+def test_an_arm_machine_is_known_by_its_name(said: str) -> None:
+    assert labels(f"{said}\n")[0] == "aarch64_wheel_without_cuda"
+
+
+def test_another_server_is_no_arm_machine() -> None:
+    assert "aarch64_wheel_without_cuda" not in labels("TensorFlow cannot find the GPU on our DGX B200 server.\n")
+
+
+def test_the_name_of_a_variable_in_code_hides_no_gpu() -> None:
+    for code in ("'cuda_visible_devices': cuda_visible_devices,", "assert cuda_visible_devices, 'x'"):
+        assert "visible_devices_hide" not in seen(code)
+    for code in ("export CUDA_VISIBLE_DEVICES=", 'os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")'):
+        assert "visible_devices_hide" in seen(code)
+    asked = "With Ray and TensorFlow, `CUDA_VISIBLE_DEVICES` is always set to empty string, making the gpus unused.\n"
+    assert labels(asked + "$ pip freeze\n")[0] == "cuda_visible_devices_hides_gpu"
+
+
+_BUILT_FOR = (
+    "Can I still run TensorFlow on this GPU? Seems it can still run fine in this container.\n\n"
+    "ERROR: This container was built for NVIDIA Driver Release 535.86 or later, but\n"
+    "       version 470.57.02 was detected and compatibility mode is UNAVAILABLE.\n\n"
+)
+
+
+def test_the_banner_of_an_image_names_both_drivers() -> None:
+    report = read(_BUILT_FOR)
+    (first,) = report.causes
+    assert (first.label, first.confidence) == ("driver_too_old", "medium")
+    assert "535.86" in first.evidence[0]
+    assert report.extracted["driver"] == ("470.57.02",)
+    certain = read(_BUILT_FOR + "       [[CUDA Driver UNAVAILABLE (cuInit(0) returned 804)]]\n").causes[0]
+    assert (certain.label, certain.confidence) == ("driver_too_old", "high")
+
+
+_FAILED = (
+    "ERROR: The NVIDIA Driver is present, but CUDA failed to initialize.  GPU functionality will not be available.\n"
+)
+
+
+@every("line, first", [
+    (_FAILED + "   [[ System not yet initialized (error 802) ]]", "fabric_manager_not_running"),
+    (_FAILED + "   [[ System has unsupported display driver / cuda driver combination (error 803) ]]",
+     "driver_library_version_mismatch"),
+    (_FAILED + "   [[ Forward compatibility was attempted on non supported HW (error 804) ]]", "cuda_compat_package_conflict"),
+    (_FAILED + "   [[ Unknown error (error 999) ]]", "nvidia_uvm_missing"),
+    (_FAILED + "   [[ Initialization error (error 3) ]]\n\n   [[ Possible MIG misconfiguration detected ]]",
+     "mig_single_instance_per_process"),
+    (_FAILED, "undetermined"),
+    ("       [[CUDA Driver UNAVAILABLE (cuInit(0) returned 803)]]", "driver_library_version_mismatch"),
+    ("WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.", "container_started_without_gpu"),
+    ("ERROR: Detected Tesla K80 GPU, which is not supported by this container", "gpu_compute_capability_too_old"),
+    ("WARNING: Detected NVIDIA B200 GPU, which is not yet supported in this version of the container",
+     "gpu_compute_capability_too_new"),
+    ("ERROR: This container was built for CPUs supporting at least the AVX instruction set, but", "cpu_without_avx"),
+], key=lambda line, first: line)  # fmt: skip
+def test_the_banner_of_an_image_is_read(line: str, first: str) -> None:
+    assert labels(line)[:1] == [first]
+
+
+@every("line", [
+    "Failed to detect NVIDIA driver version.",
+    "NOTE: Legacy NVIDIA Driver detected.  Compatibility mode ENABLED.",
+    "NOTE: CUDA Forward Compatibility mode ENABLED.",
+    "NOTE: MOFED driver for multi-node communication was not detected.",
+])  # fmt: skip
+def test_a_note_of_an_image_is_no_trouble(line: str) -> None:
+    assert labels(line) == [HARMLESS]
+    assert labels("NOTE: The SHMEM allocation limit is set to the default of 64MB.  This may be\n   insufficient") == []
+
+
+@every("said, found", [
+    ("We see slow compilation times with XLA on the GPU.", ["undetermined"]),
+    ("With Keras on the GPU, the new Adam is slower than the legacy one.", ["undetermined"]),
+    ("TensorFlow 2.16 on the GPU is slower than TensorFlow 2.15.", ["undetermined"]),
+    ("Training with TensorFlow on my GPU is slow.", ["workload_too_small_for_gpu", "input_pipeline_bound"]),
+    ("TensorFlow on the GPU is slower than on the CPU.", ["workload_too_small_for_gpu", "input_pipeline_bound"]),
+], key=lambda said, found: said)  # fmt: skip
+def test_what_is_slower_than_another_program_is_not_too_small(said: str, found: list[str]) -> None:
+    assert labels(f"{said}\n") == found
+
+
+def test_what_began_with_a_release_is_no_matter_of_the_machine() -> None:
+    asked = "The loss is NaN with several GPUs and MirroredStrategy in TensorFlow"
+    assert labels(f"{asked} since tf 2.16. This is not the case in 2.15.\n") == ["undetermined"]
+    assert labels(f"{asked}.\n")[0] == "multi_gpu_p2p_iommu_acs"
+    assert (
+        labels(f"{asked} since tf 2.16.\n\nDMAR: DRHD: handling fault status reg 2\n")[0] == "multi_gpu_p2p_iommu_acs"
+    )
+
+
+@every("release, named", [("2.13.1", False), ("2.16.1", True)], key=lambda release, named: release)
+def test_a_release_without_the_extra_does_not_lack_it(release: str, named: bool) -> None:
+    line = "cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n[]\n"
+    found = labels(line, f"tensorflow={release}", "gpu=RTX 4090", "os=Ubuntu")
+    assert ("pip_without_and_cuda_extra" in found) == named
+    assert found[0] != "undetermined"

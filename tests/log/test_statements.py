@@ -591,10 +591,10 @@ def test_a_hit_has_the_number_of_its_line() -> None:
     assert lines_of(log * 3) == [5, 10, 15]
 
 
-def test_a_sentence_that_goes_on_is_found_at_the_line_where_its_paragraph_begins() -> None:
+def test_a_sentence_that_goes_on_is_found_at_the_line_where_its_words_begin() -> None:
     log = "I tried everything.\nTensorFlow is not\nusing my GPU, and\nit is slow.\nWhat can I do?\n"
     assert lines_of(log) == [2]
-    assert lines_of(log, "prose_slow") == [2]
+    assert lines_of(log, "prose_slow") == [4]
     assert lines_of("I have a GPU.\n" + log) == [3]
 
 
@@ -678,7 +678,7 @@ def test_reading_blank_and_ruled_lines_takes_time_in_proportion_to_the_length(na
 
 def test_a_pattern_sees_only_a_paragraph_of_limited_length() -> None:
     lines = ["a" * 1990, "b" * 100_000, *["c" * 1500] * 100]
-    assert max(len(text) for _, text in _paragraphs(lines, 1)) <= 4001
+    assert max(len(each.text) for each in _paragraphs(lines, 1)) <= 4001
 
 
 def searching(pattern: re.Pattern[str], fill: str) -> Callable[[int], object]:
@@ -704,3 +704,68 @@ def test_the_version_of_the_c_library_is_no_complaint_of_it(line: str) -> None:
     asked = f"I have TensorFlow on a GPU and it does not work.\n\n{line}\n"
     assert "prose_glibc" not in read(asked).symptoms
     assert "prose_glibc" in read(asked + "\nIs my glibc too old?\n").symptoms
+
+
+# What 40 more threads that nobody here had read showed (batch 23 of unseen.json): what a symptom is, and what only looks so.
+_MEANT = [
+    ("prose_shm", "It ends with a bus error, and /dev/shm has 64M", "I start it with --shm-size=8g"),
+    ("prose_shm", "shm_size: 64mb", "shm_size: 1gb"),
+    ("prose_shm", "NCCL says: no space left on /dev/shm", "The kernel uses 48 KB of shared memory per block"),
+    ("prose_shm", "I increased the shared memory to 512 MB", "I increased the shared memory to 8 GB"),
+    ("prose_shm", "/dev/shm is full", "/dev/shm is 16G and it fails"),
+    ("prose_several_programs", "Two Jupyter kernels are open", "There are many small kernel launches per step"),
+    ("prose_kernel_warning", "dmesg shows a kernel WARNING of the driver", "dmesg shows nothing"),
+    ("prose_slow", "The inference time on CPU and GPU is the same", "[Compiling module a] Very slow compile? If you want"),
+    ("prose_gpu_slower", "The time on GPU and CPU is the same", "The loss on GPU and CPU is the same"),
+    ("prose_error", "It has a bug", "If you want to file a bug, run with XLA_FLAGS"),
+    ("prose_numpy", "numpy 2.0 is incompatible with it", "import numpy as np; print('version', keras.__version__)"),
+    ("prose_numpy", "numpy fails to import", "print('numpy version', np.__version__)"),
+    ("prose_numpy", "cannot import numpy", "unsupported operand for a numpy array, shape mismatch"),
+    ("prose_numpy", "I had to downgrade numpy", "I have numpy 2.1 on this machine"),
+    ("prose_gpu_not_used", "I am having trouble getting the GPU recognized", "I had no trouble: the GPU is recognized"),
+    ("prose_gpu_not_used", "It keeps defaulting to CPU mode", "By default, it logs a lot"),
+    ("prose_gpu_not_used", "I have difficulties to make this model run on GPU", "I have difficulties to read the GPU's manual"),
+    ("prose_gpu_not_used", "I have a hard time getting it to work with the GPU", "I have problems training on the GPU: NaN"),
+    ("prose_gpu_not_used", "gpus unused in local mode", "unused variables: gpus_total"),
+    ("prose_low_utilisation", "The GPUs are idle most of the time", "The workers are idle"),
+    ("prose_hang", "The screen is frozen", "$ pip freeze | grep tensorflow"),
+    ("prose_hang", "It freezes in the first epoch", "I freeze the layers of a frozen graph"),
+    ("prose_hang", "The training froze: it is frozen", 'File "<frozen importlib._bootstrap>", line 1'),
+    ("prose_toolkit", "I use nvidia-docker", "   nvidia-docker run --shm-size=1g --ulimit memlock=-1 ..."),
+    ("prose_capability_new", "on a B200", "on a B20"),
+    ("prose_hidden_device", "the `CUDA_VISIBLE_DEVICES` are always set to empty string", "CUDA_VISIBLE_DEVICES is set to 0"),
+    ("prose_hang", "It froze after an hour", "I froze all the layers and the base model"),
+    ("prose_hidden_device", "unused (`CUDA_VISIBLE_DEVICES == ''`)", "CUDA_VISIBLE_DEVICES == '0'"),
+    ("prose_slow_compile", "We have some slow compilation times", "Compiling is quick and the training is slow"),
+    ("prose_slower_than_other", "The new optimizer is slower than the legacy one", "The GPU is slower than the CPU"),
+    ("prose_slower_than_other", "TF 2.16 is much slower than TF 2.15", "It is slower than expected"),
+    ("prose_capability_new", "I have an RTX 5090", "I have an RTX 5000 Ada"),
+    ("prose_capability_new", "A GeForce RTX 5060 Ti", "A Quadro RTX 5000"),
+    ("prose_regression", "NaN since tf 2.16", "I use tf 2.16 since May"),
+    ("prose_regression", "This is not the case for tensorflow version 2.15", "This is the case for tensorflow 2.15"),
+    ("prose_regression", "a regression introduced in May", "a linear regression with two GPUs"),
+    ("prose_regression", "It worked fine with version 2.15", "It works with 2 GPUs"),
+    ("prose_cpu_wanted", "I do not have a GPU", "Ignore above cudart dlerror if you do not have a GPU set up."),
+    ("prose_hot", "Its temperature is 85 C", "Initial temperature: 30 C, Initial power: 37.6W"),
+    ("prose_hot", "The GPU throttles at 91C", "Temperature: 58 C to 60 C (48 %)"),
+    ("prose_hot", "The temperature is very high", "The softmax has a temperature of 0.85"),
+    ("prose_hot", "It is thermally throttled", "I simulate thermal conductivity"),
+    ("prose_cudnn_rnn", "LSTM does not use the fused kernel", "Static optimizations will take care of using the fused implementation."),
+    ("prose_cudnn_rnn", "the fused implementation of cuDNN", "It uses a fused kernel for the batch normalization"),
+    ("prose_nccl", "NCCL fails with an error", "AllReduce:   nccl"),
+    ("prose_nccl", "The all-reduce hangs", "AllReduce: ring"),
+    ("prose_error", "I get an error", "0 derived errors ignored."),
+    ("prose_error", "It ends with an exception", "File ~/lib/a.py:153, in f() 151 except Exception as e:"),
+    ("prose_error", "tf.errors.OpError", "1379   except errors.OpError as e:"),
+    ("prose_error", "It raises errors", "app.run(main)  # Raises error on invalid flags, unlike tf.app.run()"),
+    ("prose_crash", "Python quits", "UserWarning: To exit: use 'exit', 'quit', or Ctrl-D."),
+    ("prose_user_site", "There are old packages in ~/.local/lib/python3.8", "File ~/.local/lib/python3.8/site-packages/keras/a.py:15"),
+    ("prose_user_site", "pip loads it from /home/a/.local/lib/python3.8", "I have /home/a/.local/lib/python3.8/site-packages"),
+]  # fmt: skip
+
+
+@every("name, meant, other", _MEANT, key=lambda name, meant, other: meant)
+def test_a_symptom_is_told_from_what_only_looks_so(name: str, meant: str, other: str) -> None:
+    asked = "I have TensorFlow on this machine.\n\n"
+    assert name in read(f"{asked}{meant}\n").symptoms
+    assert name not in read(f"{asked}{other}\n").symptoms
