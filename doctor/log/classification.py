@@ -10,7 +10,13 @@ from tfgpu_doctor.knowledge.schema import Cause, LogRule
 from tfgpu_doctor.log.alternatives import compiled
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.derived import Hits, derive
-from tfgpu_doctor.log.dismissed import seen_but_idle, with_cudart_noise, without_comparison, without_dismissed
+from tfgpu_doctor.log.dismissed import (
+    seen_but_idle,
+    with_absent_gpus,
+    with_cudart_noise,
+    without_comparison,
+    without_dismissed,
+)
 from tfgpu_doctor.log.driver_load import since_driver_load
 from tfgpu_doctor.log.extracted import tell
 from tfgpu_doctor.log.fixes import as_typed, filled_fix, undetermined_fix
@@ -36,6 +42,7 @@ _ASK_ALWAYS = (
     "the output of `tfgpu-doctor` on the machine, the TensorFlow release, and the log from the start of the program"
 )
 _WEAK_COMPLAINTS = ("prose_error", "prose_about_gpu")  # also in questions about harmless lines
+_NOT_OF_GPU = (*_WEAK_COMPLAINTS, "prose_crash")  # unless they name one
 # Statements that something is wrong, the most specific first.
 _COMPLAINTS = (
     "prose_gpu_not_used", "prose_gpu_idle", "prose_out_of_memory", "prose_low_utilisation", "prose_slow", "prose_nan",
@@ -73,7 +80,7 @@ def classify(
     quiet = {hit.line for each in noise for hit in each.hits}
     if not causes and not complained and all(_is_mere_fact(each) or _is_noise(each, quiet) for each in telling):
         causes = _harmless(noise, knowledge.causes[HARMLESS])
-    if not causes and (errors := _plain_errors(hits, noise)):
+    if not causes and (errors := _plain_errors(hits, noise)) and not _is_of_program(errors, hits):
         causes = [_undetermined(errors, knowledge.causes[UNDETERMINED])]
     causes = join(reports, [*causes[:1], *(each for each in causes[1:] if each.label != UNDETERMINED)], knowledge)
     return LogReport(
@@ -97,7 +104,8 @@ def _all_hits(
     hits = {**symptoms, **derived}
     for name, hit in _judge_machine(texts, known, knowledge) if texts else ():
         hits.setdefault(name, []).append(hit)
-    return with_cudart_noise(without_dismissed(without_comparison(seen_but_idle(hits))), known, _COMPLAINTS[:-1])
+    hits = with_absent_gpus(without_dismissed(without_comparison(seen_but_idle(hits))))
+    return with_cudart_noise(hits, known, _COMPLAINTS[:-1], texts)
 
 
 def _without_repeated(hits: Hits, knowledge: Knowledge, found: Mapping[str, Found] | None = None) -> Hits:
@@ -181,6 +189,15 @@ def _plain_errors(hits: Hits, noise: Iterable[Found]) -> list[Hit]:
     complaints = [hit for name in _COMPLAINTS for hit in hits.get(name, ())]
     best = {hit.line: hit for hit in sorted(errors, key=_has_fix) if hit.line not in harmless}
     return sorted(best.values(), key=_by_line) or complaints
+
+
+def _is_of_program(errors: Sequence[Hit], hits: Hits) -> bool:
+    """Whether TensorFlow has a GPU, nobody complains about one, and none of the errors speaks of one."""
+    if not any(name in hits for name in (*_USES, "gpu_listed", "gpu_seen")):
+        return False
+    said = [hit.text for name in _COMPLAINTS for hit in hits.get(name, ())]
+    is_said = any(name in hits for name in _COMPLAINTS if name not in _NOT_OF_GPU)
+    return not is_said and bool(undetermined_fix([*said, *(hit.text for hit in errors)]))
 
 
 def _has_fix(hit: Hit) -> bool:

@@ -40,6 +40,7 @@ _WORDS = {
     "no_python": r"\btfjs\b|node\.js|\bnpm\b|nextcloud|tensorflow for (?:java|rust|go)\b",
     "r": r"\breticulate\b|\brstudio\b",
     "torch_alone": r"\bpytorch alone\b",
+    "jax": r"\bjax(?:lib)?\b",
     "ide": r"pycharm|jupyter|notebook|vs ?code|spyder|intellij",
     "blackwell": r"\brtx ?(?:pro )?50[5-9]0|\bg?b[123]00\b|\bgb10\b|dgx spark|\bsm_?1[02]\d\b|blackwell",
     # Fermi and older: no driver after 390 supports them (NVIDIA's list of legacy GPUs).

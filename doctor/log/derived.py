@@ -10,11 +10,15 @@ from tfgpu_doctor.knowledge.compute_capability import kernels_for
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.gpu_names import find_gpus
 from tfgpu_doctor.log.machine import NOT_A_LINE, needed
-from tfgpu_doctor.log.registered_memory import little_memory
+from tfgpu_doctor.log.registered_memory import little_memory, small_pool
 from tfgpu_doctor.log.signatures import Found, Hit
 from tfgpu_doctor.log.xids import xid_signatures
 
 Hits = dict[str, list[Hit]]
+_MAY_OPEN_LATER = ("library_lost", "windows_dll_lost")
+_FOLLOWS = 3  # lines
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
+_UNUSED_MIB, _UNUSED_PERCENT = 500, 5  # a desktop uses less than this; TensorFlow takes more, even with memory growth
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LITTLE_BYTES = 1 << 30  # an allocator that starts with less than this found a GPU whose memory other processes use
 _LITTLE_SHARE = 0.1
@@ -37,7 +41,7 @@ _ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before that, each minor version had
 
 def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -> Hits:
     """Return every signature that was found, including the derived ones."""
-    hits: Hits = {name: each.hits for name, each in found.items()}
+    hits = _without_opened({name: each.hits for name, each in found.items()})
     for name, hit in (
         *_libraries(hits),
         *_cuda(hits, context),
@@ -48,11 +52,51 @@ def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -
         *_compilers(hits),
         *_memory(hits),
         *(() if context.knows("mig") else little_memory(hits, knowledge)),
+        *small_pool(hits),
+        *_idle(hits),
         *xid_signatures(hits, knowledge),
         *_versions(hits, knowledge),
     ):
         hits.setdefault(name, []).append(hit)
     return hits
+
+
+def _without_opened(hits: Hits) -> Hits:
+    """Drop the libraries that could not be loaded and later were: by their times if both lines have one (a notebook)."""
+    opened = [hit for hit in hits.get("opened", ()) if "library" in hit.groups]
+
+    def is_opened(lost: Hit) -> bool:
+        return any(hit.groups["library"] == lost.groups["library"] and _is_later(hit, lost) for hit in opened)
+
+    lost = [hit for name in _MAY_OPEN_LATER for hit in hits.get(name, ())]
+    gone = {hit.line for hit in lost if is_opened(hit)} - {hit.line for hit in lost if not is_opened(hit)}
+    if not gone:
+        return hits
+    if all(hit.line in gone for hit in lost):
+        gone |= {hit.line for hit in hits.get("cannot_dlopen", ()) if max(gone) < hit.line <= max(gone) + _FOLLOWS}
+    kept = {name: [hit for hit in kind if hit.line not in gone] for name, kind in hits.items()}
+    return {name: kind for name, kind in kept.items() if kind}
+
+
+def _is_later(hit: Hit, other: Hit) -> bool:
+    times = [found.group() for each in (hit, other) if (found := _TIME.search(each.text))]
+    if len(times) == 2 and times[0] != times[1]:
+        return times[0] > times[1]
+    return hit.line > other.line
+
+
+def _idle(hits: Hits) -> Iterator[tuple[str, Hit]]:
+    """What `nvidia-smi` shows where no program uses a GPU: nothing is computed, and almost no memory is used."""
+    rows = hits.get("tells_smi_row", [])
+    if any(name in hits for name in ("described_gpu", "gpu_created", "gpu_executes")):
+        return
+    if rows and all(map(_is_idle, rows)):
+        yield "smi_idle", rows[0]
+
+
+def _is_idle(row: Hit) -> bool:
+    used, busy = (int(row.groups[name]) for name in ("used_mib", "busy_percent"))
+    return used < _UNUSED_MIB and busy < _UNUSED_PERCENT
 
 
 def _libraries(hits: Hits) -> Iterator[tuple[str, Hit]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.derived import Hits
+from tfgpu_doctor.log.lines import split_lines
 from tfgpu_doctor.log.signatures import Hit
 
 # What shows that TensorFlow has no GPU, somewhere or sometimes.
@@ -20,6 +21,9 @@ _GPU_INDEX = re.compile(r"GPU:(\d+)", re.IGNORECASE)
 _COUNTED = re.compile(r"GPUs Available: *(\d+)")
 _ABOUT_PTX = re.compile(r"ptx|libdevice", re.IGNORECASE)
 _SAYS_NOTHING = ("noise_", "tells_", "says_")
+_OF_GPU = re.compile(r"gpu|cuda|cudnn|cublas|nccl|nvidia", re.IGNORECASE)
+_OF_PROGRAM = ("prose_error", "prose_crash")
+_TRACEBACK = "Traceback (most recent call last):"
 _OF_CUDART = ("library_lost", "windows_dll_lost", "cudart_lost", "cudart_noise", "prose_data_loading", "prose_random")
 
 
@@ -72,10 +76,19 @@ def _fails_without_ptxas(hits: Hits) -> Callable[[Hit], bool]:
     return lambda hit: hit.line not in quiet or any(line > hit.line for line in others)
 
 
-def with_cudart_noise(hits: Hits, context: Context, complaints: Collection[str]) -> Hits:
+def with_absent_gpus(hits: Hits) -> Hits:
+    """Add `gpus_absent` for the lines that say that there is no GPU; a lone empty list may be one of anything."""
+    absent = [hit for hit in hits.get("no_gpu_listed", ()) if not _LONE_LIST.fullmatch(hit.text.strip(" \"',"))]
+    return {**hits, "gpus_absent": absent} if absent else hits
+
+
+def with_cudart_noise(
+    hits: Hits, context: Context, complaints: Collection[str], texts: Sequence[tuple[int, str]] = ()
+) -> Hits:
     """Add `cudart_noise`, where libcudart alone is missing, and nothing is about a GPU.
 
-    TensorFlow says that this may be ignored then; JAX prints the line without that.
+    TensorFlow says that this may be ignored then; JAX prints the line without that. `cudart_before_exception`: the
+    program ends afterwards, with an exception that is not about a GPU.
     """
     lost = [hit for name in ("library_lost", "windows_dll_lost") for hit in hits.get(name, ())]
     if (
@@ -87,10 +100,28 @@ def with_cudart_noise(hits: Hits, context: Context, complaints: Collection[str])
         return hits
     if not all(hit.groups["library"].startswith(("libcudart.so", "cudart64_")) for hit in lost):
         return hits
-    others = (name for name in hits if not name.startswith(_SAYS_NOTHING) and name not in _OF_CUDART)
+    ends = _exception_after(texts, lost[-1].line)
+    others = [
+        name
+        for name, kind in hits.items()
+        if not name.startswith(_SAYS_NOTHING)
+        and name not in _OF_CUDART
+        and not (ends and name == "plain_exception" and all(hit.line > ends for hit in kind))
+        and not (ends and name in _OF_PROGRAM and not any(_OF_GPU.search(hit.text) for hit in kind))
+    ]
     if any(name in complaints or not name.startswith("prose_") for name in others):
         return hits
-    return {**hits, "cudart_noise": lost}
+    return {**hits, "cudart_noise": lost, **({"cudart_before_exception": lost} if ends else {})}
+
+
+def _exception_after(texts: Sequence[tuple[int, str]], line: int) -> int:
+    """The line of the last traceback, if it is after this line, and what follows is not about a GPU; otherwise 0."""
+    for first, text in reversed(texts):
+        before, begin, after = text.rpartition(_TRACEBACK)
+        if begin:
+            number = first + len(split_lines(before + begin)) - 1
+            return number if number > line and not _OF_GPU.search(after) else 0
+    return 0
 
 
 def seen_but_idle(hits: Hits) -> Hits:

@@ -31,6 +31,7 @@ _LANGUAGES = (
 )
 _TENSORFLOW = re.compile(r"tensorflow|keras|\btf\d?\b", re.IGNORECASE)
 # SLEAP computes with PyTorch alone from 1.5 on (https://docs.sleap.ai/latest/installation/).
+_JAX_PROGRAM = re.compile(r"\bimport jax\b|\bjaxlib\b|/jax/_src/")
 _TORCH_PROGRAM = re.compile(r"\bsleap[- ](?:nn\b|v?(?:1\.(?:[5-9]|\d\d)|[2-9])\b)", re.IGNORECASE)
 
 
@@ -42,7 +43,7 @@ def read_listed(text: str) -> Iterable[tuple[str, str]]:
 
 
 def kinds_of_program(text: str) -> list[str]:
-    """Return words for `install_method`: conda's build, a language other than Python, PyTorch without TensorFlow."""
+    """Return words for `install_method`: conda's build, a language other than Python, PyTorch or JAX without TensorFlow."""
     found = []
     if (build := _CONDA_BUILD.search(text)) and not _CONDA_CPU_BUILD.search(text):
         found.append(f"conda with the build {build[1]}")
@@ -50,4 +51,6 @@ def kinds_of_program(text: str) -> list[str]:
         found += [name for name, pattern in _LANGUAGES if re.search(pattern, text, re.IGNORECASE)]
     if _TORCH_PROGRAM.search(text) and not _TENSORFLOW.search(text):
         found.append("pytorch alone")
+    if _JAX_PROGRAM.search(text) and not _IN_PYTHON.search(text):
+        found.append("jax")
     return found

@@ -52,6 +52,17 @@ _WITH_TORCH = (
     'torch.cuda.is_available())"` shows whether its build has CUDA and sees the GPU; pytorch.org names the command that installs '
     "one with CUDA."
 )
+# The settings of JAX in place of TensorFlow's (https://docs.jax.dev/en/latest/gpu_memory_allocation.html).
+_IN_JAX = {
+    "cudnn_init_failed_memory": (
+        "The program computes with JAX, which takes three quarters of the GPU's memory at its start: set "
+        "XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION=0.5, before it starts."
+    ),
+    "gpu_out_of_memory": (
+        "The program computes with JAX: reduce the batch size or the input size, or recompute activations (`jax.checkpoint`). "
+        "`nvidia-smi` shows whether another process holds memory: XLA_PYTHON_CLIENT_PREALLOCATE=false lets several share it."
+    ),
+}  # fmt: skip
 _OF_TENSORFLOW = ("native_windows_no_gpu_build", "aarch64_wheel_without_cuda", "cpu_package_shadows_gpu_package")
 _FIRST_CUDA_WITH_NVCC_CU12 = 12  # older ones need the toolkit, or packages with other names
 _FIRST_PYTHON_OF_UV = "3.8"
@@ -64,6 +75,8 @@ def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None, newest:
             return _WITH_TORCH_INPUT
         if label in _OF_TENSORFLOW or library_fix(label, context, needs):
             return _WITH_TORCH
+    if context.knows("jax") and label in _IN_JAX:
+        return _IN_JAX[label]
     if fix := library_fix(label, context, needs):
         return fix
     if label == UNDETERMINED:
@@ -135,7 +148,8 @@ def _has_cuda(release: TensorFlowRelease, os: str, architecture: str) -> bool:
 def _compiler(context: Context, needs: ReleaseNeeds | None) -> str:
     """Return where libdevice and ptxas come from, for a CUDA that has no package of the usual name."""
     files = named(context.lost, context.opened)
-    cuda = files.cuda or (needs.cuda if needs else "")
+    told = re.search(r"\d+\.\d+", context.values.get("cuda", ""))
+    cuda = files.cuda or (told.group() if told else needs.cuda if needs else "")
     if not cuda or int(cuda.partition(".")[0]) >= _FIRST_CUDA_WITH_NVCC_CU12:
         return ""
     shown = cuda if "." in cuda else f"{cuda}.x"
@@ -149,6 +163,8 @@ def as_typed(text: str, context: Context) -> str:
     """Return a question with the commands that the program's language has, and on Windows with those of Windows."""
     if context.knows("torch_alone"):
         text = text.replace("`tf.profiler`", "`torch.profiler`")
+    if context.knows("jax"):
+        text = text.replace("TF_FORCE_GPU_ALLOW_GROWTH=true", "XLA_PYTHON_CLIENT_PREALLOCATE=false")
     for usual, other in _WITHOUT_PYTHON if context.knows("no_python") else ():
         text = usual.sub(other, text)
     for linux, windows in _ON_WINDOWS if context.platform == "windows" else ():

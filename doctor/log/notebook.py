@@ -58,9 +58,11 @@ class Notebook:
 
 
 def _printed(value: bytes) -> bytes:
-    """The text of a string of JSON, as it is if it has several lines."""
+    """The text of a string of JSON; several lines stay on one, as such a string, which is split where it is searched."""
     try:
         said = str(read_json(value.strip().rstrip(b","))).rstrip("\r\n")
     except ValueError:  # a part of a long line
         return value
-    return value if "\n" in said else said.encode("utf-8", "replace")
+    if "\n" in said:
+        said = '"' + said.replace("\n", "\\n") + '"'
+    return said.encode("utf-8", "replace")

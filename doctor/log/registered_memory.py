@@ -15,6 +15,7 @@ FAILURES = (
 # TensorFlow takes almost all that is free. A model may be sold with half of the memory in the table, and not with a third.
 _LITTLE, _TENTH = 1 / 3, 0.1
 _ROUND_MB = (100, 256)  # a multiple of these is a limit that the program sets, where the text does not show its code
+_SMALL_POOL = 100 << 20
 _SHARED = ("Jetson", "GB10")  # the rest of the machine uses the same memory
 _REGISTERED = re.compile(r"(?:GPU:(?P<index>\d+))? with (?P<megabytes>\d+) MB memory")
 _INDEX = re.compile(r"GPU_(\d+)_bfc|GPU:(\d+)", re.IGNORECASE)
@@ -40,6 +41,16 @@ def little_memory(hits: Mapping[str, Sequence[Hit]], knowledge: Knowledge) -> It
         yield "little_memory_registered", Hit(hit.line, text, {})
         if free < _TENTH * gpu.memory_bytes:
             yield "tenth_of_memory_registered", Hit(hit.line, text, {})
+
+
+def small_pool(hits: Mapping[str, Sequence[Hit]]) -> Iterator[tuple[str, Hit]]:
+    """Yield the pools that were so small when they ran out that others hold the memory; on a Jetson, the whole system."""
+    for hit in hits.get("tells_pool", ()):
+        size = int(hit.groups["pool_bytes"])
+        # A limit that a program sets is a whole number of MiB.
+        if 0 < size < _SMALL_POOL and ("tells_memory_limit" not in hits or size % (1 << 20)):
+            text = f"{hit.text} (TensorFlow's pool had {size >> 20} MiB in all)"
+            yield "small_pool", Hit(hit.line, text, {})
 
 
 def _indexes(text: str) -> list[str]:

@@ -25,7 +25,7 @@ _FORM = re.compile(
 )
 _FIELDS = (
     ("cuda_cudnn", re.compile(r"cuda.{0,12}cudnn", re.IGNORECASE)),
-    ("tensorflow", re.compile(r"^(?:tensorflow|tf)(?:[- ]gpu)?(?: version.*)?$|tensorflow version", re.IGNORECASE)),
+    ("tensorflow", re.compile(r"^(?:tensor ?flow|tf)(?:[- ]gpu)?(?: version.*)?$|tensor ?flow version", re.IGNORECASE)),
     ("python", re.compile(r"^python(?: version)?$|^python version", re.IGNORECASE)),
     ("cudnn", re.compile(r"^cudnn(?:[ -]?(?:version|sdk))*$", re.IGNORECASE)),
     ("cuda", re.compile(r"^cuda(?:[ -]?(?:version|toolkit|sdk|runtime))*$", re.IGNORECASE)),
@@ -83,11 +83,14 @@ _WINDOWS_PROGRAM = re.compile(
     r"\bvisual studio(?! code)\b|\bvs ?20[12]\d\b|\bmsvc\b|\bcmd\.exe\b|\bpowershell\b|^PS [A-Z]:\\",
     re.IGNORECASE | re.MULTILINE,
 )
+_OF_SYSTEM = (
+    r"(?:[ -]?(?:x|linux|server|desktop|lts|big sur|(?:high )?sierra|[a-z]{5,8}(?= \d)|\d{1,2}(?:\.\d{1,2}){0,2})\b)*"
+)
 _OS = re.compile(
     r"\bwsl ?[12]?\b|\bwindows(?: (?:server )?(?:\d+|xp|vista|subsystem)|\b)|\bwin(?:dows)?(?:10|11|7|8)\b|\bwin-64\b|\bwin32\b"
-    r"|\b[CD]:\\\w+|\b(?:mac ?os|os ?x|darwin)\b[ \w.]{0,12}|\bmacbook\b|\blinux\b|/home/\w+|/usr/(?:local|lib)"
+    rf"|\b[CD]:\\\w+|\b(?:mac ?os|os ?x|darwin)\b{_OF_SYSTEM}|\bmacbook\b|\blinux\b|/home/\w+|/usr/(?:local|lib)"
     r"|\b(?:ubuntu|debian|centos|fedora|red ?hat|rhel|arch linux|manjaro|gentoo|linux mint|pop!?_os|opensuse|rocky|alma"
-    r"|amazon linux)\b[ \w.]{0,8}",
+    rf"|amazon linux)\b{_OF_SYSTEM}",
     re.IGNORECASE,
 )
 _METHODS = re.compile(
@@ -108,7 +111,8 @@ _NEGATED = re.compile(
 # no statements of a person.
 _BELONGS_TO_PROGRAM = re.compile(
     r"^\s*(?:\[?\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\*{0,2}\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \["
-    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]+:|Instructions for updating:|Please use [`'\"]?(?:tf|keras|layer)\.)"
+    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]+:|Instructions for updating:|The TensorFlow contrib module|"
+    r"Please use [`'\"]?(?:tf|keras|layer)\.)"
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\b|(?:Total|Free) memory: [\d.]+ ?[KMG]i?B|totalMemory: "
     r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S|NVRM:|\bkern +:"
     r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:|ERROR: pip's |[\w.-]{1,80} [\w.+-]{1,40} requires \S[^\n]{0,200}?, but you have "
@@ -242,7 +246,7 @@ def _read_form(text: str) -> Iterable[tuple[str, str]]:
     for match in _FORM.finditer(text):
         name = match["name"].strip()
         key = next((key for key, pattern in _FIELDS if pattern.search(name)), "")
-        value = match["value"].strip(" *`\"'|")
+        value = match["value"].removeprefix("b'").strip(" *`\"'|")
         if match["mark"].startswith("\n") and (len(name.split()) > _MOST_WORDS or _COMPLAINT.search(name)):
             continue
         if key == "cuda_cudnn":

@@ -72,6 +72,12 @@ DERIVED = {
     "kernels_fit_gpu": "TensorFlow version: 2.12.0\nGPU model and memory: Tesla V100",
     "cudart_noise": "W dso_loader.cc:59] Could not load dynamic library 'libcudart.so.10.1'; dlerror: libcudart.so.10.1: cannot\n"
     "I tensorflow/stream_executor/cuda/cudart_stub.cc:29] Ignore above cudart dlerror if you do not have a GPU set up",
+    "cudart_before_exception": "W dso_loader.cc:59] Could not load dynamic library 'libcudart.so.10.1'; dlerror: libcudart.so.10.1:\n"
+    "I tensorflow/stream_executor/cuda/cudart_stub.cc:29] Ignore above cudart dlerror if you do not have a GPU set up\n"
+    "Traceback (most recent call last):\nKeyError: 'train'",
+    "gpus_absent": "Num GPUs Available:  0",
+    "smi_idle": "| 32%   46C    P8    28W / 250W |    320MiB / 12066MiB |      0%      Default |",
+    "small_pool": "total_region_allocated_bytes_: 37363712 memory_limit_: 37363712 available bytes: 0",
     "little_memory_registered": _CREATED.format("2417"),
     "tenth_of_memory_registered": _CREATED.format("660"),
     "gpu_computes": "Successfully opened dynamic library libcudart.so.10.1\n"
@@ -861,3 +867,87 @@ def test_a_release_without_the_extra_does_not_lack_it(release: str, named: bool)
     found = labels(line, f"tensorflow={release}", "gpu=RTX 4090", "os=Ubuntu")
     assert ("pip_without_and_cuda_extra" in found) == named
     assert found[0] != "undetermined"
+
+
+@every("line", ["GPU is NOT AVAILABLE", "Num GPUs Available:  0", "Default GPU Device: "])
+def test_a_program_that_says_that_there_is_no_gpu_is_never_healthy(line: str) -> None:
+    cause = read(f"Keras 2.4.0\n{line}\n").causes[0]
+    assert (cause.label, cause.confidence) == ("undetermined", "low")
+    assert "release" in cause.ask
+    assert not read("Num GPUs Available:  0\nNum GPUs Available:  1\n").causes  # another cell has one
+    assert not read("primitive types:\n[]\n").causes  # an empty list may be one of anything
+
+
+@every("line, first", [
+    ("pycuda._driver.Error: cuInit failed: unknown error", "nvidia_uvm_missing"),
+    ("pycuda._driver.RuntimeError: cuInit failed: no CUDA-capable device is detected", "cuda_visible_devices_hides_gpu"),
+    ("pycuda._driver.LogicError: cuMemAlloc failed: initialization error", "undetermined"),
+])  # fmt: skip
+def test_the_texts_of_the_driver_api_count_as_its_codes(line: str, first: str) -> None:
+    assert read(f"{line}\n").causes[0].label == first
+    assert not read("request 7 failed: unknown error\n").causes
+
+
+def test_a_placer_without_cuda_is_a_build_without_cuda() -> None:
+    line = "InvalidArgumentError: Cannot assign a device. The requested device appears to be a GPU, but CUDA is not enabled."
+    found = [cause.label for cause in read(line).causes]
+    assert found[0] == "cpu_package_shadows_gpu_package"
+    assert "no_nvidia_driver" not in found
+    assert read(line, "tensorflow=2.12.0", "os=Windows 11").causes[0].label == "native_windows_no_gpu_build"
+    assert read("could not find any TF GPUs\n").causes[0].label == "no_nvidia_driver"
+
+
+def test_an_error_of_the_program_beside_a_gpu_in_use_is_no_cause() -> None:
+    created, error = _CREATED.format("22000"), "tensorflow.python.framework.errors_impl.InvalidArgumentError: {}"
+    shapes = error.format("Assign requires shapes of both tensors to match.")
+    assert not read(f"{created}\n{shapes}\n").causes
+    assert not read(f"True\n/device:GPU:0\n{shapes}\n").causes
+    assert read(f"{shapes}\n").causes[0].label == "undetermined"  # nothing shows a GPU
+    assert read(f"{created}\n{error.format('CUDA graph was invalid')}\n").causes[0].label == "undetermined"
+    assert (
+        read(f"My GPU training fails. Can anyone help me?\n\n{created}\n{shapes}\n").causes[0].label == "undetermined"
+    )
+
+
+def test_singularity_needs_an_option_and_no_toolkit() -> None:
+    text = "My {} container does not see the GPU. How can I train with it?\n"
+    found = [cause.label for cause in read(text.format("singularity")).causes]
+    assert found[0] == "container_started_without_gpu"
+    assert "container_toolkit_missing" not in found
+    assert "container_toolkit_missing" in [cause.label for cause in read(text.format("docker")).causes]
+
+
+def test_slow_beside_an_idle_gpu_is_not_called_little_work() -> None:
+    text = "My training is very slow. Here is nvidia-smi:\n\n{}\n"
+    row = "| 32%   46C    P8    28W / 250W |  {}MiB / 12066MiB |     {}%      Default |"
+    assert [cause.label for cause in read(text.format(row.format(320, 0))).causes] == ["undetermined"]
+    assert read(text.format(row.format(11320, 0))).causes[0].label == "workload_too_small_for_gpu"
+    assert read(text.format(row.format(420, 37))).causes[0].label == "workload_too_small_for_gpu"
+    busy = row.format(11320, 90)
+    assert read(text.format(f"{row.format(320, 0)}\n{busy}")).causes[0].label == "workload_too_small_for_gpu"
+
+
+def test_an_invalid_kernel_image_on_a_newer_gpu_is_not_of_cudnn() -> None:
+    line = "InternalError: CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid"
+    cause = read(line, "tensorflow=2.3.0", "gpu=RTX 3090", "cudnn=8.0", "os=Ubuntu").causes[0]
+    assert (cause.label, cause.confidence) == ("gpu_compute_capability_too_new", "medium")
+    cause = read(line, "tensorflow=2.3.0", "gpu=Tesla V100", "cudnn=8.0", "os=Ubuntu").causes[0]
+    assert (cause.label, cause.confidence) == ("gpu_compute_capability_too_new", "low")
+
+
+def test_a_listed_gpu_is_not_too_old() -> None:
+    listed = 'physical_device_desc: "device: 0, name: GRID K520, pci bus id: 0000:00:03.0, compute capability: 3.0"'
+    assert not read(f"{listed}\n").causes
+    said = "My card has compute capability 3.0. Why does TensorFlow fail?\n"
+    assert "gpu_compute_capability_too_old" in [cause.label for cause in read(said).causes]
+    assert "gpu_compute_capability_too_old" not in [cause.label for cause in read(f"{said}\n{listed}\n").causes]
+
+
+def test_a_mismatch_beside_a_missing_dnn_library_is_not_of_the_driver() -> None:
+    said, label = (
+        "My TensorFlow fails on the GPU. Is that because of a version mismatch?\n",
+        "driver_library_version_mismatch",
+    )
+    found = read(f"{said}\nRuntimeError: Unimplemented: DNN library is not found.\n").causes
+    assert label not in [each.label for each in found]
+    assert label in [each.label for each in read(said).causes]

@@ -151,3 +151,30 @@ def test_what_works_in_python_and_not_in_r_lacks_the_variables_of_the_shell() ->
     asked = "I use reticulate in RStudio. TensorFlow does not use my GPU, but from the terminal it works."
     assert labels(asked)[0] == "env_vars_not_inherited_by_ide_or_notebook"
     assert labels(asked.replace("reticulate in RStudio", "Keras"))[:1] != ["env_vars_not_inherited_by_ide_or_notebook"]
+
+
+def test_cudart_before_an_exception_of_the_program_is_noise_first() -> None:
+    trace = ("Traceback (most recent call last):", '  File "main.py", line 2, in <module>')
+    for error in ("KeyError: 'train'", "ValueError: no such column", "  for entry in entries("):
+        found = read(CUDART, IGNORE, *trace, error).causes
+        assert [(cause.label, cause.confidence) for cause in found] == [
+            (HARMLESS, "low"),
+            ("gpu_libs_not_found", "low"),
+        ]
+    assert labels("The command fails. Any help?", "", CUDART, IGNORE, *trace, "KeyError: 'train'")[0] == HARMLESS
+    assert HARMLESS not in labels(CUDART, IGNORE, *trace, "RuntimeError: no CUDA GPUs are available")
+    assert labels(*trace, "KeyError: 'train'", CUDART, IGNORE)[0] == "gpu_libs_not_found"  # it is before
+
+
+def test_a_library_that_is_opened_later_was_not_missing_in_the_end() -> None:
+    lost, opened = LOST.format("libcudnn.so.7"), "I dso_loader.cc:44] Successfully opened dynamic library libcudnn.so.7"
+    cannot = (
+        "W gpu_device.cc:1598] Cannot dlopen some GPU libraries. Please make sure the missing libraries are installed"
+    )
+    assert labels(lost, cannot, opened) == []
+    assert labels(opened, lost)[0] == "gpu_libs_not_found"
+    assert labels(lost, opened.replace("so.7", "so.8"))[0] == "gpu_libs_not_found"
+    morning, evening = "2023-03-03 08:21:08.294133: ", "2023-03-03 19:13:03.832709: "
+    assert labels(evening + opened, morning + lost) == []  # as the cells of a notebook, in another order
+    assert labels(morning + opened, evening + lost)[0] == "gpu_libs_not_found"
+    assert labels(lost, LOST.format("libcublas.so.10"), cannot, opened)[0] == "gpu_libs_not_found"

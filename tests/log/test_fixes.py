@@ -207,3 +207,18 @@ def test_what_is_undetermined_is_not_said_to_be_the_gpu() -> None:
     assert "if anything is" in fix_of(UNDETERMINED)
     assert "Nothing in these lines speaks of a GPU." in undetermined_fix(["ValueError: Unknown layer: Functional"])
     assert undetermined_fix(["ValueError: bad shape", "failed call to cuInit: CUDA_ERROR_NEW"]) == ""
+
+
+def test_a_program_of_jax_gets_the_settings_of_jax() -> None:
+    assert "XLA_PYTHON_CLIENT_PREALLOCATE=false" in fix_of("cudnn_init_failed_memory", install_method="conda, jax")
+    assert "jax.checkpoint" in fix_of("gpu_out_of_memory", install_method="jax")
+    assert fix_of("cudnn_init_failed_memory", install_method="conda") == ""
+    asked = "whether it works with TF_FORCE_GPU_ALLOW_GROWTH=true"
+    assert "XLA_PYTHON" in as_typed(asked, Context({"install_method": "jax"}))
+    assert as_typed(asked, Context({"install_method": "conda"})) == asked
+
+
+def test_the_compiler_comes_from_the_cuda_that_the_log_names() -> None:
+    assert "CUDA 11.8" in fix_of("libdevice_or_ptxas_missing", cuda="11.8")
+    assert fix_of("libdevice_or_ptxas_missing", cuda="12.3") == ""
+    assert fix_of("libdevice_or_ptxas_missing", cuda="unknown") == ""

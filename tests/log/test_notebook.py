@@ -105,3 +105,11 @@ def test_a_notebook_on_one_line_is_read_too() -> None:
 def test_other_json_is_no_notebook() -> None:
     text = json.dumps({"cells": [1], "log": "x"}, indent=1) + "\n"
     assert plain(text) == text.splitlines()
+
+
+def test_a_traceback_of_several_lines_has_no_codes_of_a_terminal() -> None:
+    trace = {
+        "output_type": "error",
+        "traceback": ['\x1b[0;31mInternalError\x1b[0m\nin "fit"\n\x1b[1;32m7\x1b[0m end\n'],
+    }
+    assert plain(notebook(code("fit()", trace)))[0] == '"InternalError\\nin "fit"\\n7 end"'

@@ -91,3 +91,17 @@ def test_without_a_failure_only_a_tenth_is_told_and_with_doubt() -> None:
 def test_a_list_of_devices_shows_it_too() -> None:
     assert labels(LISTED.format(memory=191234048)) == [HELD]
     assert labels(LISTED.format(memory=5059712614)) == []
+
+
+POOL = "I bfc_allocator.cc:1040] total_region_allocated_bytes_: {0} memory_limit_: {0} available bytes: 0"
+
+
+def test_a_pool_of_a_few_megabytes_is_what_others_leave() -> None:
+    cause = read(POOL.format(37363712), OOM).causes[0]
+    assert (cause.label, cause.confidence) == (HELD, "medium")
+    assert any("(TensorFlow's pool had 35 MiB in all)" in line for line in cause.evidence)
+    assert labels(POOL.format(3736371200), OOM)[0] == "gpu_out_of_memory"
+    assert labels(POOL.format(37363712)) == []
+    limit = "    [tf.config.LogicalDeviceConfiguration(memory_limit=64)])"
+    assert labels(limit, POOL.format(64 << 20), OOM)[0] == "gpu_out_of_memory"
+    assert labels(limit, POOL.format(37363712), OOM)[0] == HELD

@@ -150,3 +150,23 @@ def test_a_log_gives_its_files_to_the_context() -> None:
     scanner.scan(io.BytesIO(log.encode()))
     context = Context({}).learning(scanner.found, read_knowledge()).hearing({"os": "linux"})
     assert (context.lost, context.opened) == (("libcudnn.so.7",), ("libcudart.so.10.1",))
+
+
+@pytest.mark.parametrize(
+    ("words", "system"),
+    [
+        ("Ubuntu 22 across two machines", "ubuntu 22"), ("Ubuntu 18.04 laptop", "ubuntu 18.04"), ("Ubuntu LTS 20.04.6", "ubuntu lts 20.04.6"),
+        ("the Ubuntu version", "ubuntu"), ("macOS Sonoma 14.2 here", "macos sonoma 14.2"), ("CentOS Linux 7", "centos linux 7"),
+    ],
+)  # fmt: skip
+def test_the_system_ends_with_its_version(words: str, system: str) -> None:
+    assert stated(f"It is {words}.")["os"] == system
+
+
+def test_the_name_of_a_device_that_python_prints_as_bytes() -> None:
+    assert stated("GPU 0 : b'GeForce RTX 2070 with Max-Q Design'")["gpu"] == "GeForce RTX 2070 with Max-Q Design"
+
+
+def test_the_release_has_many_spellings() -> None:
+    assert stated("Tensor Flow Version: 2.2.0")["tensorflow"] == "2.2.0"
+    assert "tensorflow" not in stated("The TensorFlow contrib module will not be included in TensorFlow 2.0.")

@@ -769,3 +769,17 @@ def test_a_symptom_is_told_from_what_only_looks_so(name: str, meant: str, other:
     asked = "I have TensorFlow on this machine.\n\n"
     assert name in read(f"{asked}{meant}\n").symptoms
     assert name not in read(f"{asked}{other}\n").symptoms
+
+
+@every("text, name, said", [
+    ("Freeze the first 249 layers of total 252 layers.", "prose_hang", False),
+    ("It freezes at the first 249 steps.", "prose_hang", True),
+    ("If you depend on functionality not listed there, please file an issue.", "prose_error", False),
+    ("I have an issue with it.", "prose_error", True),
+    ("I appreciate your help anyway.", "prose_error", False),
+    ("Please help me.", "prose_error", True),
+    ("name: GRID K520, pci bus id: 0000:00:03.0, compute capability: 3.0", "prose_capability_old", False),
+    ("Its compute capability: 3.0", "prose_capability_old", True),
+])  # fmt: skip
+def test_near_words_that_say_something_else(text: str, name: str, said: bool) -> None:
+    assert (name in read(ASKED.replace("Could anyone help me?", "") + text).symptoms) is said
