@@ -9,7 +9,7 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.schema import Cause, LogRule
 from tfgpu_doctor.log.alternatives import compiled
 from tfgpu_doctor.log.context import Context
-from tfgpu_doctor.log.derived import Hits, derive
+from tfgpu_doctor.log.derived import USES, Hits, derive
 from tfgpu_doctor.log.dismissed import (
     seen_but_idle,
     with_absent_gpus,
@@ -19,7 +19,7 @@ from tfgpu_doctor.log.dismissed import (
 )
 from tfgpu_doctor.log.driver_load import since_driver_load
 from tfgpu_doctor.log.extracted import tell
-from tfgpu_doctor.log.fixes import as_typed, filled_fix, undetermined_fix
+from tfgpu_doctor.log.fixes import OF_GPU, as_typed, filled_fix, undetermined_fix
 from tfgpu_doctor.log.joined import join, told
 from tfgpu_doctor.log.last_step import with_last_step
 from tfgpu_doctor.log.machine import judge_facts, judge_versions, needed, partial_facts
@@ -36,7 +36,6 @@ from tfgpu_doctor.model.finding import UNDETERMINED
 _SEVERITIES: dict[str, Severity] = {"blocker": "error", "degrades": "warning", "feature": "warning", "none": "info"}
 _MOST_LINES = 4  # of evidence for one cause
 _MOST_CAUSES = 6
-_USES = ("described_gpu", "gpu_created", "gpu_executes")  # each shows that TensorFlow uses a GPU
 HARMLESS = "harmless_noise_only"
 _ASK_ALWAYS = (
     "the output of `tfgpu-doctor` on the machine, the TensorFlow release, and the log from the start of the program"
@@ -80,7 +79,7 @@ def classify(
     quiet = {hit.line for each in noise for hit in each.hits}
     if not causes and not complained and all(_is_mere_fact(each) or _is_noise(each, quiet) for each in telling):
         causes = _harmless(noise, knowledge.causes[HARMLESS])
-    if not causes and (errors := _plain_errors(hits, noise)) and not _is_of_program(errors, hits):
+    if not causes and (errors := _plain_errors(hits, noise)) and not _speak_of_no_gpu(errors, hits):
         causes = [_undetermined(errors, knowledge.causes[UNDETERMINED])]
     causes = join(reports, [*causes[:1], *(each for each in causes[1:] if each.label != UNDETERMINED)], knowledge)
     return LogReport(
@@ -88,7 +87,7 @@ def classify(
         context=dict(context.values),
         stated={key: value for key, value in statements.values.items() if key not in context.values},
         extracted=tell(found, Context({}).learning(found, knowledge)),
-        gpu_used=next((_line(hit) for name in _USES for hit in hits.get(name, ())), None),
+        gpu_used=next((_line(hit) for name in USES for hit in hits.get(name, ())), None),
         causes=tuple(causes[:_MOST_CAUSES]),
         noise=tuple(_told_once(noise, knowledge)),
         reports=tuple(map(told, reports)),
@@ -108,7 +107,7 @@ def _all_hits(
     return with_cudart_noise(hits, known, _COMPLAINTS[:-1], texts)
 
 
-def _without_repeated(hits: Hits, knowledge: Knowledge, found: Mapping[str, Found] | None = None) -> Hits:
+def _without_repeated(hits: Hits, knowledge: Knowledge, found: Mapping[str, Found]) -> Hits:
     """Drop the hits of families on lines that a signature of its own explains, also on those of which no hit was kept."""
     families = {each.name for each in knowledge.log_messages}
 
@@ -118,7 +117,7 @@ def _without_repeated(hits: Hits, knowledge: Knowledge, found: Mapping[str, Foun
     own = {hit.line for name, kind in hits.items() if is_own(name) for hit in kind}
     crowded = [
         compiled(each.signature.pattern)
-        for name, each in (found or {}).items()
+        for name, each in found.items()
         if is_own(name) and each.count > len(each.hits) and not each.signature.pattern.startswith("^")
     ]
     kept = {
@@ -191,13 +190,13 @@ def _plain_errors(hits: Hits, noise: Iterable[Found]) -> list[Hit]:
     return sorted(best.values(), key=_by_line) or complaints
 
 
-def _is_of_program(errors: Sequence[Hit], hits: Hits) -> bool:
+def _speak_of_no_gpu(errors: Sequence[Hit], hits: Hits) -> bool:
     """Whether TensorFlow has a GPU, nobody complains about one, and none of the errors speaks of one."""
-    if not any(name in hits for name in (*_USES, "gpu_listed", "gpu_seen")):
+    if not any(name in hits for name in (*USES, "gpu_listed", "gpu_seen")):
         return False
     said = [hit.text for name in _COMPLAINTS for hit in hits.get(name, ())]
     is_said = any(name in hits for name in _COMPLAINTS if name not in _NOT_OF_GPU)
-    return not is_said and bool(undetermined_fix([*said, *(hit.text for hit in errors)]))
+    return not is_said and not any(map(OF_GPU.search, [*said, *(hit.text for hit in errors)]))
 
 
 def _has_fix(hit: Hit) -> bool:
@@ -234,7 +233,7 @@ def _is_noise(found: Found, quiet: Collection[int]) -> bool:
 def _is_mere_fact(found: Found) -> bool:
     """Whether the lines only describe the machine and report no problem."""
     return found.signature.name.startswith(("says_", "tells_")) or found.signature.name in (
-        *_USES,
+        *USES,
         "cudnn_loaded",
         "adding_gpus",
         "opened",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import kernels_for
 from tfgpu_doctor.log.context import Context
+from tfgpu_doctor.log.file_names import ONE_NAME_PER_MAJOR
 from tfgpu_doctor.log.gpu_names import find_gpus
 from tfgpu_doctor.log.machine import NOT_A_LINE, needed
 from tfgpu_doctor.log.registered_memory import little_memory, small_pool
@@ -15,6 +16,7 @@ from tfgpu_doctor.log.signatures import Found, Hit
 from tfgpu_doctor.log.xids import xid_signatures
 
 Hits = dict[str, list[Hit]]
+USES = ("described_gpu", "gpu_created", "gpu_executes")  # each shows that TensorFlow uses a GPU
 _MAY_OPEN_LATER = ("library_lost", "windows_dll_lost")
 _FOLLOWS = 3  # lines
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
@@ -36,7 +38,6 @@ _SINCE_2_22, _OF_ALL = "dlopen_checker.cc", ("libcublas.so", "libcufft.so", "lib
 _OWN_BUILD = re.compile(r"\bsource\b|\bbazel\b", re.IGNORECASE)  # for the GPUs that its builder chose
 _RELEASED = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
 _WHOLE = 3  # numbers of a release
-_ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before that, each minor version had its own names (release notes)
 
 
 def derive(found: Mapping[str, Found], context: Context, knowledge: Knowledge) -> Hits:
@@ -88,7 +89,7 @@ def _is_later(hit: Hit, other: Hit) -> bool:
 def _idle(hits: Hits) -> Iterator[tuple[str, Hit]]:
     """What `nvidia-smi` shows where no program uses a GPU: nothing is computed, and almost no memory is used."""
     rows = hits.get("tells_smi_row", [])
-    if any(name in hits for name in ("described_gpu", "gpu_created", "gpu_executes")):
+    if any(name in hits for name in USES):
         return
     if rows and all(map(_is_idle, rows)):
         yield "smi_idle", rows[0]
@@ -144,7 +145,7 @@ def _cuda(hits: Hits, context: Context) -> Iterator[tuple[str, Hit]]:
 def _parts(version: str) -> list[int]:
     """Return the part of a CUDA version that the names of its libraries distinguish."""
     parts = [int(part) for part in version.split(".")]
-    return parts[:1] if parts[0] >= _ONE_NAME_PER_MAJOR else parts[:2]
+    return parts[:1] if parts[0] >= ONE_NAME_PER_MAJOR else parts[:2]
 
 
 def _dotted(digits: str) -> str:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 from tfgpu_doctor.log.context import Context
-from tfgpu_doctor.log.derived import Hits
+from tfgpu_doctor.log.derived import USES, Hits
+from tfgpu_doctor.log.fixes import OF_GPU
 from tfgpu_doctor.log.lines import split_lines
 from tfgpu_doctor.log.signatures import Hit
 
@@ -15,13 +16,11 @@ _NO_GPU = (
     "no_gpu_listed", "no_gpu_registered", "cannot_dlopen", "no_cuda_found", "no_device", "cuinit_303", "cuinit_unknown",
     "library_lost", "windows_dll_lost", "import_library", "built_without_cuda", "prose_works_in_shell",
 )  # fmt: skip
-_USED = ("described_gpu", "gpu_created", "gpu_executes")
 _LONE_LIST = re.compile(r"(?:Out\[\d+\]: )?\[\]")
 _GPU_INDEX = re.compile(r"GPU:(\d+)", re.IGNORECASE)
 _COUNTED = re.compile(r"GPUs Available: *(\d+)")
 _ABOUT_PTX = re.compile(r"ptx|libdevice", re.IGNORECASE)
 _SAYS_NOTHING = ("noise_", "tells_", "says_")
-_OF_GPU = re.compile(r"gpu|cuda|cudnn|cublas|nccl|nvidia", re.IGNORECASE)
 _OF_PROGRAM = ("prose_error", "prose_crash")
 _TRACEBACK = "Traceback (most recent call last):"
 _OF_CUDART = ("library_lost", "windows_dll_lost", "cudart_lost", "cudart_noise", "prose_data_loading", "prose_random")
@@ -45,13 +44,13 @@ def _kept(hits: Hits, name: str, matters: Callable[[Hit], bool]) -> Hits:
 def _means_no_gpu(hits: Hits) -> Callable[[Hit], bool]:
     """An empty list is one of GPUs, unless the text shows a GPU in use, and nobody says that it is not used."""
     ran_out = any("gpu" in hit.text.lower() for hit in hits.get("oom_tensor", ()))
-    is_used = (ran_out or any(name in hits for name in _USED)) and "prose_gpu_not_used" not in hits
+    is_used = (ran_out or any(name in hits for name in USES)) and "prose_gpu_not_used" not in hits
     return lambda hit: not (is_used and _LONE_LIST.fullmatch(hit.text.strip(" \"',")))
 
 
 def _should_exist(hits: Hits) -> Callable[[Hit], bool]:
     """A GPU that is asked for should exist, unless a lower index is the last that TensorFlow has."""
-    names = (*_USED, "gpu_listed", "gpu_seen")
+    names = (*USES, "gpu_listed", "gpu_seen")
     texts = [hit.text for name in names for hit in hits.get(name, ())]
     last = max((int(index) for text in texts for index in _GPU_INDEX.findall(text)), default=-1)
     last = max((last, *(int(found[1]) - 1 for text in texts if (found := _COUNTED.search(text)))))
@@ -107,7 +106,7 @@ def with_cudart_noise(
         if not name.startswith(_SAYS_NOTHING)
         and name not in _OF_CUDART
         and not (ends and name == "plain_exception" and all(hit.line > ends for hit in kind))
-        and not (ends and name in _OF_PROGRAM and not any(_OF_GPU.search(hit.text) for hit in kind))
+        and not (ends and name in _OF_PROGRAM and not any(OF_GPU.search(hit.text) for hit in kind))
     ]
     if any(name in complaints or not name.startswith("prose_") for name in others):
         return hits
@@ -120,13 +119,13 @@ def _exception_after(texts: Sequence[tuple[int, str]], line: int) -> int:
         before, begin, after = text.rpartition(_TRACEBACK)
         if begin:
             number = first + len(split_lines(before + begin)) - 1
-            return number if number > line and not _OF_GPU.search(after) else 0
+            return number if number > line and not OF_GPU.search(after) else 0
     return 0
 
 
 def seen_but_idle(hits: Hits) -> Hits:
     """Read "the GPU is not used" as "the GPU is idle", where the log shows that TensorFlow has the GPU, and no failure."""
-    has_gpu = any(name in hits for name in (*_USED, "gpu_listed"))
+    has_gpu = any(name in hits for name in (*USES, "gpu_listed"))
     if not has_gpu or "prose_gpu_not_used" not in hits or any(name in hits for name in _NO_GPU):
         return hits
     return {("prose_gpu_idle" if name == "prose_gpu_not_used" else name): kind for name, kind in hits.items()}
@@ -134,7 +133,7 @@ def seen_but_idle(hits: Hits) -> Hits:
 
 def without_comparison(hits: Hits) -> Hits:
     """Drop that there is no GPU, where somebody compares the speed of a GPU that works with a run for which it was hidden."""
-    works = any(name in hits for name in ("cudnn_loaded", "gpu_listed", *_USED))
+    works = any(name in hits for name in ("cudnn_loaded", "gpu_listed", *USES))
     compared = "prose_visible_devices" in hits and any(name in hits for name in ("prose_slow", "prose_gpu_slower"))
     if not works or not compared or "prose_gpu_not_used" in hits:
         return hits

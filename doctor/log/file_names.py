@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-_ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on, a name has the major version only: libcudart.so.11.0 is that of 11.8 too
+ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on, a name has the major version only: libcudart.so.11.0 is that of 11.8 too
 # Names of other libraries, and libcublas.so.10, belong to several CUDA versions.
 _OF_CUDA = (
     re.compile(r"libcudart\.so\.(\d+(?:\.\d+)?)"),
@@ -65,4 +65,4 @@ def _dotted(digits: str) -> str:
 def _of_name(version: str) -> str:
     """Return the part of a CUDA version that the names of its libraries have."""
     major, _, rest = version.partition(".")
-    return major if int(major or 0) >= _ONE_NAME_PER_MAJOR else f"{major}.{rest.partition('.')[0]}".rstrip(".")
+    return major if int(major or 0) >= ONE_NAME_PER_MAJOR else f"{major}.{rest.partition('.')[0]}".rstrip(".")

@@ -36,7 +36,8 @@ _WITHOUT_GPU = (
     "If the error is one of the program, its packages or its data, search for the last line of its traceback; if a GPU is "
     "concerned, run `tfgpu-doctor` on that machine, and add its report."
 )
-_OF_GPU = re.compile(r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvrm|\bxid\b|\bptx|stream_executor|\bxla\b", re.IGNORECASE)
+# What an error or a complaint about a GPU says.
+OF_GPU = re.compile(r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvrm|\bxid\b|\bptx|stream_executor|\bxla\b", re.IGNORECASE)
 _BY_DEVICE_PLUGIN = (
     "In Kubernetes the device plugin chooses the MIG device, and CUDA_VISIBLE_DEVICES does not: leave the variable out of the "
     "pod, and request one device of the size that is needed as a resource (`nvidia.com/mig-1g.5gb: 1` with the strategy mixed, "
@@ -97,7 +98,7 @@ def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None, newest:
 
 def undetermined_fix(evidence: Iterable[str]) -> str:
     """Return what to do about errors that no rule knows; empty if they are of a GPU."""
-    return "" if any(map(_OF_GPU.search, evidence)) else f"Nothing in these lines speaks of a GPU. {_WITHOUT_GPU}"
+    return "" if any(map(OF_GPU.search, evidence)) else f"Nothing in these lines speaks of a GPU. {_WITHOUT_GPU}"
 
 
 def _python(context: Context, needs: ReleaseNeeds | None, newest: TensorFlowRelease) -> str:
@@ -149,12 +150,12 @@ def _compiler(context: Context, needs: ReleaseNeeds | None) -> str:
     """Return where libdevice and ptxas come from, for a CUDA that has no package of the usual name."""
     files = named(context.lost, context.opened)
     told = re.search(r"\d+\.\d+", context.values.get("cuda", ""))
-    cuda = files.cuda or (told.group() if told else needs.cuda if needs else "")
+    cuda = files.cuda or (needs.cuda if needs else told.group() if told else "")
     if not cuda or int(cuda.partition(".")[0]) >= _FIRST_CUDA_WITH_NVCC_CU12:
         return ""
     shown = cuda if "." in cuda else f"{cuda}.x"
     return (
-        f"This TensorFlow uses CUDA {shown}: install its toolkit from NVIDIA, which has both, put its `bin` folder on PATH, and "
+        f"The toolkit of CUDA {shown} has both: install it from NVIDIA, put its `bin` folder on PATH, and "
         "set XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR, where DIR is the folder that contains nvvm/libdevice."
     )
 

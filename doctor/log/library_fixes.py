@@ -7,9 +7,8 @@ import re
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.release_needs import ReleaseNeeds
 from tfgpu_doctor.log.context import Context
-from tfgpu_doctor.log.file_names import Named, named
+from tfgpu_doctor.log.file_names import ONE_NAME_PER_MAJOR, Named, named
 
-_ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on, the names of most libraries have the major version only (release notes)
 _FIRST_ON_INDEX = 12  # the CUDA of the oldest release whose [and-cuda] pip can still install
 LIBRARIES = (
     "cuda_toolkit_wrong_major", "cuda_toolkit_wrong_minor", "cuda_not_installed", "gpu_libs_not_found", "cudnn_version_mismatch",
@@ -22,6 +21,7 @@ ON_ARM = (
     "The wheels of TensorFlow on the package index are built without CUDA for 64-bit Arm, with [and-cuda] or without: to use a "
     "GPU, install NVIDIA's wheel for its JetPack version on a Jetson, and use NVIDIA's NGC container on a server or a DGX Spark."
 )
+# https://docs.posit.co/ide/server-pro/rstudio_pro_sessions/r_executable_and_libraries.html
 _OUTSIDE_R = (
     "Start R or RStudio from a shell in which the environment is activated (`conda activate NAME`, then `R` or `rstudio`), and "
     'select it there with `reticulate::use_condaenv("NAME", required = TRUE)`. LD_LIBRARY_PATH must be set before R starts: the '
@@ -113,7 +113,7 @@ def _of_release(context: Context, needs: ReleaseNeeds) -> str:
         return f"TensorFlow {needs.minor} needs CUDA {needs.cuda} and cuDNN {needs.cudnn}: take it with them {either}."
     if extra:
         return f"{extra} brings CUDA {needs.cuda} and cuDNN {needs.cudnn}, which this release needs."
-    exactly = f"CUDA {needs.cuda} and cuDNN {needs.cudnn}, in exactly {'these' if major < _ONE_NAME_PER_MAJOR else 'these major'}"
+    exactly = f"CUDA {needs.cuda} and cuDNN {needs.cudnn}, in exactly {'these' if major < ONE_NAME_PER_MAJOR else 'these major'}"
     image = f", or use the image `tensorflow/tensorflow:{needs.minor}.0-gpu`"
     return f"TensorFlow {needs.minor} needs {exactly} versions: install them{_and_make_known(context, 'Python', image)}"
 

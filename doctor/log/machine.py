@@ -11,6 +11,7 @@ from tfgpu_doctor.diagnose.engine import run_checks
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import ReleaseNeeds, needs_of
 from tfgpu_doctor.log.context import Context
+from tfgpu_doctor.log.file_names import ONE_NAME_PER_MAJOR
 from tfgpu_doctor.log.gpu_names import find_gpus
 from tfgpu_doctor.log.readers import Documents
 from tfgpu_doctor.log.signatures import Hit
@@ -22,7 +23,6 @@ from tfgpu_doctor.model.facts.nvidia import Driver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import TensorFlow
 from tfgpu_doctor.model.tags import PARTIAL
 
-_ONE_NAME_PER_MAJOR = 11  # from CUDA 11 on; before that, each minor version had its own names (release notes)
 _LAST_CUDNN = 9  # a higher number is a CUDA version
 _FIRST_WITH_TENSOR_CORES = "7.0"
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
@@ -154,7 +154,7 @@ def _judge_cuda(stated: str, needs: ReleaseNeeds, release: str) -> Iterator[tupl
     if not installed or not needs.cuda:
         return
     wanted = _parts(needs.cuda)
-    depth = 1 if wanted[0] >= _ONE_NAME_PER_MAJOR else 2
+    depth = 1 if wanted[0] >= ONE_NAME_PER_MAJOR else 2
     text = f"{release} needs CUDA {needs.cuda}; the text names CUDA {stated}"
     if any(each[:depth] == wanted[: len(each[:depth])] for each in installed):
         yield "cuda_fits", _told(text)

@@ -137,7 +137,7 @@ def test_mixed_libraries_are_mended_for_the_release() -> None:
 )
 def test_the_compiler_comes_from_the_cuda_of_the_release(tensorflow: str, opened: str, named: str) -> None:
     fix = fix_of(COMPILER, opened=opened, tensorflow=tensorflow)
-    assert (f"CUDA {named}: install its toolkit" in fix) if named else fix == ""
+    assert (f"toolkit of CUDA {named} has both" in fix) if named else fix == ""
 
 
 # Systems.
@@ -222,3 +222,7 @@ def test_the_compiler_comes_from_the_cuda_that_the_log_names() -> None:
     assert "CUDA 11.8" in fix_of("libdevice_or_ptxas_missing", cuda="11.8")
     assert fix_of("libdevice_or_ptxas_missing", cuda="12.3") == ""
     assert fix_of("libdevice_or_ptxas_missing", cuda="unknown") == ""
+
+
+def test_the_compiler_comes_from_the_cuda_of_the_release_before_that_of_the_log() -> None:
+    assert fix_of("libdevice_or_ptxas_missing", tensorflow="2.18", cuda="11.8") == ""

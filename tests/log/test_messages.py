@@ -161,7 +161,7 @@ def test_a_line_that_a_signature_of_its_own_matches_is_not_counted_twice(row: Lo
     log = LOGGER + row.example
     found = scan(log)
     assert row.name in found
-    hits = _without_repeated(derive(found, Context({}), KNOWLEDGE), KNOWLEDGE)
+    hits = _without_repeated(derive(found, Context({}), KNOWLEDGE), KNOWLEDGE, found)
     assert set(hits) & NAMES == set()
     for cause in read(log).causes:
         assert cause.lines == (1,)
@@ -173,7 +173,7 @@ def test_a_family_counts_on_the_lines_that_no_other_signature_explains() -> None
     plain = "cudaErrorMemoryAllocation"
     found = scan(f"{LOGGER}{explained}\n{LOGGER}{plain}\n")
     assert [hit.line for hit in found["code_out_of_memory"].hits] == [1, 2]
-    hits = _without_repeated(derive(found, Context({}), KNOWLEDGE), KNOWLEDGE)
+    hits = _without_repeated(derive(found, Context({}), KNOWLEDGE), KNOWLEDGE, found)
     assert [hit.line for hit in hits["code_out_of_memory"]] == [2]
 
 

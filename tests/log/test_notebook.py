@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from every import every
-from short_logs import HEALTHY, HIDDEN, LOST, causes, report_on
+from read_logs import HEALTHY, HIDDEN, LOST, causes, report_on
 
 from tfgpu_doctor.log.lines import _BLOCK_BYTES, blocks
 from tfgpu_doctor.log.notebook import Notebook

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 from every import every
-from short_logs import HEALTHY, HIDDEN, KILLED, LOST, causes, report_on
+from read_logs import HEALTHY, HIDDEN, KILLED, LOST, causes, report_on
 
 from tfgpu_doctor.log.relayed import _MOST_RELAYS
 
