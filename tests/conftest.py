@@ -26,12 +26,9 @@ hypothesis.settings.register_profile("full", deadline=None, max_examples=200)
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three workers on two processors: a third of the time a test waits for a process, a deadline or a signal.
-
-    Four with --full: with three, a tenth of the processors' time was left over there.
-    """
-    return ((os.cpu_count() or 1) * (4 if config.getoption("full") else 3) + 1) // 2
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers a processor: a third of the time a test waits for a process, a deadline or a signal."""
+    return (os.cpu_count() or 1) * 2
 
 
 def pytest_configure(config: pytest.Config) -> None:

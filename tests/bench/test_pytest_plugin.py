@@ -155,6 +155,7 @@ def test_a_tensorflow_that_cannot_be_imported_is_no_silent_skip(
     assert done.returncode == (1 if package else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_a_comparison_without_pytest_benchmark_is_an_error_of_its_own(tmp_path: pathlib.Path) -> None:
     skip_without_tensorflow()
@@ -198,6 +199,7 @@ class TestWithTensorFlow:
         read = read_document(path.read_bytes()).bench
         assert [each.key for each in read.comparisons] == ["ingest::parse", "ingest::load"]
 
+    @pytest.mark.slow
     def test_disabled_benchmarks_are_verified_and_not_measured(self, tmp_path: pathlib.Path) -> None:
         done = run_pytest(tmp_path, "--benchmark-disable")
         assert "2 passed" in done.stdout, done.stdout
@@ -263,6 +265,7 @@ class TestWithTensorFlow:
         assert min(found["ingest::parse"].process_ratios) > 2
         assert bench.problems == ()
 
+    @pytest.mark.slow
     def test_the_example_works(self, tmp_path: pathlib.Path) -> None:
         example = ROOT / "examples/acme_benchmarks"
         document = tmp_path / "found.json"

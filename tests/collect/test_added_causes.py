@@ -55,6 +55,7 @@ def test_a_flag_of_tensorflow(tmp_path: pathlib.Path, simulate: Simulate) -> Non
     assert "TFW002" in first["explains"]
 
 
+@pytest.mark.slow
 def test_a_flag_of_xla(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     found = causes(tmp_path, simulate, XLA_FLAGS="--xla_dump_to=/tmp/xla --xla_gpu_made_up=1")
     (cause,) = [each for each in found if each["label"] == "unknown_flag_in_environment"]
@@ -62,6 +63,7 @@ def test_a_flag_of_xla(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     assert "--xla_gpu_made_up=1" in cause["title"]
 
 
+@pytest.mark.slow
 def test_flags_that_it_knows(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     known = {"XLA_FLAGS": "--xla_gpu_cuda_data_dir=/usr/lib/cuda", "TF_XLA_FLAGS": "--tf_xla_auto_jit=2"}
     assert "unknown_flag_in_environment" not in [each["label"] for each in causes(tmp_path, simulate, **known)]

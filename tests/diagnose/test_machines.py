@@ -49,6 +49,7 @@ def test_every_pass_has_evidence(machine: str) -> None:
     assert bare == []
 
 
+@pytest.mark.slow
 @every_machine
 def test_one_of_a_thing_is_no_plural(machine: str) -> None:
     assert _PLURAL_OF_ONE.findall(render(report_on(machine), "text", verbose=True)) == []

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import pytest
 from doctor_command import clean_environment, doctor_argv, run_doctor
+from every import sampled
 from replayed import facts_of
 
 from tfgpu_doctor.log.opened import NotALogError, OpenedLog
@@ -70,7 +71,7 @@ def test_parts_of_any_size_and_several_files_in_one(ending: str, size: int) -> N
     assert (found, opened.damaged) == (text + STUB.encode(), "")
 
 
-@each_packer
+@pytest.mark.parametrize("ending", sampled(PACKERS, 3))
 def test_of_a_log_that_was_cut_what_came_before_is_judged(tmp_path: pathlib.Path, ending: str) -> None:
     packed = PACKERS[ending]((STUB + DULL * 8).encode())
     (tmp_path / "x.log").write_bytes(packed[: len(packed) * 9 // 10])

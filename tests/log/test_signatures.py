@@ -223,6 +223,7 @@ def test_the_first_200_lines_of_many_phrases_are_searched(lines: int, passed_ove
     assert [hit.line for hit in scanner.found["cuinit_stub"].hits] == [200]
 
 
+@pytest.mark.slow
 def test_a_phrase_without_its_message_is_given_up_after_many_lines() -> None:
     text = "\n".join(f"unknown error (303) {number}" for number in range(201_000))
     scanner = scan(text.encode())

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 
+import pytest
 from every import every
 
 from tfgpu_doctor.knowledge import read_knowledge
@@ -665,6 +666,7 @@ def reading(fill: str) -> Callable[[int], object]:
     return lambda length: read("My TensorFlow does not use the GPU?\n\n" + (fill * (length // len(fill) + 1))[:length])
 
 
+@pytest.mark.slow
 @every("name", FILLS)
 def test_reading_takes_time_in_proportion_to_the_length(name: str) -> None:
     grows_as_the_text(reading(FILLS[name]), LONGEST // 16, LONGEST)

@@ -181,6 +181,7 @@ def test_a_program_that_records_itself(tmp_path: pathlib.Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what a program gave back")
 def test_a_recording_takes_no_memory_for_good(tmp_path: pathlib.Path) -> None:
     code = """

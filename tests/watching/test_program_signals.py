@@ -129,6 +129,7 @@ def causes_at_work(signals: ProgramSignals, expected: list[str]) -> None:
     looked(signals, until=judged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("neighbour", "expected"), [(1, []), (0, ["cpu_contention"])])
 def test_only_neighbours_on_the_same_cpus_take_them(start: Start, neighbour: int, expected: list[str]) -> None:
     """A program bound to one CPU that runs three processes there: they wait for each other."""
@@ -241,6 +242,7 @@ def test_a_quota_throttles(quota_group: pathlib.Path, start: Start) -> None:
     program.wait(LONG_S)
 
 
+@pytest.mark.slow
 def test_what_waits_for_its_quota_does_not_wait_for_others(quota_group: pathlib.Path, start: Start) -> None:
     """The kernel counts both in the same place (schedstat)."""
     start(BUSY)
