@@ -30,9 +30,13 @@ _LANGUAGES = (
     ("TensorFlow for Go", r"\btensorflow/tensorflow/go\b|\bwamuir/graft\b"),
 )
 _TENSORFLOW = re.compile(r"tensorflow|keras|\btf\d?\b", re.IGNORECASE)
-# SLEAP computes with PyTorch alone from 1.5 on (https://docs.sleap.ai/latest/installation/).
 _JAX_PROGRAM = re.compile(r"\bimport jax\b|\bjaxlib\b|/jax/_src/")
-_TORCH_PROGRAM = re.compile(r"\bsleap[- ](?:nn\b|v?(?:1\.(?:[5-9]|\d\d)|[2-9])\b)", re.IGNORECASE)
+# By its errors and its files; SLEAP computes with it alone from 1.5 on (https://docs.sleap.ai/latest/installation/).
+_TORCH_PROGRAM = re.compile(
+    r"\btorch\.(?:cuda\.)?OutOfMemoryError\b|[/\\]site-packages[/\\]torch[/\\]|\bimport torch\b"
+    r"|\bsleap[- ](?:nn\b|v?(?:1\.(?:[5-9]|\d\d)|[2-9])\b)",
+    re.IGNORECASE,
+)
 
 
 def read_listed(text: str) -> Iterable[tuple[str, str]]:

@@ -44,10 +44,6 @@ _BY_DEVICE_PLUGIN = (
     "`nvidia.com/gpu: 1` with single). Which of several of that size a pod gets, only the choice of its node decides, or "
     "NVIDIA's driver for Dynamic Resource Allocation."
 )
-_WITH_TORCH_INPUT = (
-    "The program computes with PyTorch: give its DataLoader more workers (num_workers) and pin_memory=True, and check first "
-    'that the GPU is used at all: `python -c "import torch; print(torch.cuda.is_available())"`.'
-)
 _WITH_TORCH = (
     'The program computes with PyTorch, not with TensorFlow: `python -c "import torch; print(torch.version.cuda, '
     'torch.cuda.is_available())"` shows whether its build has CUDA and sees the GPU; pytorch.org names the command that installs '
@@ -64,6 +60,20 @@ _IN_JAX = {
         "`nvidia-smi` shows whether another process holds memory: XLA_PYTHON_CLIENT_PREALLOCATE=false lets several share it."
     ),
 }  # fmt: skip
+# The allocator of PyTorch (https://docs.pytorch.org/docs/stable/notes/cuda.html).
+_IN_TORCH = {
+    "input_pipeline_bound": (
+        "The program computes with PyTorch: give its DataLoader more workers (num_workers) and pin_memory=True, and check "
+        'first that the GPU is used at all: `python -c "import torch; print(torch.cuda.is_available())"`.'
+    ),
+    "gpu_out_of_memory": (
+        "The program computes with PyTorch: reduce the batch size or the input size, use `torch.autocast`, or recompute "
+        "activations (`torch.utils.checkpoint`). `nvidia-smi` shows whether another process holds memory."
+    ),
+    "memory_fragmented": (
+        "The program computes with PyTorch: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before it starts."
+    ),
+}
 _OF_TENSORFLOW = ("native_windows_no_gpu_build", "aarch64_wheel_without_cuda", "cpu_package_shadows_gpu_package")
 _FIRST_CUDA_WITH_NVCC_CU12 = 12  # older ones need the toolkit, or packages with other names
 _FIRST_PYTHON_OF_UV = "3.8"
@@ -72,8 +82,8 @@ _FIRST_PYTHON_OF_UV = "3.8"
 def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None, newest: TensorFlowRelease) -> str:
     """Return the fix for a cause on this machine; empty where the general one says as much."""
     if context.knows("torch_alone") and not context.values.get("tensorflow"):
-        if label == "input_pipeline_bound":
-            return _WITH_TORCH_INPUT
+        if label in _IN_TORCH:
+            return _IN_TORCH[label]
         if label in _OF_TENSORFLOW or library_fix(label, context, needs):
             return _WITH_TORCH
     if context.knows("jax") and label in _IN_JAX:

@@ -168,10 +168,10 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
     values: dict[str, str] = {}
     found: dict[str, list[Hit]] = {}
     texts = list(texts)
+    kinds = kinds_of_program("\n".join(text for _, text in texts))
     if not is_written_by_person([text for _, text in texts]):
-        return Statements({}, {})
+        return Statements({"install_method": ", ".join(kinds)} if kinds else {}, {})
     patterns = [(row.name, re.compile(row.pattern, re.IGNORECASE)) for row in symptoms]
-    kinds: dict[str, None] = {}
     for first, text in texts:
         lines = split_lines(text)[:_MOST_LINES]
         prose = _without_empty_fields("" if is_of_program(line) else _without_template(line) for line in lines)
@@ -179,7 +179,6 @@ def read_statements(texts: Iterable[tuple[int, str]], symptoms: Sequence[LogSymp
         listed = read_listed(text)  # what a program prints is surer than a title
         for key, value in (*_read_form(whole), *listed, *_read_prose(whole), *_read_system(whole)):
             values.setdefault(key, value)
-        kinds |= dict.fromkeys(kinds_of_program(text))
         for paragraph in _paragraphs(prose, first):
             for name, pattern in patterns:
                 if match := pattern.search(paragraph.text):

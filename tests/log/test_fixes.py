@@ -196,6 +196,8 @@ def test_in_kubernetes_the_plugin_chooses_the_mig_device() -> None:
 def test_a_program_of_pytorch_gets_no_advice_for_tensorflow() -> None:
     alone = {"install_method": "pytorch alone", "os": "windows"}
     assert "num_workers" in fix_of("input_pipeline_bound", **alone)
+    assert "torch.utils.checkpoint" in fix_of("gpu_out_of_memory", **alone)
+    assert "PYTORCH_CUDA_ALLOC_CONF=" in fix_of("memory_fragmented", **alone)
     assert "pytorch.org" in fix_of("native_windows_no_gpu_build", **alone)
     assert "`torch.profiler`" in as_typed("a profile: `tf.profiler`", Context(alone))
     both = {"install_method": "pytorch, torch", "os": "windows", "tensorflow": "2.10"}

@@ -107,6 +107,19 @@ def test_a_program_of_pytorch_alone_is_known() -> None:
         assert Context(values).knows("torch_alone") is alone
 
 
+@pytest.mark.parametrize("length", [1, 400])
+def test_a_program_of_pytorch_is_known_by_what_it_printed(length: int) -> None:
+    """Also where nobody asks anything, in a long log."""
+    error = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    file = '  File "C:\\env\\Lib\\site-packages\\torch\\_tensor.py", line 522, in backward'
+    for line in (error, error.replace(".cuda", ""), file, "import torch, time"):
+        for before, alone in (("epoch 1 loss 0.5\n", True), ("import tensorflow as tf\n", False)):
+            values = read_statements([(1, before * length), (length + 1, line)], []).values
+            assert Context(values).knows("torch_alone") is alone, (line, before)
+    values = read_statements([(1, "import torchmetrics, pytorch_lightning\n" * length)], []).values
+    assert not Context(values).knows("torch_alone")
+
+
 # The names of files.
 
 
