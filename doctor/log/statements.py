@@ -112,9 +112,10 @@ _NEGATED = re.compile(
 _BELONGS_TO_PROGRAM = re.compile(
     r"^\s*(?:\[?\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |\*{0,2}\[\s*\d+\.\d+\]|\||\+[-=]|</?\w|File \"|at \S+ \(|Epoch \d+/|\d+/\d+ \["
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]+:|Instructions for updating:|The TensorFlow contrib module|"
-    r"Please use [`'\"]?(?:tf|keras|layer)\.)"
+    r"Please use [`'\"]?(?:tf|keras|layer)\.|(?:print|raise \w+|(?:logging|logger|log|warnings)\.\w+)\()"
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\b|(?:Total|Free) memory: [\d.]+ ?[KMG]i?B|totalMemory: "
-    r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S|NVRM:|\bkern +:"
+    r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S"
+    r"|NVRM(?: version)?:|GCC version: |\bkern +:"
     r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:|ERROR: pip's |[\w.-]{1,80} [\w.+-]{1,40} requires \S[^\n]{0,200}?, but you have "
     r"|\s{2,}\"[^\n]*\",?\s*$"
 )

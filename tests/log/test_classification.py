@@ -146,7 +146,7 @@ SAID = {
     "tensorflow>=2.11": "tensorflow=2.15.0", "tensorflow>=2.12": "tensorflow=2.12", "tensorflow>=2.14": "tensorflow=2.18",
     "tensorflow>=1": "tensorflow=2.4", "tensorflow>=2": "tensorflow=2.4", "tensorflow<2.4": "tensorflow=2.3",
     "tensorflow<2.12": "tensorflow=2.3", "kubernetes": "os=Kubernetes", "scheduler": "os=Rocky, Slurm", "conda": "install_method=conda",
-    "linux": "os=Ubuntu", "hosted": "os=Colab", "r": "install_method=RStudio",
+    "linux": "os=Ubuntu", "hosted": "os=Colab", "jax": "install_method=jax", "r": "install_method=RStudio",
     "tensorflow==2.16": "tensorflow=2.16.1", "tensorflow==2.21": "tensorflow=tf-nightly 2.21.0-dev", "tensorflow<2": "tensorflow=1.x",
     "cudnn>=9.11": "cudnn=9.24.0",
     "tensorflow>=2.22": "tensorflow=2.22.0", "tensorflow<2.14": "tensorflow=2.13.1",
@@ -951,3 +951,74 @@ def test_a_mismatch_beside_a_missing_dnn_library_is_not_of_the_driver() -> None:
     found = read(f"{said}\nRuntimeError: Unimplemented: DNN library is not found.\n").causes
     assert label not in [each.label for each in found]
     assert label in [each.label for each in read(said).causes]
+
+
+def test_a_thread_that_cannot_be_created_is_a_limit() -> None:
+    line = "F tsl/platform/default/env.cc:74] Check failed: ret == 0 (11 vs. 0)Thread {} creation via pthread_create() failed."
+    assert read(line.format("tf_data_private_threadpool")).causes[0].label == "task_limit"
+
+
+def test_red_zones_are_checked_without_ptxas_on_windows_too() -> None:
+    line = (
+        "W tensorflow/stream_executor/cuda/redzone_allocator.cc:312] Internal: Invoking ptxas not supported on Windows"
+    )
+    log = f"{_CREATED.format('3040')}\n{line}\nRelying on driver to perform ptx compilation.\n"
+    assert labels(log) == ["harmless_noise_only"]
+
+
+@every("title, first", [
+    ("Stuck with importerror: libcublas.so.9.0 in Colab", "cuda_toolkit_wrong_major"),
+    ("Stuck with importerror: libssl.so.1.1 in Colab", "undetermined"),
+    ("docker: no capabilities with [[gpu]], but the GPU is there", "container_toolkit_missing"),
+])  # fmt: skip
+def test_an_error_in_a_title_has_lost_its_end(title: str, first: str) -> None:
+    assert read(f"{title}\n\nI use tensorflow-gpu 1.12.0. Can anyone help?\n").causes[0].label == first
+
+
+def test_no_device_in_a_virtual_machine_is_no_gpu_in_it() -> None:
+    log = "I run it {}, can anybody help?\n\nfailed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+    assert read(log.format("in a VM without the GPU of its host")).causes[0].label == "no_gpu_in_machine"
+    assert read(log.format("on my desktop")).causes[0].label == "cuda_visible_devices_hides_gpu"
+
+
+def test_a_toolkit_of_another_cuda_does_not_help_a_release_whose_cuda_is_from_pip() -> None:
+    line = "I external/local_tsl/tsl/cuda/cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used."
+    cause = read(line, "tensorflow=2.15.1", "cuda=11.4", "os=Ubuntu (WSL)").causes[0]
+    assert (cause.label, cause.confidence) == ("cuda_toolkit_wrong_major", "low")
+    assert "[and-cuda]" in cause.fix
+    found = [each.label for each in read(line, "tensorflow=2.15.1", "cuda=12.2", "os=Ubuntu (WSL)").causes]
+    assert "cuda_toolkit_wrong_major" not in found
+
+
+def test_a_library_that_fails_is_not_an_idle_gpu() -> None:
+    seen_gpu = "[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]"
+    said = f"TensorFlow fails to use my GPU, can anyone help?\n\n{seen_gpu}\n"
+    assert read(said).causes[0].label == "workload_too_small_for_gpu"
+    found = [
+        each.label
+        for each in read(
+            f"{said}DNN library initialization failed. Look at the errors above for more details.\n"
+        ).causes
+    ]
+    assert found[0] == "cudnn_init_failed_memory"
+    assert "workload_too_small_for_gpu" not in found
+
+
+def test_in_jax_a_dnn_library_that_is_not_found_may_have_no_memory() -> None:
+    line = "RuntimeError: UNKNOWN: Failed to determine best cudnn convolution algorithm: DNN library is not found."
+    confidence = {each.label: each.confidence for each in read(line, "install_method=jax").causes}
+    assert confidence["cudnn_version_mismatch"] == "low"
+    confidence = {each.label: each.confidence for each in read(line, "install_method=pip").causes}
+    assert confidence["cudnn_version_mismatch"] == "medium"
+
+
+def test_code_that_would_print_a_message_has_not_printed_it() -> None:
+    said = "No GPU detected, running on CPU."
+    assert not read(f'if gpus:\n    run()\nelse:\n    print("{said}")\n').causes
+    assert read(f"{said}\n").causes[0].label == "no_nvidia_driver"
+
+
+def test_placements_without_a_device_are_a_list_without_gpu() -> None:
+    assert "no_gpu_listed" in seen(
+        "I tensorflow/core/common_runtime/direct_session.cc:284] Device mapping: no known devices."
+    )

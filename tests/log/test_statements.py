@@ -782,6 +782,16 @@ def test_a_symptom_is_told_from_what_only_looks_so(name: str, meant: str, other:
     ("Please help me.", "prose_error", True),
     ("name: GRID K520, pci bus id: 0000:00:03.0, compute capability: 3.0", "prose_capability_old", False),
     ("Its compute capability: 3.0", "prose_capability_old", True),
+    (" * Running on http://127.0.0.1:5000/ (Press CTRL+C to quit)", "prose_crash", False),
+    ("It quits without a word.", "prose_crash", True),
+    ("Module: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 2019", "prose_kernel_module", False),
+    ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15", "prose_kernel_module", False),
+    ("The kernel module is missing.", "prose_kernel_module", True),
+    ("sess = tf.Session(config=tf.ConfigProto(log_device_placement=True))", "prose_placement", False),
+    ("The operation is placed on the CPU.", "prose_placement", True),
+    ('    print("Training is slow.")', "prose_slow", False),
+    ('raise RuntimeError("Training is slow.")', "prose_slow", False),
+    ("It prints: Training is slow.", "prose_slow", True),
 ])  # fmt: skip
 def test_near_words_that_say_something_else(text: str, name: str, said: bool) -> None:
     assert (name in read(ASKED.replace("Could anyone help me?", "") + text).symptoms) is said

@@ -12,7 +12,11 @@ import pytest
 Test = Callable[..., None]
 
 
-def every(names: str, rows: Iterable[Any], key: Callable[..., object] = str, least: int = 1) -> Callable[[Test], Test]:
+def _all(*values: object) -> str:
+    return ", ".join(map(str, values))
+
+
+def every(names: str, rows: Iterable[Any], key: Callable[..., object] = _all, least: int = 1) -> Callable[[Test], Test]:
     """Like pytest.mark.parametrize, but as one item: `@every("gpu", GPUS, key=lambda gpu: gpu.name)`.
 
     `names` are the test's parameters that a row fills, separated by commas; `key` tells rows apart in the message.
