@@ -57,6 +57,13 @@ def test_what_the_gpus_must_be_is_needed_by_a_build_that_tells_it() -> None:
     assert (silent.found, silent.needed, silent.needed_by) == ("8.6", "", "")
 
 
+def test_the_python_that_runs_is_listed_with_those_that_have_a_wheel() -> None:
+    row = versions(healthy())["Python"]
+    assert row.found == healthy().target.version  # type: ignore[union-attr]
+    assert row.found.startswith("3.")
+    assert row.found.rpartition(".")[0] in row.needed.split(", ")
+
+
 def test_the_wheels_of_the_extra_are_listed_with_what_is_needed() -> None:
     rows = versions(healthy())
     wheels = {name: version for name, version, _ in CUDA_WHEELS.values()}

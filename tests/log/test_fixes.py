@@ -167,7 +167,9 @@ def test_conda_has_its_own_folder_and_its_own_builds() -> None:
     assert "`$CONDA_PREFIX/lib`" in fix
     assert "lib64" not in fix
     assert "`lib64` folder" in fix_of("gpu_libs_not_found", tensorflow="2.12", os="Ubuntu", install_method="pip")
-    assert "conda-forge" in fix_of("gpu_libs_not_found", tensorflow="2.16", os="Ubuntu", install_method="conda")
+    either = fix_of("gpu_libs_not_found", tensorflow="2.16", os="Ubuntu", install_method="conda")
+    assert 'conda install -c conda-forge "tensorflow=2.16.*=cuda*"' in either
+    assert 'in a new environment from pip (`pip install "tensorflow[and-cuda]==2.16.*"`)' in either
 
 
 def test_a_build_for_cuda_is_not_installed_again() -> None:

@@ -173,6 +173,12 @@ def test_a_report_where_the_encoding_lacks_the_marks() -> None:
         assert [cause.label for cause in told(plain).causes] == wanted
 
 
+@every_format
+def test_every_format_hands_its_evidence_on(format_: str) -> None:
+    (cause,) = told(FORMATS[format_](report_on(ILL))).causes
+    assert cause.evidence[1] == report_on(ILL).causes[0].evidence[0]
+
+
 def test_what_a_report_states_is_named_as_evidence() -> None:
     found = told(f"epoch 1\n{FORMATS['text'](report_on(ILL))}")
     (cause,) = found.causes

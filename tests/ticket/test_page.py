@@ -41,6 +41,7 @@ def test_whatever_a_machine_says_stays_in_its_place(text: str) -> None:
     assert len(page) <= 65_536
     assert [html for html in html_in(page) if not FOLDED.fullmatch(html)] == []
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page)
+    assert "\nTo reproduce this diagnosis from the bundle" in page
     assert "tfgpu-doctor --facts ticket.zip" in page
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from healthy import runtime
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts import Facts
@@ -241,3 +242,11 @@ def test_stand_ins_of_an_earlier_ticket_are_not_given_away_again() -> None:
     assert scrubbed.facts.target is not None
     assert scrubbed.facts.target.working_folder == "/home/<user-1>/<name-1>"
     assert scrubbed.text("/home/anna") == "/home/<user-2>"
+
+
+def test_of_a_long_output_both_ends_stay_and_what_is_left_out_is_counted() -> None:
+    log = tuple(f"step {number}" for number in range(450))
+    scrubbed = Scrub(Facts(runtime=runtime(log=log)))
+    assert scrubbed.facts.runtime is not None
+    assert scrubbed.facts.runtime.log == (*log[:200], *log[-200:])
+    assert scrubbed.left_out == {"lines of long outputs": 50}

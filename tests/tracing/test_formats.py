@@ -20,6 +20,7 @@ from made_trace import MadeEvent, MadeLine, MadePlane
 from tfgpu_doctor.tracing.command import render
 from tfgpu_doctor.tracing.compare import compare
 from tfgpu_doctor.tracing.drawing import Drawing
+from tfgpu_doctor.tracing.page import LEAST
 from tfgpu_doctor.tracing.result import TraceReport
 
 FORMATS = ("text", "markdown", "html", "json")
@@ -56,6 +57,9 @@ def test_all_formats_say_the_same(tmp_path: pathlib.Path, verdict: str) -> None:
     document = json.loads(done["json"].stdout)
     assert (document["verdict"], document["file"]) == (verdict, str(file))
     assert document["healthy"] == {0: True, 1: False, 3: None}[exit_code]
+    drawn = re.findall(r"^ +([\d.]+)%  \S.* (█*)$", done["text"].stdout, re.MULTILINE)
+    assert len(drawn) == sum(share >= LEAST for share in document["shares"].values())
+    assert all(len(bar) == pytest.approx(float(percent) * 0.3, abs=3) for percent, bar in drawn)
     for format_ in ("text", "markdown", "html"):
         words = shown(done[format_].stdout, format_)
         assert document["title"] in words

@@ -377,7 +377,7 @@ def test_operations_that_wait_for_memory(tmp_path: pathlib.Path) -> None:
     report = judged(tmp_path, [*host(18.0, worker=worker), gpu(kernel(FUSION, 0.4, 5.0))])
     labels = [each.label for each in report.causes]
     assert "memory" in labels
-    assert "99% full" in evidence(report, "memory")
+    assert "99% full, and 60% of what is free lies in pieces" in evidence(report, "memory")
     assert next(each for each in report.causes if each.label == "memory").confidence == "low"
 
 
@@ -389,6 +389,7 @@ def test_memory_is_taken_from_the_driver_in_each_step(tmp_path: pathlib.Path) ->
     )
     assert (report.verdict, report.causes[0].confidence) == ("memory", "low")
     assert "2.0 times a step (cuMemFree_v2)" in evidence(report, "memory")
+    assert "in pieces" not in evidence(report, "memory")
 
 
 # What the kernels are

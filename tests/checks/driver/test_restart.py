@@ -58,7 +58,7 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "module_files": on_disk(DRIVER), "restart": asked_by("nvidia-driver-565", "libnvidia-compute-565")}),
     "packages of the driver wait, not loaded": ("error", "nvidia-driver-565", {
         "driver": NOT_LOADED, "restart": asked_by("nvidia-driver-565"), **IDLE}),
-    "the next kernel has the module": ("error", NEXT, {
+    "the next kernel has the module": ("error", f"kernel {NEXT} has the module; {KERNEL}, which runs, has none", {
         "driver": FOR_NEXT, "restart": asked_by(f"linux-image-{NEXT}", "linux-base"), **IDLE}),
     "a kernel has the module, no restart asked for": ("skip", "not loaded", {"driver": FOR_NEXT, "restart": Restart(), **IDLE}),
     "the next kernel has no module": ("skip", "not loaded", {"driver": NOTHING, "restart": asked_by(f"linux-image-{NEXT}"), **IDLE}),

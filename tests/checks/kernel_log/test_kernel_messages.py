@@ -92,6 +92,15 @@ def test_what_a_program_did_wrong_is_no_fault_of_a_machine_that_works(judge: Jud
     assert "TensorFlow nevertheless computes on the GPUs" in finding.evidence
 
 
+@pytest.mark.parametrize(("version", "known"), [("525.147.05", True), ("525.147.04", False)])
+def test_a_code_has_the_meaning_that_it_has_from_a_driver_on(judge: Judge, version: str, known: bool) -> None:
+    driver = {"version": version}
+    finding = judge.finding(
+        gpus_report_no_fault, kernel_log=log(xid(137, ILLEGAL)), runtime=None, driver=driver, **FAILS
+    )
+    assert (finding.cause == "gpu_kernel_fault") is known
+
+
 @pytest.mark.parametrize("code", [13, 31, 43, 69, 108, 137])
 def test_what_a_program_did_wrong_is_mentioned_where_nothing_works(judge: Judge, code: int) -> None:
     finding = judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, ILLEGAL)), runtime=None, **FAILS)
