@@ -20,6 +20,7 @@ _HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
 _POWER = ("hw_power_brake_slowdown", "hw_slowdown")
 _PEAKS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "fp16"}
 _LEAST_USE = 50  # percent: below this, the samples fell between the products and do not show the load
+_IN_MINUTES = 2
 
 
 @check(
@@ -285,13 +286,12 @@ def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) ->
     if len(ends) == 2:
         told += [f"{name} {_word(getattr(ends[0], name))} → {_word(getattr(ends[1], name))}" for name in _DRIFTING]
     minutes = (rounds[-1].began_s + rounds[-1].seconds - rounds[0].began_s) / 60
+    passed = amount(round(minutes), "minute") if minutes >= _IN_MINUTES else amount(round(60 * minutes), "second")
     if drops[worst] < _boundary(knowledge, "soak_speed_drop"):
-        return Evidence(
-            f"GPU {gpu.index}, {len(rounds)} rounds in {amount(round(minutes), 'minute')}: {', '.join(told)}"
-        )
+        return Evidence(f"GPU {gpu.index}, {len(rounds)} rounds in {passed}: {', '.join(told)}")
     reasons = _slowing(ends[1:], knowledge)
     return Finding(
-        f"{called(gpu)} is {drops[worst]:.0%} slower in {worst} after {amount(round(minutes), 'minute')} than at the start",
+        f"{called(gpu)} is {drops[worst]:.0%} slower in {worst} after {passed} than at the start",
         cause="gpu_thermal_or_power_throttling" if reasons else UNDETERMINED,
         severity="warning",
         confidence="high" if reasons else "low",

@@ -155,7 +155,7 @@ def _slow_kernel(case: Case) -> Found | None:
     calls = len(slow) / case.steps.count
     return Found("slow_kernel", "medium", share, [
         f"{_longest(slow)} takes {share * case.steps.mean_ms:.1f} of {case.steps.mean_ms:.1f} ms, in "
-        f"{amount(round(calls), 'call')}",
+        f"{amount(round(calls) if calls >= 1 else float(f'{calls:.1g}'), 'call')}",
         "it adds up the gradient of a bias, a small part of the layer's work, with an atomic addition for each element",
     ])  # fmt: skip
 

@@ -427,6 +427,13 @@ def test_waiting_for_input_of_unknown_reason_comes_before_a_smaller_cause(tmp_pa
     assert report.causes[0].label == "fp32"
 
 
+@pytest.mark.parametrize(("every", "told"), [(1, "in 1 call"), (3, "in 0.3 calls")])
+def test_a_slow_kernel_that_not_every_step_runs(tmp_path: pathlib.Path, every: int, told: str) -> None:
+    slow = kernel("void tensorflow::functor::BiasGradNHWC_Naive<float>(int)", 0.5, 15.0, every=every)
+    report = judged(tmp_path, [*host(2.0), gpu(slow, kernel(HALF_GEMM, 15.5, 3.5))])
+    assert f", {told}" in evidence(report, "slow_kernel")
+
+
 @pytest.mark.parametrize("name", [HALF_GEMM, TF32_GEMM])
 def test_tensor_cores_that_are_used(tmp_path: pathlib.Path, name: str) -> None:
     planes = [*host(2.0), gpu(kernel(name, 0.5, 12.0), kernel(SGEMM, 12.5, 6.5))]

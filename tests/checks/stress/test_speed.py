@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -180,6 +181,11 @@ def test_a_gpu_that_stays_as_fast(judge: Judge) -> None:
     told = judge.passes(speed_lasts, soak(stress_round(began_s=10.0), stress_round(began_s=550.0)))
     assert "2 rounds in 10 minutes" in told
     assert "temperature_c 71 → 71" in told
+
+
+def test_a_short_soak_is_told_in_seconds(judge: Judge) -> None:
+    told = judge.passes(speed_lasts, soak(stress_round(began_s=10.0), stress_round(began_s=30.0)))
+    assert re.search(r"2 rounds in \d\d seconds", told)
 
 
 def test_a_gpu_that_tires(judge: Judge) -> None:
