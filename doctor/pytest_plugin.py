@@ -63,7 +63,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--require-gpu", action="store_true", help="fail, once, if tests marked gpu would skip, or if none is selected"
     )
-    group.addoption("--gpu-facts", metavar="FILE", help="a recorded machine instead of this one (check --record)")
+    group.addoption(
+        "--gpu-facts", metavar="FILE", help="a recorded machine, or a ticket, instead of this one (check --record)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -209,10 +211,13 @@ def _examine_once(config: pytest.Config, folder: str) -> Facts:
 
 def _read(path: str) -> Facts:
     from tfgpu_doctor.host.files import Files
+    from tfgpu_doctor.model.bundle import BundleError, record_of
+    from tfgpu_doctor.model.byte_order_mark import in_utf8
     from tfgpu_doctor.model.facts import FactsError, decode_facts
 
     try:
-        return decode_facts(Files().read_bytes(path, _LARGEST_RECORD_BYTES))
-    except (OSError, FactsError) as error:
+        content = Files().read_bytes(path, _LARGEST_RECORD_BYTES + 1)
+        return decode_facts(in_utf8(record_of(content, _LARGEST_RECORD_BYTES)))
+    except (OSError, BundleError, FactsError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise pytest.UsageError(f"--gpu-facts {path}: {why}") from error

@@ -46,12 +46,9 @@ def read_input(path: str, most_bytes: int, kind: str) -> bytes:
 def _record_of(content: bytes, path: str) -> bytes:
     if not content.startswith(b"PK"):
         return content
-    from tfgpu_doctor.model.bundle import BundleError, record_in
+    from tfgpu_doctor.model.bundle import BundleError, record_of
 
     try:
-        record = record_in(content, _LARGEST_RECORD_BYTES + 1)
+        return record_of(content, _LARGEST_RECORD_BYTES)
     except BundleError as error:
         refuse(f"{path}: {error}")
-    if len(record) > _LARGEST_RECORD_BYTES:
-        refuse(f"{path} contains a record larger than {_LARGEST_RECORD_BYTES >> 20} MiB")
-    return record

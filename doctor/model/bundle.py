@@ -26,8 +26,15 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def record_in(content: bytes, most_bytes: int) -> bytes:
-    """The record in a ticket's zip, at most that many bytes of it. Raises BundleError."""
+def record_of(content: bytes, most_bytes: int) -> bytes:
+    """The record that a file holds: the file itself, or the record in the zip of a ticket. Raises BundleError."""
+    record = _record_in(content, most_bytes + 1) if content.startswith(b"PK") else content
+    if len(record) > most_bytes:
+        raise BundleError(f"it contains a record larger than {most_bytes >> 20} MiB")
+    return record
+
+
+def _record_in(content: bytes, most_bytes: int) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as bundle, bundle.open(FACTS) as member:
             return member.read(most_bytes)

@@ -18,6 +18,7 @@ from replayed import NAMES, report_on
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.gpu_demand import Demand, DemandError, missing, read_demand, strictest, usable_gpus, why_no_gpu
+from tfgpu_doctor.model.bundle import FACTS, pack
 from tfgpu_doctor.model.facts import decode_facts
 
 TESTS = """
@@ -259,10 +260,18 @@ def test_typos_in_a_marker_are_errors_of_its_file(workers: tuple[str, ...], tmp_
     assert "INTERNALERROR" not in done.stdout
 
 
-@pytest.mark.parametrize("content", [None, "{}", "no JSON"])
-def test_a_record_that_cannot_be_read_is_wrong_usage(content: str | None, tmp_path: pathlib.Path) -> None:
+def test_a_ticket_is_a_recorded_machine(tmp_path: pathlib.Path) -> None:
+    record = RECORDS["debian-nouveau"].read_bytes()
+    (tmp_path / "ticket.zip").write_bytes(pack({FACTS: b"\xef\xbb\xbf" + record}))
+    done = run_pytest(tmp_path, "--gpu-facts=ticket.zip")
+    assert counts(done) == counts(run_pytest(tmp_path, machine="debian-nouveau"))
+    assert "nouveau" in done.stdout
+
+
+@pytest.mark.parametrize("content", [None, b"{}", b"no JSON", b"PK no zip", pack({"a": b"b"})])
+def test_a_record_that_cannot_be_read_is_wrong_usage(content: bytes | None, tmp_path: pathlib.Path) -> None:
     if content is not None:
-        (tmp_path / "machine.json").write_text(content)
+        (tmp_path / "machine.json").write_bytes(content)
     done = run_pytest(tmp_path, "--gpu-facts=machine.json")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--gpu-facts" in done.stderr

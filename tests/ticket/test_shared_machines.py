@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from replayed import each_machine, facts_of, report_on
 
 from tfgpu_doctor.diagnose.engine import diagnose
-from tfgpu_doctor.model.bundle import FACTS, pack, record_in
+from tfgpu_doctor.model.bundle import FACTS, pack, record_of
 from tfgpu_doctor.model.facts import Facts, decode_facts, encode_facts
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.ticket.contents import Source, make_ticket
@@ -118,6 +118,6 @@ def test_a_ticket_can_be_read_again_and_made_again(machine: str) -> None:
     """A ticket of a ticket is the same: nothing is left to be replaced."""
     shared = share(machine)
     first = make_ticket(Source(shared.facts, Identity()))
-    again = decode_facts(record_in(pack(first.files), 64 << 20))
+    again = decode_facts(record_of(pack(first.files), 64 << 20))
     assert make_ticket(Source(again, Identity())).files[FACTS] == first.files[FACTS]
     assert [cause.label for cause in diagnose(again).causes] == [cause.label for cause in shared.before.causes]
