@@ -16,7 +16,7 @@ from tfgpu_doctor.log.signatures import Found, Hit
 from tfgpu_doctor.log.xids import xid_signatures
 
 Hits = dict[str, list[Hit]]
-USES = ("described_gpu", "gpu_created", "gpu_executes")  # each shows that TensorFlow uses a GPU
+USES = ("described_gpu", "gpu_created", "gpu_allocator", "gpu_executes")  # each shows that TensorFlow uses a GPU
 _MAY_OPEN_LATER = ("library_lost", "windows_dll_lost")
 _FOLLOWS = 3  # lines
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")

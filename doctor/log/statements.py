@@ -89,6 +89,7 @@ _OF_SYSTEM = (
 _OS = re.compile(
     r"\bwsl ?[12]?\b|\bwindows(?: (?:server )?(?:\d+|xp|vista|subsystem)|\b)|\bwin(?:dows)?(?:10|11|7|8)\b|\bwin-64\b|\bwin32\b"
     rf"|\b[CD]:\\\w+|\b(?:mac ?os|os ?x|darwin)\b{_OF_SYSTEM}|\bmacbook\b|\blinux\b|/home/\w+|/usr/(?:local|lib)"
+    r"|\bapple (?:silicon|m[1-9])\b|(?<![:\w])/Users/\w+"
     r"|\b(?:ubuntu|debian|centos|fedora|red ?hat|rhel|arch linux|manjaro|gentoo|linux mint|pop!?_os|opensuse|rocky|alma"
     rf"|amazon linux)\b{_OF_SYSTEM}",
     re.IGNORECASE,
@@ -115,7 +116,7 @@ _BELONGS_TO_PROGRAM = re.compile(
     r"Please use [`'\"]?(?:tf|keras|layer)\.|(?:print|raise \w+|(?:logging|logger|log|warnings)\.\w+)\()"
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\b|(?:Total|Free) memory: [\d.]+ ?[KMG]i?B|totalMemory: "
     r"|[^\n]{0,80}?\w\.(?:cc|cpp|cu):\d+[\])]|[^\n]{0,120}?\S {2,}: |[^\n]{0,120}?\S {4,}\S"
-    r"|NVRM(?: version)?:|GCC version: |\bkern +:"
+    r"|[^\n]{0,60}?\d%\||NVRM(?: version)?:|GCC version: |\bkern +:"
     r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:|ERROR: pip's |[\w.-]{1,80} [\w.+-]{1,40} requires \S[^\n]{0,200}?, but you have "
     r"|\s{2,}\"[^\n]*\",?\s*$"
 )
@@ -302,8 +303,15 @@ def _read_system(text: str) -> Iterable[tuple[str, str]]:
 
 def _clear(names: Iterable[str]) -> list[str]:
     """Replace paths by the system that they belong to."""
-    plain = ["windows" if ":\\" in name else "linux" if name.startswith("/") else name for name in names]
-    return list(dict.fromkeys(plain))[:6]
+    return list(dict.fromkeys(map(_system_of, names)))[:6]
+
+
+def _system_of(name: str) -> str:
+    if ":\\" in name:
+        return "windows"
+    if name.startswith(("/users/", "apple ")):
+        return "macos"
+    return "linux" if name.startswith("/") else name
 
 
 def _shown(text: str, place: int) -> str:

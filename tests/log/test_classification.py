@@ -1022,3 +1022,26 @@ def test_placements_without_a_device_are_a_list_without_gpu() -> None:
     assert "no_gpu_listed" in seen(
         "I tensorflow/core/common_runtime/direct_session.cc:284] Device mapping: no known devices."
     )
+
+
+def test_a_product_that_fails_after_a_kernel_died_is_no_gpu_that_is_too_new() -> None:
+    product = "E cuda_blas.cc:551] failed to run cuBLAS routine cublasSgemm_v2: CUBLAS_STATUS_EXECUTION_FAILED\n"
+    died = "E cuda_driver.cc:1068] failed to synchronize the stop event: CUDA_ERROR_LAUNCH_FAILED\n"
+    assert labels(product, "tensorflow=1.3.0")[0] == "gpu_compute_capability_too_new"
+    assert labels(died + product, "tensorflow=1.3.0")[0] == "gpu_kernel_fault"
+
+
+def test_an_allocator_of_a_gpu_is_a_gpu_in_use() -> None:
+    said = "TensorFlow does not use my GPU on Windows 11, can anyone help?\n\n"
+    line = next(row.example for row in KNOWLEDGE.log_signatures if row.name == "gpu_allocator")
+    assert labels(said)[0] == "native_windows_no_gpu_build"
+    assert labels(f"{said}{line}\n")[0] == "workload_too_small_for_gpu"
+
+
+def test_a_training_that_shows_its_progress_has_not_stopped() -> None:
+    added = "2018-09-18 13:03:07.512768: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1484] Adding visible gpu devices: 0"
+    said = "Why is my GPU no faster than a CPU? Can anyone help?\n\n"
+    assert "stopped_at_adding" in seen(f"{said}{added}\n\nThat is all.\n")
+    assert "stopped_at_adding" not in seen(
+        f"{said}{added}\nEpochs: 100%|##########| 300/300 [12:27<00:00,  2.49s/it]\n"
+    )

@@ -183,3 +183,17 @@ def test_the_name_of_a_device_that_python_prints_as_bytes() -> None:
 def test_the_release_has_many_spellings() -> None:
     assert stated("Tensor Flow Version: 2.2.0")["tensorflow"] == "2.2.0"
     assert "tensorflow" not in stated("The TensorFlow contrib module will not be included in TensorFlow 2.0.")
+
+
+@pytest.mark.parametrize(
+    ("line", "platform"),
+    [
+        ("I work on an Apple M1 Pro in RStudio", "macos"),
+        ("python: /Users/anna/.virtualenvs/r-tensorflow/bin/python", "macos"),
+        ("python: C:/Users/anna/python.exe", ""),
+        ("python: C:\\Users\\anna\\python.exe", "windows"),
+        ("python: /home/anna/.virtualenvs/r-tensorflow/bin/python", "linux"),
+    ],
+)
+def test_a_path_tells_the_system(line: str, platform: str) -> None:
+    assert Context(stated(line)).platform == platform
