@@ -262,7 +262,8 @@ class TestWithTensorFlow:
         assert set(found) == {"ingest::parse", "ingest::load"}, bench
         assert found["ingest::parse"].verdict in ("faster", "too noisy")  # by what else the machine does
         assert len(found["ingest::parse"].process_ratios) == 3
-        assert min(found["ingest::parse"].process_ratios) > 2
+        if found["ingest::parse"].verdict == "faster":
+            assert min(found["ingest::parse"].process_ratios) > 2
         assert bench.problems == ()
 
     @pytest.mark.slow
@@ -278,7 +279,8 @@ class TestWithTensorFlow:
         (comparison,) = read_document(document.read_bytes()).bench.comparisons
         assert comparison.key == "ingest::parse"
         assert comparison.ratio
-        assert comparison.ratio > 2
+        if comparison.verdict != "too noisy":  # by what else the machine does
+            assert (comparison.verdict, comparison.ratio > 2) == ("faster", True)
 
 
 def test_own_suites_are_checked_before_they_run(tmp_path: pathlib.Path) -> None:

@@ -47,7 +47,7 @@ def test_a_smaller_product_is_faster(tmp_path: pathlib.Path, monkeypatch: pytest
     assert comparison.verdict in ("faster", "not shown", "too noisy")  # as busy as the machine is
     assert comparison.candidate and comparison.baseline and comparison.ratio
     assert comparison.interval and comparison.interval[0] <= comparison.ratio <= comparison.interval[1]
-    assert comparison.ratio > 1
+    assert comparison.ratio > 1 or comparison.verdict == "too noisy"
     assert len(comparison.candidate.seconds) == len(comparison.baseline.seconds) == comparison.rounds >= 5
     assert comparison.candidate.device == "CPU:0"
     assert comparison.candidate.first_call_s > comparison.candidate.median_s  # it was traced then

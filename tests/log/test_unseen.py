@@ -62,7 +62,14 @@ def test_no_thread_is_of_the_known_corpus() -> None:
 def test_the_batches_have_what_was_asked_for() -> None:
     counts = Counter(each["batch"] for each in THREADS)
     assert len(THREADS) >= 300
-    assert {batch: count for batch, count in counts.items() if count != 30} == {22: 40, 23: 39, 24: 86, 25: 64, 26: 43, 27: 50}
+    assert {batch: count for batch, count in counts.items() if count != 30} == {
+        22: 40,
+        23: 39,
+        24: 86,
+        25: 64,
+        26: 43,
+        27: 50,
+    }
     descriptions = sum(each["kind"] == "description" for each in THREADS)
     assert descriptions >= len([each for each in THREADS if each["batch"] < 22]) / 3
 
