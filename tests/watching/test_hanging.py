@@ -115,10 +115,11 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 @pytest.mark.parametrize(
     ("name", "shortest_s", "longest_s"),
-    [("tf_Device_Event", 2.0, 9.0), pytest.param("python", 9.5, 40.0, marks=pytest.mark.slow)],
+    [("tf_Device_Event", 2.0, 9.0), ("python", 9.5, 40.0)],
 )
 def test_a_thread_of_tensorflow_that_polls_a_gpu_is_no_progress(name: str, shortest_s: float, longest_s: float) -> None:
     """GPU event managers poll all the time: they use a CPU also while the GPU hangs."""

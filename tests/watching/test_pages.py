@@ -213,6 +213,7 @@ def test_no_timeline_of_an_empty_run() -> None:
     assert 'id="timeline"' not in render_watch_html(report)
 
 
+@pytest.mark.slow
 def test_a_page_does_not_grow_with_the_time_of_the_run() -> None:
     sizes = []
     for count in (1_000, 20_000):

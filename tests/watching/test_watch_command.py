@@ -229,6 +229,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_a_training_that_is_begun_anew_after_a_hang(fake: pathlib.Path) -> None:
     """`until python train.py; do ...`: the hang ends with its process, and the next one is watched."""
     (fake / "train.py").write_text(BEGUN_ANEW)
