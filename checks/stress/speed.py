@@ -20,7 +20,7 @@ _HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
 _POWER = ("hw_power_brake_slowdown", "hw_slowdown")
 _PEAKS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "fp16"}
 _LEAST_USE = 50  # percent: below this, the samples fell between the products and do not show the load
-_IN_MINUTES = 2
+_IN_MINUTES = 2  # a shorter time is told in seconds
 
 
 @check(

@@ -45,7 +45,7 @@ def read_input(path: str, most_bytes: int, kind: str) -> bytes:
 
 def _record_of(content: bytes, path: str) -> bytes:
     if not content.startswith(b"PK"):
-        return content
+        return content  # without the time to import zipfile
     from tfgpu_doctor.model.bundle import BundleError, record_of
 
     try:
