@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
+from classified import read as read_text
 
-from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.log import Context, LogReport, Scanner, classify
-
-KNOWLEDGE = read_knowledge()
+from tfgpu_doctor.log import LogReport
 
 LOST = """\
 2024-05-03 09:59:50.101234: I tensorflow/core/platform/cpu_feature_guard.cc:151] This TensorFlow binary is optimized with oneAPI
@@ -40,9 +37,7 @@ Num GPUs Available:  0
 
 
 def read(*lines: str, **given: str) -> LogReport:
-    scanner = Scanner(KNOWLEDGE.log_signatures)
-    scanner.scan(io.BytesIO("\n".join((*lines, "")).encode()))
-    return classify(scanner.found, Context(given), KNOWLEDGE, scanner.lines, scanner.kept.texts())
+    return read_text("\n".join((*lines, "")), *(f"{key}={value}" for key, value in given.items()))
 
 
 def labels(*lines: str, **given: str) -> list[str]:
