@@ -103,7 +103,9 @@ def _carry_out(
             run_pip(step, archive.lock.descriptor, record.beat)
         else:
             archive.changes.make_link(step.path, step.target)
-    changes = fingerprinted(compare(manifest, prefix, journal), prefix) if manifest else journal.changes
+    changes = journal.changes
+    if manifest:
+        changes = fingerprinted(compare(manifest, prefix, journal, record.kept), prefix)
     journal = record.write(msgspec.structs.replace(journal, phase="applied", changes=changes))
     record.prune(changes)
     return journal
@@ -117,14 +119,13 @@ def _prepare(
     record.write(journal)
     record.open_kept()
     manifest = None
+    journal = msgspec.structs.replace(journal, changes=_links(plan, bounds))
     if plan.pip_steps:
         say(f"saving the contents of {bounds.prefix}")
         manifest = keep_everything(bounds, record, archive.changes)
         record.write_manifest(manifest)
         places, left_out = bounds.names(bounds.places), bounds.names(bounds.left_out)
         journal = msgspec.structs.replace(journal, places=places, left_out=left_out)
-    else:
-        journal = msgspec.structs.replace(journal, changes=_links(plan, bounds))
     return record.write(msgspec.structs.replace(journal, phase="applying")), manifest
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from tfgpu_doctor.fix.bounds import Bounds
+from tfgpu_doctor.fix.installed import of_fix
 from tfgpu_doctor.fix.record import Change, Journal, Manifest, Record
 from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.host.entries import Entry, digest, walk
@@ -28,8 +29,8 @@ def keep_everything(bounds: Bounds, record: Record, changes: Changes) -> Manifes
     return Manifest(entries, kept, tuple(copied))
 
 
-def compare(manifest: Manifest, prefix: str, journal: Journal) -> list[Change]:
-    """Return the differences between the places of a fix and the saved contents.
+def compare(manifest: Manifest, prefix: str, journal: Journal, kept: str) -> list[Change]:
+    """Return what the steps of a fix changed: the differences to the contents saved in the folder `kept` that are theirs.
 
     A file that was rewritten in place is left out, unless it was kept as a copy: its hard link was rewritten with it.
     pip replaces files; a program that writes to an existing file is the user's, and continues to write to it.
@@ -43,7 +44,7 @@ def compare(manifest: Manifest, prefix: str, journal: Journal) -> list[Change]:
         if before and after and _is_untouched(before, after, path in copied):
             continue
         found.append(Change(path, before, after, manifest.kept.get(path, "")))
-    return found
+    return of_fix(found, prefix, kept, {change.path for change in journal.changes})
 
 
 def fingerprinted(changes: Iterable[Change], prefix: str) -> tuple[Change, ...]:

@@ -69,7 +69,7 @@ def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = Tr
     prefix = archive.bounds.prefix
     changes = journal.changes
     if journal.phase == "applying" and journal.places:
-        changes = tuple(compare(record.read_manifest(), prefix, journal))
+        changes = tuple(compare(record.read_manifest(), prefix, journal, record.kept))
         if not force:
             refuse_later_changes(changes, record.last_beat_ns(), prefix)
     failures = Failures()

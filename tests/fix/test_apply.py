@@ -6,6 +6,7 @@ import os
 import pathlib
 import stat
 import subprocess
+from collections.abc import Callable
 
 import pytest
 from made_up_repairs import apply, bounds_of, make_plan, make_report, pip_step, undo
@@ -16,10 +17,11 @@ from tfgpu_doctor.fix import command
 from tfgpu_doctor.fix.archive import has_records, is_unfinished, open_archive
 from tfgpu_doctor.fix.bounds import NotPossible, NotRestored
 from tfgpu_doctor.fix.failures import not_restored
-from tfgpu_doctor.fix.installer import StepFailed
+from tfgpu_doctor.fix.installer import StepFailed, run_pip
 from tfgpu_doctor.fix.links import LinkStep
 from tfgpu_doctor.fix.plan import PipStep
 from tfgpu_doctor.fix.record import Unreadable
+from tfgpu_doctor.host import Host
 
 
 def version_of(venv: pathlib.Path) -> str:
@@ -92,9 +94,9 @@ def test_second_look_that_breaks_is_taken_back(venv: pathlib.Path) -> None:
     assert tree(venv) == before
 
 
-def test_interrupt_takes_everything_back(venv: pathlib.Path) -> None:
+def test_interrupt_takes_everything_back(venv: pathlib.Path, site: pathlib.Path) -> None:
     def pip(step: PipStep, lock: int, beat: object) -> None:
-        (venv / "half-done").write_text("x")
+        (site / "half-done").write_text("x")
         raise KeyboardInterrupt
 
     before = tree(venv)
@@ -107,10 +109,10 @@ def test_interrupt_takes_everything_back(venv: pathlib.Path) -> None:
 @pytest.mark.parametrize("error", [OSError(28, "no space left"), Unreadable("0001 is not a record of a fix")])
 @pytest.mark.parametrize("end", [KeyboardInterrupt, StepFailed("pip failed")])
 def test_a_fix_that_cannot_be_taken_back_says_so(
-    venv: pathlib.Path, monkeypatch: pytest.MonkeyPatch, end: BaseException, error: Exception
+    venv: pathlib.Path, site: pathlib.Path, monkeypatch: pytest.MonkeyPatch, end: BaseException, error: Exception
 ) -> None:
     def pip(step: PipStep, lock: int, beat: object) -> None:
-        (venv / "half-done").write_text("x")
+        (site / "half-done").write_text("x")
         raise end
 
     def failing(*_: object) -> None:
@@ -282,8 +284,8 @@ def test_environment_that_moved_is_undone_where_it_is(venv: pathlib.Path, tmp_pa
     assert tree(tmp_path / "moved") == before
 
 
-def test_modes_of_the_record_are_no_wider_than_the_environments(venv: pathlib.Path) -> None:
-    secret = venv / "secret"
+def test_modes_of_the_record_are_no_wider_than_the_environments(venv: pathlib.Path, site: pathlib.Path) -> None:
+    secret = site / "secret"
     secret.write_text("x")
     secret.chmod(0o600)
     steps = (pip_step(venv, "install", "x"),)
@@ -300,3 +302,40 @@ def test_pip_of_the_environment_itself_can_be_replaced(venv: pathlib.Path, wheel
     undo(venv)
     assert tree(venv) == before
     pip(venv, "--version", wheels=wheels)
+
+
+def test_what_a_person_writes_meanwhile_is_not_undone(venv: pathlib.Path) -> None:
+    """The environment may be the folder of a project: `python -m venv .`."""
+
+    def pip(step: PipStep, lock: int, beat: Callable[[], None]) -> None:
+        run_pip(step, Host(), folder=str(venv), lock=lock, on_tick=beat)
+        (venv / "results").mkdir()
+        (venv / "results/weights.h5").write_text("an hour's work")
+        (venv / "bin/new.sh").write_text("mine")
+        (venv / "share/mine.txt").write_text("mine")
+        (venv / "half").rename(venv / "whole")
+        os.replace(written(venv / "train.py.new", "edited"), venv / "train.py")  # as editors save
+        os.replace(written(venv / "bin/run.new", "edited"), venv / "bin/run")
+
+    def written(path: pathlib.Path, text: str) -> pathlib.Path:
+        path.write_text(text)
+        return path
+
+    before = tree(venv)
+    for name in ("train.py", "bin/run", "half"):
+        written(venv / name, "before")
+    step = pip_step(venv, "install", "colours==2.0")
+    assert not apply(make_plan(step), venv, pip=pip, look_again=lambda: make_report("fail")).repaired
+    own = ["results/weights.h5", "bin/new.sh", "share/mine.txt", "whole", "train.py", "bin/run"]
+    assert [(venv / name).read_text() for name in own] == [
+        "an hour's work",
+        "mine",
+        "mine",
+        "before",
+        "edited",
+        "edited",
+    ]
+    assert not (venv / "half").exists()
+    after = tree(venv)
+    assert {name: after.get(name) for name in before} == before
+    assert set(after) - set(before) == {*own, "results", "share"}

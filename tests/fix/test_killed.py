@@ -170,19 +170,20 @@ def test_undo_stopped_before_any_of_its_changes_can_be_begun_again(
 ) -> None:
     """Each kind of change is among those of the fix."""
     venv, check, left = tmp_path / "venv", Changes._check, 0
+    site = venv / "lib/python3.12/site-packages"
 
     def pip(step: object, lock: int, beat: object) -> None:
         for name in ("replaced", "removed", "now a folder", "link"):
-            (venv / name).unlink()
-        (venv / "replaced").write_text("new")
-        (venv / "now a folder").mkdir()
-        (venv / "now a folder/added").write_text("added")
-        shutil.rmtree(venv / "now a file")
-        (venv / "now a file").write_text("new")
-        (venv / "link").symlink_to("removed")
-        (venv / "added").mkdir()
-        (venv / "added/one").write_text("1")
-        (venv / "added/two").write_text("2")
+            (site / name).unlink()
+        (site / "replaced").write_text("new")
+        (site / "now a folder").mkdir()
+        (site / "now a folder/added").write_text("added")
+        shutil.rmtree(site / "now a file")
+        (site / "now a file").write_text("new")
+        (site / "link").symlink_to("removed")
+        (site / "added").mkdir()
+        (site / "added/one").write_text("1")
+        (site / "added/two").write_text("2")
         if phase == "applying":
             raise StepFailed("pip was killed")
 
@@ -193,10 +194,10 @@ def test_undo_stopped_before_any_of_its_changes_can_be_begun_again(
             raise Killed
         check(self, path)
 
-    (venv / "now a file").mkdir(parents=True)
+    (site / "now a file").mkdir(parents=True)
     for name in ("replaced", "removed", "now a folder", "now a file/inner"):
-        (venv / name).write_text("old")
-    (venv / "link").symlink_to("replaced")
+        (site / name).write_text("old")
+    (site / "link").symlink_to("replaced")
     before = tree(venv)
     for changes in range(1, 100):
         with monkeypatch.context() as patch:

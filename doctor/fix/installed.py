@@ -1,0 +1,107 @@
+"""Which changes below a prefix are a fix's: an environment's folder may hold a person's own files as well."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from tfgpu_doctor.fix.record import Change
+from tfgpu_doctor.host.files import Files
+
+# The folders that only installers write to, relative to the prefix; `local` is Debian's.
+_INSTALLERS = re.compile(
+    r"(?P<root>local/|)(?:lib(?:64)?/(?:python|pypy)3[^/]*/(?:site|dist)-packages|include/(?:site/)?(?:python|pypy)3[^/]*)(?:/|$)"
+)
+_PROGRAMS = re.compile(r"(?:local/)?bin/[^/]+")  # an old kind of distribution does not list them, and pip removes them
+# The lists of a distribution's files: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
+_LISTS = re.compile(r"/[^/]+\.(?:dist-info/(?:RECORD|entry_points\.txt)|egg-info/installed-files\.txt)$")
+# A row of a wheel's own list, which pip writes first: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+_UNPACKED = re.compile(r"[^/]+\.data/(?P<scheme>scripts|data)/(?P<name>.+)")
+_PROGRAM = re.compile(r"^\s*(?P<name>[^\s=\[#][^=]*?)\s*=", re.MULTILINE)
+_ASIDE = "~"  # pip moves the folder `name` to `~ame` while it replaces it
+_MOST_BYTES = 64 << 20
+
+
+def of_fix(changes: Collection[Change], prefix: str, kept: str, links: Collection[str] = ()) -> list[Change]:
+    """Return the changes of folders that only installers write to, and of files that a changed distribution lists.
+
+    `kept` is the folder with the contents before the fix, `links` are the paths of the fix's own links. What remains was
+    made by a person or another program meanwhile, and is not to be undone.
+    """
+    listed = set(links)
+    for change in changes:
+        if _INSTALLERS.match(change.path) and _LISTS.search(change.path):
+            listed.update(_listed(change, prefix, kept))
+    folders = {above for name in listed for above in _above(name)}
+    gone = {change.path for change in changes if change.after is None}
+    return [
+        change
+        for change in changes
+        if _INSTALLERS.match(change.path)
+        or change.path in listed
+        or (
+            change.path in folders
+            and "folder" in (change.before and change.before.kind, change.after and change.after.kind)
+        )
+        or (change.path in gone and _PROGRAMS.fullmatch(change.path))
+        or _is_moved_aside(change.path, gone)
+    ]
+
+
+def _listed(change: Change, prefix: str, kept: str) -> Iterator[str]:
+    """Yield the paths outside of the installers' folders in a list as it was before the fix, and as it is now."""
+    before = [os.path.join(kept, change.kept)] if change.kept else []
+    for path in (*before, os.path.join(prefix, change.path)):
+        yield from (name for name in _names(change.path, _text(path)) if not _INSTALLERS.match(name))
+
+
+def _names(path: str, text: str) -> Iterator[str]:
+    """Yield the paths that a list names, relative to the prefix."""
+    found = _INSTALLERS.match(path)
+    root = found["root"] if found else ""
+    folder, name = os.path.split(path)
+    if name == "entry_points.txt":
+        yield from (f"{root}bin/{program}" for program in _PROGRAM.findall(text))
+        return
+    if name == "RECORD":
+        folder = os.path.dirname(folder)
+    for row in _rows(text.splitlines()):
+        unpacked = _UNPACKED.fullmatch(row)
+        if unpacked:
+            yield root + ("bin/" if unpacked["scheme"] == "scripts" else "") + unpacked["name"]
+        else:
+            yield os.path.normpath(os.path.join(folder, row))
+
+
+def _rows(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the first field of each line that has one."""
+    try:
+        yield from (row[0] for row in csv.reader(lines) if row)
+    except csv.Error:
+        return  # what follows is no list
+
+
+def _above(name: str) -> Iterator[str]:
+    while name := os.path.dirname(name):
+        yield name
+
+
+def _is_moved_aside(path: str, gone: Collection[str]) -> bool:
+    """Whether a part of the path is the name that pip gives to a folder that is gone now."""
+    for part in (path, *_above(path)):
+        folder, name = os.path.split(part)
+        if name.startswith(_ASIDE) and any(
+            os.path.split(other)[0] == folder and os.path.basename(other)[1:] == name[1:] for other in gone
+        ):
+            return True
+    return False
+
+
+def _text(path: str) -> str:
+    """Return a list's text; empty where there is none. Names that are not UTF-8 stay what the system calls them."""
+    try:
+        return os.fsdecode(Files().read_bytes(path, _MOST_BYTES))
+    except OSError:
+        return ""
