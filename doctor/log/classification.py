@@ -249,6 +249,7 @@ def _is_mere_fact(found: Found) -> bool:
         "mig_listed",
         "compute_mode_default",
         "shm_default",
+        "xla_gpu_listed",
     )
 
 

@@ -50,6 +50,7 @@ _CODE = re.compile(r"\b[A-Za-z_]\w*(?:\.\w+)+\(|\bos\.environ\b|^\[|^\w+\(['\"]"
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _OF_TENSORFLOW = re.compile(r"(?<![\d.])\d(?:\.\d+)*(?!\d)")
 _IS = r"(?:\s*(?:version|ver\.?|v|is|release|toolkit|sdk|to|with|=+|:|-|_|/))*"
+_DASH = r"[-\u2013](?=\s)"  # "TensorFlow - 2.3.0"
 _NOT_AFTER_CUDA = r"(?<!cuda/)(?<!cuda /)"  # a form's "CUDA/cuDNN version: 10.1" begins with CUDA's
 _PROSE = tuple(
     (key, re.compile(pattern, re.IGNORECASE))
@@ -57,12 +58,12 @@ _PROSE = tuple(
         (
             "tensorflow",
             r"\b(?:tensorflow|tf)(?:[-_ ]?(?:gpu|cpu|intel|macos))?(?:\[[\w,-]+\])?"
-            rf"(?:\s+(?:version|ver\.?|v|is|release|to|with))*\s*(?:[=~<>]{{1,2}}|:|@)?\s*[\"'(]?{_V_TENSORFLOW}"
+            rf"(?:\s+(?:version|ver\.?|v|is|release|to|with))*\s*(?:[=~<>]{{1,2}}|:|@|{_DASH})?\s*[\"'(]?{_V_TENSORFLOW}"
             r"(?![\w.]*\.(?:so|dll))",
         ),
         (
             "python",
-            r"\bpython(?:\s+(?:version|ver\.?|v|is))*\s*(?:[=~<>]{1,2}|:)?\s*[\"'(]?v?([23]\.\d{1,2}(?:\.\d+)?)\b",
+            rf"\bpython(?:\s+(?:version|ver\.?|v|is))*\s*(?:[=~<>]{{1,2}}|:|{_DASH})?\s*[\"'(]?v?([23]\.\d{{1,2}}(?:\.\d+)?)\b",
         ),
         ("python", r"[/\\]python([23]\.\d{1,2})[/\\]|\\Python([23]\d{1,2})\\|-cp(3\d{1,2})-"),
         ("cudnn", rf"{_NOT_AFTER_CUDA}\bcudnn{_IS}\s*\(?{_V}"),
@@ -74,7 +75,10 @@ _PROSE = tuple(
             r"(?!\s*(?:gpus?|devices?|cores?))",
         ),
         ("cuda", r"Cuda compilation tools, release (\d+\.\d+)"),
-        ("driver", r"\bdriver(?:\s*(?:version|ver\.?|v|is|:|=+))*\s*\(?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
+        (
+            "driver",
+            rf"\bdriver(?:\s*(?:version|ver\.?|v|is|:|=+|{_DASH}))*\s*\(?(\d{{3}}\.\d{{2,3}}(?:\.\d{{2,3}})?)\b",
+        ),
         ("driver", r"\bnvidia-(?:driver-)?(\d{3})\b(?!\.)"),
     )
 )

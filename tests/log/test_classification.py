@@ -297,3 +297,19 @@ def test_an_allocator_of_a_gpu_is_a_gpu_in_use() -> None:
     line = next(row.example for row in KNOWLEDGE.log_signatures if row.name == "gpu_allocator")
     assert labels(said)[0] == "native_windows_no_gpu_build"
     assert labels(f"{said}{line}\n")[0] == "workload_too_small_for_gpu"
+
+
+def test_devices_without_a_gpu_are_a_list_without_gpu() -> None:
+    listed = "Devices visible to TensorFlow: [_DeviceAttributes(/job:localhost/replica:0/task:0/device:CPU:0, CPU, 268435456)]"
+    assert "no_gpu_listed" in seen(listed)
+    assert "no_gpu_listed" not in seen(listed.replace(")]", "), _DeviceAttributes(/device:GPU:0, GPU, 1)]"))
+    said = "I have one GPU (GPU Radeon RX 580). Upon running, the GPU usage remains low. Can anyone help?"
+    assert labels(f"{said}\n\n{listed}\n")[0] == "no_gpu_in_machine"
+
+
+def test_who_speaks_of_acs_has_no_mismatch_of_the_driver() -> None:
+    said = (
+        "With several GPUs my training has NaN errors. After I updated the kernel it is the same.{} Can anyone help?\n"
+    )
+    assert labels(said.format(""))[0] == "driver_library_version_mismatch"
+    assert labels(said.format(" I had to disable ACS."))[0] == "multi_gpu_p2p_iommu_acs"

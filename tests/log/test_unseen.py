@@ -69,6 +69,7 @@ def test_the_batches_have_what_was_asked_for() -> None:
         25: 64,
         26: 43,
         27: 50,
+        28: 31,
     }
     descriptions = sum(each["kind"] == "description" for each in THREADS)
     assert descriptions >= len([each for each in THREADS if each["batch"] < 22]) / 3

@@ -6,6 +6,8 @@ import pytest
 from classified import example, labels, read
 from every import every
 
+from tfgpu_doctor.log.classification import HARMLESS
+
 DSO_IS_NEWER = "kernel version 550.54.15 does not match DSO version 560.1 -- cannot find working devices"
 
 
@@ -262,3 +264,21 @@ def test_a_listed_gpu_is_not_too_old() -> None:
 def test_a_release_that_there_is_not_is_told() -> None:
     (cause,) = read("ERROR: No matching distribution found for tensorflow==2.16.9").causes
     assert (cause.label, cause.fix.startswith("No release 2.16.9 of TensorFlow is known")) == ("undetermined", True)
+
+
+@every("said, first", [
+    ("Tensorflow - 2.3.0-dev20200615\nCUDA v10.0", "cuda_toolkit_wrong_major"),
+    ("", "gpu_libs_not_found"),
+], key=lambda said, first: first)  # fmt: skip
+def test_a_gpu_for_xla_alone_lacks_libraries(said: str, first: str) -> None:
+    listed = 'name: "/device:XLA_GPU:0"\ndevice_type: "XLA_GPU"\n'
+    assert labels(f"TensorFlow does not see my GPU, can anyone help?\n\n{said}\n{listed}")[0] == first
+    noise = "oneDNN custom operations are on. You may see\n"
+    assert labels(f"{noise}/job:localhost/replica:0/task:0/device:XLA_GPU:0 -> device: XLA_GPU device\n") == [HARMLESS]
+
+
+def test_a_package_of_the_home_folder_may_break_a_container() -> None:
+    frame = 'File "/home/me/.local/lib/python3.6/site-packages/tensorflow/__init__.py", line 101, in <module>'
+    log = f"{frame}\nModuleNotFoundError: No module named 'setuptools._distutils'\n"
+    assert labels(f"I run TensorFlow with singularity, and get this error:\n\n{log}")[0] == "user_site_shadowing"
+    assert "user_site_shadowing" not in labels(f"I run TensorFlow, and get this error:\n\n{log}")
