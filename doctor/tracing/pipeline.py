@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfgpu_doctor.tracing.events import Value
@@ -15,6 +16,7 @@ _ASYNC = re.compile(r"(Prefetch|Parallel|MapAndBatch|MemoryCacheImpl|Model|Multi
 _HANDS_ON = re.compile(r"(Finite|Forever)?(Take|Skip|Repeat)|Options|AssertCardinality|PrivateThreadPool|MaxIntraOp")
 _BUSY = 0.5  # of the waiting: a stage that works for less is not what is waited for
 _WRAPPER = 0.1  # of its time in Python
+_SEVERAL = 3  # elements that a call takes which fills a buffer
 _MOST_OF_STAGE = 0.5  # of a stage's time in its input: then the input is what is slow
 
 
@@ -33,7 +35,7 @@ class Stage:
     settings: dict[str, Value] = field(default_factory=dict)
     children: list[Stage] = field(default_factory=list)
     first_ms: float = 0.0  # of the first call
-    long_calls: int = 0  # that last many times as long as most: a buffer that is filled
+    long_calls: int = 0  # that last many times as long as most, and fill a buffer
 
     @property
     def kind(self) -> str:
@@ -131,7 +133,9 @@ def _stages(profile: Profile, window: Interval, unfinished: Sequence[Interval]) 
         busy = union_of_sorted(_within(events, low, high, times))
         if times:
             stage = Stage(path, busy, sum(times), len(times), threads[path].stats(last), first_ms=times[0])
-            stage.long_calls = _long_calls(times) + sum(not clip(stage.busy, *gap) for gap in unfinished)
+            stage.long_calls = _long_calls(path, calls, times, window) + sum(
+                not clip(stage.busy, *gap) for gap in unfinished
+            )
             stages[path] = stage
     return stages
 
@@ -153,10 +157,24 @@ def extend(stages: dict[str, Stage], unfinished: Sequence[Interval]) -> None:
             stage.busy = union([*stage.busy, *dilated(below)])
 
 
-def _long_calls(times: array[float]) -> int:
-    """How many calls take a hundred times as long as most, and a twentieth of all the time."""
+def _long_calls(path: str, calls: Mapping[str, Sequence[Event]], times: array[float], window: Interval) -> int:
+    """How many calls take a hundred times as long as most, and a twentieth of all the time.
+
+    Of several, only those count that take several elements of the stage below: the others waited for a CPU.
+    """
     least = max(100 * sorted(times)[len(times) // 2], 0.05 * sum(times))
-    return sum(each >= least for each in times)
+    count = sum(each >= least for each in times)
+    if count < 2:
+        return count
+    begins = sorted(
+        event.begin for below, events in calls.items() if below.rpartition("::")[0] == path for event in events
+    )
+    inside = (event for event in calls[path] if event.end > window[0] and event.begin < window[1])
+    return sum(
+        bisect_right(begins, event.end) - bisect_left(begins, event.begin) >= _SEVERAL
+        for event, each in zip(inside, times, strict=True)
+        if each >= least
+    )
 
 
 def _leave_out_wrappers(stages: dict[str, Stage], python: list[Interval]) -> None:

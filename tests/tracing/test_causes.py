@@ -464,16 +464,19 @@ def test_small_steps_are_not_called_small_operations(tmp_path: pathlib.Path) -> 
     assert "several steps in one call (steps_per_execution)" in cause.fix.text
 
 
-def first_fill(*, source: str, steps: int = 8, again: bool = False) -> list[MadePlane]:
-    """The first step waits 500 ms until a shuffle of 1,700 elements is full; batches of 4, cheap elements, 20 ms a step."""
+def first_fill(*, source: str, steps: int = 8, again: bool = False, starved: bool = False) -> list[MadePlane]:
+    """The first step waits 500 ms until a shuffle of 1,700 elements is full; batches of 4, cheap elements, 20 ms a step.
+
+    Starved: in the sixth step an element waits 60 ms, for other programs have the CPUs.
+    """
     fills = [0.0, 700.0] if again else [0.0]
     begins: list[float] = []
     at, python, worker = 0.0, MadeLine("python", number=1), MadeLine("tf_Compute/7", number=2)
     elements = MadeLine("tf_data_iterator_resource/3", number=3)
     shuffle = "Iterator::Root::Prefetch::BatchV2::Shuffle"
     for _ in range(steps + 1):
-        waits = 500.0 if fills and at >= fills[0] else 0.0
-        fills = fills[1:] if waits else fills
+        waits = 500.0 if fills and at >= fills[0] else 60.0 if starved and len(begins) == 5 else 0.0
+        fills = fills[1:] if waits == 500.0 else fills
         python.events += [
             MadeEvent("IteratorGetNextOp::DoCompute", at, waits + 0.5),
             MadeEvent("Iterator::Root::Prefetch", at, waits + 0.5),
@@ -482,11 +485,15 @@ def first_fill(*, source: str, steps: int = 8, again: bool = False) -> list[Made
         python.events.append(MadeEvent("FunctionRun", at + waits + 0.7, 18.8, {"id": len(begins)}))
         worker.events.append(MadeEvent("ExecutorState::Process", at + waits + 0.7, 18.8, {"id": len(begins)}))
         worker.events.append(MadeEvent("MatMul:MatMul", at + waits + 0.7, 18.8))
-        filling = [MadeEvent(f"{shuffle}::{source}", at + 0.29 * place, 0.28) for place in range(1700 if waits else 0)]
+        filling = [
+            MadeEvent(f"{shuffle}::{source}", at + 0.29 * place, 0.28) for place in range(1700 if waits == 500.0 else 0)
+        ]
         calls = [MadeEvent(shuffle, at, waits + 0.2)] + [
             MadeEvent(shuffle, at + waits + 0.3 * place, 0.2) for place in (1, 2, 3)
         ]
         taken = [MadeEvent(f"{shuffle}::{source}", at + waits + 0.3 * place, 0.1) for place in range(4)]
+        if waits == 60.0:
+            taken[0] = MadeEvent(f"{shuffle}::{source}", at, waits + 0.1)
         elements.events += [MadeEvent("Iterator::Root::Prefetch::BatchV2", at, waits + 1.2), *calls, *filling, *taken]
         if "::" in source:
             outer = source.rpartition("::")[0]
@@ -514,6 +521,12 @@ def test_an_endless_repetition_is_shuffled_once(
     assert report.verdict == verdict
     left_out = any("the first step waits until a shuffle has filled its buffer" in note for note in report.notes)
     assert left_out is (verdict == "compute_bound")
+
+
+def test_an_element_that_waits_for_a_cpu_fills_no_buffer(tmp_path: pathlib.Path) -> None:
+    report = judged(tmp_path, first_fill(source="ForeverRepeat::TensorSlice", steps=40, starved=True))
+    assert report.verdict == "compute_bound"
+    assert any("the first step waits until a shuffle has filled its buffer" in note for note in report.notes)
 
 
 def test_the_first_fill_with_few_steps_is_the_start_of_a_training(tmp_path: pathlib.Path) -> None:

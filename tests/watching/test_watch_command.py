@@ -317,6 +317,9 @@ def test_a_real_training(tmp_path: pathlib.Path, name: str, verdict: str) -> Non
     assert done.returncode in (0, 17)  # TensorFlow's own destructor may hang after a py_function
     told = {turn["verdict"] for turn in report["timeline"]}
     assert verdict in told or "cpu_contention" in told, report["timeline"]
+    if report["trace"] is None:  # no recording told anything
+        assert "cpu_contention" in told, report["timeline"]
+        return
     assert report["trace"]["verdict"] == verdict
     assert report["captures"] >= 1
 
