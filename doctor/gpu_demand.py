@@ -43,10 +43,12 @@ class UsableGpu:
     name: str
     memory_bytes: int | None
     compute_capability: str
+    is_free: bool  # whether `memory_bytes` is known to be free
 
     def __str__(self) -> str:
         """Return `GPU:0 (24.0 GiB free, 8.6)`."""
-        memory = "memory unknown" if self.memory_bytes is None else f"{self.memory_bytes / (1 << 30):.1f} GiB free"
+        said = "free" if self.is_free else "in total"
+        memory = "memory unknown" if self.memory_bytes is None else f"{self.memory_bytes / (1 << 30):.1f} GiB {said}"
         return f"{self.name} ({memory}, {self.compute_capability or 'compute capability unknown'})"
 
     def has(self, demand: Demand) -> bool:
@@ -100,11 +102,15 @@ def usable_gpus(facts: Facts) -> tuple[UsableGpu, ...]:
     listed = facts.runtime.gpus if facts.runtime else ()
     cuda = facts.cuda_driver.gpus if facts.cuda_driver else ()
     same = len(cuda) == len(listed)  # otherwise, the GPUs cannot be matched
+    memory: list[tuple[int | None, bool]] = (
+        [_memory(gpu, facts) for gpu in cuda] if same else [(None, False)] * len(listed)
+    )
     return tuple(
         UsableGpu(
             name=gpu.name.removeprefix("/physical_device:"),
-            memory_bytes=_memory_bytes(cuda[place], facts) if same else None,
+            memory_bytes=memory[place][0],
             compute_capability=gpu.compute_capability or (cuda[place].compute_capability if same else ""),
+            is_free=memory[place][1],
         )
         for place, gpu in enumerate(listed)
     )
@@ -118,11 +124,15 @@ def missing(demand: Demand, gpus: Sequence[UsableGpu]) -> str:
     return f"it needs {demand}; TensorFlow has {', '.join(map(str, gpus))}"
 
 
-def _memory_bytes(gpu: CudaGpu, facts: Facts) -> int | None:
-    """Return the memory that CUDA reports, at most the free memory that NVML reports; a MIG slice has no separate value."""
+def _memory(gpu: CudaGpu, facts: Facts) -> tuple[int | None, bool]:
+    """Return the memory that CUDA reports, at most the free memory that NVML reports, and whether it is that.
+
+    A MIG slice has no value of its own.
+    """
     board = next((each for each in (facts.nvml.gpus if facts.nvml else ()) if is_board_of(each, gpu)), None)
-    told = [each for each in (gpu.memory_bytes, board.memory_free_bytes if board and not board.mig else None) if each]
-    return min(told, default=None)
+    free = board.memory_free_bytes if board and not board.mig else None
+    least = min((each for each in (gpu.memory_bytes, free) if each), default=None)
+    return least, least is not None and least == free
 
 
 def is_board_of(board: NvmlGpu, gpu: CudaGpu) -> bool:

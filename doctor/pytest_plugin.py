@@ -193,13 +193,13 @@ def _examine(config: pytest.Config) -> Facts:
 def _examine_once(config: pytest.Config, folder: str) -> Facts:
     """Let the first worker examine the machine; all workers of this run share `folder`."""
     from tfgpu_doctor.host.files import write_whole
-    from tfgpu_doctor.host.lock import Unsupported, acquire
+    from tfgpu_doctor.host.lock import Busy, Unsupported, acquire
     from tfgpu_doctor.model.facts import encode_facts
 
     path = os.path.join(folder, "tfgpu-doctor.json")
     try:
         lock = acquire(f"{path}.lock", patience_s=_PATIENCE_S)
-    except Unsupported:
+    except (Busy, Unsupported, OSError):  # the file system has no locks, or another worker takes too long
         return _examine(config)
     try:
         if not os.path.exists(path):

@@ -82,7 +82,7 @@ class _Wanted:
 def _record(examined: Examined, path: str) -> bool:
     from tfgpu_doctor.model.facts import encode_facts
 
-    return saved(path, encode_facts(examined.facts))
+    return saved(path, encode_facts(examined.facts), costly=True)
 
 
 def _deliver(certificate: Certificate, wanted: _Wanted, key: bytes | None) -> bool:

@@ -28,6 +28,7 @@ from tfgpu_doctor.bench.regression import compare, suspects
 from tfgpu_doctor.bench.result import make_result
 from tfgpu_doctor.bench.run import SUITE_VERSION
 from tfgpu_doctor.bench.suites import NEEDED, lacking_packages, measure_suites
+from tfgpu_doctor.cli.configuration import ConfigurationError, read_configuration
 from tfgpu_doctor.cli.output import WRONG_USAGE, deliver, refuse, refuse_unwritable, saved
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.collect.examination import Interrupted, examine
@@ -75,8 +76,9 @@ def bench(
     if list_:
         deliver("\n".join(suite_names()) + "\n", None)
         return 0
+    deadline_s = _deadline_s()
     if history:
-        return _show_history(format_, output)
+        return _show_history(format_, output, deadline_s)
     budget_s = _checked(suites, budget)
     results = Results.of_user(Host().environment)
     sought = _sought(reference, output, benchmark_json)
@@ -84,7 +86,7 @@ def bench(
         refuse_unusable(results)
     if sought:
         refuse_unsaved(sought, results, save)
-    facts, measured = _measure(suites, budget_s, started, even_if_busy=even_if_busy)
+    facts, measured = _measure(suites, budget_s, started, deadline_s, even_if_busy=even_if_busy)
     place = place_of(facts, measured)
     report = _diagnosed(facts, measured, time.time() - started)
     then, again = Reference(), Bench()
@@ -105,16 +107,24 @@ def bench(
 
 
 def _measure(
-    suites: Sequence[str], budget_s: float | None, started: float, *, even_if_busy: bool
+    suites: Sequence[str], budget_s: float | None, started: float, deadline_s: float, *, even_if_busy: bool
 ) -> tuple[Facts, Bench]:
     """Examine the machine, then run the suites; what is known so far where the user stops either."""
     with Waiting() as waiting:
         try:
-            facts = examine(on_wait=waiting.show)
+            facts = examine(deadline_s=deadline_s, on_wait=waiting.show)
         except Interrupted as stop:
             return stop.facts, Bench(suite_version=SUITE_VERSION, budget_s=budget_s, interrupted=True)
         measured = measure_suites(facts, suites, budget_s, waiting, started=started, even_if_busy=even_if_busy)
         return facts, measured
+
+
+def _deadline_s() -> float:
+    """Return the time limit for TensorFlow of the project's settings."""
+    try:
+        return read_configuration().deadline
+    except ConfigurationError as error:
+        refuse(str(error))
 
 
 def _checked(suites: Sequence[str], budget: str) -> float | None:
@@ -164,12 +174,12 @@ def _diagnosed(facts: Facts, measured: Bench, seconds: float) -> Report:
     return diagnose(known, interrupted=measured.interrupted, seconds=seconds)
 
 
-def _show_history(format_: str, output: str | None) -> int:
+def _show_history(format_: str, output: str | None, deadline_s: float) -> int:
     """Show the saved runs of this machine; return 3 if there are no runs to show."""
 
     def place() -> str:
         with Waiting() as waiting:
-            return place_of(examine(on_wait=waiting.show), Bench(suite_version=SUITE_VERSION))
+            return place_of(examine(deadline_s=deadline_s, on_wait=waiting.show), Bench(suite_version=SUITE_VERSION))
 
     try:
         history = history_here(Results.of_user(Host().environment), place)

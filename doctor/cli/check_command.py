@@ -110,10 +110,10 @@ def check(
     refuse_unwritable(record, output)
     started = time.monotonic()
     found, interrupted = _examine(configuration, depth, root) if facts is None else (read_recorded(facts), False)
-    is_kept = record is None or interrupted or saved(record, encode_facts(found))
+    costly = facts is None and depth.level != "quick"
+    is_kept = record is None or interrupted or saved(record, encode_facts(found), costly=costly)
     report = _diagnose(found, configuration, interrupted, time.monotonic() - started)
     node = platform.node() if facts is None and root == "/" else ""
-    costly = facts is None and depth.level != "quick"
     _hand_out(report, format_, output, configuration.fail_level, node=node, verbose=verbose, costly=costly)
     return report.exit_code(configuration.fail_level) if is_kept else WRONG_USAGE
 

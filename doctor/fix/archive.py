@@ -81,7 +81,7 @@ def _opened(bounds: Bounds) -> Archive:
         raise NotPossible(f"another fix of {bounds.prefix} is in progress: wait until it ends") from None
     except Unsupported as error:
         changes.discard_empty(bounds.record)
-        raise NotPossible(f"fixes are not supported on this system: {error}") from None
+        raise NotPossible(f"fixes are not supported here: {error}") from None
     except OSError as error:
         raise NotPossible(f"{bounds.record} cannot be written: {error.strerror or error}") from None
     try:

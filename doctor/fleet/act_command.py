@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +15,7 @@ from tfgpu_doctor.model.amounts import amount
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fleet.acting import Held, Plan
+    from tfgpu_doctor.fleet.judged_again import Look
     from tfgpu_doctor.fleet.schedulers import Command, Scheduler
 
 _NOT_JUDGED, _FINDINGS = 3, 1
@@ -41,14 +41,14 @@ def act(
     """Print the commands that take bad nodes of a compared fleet out of service, and good ones back.
 
     A node leaves if it failed twice, or has an error of its own hardware or driver. Only nodes that the doctor took out
-    come back, once an examination found nothing. Exit code: 0 nothing is to be done, or it is done; 1 there are commands to
-    carry out, or one failed; 2 wrong usage; 3 no node reported.
+    come back, once an examination that judged what they left for found nothing. Exit code: 0 nothing is to be done, or it
+    is done; 1 there are commands to carry out, or one failed; 2 wrong usage; 3 no node reported.
     """
     if apply and dry_run:
         refuse("--apply and --dry-run exclude each other")
     if cordon and scheduler != "kubernetes":
         refuse("--cordon is for --on kubernetes")
-    from tfgpu_doctor.fleet.acting import plan
+    from tfgpu_doctor.fleet.acting import needed_looks, plan
     from tfgpu_doctor.fleet.compared import compared
     from tfgpu_doctor.fleet.schedulers import Kubernetes, Slurm
     from tfgpu_doctor.knowledge import read_knowledge
@@ -60,8 +60,7 @@ def act(
     host = Host()
     chosen: Scheduler = Kubernetes(cordon=cordon) if scheduler == "kubernetes" else Slurm()
     held = _held(host, chosen, apply)
-    found = plan(fleet, held, _looked(folder, [name for name in fleet.statuses["good"] if name in (held or {})]),
-                 read_knowledge(), most)  # fmt: skip
+    found = plan(fleet, held, _looked(folder, needed_looks(fleet, held or {})), read_knowledge(), most)
     commands = [each for leaving in found.leaving for each in chosen.leave(leaving)] + [
         *chosen.come_back({name: held[name] for name in found.returning} if held else {})
     ]
@@ -85,20 +84,20 @@ def _held(host: Host, scheduler: Scheduler, apply: bool) -> dict[str, Held] | No
         return None
 
 
-def _looked(folder: str, names: Sequence[str]) -> dict[str, dt.datetime]:
-    """Return when the examination of these nodes began, by their reports."""
+def _looked(folder: str, names: Iterable[str]) -> dict[str, Look]:
+    """Return what the reports of these nodes say of their examination."""
+    from tfgpu_doctor.fleet.judged_again import look_of
     from tfgpu_doctor.fleet.node import file_name
-    from tfgpu_doctor.fleet.reports_read import Heard, decode
     from tfgpu_doctor.host.files import Files
 
     found = {}
     for name in names:
         try:
-            heard = decode(Files().read_bytes(os.path.join(folder, file_name(name))))
-            if isinstance(heard, Heard):
-                found[name] = dt.datetime.fromisoformat(heard.began.replace("Z", "+00:00")).astimezone()
-        except (OSError, ValueError):
+            look = look_of(Files().read_bytes(os.path.join(folder, file_name(name))))
+        except OSError:
             continue  # it is not known, so the node stays out
+        if look:
+            found[name] = look
     return found
 
 

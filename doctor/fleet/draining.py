@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from tfgpu_doctor.fleet.fleet import CauseGroup
 from tfgpu_doctor.fleet.node import Cause
 from tfgpu_doctor.host.files import Files, create_whole
 from tfgpu_doctor.host.json_text import decode_json
@@ -44,7 +45,19 @@ def drains(label: str, knowledge: Knowledge) -> bool:
 def reason_to_drain(causes: Iterable[Cause], knowledge: Knowledge) -> str:
     """Return one line that names the node's own errors; empty if there is none."""
     own = [each for each in causes if each.severity == "error" and drains(each.label, knowledge)]
-    return drain_line("; ".join(f"{each.label} ({each.id}): {each.title}" for each in own)) if own else ""
+    return reason_of(own) if own else ""
+
+
+def reason_of(causes: Sequence[Cause | CauseGroup]) -> str:
+    """Return one line with every cause: its label, its check, which must judge the node before it returns, and its title.
+
+    Of several, the titles are cut, so that no check is missing.
+    """
+    room = (_LONGEST - len(OURS)) // len(causes) - len("; ")
+    parts = ((f"{each.label} ({each.id})", each.title) for each in causes)
+    if len(causes) > 1:
+        parts = ((head, title[: max(0, room - len(f"{head}: "))]) for head, title in parts)
+    return drain_line("; ".join(f"{head}: {title}" if title else head for head, title in parts))
 
 
 class Drains:

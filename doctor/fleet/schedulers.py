@@ -85,10 +85,11 @@ class Kubernetes:
                 labels = item["metadata"].get("labels") or {}
                 cause = labels.get(_KEY)
                 if cause is not None or item["spec"].get("unschedulable"):
-                    since = _time(_condition_since(item.get("status") or {}))
+                    since, message = _condition_of(item.get("status") or {})
                     ours = cause is not None
+                    reason = message if ours and message.startswith(OURS) else str(cause or "cordoned")
                     found[str(item["metadata"]["name"])] = Held(
-                        str(cause or "cordoned"), ours, since, cordoned=ours and _CORDONED in labels
+                        reason, ours, _time(since), cordoned=ours and _CORDONED in labels
                     )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SchedulerError(f"kubectl's list of nodes cannot be read: {type(error).__name__}") from None
@@ -119,10 +120,10 @@ class Kubernetes:
             yield "kubectl", "label", "node", *some, f"{_KEY}-"
 
 
-def _condition_since(status: dict[str, Any]) -> str:
-    """When the doctor's condition of a node became true."""
+def _condition_of(status: dict[str, Any]) -> tuple[str, str]:
+    """Since when the doctor's condition of a node is true, and its message, the reason; empty if it is not true."""
     found = [each for each in status.get("conditions") or () if each["type"] == _CONDITION and each["status"] == "True"]
-    return str(found[0].get("lastTransitionTime") or "") if found else ""
+    return (str(found[0].get("lastTransitionTime") or ""), str(found[0].get("message") or "")) if found else ("", "")
 
 
 def _time(text: str) -> dt.datetime | None:

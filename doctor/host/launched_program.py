@@ -168,8 +168,10 @@ def die_like(exit_code: int) -> int:
     end_run()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     number = -exit_code
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it was closed from the start
+            with contextlib.suppress(OSError, ValueError):  # it has no reader, or is closed
+                stream.flush()
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import time
 
 _LOOK_EVERY_S = 0.05
+# What flock says where the file system has none: Lustre without `-o flock`
+# (https://github.com/torvalds/linux/blob/v4.17/drivers/staging/lustre/README.txt), NFS without its lock service
+# (https://man7.org/linux/man-pages/man5/nfs.5.html), and others.
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class Busy(Exception):
@@ -13,7 +19,7 @@ class Busy(Exception):
 
 
 class Unsupported(Exception):
-    """The system does not support such locks."""
+    """The system or the file system does not support such locks."""
 
 
 class Lock:
@@ -46,6 +52,16 @@ def acquire(path: str, *, patience_s: float) -> Lock:
             if time.monotonic() >= until:
                 os.close(descriptor)
                 raise Busy(path) from None
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in _NO_LOCKS:
+                raise
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise Unsupported(
+                f"the file system of {path} does not lock files ({error.strerror}); mount it with locks (Lustre: -o flock, "
+                "NFS: its lock service), or use a folder on another file system"
+            ) from None
         os.close(descriptor)
         time.sleep(_LOOK_EVERY_S)
 

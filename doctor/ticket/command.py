@@ -132,7 +132,8 @@ def _hand_out(made: Ticket, output: str | None) -> None:
         note("-o ticket.zip writes the bundle to attach; --dry-run shows its contents")
         return
     content = pack(made.files)
-    if not saved(output, content):
-        raise SystemExit(WRONG_USAGE)
+    is_kept = saved(output, content)
     deliver(made.page, None)
+    if not is_kept:
+        raise SystemExit(WRONG_USAGE)
     note(f"wrote {output} ({len(content) / 1024:.0f} KiB): attach it, and paste the page above")

@@ -54,6 +54,8 @@ _NO_CODE = "".join(
 _CODES = (
     pattern("secret", r"\b(?:verification|confirmation|security|login|log-in|sign-?in|authentication|auth|one[- ]time|2fa|mfa|"
             rf"pairing|backup|recovery|access)\s+(?:code|passcode|pin)s?\b[\"']?(?:\s|is\b|was\b|[:=#])*[\"']?{_CODE}", 1),
+    pattern("secret", r"\b(?:one[- ]?time[- ]?password|einmal-?(?:passwort|kennwort))s?\b[\"']?"
+            rf"(?:\s|is\b|was\b|lautet\b|ist\b|[:=#])*[\"']?{_CODE}", 1),
     pattern("secret", rf"\b(?:otp|totp|2fa|mfa|passcode)(?:\s+code)?\b[\"']?\s*(?:is\b|[:=#])?\s*[\"']?{_CODE}", 1),
     pattern("secret", r"\bcode\s+(\d{4,8})(?=\s+to\s+(?:finish|sign|log|verify|confirm|continue|authenticate)\b)", 1),
     pattern("secret", rf"\b(?:your|my|dein|ihr)\s+code\b[\"']?\s*(?:is\b|was\b|lautet\b|ist\b|[:=-])+\s*{_LONG}", 1,

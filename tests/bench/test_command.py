@@ -20,10 +20,14 @@ SCHEMA = json.loads((ROOT / "doctor/bench/bench.schema.json").read_text("utf-8")
 
 
 def bench(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**clean_environment(), **variables}
+    return bench_in(None, *words, **variables)
+
+
+def bench_in(folder: pathlib.Path | None, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        doctor_argv("bench", *words), capture_output=True, text=True, timeout=300, check=False, env=environment
-    )
+        doctor_argv("bench", *words), capture_output=True, text=True, timeout=300, check=False,
+        env={**clean_environment(), **variables}, cwd=folder,
+    )  # fmt: skip
 
 
 def test_the_suites_are_listed() -> None:
@@ -73,6 +77,37 @@ def test_interrupted_before_anything_was_measured_it_says_so(tmp_path: pathlib.P
         assert document["comparisons"] == []
     else:
         assert "interrupted · no comparison was measured" in text
+
+
+def test_settings_that_cannot_be_meant_are_refused(tmp_path: pathlib.Path) -> None:
+    skip_without_scipy()
+    (tmp_path / "tfgpu-doctor.toml").write_text("deadline = 0\n")
+    for words in ((), ("--history",)):
+        done = bench_in(tmp_path, *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "deadline is 0" in done.stderr
+
+
+# A TensorFlow that never starts the first time, and never can after that.
+HANGS = """
+import os, time
+try:
+    os.mkdir({folder!r})
+except FileExistsError:
+    raise ImportError("not again")
+time.sleep(600)
+"""
+
+
+def test_the_time_limit_of_the_settings_counts(tmp_path: pathlib.Path) -> None:
+    skip_without_scipy()
+    (tmp_path / "tfgpu-doctor.toml").write_text("deadline = 5\n")
+    (tmp_path / "modules/tensorflow").mkdir(parents=True)
+    (tmp_path / "modules/tensorflow/__init__.py").write_text(HANGS.format(folder=str(tmp_path / "began")))
+    variables = {"PYTHONPATH": str(tmp_path / "modules"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = bench_in(tmp_path, "graph_execution", "--budget", "5s", **variables)
+    assert (tmp_path / "began").exists()
+    assert "within 5 s" in done.stdout, (done.stdout, done.stderr)
 
 
 @pytest.mark.tensorflow

@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from doctor_command import clean_environment, doctor_argv, run_doctor, start_doctor
+from doctor_command import clean_environment, doctor_argv, make_target, run_doctor, start_doctor
 from every import sampled
 from installed import skip_without_scipy, skip_without_tensorflow
 from locations import TESTS
 
 from tfgpu_doctor.host.files import write_whole
+from tfgpu_doctor.model.facts import decode_facts
 from tfgpu_doctor.render import FORMATS
 
 BROKEN = str(TESTS / "machines/synthetic/debian-nouveau/facts.json")
@@ -96,6 +97,19 @@ def test_a_full_device_is_told() -> None:
     done = run_doctor("--facts", BROKEN, "-o", "/dev/full")
     assert refused(done), done.stderr
     assert "No space left" in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("command", [(), ("accept", "--profile", "mine.toml")])
+def test_the_record_of_minutes_is_not_lost(tmp_path: pathlib.Path, command: tuple[str, ...]) -> None:
+    """Where --record cannot be written at the end, what was measured goes to standard error."""
+    (tmp_path / "mine.toml").write_text('level = "quick"\n')
+    python = str(make_target(tmp_path / "target", None) / "bin/python")
+    done = run_doctor(*command, "--python", python, "--record", "/dev/full", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout  # what was found is told all the same
+    record, _ = json.JSONDecoder().raw_decode(done.stderr[done.stderr.index("{") :])
+    assert decode_facts(json.dumps(record).encode()).target
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

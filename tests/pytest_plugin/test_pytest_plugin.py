@@ -214,6 +214,24 @@ def test_several_workers_examine_once(tmp_path: pathlib.Path, counting: tuple[di
 
 
 @pytest.mark.slow
+def test_workers_examine_by_themselves_where_files_cannot_be_locked(
+    tmp_path: pathlib.Path, counting: tuple[dict[str, str], pathlib.Path]
+) -> None:
+    """As on Lustre without `-o flock`: none can be mounted here, so `flock` itself says what it says there."""
+    pytest.importorskip("xdist")
+    variables, log = counting
+    with (tmp_path / "site/sitecustomize.py").open("a") as file:
+        file.write(
+            "import errno, fcntl, os\ndef flock(*_):\n    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))\n"
+        )
+        file.write("fcntl.flock = flock\n")
+    done = run_pytest(tmp_path, "-n", "2", "-k", "two or plain", **variables)
+    assert (done.returncode, "INTERNALERROR" in done.stdout) == (0, False), done.stdout
+    assert set(log.read_text().splitlines()) == {"one"}
+    assert list((tmp_path / "temporary").glob("**/*.lock")) == []
+
+
+@pytest.mark.slow
 @every("without", ["tfgpu_doctor.perf_tests.plugin", "no_such_plugin"])
 def test_a_worker_that_is_killed_at_its_end_leaves_no_folder(without: str, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("xdist")
@@ -320,6 +338,20 @@ def test_demands_of_recorded_machines(machine: str, named: dict[str, Any], met: 
     facts = decode_facts(RECORDS[machine].read_bytes())
     assert why_no_gpu(diagnose(facts)) == ""
     assert (missing(read_demand((), named), usable_gpus(facts)) == "") is met
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        ("workstation-healthy", "GPU:0 (23.0 GiB free, 8.6)"),
+        ("kubernetes-mig-slice-healthy", "GPU:0 (10.0 GiB in total, 8.0)"),  # of a slice, nobody tells what is free
+        ("jetson-healthy", "GPU:0 (59.9 GiB in total, 8.7)"),  # without NVML
+        ("mac-metal-healthy", "GPU:0 (memory unknown, compute capability unknown)"),
+    ],
+)
+def test_only_memory_that_nvml_calls_free_is_called_so(machine: str, words: str) -> None:
+    (gpu,) = usable_gpus(decode_facts(RECORDS[machine].read_bytes()))
+    assert str(gpu) == words
 
 
 @every("machine", NAMES)

@@ -56,6 +56,14 @@ def test_the_same_machine_gives_the_same_bytes(tmp_path: pathlib.Path) -> None:
     assert first["facts.json"] == second["facts.json"]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_bundle_that_cannot_be_written_costs_no_page() -> None:
+    done = run_doctor("ticket", "--facts", SICK, "-o", "/dev/full")
+    assert (done.returncode, done.stdout) == (2, run_doctor("ticket", "--facts", SICK).stdout)
+    assert "/dev/full cannot be written" in done.stderr
+    assert "attach it" not in done.stderr
+
+
 @pytest.mark.parametrize(("machine", "code"), [(HEALTHY, 0), (SICK, None)])
 def test_exit_codes_are_those_of_check(machine: str, code: int | None, tmp_path: pathlib.Path) -> None:
     expected = run_doctor("--facts", machine).returncode if code is None else code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -91,6 +92,13 @@ def test_a_program_that_dies_of_a_signal(tmp_path: pathlib.Path) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     done = subprocess.run(watch("--no-live", "-o", str(tmp_path / "r"), "--", sys.executable, "-c", code), check=False)
     assert done.returncode == -signal.SIGSEGV
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_program_that_dies_of_a_signal_while_an_output_is_closed(tmp_path: pathlib.Path, closed: str) -> None:
+    words = shlex.join(watch("--no-live", "-o", str(tmp_path / "r"), "--", "sh", "-c", "kill -TERM $$"))
+    done = subprocess.run(["sh", "-c", f"exec {words} {closed}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
 
 
 @pytest.mark.parametrize(("command", "code"), [(("/no/such/program",), 127), (("/etc/passwd",), 126)])
