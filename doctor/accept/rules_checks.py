@@ -9,12 +9,15 @@ from tfgpu_doctor._project import report_it
 from tfgpu_doctor.accept.requirement import Case, Requirement
 from tfgpu_doctor.accept.terms import Allowed, Profile
 from tfgpu_doctor.model import SEVERITIES, Finding
-from tfgpu_doctor.model.report import Result
+from tfgpu_doctor.model.report import NOT_EXAMINED, Result
 from tfgpu_doctor.model.tags import plugin_of
 
 CRASH = "crash"  # the first part of the key of a row about a check that crashed
 _PASSING = ("pass", "warn")
+_PAST, _VALID = "was allowed until {0.expires}", "{0.reason} (until {0.expires})"
 _NO_GPU = "no_gpu_in_machine"  # not a fault if the profile requires no GPU
+
+_Allowances = dict[Finding, list[Allowed]]
 
 
 def check_requirements(case: Case) -> Iterator[Requirement]:
@@ -36,11 +39,14 @@ def check_requirements(case: Case) -> Iterator[Requirement]:
 
 
 def required_checks(case: Case) -> Iterator[Requirement]:
-    """Yield a row for each check that must pass, except those that already have one for their findings."""
-    found = {row.check for row in check_requirements(case)}
+    """Yield a row for each check that must pass, except those that already have one for these findings."""
+    found: dict[str, set[str]] = {}
+    for row in check_requirements(case):
+        found.setdefault(row.check, set()).add(row.outcome)
     for id in case.profile.checks.require:
-        if id not in found:
-            yield _required(id, case)
+        row = _required(id, case)
+        if id not in found or (row.outcome == "missed" and found[id] == {"allowed"}):
+            yield row
 
 
 def _counting(result: Result, case: Case) -> list[Finding]:
@@ -59,16 +65,27 @@ def is_as_asked(label: str, profile: Profile) -> bool:
 
 def _found(result: Result, findings: Sequence[Finding], case: Case) -> Iterator[Requirement]:
     title, nothing = f"{result.id} {result.title}", _nothing(case)
-    allowing = {finding: _allowing(result.id, finding, case.profile) for finding in findings}
-    valid = {finding: [each for each in rows if each.expires >= case.today] for finding, rows in allowing.items()}
-    if counting := [finding for finding in findings if not valid[finding]]:
-        past = dict.fromkeys(f"was allowed until {each.expires}" for finding in counting for each in allowing[finding])
+    counting, waived = _sorted_by_allowance(result.id, findings, case)
+    if counting:
         asked = case.ask(f"checks.{result.id}", title, nothing, by="fail-level")
-        yield asked.missed("; ".join(finding.message for finding in counting), ", ".join(past))
-    if waived := [finding for finding in findings if valid[finding]]:
-        why = dict.fromkeys(f"{each.reason} (until {each.expires})" for finding in waived for each in valid[finding])
+        yield asked.missed(*_told(counting, _PAST, ", "))
+    if waived:
         asked = case.ask(f"allowed.{result.id}", title, nothing, by="allowed")
-        yield asked.allowed("; ".join(finding.message for finding in waived), "; ".join(why))
+        yield asked.allowed(*_told(waived, _VALID, "; "))
+
+
+def _sorted_by_allowance(id: str, findings: Sequence[Finding], case: Case) -> tuple[_Allowances, _Allowances]:
+    """Return the findings that count, with their allowances of the past, and those that are allowed, with the valid ones."""
+    rows = {finding: _allowing(id, finding, case.profile) for finding in findings}
+    valid = {finding: [each for each in found if each.expires >= case.today] for finding, found in rows.items()}
+    counting = {finding: found for finding, found in rows.items() if not valid[finding]}
+    return counting, {finding: found for finding, found in valid.items() if found}
+
+
+def _told(findings: _Allowances, form: str, between: str) -> tuple[str, str]:
+    """Return what was found, and what the allowances say of it."""
+    said = dict.fromkeys(form.format(each) for rows in findings.values() for each in rows)
+    return "; ".join(finding.message for finding in findings), between.join(said)
 
 
 def allowed_findings(profile: Profile, today: dt.date) -> Callable[[str, Finding], bool]:
@@ -94,7 +111,18 @@ def _nothing_found(case: Case) -> Requirement:
     passed = sum(result.outcome in _PASSING for result in case.counted)
     if not passed:
         return asked.unmeasured("no check could be judged", "under `checks`, select checks that apply to this machine")
-    return asked.met(f"{passed} passed, {sum(result.outcome == 'skip' for result in case.counted)} did not apply")
+    return asked.met(f"{passed} passed, {_not_judged(case.counted)}")
+
+
+def _not_judged(counted: Sequence[Result]) -> str:
+    """Return how many checks did not apply, or were not asked for at this level, and which could not be measured."""
+    skipped = [result for result in counted if result.outcome == "skip"]
+    unmeasured = [result.id for result in skipped if result.unmeasured]
+    unasked = sum(result.reason.startswith(NOT_EXAMINED) for result in skipped)
+    said = [f"{len(skipped) - len(unmeasured) - unasked} did not apply"]
+    said += [f"{unasked} were not examined"] if unasked else []
+    said += [f"{len(unmeasured)} could not be measured: {', '.join(unmeasured)}"] if unmeasured else []
+    return ", ".join(said)
 
 
 def _required(id: str, case: Case) -> Requirement:
@@ -103,10 +131,13 @@ def _required(id: str, case: Case) -> Requirement:
     asked = case.ask(f"require.{id}", title, "passes", by="checks.require")
     if result is None:
         return asked.unmeasured("there is no such check", "install the plugin that provides it")
-    if result.outcome in _PASSING:
-        return asked.met("; ".join(result.evidence) or f"its outcome is {result.outcome!r}")
-    if result.outcome == "fail":
-        return asked.missed("; ".join(finding.message for finding in result.findings))
+    if result.outcome == "pass":
+        return asked.met("; ".join(result.evidence) or "its outcome is 'pass'")
+    if result.outcome in ("warn", "fail"):
+        counting, waived = _sorted_by_allowance(id, [each for each in result.findings if each.severity != "info"], case)
+        if counting:
+            return asked.missed(*_told(counting, _PAST, ", "))
+        return asked.allowed(*_told(waived, _VALID, "; "))
     why = result.reason or f"blocked by {', '.join(result.blocked_by)}"
     return asked.unmeasured(why, f"`tfgpu-doctor explain {id}` lists what the check needs")
 

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.terms import Profile, bytes_of, gpu_range
+from tfgpu_doctor.accept.withheld import others_of
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.tags import Goal
@@ -91,7 +92,9 @@ def _gpus(case: Case) -> Requirement:
     if not names:
         return asked.unmeasured(_no_gpu(case), case.anew)
     told = names[0] if len(set(names)) == 1 else counted(names)
-    return asked.judged(SpecifierSet(wanted).contains(str(len(names))), f"{len(names)}: {told}")
+    others = others_of(case.facts, len(names))
+    beside = f"; {others} {'other' if others == 1 else 'others'} of this machine not examined" if others else ""
+    return asked.judged(SpecifierSet(wanted).contains(str(len(names))), f"{len(names)}: {told}{beside}")
 
 
 def counted(names: Sequence[str]) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from packaging.specifiers import SpecifierSet
+
 from tfgpu_doctor.accept.quantities import PEAKS, speeds_in
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.rules_machine import listed_gpus
-from tfgpu_doctor.accept.terms import Precision
+from tfgpu_doctor.accept.terms import Precision, gpu_range
+from tfgpu_doctor.accept.withheld import VARIABLE, hidden_gpus
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, StressedGpu, StressTest
 
@@ -35,10 +39,31 @@ def _level(case: Case) -> Requirement:
     why = why_not_loaded(facts, case.why_unknown("stress", "the GPUs were not stress-tested"))
     if why or facts.stress is None:
         return asked.unmeasured(why, ALONE)
+    if hidden := _hidden(case):
+        return asked.unmeasured(hidden, _all_visible(case))
     if wanted == "soak" and facts.stress.seconds < 60 * case.profile.minutes:
         return asked.unmeasured(f"the stress test lasted {facts.stress.seconds / 60:.1f} min", case.anew)
     return asked.met(
         f"level {reached}, a stress test of {facts.stress.seconds:.0f} s on {_gpus(len(facts.stress.tested))}"
+    )
+
+
+def _hidden(case: Case) -> str:
+    """Return which GPUs were not stress-tested because a variable hides them; empty if the profile does not ask for them.
+
+    A profile that asks for fewer GPUs has the others withheld on purpose; one that asks for more is missed by their number.
+    """
+    listed, hidden = len(listed_gpus(case.facts)), len(hidden_gpus(case))
+    wanted = SpecifierSet(gpu_range(case.profile.gpus))
+    if not hidden or not all(wanted.contains(str(count)) for count in (listed, listed + hidden)):
+        return ""
+    value = case.facts.environment.get(VARIABLE) if case.facts.environment else None
+    return f"{VARIABLE}={value} hides {hidden} of {amount(listed + hidden, 'GPU')}: they were not stress-tested"
+
+
+def _all_visible(case: Case) -> str:
+    return (
+        f"unset {VARIABLE} and examine the machine again, or set `gpus = {len(listed_gpus(case.facts))}` in the profile"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
@@ -12,9 +12,10 @@ from tfgpu_doctor.diagnose.device_names import DeviceNames
 from tfgpu_doctor.diagnose.report_builder import build_report
 from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, PluginError, Skip
+from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, NotMeasured, PluginError, Skip
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.lengths import shorten
+from tfgpu_doctor.model.facts.stress import STRESS_LEVELS
 from tfgpu_doctor.model.report import NOT_EXAMINED, Outcome, Report, Result
 from tfgpu_doctor.model.tags import UNFIT, of_plugin, plugin_of
 
@@ -68,6 +69,7 @@ def run_checks(facts: Facts, checks: Sequence[Check], allowed: Allowing = _nothi
     given = {name: getattr(facts, name) for name in Facts.__struct_fields__}
     given["knowledge"] = read_knowledge()
     device_names = DeviceNames(facts)
+    unasked = _unasked(facts)
     results: dict[str, Result] = {}
     unknown: set[str] = set()
     for id in TopologicalSorter({check.id: _known(check.after, by_id) for check in checks}).static_order():
@@ -77,9 +79,11 @@ def run_checks(facts: Facts, checks: Sequence[Check], allowed: Allowing = _nothi
             results[id] = _result(check, "blocked", blocked_by=blockers)
         elif lacking := next((each for each in check.after if each in unknown), None):
             unknown.add(id)
-            results[id] = _result(check, "skip", reason=f"{lacking} could not be determined")
+            results[id] = _result(check, "skip", reason=f"{lacking} could not be determined", unmeasured=True)
+        elif lost := next((name for name in check.needs if given.get(name) is None), None):
+            results[id] = _without(lost, check, facts.unknown, unasked)
         else:
-            results[id], known = _run(check, given, facts.unknown, device_names)
+            results[id], known = _run(check, given, device_names)
             unknown |= set() if known else {id}
     return results
 
@@ -106,15 +110,21 @@ def _blocks(failed: Result, check: Check, allowed: Allowing) -> bool:
     return any(UNFIT in check.tags or finding.blocks for finding in errors)
 
 
-def _run(
-    check: Check, given: Mapping[str, Any], unknown: Mapping[str, str], device_names: DeviceNames
-) -> tuple[Result, bool]:
+def _unasked(facts: Facts) -> set[str]:
+    """Return the reasons for which facts are missing that the level of the examination leaves out."""
+    left_out = [*(["stress"] if facts.level not in STRESS_LEVELS else []), *(["runtime"] if facts.quick else [])]
+    return {_INTERRUPTED, *(facts.unknown[name] for name in left_out if name in facts.unknown)}
+
+
+def _without(lost: str, check: Check, unknown: Mapping[str, str], unasked: Collection[str]) -> Result:
+    """Return the result of a check whose fact is missing: not measured, if the examination looked for that fact."""
+    why = unknown.get(lost, _INTERRUPTED)
+    reason = NOT_EXAMINED + lost.replace("_", " ") if why == _INTERRUPTED else why
+    return _result(check, "skip", reason=reason, unmeasured=why not in unasked)
+
+
+def _run(check: Check, given: Mapping[str, Any], device_names: DeviceNames) -> tuple[Result, bool]:
     """Return the result of one check, and whether the checks after it may be judged."""
-    lost = next((name for name in check.needs if given.get(name) is None), None)
-    if lost:
-        why = unknown.get(lost, _INTERRUPTED)
-        reason = NOT_EXAMINED + lost.replace("_", " ") if why == _INTERRUPTED else why
-        return _result(check, "skip", reason=reason), True
     names = [*check.needs, *(name for name in check.optional if given.get(name) is not None)]
     started = time.perf_counter()
     yielded: list[Finding | Evidence] = []
@@ -122,7 +132,8 @@ def _run(
         yielded.extend(check.function(**{name: given[name] for name in names}))
         findings = tuple(device_names.in_finding(each) for each in yielded if isinstance(each, Finding))
     except Skip as skip:
-        return _result(check, "skip", reason=str(skip)), not isinstance(skip, CannotTell)
+        missing = isinstance(skip, NotMeasured)
+        return _result(check, "skip", reason=str(skip), unmeasured=missing), not isinstance(skip, CannotTell)
     except PluginError as error:
         return _result(check, "crash", reason=f"the plugin {plugin_of(check.tags)}: {error}"), True
     except Exception as error:  # noqa: BLE001 - a check that crashes is reported as such; the others continue

@@ -16,7 +16,7 @@ from tfgpu_doctor.host.files import create_whole
 from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.knowledge import read_knowledge
-from tfgpu_doctor.model import UNDETERMINED, CannotTell, Check, Evidence, Finding, PluginError, Skip, Stage
+from tfgpu_doctor.model import UNDETERMINED, CannotTell, Check, Evidence, Finding, NotMeasured, PluginError, Skip, Stage
 from tfgpu_doctor.model.facts import Facts, encode_facts
 from tfgpu_doctor.model.tags import Goal
 
@@ -46,6 +46,7 @@ class _Answer(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     evidence: tuple[str, ...] = ()
     skip: str | None = None
+    not_measured: bool = False
     cannot_tell: bool = False
     error: str = ""
 
@@ -70,7 +71,7 @@ def _in_a_child(value: str, described: _Description) -> Callable[..., list[Findi
             create_whole(path, encode_facts(facts))
             answer = _ask("run", value, described.id, path)
         if answer.skip is not None:
-            raise (CannotTell if answer.cannot_tell else Skip)(answer.skip)
+            raise (CannotTell if answer.cannot_tell else NotMeasured if answer.not_measured else Skip)(answer.skip)
         _refuse_unknown_causes(answer.findings)
         return [*answer.findings, *map(Evidence, answer.evidence)]
 

@@ -62,7 +62,11 @@ class Skip(Exception):
     """Raised by a check that does not apply or cannot be evaluated; the message says why."""
 
 
-class CannotTell(Skip):
+class NotMeasured(Skip):
+    """Raised by a check that applies here, but lacks what it would judge; the message says why it was not measured."""
+
+
+class CannotTell(NotMeasured):
     """Raised by a check on which others depend and which cannot be evaluated: the dependent checks are undetermined too."""
 
 

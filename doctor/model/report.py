@@ -111,6 +111,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     goal: str = ""
     outcome: Outcome
     reason: str = ""  # of a skip or a crash
+    unmeasured: bool = False  # of a skip: the check applies here, but what it judges could not be measured
     blocked_by: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()  # why it passed
     findings: tuple[Finding, ...] = ()

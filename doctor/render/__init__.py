@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 # Format to the module of `render/` that renders it, the function there, and what that takes beside the report, if anything.
 # Text takes more.
-_RENDERERS = {
+_RENDERERS: dict[str, tuple[str, str, str | tuple[str, ...] | None]] = {
     "json": ("json_document", "as_json", None),
     "markdown": ("markdown_page", "render_markdown", "fail_level"),
     "junit": ("junit", "render_junit", "fail_level"),
     "github": ("github_annotations", "render_github", "fail_level"),
-    "sarif": ("sarif", "render_sarif", "checks"),
+    "sarif": ("sarif", "render_sarif", ("checks", "fail_level")),
     "html": ("html_page", "render_html", "fail_level"),
     "prometheus": ("prometheus_text", "render_prometheus", "node"),
 }
@@ -34,13 +34,15 @@ def render(
     """Return the report in one of `FORMATS`, as a complete document.
 
     SARIF takes the explanations of its rules from `checks`; `node` names the machine in Prometheus' series. Below the
-    verdict stand the notes that fail the run at `fail_level`; JSON and SARIF contain every finding anyway.
+    verdict stand the notes that fail the run at `fail_level`; JSON and SARIF contain every finding anyway. In JUnit, each
+    check with a finding at or above the level is a failed test; in SARIF, the level decides the exit code of the invocation.
     """
     if format_ in _RENDERERS:
         module, function, takes = _RENDERERS[format_]
         renderer = getattr(importlib.import_module(f"tfgpu_doctor.render.{module}"), function)
         beside_it = {"checks": checks, "node": node, "fail_level": fail_level}
-        document = renderer(report, **{takes: beside_it[takes]}) if takes else renderer(report)
+        names = (takes,) if isinstance(takes, str) else takes or ()
+        document = renderer(report, **{name: beside_it[name] for name in names})
         assert isinstance(document, str)
         return document
     from tfgpu_doctor.render.text import render_text

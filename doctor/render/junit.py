@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from tfgpu_doctor.model import Finding, Severity
+from tfgpu_doctor.model import SEVERITIES, Finding, Severity
 from tfgpu_doctor.model.report import Report, Result
 from tfgpu_doctor.render.words import NOTES_FAIL, failing_notes, open_question, subject
 
@@ -17,14 +17,17 @@ _QUESTION = "the question was answered"  # a separate test: without it, a report
 
 
 def render_junit(report: Report, fail_level: Severity = "error") -> str:
-    """Return one suite. A warning passes, with its text as the test's output; a blocked check is skipped, with the reason."""
+    """Return one suite. A check with a finding at or above the level fails; below it, the finding is the test's output.
+
+    A blocked check is skipped, with the reason.
+    """
     suite = TestSuite("tfgpu-doctor")
     if _MOMENT.match(report.recorded):
         suite.timestamp = report.recorded[:19]
     for name, value in _properties(report, fail_level):
         suite.add_property(name, value)
     titles = {result.id: result.title for result in report.results}
-    suite.add_testcases([*(_case(result, titles) for result in report.results), _question(report)])
+    suite.add_testcases([*(_case(result, titles, fail_level) for result in report.results), _question(report)])
     return as_document(suite, report.seconds)
 
 
@@ -77,15 +80,17 @@ def made_case(
     return case
 
 
-def _case(result: Result, titles: dict[str, str]) -> TestCase:
+def _case(result: Result, titles: dict[str, str], fail_level: Severity) -> TestCase:
     group = result.id.rstrip("0123456789").partition(":")[0]
-    outcome, text = _outcome(result, titles)
+    outcome, text = _outcome(result, titles, fail_level)
     return made_case(f"tfgpu_doctor.{group}", f"{result.id} {result.title}", outcome, text=text, seconds=result.seconds)
 
 
-def _outcome(result: Result, titles: dict[str, str]) -> tuple[Error | Failure | Skipped | None, str]:
-    if result.outcome == "fail":
-        worst = next(each for each in result.findings if each.severity == "error")
+def _outcome(
+    result: Result, titles: dict[str, str], fail_level: Severity
+) -> tuple[Error | Failure | Skipped | None, str]:
+    worst = max(result.findings, key=lambda each: SEVERITIES.index(each.severity), default=None)
+    if worst and SEVERITIES.index(worst.severity) >= SEVERITIES.index(fail_level):
         return Failure(worst.message, worst.cause), "\n".join(_lines(result))
     if result.outcome == "crash":
         return Error(result.reason, "crash"), "the check itself crashed; what it examines was not judged"

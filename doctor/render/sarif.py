@@ -27,13 +27,16 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _Object = dict[str, Any]
 
 
-def render_sarif(report: Report, checks: Sequence[Check] = ()) -> str:
-    """Return one run, with a result for each finding; rules have an explanation if `checks` contains their checks."""
+def render_sarif(report: Report, checks: Sequence[Check] = (), fail_level: Severity = "error") -> str:
+    """Return one run, with a result for each finding; rules have an explanation if `checks` contains their checks.
+
+    A result keeps the severity of its finding; whether the run fails at the level is the exit code of the invocation.
+    """
     rules = {result.id: place for place, result in enumerate(report.results)}
     run: _Object = {
         "tool": {"driver": _driver(report, checks)},
         "automationDetails": {"id": f"tfgpu-doctor/{report.level}/"},
-        "invocations": [_invocation(report)],
+        "invocations": [_invocation(report, fail_level)],
         "results": list(_results(report, rules)),
         "columnKind": "unicodeCodePoints",
         "properties": {
@@ -112,8 +115,8 @@ def _fingerprint(key: str, place: int) -> str:
     return hashlib.sha256(f"{key} {place}".encode()).hexdigest()
 
 
-def _invocation(report: Report) -> _Object:
-    """Return the status of the run itself: checks that crashed, and why nothing could be judged."""
+def _invocation(report: Report, fail_level: Severity) -> _Object:
+    """Return the status of the run itself: its exit code, checks that crashed, and why nothing could be judged."""
     crashed = [each for each in report.results if each.outcome == "crash"]
     troubles = [
         {
@@ -125,5 +128,11 @@ def _invocation(report: Report) -> _Object:
     ]
     if why := open_question(report):
         troubles.append({"level": "error", "message": {"text": "\n".join([why, *unjudged(report)])}})
-    invocation: _Object = {"executionSuccessful": not troubles, "toolExecutionNotifications": troubles}
+    code = report.exit_code(fail_level)
+    invocation: _Object = {
+        "executionSuccessful": not troubles,
+        "exitCode": code,
+        **({"exitCodeDescription": f"findings at or above the level {fail_level}"} if code == 1 else {}),
+        "toolExecutionNotifications": troubles,
+    }
     return {**invocation, "endTimeUtc": report.recorded} if _MOMENT.fullmatch(report.recorded) else invocation

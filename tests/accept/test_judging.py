@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import pathlib
+import re
 from typing import Any
 
 import msgspec
 import pytest
+from every import every
 from healthy import broken, cuda_gpu, gpu, healthy, nvml_gpu, runtime
 from judged import TODAY, bench, comparison, judged, metric, profile_of, recorded_machine, red, rows_of, shipped
 from stressed import left_alone, speed, stress, stress_round, stressed_gpu, under_stress
@@ -31,6 +33,12 @@ ONE_COMPARISON = 'suites = ["device_placement"]\n[speed-ups]\n"device_placement/
 @check("ACME001", "a check of a plugin's", sources=("https://example.org",))
 def breaks() -> Yielded:
     yield Finding(str(1 / 0))
+
+
+@check("HLT005", "a check with two findings", sources=("https://example.org",))
+def finds_two() -> Yielded:
+    yield Finding("it is lost", cause="gpu_lost")
+    yield Finding("it is hot", cause="gpu_thermal_or_power_throttling", severity="warning")
 
 
 def by(toml: str, facts: Facts, folder: pathlib.Path, **more: Any) -> Certificate:
@@ -198,6 +206,42 @@ def test_what_is_allowed_is_allowed_of_a_required_check_too(tmp_path: pathlib.Pa
     assert "require.LOD003" not in rows_of(certificate)
 
 
+TOO_HOT = "level = 'deep'\ngpus = 1\n[checks]\nrequire = ['LOD006']\n"
+WARNING_ALLOWED = "[[allowed]]\ncheck = 'LOD006'\nreason = 'the fan is ordered'\nexpires = 2026-11-{}\n"
+
+
+@every(
+    "toml, outcome, reason",
+    [
+        (TOO_HOT, "missed", ""),
+        (TOO_HOT + WARNING_ALLOWED.format(21), "allowed", "the fan is ordered (until 2026-11-21)"),
+        (TOO_HOT + WARNING_ALLOWED.format(20), "missed", "was allowed until 2026-11-20"),
+        (TOO_HOT.replace("require =", "select = ['GPU']\nrequire ="), "missed", ""),
+    ],
+)
+def test_a_required_check_that_warns_does_not_pass(
+    toml: str, outcome: str, reason: str, tmp_path: pathlib.Path
+) -> None:
+    """Below `fail-level`, and also if it is not among the checks that count."""
+    certificate = by(toml, recorded_machine("loaded-too-hot"), tmp_path)
+    row = rows_of(certificate)["require.LOD006"]
+    assert (row.outcome, row.reason) == (outcome, reason)
+    assert "keeps 50% of its highest clock" in row.measured
+    assert red(certificate) == ["require.LOD006"] * (outcome == "missed")
+
+
+def test_a_warning_beside_an_allowed_error_of_a_required_check_counts(tmp_path: pathlib.Path) -> None:
+    checks = (*(each for each in ALL_CHECKS if each.id != "HLT005"), finds_two)
+    certificate = by(
+        "[checks]\nrequire = ['HLT005']\n[[allowed]]\ncheck = 'HLT005'\ncause = 'gpu_lost'\nreason = 'known'\n"
+        "expires = 2027-01-01\n",
+        healthy(), tmp_path, checks=checks,
+    )  # fmt: skip
+    assert rows_of(certificate)["allowed.HLT005"].measured == "it is lost"
+    assert rows_of(certificate)["require.HLT005"].measured == "it is hot"
+    assert red(certificate) == ["require.HLT005"]
+
+
 def test_the_goal_cannot_be_allowed_away(tmp_path: pathlib.Path) -> None:
     facts = broken(
         runtime=runtime(computations=(msgspec.structs.replace(runtime().computations[0], largest_error=9.0),))
@@ -205,6 +249,42 @@ def test_the_goal_cannot_be_allowed_away(tmp_path: pathlib.Path) -> None:
     text = allowing(TODAY).replace("HLT005", "GPU004")
     certificate = by(text, facts, tmp_path)
     assert rows_of(certificate)["goal.GPU004"].outcome == "missed"
+
+
+# What could not be measured
+
+
+def test_what_could_not_be_measured_is_named_and_did_not_fail_to_apply(tmp_path: pathlib.Path) -> None:
+    facts = recorded_machine("kernel-log-unreadable-healthy")
+    certificate = by("fail-level = 'warning'", facts, tmp_path)
+    row = rows_of(certificate)["checks"]
+    told = re.fullmatch(
+        r"\d+ passed, \d+ did not apply, \d+ were not examined, \d+ could not be measured: (.*)", row.measured
+    )
+    assert told
+    assert {"XID001", "XID002", "HLT002", "HLT003", "HLT004"} <= set(told.group(1).split(", "))
+    assert certificate.verdict == "accepted"
+    required = by("fail-level = 'warning'\n[checks]\nrequire = ['XID001']", facts, tmp_path)
+    assert red(required) == ["require.XID001"]
+
+
+def test_what_a_level_leaves_out_is_not_called_unmeasurable(tmp_path: pathlib.Path) -> None:
+    """A quick examination, and one without a stress test."""
+    unasked = {"stress": "only --level deep and --level soak stress-test the GPUs"}
+    for toml, facts in (("level = 'quick'", healthy(quick=True)), ("", healthy())):
+        facts = msgspec.structs.replace(facts, unknown={**facts.unknown, **unasked})
+        measured = rows_of(by(toml, facts, tmp_path))["checks"].measured
+        assert not re.search(r"LOD|TFW|GPU00", measured), measured
+
+
+def test_a_server_whose_nvml_does_not_answer_is_not_accepted() -> None:
+    facts = measured(WON, under_stress())
+    lost = msgspec.structs.replace(facts, nvml=None, unknown={"nvml": "no response before the deadline"})
+    for name in ("server", "cluster-node"):
+        certificate = judged(lost, shipped(name))
+        assert "require.DRV007" in red(certificate)
+        assert rows_of(certificate)["require.DRV007"].reason == "no response before the deadline"
+    assert red(judged(lost, shipped("server"))) == ["require.DRV007"]
 
 
 # One root cause, one red line

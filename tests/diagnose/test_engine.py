@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from built_health import hung, without
+from every import every
 from healthy import broken, healthy, without_gpus
 from locations import ROOT
 from replayed import NAMES, report_on
@@ -16,9 +17,23 @@ from tfgpu_doctor.diagnose.engine import NOTHING_YIELDED, BrokenPlugin, diagnose
 from tfgpu_doctor.diagnose.fitness import makes_unfit
 from tfgpu_doctor.diagnose.selection import Selection
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
-from tfgpu_doctor.model import CannotTell, Check, Evidence, Finding, Fix, Skip, Stage, Yielded, check, in_order
+from tfgpu_doctor.model import (
+    CannotTell,
+    Check,
+    Evidence,
+    Finding,
+    Fix,
+    NotMeasured,
+    Skip,
+    Stage,
+    Yielded,
+    check,
+    in_order,
+)
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.nvidia import Driver
+from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.facts.stress import StressTest
 from tfgpu_doctor.model.report import Report, Result
 from tfgpu_doctor.model.tags import UNFIT
 
@@ -127,6 +142,49 @@ def test_a_check_that_skips_says_why() -> None:
     assert (result_of(function).outcome, result_of(function).reason) == ("skip", "this is no batch job")
 
 
+def raising(skip: Skip) -> Check:
+    @check("TST001", "it is well")
+    def function() -> Yielded:
+        yield from ()
+        raise skip
+
+    return function
+
+
+@check("TST001", "it is well")
+def needs_stress(stress: StressTest) -> Yielded:
+    yield Evidence(str(stress))
+
+
+@check("TST001", "it is well")
+def needs_runtime(runtime: Runtime) -> Yielded:
+    yield Evidence(str(runtime))
+
+
+WITHOUT = {"stress": "only --level deep stress-tests", "runtime": "--quick skips TensorFlow"}
+LOST = msgspec.structs.replace(healthy(), runtime=None, unknown=WITHOUT)
+
+
+@every(
+    "found, facts, unmeasured",
+    [
+        (raising(Skip("this is no batch job")), healthy(), False),
+        (raising(NotMeasured("the log cannot be read")), healthy(), True),
+        (raising(CannotTell("nobody knows")), healthy(), True),
+        (needs_runtime, LOST, True),
+        (needs_runtime, msgspec.structs.replace(LOST, quick=True), False),
+        (needs_runtime, msgspec.structs.replace(LOST, unknown={}), False),
+        (needs_stress, LOST, False),
+        (needs_stress, msgspec.structs.replace(LOST, level="deep"), True),
+    ],
+)
+def test_what_could_not_be_measured_is_told_from_what_does_not_apply(
+    found: Check, facts: Facts, unmeasured: bool
+) -> None:
+    (result,) = diagnose(facts, checks=[found]).results
+    assert (result.outcome, result.unmeasured) == ("skip", unmeasured)
+
+
 def test_what_comes_after_a_failure_is_blocked_by_it() -> None:
     report = report_of(failing("TST001"), failing("TST002", "TST001"), failing("TST003", "TST002"))
     assert [result.outcome for result in report.results] == ["fail", "blocked", "blocked"]
@@ -229,6 +287,7 @@ def test_what_builds_on_what_cannot_be_told_cannot_be_told_either() -> None:
     report = report_of(function, failing("TST002", "TST001"), failing("TST003", "TST002"))
     assert [result.outcome for result in report.results] == ["skip", "skip", "skip"]
     assert report.results[1].reason == "TST001 could not be determined"
+    assert report.results[1].unmeasured
     assert report.exit_code() == 3
 
 

@@ -20,7 +20,7 @@ from tfgpu_doctor.checks import ALL_CHECKS
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.diagnose.plugin_checks import describe_plugin
 from tfgpu_doctor.diagnose.plugins import merge
-from tfgpu_doctor.model import CannotTell, Check, Evidence, Skip, Yielded, check
+from tfgpu_doctor.model import CannotTell, Check, Evidence, NotMeasured, Skip, Yielded, check
 
 PLUGIN = '''
 from tfgpu_doctor.model import Evidence, Finding, Fix, check
@@ -175,7 +175,7 @@ def test_a_check_of_a_plugin_may_skip(tmp_path: pathlib.Path, body: str, outcome
     assert (result["outcome"], result["reason"]) == (outcome, body.split("'")[1])
 
 
-@pytest.mark.parametrize("kind", [Skip, CannotTell])
+@pytest.mark.parametrize("kind", [Skip, NotMeasured, CannotTell])
 def test_what_a_check_of_a_plugin_raised_arrives_as_such(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: type[Skip]
 ) -> None:

@@ -14,7 +14,7 @@ from tfgpu_doctor.log.classification import HARMLESS
 from tfgpu_doctor.log.context import _WORDS, KEYS, Context
 
 FAMILIES = {row.name for row in KNOWLEDGE.log_messages}
-NAMES = {row.name for row in (*KNOWLEDGE.log_signatures, *KNOWLEDGE.log_symptoms)}
+NAMES = {row.name for row in KNOWLEDGE.log_signatures} | {row.name for row in KNOWLEDGE.log_symptoms}
 # Lines from which a derived signature follows.
 DERIVED = {
     "libcuda_lost": "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file",

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 import xmlschema
 from document_shapes import GITHUB_LINE
+from every import every
 from healthy import healthy
 from locations import RECORDS, TESTS
 from replayed import NAMES, each_machine, report_on
@@ -24,7 +25,7 @@ from sarif_subset import SARIF
 
 from tfgpu_doctor.cli.main import cli
 from tfgpu_doctor.diagnose.engine import diagnose
-from tfgpu_doctor.model import Finding
+from tfgpu_doctor.model import SEVERITIES, Finding, Severity
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.render import FORMATS, render
@@ -125,6 +126,7 @@ def look_at_sarif(document: str, report: Report) -> None:
     roots = [each for each in run["results"] if each["properties"]["rootCause"]]
     assert {each["properties"]["cause"] for each in roots} == {cause.label for cause in report.causes}
     assert run["invocations"][0]["executionSuccessful"] is (report.exit_code() in (0, 1))
+    assert run["invocations"][0]["exitCode"] == report.exit_code()
 
 
 def look_at_github(document: str, report: Report) -> None:
@@ -154,6 +156,25 @@ def test_every_format_tells_the_same_and_is_valid(machine: str, tmp_path: pathli
         assert "A command is left out" not in document
         if look := LOOKS.get(format_):
             look(document, report)
+
+
+@every("level", SEVERITIES)
+def test_junit_and_sarif_fail_where_the_run_fails(level: Severity) -> None:
+    """CI services show the report, and not the exit code: one test fails for each check with a finding that counts."""
+    counted = SEVERITIES[SEVERITIES.index(level) :]
+    for machine in NAMES:
+        report = report_on(machine)
+        suite = next(iter(junitparser.JUnitXml.fromstring(render(report, "junit", fail_level=level).encode())))
+        failing = {
+            each.id: each.findings for each in report.results if any(f.severity in counted for f in each.findings)
+        }
+        failed = [case for case in suite if any(isinstance(each, junitparser.Failure) for each in case.result)]
+        assert [case.name.split()[0] for case in failed] == list(failing), machine
+        worst = [max(found, key=lambda each: SEVERITIES.index(each.severity)) for found in failing.values()]
+        assert [case.result[0].message for case in failed] == [each.message for each in worst], machine
+        (run,) = json.loads(render(report, "sarif", fail_level=level))["runs"]
+        assert run["invocations"][0]["exitCode"] == report.exit_code(level), machine
+        assert ("exitCodeDescription" in run["invocations"][0]) == (report.exit_code(level) == 1)
 
 
 def test_sarif_is_valid_by_the_official_schema() -> None:

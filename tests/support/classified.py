@@ -44,5 +44,6 @@ def seen(log: str, *pairs: str) -> set[str]:
 
 def example(name: str) -> str:
     """Of a signature, or of a symptom that people tell."""
-    rows = (*KNOWLEDGE.log_symptoms, *KNOWLEDGE.log_signatures)
-    return next(row.example for row in rows if row.name == name)
+    examples = {row.name: row.example for row in KNOWLEDGE.log_signatures}
+    examples.update({row.name: row.example for row in KNOWLEDGE.log_symptoms})
+    return examples[name]

@@ -48,6 +48,8 @@ NOTIFICATION = _object(  # 3.58
 INVOCATION = _object(  # 3.20
     ("executionSuccessful",),
     executionSuccessful={"type": "boolean"},
+    exitCode={"type": "integer"},
+    exitCodeDescription=FILLED,
     toolExecutionNotifications=_list(NOTIFICATION),
     endTimeUtc={"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"},
 )

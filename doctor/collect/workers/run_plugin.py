@@ -2,7 +2,8 @@
 
 Runs in a child process of the doctor's own Python. argv: "describe", the value of an entry point ("module:attribute");
 or "run", that value, the id of a check, and a file with the facts that it needs. Writes one line of JSON to the
-standard output that it was started with: {"checks": [...]}, {"findings", "evidence"}, {"skip", "cannot_tell"} or {"error"}.
+standard output that it was started with: {"checks": [...]}, {"findings", "evidence"}, {"skip", "not_measured",
+"cannot_tell"} or {"error"}.
 """
 
 from __future__ import annotations
@@ -73,12 +74,13 @@ def _description(check: Any) -> dict[str, Any]:
 
 
 def _outcome(check: Any, path: str) -> dict[str, Any]:
-    from tfgpu_doctor.model import CannotTell, Evidence, Finding, Skip
+    from tfgpu_doctor.model import CannotTell, Evidence, Finding, NotMeasured, Skip
 
     try:
         yielded = list(_bounded(check.function(**_given(check, path)) or ()))
     except Skip as skip:
-        return {"skip": str(skip), "cannot_tell": isinstance(skip, CannotTell)}
+        kinds = {"not_measured": isinstance(skip, NotMeasured), "cannot_tell": isinstance(skip, CannotTell)}
+        return {"skip": str(skip), **kinds}
     for each in yielded:
         if not isinstance(each, (Finding, Evidence)):
             raise TypeError("it yielded %.200r, which is no Finding and no Evidence" % (each,))
