@@ -7,8 +7,9 @@ from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Libraries, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.facts.resolution import Resolution
 from tfgpu_doctor.model.tags import GPU_LOST
 
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
@@ -22,6 +23,8 @@ _HOW = {
     "systemd-nspawn": "Bind the device nodes into the container (`--bind=/dev/nvidia0 --bind=/dev/nvidiactl "
     "--bind=/dev/nvidia-uvm`), allow them (DeviceAllow= of its service), and bind the driver's libraries.",
 }
+# Engines that mount the driver's libraries when the GPU is requested. The others run a whole system with libraries of its own.
+_MOUNTS_LIBRARIES = ("docker", "podman", "kubernetes", "apptainer", "containerd")
 _MORE_SHM = {
     "kubernetes": "Mount an `emptyDir: {medium: Memory}` volume at /dev/shm in the pod.",
     "podman": "Start the container with `--shm-size=1g --ulimit memlock=-1`, or with `--ipc=host`.",
@@ -38,7 +41,11 @@ _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
     stage=Stage.CONTAINER,
     after=("GPU001",),
     causes=("container_started_without_gpu",),
-    sources=(_TOOLKIT, "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"),
+    sources=(
+        _TOOLKIT,
+        "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
+        "https://apptainer.org/docs/user/latest/bind_paths_and_mounts.html",
+    ),
 )
 def container_has_gpu(
     container: Container,
@@ -46,8 +53,12 @@ def container_has_gpu(
     environment: Environment,
     cuda_driver: CudaDriver | None = None,
     nvml: Nvml | None = None,
+    driver_libraries: Libraries | None = None,
+    resolution: Resolution | None = None,
+    runtime: Runtime | None = None,
 ) -> Yielded:
     """A container sees the host's GPU only if the GPU was requested at start; an image never contains the driver.
+    Device nodes alone are not enough: Apptainer binds the host's /dev, and a privileged container sees every device.
 
     Fix: `docker run --gpus all`, `podman run --device nvidia.com/gpu=all`, `apptainer exec --nv`, or a pod that
     requests `nvidia.com/gpu`.
@@ -59,31 +70,63 @@ def container_has_gpu(
         for node in (*device_nodes.gpus, device_nodes.find("/dev/dxg"), device_nodes.find("/dev/nvmap"))
         if node
     ]
-    if nodes:
-        yield Evidence(f"{', '.join(nodes)} in a {container.kind} container")
-    elif (cuda_driver and cuda_driver.gpus) or (nvml and nvml.gpus):
-        yield Evidence("the driver lists a GPU inside the container")
-    else:
-        asked = environment.get("NVIDIA_VISIBLE_DEVICES")
-        yield Finding(
-            f"this {container.kind} container was started without the GPU",
-            cause="container_started_without_gpu",
-            evidence=(
-                "the machine has an NVIDIA GPU, but /dev/nvidia0 does not exist in the container",
-                f"container detected: {container.evidence[0] if container.evidence else container.kind}",
-                f"NVIDIA_VISIBLE_DEVICES is {'not set' if asked is None else repr(asked)}",
-                *(["this value requests no GPU"] if asked in _NOTHING else ()),
-                *confinement(container),
-            ),
-            fix=Fix(
-                _HOW.get(
-                    container.kind, "Start the container with the GPU, as described in the engine's documentation."
-                )
-            ),
-        )
+    only_nodes = (
+        container.kind in _MOUNTS_LIBRARIES
+        and nodes == [node.path for node in device_nodes.gpus]
+        and not _left_out_words(environment)
+        and not (runtime and runtime.gpus)
+        and _driver_has_no_library(cuda_driver, nvml, driver_libraries, resolution)
+    )
+    lacks: tuple[str, ...] = ()
+    if not nodes and not (cuda_driver and cuda_driver.gpus) and not (nvml and nvml.gpus):
+        lacks = ("the machine has an NVIDIA GPU, but /dev/nvidia0 does not exist in the container",)
+    elif nodes and only_nodes:
+        errors = [each.library_error for each in (cuda_driver, nvml) if each]
+        lacks = (f"the container has {', '.join(nodes)}, but no library of the driver", *errors)
+    if lacks:
+        yield _started_without_gpu(container, environment, lacks)
         return
+    yield Evidence(
+        f"{', '.join(nodes)} in a {container.kind} container"
+        if nodes
+        else "the driver lists a GPU inside the container"
+    )
     for line in confinement(container):
         yield Evidence(line)
+
+
+def _driver_has_no_library(
+    cuda_driver: CudaDriver | None, nvml: Nvml | None, libraries: Libraries | None, resolution: Resolution | None
+) -> bool:
+    """Whether neither library of the driver opens, and no copy of either is in a known folder or found by TensorFlow."""
+    if not (cuda_driver and cuda_driver.library_error and nvml and nvml.library_error and libraries):
+        return False
+    found = resolution.find("libcuda.so.1") if resolution else None
+    return not any(copy.kind in ("driver", "wsl") for copy in libraries.copies) and not (found and found.found)
+
+
+def _started_without_gpu(container: Container, environment: Environment, lacks: tuple[str, ...]) -> Finding:
+    asked = environment.get("NVIDIA_VISIBLE_DEVICES")
+    otherwise = "Start the container with the GPU, as described in the engine's documentation."
+    return Finding(
+        f"this {container.kind} container was started without the GPU",
+        cause="container_started_without_gpu",
+        evidence=(
+            *lacks,
+            f"container detected: {container.evidence[0] if container.evidence else container.kind}",
+            f"NVIDIA_VISIBLE_DEVICES is {'not set' if asked is None else repr(asked)}",
+            *(["this value requests no GPU"] if asked in _NOTHING else ()),
+            *confinement(container),
+        ),
+        fix=Fix(_HOW.get(container.kind, otherwise)),
+    )
+
+
+def _left_out_words(environment: Environment) -> list[str]:
+    """Return which words for the libraries that TensorFlow needs NVIDIA_DRIVER_CAPABILITIES leaves out, if it is set."""
+    asked = environment.get("NVIDIA_DRIVER_CAPABILITIES") or ""
+    given = {word.strip() for word in asked.split(",") if word.strip()}
+    return [word for word in ("compute", "utility") if given and not given & {word, "all"}]
 
 
 def confinement(container: Container) -> list[str]:
@@ -114,9 +157,8 @@ def container_has_compute_libraries(
     if not container.kind:
         raise Skip("this is not a container")
     asked = environment.get("NVIDIA_DRIVER_CAPABILITIES") or ""
-    given = {word.strip() for word in asked.split(",") if word.strip()}
     errors = {"compute": cuda_driver.library_error, "utility": nvml.library_error}
-    lacks = [word for word, error in errors.items() if error and given and not given & {word, "all"}]
+    lacks = [word for word in _left_out_words(environment) if errors[word]]
     if lacks and not (runtime and runtime.gpus):
         libraries = {"compute": "libcuda.so.1", "utility": "libnvidia-ml.so.1"}
         named = " and ".join(f"{libraries[word]} (part of {word!r})" for word in lacks)

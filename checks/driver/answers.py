@@ -6,7 +6,7 @@ import re
 
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.kernel import KernelLog
@@ -46,14 +46,15 @@ def nvml_answers(
         yield Evidence(f"driver {nvml.driver_version}, {amount(len(nvml.gpus), 'GPU')}")
         return
     if nvml.attempt.outcome in ("failed", "unparsable", "not_started"):
-        raise Skip(f"the process that reads NVML {nvml.attempt.ending}")  # a problem of the doctor, not of the machine
+        # a problem of the doctor, not of the machine
+        raise NotMeasured(f"the process that reads NVML {nvml.attempt.ending}")
     row = knowledge.nvml_errors.get(nvml.error_code) if nvml.attempt.answered else None
     ending = f"failed with {_nvml_error(nvml, knowledge)}" if nvml.attempt.answered else nvml.attempt.ending
     used_all_the_same = bool(runtime and runtime.gpus)
     computes = bool(runtime and runtime.computes)  # then no GPU is known to hang: it is a suspicion
     hangs = nvml.attempt.outcome == "timed_out"
     if hangs and not computes and not _hung(runtime) and _had_no_time(nvml.attempt, pci):
-        raise Skip(f"NVML {ending}, in which not all GPUs need have started; {_AGAIN}")
+        raise NotMeasured(f"NVML {ending}, in which not all GPUs need have started; {_AGAIN}")
     stated = _stated(row.cause, driver) if row else UNDETERMINED
     yield Finding(
         f"NVML {ending}",
@@ -120,15 +121,14 @@ def cuda_driver_initialises(
     if cuda_driver.library_error:
         raise Skip("libcuda cannot be opened" if system.os == "Linux" else f"there is no CUDA driver on {system.os}")
     if cuda_driver.attempt.outcome in ("failed", "unparsable", "not_started"):
-        raise Skip(
-            f"the process that queries the CUDA driver {cuda_driver.attempt.ending}"
-        )  # a problem of the doctor, not of the machine
+        # a problem of the doctor, not of the machine
+        raise NotMeasured(f"the process that queries the CUDA driver {cuda_driver.attempt.ending}")
     if not cuda_driver.attempt.answered:
         yield _no_answer(cuda_driver, nvml, runtime, pci)
         return
     code = cuda_driver.init_code
     if not code:
-        raise Skip("the code that cuInit returned is unknown")
+        raise NotMeasured("the code that cuInit returned is unknown")
     row = knowledge.cuda_errors.get(code)
     name = cuda_driver.init_name or (row.name if row else "a code that is not in the doctor's table")
     evidence = [f"cuInit returned {code}, {name}" + (f": {row.meaning}" if row else "")]
@@ -154,9 +154,9 @@ def _no_answer(cuda_driver: CudaDriver, nvml: Nvml | None, runtime: Runtime | No
     cold = _cold(nvml)
     if hangs and not suspected and not _hung(runtime):
         if nvml and cold and cuda_driver.attempt.seconds - nvml.attempt.seconds < _WARM_S:
-            raise Skip(f"the CUDA driver {cuda_driver.attempt.ending}, but {cold}; {_AGAIN}")
+            raise NotMeasured(f"the CUDA driver {cuda_driver.attempt.ending}, but {cold}; {_AGAIN}")
         if not (nvml and nvml.works) and _had_no_time(cuda_driver.attempt, pci):
-            raise Skip(
+            raise NotMeasured(
                 f"the CUDA driver {cuda_driver.attempt.ending}, in which not all GPUs need have started; {_AGAIN}"
             )
     return Finding(

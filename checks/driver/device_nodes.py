@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.container.access import confinement
+from tfgpu_doctor.checks.driver.restart import modules_gone, start_installed_kernel
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.kernel import ModuleFiles
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNode, DeviceNodes, Driver, Nvml
@@ -68,15 +70,21 @@ def device_nodes_exist(device_nodes: DeviceNodes, system: System, cuda_driver: C
     family="Device nodes",
     stage=Stage.DRIVER,
     after=("DRV001", "CNT001"),
-    causes=("nvidia_uvm_missing",),
-    sources=(_UVM,),
+    causes=("nvidia_uvm_missing", "reboot_pending"),
+    sources=(_UVM, "https://github.com/saber-nyan/kernel-modules-hook"),
 )
 def uvm_is_there(
-    device_nodes: DeviceNodes, driver: Driver, system: System, cuda_driver: CudaDriver | None = None
+    device_nodes: DeviceNodes,
+    driver: Driver,
+    system: System,
+    cuda_driver: CudaDriver | None = None,
+    module_files: ModuleFiles | None = None,
+    container: Container | None = None,
 ) -> Yielded:
     """nvidia-smi works without nvidia-uvm, but CUDA does not: cuInit returns CUDA_ERROR_UNKNOWN (999).
 
-    Fix: as root, run `nvidia-modprobe -u -c=0`, which loads the module and creates /dev/nvidia-uvm.
+    Fix: as root, run `nvidia-modprobe -u -c=0`, which loads the module and creates /dev/nvidia-uvm. Restart the machine
+    instead if an upgrade removed the modules of the running kernel.
     """
     if system.os != "Linux" or system.wsl or _is_tegra(system, device_nodes):
         raise Skip("nvidia-uvm is not used on this system")
@@ -92,18 +100,22 @@ def uvm_is_there(
         # libcuda loads the module if nothing else did; other checks judge what prevented that.
         raise Skip("cuInit failed for another reason, or was not reached")
     else:
+        in_container = bool(container and container.kind)
+        gone = "" if loaded or in_container else modules_gone(driver, module_files)
+        on_host = Fix(
+            "As root, run `nvidia-modprobe -u -c=0` on the host. For a container, do so before it starts, so that the "
+            "node exists and can be passed in."
+        )
         yield Finding(
             "nvidia-uvm is missing: " + ("its module is not loaded" if node else "there is no /dev/nvidia-uvm"),
-            cause="nvidia_uvm_missing",
+            cause="reboot_pending" if gone else "nvidia_uvm_missing",
             evidence=(
+                *([gone] if gone else ()),
                 f"/dev/nvidia-uvm {'exists' if node else 'does not exist'}",
                 f"the module nvidia_uvm is {'loaded' if loaded else 'not loaded'}",
                 *([f"cuInit returned {cuda_driver.init_code}"] if cuda_driver and cuda_driver.init_code else ()),
             ),
-            fix=Fix(
-                "As root, run `nvidia-modprobe -u -c=0` on the host. For a container, do so before it starts, so that the "
-                "node exists and can be passed in."
-            ),
+            fix=start_installed_kernel(driver.running_kernel) if gone else on_host,
         )
 
 

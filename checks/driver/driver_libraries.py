@@ -11,10 +11,12 @@ from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, LibraryFile, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
+from tfgpu_doctor.model.facts.resolution import Resolution
 from tfgpu_doctor.model.tags import LIBRARIES
 
 _STUB, _HIDDEN = 34, 100  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
 _WSL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
+_DXG = "https://devblogs.microsoft.com/directx/directx-heart-linux/"  # /dev/dxg serves the GPU of any vendor
 
 
 @check(
@@ -25,9 +27,15 @@ _WSL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "CNT002", "DRV001", "PKG001", "LIB008"),
     causes=("no_nvidia_driver", "wsl_libcuda_not_on_path", "gpu_libs_not_found"),
-    sources=("https://man7.org/linux/man-pages/man8/ld.so.8.html", _WSL),
+    sources=("https://man7.org/linux/man-pages/man8/ld.so.8.html", _WSL, _DXG),
 )
-def libcuda_is_found(cuda_driver: CudaDriver, driver_libraries: Libraries, system: System) -> Yielded:
+def libcuda_is_found(
+    cuda_driver: CudaDriver,
+    driver_libraries: Libraries,
+    system: System,
+    resolution: Resolution | None = None,
+    runtime: Runtime | None = None,
+) -> Yielded:
     """TensorFlow opens libcuda.so.1 by name; if the loader does not find it, TensorFlow prints `UNKNOWN ERROR (303)`.
 
     Fix: install the driver's user-space libraries, or add their folder to the loader's path.
@@ -36,42 +44,61 @@ def libcuda_is_found(cuda_driver: CudaDriver, driver_libraries: Libraries, syste
         raise Skip(f"there is no libcuda.so.1 on {system.os}")
     if cuda_driver.library:
         yield Evidence(f"the loader opened {cuda_driver.library}")
-        return
-    if not cuda_driver.library_error:
+    elif not cuda_driver.library_error:
         raise Skip(f"the process that opens libcuda {cuda_driver.attempt.ending}")
-    copies = driver_libraries.named("libcuda.so.1")
+    elif found := _found_by_tensorflow("libcuda.so.1", resolution, runtime):
+        yield Evidence(found)
+    else:
+        yield _without_libcuda(cuda_driver, driver_libraries.named("libcuda.so.1"), system)
+
+
+def _found_by_tensorflow(soname: str, resolution: Resolution | None, runtime: Runtime | None) -> str:
+    """Return the evidence that TensorFlow finds a library that an interpreter alone does not find, or an empty string.
+
+    The RUNPATH of TensorFlow's own library counts for what it opens: nixpkgs adds the driver's folder to it.
+    """
+    if runtime and runtime.gpus:
+        return f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}"
+    if runtime and any(load.soname == soname and not load.opened for load in runtime.libraries):
+        return ""
+    each = resolution.find(soname) if resolution else None
+    if each is None or each.found_by not in ("RUNPATH", "RPATH") or "/stubs/" in each.path + each.real_path:
+        return ""
+    return f"the {each.found_by} of TensorFlow leads to {each.path}"
+
+
+def _without_libcuda(cuda_driver: CudaDriver, copies: tuple[LibraryFile, ...], system: System) -> Finding:
     beside = next((copy for copy in copies if copy.kind in ("driver", "wsl") and not copy.on_loader_path), None)
     evidence = (cuda_driver.library_error, *(f"a copy is at {copy.path} ({copy.found_in})" for copy in copies))
     if beside:
         folder = os.path.dirname(beside.path)
-        yield Finding(
+        return Finding(
             f"libcuda.so.1 is in {folder}, where the loader does not search",
             cause="wsl_libcuda_not_on_path" if beside.kind == "wsl" else "gpu_libs_not_found",
             evidence=evidence,
             fix=Fix("Add that folder to the loader's path.", (prepend_library_path([folder]),)),
         )
-    elif system.wsl:
-        yield Finding(
-            "WSL contains no libcuda: Windows has no NVIDIA driver that supports WSL",
+    if system.wsl:
+        return Finding(
+            "WSL contains no libcuda: Windows has no NVIDIA driver that supports WSL, or this PC has no NVIDIA GPU",
             cause="no_nvidia_driver",
-            evidence=(*evidence, "/usr/lib/wsl/lib has no libcuda.so.1"),
+            confidence="medium",
+            evidence=(*evidence, "/usr/lib/wsl/lib has no libcuda.so.1", "WSL 2 has /dev/dxg with a GPU of any vendor"),
             fix=Fix(
-                "Install the NVIDIA driver in Windows (not inside WSL), then run `wsl --update` and `wsl --shutdown`."
+                "Install the NVIDIA driver in Windows (not inside WSL), then run `wsl --update` and `wsl --shutdown`. If this PC "
+                "has no NVIDIA GPU, no action is needed to run on the CPU; ignore what TensorFlow prints about CUDA and cuInit."
             ),
         )
-    else:
-        broken = any(copy.on_loader_path for copy in copies)
-        yield Finding(
-            "libcuda.so.1 exists but cannot be opened"
-            if broken
-            else "the driver's library libcuda.so.1 is not installed",
-            cause="no_nvidia_driver",
-            evidence=evidence,
-            fix=Fix(
-                "Install the driver's user-space libraries in the version of the kernel module (Ubuntu: "
-                "libnvidia-compute-NNN), or reinstall the driver. In a container, the engine must provide them."
-            ),
-        )
+    broken = any(copy.on_loader_path for copy in copies)
+    return Finding(
+        "libcuda.so.1 exists but cannot be opened" if broken else "the driver's library libcuda.so.1 is not installed",
+        cause="no_nvidia_driver",
+        evidence=evidence,
+        fix=Fix(
+            "Install the driver's user-space libraries in the version of the kernel module (Ubuntu: "
+            "libnvidia-compute-NNN), or reinstall the driver. In a container, the engine must provide them."
+        ),
+    )
 
 
 @check(
@@ -174,6 +201,7 @@ def libnvidia_ml_is_found(
     system: System,
     knowledge: Knowledge,
     tensorflow: TensorFlow | None = None,
+    resolution: Resolution | None = None,
     runtime: Runtime | None = None,
 ) -> Yielded:
     """TensorFlow 2.20 and later register no GPU, without a message, if libnvidia-ml.so.1 cannot be opened.
@@ -183,8 +211,9 @@ def libnvidia_ml_is_found(
     first = knowledge.boundaries["first_release_that_needs_nvml"].value
     if system.os != "Linux":
         raise Skip(f"there is no libnvidia-ml.so.1 on {system.os}")
-    if runtime and runtime.gpus:
-        yield Evidence(f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}")
+    found = _found_by_tensorflow("libnvidia-ml.so.1", resolution, runtime)
+    if (runtime and runtime.gpus) or (nvml.library_error and found):
+        yield Evidence(found)
     elif nvml.library_error and tensorflow and version(tensorflow.version) < version(first):
         raise Skip(f"libnvidia-ml.so.1 cannot be opened; TensorFlow before {first} does not need it")
     elif nvml.library_error:

@@ -91,7 +91,10 @@ def _how_to_install(system: System, bound: set[str]) -> str:
     sources=("https://wiki.debian.org/SecureBoot",),
 )
 def secure_boot_lets_module_in(
-    driver: Driver, kernel_log: KernelLog | None = None, module_files: ModuleFiles | None = None
+    driver: Driver,
+    kernel_log: KernelLog | None = None,
+    module_files: ModuleFiles | None = None,
+    pci: Pci | None = None,
 ) -> Yielded:
     """With Secure Boot on, the kernel loads only modules signed with a key that the firmware trusts.
 
@@ -103,6 +106,11 @@ def secure_boot_lets_module_in(
         yield Evidence("the module is loaded")
     elif driver.secure_boot and driver.running_kernel in driver.built_for:
         refusals = kernel_log.of_kind("module_refused") if kernel_log else ()
+        bound = [gpu.driver for gpu in (pci.nvidia_gpus if pci else ())]
+        if bound and all(bound) and "nvidia" not in bound and not refusals:
+            raise Skip(
+                f"the GPUs are bound to {', '.join(dict.fromkeys(bound))}, and nothing shows that the module was rejected"
+            )
         file = module_files.file if module_files else None
         guess = "" if refusals else "most likely "
         yield Finding(
@@ -134,14 +142,19 @@ def secure_boot_lets_module_in(
     stage=Stage.DRIVER,
     after=("GPU001", "CNT001", "DRV003", "DRV011"),
     causes=("kernel_module_not_built_for_kernel",),
-    sources=("https://github.com/dell/dkms",),
+    sources=("https://github.com/dell/dkms", "https://rpmfusion.org/Howto/NVIDIA"),
 )
 def module_is_built_for_kernel(
-    driver: Driver, module_files: ModuleFiles | None = None, kernel_log: KernelLog | None = None
+    driver: Driver,
+    module_files: ModuleFiles | None = None,
+    kernel_log: KernelLog | None = None,
+    system: System | None = None,
 ) -> Yielded:
-    """After a kernel upgrade, the module must be rebuilt; DKMS does this if the kernel headers are installed.
+    """After a kernel upgrade, the module must be rebuilt; DKMS does this if the kernel headers are installed, and on
+    Fedora akmods.
 
-    Fix: install the headers of the running kernel, run `dkms autoinstall`, and load the module or reboot.
+    Fix: install the headers of the running kernel, run `dkms autoinstall` (Fedora: `akmods --force`), and load the
+    module or reboot.
     """
     if driver.version or "nvidia" in driver.modules:
         yield Evidence("the module is loaded")
@@ -170,18 +183,22 @@ def module_is_built_for_kernel(
             *(f"DKMS lists {each.name}/{each.version} for it in the state {each.state!r}" for each in dkms),
             *(f"{each.log}: {each.error}" for each in dkms if each.failed_for == kernel and each.error),
         ),
-        fix=Fix(_how_to_build(kernel, module_files)),
+        fix=Fix(_how_to_build(kernel, module_files, system)),
     )
 
 
-def _how_to_build(kernel: str, files: ModuleFiles | None) -> str:
+def _how_to_build(kernel: str, files: ModuleFiles | None, system: System | None) -> str:
     failed = next((each for each in (files.dkms if files else ()) if each.failed_for == kernel), None)
     if failed and files and files.headers is not False:
         return (
             f"DKMS failed to build {failed.name}/{failed.version}; {failed.log} says why. The usual cause is a driver that is "
             "older than the kernel: upgrade the driver, or boot the previous kernel."
         )
+    without_dkms = bool(files and not files.dkms)
+    if without_dkms and system and system.distribution.startswith("Fedora"):
+        return f"As root: `dnf install kernel-devel-{kernel}`, then `akmods --force --kernels {kernel}` and `modprobe nvidia`."
+    otherwise = " If DKMS does not build this driver, install its package for this kernel." if without_dkms else ""
     return (
         f"As root, install the headers (`apt install linux-headers-{kernel}`, or `dnf install kernel-devel-{kernel}`), then "
-        "run `dkms autoinstall` and `modprobe nvidia`."
+        f"run `dkms autoinstall` and `modprobe nvidia`.{otherwise}"
     )

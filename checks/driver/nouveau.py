@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.driver.kernel_module import INSTALL
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
@@ -71,7 +71,7 @@ def _taken(kernel_log: KernelLog | None, works: bool) -> Finding | Evidence:
     if works:
         return Evidence("NVIDIA's driver lists a GPU")
     if not said:
-        raise Skip("neither the PCI bus nor the kernel log shows which driver the GPU is bound to")
+        raise NotMeasured("neither the PCI bus nor the kernel log shows which driver the GPU is bound to")
     return Finding(
         "another kernel driver, most likely nouveau, has taken the GPU from NVIDIA's driver",
         cause="nouveau_loaded",

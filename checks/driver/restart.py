@@ -29,6 +29,7 @@ _FIX = "Restart the machine, so that the installed driver is loaded."
         "https://github.com/rocker-org/ml/issues/28",
         "https://github.com/NVIDIA/nvidia-docker/issues/804",
         "https://manpages.ubuntu.com/manpages/noble/en/man5/update-motd.5.html",
+        "https://github.com/saber-nyan/kernel-modules-hook",
     ),
 )
 def no_driver_waits_for_a_restart(
@@ -42,7 +43,8 @@ def no_driver_waits_for_a_restart(
     nvml: Nvml | None = None,
 ) -> Yielded:
     """A running kernel keeps its module: a driver that was installed or upgraded after the start is used only after the
-    next one. The package manager asks for the restart in /run/reboot-required.
+    next one. The package manager asks for the restart in /run/reboot-required. Where an upgrade removes the modules of
+    the running kernel, as on Arch, no module can be loaded until then.
 
     Fix: restart the machine.
     """
@@ -83,6 +85,21 @@ def no_driver_waits_for_a_restart(
         yield Evidence(f"driver {driver.version} is loaded{' and on disk' if on_disk else ''}{asked}")
 
 
+def modules_gone(driver: Driver, files: ModuleFiles | None) -> str:
+    """Return that the modules of the running kernel were removed, and that another kernel has NVIDIA's; else nothing.
+    NixOS keeps no modules in this folder, so that no kernel is known to have NVIDIA's."""
+    if not files or files.headers is not None or not driver.built_for or driver.running_kernel in driver.built_for:
+        return ""
+    return f"/lib/modules/{driver.running_kernel} holds no modules; {', '.join(driver.built_for)} has the NVIDIA module"
+
+
+def start_installed_kernel(running: str) -> Fix:
+    """Return the fix where the modules of the running kernel were removed."""
+    return Fix(
+        f"Restart the machine, so that an installed kernel runs. If {running} starts again, install its modules."
+    )
+
+
 def _is_mismatch(cuda_driver: CudaDriver | None, nvml: Nvml | None) -> bool:
     return bool((cuda_driver and cuda_driver.init_code in _REFUSED) or (nvml and nvml.error_code == _VERSION_MISMATCH))
 
@@ -95,6 +112,13 @@ def _not_loaded(driver: Driver, waiting: list[str], restart: Restart | None, fil
     """Return the finding if the driver was installed after the start; the other reasons have their own checks."""
     if driver.secure_boot and driver.running_kernel in driver.built_for:
         raise Skip("Secure Boot is on, and may be why the module is not loaded")
+    if gone := modules_gone(driver, files):
+        return Finding(
+            f"the modules of the running kernel {driver.running_kernel} were removed, and the NVIDIA driver cannot be loaded",
+            cause="reboot_pending",
+            evidence=(gone, *_asked(waiting)),
+            fix=start_installed_kernel(driver.running_kernel),
+        )
     kernels = [found.group(1) for each in (restart.packages if restart else ()) if (found := _KERNEL.match(each))]
     following = next((each for each in kernels if each in driver.built_for and each != driver.running_kernel), "")
     path = files.file.path if files and files.file else ""

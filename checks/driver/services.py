@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import Services
 from tfgpu_doctor.model.facts.machine import Container, Pci
@@ -53,7 +53,7 @@ def fabric_manager_runs(
     elif not refused:
         raise Skip("the fabric manager is not running, and cuInit does not report that it is missing")
     elif not runs and not services.visible:
-        raise Skip("the processes of other users are not visible")
+        raise NotMeasured("the processes of other users are not visible")
     else:
         yield Finding(
             f"the fabric manager has version {ours}, but the driver has version {theirs}"
@@ -89,7 +89,7 @@ def profiler_may_count(driver: Driver, device_nodes: DeviceNodes, container: Con
     """
     restricted = driver.parameters.get("RmProfilingAdminOnly")
     if restricted is None:
-        raise Skip("the driver does not report who may profile")
+        raise NotMeasured("the driver does not report who may profile")
     if restricted != "1":
         yield Evidence(f"the driver's RmProfilingAdminOnly is {restricted}: all users may profile")
         return

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tfgpu_doctor.checks.devices import devices_of
 from tfgpu_doctor.checks.kernel_log.xids import same_place
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage, ModuleFiles
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
@@ -85,7 +85,7 @@ def driver_supports_gpu(
     elif installed or flavour:
         known = [f"{gpu.address} is {text}" for gpu, text in _generations(gpus, knowledge)]
         if not known and not (kernel_log and kernel_log.source):
-            raise Skip("the kernel log cannot be read, and the GPU is newer than the doctor's table")
+            raise NotMeasured("the kernel log cannot be read, and the GPU is newer than the doctor's table")
         yield Evidence("; ".join(["nothing indicates that the driver rejects the GPU", *known]))
     else:
         raise Skip(_absence(driver, driver_libraries))

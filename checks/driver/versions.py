@@ -5,8 +5,8 @@ from __future__ import annotations
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import ModuleFiles
-from tfgpu_doctor.model.facts.machine import System
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
+from tfgpu_doctor.model.facts.machine import Container, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, LibraryFile, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
 from tfgpu_doctor.model.tags import PARTIAL, version_of
 
@@ -106,7 +106,10 @@ def _supports(supported: str, built_with: str, knowledge: Knowledge) -> bool:
     stage=Stage.DRIVER,
     after=("DRV001", "LIB001", "LIB002"),
     causes=("driver_library_version_mismatch", "cuda_compat_package_conflict"),
-    sources=("https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",),
+    sources=(
+        "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
+        "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/release-notes.html",
+    ),
 )
 def libraries_match_module(
     driver: Driver,
@@ -114,20 +117,24 @@ def libraries_match_module(
     cuda_driver: CudaDriver,
     nvml: Nvml | None = None,
     module_files: ModuleFiles | None = None,
+    container: Container | None = None,
 ) -> Yielded:
     """libcuda and the kernel module must have exactly the same version; after an upgrade without a reboot they differ.
     The only exception is the cuda-compat package, on data-centre GPUs only.
 
-    Fix: reboot (or reload the module); in a container, remove /usr/local/cuda/compat from the loader's path.
+    Fix: reboot (or reload the module); in a container, provide the libraries of the host's version, and remove
+    /usr/local/cuda/compat from the loader's path.
     """
     copy = next((each for each in driver_libraries.copies if each.real_path == cuda_driver.library), None)
     copy = copy or next((each for each in driver_libraries.named("libcuda.so.1") if each.on_loader_path), None)
-    compat = bool(copy and copy.kind == "compat")
     refused = cuda_driver.init_code in (803, 804)
     told_by_nvml = bool(nvml and nvml.error_code == _VERSION_MISMATCH)
-    differ = bool(copy and copy.kind == "driver" and _is_other(copy.version, driver.version))
+    of_image = None if told_by_nvml else _mounted_compat(copy, driver, driver_libraries, container)
+    compat = bool(copy and copy.kind == "compat") or of_image is not None
+    differ = bool(copy and copy.kind == "driver" and not compat and _is_other(copy.version, driver.version))
     module = driver.version or "of unknown version"
     evidence = [f"libcuda is {copy.real_path}"] if copy else []
+    evidence += [f"{of_image.real_path} of the image has the same version"] if of_image else []
     evidence += [f"/proc/driver/nvidia/version says {driver.version}"] if driver.version else []
     on_disk = module_files.file.version if module_files and module_files.file else ""
     evidence += [f"the module on disk for this kernel is {on_disk}"] if on_disk else []
@@ -139,7 +146,7 @@ def libraries_match_module(
         kind = "the forward-compatibility library" if compat else "libcuda"
         yield Evidence(f"cuInit succeeds with {kind} {cuda_driver.library} and kernel module {module}")
     elif compat and refused:
-        yield _refused_compat(evidence)
+        yield _refused_compat(evidence, mounted=of_image is not None)
     elif differ or told_by_nvml or refused:
         versions = (
             f"libcuda has version {copy.version}, but the loaded kernel module has version {module}"
@@ -151,25 +158,49 @@ def libraries_match_module(
             cause="driver_library_version_mismatch",
             confidence="high" if differ or told_by_nvml else "medium",
             evidence=tuple(evidence),
-            fix=Fix(_how_to_match(driver.version, on_disk)),
+            fix=Fix(_how_to_match(driver.version, on_disk, container)),
         )
     else:
         raise Skip("the versions of libcuda and of the kernel module are not both known, or cannot be compared")
 
 
-def _refused_compat(evidence: list[str]) -> Finding:
+def _mounted_compat(
+    copy: LibraryFile | None, driver: Driver, libraries: Libraries, container: Container | None
+) -> LibraryFile | None:
+    """Return the forward-compatibility library of the image, if it is what the loader found in the driver's place: before
+    release 1.17.4, NVIDIA's container toolkit mounted it there by default."""
+    if not (
+        container and container.kind and copy and copy.kind == "driver" and _is_other(copy.version, driver.version)
+    ):
+        return None
+    copies = libraries.named(copy.soname)
+    return next((each for each in copies if each.kind == "compat" and each.version == copy.version), None)
+
+
+def _refused_compat(evidence: list[str], *, mounted: bool) -> Finding:
+    off_the_path = (
+        "Remove the compat folder from the loader's path (LD_LIBRARY_PATH, /etc/ld.so.conf.d), or remove the "
+        "cuda-compat package. If the program needs a newer CUDA, upgrade the host's driver."
+    )
+    out_of_the_image = (
+        "The container engine mounted the image's library in the place of the driver's. Upgrade the host's driver, use an "
+        "image with a CUDA that this driver supports, or remove the cuda-compat package from the image."
+    )
     return Finding(
         "CUDA's forward-compatibility libcuda is loaded, but this driver or GPU rejects it",
         cause="cuda_compat_package_conflict",
         evidence=tuple(evidence),
-        fix=Fix(
-            "Remove the compat folder from the loader's path (LD_LIBRARY_PATH, /etc/ld.so.conf.d), or remove the "
-            "cuda-compat package. If the program needs a newer CUDA, upgrade the host's driver."
-        ),
+        fix=Fix(out_of_the_image if mounted else off_the_path),
     )
 
 
-def _how_to_match(loaded: str, on_disk: str) -> str:
+def _how_to_match(loaded: str, on_disk: str, container: Container | None) -> str:
+    if container and container.kind:
+        return (
+            f"The kernel module{f' {loaded}' if loaded else ''} is the host's: this {container.kind} container needs libraries "
+            "of its version. Remove the driver's packages (libnvidia-compute, nvidia-utils) from an image, so that the engine "
+            "mounts the host's libraries; in LXC, install those of that version. If they come from the host, reboot the host."
+        )
     if on_disk and on_disk == loaded:
         return (
             f"A reboot does not help: the module on disk is also {on_disk}. Build the new one with DKMS (as root `dkms status`, "

@@ -8,7 +8,7 @@ from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import named_but_not_listed, place, serves_by_mps, title, told_places
 from tfgpu_doctor.checks.kernel_log.xids import same_place
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Figure, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Figure, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler, System
@@ -77,7 +77,7 @@ def all_know_the_same_gpus(
     rows = list(_beside_nvml(nvml, cuda_driver, environment, given, counts)) if nvml else []
     doubts = [each for each in rows if isinstance(each, Skip)]
     if doubts and not faulty and not any(isinstance(each, Finding) for each in rows):
-        raise Skip("; ".join(map(str, doubts)))
+        raise NotMeasured("; ".join(map(str, doubts)))
     yield from (each for each in rows if not isinstance(each, Skip))
 
 

@@ -10,7 +10,7 @@ from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
 from tfgpu_doctor.checks.gpu.readings import memory_errors
 from tfgpu_doctor.checks.gpu.trouble import TROUBLES, in_trouble, signs_of_loss, why_harmless
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Environment, Pci
@@ -57,7 +57,7 @@ def every_gpu_answers(
     Fix: check the kernel log for the cause; reset the GPU or reboot, and use the others meanwhile.
     """
     if not nvml.works:
-        raise Skip("NVML itself does not respond")
+        raise NotMeasured("NVML itself does not respond")
     if not nvml.gpus and not nvml.troubles:
         raise Skip("NVML lists no GPU")
     others_work = bool((cuda_driver and cuda_driver.gpus) or (runtime and runtime.gpus))
@@ -96,7 +96,7 @@ def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: 
     """
     gpus = [(gpu, list(_memory_findings(gpu))) for gpu in gpus_in_use(nvml, cuda_driver)]
     if not any(findings or _counts_errors(gpu) for gpu, findings in gpus):
-        raise Skip("; ".join(dict.fromkeys(_why_not_measured(gpu) for gpu, _ in gpus)) or "NVML lists no GPU")
+        raise NotMeasured("; ".join(dict.fromkeys(_why_not_measured(gpu) for gpu, _ in gpus)) or "NVML lists no GPU")
     computes = bool(runtime and runtime.computes)
     for gpu, findings in gpus:
         yield from (replace(each, blocks=not computes) for each in findings)
@@ -217,7 +217,7 @@ def no_reset_is_asked_for(nvml: Nvml, cuda_driver: CudaDriver | None = None, run
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.recovery_action]
     if not told:
-        raise Skip("this driver does not report whether a GPU needs a reset")
+        raise NotMeasured("this driver does not report whether a GPU needs a reset")
     for gpu in told:
         action = gpu.health.recovery_action
         if action == "none":

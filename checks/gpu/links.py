@@ -31,13 +31,14 @@ _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
     sources=(
         "https://docs.nvidia.com/deploy/nvidia-smi/index.html",
         "https://www.kernel.org/doc/html/latest/PCI/sysfs-pci.html",
+        "https://wiki.archlinux.org/title/External_GPU",
     ),
 )
 def pcie_link_is_full(
     nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None, pci: Pci | None = None
 ) -> Yielded:
     """Batches reach the GPU through its PCI Express link. A card in a 4-lane slot, or a badly seated one, gets a
-    fraction of the bandwidth. Idle GPUs lower the link generation, and laptops have fewer lanes by design.
+    fraction of the bandwidth. Idle GPUs lower the link generation; laptops and external GPUs have fewer lanes by design.
 
     Fix: use another slot, reseat the card, remove the riser; in the firmware, assign no lanes to other devices.
     """
@@ -52,6 +53,8 @@ def pcie_link_is_full(
             yield Evidence(f"GPU {gpu.index}: in a virtual machine, whose slots are virtual: {_figures(gpu, device)}")
         elif is_of_laptop(gpu):
             yield Evidence(f"GPU {gpu.index}: in a laptop, as designed: {_figures(gpu, device)}")
+        elif device and device.removable:  # Thunderbolt carries four lanes, and shows them as slower than they are
+            yield Evidence(f"GPU {gpu.index}: an external GPU, as designed: {_figures(gpu, device)}")
         elif found := _narrow(gpu, device, nvml, knowledge) or _slow(gpu, device, knowledge):
             yield found
         else:

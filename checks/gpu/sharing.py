@@ -6,7 +6,7 @@ from tfgpu_doctor.checks.devices import device_of, devices_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, tenants, title, who
 from tfgpu_doctor.checks.gpu.readings import memory_use
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.health import MigDevice
 from tfgpu_doctor.model.facts.machine import Environment
@@ -96,7 +96,7 @@ def memory_is_not_shared(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
     share = int(knowledge.boundaries["held_memory_percent"].value)
     gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig and gpu.memory_total_bytes]
     if not gpus:
-        raise Skip("NVML reports the memory of no whole GPU")
+        raise NotMeasured("NVML reports the memory of no whole GPU")
     for gpu in gpus:
         total = gpu.memory_total_bytes or 1
         held = sum(each.memory_bytes or 0 for each in tenants(gpu))
@@ -177,7 +177,7 @@ def gpu_stays_initialised(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> 
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.persistence_mode is not None]
     if not told:
-        raise Skip("NVML does not report the persistence mode")
+        raise NotMeasured("NVML does not report the persistence mode")
     modes = (f"GPU {gpu.index} {'on' if gpu.health.persistence_mode else 'off'}" for gpu in told)
     yield Evidence(f"persistence mode: {', '.join(modes)}")
     off = [gpu for gpu in told if not gpu.health.persistence_mode and not gpu.processes]

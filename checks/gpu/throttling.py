@@ -8,7 +8,7 @@ from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
 from tfgpu_doctor.checks.gpu.readings import heat_and_clocks, limit_in_force, power_limits
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
 from tfgpu_doctor.model.facts.health import Temperature
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.tags import PARTIAL
@@ -52,7 +52,7 @@ def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) ->
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if _tells_of_heat(gpu)]
     if not told:
-        raise Skip("NVML reports neither temperatures nor what limits the clocks")
+        raise NotMeasured("NVML reports neither temperatures nor what limits the clocks")
     for gpu in told:
         reasons = [name for name in _SLOWING if name in (gpu.health.throttle_reasons or ())]
         hot = _is_too_hot(gpu)
@@ -149,7 +149,7 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
     least = float(knowledge.boundaries["lowered_power_limit_percent"].value) / 100
     gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.power.default_limit_w]
     if not gpus:
-        raise Skip("NVML reports no power limit")
+        raise NotMeasured("NVML reports no power limit")
     for gpu in gpus:
         power = gpu.health.power
         default = power.default_limit_w or 0.0

@@ -19,33 +19,57 @@ from tfgpu_doctor.model.tags import GPU_LOST
     stage=Stage.MACHINE,
     after=("SYS001",),
     causes=("optimus_gpu_powered_off",),
-    sources=("https://github.com/canonical/nvidia-prime", "https://github.com/Bumblebee-Project/bbswitch"),
+    sources=(
+        "https://github.com/canonical/nvidia-prime",
+        "https://github.com/Bumblebee-Project/bbswitch",
+        "https://github.com/bayasdev/envycontrol",
+        "https://gitlab.com/asus-linux/supergfxctl",
+    ),
 )
-def gpu_is_switched_on(driver: Driver, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None) -> Yielded:
-    """A laptop with two GPUs can switch off NVIDIA's to save power. `prime-select intel` removes it from the PCI bus, so that
-    it appears not to exist; bbswitch cuts its power.
+def gpu_is_switched_on(
+    driver: Driver, pci: Pci | None = None, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None
+) -> Yielded:
+    """A laptop with two GPUs can switch off NVIDIA's to save power. `prime-select intel`, EnvyControl and supergfxd remove it
+    from the PCI bus, so that it appears not to exist; bbswitch cuts its power.
 
-    Fix: `sudo prime-select on-demand`, then reboot; with Bumblebee, put `optirun` before the command.
+    Fix: `sudo prime-select on-demand`, `sudo envycontrol -s hybrid` or `supergfxctl -m Hybrid`, then reboot; with Bumblebee,
+    put `optirun` before the command.
     """
-    if not driver.prime and not driver.bbswitch:
-        raise Skip("nothing on this system switches GPUs off")
     states = [f"/etc/prime-discrete says {driver.prime}"] if driver.prime else []
     states += [f"/proc/acpi/bbswitch says {driver.bbswitch}"] if driver.bbswitch else []
+    states += [f"{driver.removed_by} takes NVIDIA's GPU off the PCI bus"] if driver.removed_by else []
+    if not states:
+        raise Skip("nothing on this system switches GPUs off")
     in_use = bool(driver.version or (cuda_driver and cuda_driver.gpus) or (nvml and nvml.gpus))
-    if in_use or (driver.prime != "off" and driver.bbswitch != "OFF"):
+    by, how = _switched_off_by(driver, pci)
+    if in_use or not by:
         yield Evidence(", ".join(states) + (", and the driver is loaded" if in_use else ""))
     else:
-        by_prime = driver.prime == "off"
         yield Finding(
-            "the laptop's NVIDIA GPU is switched off" + (" by prime-select" if by_prime else " by bbswitch"),
+            f"the laptop's NVIDIA GPU is switched off by {by}",
             cause="optimus_gpu_powered_off",
             evidence=(*states, "NVIDIA's kernel module is not loaded"),
-            fix=Fix(
-                "As root, run `prime-select on-demand` (or `nvidia`), then reboot."
-                if by_prime
-                else "Start the program with `optirun`, or remove Bumblebee and bbswitch, and reboot."
-            ),
+            fix=Fix(how),
         )
+
+
+def _switched_off_by(driver: Driver, pci: Pci | None) -> tuple[str, str]:
+    """Return the program that switched the GPU off, and how to switch it on; empty if none did.
+
+    A file that takes the GPU off the bus counts only if the bus has no NVIDIA GPU.
+    """
+    if driver.prime == "off":
+        return "prime-select", "As root, run `prime-select on-demand` (or `nvidia`), then reboot."
+    if driver.bbswitch == "OFF":
+        return "bbswitch", "Start the program with `optirun`, or remove Bumblebee and bbswitch, and reboot."
+    if not driver.removed_by or pci is None or pci.nvidia_gpus:
+        return "", ""
+    if driver.removed_by.endswith("supergfxd.conf"):
+        return "supergfxd", "Run `supergfxctl -m Hybrid`, then reboot."
+    return "EnvyControl", (
+        f"As root, run `envycontrol -s hybrid`, then reboot. If EnvyControl is no longer installed, remove {driver.removed_by} "
+        "and /etc/modprobe.d/blacklist-nvidia.conf."
+    )
 
 
 @check(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tfgpu_doctor.checks.devices import Row
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.schema import Xid
-from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, Severity, Skip
+from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, NotMeasured, Severity
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
@@ -61,10 +61,10 @@ class Reported:
 
 
 def read_log(kernel_log: KernelLog) -> KernelLog:
-    """Return the log if it could be read; otherwise raise Skip."""
+    """Return the log if it could be read; otherwise raise NotMeasured."""
     if not kernel_log.source:
         why = f" ({kernel_log.why_unread})" if kernel_log.why_unread else ""
-        raise Skip(f"the kernel log cannot be read{why}; {_ASK}")
+        raise NotMeasured(f"the kernel log cannot be read{why}; {_ASK}")
     return kernel_log
 
 

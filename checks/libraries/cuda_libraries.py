@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries
 from tfgpu_doctor.checks.libraries.lost_libraries import CUDA, failed_loads, said_of
+from tfgpu_doctor.checks.tensorflow.wheel import is_from_index
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import Libraries
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+from tfgpu_doctor.model.facts.resolution import Resolution
 from tfgpu_doctor.model.tags import LIBRARIES
 
 _FIRST_OF_SHARED_SONAMES = 11  # from this CUDA release on, a soname contains only the major version
@@ -32,6 +34,7 @@ def cuda_libraries_are_installed(
     target: Target,
     system: System,
     knowledge: Knowledge,
+    resolution: Resolution | None = None,
     runtime: Runtime | None = None,
 ) -> Yielded:
     """The wheel does not include CUDA: after `pip install tensorflow`, TensorFlow cannot use a GPU unless a toolkit of the
@@ -47,12 +50,14 @@ def cuda_libraries_are_installed(
         yield Evidence(f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}")
         return
     wanted = _wanted(tensorflow, runtime)
-    opened = {load.soname for load in runtime.libraries if load.opened} if runtime else set()
-    absent = [name for name in wanted if name not in opened and not cuda_libraries.named(name)]
+    found = _found_by_tensorflow(resolution, runtime)
+    absent = [name for name in wanted if name not in found and not cuda_libraries.named(name)]
     cudart = next((name for name in wanted if name.startswith("libcudart.so.")), "")
     if cudart and cudart in absent:
-        if not runtime and not _is_from_pip(target, tensorflow):
-            raise Skip("this TensorFlow is not a wheel installed by pip: only a run shows where it looks for CUDA")
+        if not runtime and not is_from_index(target, tensorflow):
+            raise Skip(
+                "this TensorFlow is not the wheel of the package index: only a run shows where it looks for CUDA"
+            )
         yield _not_installed(tensorflow, cuda_libraries, target, knowledge, cudart, absent, runtime)
     elif not wanted:
         raise Skip("TensorFlow did not report which libraries it opens")
@@ -62,11 +67,12 @@ def cuda_libraries_are_installed(
         yield Evidence(f"found on disk: {', '.join(name for name in wanted if name not in absent)}")
 
 
-def _is_from_pip(target: Target, tensorflow: TensorFlow) -> bool:
-    """Return whether this is the wheel from the package index, whose library search path is known."""
-    found = target.find(tensorflow.distribution)
-    by_pip = bool(found and found.installer in ("pip", "uv", "poetry", ""))
-    return by_pip and not tensorflow.folder.startswith("/nix/store/")
+def _found_by_tensorflow(resolution: Resolution | None, runtime: Runtime | None) -> set[str]:
+    """Return the libraries that TensorFlow opened, or that its own search path leads to and its log does not miss."""
+    loads = runtime.libraries if runtime else ()
+    lost = {load.soname for load in loads if not load.opened}
+    resolved = {each.soname for each in (resolution.libraries if resolution else ()) if each.found}
+    return {load.soname for load in loads if load.opened} | (resolved - lost)
 
 
 def _not_installed(

@@ -7,7 +7,7 @@ import math
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Severity, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Environment, Scheduler, System
@@ -46,7 +46,7 @@ def threads_fit_processors(
     """
     counted = len(limits.cpus) or (system.cpu_count if system else 0)
     if not counted:
-        raise Skip("the number of CPUs that this process may run on is unknown")
+        raise NotMeasured("the number of CPUs that this process may run on is unknown")
     share, said = _share(limits, scheduler)
     set_by_hand = [f"{name}={environment.get(name)}" for name in _POOLS if environment.get(name)]
     harm = _harm(limits, knowledge, _is_at_work(nvml, cuda_driver, knowledge))

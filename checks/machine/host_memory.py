@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.limits import Limits
@@ -49,7 +49,7 @@ def memory_suffices(
     """
     total, who = _total(limits, system, container)
     if total is None:
-        raise Skip("the amount of memory is unknown")
+        raise NotMeasured("the amount of memory is unknown")
     left = _left(limits, system)
     if runtime and runtime.attempt.outcome == "killed_by_signal" and runtime.attempt.signal == "SIGKILL":
         if limits.memory_limit_bytes is None and (left is None or left >= _LITTLE_BYTES):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import System
@@ -45,7 +45,7 @@ def address_space_suffices(
     Fix: `ulimit -v unlimited`; limit memory with a control group, as Slurm and Kubernetes do.
     """
     if "as" not in limits.resources:
-        raise Skip("the limit is not known")
+        raise NotMeasured("the limit is not known")
     limit = limits.resource("as")
     if limit is None:
         yield Evidence("ulimit -v is unlimited")
@@ -199,7 +199,7 @@ def files_may_be_opened(
     Fix: `ulimit -n 65536`, or `docker run --ulimit nofile=65536`.
     """
     if "nofile" not in limits.resources or (system and system.os != "Linux"):
-        raise Skip("the limit is not known")
+        raise NotMeasured("the limit is not known")
     limit, least = limits.resource("nofile"), int(knowledge.boundaries["least_open_files"].value)
     said = [runtime.import_error, runtime.use_error, *runtime.attempt.stderr, *runtime.log] if runtime else []
     said += _not_started(runtime, target)

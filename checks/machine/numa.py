@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import devices_of
 from tfgpu_doctor.checks.gpu.in_use import place
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.limits import Limits, numbers_in
 from tfgpu_doctor.model.facts.machine import NumaNode, Pci, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
@@ -29,10 +29,10 @@ def program_is_near_its_gpu(limits: Limits, system: System, pci: Pci, cuda_drive
         raise Skip("all CPUs are in one NUMA node" if nodes else "the NUMA nodes are unknown")
     own = limits.cpus
     if not own:
-        raise Skip("the CPUs that this process may run on are unknown")
+        raise NotMeasured("the CPUs that this process may run on are unknown")
     places = _places(pci, cuda_driver, nodes)
     if not places:
-        raise Skip("GPU NUMA affinity is unknown")
+        raise NotMeasured("GPU NUMA affinity is unknown")
     far = {gpu: node for gpu, node in places.items() if not own & numbers_in(node.cpu_list)}
     if len(far) < len(places):
         yield Evidence(f"this process may run on CPUs {limits.cpu_list}; {_said(places)}")

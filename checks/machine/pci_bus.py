@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
 from tfgpu_doctor.checks.kernel_log.xids import OFF_THE_BUS, ago, is_news, same_place
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
@@ -36,7 +36,7 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
     if not gpus:
         raise Skip("no NVIDIA GPU on the PCI bus")
     if not any(gpu.errors or gpu.port_errors or _uncorrected(gpu, kernel_log) for gpu in gpus):
-        raise Skip("the kernel provides no error counters for this bus")
+        raise NotMeasured("the kernel provides no error counters for this bus")
     limit = float(knowledge.boundaries["bus_errors_per_hour"].value)
     for gpu in gpus:
         fatal, corrected = _uncorrected(gpu, kernel_log), _corrected_per_hour(gpu, kernel_log)
@@ -117,7 +117,7 @@ def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None
         raise Skip("NVML reports the link" if told and not asked else "sysfs does not report the link")
     for gpu in known:
         used, possible = _lanes(gpu) or (0, 0)
-        if used < possible:
+        if used < possible and not gpu.removable:  # an external GPU has the lanes of its cable
             yield Finding(
                 f"the PCI link of the GPU at {gpu.address} uses {used} of the {possible} lanes that both ends have",
                 cause="pcie_link_degraded",

@@ -7,7 +7,7 @@ import re
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, needs_of, new_environment
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
@@ -61,7 +61,7 @@ def cpu_has_avx(system: System, knowledge: Knowledge, runtime: Runtime | None = 
     if runtime and runtime.version:
         yield Evidence(f"TensorFlow {runtime.version} was imported")
     elif system.cpu_flags is None:
-        raise Skip("the CPU flags cannot be read")
+        raise NotMeasured("the CPU flags cannot be read")
     elif "avx" not in system.cpu_flags:
         first = knowledge.boundaries["first_release_with_avx"].value
         yield Finding(
@@ -115,7 +115,7 @@ def c_library_is_new_enough(system: System, tensorflow: TensorFlow, runtime: Run
             fix=Fix("Use a newer distribution (a container will do), or an older TensorFlow."),
         )
     elif not known:
-        raise Skip("the glibc version of the wheel or of the system is unknown")
+        raise NotMeasured("the glibc version of the wheel or of the system is unknown")
     else:
         yield Evidence(f"glibc {system.glibc}, and the wheel needs {needed}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.preload import Preload, RunWithoutPreload
 from tfgpu_doctor.model.facts.python import Runtime
@@ -35,12 +35,12 @@ def preloaded_libraries_do_no_harm(
     Fix: `unset LD_PRELOAD`, or name files that exist.
     """
     if preload is None:
-        raise Skip("it is not known which libraries are preloaded")
+        raise NotMeasured("it is not known which libraries are preloaded")
     if preload.attempt is None:
         yield Evidence("nothing is preloaded")
         return
     if not preload.attempt.answered:
-        raise Skip(f"the process that shows them {preload.attempt.ending}")
+        raise NotMeasured(f"the process that shows them {preload.attempt.ending}")
     if runtime and _helps(runtime, run_without_preload):
         yield _harmful((environment.get("LD_PRELOAD") if environment else "") or "", preload, runtime)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.xla import FlagTrial, XlaFlags
 
@@ -60,7 +60,7 @@ def xla_knows_its_flags(environment: Environment | None = None, xla_flags: XlaFl
 
 def _judge(variable: str, environment: Environment | None, xla_flags: XlaFlags | None) -> Yielded:
     if environment is None:
-        raise Skip("the environment is not known")
+        raise NotMeasured("the environment is not known")
     if not (environment.get(variable) or "").strip():
         yield Evidence(f"{variable} is not set")
         return
@@ -72,7 +72,7 @@ def _judge(variable: str, environment: Environment | None, xla_flags: XlaFlags |
     elif trial.attempt.answered:
         yield Evidence(f"TensorFlow read {variable}, and compiled a function")
     else:
-        raise Skip(f"the process that reads {variable} {trial.attempt.ending}")
+        raise NotMeasured(f"the process that reads {variable} {trial.attempt.ending}")
 
 
 def _finding(trial: FlagTrial, value: str) -> Finding:

@@ -9,7 +9,7 @@ from tfgpu_doctor.checks.commands import NOT_FROM_PIP, has_no_cuda_wheel, pip, r
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, with_another_python
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease
-from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
@@ -42,7 +42,7 @@ def python_answers(target: Target, runtime: Runtime | None = None) -> Yielded:
     if _lacks_resources(target.attempt):
         raise CannotTell(f"the Python {target.executable} {target.attempt.ending}")  # LIM002, LIM004 and LIM005 say why
     if target.attempt.outcome == "timed_out" and runtime and runtime.version:
-        raise Skip(
+        raise NotMeasured(
             f"reading its packages {target.attempt.ending}, but TensorFlow {runtime.version} ran in it: a slow file system?"
         )
     if not target.attempt.answered:
@@ -84,7 +84,7 @@ def tensorflow_is_installed(
     TensorFlow has no wheel for this Python, create an environment with another one.
     """
     if not target.attempt.answered:
-        raise Skip("the packages of the target could not be read")
+        raise NotMeasured("the packages of the target could not be read")
     newest = knowledge.tensorflow_releases[-1]
     python = ".".join(target.version.split(".")[:2])
     by_nvidia = has_no_cuda_wheel(system, knowledge)  # its builds have Pythons of their own

@@ -6,7 +6,7 @@ import re
 
 from tfgpu_doctor.checks.commands import NOT_FROM_PIP, has_no_cuda_wheel, pip, requirement
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.project import Project
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
@@ -34,7 +34,7 @@ def requirements_exist(project: Project, target: Target, knowledge: Knowledge, s
     if not project.requirements:
         raise Skip("no file in the working folder names a TensorFlow package")
     if not target.attempt.answered:
-        raise Skip("the packages of the target could not be read")
+        raise NotMeasured("the packages of the target could not be read")
     first = knowledge.boundaries["tensorflow_gpu_first_empty_release"].value
     last = knowledge.boundaries["tensorflow_gpu_last_release"].value
     empty = [each for each in project.requirements if _asks_for_empty(each.words, first)]

@@ -7,7 +7,7 @@ import re
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import requirements_on
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
 from tfgpu_doctor.model.tags import version_of
 
@@ -45,7 +45,7 @@ def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, run
     """
     numpy = target.find("numpy")
     if not numpy:
-        raise Skip("the NumPy version is unknown")
+        raise NotMeasured("the NumPy version is unknown")
     first = knowledge.boundaries["first_release_for_numpy_2"].value
     complaint = _complaint(runtime, _NUMPY)
     is_old = (
@@ -89,7 +89,7 @@ def protobuf_fits(target: Target, tensorflow: TensorFlow, runtime: Runtime | Non
         (each for each in requirements_on(target, tensorflow.distribution, "protobuf") if not each.extra), None
     )
     if not protobuf or not wanted:
-        raise Skip("the protobuf version, or the version that TensorFlow requires, is unknown")
+        raise NotMeasured("the protobuf version, or the version that TensorFlow requires, is unknown")
     complaint = _complaint(runtime, _PROTOBUF)
     fits = wanted.allows(protobuf.version)
     if complaint or (not fits and not (runtime and runtime.version)):

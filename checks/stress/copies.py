@@ -15,7 +15,7 @@ from tfgpu_doctor.checks.stress.ending import ending_of
 from tfgpu_doctor.checks.stress.results import tell_missing, under_stress
 from tfgpu_doctor.checks.stress.routes import HOST, across, devices_on, in_words, is_between_gpus, route_of, with_host
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.facts.stress import StressTest, Transfer
@@ -96,11 +96,11 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
     under_stress(stress)
     timed = [each for each in stress.transfers if each.copies and each.gb_per_s and not each.error]
     if not timed:
-        raise Skip(routes_without_copies(stress, timed))
+        raise NotMeasured(routes_without_copies(stress, timed))
     told = [f"{_way(each)}: {each.gb_per_s:.1f} GB/s" for each in with_host(timed) if not _capacity(each, knowledge)]
     told += _between(across(timed))
     if not any(_capacity(each, knowledge) for each in timed):
-        raise Skip(f"no copy used pinned memory and a link that NVML reports; measured: {'; '.join(told)}")
+        raise NotMeasured(f"no copy used pinned memory and a link that NVML reports; measured: {'; '.join(told)}")
     least = float(knowledge.boundaries["pinned_copy_fraction"].value)
     for each in with_host(timed):
         speed, capacity = each.gb_per_s or 0.0, _capacity(each, knowledge)

@@ -8,7 +8,18 @@ from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import size
-from tfgpu_doctor.model import UNDETERMINED, Confidence, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import (
+    UNDETERMINED,
+    Confidence,
+    Evidence,
+    Finding,
+    Fix,
+    NotMeasured,
+    Skip,
+    Stage,
+    Yielded,
+    check,
+)
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.stress import Exactness, MemoryPattern, StressedGpu, StressTest
 from tfgpu_doctor.model.tags import STRESS, UNFIT
@@ -29,10 +40,10 @@ def called(gpu: StressedGpu) -> str:
 
 def under_stress(stress: StressTest) -> tuple[StressedGpu, ...]:
     """Return the GPUs that were stress-tested. Skip with the reason if there are none."""
+    if not stress.gpus:
+        raise Skip("there is no GPU")
     if not stress.tested:
-        raise Skip(
-            "; ".join(f"{called(gpu)} was not tested: {gpu.untouched}" for gpu in stress.gpus) or "there is no GPU"
-        )
+        raise NotMeasured("; ".join(f"{called(gpu)} was not tested: {gpu.untouched}" for gpu in stress.gpus))
     return stress.tested
 
 
@@ -60,7 +71,7 @@ def _reason(gpu: StressedGpu, stress: StressTest) -> str:
 def tell_missing(missing: str, *, found: bool) -> Iterator[Evidence]:
     """Tell what was not measured next to what was found; skip if nothing was found: the rest is no evidence for it."""
     if missing and not found:
-        raise Skip(missing)
+        raise NotMeasured(missing)
     if missing:
         yield Evidence(missing)
 

@@ -8,7 +8,7 @@ from tfgpu_doctor.checks.devices import device_of, devices_of
 from tfgpu_doctor.checks.driver.versions import driver_system
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import kernels_for, newest_major
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime, TensorFlow
@@ -102,7 +102,7 @@ def kernels_fit_gpu(
     source = (cuda_driver.gpus if cuda_driver else ()) or (nvml.gpus if nvml else ())
     gpus = {gpu.index: gpu for gpu in source if gpu.compute_capability}
     if not gpus or not tensorflow.compute_capabilities:
-        raise Skip("the compute capability of the GPU or of the build is unknown")
+        raise NotMeasured("the compute capability of the GPU or of the build is unknown")
     built = ", ".join(tensorflow.compute_capabilities)
     kinds = {index: kernels_for(gpu.compute_capability, tensorflow.compute_capabilities) for index, gpu in gpus.items()}
     if "unknown" in kinds.values():

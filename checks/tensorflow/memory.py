@@ -6,7 +6,7 @@ from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, who
 from tfgpu_doctor.checks.gpu.readings import memory_use
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.gpu_holders import GpuHolders
 from tfgpu_doctor.model.facts.machine import Environment
@@ -56,7 +56,7 @@ def memory_is_left(
     gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig]
     gpus = [gpu for gpu in gpus if gpu.memory_total_bytes and gpu.memory_free_bytes is not None]
     if not gpus:
-        raise Skip("NVML reports no GPU memory")
+        raise NotMeasured("NVML reports no GPU memory")
     failed = _ran_out(runtime, cuda_driver)
     full = [gpu for gpu in gpus if _is_full(gpu)]
     for gpu in gpus:

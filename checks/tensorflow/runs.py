@@ -107,12 +107,14 @@ def tensorflow_lists_gpus(
     expected = len(cuda_driver.gpus) if cuda_driver else 0
     # Without a CUDA driver there may still be Metal on a Mac with Apple silicon, or DirectML on Windows.
     has_other = system.os == "Windows" or (system.os == "Darwin" and system.architecture == "arm64")
+    # LIB001 passed, so TensorFlow itself finds libcuda: its log alone tells how the driver answered.
+    unasked = system.os == "Linux" and cuda_driver is not None and bool(cuda_driver.library_error)
     if not runtime.gpus_listed:
         ending = "raises " + runtime.use_error if runtime.use_error else runtime.attempt.ending
         yield _finding(f"listing the GPUs {ending}", runtime, system, knowledge)
     elif runtime.gpus and len(runtime.gpus) >= expected:
         yield Evidence(", ".join(f"{gpu.name} {gpu.description}".strip() for gpu in runtime.gpus))
-    elif not expected and not has_other:
+    elif not expected and not has_other and not unasked:
         raise Skip("the number of the driver's GPUs is unknown")
     else:
         message = (

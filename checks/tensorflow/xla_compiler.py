@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.checks.devices import device_of
+from tfgpu_doctor.checks.tensorflow.wheel import is_from_index
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import requirements_on
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
@@ -37,6 +38,9 @@ def xla_finds_libdevice(xla_tools: XlaTools, tensorflow: TensorFlow, target: Tar
     if xla_tools.libdevice:
         yield Evidence(xla_tools.libdevice)
         return
+    owner = target.find(tensorflow.distribution)
+    if not is_from_index(target, tensorflow) and not (owner and owner.installer == "conda"):
+        raise NotMeasured("the folder of a CUDA toolkit that was compiled into this build of TensorFlow is not known")
     wheel = next(iter(requirements_on(target, tensorflow.distribution, "nvidia-cuda-nvcc")), None)
     wanted = f"{wheel.name}{wheel.specifier}" if wheel else ""
     yield Finding(

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from built_machines import DOCKER, NO_NVML, conda, packages, several, variables, wsl
+from built_machines import DOCKER, NO_NVML, conda, cuda_without_library, packages, several, variables, wsl
 from every import every
 from healthy import (
     ANSWERED,
+    CUDA_WHEELS,
     DRIVER,
     broken,
     computation,
@@ -30,6 +31,8 @@ from tfgpu_doctor.model import Finding, Skip
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, PciDevice, Scheduler
 from tfgpu_doctor.model.facts.nvidia import DeviceNodes, Driver, GpuProcess, Libraries, Nvml
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.facts.xla import XlaTools
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -43,6 +46,9 @@ OTHERS_JOB = GpuProcess(pid=2214, name="python", memory_bytes=79 << 30)
 INTEL = PciDevice(address="0000:00:02.0", vendor="8086", device="46a6", class_code="030000", driver="i915")
 RTX = PciDevice(address="0000:01:00.0", vendor="10de", device="24dc", class_code="030000", driver="nvidia")
 NVSWITCH = PciDevice(address="0000:85:00.0", vendor="10de", device="22a3", class_code="068000")
+
+NO_TOOLS = XlaTools(searched=("/usr/local/cuda",))  # the folder that is compiled in is not known
+WHEELS = {name for name, _, _ in CUDA_WHEELS.values()}
 
 
 def nodes(*paths: str, refused: tuple[str, ...] = ()) -> DeviceNodes:
@@ -113,6 +119,55 @@ def user_site() -> Facts:
             tensorflow_file=f"{mine}/tensorflow/__init__.py",
             distributions=found,
         )
+    )
+
+
+def by_runpath(**folders: str) -> Resolution:
+    """The libraries that TensorFlow's own RUNPATH leads to, each with its folder."""
+    libraries = (
+        ResolvedLibrary(
+            soname=name,
+            found=True,
+            needed_by_tensorflow=True,
+            path=f"{folder}/{name}",
+            real_path=f"{folder}/{name}",
+            found_by="RUNPATH",
+        )
+        for name, folder in folders.items()
+    )
+    return Resolution(libraries=tuple(libraries))
+
+
+def nixos() -> Facts:
+    """An interpreter alone finds no library of the driver: only TensorFlow's library names /run/opengl-driver/lib."""
+    folder = "/run/opengl-driver/lib"
+    names = ("libcuda.so.1", "libnvidia-ml.so.1", *CUDA_WHEELS)
+    known = (
+        driver_library(stem, path=f"{folder}/{stem}.so.1", found_in="known place")
+        for stem in ("libcuda", "libnvidia-ml")
+    )
+    return broken(
+        driver_libraries=Libraries(copies=tuple(known)),
+        cuda_driver=cuda_without_library(),
+        nvml=Nvml(attempt=ANSWERED, library_error=NO_NVML),
+        tensorflow={"folder": "/nix/store/def-python3-3.12/lib/python3.12/site-packages/tensorflow"},
+        driver={"built_for": ()},
+        cuda_libraries=Libraries(),
+        xla_tools=NO_TOOLS,
+        resolution=by_runpath(**dict.fromkeys(names, folder)),
+    )
+
+
+def site_build() -> Facts:
+    """A cluster's own wheel, whose RUNPATHs replace LD_LIBRARY_PATH, and whose CUDA is compiled in as a folder."""
+    folder = "/cvmfs/site.example/cuda/12.2/lib64"
+    version = "2.17.0+site.1"
+    return broken(
+        tensorflow={"version": version, "wheel_tag": "cp312-cp312-linux_x86_64"},
+        target=packages(("tensorflow", version), ("numpy", "1.26.4"), without=tuple(WHEELS)),
+        cuda_libraries=Libraries(),
+        xla_tools=NO_TOOLS,
+        resolution=by_runpath(**dict.fromkeys(CUDA_WHEELS, folder)),
     )
 
 
@@ -198,6 +253,8 @@ def machines() -> dict[str, Facts]:
             cuda_libraries=Libraries(),
             environment=variables(LD_LIBRARY_PATH="/run/opengl-driver/lib"),
         ),
+        "nixos whose tensorflow has the driver's folder in its runpath": nixos(),
+        "a site's own build with runpaths": site_build(),
         "packages of the user": user_site(),
         "an older release": broken(
             tensorflow={"version": "2.15.1", "cuda_version": "12.2", "cudnn_version": "8"},

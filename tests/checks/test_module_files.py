@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from built_kernel import KERNEL, UNREADABLE, built, log, message
+from every import every
 from healthy import DRIVER, healthy
 
 from tfgpu_doctor.checks.driver.kernel_module import module_is_built_for_kernel, secure_boot_lets_module_in
@@ -72,6 +73,41 @@ def test_headers_that_are_missing_come_before_a_build_that_failed(judge: Judge) 
     assert finding.fix and finding.fix.text.startswith(
         f"As root, install the headers (`apt install linux-headers-{KERNEL}`"
     )
+
+
+@every(
+    "distribution, dkms, akmods",
+    [
+        ("Fedora Linux 43 (Workstation Edition)", (), True),
+        ("Fedora Linux 43 (Workstation Edition)", (ADDED,), False),
+        ("Fedora Linux 43 (Workstation Edition)", (FAILED,), False),
+        ("Ubuntu 24.04.1 LTS", (), False),
+        ("AlmaLinux 9.6 (Sage Margay)", (), False),
+        ("", (), False),
+    ],
+)
+def test_on_fedora_akmods_builds_the_module_unless_dkms_has_it(
+    judge: Judge, distribution: str, dkms: tuple[DkmsModule, ...], akmods: bool
+) -> None:
+    # https://rpmfusion.org/Howto/NVIDIA and http://fedorasolved.org/Members/zcat/akmods
+    for headers in (True, False):
+        finding = judge.finding(
+            module_is_built_for_kernel,
+            driver=OTHER_KERNEL,
+            module_files=files(*dkms, headers=headers),
+            system={"distribution": distribution},
+        )
+        assert finding.cause == "kernel_module_not_built_for_kernel"
+        assert finding.fix and (f"akmods --force --kernels {KERNEL}" in finding.fix.text) == akmods
+        assert not akmods or f"kernel-devel-{KERNEL}" in finding.fix.text
+        assert akmods == ("dkms" not in finding.fix.text.lower())
+        assert ("install its package for this kernel" in finding.fix.text) == (not dkms and not akmods)
+
+
+@every("module_files, system", [(None, {"distribution": "Fedora Linux 43"}), (files(), None)])
+def test_what_is_not_known_of_the_builds_leaves_the_general_fix(judge: Judge, module_files: Any, system: Any) -> None:
+    finding = judge.finding(module_is_built_for_kernel, driver=OTHER_KERNEL, module_files=module_files, system=system)
+    assert finding.fix and "dkms autoinstall" in finding.fix.text
 
 
 def test_a_module_that_dkms_never_built_is_not_built(judge: Judge) -> None:

@@ -80,6 +80,16 @@ def test_a_build_that_dkms_could_not_do_is_named_with_its_reason(tmp_path: pathl
     assert "DKMS failed to build nvidia/535.129.03" in first["fix"]["text"]
 
 
+def test_modules_that_an_upgrade_of_the_kernel_removed_need_a_restart(tmp_path: pathlib.Path) -> None:
+    root = make_gpu_root(tmp_path / "root")
+    for folder in ("proc/driver", "sys/module", f"lib/modules/{KERNEL}"):
+        shutil.rmtree(root / folder, ignore_errors=True)
+    write(root, "lib/modules/6.17.1-arch1-1/modules.dep", "extramodules/nvidia.ko.zst:\n")
+    first = first_cause(root)
+    assert (first["label"], first["id"]) == ("reboot_pending", "DRV011")
+    assert f"/lib/modules/{KERNEL} holds no modules; 6.17.1-arch1-1 has the NVIDIA module" in first["evidence"]
+
+
 def test_what_was_read_is_recorded(tmp_path: pathlib.Path) -> None:
     root = make_gpu_root(tmp_path / "root")
     kernel_says(root, (600.0, "NVRM: Xid (PCI:0000:01:00): 13, pid=1, name=python3, Graphics Exception"))

@@ -12,8 +12,10 @@ from tfgpu_doctor.model.facts.nvidia import Driver
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nouveau", "nova_core")
 _PARAMETERS = ("RmProfilingAdminOnly", "PreserveVideoMemoryAllocations", "ModifyDeviceFiles", "DeviceFileMode")
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"  # UEFI's global variables
-
-
+# What the integrated mode of EnvyControl (UDEV_INTEGRATED_PATH in its source; /lib until 3.4) and of supergfxd
+# (MODPROBE_INTEGRATED) writes.
+_REMOVE_RULES = ("/etc/udev/rules.d/50-remove-nvidia.rules", "/lib/udev/rules.d/50-remove-nvidia.rules")
+_SUPERGFXD = "/etc/modprobe.d/supergfxd.conf"
 _SECURE_BOOT_BYTES = 5  # four bytes of attributes, then the value
 
 
@@ -40,7 +42,15 @@ def driver(host: Host) -> Driver:
         suspends=_number(host.files.text_if_any("/sys/power/suspend_stats/success")),
         prime=host.files.text_if_any("/etc/prime-discrete").strip(),
         bbswitch=host.files.text_if_any("/proc/acpi/bbswitch").strip().rpartition(" ")[2],  # "0000:01:00.0 OFF"
+        removed_by=_removed_by(host),
     )
+
+
+def _removed_by(host: Host) -> str:
+    """The file of EnvyControl or supergfxd that takes NVIDIA's GPU off the bus; supergfxd's has other lines in other modes."""
+    rules = next((path for path in _REMOVE_RULES if "0x10de" in host.files.text_if_any(path)), "")
+    integrated = "blacklist nvidia" in host.files.text_if_any(_SUPERGFXD).splitlines()
+    return rules or (_SUPERGFXD if integrated else "")
 
 
 def parse_version(text: str) -> tuple[str, str]:

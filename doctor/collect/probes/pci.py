@@ -14,6 +14,7 @@ from tfgpu_doctor.model.facts.machine import NVIDIA, Pci, PciDevice, PciLink
 _FOLDER = "/sys/bus/pci/devices"
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _ASLEEP = ("suspended", "suspending", "resuming", "error")  # Documentation/ABI/testing/sysfs-devices-power
+_REMOVABLE = {"removable": True, "fixed": False}  # Documentation/ABI/testing/sysfs-devices-removable, Linux 5.14
 _ERRORS = {"correctable": "TOTAL_ERR_COR", "nonfatal": "TOTAL_ERR_NONFATAL", "fatal": "TOTAL_ERR_FATAL"}
 
 
@@ -65,6 +66,7 @@ def _connected(host: Host, device: PciDevice) -> PciDevice:
         errors=_errors(host, device.address),
         port_errors=_errors(host, port) if port else {},
         physical_function=_linked(host, f"{folder}/physfn"),
+        removable=_REMOVABLE.get(host.files.text_if_any(f"{folder}/removable").strip()),
     )
 
 

@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Iterable
 
-from tfgpu_doctor.collect.probe import Unavailable, probe
+from tfgpu_doctor.collect.probe import probe
 from tfgpu_doctor.host import Files, Host
-from tfgpu_doctor.model.facts.python import Target
+from tfgpu_doctor.knowledge import read_knowledge, version
+from tfgpu_doctor.model.facts.python import Target, TensorFlow
 from tfgpu_doctor.model.facts.xla import XlaTools
 
 _LIBDEVICE, _PTXAS = "nvvm/libdevice/libdevice.10.bc", "bin/ptxas"
@@ -21,11 +22,9 @@ Place = tuple[Files, str]
 
 
 @probe(waits_for="ptxas")
-def xla_tools(host: Host, target: Target) -> XlaTools:
+def xla_tools(host: Host, target: Target, tensorflow: TensorFlow) -> XlaTools:
     """Search as XLA does (xla/tsl/platform/default/cuda_root_path.cc), for ptxas on $PATH first, and query its version."""
-    if not target.tensorflow_file:
-        raise Unavailable("no TensorFlow was found, so there is no XLA to examine")
-    roots = list(_roots(host, target))
+    roots = list(_roots(host, target, tensorflow))
     path = [(host.target_files, folder) for folder in host.environment.get("PATH", "").split(os.pathsep) if folder]
     _, libdevice = _first((files, f"{root}/{_LIBDEVICE}") for files, root in roots)
     files, ptxas = _first(
@@ -40,7 +39,7 @@ def xla_tools(host: Host, target: Target) -> XlaTools:
     )
 
 
-def _roots(host: Host, target: Target) -> Iterable[Place]:
+def _roots(host: Host, target: Target, tensorflow: TensorFlow) -> Iterable[Place]:
     """The folders that may contain a toolkit, the user's own choice first.
 
     The /usr/local/cuda-X.Y that was compiled into TensorFlow is not known: any of them counts.
@@ -55,6 +54,11 @@ def _roots(host: Host, target: Target) -> Iterable[Place]:
     for name in ("cuda", *host.files.names_if_any("/usr/local")):
         if name.startswith("cuda"):
             yield host.files, f"/usr/local/{name}"
+    yield host.target_files, f"{site}/tensorflow/cuda"
+    first = read_knowledge().boundaries["first_release_that_searches_opt_cuda"].value
+    if version(tensorflow.version) >= version(first):
+        yield host.files, "/opt/cuda"
+        yield host.target_files, os.path.normpath(f"{site}/../../..")  # the prefix, where conda puts a toolkit
 
 
 def _first(places: Iterable[Place]) -> tuple[Files | None, str]:

@@ -80,6 +80,7 @@ class PciDevice(Fact, frozen=True):
     errors: dict[Text, Count] = {}  # since the boot: "correctable", "nonfatal", "fatal"; empty if they are not counted
     port_errors: dict[Text, Count] = {}  # the same for the bridge above it
     physical_function: Text = ""  # address of the device that this one is a virtual function of
+    removable: bool | None = None  # by its user, as below a Thunderbolt port; None if the kernel does not say it
 
     @property
     def is_nvidia_gpu(self) -> bool:

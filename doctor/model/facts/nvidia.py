@@ -34,6 +34,7 @@ class Driver(Fact, frozen=True):
         ""  # /etc/prime-discrete, what prime-select chose for the NVIDIA GPU of a laptop: "on", "off", "on-demand"
     )
     bbswitch: Text = ""  # /proc/acpi/bbswitch, its state: "ON", "OFF"
+    removed_by: FilePath = ""  # the file with which a program takes NVIDIA's GPU off the PCI bus at each boot
 
 
 class DeviceNode(Fact, frozen=True):

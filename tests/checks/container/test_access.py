@@ -8,15 +8,18 @@ import pytest
 from built_machines import (
     DOCKER,
     NO_LIBCUDA,
+    NO_LIBRARIES,
     NO_NVML,
     cuda_that_fails,
     cuda_without_library,
     several,
+    tensorflow_after,
     variables,
     without_gpu_in,
     wsl,
 )
-from healthy import ANSWERED, DRIVER, broken, cuda_gpu, node, runtime
+from every import every
+from healthy import ANSWERED, DRIVER, broken, cuda_gpu, driver_library, node, runtime
 
 from tfgpu_doctor.checks.container.access import (
     container_has_compute_libraries,
@@ -27,7 +30,8 @@ from tfgpu_doctor.checks.container.access import (
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Container, Environment, Scheduler
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Libraries, Nvml
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -117,6 +121,80 @@ def test_engine_and_restrictions_of_a_container_are_evidence(judge: Judge, chang
 def test_the_control_node_alone_is_no_gpu(judge: Judge) -> None:
     machine = without_gpu_in(DOCKER, device_nodes=nodes("/dev/nvidiactl", "/dev/nvidia-uvm"))
     assert judge.finding(container_has_gpu, machine).cause == "container_started_without_gpu"
+
+
+# The host's /dev without the driver's libraries: Apptainer binds /dev by default
+# (https://apptainer.org/docs/user/latest/bind_paths_and_mounts.html) and `docker run --privileged` shows every device.
+HOSTS_DEV: dict[str, Any] = {
+    "device_nodes": nodes("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"),
+    "driver_libraries": NO_LIBRARIES,
+    "cuda_driver": cuda_without_library(),
+    "nvml": WITHOUT_NVML,
+    "runtime": tensorflow_after(303, "UNKNOWN ERROR"),
+}
+APPTAINER = Container(kind="apptainer", evidence=("/.singularity.d exists",))
+STUB = driver_library("libcuda", path="/usr/local/cuda/lib64/stubs/libcuda.so.1", kind="stub", found_in="known place")
+
+
+@every(
+    "container, changes, words",
+    [
+        (APPTAINER, {}, "apptainer exec --nv"),
+        (DOCKER, {}, "docker run --gpus all"),
+        (Container(kind="podman"), {}, "--device nvidia.com/gpu=all"),
+        (Container(kind="kubernetes"), {}, "nvidia.com/gpu: 1"),
+        (Container(kind="containerd"), {}, "nerdctl run --gpus all"),
+        (DOCKER, {"environment": variables(NVIDIA_DRIVER_CAPABILITIES="compute,utility")}, "docker run --gpus all"),
+        (DOCKER, {"environment": variables(NVIDIA_DRIVER_CAPABILITIES="all")}, "docker run --gpus all"),
+        (DOCKER, {"driver_libraries": Libraries(copies=(STUB,))}, "docker run --gpus all"),
+        (APPTAINER, {"resolution": Resolution()}, "apptainer exec --nv"),
+        (APPTAINER, {"runtime": None}, "apptainer exec --nv"),
+    ],
+    key=lambda container, changes, words: f"{container.kind} {list(changes)}",
+)
+def test_nodes_without_any_library_of_the_driver_are_not_the_gpu(
+    judge: Judge, container: Container, changes: dict[str, Any], words: str
+) -> None:
+    machine = broken(**{**HOSTS_DEV, "container": container, **changes})
+    finding = judge.finding(container_has_gpu, machine)
+    assert (finding.cause, finding.severity) == ("container_started_without_gpu", "error")
+    assert "/dev/nvidia0" in finding.evidence[0]
+    assert {NO_LIBCUDA, NO_NVML} <= set(finding.evidence)
+    assert finding.fix and words in finding.fix.text
+    assert [cause.label for cause in diagnose(machine).causes] == ["container_started_without_gpu"]
+
+
+OFF_PATH = {"path": "/usr/local/nvidia/lib64/libcuda.so.1", "found_in": "known place"}  # of Kubernetes on GKE
+IN_RUNPATH = ResolvedLibrary(soname="libcuda.so.1", found=True, needed_by_tensorflow=True, found_by="RUNPATH")
+
+
+@every(
+    "changes",
+    [
+        {"container": Container(kind="lxc")},  # its owner installs the libraries in it
+        {"container": Container(kind="systemd-nspawn")},
+        {"cuda_driver": cuda_that_fails(100, "CUDA_ERROR_NO_DEVICE")},
+        {"nvml": Nvml(attempt=ANSWERED, error_code=9, error_text="Driver Not Loaded")},
+        {"cuda_driver": None},
+        {"nvml": None},
+        {"driver_libraries": None},
+        {"cuda_driver": HUNG},
+        {"environment": variables(NVIDIA_DRIVER_CAPABILITIES="utility")},
+        {"environment": variables(NVIDIA_DRIVER_CAPABILITIES="video")},
+        {"driver_libraries": Libraries(copies=(driver_library("libcuda", **OFF_PATH),))},
+        {"driver_libraries": Libraries(copies=(driver_library("libnvidia-ml"),))},
+        {"driver_libraries": Libraries(copies=(driver_library("libcuda", kind="wsl"),))},
+        {"device_nodes": nodes("/dev/dxg")},
+        {"device_nodes": nodes("/dev/nvmap", "/dev/nvidia0")},
+        {"resolution": Resolution(libraries=(IN_RUNPATH,))},
+        {"runtime": runtime()},
+    ],
+    key=lambda changes: str(changes)[:90],
+)
+def test_nodes_are_the_gpu_where_the_libraries_are_missing_for_another_reason(
+    judge: Judge, changes: dict[str, Any]
+) -> None:
+    judge.passes(container_has_gpu, broken(**{**HOSTS_DEV, "container": DOCKER, **changes}))
 
 
 def test_a_container_is_judged_without_cuda_and_nvml(judge: Judge) -> None:

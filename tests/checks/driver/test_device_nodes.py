@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from built_machines import DOCKER, cuda_that_fails, wsl
+from built_machines import DOCKER, cuda_that_fails, tensorflow_after, wsl
+from every import every
 from healthy import ANSWERED, broken, node
 
 from tfgpu_doctor.checks.driver.device_nodes import device_nodes_exist, user_may_open_nodes, uvm_is_there
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.kernel import ModuleFiles
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNode, DeviceNodes, Driver
@@ -140,6 +142,44 @@ def test_uvm_is_judged_without_cuda(judge: Judge) -> None:
 def test_a_cuda_without_a_code_is_no_evidence_about_uvm(judge: Judge) -> None:
     finding = judge.finding(uvm_is_there, driver={"modules": ("nvidia",)}, device_nodes=nodes(), cuda_driver=HUNG)
     assert "cuInit" not in str(finding.evidence)
+
+
+RUNNING, NEXT = "6.16.10-arch1-1", "6.17.1-arch1-1"
+# nvidia was loaded at the start for the display; nvidia-uvm is first needed after an upgrade removed the kernel's modules.
+MODULES_GONE: dict[str, Any] = {
+    "driver": {"modules": ("nvidia", "nvidia_modeset", "nvidia_drm"), "running_kernel": RUNNING, "built_for": (NEXT,)},
+    "module_files": ModuleFiles(),
+    "device_nodes": nodes("/dev/nvidia-modeset", "/dev/nvidia0", "/dev/nvidiactl"),
+    "cuda_driver": UNKNOWN,
+    "runtime": tensorflow_after(999, "CUDA_ERROR_UNKNOWN: unknown error"),
+}
+
+
+def test_uvm_cannot_be_loaded_once_the_modules_of_the_running_kernel_are_gone(judge: Judge) -> None:
+    machine = broken(**MODULES_GONE)
+    finding = judge.finding(uvm_is_there, machine)
+    assert (finding.cause, finding.severity) == ("reboot_pending", "error")
+    assert finding.message.startswith("nvidia-uvm is missing")
+    assert f"/lib/modules/{RUNNING} holds no modules; {NEXT} has the NVIDIA module" in finding.evidence
+    assert finding.fix and "Restart the machine" in finding.fix.text and "nvidia-modprobe" not in finding.fix.text
+    assert [cause.label for cause in diagnose(machine).causes] == ["reboot_pending"]
+
+
+@every(
+    "changes",
+    [
+        {"module_files": None},
+        {"module_files": ModuleFiles(headers=True)},  # the kernel has other modules
+        {"driver": {"modules": ("nvidia",), "built_for": (RUNNING, NEXT), "running_kernel": RUNNING}},
+        {"driver": {"modules": ("nvidia",), "built_for": (), "running_kernel": RUNNING}},  # NixOS
+        {"driver": {"modules": ("nvidia", "nvidia_uvm"), "built_for": (NEXT,), "running_kernel": RUNNING}},
+        {"container": DOCKER},  # /lib/modules is the image's
+    ],
+    key=lambda changes: str(changes),
+)
+def test_uvm_that_can_be_loaded_is_missing(judge: Judge, changes: dict[str, Any]) -> None:
+    finding = judge.finding(uvm_is_there, broken(**{**MODULES_GONE, **changes}))
+    assert finding.cause == "nvidia_uvm_missing"
 
 
 @pytest.mark.parametrize("cuda", NEVER_ASKED)

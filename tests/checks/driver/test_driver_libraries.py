@@ -5,9 +5,19 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
-from built_machines import NO_LIBCUDA, NO_NVML, cuda_that_fails, cuda_without_library, variables, wsl
-from healthy import ANSWERED, DRIVER, broken, driver_library, runtime
+from built_machines import (
+    NO_LIBCUDA,
+    NO_NVML,
+    cuda_that_fails,
+    cuda_without_library,
+    tensorflow_after,
+    variables,
+    wsl,
+)
+from every import every
+from healthy import ANSWERED, DRIVER, broken, driver_library, lost_library, runtime, without_gpus
 
 from tfgpu_doctor.checks.commands import prepend_library_path
 from tfgpu_doctor.checks.driver.driver_libraries import (
@@ -15,10 +25,14 @@ from tfgpu_doctor.checks.driver.driver_libraries import (
     libcuda_is_the_drivers_own,
     libnvidia_ml_is_found,
 )
+from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, LibraryFile, Nvml
+from tfgpu_doctor.model.facts.python import LibraryLoad
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -27,6 +41,7 @@ FOLDER = "/usr/lib/x86_64-linux-gnu"
 LIBCUDA = f"{FOLDER}/libcuda.so.{DRIVER}"
 HUNG = CudaDriver(attempt=Attempt(outcome="timed_out", seconds=15.0, phase="opening libcuda.so.1"))
 WITHOUT_NVML = Nvml(attempt=ANSWERED, library_error=NO_NVML)
+NOT_OPENED: dict[str, Any] = {"cuda_driver": cuda_without_library(), "runtime": None}
 REST = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 
@@ -77,7 +92,7 @@ def test_an_opening_without_end_is_judged_elsewhere(judge: Judge) -> None:
 
 
 def test_a_libcuda_that_is_nowhere_is_not_installed(judge: Judge) -> None:
-    finding = judge.finding(libcuda_is_found, driver_libraries=Libraries(), cuda_driver=cuda_without_library())
+    finding = judge.finding(libcuda_is_found, driver_libraries=Libraries(), **NOT_OPENED)
     assert (finding.cause, finding.severity) == ("no_nvidia_driver", "error")
     assert finding.message == "the driver's library libcuda.so.1 is not installed"
     assert finding.evidence == (NO_LIBCUDA,)
@@ -88,7 +103,7 @@ def test_a_libcuda_that_is_nowhere_is_not_installed(judge: Judge) -> None:
 @pytest.mark.parametrize("kind", ["stub", "compat"])
 def test_a_stub_or_compatibility_copy_beside_the_path_is_no_driver(judge: Judge, kind: str) -> None:
     beside = copy_in(f"/usr/local/cuda/{kind}", kind=kind)
-    finding = judge.finding(libcuda_is_found, driver_libraries=copies(beside), cuda_driver=cuda_without_library())
+    finding = judge.finding(libcuda_is_found, driver_libraries=copies(beside), **NOT_OPENED)
     assert finding.cause == "no_nvidia_driver"
     assert f"a copy is at {beside.path} (known place)" in finding.evidence
 
@@ -100,6 +115,7 @@ def test_a_libcuda_on_the_path_that_does_not_open_is_broken(judge: Judge, found_
         libcuda_is_found,
         driver_libraries=copies(driver_library("libcuda", found_in=found_in)),
         cuda_driver=CudaDriver(attempt=ANSWERED, library_error=error),
+        runtime=None,
     )
     assert finding.cause == "no_nvidia_driver"
     assert finding.message == "libcuda.so.1 exists but cannot be opened"
@@ -108,9 +124,7 @@ def test_a_libcuda_on_the_path_that_does_not_open_is_broken(judge: Judge, found_
 
 @pytest.mark.parametrize("folder", ["/run/opengl-driver/lib", "/usr/local/nvidia/lib64"])
 def test_a_libcuda_beside_the_path_is_put_on_it(judge: Judge, folder: str) -> None:
-    finding = judge.finding(
-        libcuda_is_found, driver_libraries=copies(copy_in(folder)), cuda_driver=cuda_without_library()
-    )
+    finding = judge.finding(libcuda_is_found, driver_libraries=copies(copy_in(folder)), **NOT_OPENED)
     assert (finding.cause, finding.severity) == ("gpu_libs_not_found", "error")
     assert finding.message == f"libcuda.so.1 is in {folder}, where the loader does not search"
     assert finding.evidence == (NO_LIBCUDA, f"a copy is at {folder}/libcuda.so.1 (known place)")
@@ -119,7 +133,7 @@ def test_a_libcuda_beside_the_path_is_put_on_it(judge: Judge, folder: str) -> No
 
 def off_the_path() -> Facts:
     beside = copies(copy_in("/usr/lib/wsl/lib", kind="wsl"), copy_in("/usr/lib/wsl/lib", "libnvidia-ml", kind="wsl"))
-    return wsl(2, driver_libraries=beside, cuda_driver=cuda_without_library(), nvml=WITHOUT_NVML)
+    return wsl(2, driver_libraries=beside, nvml=WITHOUT_NVML, **NOT_OPENED)
 
 
 def test_in_wsl_libcuda_beside_the_path_has_a_name(judge: Judge) -> None:
@@ -128,18 +142,101 @@ def test_in_wsl_libcuda_beside_the_path_has_a_name(judge: Judge) -> None:
     assert finding.fix and finding.fix.commands == (f"export LD_LIBRARY_PATH=/usr/lib/wsl/lib{REST}",)
 
 
-def test_in_wsl_without_libcuda_windows_lacks_its_driver(judge: Judge) -> None:
-    finding = judge.finding(libcuda_is_found, wsl(2, driver_libraries=Libraries(), cuda_driver=cuda_without_library()))
-    assert finding.cause == "no_nvidia_driver"
+def test_in_wsl_without_libcuda_windows_lacks_its_driver_or_the_pc_a_gpu(judge: Judge) -> None:
+    # /dev/dxg is there with a GPU of Intel or AMD, too: https://github.com/microsoft/DirectML/issues/18
+    finding = judge.finding(libcuda_is_found, wsl(2, driver_libraries=Libraries(), **NOT_OPENED))
+    assert (finding.cause, finding.confidence) == ("no_nvidia_driver", "medium")
+    assert "or this PC has no NVIDIA GPU" in finding.message
+    assert finding.fix and "no action is needed" in finding.fix.text
     assert "/usr/lib/wsl/lib has no libcuda.so.1" in finding.evidence
     assert finding.fix and "in Windows" in finding.fix.text
 
 
 def test_a_folder_with_a_blank_is_quoted_in_the_command(judge: Judge) -> None:
-    finding = judge.finding(
-        libcuda_is_found, driver_libraries=copies(copy_in("/opt/my driver")), cuda_driver=cuda_without_library()
-    )
+    finding = judge.finding(libcuda_is_found, driver_libraries=copies(copy_in("/opt/my driver")), **NOT_OPENED)
     assert finding.fix and finding.fix.commands == (f"export LD_LIBRARY_PATH='/opt/my driver'{REST}",)
+
+
+# An interpreter does not have the RUNPATH of TensorFlow's library: nixpkgs adds the driver's folder to it
+# (https://github.com/NixOS/nixpkgs/issues/95824), and NixOS has no ld.so.cache.
+
+OPENGL = "/run/opengl-driver/lib"
+
+
+def resolved(folder: str = OPENGL, found_by: str = "RUNPATH") -> Resolution:
+    return Resolution(
+        libraries=tuple(
+            ResolvedLibrary(
+                soname=name,
+                found=bool(found_by),
+                needed_by_tensorflow=True,
+                path=f"{folder}/{name}" if found_by else "",
+                real_path=f"{folder}/{name}" if found_by else "",
+                found_by=found_by,
+            )
+            for name in ("libcuda.so.1", "libnvidia-ml.so.1")
+        )
+    )
+
+
+def nixos(**sections: Any) -> Facts:
+    """The driver's libraries are in a folder to which only TensorFlow's RUNPATH leads."""
+    return broken(
+        **{
+            "system": {"distribution": "NixOS 25.05 (Warbler)"},
+            "driver_libraries": copies(copy_in(OPENGL), copy_in(OPENGL, "libnvidia-ml")),
+            "cuda_driver": cuda_without_library(),
+            "nvml": WITHOUT_NVML,
+            "resolution": resolved(),
+            **sections,
+        }
+    )
+
+
+@every("check", [libcuda_is_found, libnvidia_ml_is_found], key=lambda check: check.id)
+def test_a_driver_that_tensorflow_alone_finds_is_found(judge: Judge, check: Check) -> None:
+    assert judge.passes(check, nixos(resolution=None)) == "TensorFlow lists 1 GPU"
+    assert judge.passes(check, nixos(runtime=None)).startswith(f"the RUNPATH of TensorFlow leads to {OPENGL}/lib")
+
+
+NOTHING_LOST = runtime(gpus=(), computations=(), libraries=())
+
+
+@every(
+    "resolution, run",
+    [
+        (None, None),
+        (resolved(found_by=""), None),
+        (resolved("/usr/local/cuda/lib64/stubs"), None),
+        (resolved(found_by="ld.so.cache"), None),  # the loader did not open that one
+        (resolved(), without_gpus(lost_library("libcuda.so.1"), lost_library("libnvidia-ml.so.1"))),
+        (None, NOTHING_LOST),
+    ],
+)
+def test_a_driver_that_tensorflow_does_not_find_either_is_not(judge: Judge, resolution: Any, run: Any) -> None:
+    for check in (libcuda_is_found, libnvidia_ml_is_found):
+        finding = judge.finding(check, nixos(resolution=resolution, runtime=run))
+        assert finding.cause == "gpu_libs_not_found"
+
+
+def test_a_machine_whose_driver_tensorflow_alone_finds_is_healthy() -> None:
+    report = diagnose(nixos())
+    assert (report.causes, report.computes, report.fit, report.healthy) == ((), True, True, True)
+    quick = diagnose(nixos(runtime=None, quick=True))
+    assert (quick.causes, quick.healthy, quick.judged) == ((), False, False)  # nobody has called cuInit
+
+
+@every("quick", [False, True])
+def test_there_a_driver_that_fails_is_not_called_healthy(quick: bool) -> None:
+    opened = (LibraryLoad(soname="libcuda.so.1", opened=True),)
+    run = None if quick else tensorflow_after(999, "CUDA_ERROR_UNKNOWN: unknown error")
+    run = msgspec.structs.replace(run, libraries=opened) if run else None
+    report = diagnose(nixos(runtime=run, driver=Driver(running_kernel="6.12.41"), quick=quick))
+    assert [cause.label for cause in report.causes] == ["no_nvidia_driver"]
+    whole = diagnose(nixos(runtime=run, quick=quick))
+    assert not whole.healthy
+    assert "gpu_libs_not_found" not in [cause.label for cause in whole.causes]
+    assert quick or whole.causes
 
 
 # LIB002

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from built_kernel import LOADED, log, message
 from built_machines import cuda_without_library, no_driver
+from every import every
 from healthy import ANSWERED, DRIVER, broken
 
 from tfgpu_doctor.checks.driver.kernel_module import (
@@ -15,6 +16,7 @@ from tfgpu_doctor.checks.driver.kernel_module import (
     secure_boot_lets_module_in,
 )
 from tfgpu_doctor.checks.driver.nouveau import nouveau_is_not_loaded
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver
@@ -215,6 +217,35 @@ def test_firmware_that_does_not_tell_is_no_fault(judge: Judge) -> None:
 def test_secure_boot_is_not_blamed_where_there_is_no_module_to_load(judge: Judge, built_for: tuple[str, ...]) -> None:
     driver = Driver(running_kernel=KERNEL, built_for=built_for, secure_boot=True)
     assert "no NVIDIA module is installed" in judge.skips(secure_boot_lets_module_in, driver=driver)
+
+
+def bound_to(*drivers: str) -> Pci:
+    return Pci(devices=tuple(rtx(driver, f"0000:0{place}:00.0") for place, driver in enumerate(drivers, 1)))
+
+
+SIGNED = Driver(running_kernel=KERNEL, built_for=(KERNEL,), secure_boot=True)
+
+
+def test_secure_boot_is_not_blamed_where_the_gpu_is_kept_for_a_virtual_machine(judge: Judge) -> None:
+    # hosts of pass-through blacklist the nvidia module: https://pve.proxmox.com/wiki/PCI_Passthrough
+    machine = no_driver(driver=SIGNED, pci=bound_to("vfio-pci"))
+    assert "bound to vfio-pci" in judge.skips(secure_boot_lets_module_in, machine)
+    [cause] = diagnose(machine).causes
+    assert (cause.label, cause.id) == ("no_nvidia_driver", "DRV001")
+    assert cause.fix and "vfio-pci" in cause.fix.text
+
+
+@every("drivers", [(), ("",), ("vfio-pci", ""), ("nvidia",)], key=str)
+def test_secure_boot_is_blamed_where_a_gpu_waits_for_the_module(judge: Judge, drivers: tuple[str, ...]) -> None:
+    machine = no_driver(driver=SIGNED, pci=bound_to(*drivers))
+    assert judge.finding(secure_boot_lets_module_in, machine).cause == "secure_boot_blocks_module"
+    assert judge.finding(secure_boot_lets_module_in, machine, pci=None).cause == "secure_boot_blocks_module"
+
+
+def test_a_module_that_the_kernel_refused_is_blamed_whatever_holds_the_gpu(judge: Judge) -> None:
+    refusal = message("module_refused", "Loading of module with unavailable key is rejected")
+    machine = no_driver(driver=SIGNED, pci=bound_to("vfio-pci"), kernel_log=log(refusal))
+    assert judge.finding(secure_boot_lets_module_in, machine).confidence == "high"
 
 
 # DRV005

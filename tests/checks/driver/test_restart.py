@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from built_machines import DOCKER, cuda_that_fails
+from built_machines import DOCKER, cuda_that_fails, no_driver
 from healthy import ANSWERED, DRIVER
 
 from tfgpu_doctor.checks.driver.restart import no_driver_waits_for_a_restart
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.kernel import ModuleFile, ModuleFiles
 from tfgpu_doctor.model.facts.nvidia import Driver, Nvml
 from tfgpu_doctor.model.facts.restart import Restart
@@ -60,6 +61,14 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "driver": NOT_LOADED, "restart": asked_by("nvidia-driver-565"), **IDLE}),
     "the next kernel has the module": ("error", f"kernel {NEXT} has the module; {KERNEL}, which runs, has none", {
         "driver": FOR_NEXT, "restart": asked_by(f"linux-image-{NEXT}", "linux-base"), **IDLE}),
+    "the running kernel's modules are gone": ("error", f"/lib/modules/{KERNEL} holds no modules; {NEXT} has the NVIDIA module", {
+        "driver": FOR_NEXT, "module_files": ModuleFiles(), "restart": Restart(), **IDLE}),
+    "no kernel has the module, nor the running one any": ("skip", "not loaded", {
+        "driver": NOTHING, "module_files": ModuleFiles(), "restart": Restart(), **IDLE}),
+    "the running kernel has other modules": ("skip", "not loaded", {
+        "driver": FOR_NEXT, "module_files": ModuleFiles(headers=False), "restart": Restart(), **IDLE}),
+    "the modules are gone, and the driver is loaded": ("pass", DRIVER, {
+        "driver": {"running_kernel": KERNEL, "built_for": (NEXT,)}, "module_files": ModuleFiles(), "restart": Restart()}),
     "a kernel has the module, no restart asked for": ("skip", "not loaded", {"driver": FOR_NEXT, "restart": Restart(), **IDLE}),
     "the next kernel has no module": ("skip", "not loaded", {"driver": NOTHING, "restart": asked_by(f"linux-image-{NEXT}"), **IDLE}),
     "container with the file of its image": ("skip", "container", {"container": DOCKER, "restart": asked_by("nvidia-driver-565")}),
@@ -67,6 +76,18 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no GPU": ("skip", "no NVIDIA GPU", {"pci": {"devices": ()}, "driver": NOTHING, "restart": asked_by("nvidia-driver-565"), **IDLE}),
     "quick": ("pass", DRIVER, {"module_files": ModuleFiles(), "restart": Restart(), "runtime": None}),
 }  # fmt: skip
+
+
+def test_a_kernel_that_an_upgrade_replaced_is_the_only_cause() -> None:
+    # Arch's package of the kernel holds its modules: an upgrade removes those of the running one, and no header package of
+    # it is left (https://github.com/saber-nyan/kernel-modules-hook).
+    arch = Driver(running_kernel="6.16.10-arch1-1", built_for=("6.17.1-arch1-1",), secure_boot=False)
+    machine = no_driver(
+        driver=arch, module_files=ModuleFiles(), restart=Restart(), system={"distribution": "Arch Linux"}
+    )
+    [cause] = diagnose(machine).causes
+    assert (cause.label, cause.id) == ("reboot_pending", "DRV011")
+    assert cause.fix and "Restart the machine" in cause.fix.text and "6.16.10-arch1-1" in cause.fix.text
 
 
 @pytest.mark.parametrize("name", VARIANTS)

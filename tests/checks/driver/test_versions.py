@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from built_machines import cuda_that_fails, cuda_without_library, wsl
-from healthy import ANSWERED, DRIVER, driver_library, nvml_gpu
+from built_machines import DOCKER, cuda_that_fails, cuda_without_library, tensorflow_after, wsl
+from every import every
+from healthy import ANSWERED, DRIVER, broken, driver_library, nvml_gpu
 
 from tfgpu_doctor.checks.driver.versions import driver_is_new_enough, libraries_match_module
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
+from tfgpu_doctor.model.facts.kernel import ModuleFile, ModuleFiles
+from tfgpu_doctor.model.facts.machine import Container
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
 
 if TYPE_CHECKING:
@@ -259,6 +263,82 @@ def test_the_compatibility_library_is_in_conflict_with_a_module_of_unknown_versi
     cuda = cuda_that_fails(803, "CUDA_ERROR", library="/usr/local/cuda-12.8/compat/libcuda.so.570.124.06")
     finding = judge.finding(libraries_match_module, driver_libraries=compat(), cuda_driver=cuda, driver=Driver())
     assert finding.cause == "cuda_compat_package_conflict"
+
+
+# The container toolkit may mount the image's compatibility library over the driver's: libcuda.so.1 in /usr/lib leads to
+# it, as `ls` shows in https://github.com/NVIDIA/nvidia-container-toolkit/pull/1055.
+MOUNTED = libcuda("570.124.06").copies[0]
+OF_IMAGE = driver_library(
+    "libcuda",
+    version="570.124.06",
+    path="/usr/local/cuda/compat/libcuda.so.1",
+    real_path="/usr/local/cuda-12.8/compat/libcuda.so.570.124.06",
+    kind="compat",
+    found_in="known place",
+)
+REFUSED = cuda_that_fails(804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", library=MOUNTED.real_path, gpus=())
+MOUNTED_COMPAT: dict[str, Any] = {
+    "container": DOCKER,
+    "driver": {"version": "550.54.15"},
+    "driver_libraries": Libraries(copies=(MOUNTED, OF_IMAGE, driver_library("libnvidia-ml", version="550.54.15"))),
+    "cuda_driver": REFUSED,
+    "nvml": {"driver_version": "550.54.15"},
+    "runtime": tensorflow_after(804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
+}
+
+
+def test_the_compatibility_library_that_the_engine_mounted_over_the_drivers_is_in_conflict(judge: Judge) -> None:
+    machine = broken(**MOUNTED_COMPAT)
+    finding = judge.finding(libraries_match_module, machine)
+    assert (finding.cause, finding.confidence) == ("cuda_compat_package_conflict", "high")
+    assert f"{OF_IMAGE.real_path} of the image has the same version" in finding.evidence
+    assert finding.fix and "image" in finding.fix.text and "Upgrade the host's driver" in finding.fix.text
+    assert "eboot" not in finding.fix.text and finding.fix.commands == ()
+    assert [cause.label for cause in diagnose(machine).causes] == ["cuda_compat_package_conflict"]
+
+
+@every(
+    "changes",
+    [
+        {"container": Container()},
+        {"container": None},
+        {"driver_libraries": Libraries(copies=(MOUNTED,))},
+        {"driver_libraries": Libraries(copies=(MOUNTED, driver_library("libcuda", version="565.1.1", kind="compat")))},
+        {"nvml": Nvml(attempt=ANSWERED, error_code=18, error_text="Driver/library version mismatch")},
+        {"driver": {"version": "570.124.06"}},
+    ],
+)
+def test_a_libcuda_that_is_not_the_images_is_a_mismatch(judge: Judge, changes: dict[str, Any]) -> None:
+    finding = judge.finding(libraries_match_module, broken(**{**MOUNTED_COMPAT, **changes}))
+    assert finding.cause == "driver_library_version_mismatch"
+
+
+def test_the_mounted_library_is_not_blamed_for_another_error(judge: Judge) -> None:
+    unknown = cuda_that_fails(999, "CUDA_ERROR_UNKNOWN", library=MOUNTED.real_path)
+    machine = broken(**{**MOUNTED_COMPAT, "cuda_driver": unknown})
+    assert "not both known" in judge.skips(libraries_match_module, machine)
+
+
+def test_the_mounted_library_that_works_passes(judge: Judge) -> None:
+    machine = broken(**{**MOUNTED_COMPAT, "cuda_driver": {"library": MOUNTED.real_path}})
+    assert "forward-compatibility" in judge.passes(libraries_match_module, machine)
+
+
+@every("kind", ["docker", "podman", "kubernetes", "apptainer", "lxc"])
+def test_a_container_gets_the_libraries_of_the_hosts_module(judge: Judge, kind: str) -> None:
+    files = ModuleFiles(file=ModuleFile(path="/lib/modules/k/nvidia.ko", version="550.120"))
+    for module_files in (None, files):
+        finding = judge.finding(
+            libraries_match_module,
+            container=Container(kind=kind),
+            driver={"version": "550.120"},
+            cuda_driver=cuda_that_fails(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+            module_files=module_files,
+        )
+        assert finding.cause == "driver_library_version_mismatch"
+        assert finding.fix and "550.120" in finding.fix.text and f"this {kind} container" in finding.fix.text
+        assert not finding.fix.text.startswith(("Reboot", "A reboot"))
+        assert "nvidia-uninstall" not in finding.fix.text
 
 
 def test_the_compatibility_library_that_works_passes(judge: Judge) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from built_health import GEFORCE, H100, SERVER, changed, in_slot_of, server, workstation
 from built_machines import cuda_that_fails
-from healthy import nvml_gpu
+from healthy import broken, nvml_gpu
 
 from tfgpu_doctor.checks.gpu.links import fabric_is_set_up, nvlinks_are_up, pcie_link_is_full
 from tfgpu_doctor.diagnose.engine import diagnose
@@ -84,6 +84,22 @@ def test_links_as_they_are_made_pass(judge: Judge, machine: Facts) -> None:
 def test_laptops_have_few_lanes_by_design(judge: Judge, name: str) -> None:
     gpu = nvml_gpu(name=name, health=linked(width=4))
     assert "in a laptop" in judge.passes(pcie_link_is_full, nvml={"gpus": (gpu,)})
+
+
+def with_removable(machine: Facts, removable: bool | None) -> Facts:
+    """The machine whose GPU says whether its user can unplug it."""
+    assert machine.pci
+    return broken(machine, pci={"devices": (msgspec.structs.replace(machine.pci.devices[0], removable=removable),)})
+
+
+def test_an_external_gpu_has_the_lanes_of_its_cable(judge: Judge) -> None:
+    # "limited by 2.5 GT/s PCIe x4 link ... (capable of 126 Gb/s with 8.0 GT/s PCIe x16 link)" says the kernel of a GTX 1050
+    # in an enclosure: https://wiki.archlinux.org/title/External_GPU
+    busy = in_slot_of(4, 4, performance_state=0, utilization_percent=98)
+    for machine in (in_slot_of(4, 4), in_slot_of(16, 1), busy):
+        assert "an external GPU" in judge.passes(pcie_link_is_full, with_removable(machine, True))
+        for fixed in (False, None):
+            assert judge.finding(pcie_link_is_full, with_removable(machine, fixed))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from built_machines import no_driver
+from every import every
 from healthy import broken, node
 
 from tfgpu_doctor.checks.gpu.unclaimed import driver_takes_gpu, gpu_is_switched_on
@@ -55,6 +56,34 @@ def test_a_gpu_that_was_taken_off_the_bus_is_not_called_missing() -> None:
     off = Driver(running_kernel="6.8.0-48-generic", prime="off")
     report = diagnose(no_driver(driver=off, pci=Pci(devices=(INTEL,), device_count=20)))
     assert [cause.label for cause in report.causes] == ["optimus_gpu_powered_off"]
+
+
+ENVYCONTROL, SUPERGFXD = "/etc/udev/rules.d/50-remove-nvidia.rules", "/etc/modprobe.d/supergfxd.conf"
+ONLY_INTEL = Pci(devices=(INTEL,), device_count=20)
+
+
+def removed_by(path: str) -> Driver:
+    return Driver(running_kernel="6.8.0-48-generic", removed_by=path)
+
+
+@every("path, fix", [(ENVYCONTROL, "envycontrol -s hybrid"), (SUPERGFXD, "supergfxctl -m Hybrid")])
+def test_a_gpu_that_a_program_takes_off_the_bus_at_each_boot(path: str, fix: str) -> None:
+    """EnvyControl's integrated mode: `lspci` shows Intel's GPU alone, https://github.com/bayasdev/envycontrol/issues/198"""
+    report = diagnose(no_driver(driver=removed_by(path), pci=ONLY_INTEL))
+    assert [cause.label for cause in report.causes] == ["optimus_gpu_powered_off"]
+    assert f"{path} takes NVIDIA's GPU off the PCI bus" in report.causes[0].evidence
+    assert report.causes[0].fix
+    assert fix in report.causes[0].fix.text
+
+
+@every("pci", [None, Pci(devices=(INTEL, KEPLER), device_count=21)])
+def test_a_gpu_that_is_on_the_bus_all_the_same_was_not_taken_off(judge: Judge, pci: Pci | None) -> None:
+    machine = no_driver(driver=removed_by(ENVYCONTROL), pci=pci)
+    assert judge.passes(gpu_is_switched_on, machine) == f"{ENVYCONTROL} takes NVIDIA's GPU off the PCI bus"
+
+
+def test_a_gpu_that_works_was_not_taken_off(judge: Judge) -> None:
+    assert "the driver is loaded" in judge.passes(gpu_is_switched_on, driver={"removed_by": ENVYCONTROL})
 
 
 # DRV009

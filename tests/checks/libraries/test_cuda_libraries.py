@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from built_machines import packages
-from healthy import CUDA_WHEELS, SITE, broken, healthy, lost_library, pip_library, runtime, without_gpus
+from every import every
+from healthy import (
+    CUDA_WHEELS,
+    SITE,
+    broken,
+    distribution,
+    healthy,
+    lost_library,
+    pip_library,
+    runtime,
+    target,
+    without_gpus,
+)
 
 from tfgpu_doctor.checks.libraries.cuda_libraries import cuda_libraries_are_installed
 from tfgpu_doctor.checks.libraries.library_loading import every_library_opens, pip_libraries_are_found
@@ -15,6 +27,7 @@ from tfgpu_doctor.checks.libraries.lost_libraries import failed_loads
 from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
 from tfgpu_doctor.model.facts.python import LibraryLoad, Runtime
+from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -175,6 +188,55 @@ def test_a_runtime_that_tensorflow_opened_is_installed(judge: Judge) -> None:
     # NixOS: the libraries lie where only TensorFlow's own RUNPATH leads
     run = without_gpus(lost_library("libcudnn.so.9"))
     assert judge.does_not_object(cuda_libraries_are_installed, cuda_libraries=NOWHERE, runtime=run)
+
+
+# RPATHs in place of LD_LIBRARY_PATH: EasyBuild, EESSI, Spack, and wheels that a site builds
+# (https://github.com/EESSI/software-layer, https://docs.alliancecan.ca/wiki/Python)
+BY_RPATH = Resolution(
+    libraries=tuple(
+        ResolvedLibrary(soname=name, found=True, needed_by_tensorflow=True, found_by="RPATH") for name in CUDA_WHEELS
+    )
+)
+NOT_FOUND = Resolution(
+    libraries=tuple(ResolvedLibrary(soname=name, found=False, needed_by_tensorflow=True) for name in CUDA_WHEELS)
+)
+
+
+def test_a_library_that_tensorflows_own_path_leads_to_is_installed(judge: Judge) -> None:
+    evidence = judge.passes(cuda_libraries_are_installed, cuda_libraries=NOWHERE, resolution=BY_RPATH, runtime=None)
+    assert evidence == "found on disk: libcudart.so.12, libcudnn.so.9"
+
+
+@every("resolution, run", [(NOT_FOUND, None), (NOT_FOUND, without_gpus(*LOST)), (BY_RPATH, without_gpus(*LOST))])
+def test_a_library_that_it_does_not_find_is_not(judge: Judge, resolution: Resolution, run: Runtime | None) -> None:
+    finding = judge.finding(cuda_libraries_are_installed, cuda_libraries=NOWHERE, resolution=resolution, runtime=run)
+    assert finding.cause == "pip_without_and_cuda_extra"
+
+
+BY_CONDA = target(distributions=(distribution("tensorflow", "2.20.0", installer="conda"),))
+BY_POETRY = target(distributions=(distribution("tensorflow", "2.20.0", installer="Poetry 1.8.2"),))
+
+
+@every(
+    "sections",
+    [
+        {"tensorflow": {"version": "2.17.0+computecanada"}},
+        {"tensorflow": {"wheel_tag": "cp312-cp312-linux_x86_64"}},
+        {"tensorflow": {"folder": "/nix/store/def-python3-3.12/lib/python3.12/site-packages/tensorflow"}},
+        {"target": BY_CONDA},
+    ],
+)
+def test_of_a_build_from_elsewhere_only_a_run_tells(judge: Judge, sections: dict[str, Any]) -> None:
+    assert "only a run shows" in judge.skips(
+        cuda_libraries_are_installed, cuda_libraries=NOWHERE, runtime=None, **sections
+    )
+    tried = judge.finding(cuda_libraries_are_installed, cuda_libraries=NOWHERE, runtime=NO_LIST, **sections)
+    assert tried.cause == "pip_without_and_cuda_extra"
+
+
+@every("sections", [{}, {"tensorflow": {"wheel_tag": ""}}, {"target": BY_POETRY}])
+def test_of_the_indexs_wheel_it_is_known_where_it_looks(judge: Judge, sections: dict[str, Any]) -> None:
+    assert judge.finding(cuda_libraries_are_installed, cuda_libraries=NOWHERE, runtime=None, **sections)
 
 
 def test_a_minor_version_of_cuda_10_counts_as_a_major(judge: Judge) -> None:

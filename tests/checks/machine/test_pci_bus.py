@@ -104,6 +104,11 @@ def test_a_link_that_came_up_with_fewer_lanes(judge: Judge, width: int, severity
     assert finding.evidence[1:] == ("lane speed in sysfs: 2.5 of 16 GT/s at the GPU, 2.5 of 16 GT/s at the port",)
 
 
+def test_an_external_gpu_has_the_lanes_of_its_cable(judge: Judge) -> None:
+    machine = broken(pci={"devices": (_connected(4, 16, removable=True),)})
+    assert judge.passes(link_uses_all_lanes, machine) == "0000:01:00.0: 4 of 16 lanes"
+
+
 def test_a_lane_whose_speed_is_unknown_at_one_end(judge: Judge) -> None:
     port = PciLink(width=4, max_width=16, max_speed_gt_per_s=8.0)
     finding = judge.finding(link_uses_all_lanes, broken(pci={"devices": (_connected(4, 16, port_link=port),)}))

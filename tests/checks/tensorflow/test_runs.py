@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from built_machines import cuda_that_fails, failed_import, packages, several
+from built_machines import cuda_that_fails, cuda_without_library, failed_import, packages, several, tensorflow_after
 from healthy import ANSWERED, cuda_gpu, gpu, runtime, target
 
 from tfgpu_doctor.checks.tensorflow.runs import tensorflow_imports, tensorflow_lists_gpus
@@ -235,6 +235,14 @@ def test_of_a_listing_that_was_not_reached_the_last_three_lines_of_the_program_a
 def test_how_many_gpus_there_should_be_may_not_be_known(judge: Judge, cuda: CudaDriver | None) -> None:
     reason = judge.skips(tensorflow_lists_gpus, runtime=listing(0, *LINES), cuda_driver=cuda)
     assert reason == "the number of the driver's GPUs is unknown"
+
+
+def test_a_driver_that_only_tensorflow_finds_is_judged_by_its_log(judge: Judge) -> None:
+    # LIB001 passes there: the RUNPATH of TensorFlow's library leads to libcuda
+    run = tensorflow_after(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver")
+    finding = judge.finding(tensorflow_lists_gpus, runtime=run, cuda_driver=cuda_without_library())
+    assert (finding.cause, finding.severity) == ("driver_library_version_mismatch", "error")
+    assert "803" in str(finding.evidence)
 
 
 @pytest.mark.parametrize("os", ["Darwin", "Windows"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from every import every
 from healthy import SITE, cuda_gpu, distribution, nvml_gpu, target
 
 from tfgpu_doctor.checks.tensorflow.xla_compiler import ptxas_knows_gpu, xla_finds_libdevice
@@ -50,6 +51,28 @@ def test_the_wheel_that_brings_it_is_named(judge: Judge) -> None:
 @pytest.mark.parametrize("changes", [{"tensorflow": {"built_with_cuda": False}}, {"system": {"os": "Windows"}}])
 def test_a_tensorflow_without_cuda_needs_none(judge: Judge, changes: dict[str, Any]) -> None:
     assert "does not compile" in judge.skips(xla_finds_libdevice, xla_tools=NOTHING, **changes)
+
+
+# Arch, Gentoo, nixpkgs and EasyBuild compile in the folder of their own toolkit, as `configure.py` asks for it
+# (https://github.com/easybuilders/easybuild-easyconfigs/pull/22921).
+@every(
+    "tensorflow",
+    [
+        {"wheel_tag": "cp312-cp312-linux_x86_64"},
+        {"version": "2.17.0+computecanada"},
+        {"folder": "/nix/store/def-python3-3.12/lib/python3.12/site-packages/tensorflow"},
+    ],
+)
+def test_the_folder_that_was_compiled_into_a_build_from_elsewhere_is_not_known(
+    judge: Judge, tensorflow: dict[str, str]
+) -> None:
+    assert "is not known" in judge.skips(xla_finds_libdevice, xla_tools=NOTHING, tensorflow=tensorflow)
+    assert judge.passes(xla_finds_libdevice, xla_tools=WHOLE, tensorflow=tensorflow) == WHOLE.libdevice
+
+
+def test_condas_build_searches_its_environment(judge: Judge) -> None:
+    build = target(distributions=(distribution("tensorflow", "2.20.0", installer="conda"),))
+    assert judge.finding(xla_finds_libdevice, xla_tools=NOTHING, target=build)
 
 
 # XLA002

@@ -94,7 +94,7 @@ def test_a_device_that_does_not_answer_has_no_link(machine: Machine) -> None:
 
 def test_a_device_without_a_link_has_none(machine: Machine) -> None:
     plug_in(machine)
-    assert (the_gpu(machine).link, the_gpu(machine).errors) == (None, {})
+    assert (the_gpu(machine).link, the_gpu(machine).errors, the_gpu(machine).removable) == (None, {}, None)
 
 
 @pytest.mark.parametrize(("text", "node"), [("0\n", 0), ("7\n", 7), ("-1\n", None), ("", None), ("all\n", None)])
@@ -117,6 +117,15 @@ def test_errors_on_the_link_are_counted_at_both_ends(machine: Machine) -> None:
     machine.file(f"{PORT_FOLDER}/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL 3\n")
     found = the_gpu(machine)
     assert (found.errors, found.port_errors) == ({"correctable": 19, "fatal": 0}, {"nonfatal": 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "removable"), [("removable\n", True), ("fixed\n", False), ("unknown\n", None), ("", None)]
+)
+def test_a_gpu_below_an_external_port_is_removable(machine: Machine, text: str, removable: bool | None) -> None:
+    # https://github.com/torvalds/linux/blob/v5.14/Documentation/ABI/testing/sysfs-devices-removable
+    plug_in(machine, removable=text)
+    assert the_gpu(machine).removable is removable
 
 
 def test_a_virtual_function_names_its_device(machine: Machine) -> None:

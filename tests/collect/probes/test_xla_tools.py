@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from healthy import target
 
-from tfgpu_doctor.collect.probe import Unavailable
 from tfgpu_doctor.collect.probes.xla_tools import xla_tools
-from tfgpu_doctor.host import Completed, Host
+from tfgpu_doctor.host import Completed
+from tfgpu_doctor.model.facts.python import TensorFlow
 
 if TYPE_CHECKING:
     from collect.probes.conftest import Machine
@@ -28,8 +28,11 @@ def environment(folder: pathlib.Path) -> pathlib.Path:
     return site
 
 
-def in_it(site: pathlib.Path) -> dict[str, Any]:
-    return {"target": target(tensorflow_file=f"{site}/tensorflow/__init__.py")}
+def in_it(site: pathlib.Path, version: str = "2.21.0") -> dict[str, Any]:
+    return {
+        "target": target(tensorflow_file=f"{site}/tensorflow/__init__.py"),
+        "tensorflow": TensorFlow(version=version, folder=f"{site}/tensorflow"),
+    }
 
 
 def write(path: pathlib.Path) -> str:
@@ -55,6 +58,27 @@ def test_a_toolkit_in_the_usual_place_is_found(machine: Machine, tmp_path: pathl
     assert found.ptxas == "/usr/local/cuda-12.5/bin/ptxas"
     assert found.ptxas_version == ""  # what lies under another root is not run
     assert machine.asked == []
+
+
+# Arch's package cuda is in /opt/cuda (https://archlinux.org/packages/extra/x86_64/cuda/); XLA looks there and four folders
+# above its library since https://github.com/openxla/xla/pull/20858 and https://github.com/openxla/xla/pull/20288.
+@pytest.mark.parametrize(
+    ("version", "found"), [("2.21.0", True), ("2.19.0", True), ("2.22.0.dev20261101", True), ("2.18.1", False)]
+)
+def test_newer_releases_look_in_more_folders(
+    machine: Machine, tmp_path: pathlib.Path, version: str, found: bool
+) -> None:
+    site = environment(tmp_path / "lib/python3.12")
+    prefix = write(tmp_path / LIBDEVICE)
+    assert machine.ask(xla_tools, **in_it(site, version)).libdevice == (prefix if found else "")
+    machine.file(f"/opt/cuda/{LIBDEVICE}")
+    assert machine.ask(xla_tools, **in_it(site, version)).libdevice == (f"/opt/cuda/{LIBDEVICE}" if found else "")
+
+
+def test_the_copy_in_the_package_itself_is_found(machine: Machine, tmp_path: pathlib.Path) -> None:
+    site = environment(tmp_path)
+    inside = write(site / "tensorflow/cuda" / LIBDEVICE)
+    assert machine.ask(xla_tools, **in_it(site, "2.13.1")).libdevice == inside
 
 
 def test_the_folder_of_xla_flags_comes_first(machine: Machine, tmp_path: pathlib.Path) -> None:
@@ -86,9 +110,6 @@ def test_nothing_there_is_told_with_the_folders(machine: Machine, tmp_path: path
     site = environment(tmp_path)
     found = machine.ask(xla_tools, **in_it(site))
     assert (found.libdevice, found.ptxas, found.ptxas_version) == ("", "", "")
-    assert found.searched == (f"{site}/nvidia/cuda_nvcc", "/usr/local/cuda")
-
-
-def test_without_tensorflow_there_is_no_xla() -> None:
-    with pytest.raises(Unavailable, match="no TensorFlow"):
-        xla_tools.function(host=Host(), target=target(tensorflow_file=""))
+    own = (f"{site}/nvidia/cuda_nvcc", "/usr/local/cuda", f"{site}/tensorflow/cuda")
+    assert found.searched == (*own, "/opt/cuda", str(tmp_path.parent.parent))
+    assert machine.ask(xla_tools, **in_it(site, "2.18.1")).searched == own
