@@ -6,7 +6,7 @@ import re
 
 from tfgpu_doctor.checks.container.access import confinement
 from tfgpu_doctor.checks.driver.restart import modules_gone, start_installed_kernel
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.kernel import ModuleFiles
 from tfgpu_doctor.model.facts.limits import Limits
@@ -53,7 +53,9 @@ def device_nodes_exist(device_nodes: DeviceNodes, system: System, cuda_driver: C
     elif cuda_driver and cuda_driver.works:
         yield Evidence("cuInit succeeds without them")
     elif cuda_driver and cuda_driver.attempt.outcome in _NEVER_ASKED:
-        raise Skip(f"the process that queries the CUDA driver, which may create them, {cuda_driver.attempt.ending}")
+        raise NotMeasured(
+            f"the process that queries the CUDA driver, which may create them, {cuda_driver.attempt.ending}"
+        )
     else:
         yield Finding(
             f"the driver is loaded, but there is no {' or '.join(missing)}",
@@ -95,7 +97,9 @@ def uvm_is_there(
     elif node and (loaded or not driver.modules):
         yield Evidence(f"{node.path} exists" + (" and the module is loaded" if loaded else ""))
     elif cuda_driver and cuda_driver.attempt.outcome in _NEVER_ASKED:
-        raise Skip(f"the process that queries the CUDA driver, which may load the module, {cuda_driver.attempt.ending}")
+        raise NotMeasured(
+            f"the process that queries the CUDA driver, which may load the module, {cuda_driver.attempt.ending}"
+        )
     elif failed and cuda_driver and cuda_driver.init_code != _UNKNOWN:
         # libcuda loads the module if nothing else did; other checks judge what prevented that.
         raise Skip("cuInit failed for another reason, or was not reached")
@@ -156,7 +160,7 @@ def user_may_open_nodes(
         yield Evidence(f"opened {', '.join(opened)}")
     elif device_nodes.opening and not device_nodes.opening.answered:
         if device_nodes.opening.outcome in _NEVER_ASKED:
-            raise Skip(f"the process that opens the device nodes {device_nodes.opening.ending}")
+            raise NotMeasured(f"the process that opens the device nodes {device_nodes.opening.ending}")
         computes = bool(runtime and runtime.computes)
         yield (
             Evidence("TensorFlow computes on the GPU") if computes else _no_answer(device_nodes.opening, refused, nvml)

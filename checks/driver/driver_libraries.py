@@ -6,7 +6,7 @@ import os
 
 from tfgpu_doctor.checks.commands import library_path_without, prepend_library_path
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, LibraryFile, Nvml
@@ -45,7 +45,7 @@ def libcuda_is_found(
     if cuda_driver.library:
         yield Evidence(f"the loader opened {cuda_driver.library}")
     elif not cuda_driver.library_error:
-        raise Skip(f"the process that opens libcuda {cuda_driver.attempt.ending}")
+        raise NotMeasured(f"the process that opens libcuda {cuda_driver.attempt.ending}")
     elif found := _found_by_tensorflow("libcuda.so.1", resolution, runtime):
         yield Evidence(found)
     else:
@@ -231,6 +231,6 @@ def libnvidia_ml_is_found(
             ),
         )
     elif not nvml.attempt.answered:
-        raise Skip(f"NVML {nvml.attempt.ending}")
+        raise NotMeasured(f"NVML {nvml.attempt.ending}")
     else:
         yield Evidence("nvidia-ml-py opened it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import ModuleFiles
 from tfgpu_doctor.model.facts.machine import Container, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, LibraryFile, Nvml
@@ -58,7 +58,7 @@ def driver_is_new_enough(
     if minimum is None:
         raise Skip(f"CUDA {built_with} is newer than the doctor's tables")
     if not found and not supported:
-        raise Skip("the driver's version is unknown")
+        raise NotMeasured("the driver's version is unknown")
     needed = minimum.driver(os)
     if runtime and runtime.computes:
         yield Evidence(f"TensorFlow computes on a GPU with driver {found or 'of unknown version'}")
@@ -161,7 +161,7 @@ def libraries_match_module(
             fix=Fix(_how_to_match(driver.version, on_disk, container)),
         )
     else:
-        raise Skip("the versions of libcuda and of the kernel module are not both known, or cannot be compared")
+        raise NotMeasured("the versions of libcuda and of the kernel module are not both known, or cannot be compared")
 
 
 def _mounted_compat(

@@ -6,7 +6,7 @@ from tfgpu_doctor.checks.commands import bring_cuda_libraries
 from tfgpu_doctor.checks.libraries.lost_libraries import CUDA, failed_loads, said_of
 from tfgpu_doctor.checks.tensorflow.wheel import is_from_index
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import Libraries
@@ -60,7 +60,7 @@ def cuda_libraries_are_installed(
             )
         yield _not_installed(tensorflow, cuda_libraries, target, knowledge, cudart, absent, runtime)
     elif not wanted:
-        raise Skip("TensorFlow did not report which libraries it opens")
+        raise NotMeasured("TensorFlow did not report which libraries it opens")
     elif absent and not runtime:
         raise Skip(f"{', '.join(absent)} was not found; only a run shows whether TensorFlow finds it")
     else:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.checks.tensorflow.log_lines import cause_in_log, complaints
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
@@ -115,7 +115,7 @@ def tensorflow_lists_gpus(
     elif runtime.gpus and len(runtime.gpus) >= expected:
         yield Evidence(", ".join(f"{gpu.name} {gpu.description}".strip() for gpu in runtime.gpus))
     elif not expected and not has_other and not unasked:
-        raise Skip("the number of the driver's GPUs is unknown")
+        raise NotMeasured("the number of the driver's GPUs is unknown")
     else:
         message = (
             f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}, but the driver has {expected or 'an unknown number'}"

@@ -79,7 +79,7 @@ def ptxas_knows_gpu(
         if gpu.compute_capability
     ]
     if not xla_tools.ptxas_version or not gpus:
-        raise Skip("the version of ptxas or the GPU's compute capability is unknown")
+        raise NotMeasured("the version of ptxas or the GPU's compute capability is unknown")
     for gpu in gpus:
         first = knowledge.first_ptxas(gpu.compute_capability)
         if first is None:
