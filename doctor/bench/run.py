@@ -312,10 +312,14 @@ class _Run:
         if self._ends is not None and now > self._ends + _GRACE_S:
             self._over = True
             return f"the time budget of {self._order.budget_s:g} s ended while it ran"
-        longest_s = self._patience_s()
-        if self.account.test and now - self.account.alive > longest_s:
-            return f"it did not go on for {longest_s:.0f} s: it hangs"
+        if self._is_still(now):
+            self._read_journal()  # the doctor itself may have been held up
+            if self._is_still(now):
+                return f"it did not go on for {self._patience_s():.0f} s: it hangs"
         return ""
+
+    def _is_still(self, now: float) -> bool:
+        return bool(self.account.test) and now - self.account.alive > self._patience_s()
 
     def _patience_s(self) -> float:
         """Seconds after which a test without a sign of life hangs."""

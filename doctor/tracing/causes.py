@@ -116,6 +116,10 @@ def _between_steps(case: Case) -> Found | None:
     excess = sum(max(0.0, each - usual) for each in few) / max(length([case.steps.window]), 1e-9)
     if sum(few) < _MOST * sum(times) or excess < MODERATE or statistics.mean(few) < _AS_LONG * usual:
         return None
+    long = [each for step in steps if length(inside := clip(host, *step)) > 5 * max(usual, 0.01) for each in inside]
+    looks = [sample.at for sample in case.profile.samples]
+    if looks and not any(low <= at <= high for at in looks for low, high in long):
+        return None  # not even the looks went on: the program waited for a CPU
     what = _done_between(case)
     return Found("uneven_steps", "high", excess, [
         f"{sum(each > 5 * max(usual, 0.01) for each in few)} of {len(steps)} steps wait {statistics.mean(few):.0f} ms "

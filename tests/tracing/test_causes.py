@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import made_trace
 import pytest
@@ -104,7 +104,7 @@ def test_what_only_hands_on_is_no_slow_source(tmp_path: pathlib.Path, kind: str)
     assert report.causes == ()
 
 
-def samples(folder: pathlib.Path, stack: list[tuple[str, int, str]], at_ms: range) -> None:
+def samples(folder: pathlib.Path, stack: list[tuple[str, int, str]], at_ms: Iterable[int]) -> None:
     """Looks at the main thread, of which each found the same."""
     rows = [[round(at * 1e6), stack, []] for at in at_ms]
     (folder / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.01, "samples": rows}))
@@ -174,6 +174,8 @@ def test_a_callback_that_calls_keras_in_a_few_steps_is_named(tmp_path: pathlib.P
     )  # fmt: skip
     samples(tmp_path, [(KERAS + "saving/saving_lib.py", 3, "save_weights"), *FIT], range(125, 315, 10))
     assert judged(tmp_path, planes).title == "Some steps wait for other work"
+    samples(tmp_path, FIT, [*range(0, 120, 10), *range(325, 400, 10)])  # nor did the looks go on: it had no CPU
+    assert judged(tmp_path, planes).verdict != "uneven_steps"
 
 
 def test_the_step_s_own_python_waits_for_the_pipeline_s(tmp_path: pathlib.Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 LOST, RESET_REQUIRED = 15, 16  # nvmlReturn_t of a GPU that stopped responding
+_AGAIN_S = 0.1
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SAYING = threading.Lock()
 
@@ -43,7 +44,8 @@ class Reader:
         self.trouble = {}  # type: dict[str, object]
         self.broken = True  # until the reading is complete
         self._done = done
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def __call__(self, call: str, *arguments: Any) -> Any:
         """NVML's answer, None if it does not support the query on this GPU or denies permission."""
@@ -61,6 +63,14 @@ class Reader:
             answer = None  # nvidia-ml-py decodes names itself, and an older version may require other arguments
         self.answered_at = time.monotonic()
         return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+
+    def wants_cpu(self) -> bool:
+        """Whether the thread computes or waits for a CPU; one that waits for the driver does neither."""
+        try:
+            with open("/proc/self/task/%s/stat" % self._thread.native_id) as file:
+                return file.read().rpartition(")")[2].split()[0] == "R"
+        except (OSError, IndexError):
+            return False
 
     def note(self, error: Any) -> None:
         """Keep the first error that says that this GPU cannot be read."""
@@ -150,9 +160,10 @@ def read(nvml: Any, indices: Any, quiet_s: float, ends_at: float) -> bool:
         now = time.monotonic()
         remaining = min(max(each.answered_at for each in readers) + quiet_s, ends_at) - now
         try:
-            waiting.pop(done.get(timeout=max(0.0, remaining)).index)
+            waiting.pop(done.get(timeout=max(0.0, remaining) or _AGAIN_S).index)
         except queue.Empty:
-            if time.monotonic() >= ends_at or max(each.answered_at for each in readers) <= now:
+            silent = max(each.answered_at for each in readers) <= now
+            if time.monotonic() >= ends_at or (silent and not any(each.wants_cpu() for each in waiting.values())):
                 break
     for index, reader in waiting.items():
         waited = round(time.monotonic() - reader.asked_at, 3)

@@ -29,6 +29,13 @@ def begin(recorder_class: Any, path: str) -> None:
     _thread.start_new_thread(recorder.run, ())
 
 
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # another program that starts now was faster
+
+
 def wait_here(recorder_class: Any, base: str) -> None:
     """Listen for a doctor that may come later, at BASE/tfgpu-doctor-UID/PID, which only this user can reach."""
     recorder = recorder_class(None)
@@ -42,7 +49,7 @@ def wait_here(recorder_class: Any, base: str) -> None:
     for name in os.listdir(folder):
         # Of a program that was killed; one with the same number was another, or this process before it became a new program.
         if name == str(own) or not os.path.exists("/proc/" + name):
-            os.unlink(os.path.join(folder, name))
+            _unlink(os.path.join(folder, name))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(1)

@@ -1,0 +1,55 @@
+"""Which GPUs are given up: those whose threads wait for the driver, not those that wait for a CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import tfgpu_doctor
+
+WORKERS = pathlib.Path(tfgpu_doctor.__file__).parent / "collect/workers"
+QUIET_S, LONG_S = 0.2, 120.0
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(WORKERS))
+    spec = importlib.util.spec_from_file_location("open_nvml_of_test", WORKERS / "open_nvml.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def computes() -> None:
+    """For about a second without Python's lock, as a call of NVML does that waits for a CPU."""
+    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the states of threads are read from /proc")
+@pytest.mark.parametrize(("takes_time", "given_up"), [(computes, []), (lambda: time.sleep(LONG_S), [1])])
+def test_a_thread_that_computes_is_waited_for(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, takes_time: Callable[[], None], given_up: list[int]
+) -> None:
+    def handle(index: int) -> int:
+        if index == 1:
+            takes_time()
+        return index
+
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(program, "say", lambda **answer: said.append(answer))
+    nvml = SimpleNamespace(NVMLError=OSError, nvmlDeviceGetHandleByIndex=handle)
+    assert program.read(nvml, [0, 1], QUIET_S, time.monotonic() + LONG_S)
+    assert [index for answer in said for index in answer.get("troubles", ())] == given_up
+    assert sorted(index for answer in said for index in answer.get("gpus", ())) == [
+        each for each in (0, 1) if each not in given_up
+    ]
