@@ -16,11 +16,13 @@ from simulated import GPU, Simulate
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.watching import gpu_signals as module
+from tfgpu_doctor.watching.beside import RULE_NOT_JUDGED
 from tfgpu_doctor.watching.gpu_signals import GpuSignals
 from tfgpu_doctor.watching.reading import GpuReading
 
 pytestmark = pytest.mark.timed
 LONG_S = 120.0
+LATE = "NVML has not answered for "
 OWN = {"pid": 4711, "name": "python", "memory_bytes": 3 << 30}
 OTHER = {"pid": 4712, "name": "jupyter", "memory_bytes": 1 << 30}
 Watch = Callable[..., GpuSignals]
@@ -42,10 +44,16 @@ def watch() -> Iterator[Watch]:
         each.stop()
 
 
+def trouble_now(signals: GpuSignals) -> str:
+    """The trouble; none while NVML is only late, as on a busy machine."""
+    said = signals.trouble
+    return "" if said.startswith(LATE) else said
+
+
 def latest(signals: GpuSignals) -> list[GpuReading]:
     """The first readings."""
     ends = time.monotonic() + LONG_S
-    while not (found := signals.latest()) and not signals.trouble and time.monotonic() < ends:
+    while not (found := signals.latest()) and not trouble_now(signals) and time.monotonic() < ends:
         time.sleep(0.1)
     assert found, signals.trouble
     return found
@@ -54,7 +62,7 @@ def latest(signals: GpuSignals) -> list[GpuReading]:
 def trouble(signals: GpuSignals) -> str:
     """The first trouble."""
     ends = time.monotonic() + LONG_S
-    while not signals.trouble and time.monotonic() < ends:
+    while not trouble_now(signals) and time.monotonic() < ends:
         time.sleep(0.1)
     assert signals.latest() == []
     return signals.trouble
@@ -193,11 +201,14 @@ def test_a_slow_gpu_that_the_program_cannot_see_is_none_of_its_causes(
         "clocks_mhz": {"sm": 600, "max_sm": 2100}, "utilization_percent": 97, "throttle_reasons": ["hw_thermal_slowdown"],
     }  # fmt: skip
     variables = {**simulate(hot, {"utilization_percent": 0}), "CUDA_VISIBLE_DEVICES": "1"}
-    done = subprocess.run(
-        doctor_argv("watch", "--no-live", "--format", "json", "-o", "report", "--fail-if", "gpu_util > 1 % for 3 s", "--",
-                    sys.executable, "-c", "import time; time.sleep(8)"),
-        capture_output=True, text=True, check=False, cwd=tmp_path, env=clean_environment(**variables), timeout=LONG_S,
-    )  # fmt: skip
+    for seconds in (8, 60):
+        done = subprocess.run(
+            doctor_argv("watch", "--no-live", "--format", "json", "-o", "report", "--fail-if", "gpu_util > 1 % for 3 s",
+                        "--", sys.executable, "-c", f"import time; time.sleep({seconds})"),
+            capture_output=True, text=True, check=False, cwd=tmp_path, env=clean_environment(**variables), timeout=LONG_S,
+        )  # fmt: skip
+        if done.returncode != RULE_NOT_JUDGED:  # NVML was slow to start
+            break
     report = json.loads((tmp_path / "report").read_text())
     assert done.returncode == 0, (done.stderr, report["rules"])
     assert [each for each in report["machine"] if each["label"] == "gpu_slowed"] == []
@@ -225,9 +236,11 @@ def test_a_gpu_that_does_not_answer_is_named(simulate: Simulate, watch: Watch, m
     monkeypatch.setattr(module, "_SILENT_S", 4.0)
     signals = watch(simulate({}, {"faults": {"nvmlDeviceGetTemperature": "hang"}}))
     ends = time.monotonic() + LONG_S
-    while not (said := trouble(signals)).endswith(": reading GPU 1") and time.monotonic() < ends:
+    while not (said := signals.trouble).endswith(": reading GPU 1") and time.monotonic() < ends:
         time.sleep(0.1)  # NVML was slow to start
-    assert said.startswith("NVML has not answered for ")
+    assert said.startswith(LATE)
+    assert said.endswith(": reading GPU 1")
+    assert signals.latest() == []
     began = time.monotonic()
     signals.stop()
     assert time.monotonic() - began < LONG_S
@@ -258,11 +271,15 @@ def test_a_watched_run_says_what_the_gpus_did(simulate: Simulate, tmp_path: path
         "throttle_reasons": ["hw_thermal_slowdown"], "memory_used_bytes": 5 << 30,
     }  # fmt: skip
     variables = simulate(hot, {"utilization_percent": 0})
-    done = subprocess.run(
-        doctor_argv("watch", "--no-live", "--format", "json", "-o", "report", "--events", "events",
-                    "--fail-if", "gpu_idle > 40 % for 3 s", "--", sys.executable, "-c", "import time; time.sleep(12)"),
-        capture_output=True, text=True, check=False, cwd=tmp_path, env=clean_environment(**variables), timeout=LONG_S,
-    )  # fmt: skip
+    for seconds in (12, 60):
+        (tmp_path / "events").unlink(missing_ok=True)
+        done = subprocess.run(
+            doctor_argv("watch", "--no-live", "--format", "json", "-o", "report", "--events", "events", "--fail-if",
+                        "gpu_idle > 40 % for 3 s", "--", sys.executable, "-c", f"import time; time.sleep({seconds})"),
+            capture_output=True, text=True, check=False, cwd=tmp_path, env=clean_environment(**variables), timeout=LONG_S,
+        )  # fmt: skip
+        if done.returncode != RULE_NOT_JUDGED:  # NVML was slow to start
+            break
     assert (done.returncode, done.stdout) == (18, ""), done.stderr
     report = json.loads((tmp_path / "report").read_text())
     first, second = report["gpus"]

@@ -74,14 +74,14 @@ def test_a_busy_loop_uses_a_cpu(start: Start) -> None:
     busy = start(BUSY)
     try:
         first, *_, last = looked(
-            ProgramSignals(Host(), busy.pid), until=lambda each: each.cpu + (each.queued or 0) > 0.5
+            ProgramSignals(Host(), busy.pid), until=lambda each: each.cpu > 0.1 and each.cpu + (each.queued or 0) > 0.5
         )
     except AssertionError:
         if (seconds := cpu_seconds(busy.pid)) > LONG_S / 4:
             raise
         pytest.skip(f"other programs of the machine left this one {seconds:.1f} s of a CPU in {LONG_S:.0f}")
     assert (first.cpu, first.queued, first.others_cpu, first.read_bytes_per_s) == (0.0, None, None, None)
-    assert 0.1 < last.cpu < 1.5
+    assert last.cpu < 1.5
     assert (last.processes, last.threads, last.blocked) == (1, 1, 0)
     assert last.cpus is not None
     assert last.cpus <= len(os.sched_getaffinity(0))
@@ -214,14 +214,14 @@ def test_many_threads_are_seen() -> None:
 
 @pytest.fixture
 def quota_group() -> Iterator[pathlib.Path]:
-    """A control group of version 1 that may use a fifth of a CPU."""
+    """A control group of version 1 that may use a twentieth of a CPU: less than a busy machine leaves it."""
     parent = pathlib.Path("/sys/fs/cgroup/cpu")
     if not (parent / "cpu.cfs_quota_us").exists() and not (parent / "cgroup.procs").exists():
         pytest.skip("the CPU controller of cgroup version 1 is not mounted at /sys/fs/cgroup/cpu")
     folder = parent / f"tfgpu-doctor-test-{os.getpid()}"
     try:
         folder.mkdir()
-        (folder / "cpu.cfs_quota_us").write_text("20000")
+        (folder / "cpu.cfs_quota_us").write_text("5000")
     except OSError as error:
         pytest.skip(f"no control group can be made under /sys/fs/cgroup/cpu: {error.strerror}")
     yield folder
@@ -237,7 +237,7 @@ def test_a_quota_throttles(quota_group: pathlib.Path, start: Start) -> None:
     program = start(BUSY)
     (quota_group / "cgroup.procs").write_text(str(program.pid))
     last = looked(ProgramSignals(Host(), program.pid), until=lambda each: (each.throttled or 0) > 0.3)[-1]
-    assert last.cpus == pytest.approx(0.2)
+    assert last.cpus == pytest.approx(0.05)
     program.kill()
     program.wait(LONG_S)
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import jsonschema
 import pytest
@@ -98,13 +99,14 @@ def test_a_program_that_stands_still_is_ended_and_named(fake: pathlib.Path) -> N
 
 @pytest.mark.slow
 def test_a_hang_that_is_only_told_does_not_end_the_program(fake: pathlib.Path) -> None:
-    """The program waits until the hang is told, however slow the machine is, and then goes on."""
+    """The program waits until the hang is told, however slow the machine is, and goes on until that is told, too."""
     code = (
         "import signal, tensorflow, time\n"
         "def go_on(*_): raise InterruptedError\n"
         "signal.signal(signal.SIGUSR1, go_on)\n"
         "try:\n    time.sleep(200)\nexcept InterruptedError:\n    print('went on')\n"
-        "ends = time.monotonic() + 5\nwhile time.monotonic() < ends: pass\n"
+        "ends = time.monotonic() + 150\n"
+        "while 'goes on after' not in open('events').read() and time.monotonic() < ends: pass\n"
     )
     argv = doctor_argv("watch", "--hang-after", "5", "--events", "events", "--", sys.executable, "-c", code)
     with subprocess.Popen(
@@ -128,23 +130,35 @@ def test_a_hang_that_is_only_told_does_not_end_the_program(fake: pathlib.Path) -
     assert re.search(r"the program goes on after \d+ s", errors), errors
 
 
+UNTIL_BROKEN = """
+import os, time
+ends = time.monotonic() + 200
+while not (os.path.exists("events") and '"event":"rule"' in open("events").read()) and time.monotonic() < ends:
+    time.sleep(0.1)
+time.sleep(2)
+"""
+
+
 def test_a_broken_rule_fails_a_run_that_ended_well(tmp_path: pathlib.Path) -> None:
-    code = "import time; time.sleep(5)"
+    """The program waits until the doctor has told of the rule."""
     options = (
         "--fail-if",
         "cpu < 90 % for 2 s",
         "--fail-if",
         "gpu_idle > 1 % for 2 s",
         "--no-live",
+        "--events",
+        "events",
         "--format",
         "json",
     )
-    done = watch(*options, "-o", "report", "--", sys.executable, "-c", code, folder=tmp_path)
+    done = watch(*options, "-o", "report", "--", sys.executable, "-c", UNTIL_BROKEN, folder=tmp_path)
     assert done.returncode == 18, done.stderr
     rules = json.loads((tmp_path / "report").read_text())["rules"]
     assert [rule["broken"] for rule in rules] in ([True, None], [True, True])  # the second where there is a GPU
+    (tmp_path / "events").unlink()
     failed = watch(
-        *options, "-o", "report", "--", sys.executable, "-c", code + "; raise SystemExit(4)", folder=tmp_path
+        *options, "-o", "report", "--", sys.executable, "-c", UNTIL_BROKEN + "raise SystemExit(4)", folder=tmp_path
     )
     assert failed.returncode == 4
 
@@ -173,26 +187,40 @@ def test_a_report_that_cannot_be_written_changes_no_exit_code(tmp_path: pathlib.
     assert "cannot be written" in done.stderr
 
 
+NOT_KNOWN = "whether it hangs, or waits for requests, is not known"
+
+
+def watch_standing(
+    pid: int, folder: pathlib.Path, **variables: str
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Look at a process that stands still, for as long as this machine takes to tell of it; the report too."""
+    for seconds in (14, 90):
+        done = watch(
+            "--pid", str(pid), "--seconds", str(seconds), "--hang-after", "5", "--format", "json", "-o", "report",
+            "--no-live", folder=folder, **variables,
+        )  # fmt: skip
+        report = {} if done.returncode else json.loads((folder / "report").read_text())
+        if done.returncode or report["hang"] or NOT_KNOWN in str(report["notes"]):
+            break
+    return done, report
+
+
 @pytest.mark.slow
 def test_from_outside_nothing_is_stopped_and_nothing_guessed(tmp_path: pathlib.Path) -> None:
     code = "import time\ndef wait_long():\n    time.sleep(600)\nprint('ready', flush=True)\nwait_long()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
         program.stdout.readline()
-        done = watch(
-            "--pid", str(program.pid), "--seconds", "14", "--hang-after", "5", "--format", "json", "-o", "report",
-            "--no-live", folder=tmp_path,
-        )  # fmt: skip
+        done, report = watch_standing(program.pid, tmp_path)
         assert program.poll() is None
         program.kill()
     assert done.returncode == 0, done.stderr
-    report = json.loads((tmp_path / "report").read_text())
     jsonschema.validate(report, SCHEMA)
     assert report["from_outside"]
     assert report["causes"] == []
     assert any("tfgpu-doctor watch -- COMMAND" in note for note in report["notes"])
     if report["hang"] is None:  # without py-spy nobody knows where
-        assert any("whether it hangs, or waits for requests, is not known" in note for note in report["notes"])
+        assert any(NOT_KNOWN in note for note in report["notes"])
     else:
         assert report["hang"]["kind"] == "python"
 
@@ -217,6 +245,12 @@ def test_a_program_that_was_started_without_a_login_is_found(fake: pathlib.Path)
 BEGUN_ANEW = """
 import os, sys
 if os.path.exists("again"):
+    frames = sys._current_frames
+    def seen():
+        if sys._getframe(1).f_code.co_name == "look":  # not one of those of a recording
+            open("seen", "w").close()
+        return frames()
+    sys._current_frames = seen
     import tensorflow, time
     print("trains", flush=True)
     end = time.monotonic() + 300
@@ -231,16 +265,19 @@ else:
 
 @pytest.mark.slow
 def test_a_training_that_is_begun_anew_after_a_hang(fake: pathlib.Path) -> None:
-    """`until python train.py; do ...`: the hang ends with its process, and the next one is watched."""
+    """`until python train.py; do ...`: the hang ends with its process, and the next one is watched.
+
+    That one goes on until the doctor has asked it what it does.
+    """
     (fake / "train.py").write_text(BEGUN_ANEW)
     argv = doctor_argv(
         "watch", "--hang-after", "5", "--events", "events", "--format", "json", "-o", "report", "--no-live", "--", "bash", "-c",
         f"until {sys.executable} train.py; do sleep 0.2; done",
     )  # fmt: skip
 
-    def told(what: str) -> None:
+    def wait_for(file: str, what: str = "") -> None:
         ends = time.monotonic() + LONG_S
-        while not ((fake / "events").exists() and what in (fake / "events").read_text()):
+        while not ((fake / file).exists() and what in (fake / file).read_text()):
             assert time.monotonic() < ends
             assert process.poll() is None
             time.sleep(0.2)
@@ -251,11 +288,12 @@ def test_a_training_that_is_begun_anew_after_a_hang(fake: pathlib.Path) -> None:
         try:
             assert process.stdout is not None
             hung = int(process.stdout.readline())
-            told('"event":"hang"')
+            wait_for("events", '"event":"hang"')
             os.kill(hung, signal.SIGKILL)
-            told(f"process {hung}, which stood still, has ended")
+            wait_for("events", f"process {hung}, which stood still, has ended")
             assert process.stdout.readline() == "trains\n"
             time.sleep(3)
+            wait_for("seen")
         finally:
             (fake / "end").touch()
             process.wait(LONG_S)
@@ -270,17 +308,13 @@ def test_a_program_started_with_the_variable_is_looked_into_later(fake: pathlib.
     with subprocess.Popen([sys.executable, "-c", STANDING], stdout=subprocess.PIPE, env=variables, cwd=fake) as program:
         assert program.stdout is not None
         program.stdout.readline()
-        done = watch(
-            "--pid", str(program.pid), "--seconds", "14", "--hang-after", "5", "--format", "json", "-o", "report",
-            "--no-live", folder=fake, XDG_RUNTIME_DIR=str(fake),
-        )  # fmt: skip
+        done, report = watch_standing(program.pid, fake, XDG_RUNTIME_DIR=str(fake))
         again = watch("--pid", str(program.pid), "--seconds", "2", "--no-live", folder=fake, XDG_RUNTIME_DIR=str(fake))
         assert program.poll() is None
         (socket,) = fake.glob("tfgpu-doctor-*/*")
         assert (socket.name, socket.parent.stat().st_mode & 0o777) == (str(program.pid), 0o700)
         program.terminate()
     assert (done.returncode, again.returncode) == (0, 0), done.stderr
-    report = json.loads((fake / "report").read_text())
     assert not report["from_outside"]
     assert report["hang"]["kind"] == "python"
     assert "wait_for_approval (<string>:4)" in str(report["hang"]["evidence"])
@@ -303,6 +337,17 @@ def test_a_process_of_another_user_is_refused(tmp_path: pathlib.Path) -> None:
     assert "belongs to user 0, not to 65534: run the doctor as the same user" in done.stderr
 
 
+def judge_training(report: dict[str, Any], verdict: str) -> None:
+    """It was recorded, with this verdict; or the doctor says that others took its CPUs, and blames nothing else."""
+    told = {turn["verdict"] for turn in report["timeline"]}
+    if "cpu_contention" not in told:
+        assert report["trace"] is not None, report["timeline"]
+        assert report["trace"]["verdict"] == verdict
+        assert verdict in told, report["timeline"]
+    elif report["trace"] is not None and report["hang"] is None:
+        assert report["verdict"] in (verdict, "cpu_contention", "starting", "watching"), report["timeline"]
+
+
 @pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "verdict"), [("py_function", "input_python"), ("healthy_loop", "compute_bound")])
@@ -315,13 +360,8 @@ def test_a_real_training(tmp_path: pathlib.Path, name: str, verdict: str) -> Non
     report = json.loads((tmp_path / "report").read_text())
     jsonschema.validate(report, SCHEMA)
     assert done.returncode in (0, 17)  # TensorFlow's own destructor may hang after a py_function
-    told = {turn["verdict"] for turn in report["timeline"]}
-    assert verdict in told or "cpu_contention" in told, report["timeline"]
-    if report["trace"] is None:  # no recording told anything
-        assert "cpu_contention" in told, report["timeline"]
-        return
-    assert report["trace"]["verdict"] == verdict
-    assert report["captures"] >= 1
+    judge_training(report, verdict)
+    assert report["captures"] >= 1 or report["trace"] is None
 
 
 IN_A_THREAD = """
@@ -366,16 +406,20 @@ def test_in_the_program_itself(tmp_path: pathlib.Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\nimport programs, tfgpu_doctor\n"
+        "from tfgpu_doctor.render.json_document import as_json\n"
         "with tfgpu_doctor.watch(live=False) as watched:\n    programs.PROGRAMS['serial_map'][1](20)\n"
-        "print('\\nVERDICT', watched.report.trace.verdict, watched.report.captures)\n"
+        "open('report', 'w').write(as_json(watched.report))\n"
     )
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=LONG_S,
         env=clean_environment(TF_CPP_MIN_LOG_LEVEL="3"), cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "VERDICT input_serial_map" in done.stdout
-    assert "waiting for input" in done.stdout
+    assert "watched for" in done.stdout
+    report = json.loads((tmp_path / "report").read_text())
+    judge_training(report, "input_serial_map")
+    if report["trace"] and report["trace"]["verdict"] == "input_serial_map":
+        assert "waiting for input" in done.stdout
 
 
 @pytest.mark.slow
@@ -475,15 +519,20 @@ def test_as_a_callback_of_keras(tmp_path: pathlib.Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\nimport programs, tfgpu_doctor\n"
+        "from tfgpu_doctor.render.json_document import as_json\n"
         "rows = programs.numbers().map(programs.labelled).batch(16).repeat()\n"
         "callback = tfgpu_doctor.WatchCallback(live=False, fail_if=['cpu < 1 % for 5 s'])\n"
         "programs.fit(programs.dense(64, 8), rows, 20, callbacks=[callback])\n"
-        "report = callback.watched.report\nprint('\\nSEEN', report.captures, report.steps.count > 0, report.rules[0].broken)\n"
+        "open('report', 'w').write(as_json(callback.watched.report))\n"
     )
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=LONG_S,
         env=clean_environment(TF_CPP_MIN_LOG_LEVEL="3"), cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "SEEN 1 True False" in done.stdout or "SEEN 2 True False" in done.stdout, done.stdout
     assert "watched for" in done.stdout
+    report = json.loads((tmp_path / "report").read_text())
+    assert report["rules"][0]["broken"] is False
+    if "cpu_contention" not in {turn["verdict"] for turn in report["timeline"]}:
+        assert report["captures"] >= 1, report["timeline"]
+        assert report["steps"]["count"] > 0, report["timeline"]
