@@ -21,7 +21,8 @@ from tfgpu_doctor.bench.pytest_document import read_document
 from tfgpu_doctor.bench.run import Order, run_suites
 from tfgpu_doctor.perf_tests.budget import Passes
 
-# Comparisons of somebody who never saw the doctor's own suites; the sides sleep, so that a busy machine changes nothing.
+# Comparisons of somebody who never saw the doctor's own suites; the sides sleep, so that a busy machine changes little.
+# No chance lets load pass: it is five times as fast, and asks for fifty.
 OWN = """
 import os, time
 import pytest
@@ -43,7 +44,7 @@ def test_parse(compare, tensorflow, metric):
     compare(variant(tensorflow, "quick parser", 0.002), variant(tensorflow, "slow parser", 0.02), at_least=1.5)
 
 def test_load(compare, tensorflow):
-    compare(variant(tensorflow, "same", 0.01), variant(tensorflow, "as this", 0.01))
+    compare(variant(tensorflow, "one loader", 0.01), variant(tensorflow, "another", 0.05), at_least=50)
 """
 STORE = """
 def test_store(compare, tensorflow):
@@ -83,6 +84,7 @@ SLOWER = OWN.replace('"quick parser", 0.002', '"quick parser", 0.02').replace(
 )
 _KEEPS = ("-q", "-rs", "-p", "no:randomly")
 _MORE = (*_KEEPS, "-p", "no:cacheprovider")
+_BUDGET = "--tfgpu-budget=10m"  # on a busy machine TensorFlow and the examination alone may take more than a minute
 
 
 def run_pytest(
@@ -182,7 +184,7 @@ class TestWithTensorFlow:
 
     def test_own_comparisons_are_in_the_table_and_in_the_document(self, tmp_path: pathlib.Path) -> None:
         path = tmp_path / "found.json"
-        done = run_pytest(tmp_path, f"--benchmark-json={path}", "--benchmark-max-time=0.6", text=SLOWER)
+        done = run_pytest(tmp_path, _BUDGET, f"--benchmark-json={path}", "--benchmark-max-time=0.6", text=SLOWER)
         assert done.returncode == 0, done.stdout
         # By what else the machine does:
         assert "1 passed, 1 skipped" in done.stdout or "parse: too noisy" in done.stdout
@@ -192,48 +194,49 @@ class TestWithTensorFlow:
         assert "slow parser" in table
         document = json.loads(path.read_text())
         rows = {row["name"]: row for row in document["benchmarks"]}
-        assert set(rows) == {"quick parser", "slow parser", "same", "as this"}
-        ratio = rows["slow parser"]["stats"]["median"] / rows["quick parser"]["stats"]["median"]
-        assert rows["quick parser"]["extra_info"]["ratio"] == pytest.approx(ratio, rel=0.3)
+        assert set(rows) == {"quick parser", "slow parser", "one loader", "another"}
+        times = (rows[name]["stats"]["data"] for name in ("quick parser", "slow parser"))
+        ratios = [slow / quick for quick, slow in zip(*times, strict=True)]  # of each round
+        assert 0.99 * min(ratios) <= rows["quick parser"]["extra_info"]["ratio"] <= 1.01 * max(ratios)
         assert [row["name"] for row in document["tfgpu_doctor"]["metrics"]] == ["files"]
         read = read_document(path.read_bytes()).bench
         assert [each.key for each in read.comparisons] == ["ingest::parse", "ingest::load"]
 
     @pytest.mark.slow
     def test_disabled_benchmarks_are_verified_and_not_measured(self, tmp_path: pathlib.Path) -> None:
-        done = run_pytest(tmp_path, "--benchmark-disable")
+        done = run_pytest(tmp_path, _BUDGET, "--benchmark-disable")
         assert "2 passed" in done.stdout, done.stdout
-        assert sorted(calls(tmp_path)) == sorted(["quick parser", "slow parser", "same", "as this"])
+        assert sorted(calls(tmp_path)) == sorted(["quick parser", "slow parser", "one loader", "another"])
 
     @pytest.mark.slow
     def test_the_number_of_rounds_is_at_least_what_was_asked_for(self, tmp_path: pathlib.Path) -> None:
-        run_pytest(tmp_path, "--benchmark-max-time=0.1", "--benchmark-min-rounds=30", "-k", "parse")
+        run_pytest(tmp_path, _BUDGET, "--benchmark-max-time=0.1", "--benchmark-min-rounds=30", "-k", "parse")
         assert calls(tmp_path).count("slow parser") >= 30
 
     @pytest.mark.slow
     def test_a_lost_comparison_fails_if_asked(self, tmp_path: pathlib.Path) -> None:
-        done = run_pytest(tmp_path, "--tfgpu-strict", "--benchmark-max-time=0.2", "-k", "load")
+        done = run_pytest(tmp_path, _BUDGET, "--tfgpu-strict", "--benchmark-max-time=0.2", "-k", "load")
         assert done.returncode == 1
         assert "Failed: load: " in done.stdout
 
     @pytest.mark.slow
     def test_x_ends_the_run_with_the_first_that_is_lost_and_lf_measures_it_again(self, tmp_path: pathlib.Path) -> None:
-        words = ("--tfgpu-strict", "--benchmark-max-time=0.2", "-k", "load or store")
+        words = (_BUDGET, "--tfgpu-strict", "--benchmark-max-time=0.2", "-k", "load or store")
         done = run_pytest(tmp_path, *words, "-x", text=OWN + STORE, options=_KEEPS)
         assert "Failed: load: " in done.stdout, done.stdout
         assert "stopping after 1 failures" in done.stdout
-        assert set(calls(tmp_path)) == {"same", "as this"}
+        assert set(calls(tmp_path)) == {"one loader", "another"}
         (tmp_path / "calls").unlink()
         done = run_pytest(tmp_path, *words, "--lf", text=OWN + STORE, options=_KEEPS)
         assert "Failed: load: " in done.stdout, done.stdout
-        assert set(calls(tmp_path)) == {"same", "as this"}
+        assert set(calls(tmp_path)) == {"one loader", "another"}
 
     @pytest.mark.slow
     def test_the_installed_suites_measure(self, tmp_path: pathlib.Path) -> None:
         """With all that they need: TensorFlow, the examination of the machine, and pytest-benchmark's table."""
         path = tmp_path / "found.json"
         words = ("-k", "test_retracing or test_dispatch", "--benchmark-max-time=0.3", f"--benchmark-json={path}")
-        command = [sys.executable, "-m", "pytest", *_MORE, *words, "--pyargs", "tfgpu_doctor.perf_tests"]
+        command = [sys.executable, "-m", "pytest", *_MORE, _BUDGET, *words, "--pyargs", "tfgpu_doctor.perf_tests"]
         done = subprocess.run(
             command, cwd=tmp_path, env=clean_environment(), text=True, capture_output=True, check=False
         )
@@ -263,14 +266,15 @@ class TestWithTensorFlow:
         assert found["ingest::parse"].verdict in ("faster", "too noisy")  # by what else the machine does
         assert len(found["ingest::parse"].process_ratios) == 3
         if found["ingest::parse"].verdict == "faster":
-            assert min(found["ingest::parse"].process_ratios) > 2
+            assert min(found["ingest::parse"].process_ratios) > 1.5  # else the interval would not be above that
         assert bench.problems == ()
 
     @pytest.mark.slow
     def test_the_example_works(self, tmp_path: pathlib.Path) -> None:
         example = ROOT / "examples/acme_benchmarks"
         document = tmp_path / "found.json"
-        command = [sys.executable, "-m", "pytest", *_MORE, "--benchmark-max-time=1", f"--benchmark-json={document}"]
+        words = (_BUDGET, "--benchmark-max-time=1", f"--benchmark-json={document}")
+        command = [sys.executable, "-m", "pytest", *_MORE, *words]
         done = subprocess.run(
             [*command, str(example / "perf")], cwd=tmp_path, text=True, capture_output=True, check=False,
             env=clean_environment(PYTHONPATH=str(example / "src"), PYTHONDONTWRITEBYTECODE="1"),

@@ -35,12 +35,14 @@ def measured(name):
 def test_first():
     measured("first")
 """
+# Times of a test grow by these factors until the start of pytest, which takes seconds on a busy machine, is short beside them.
+SCALES = (1, 3, 9)
 
 
-def run(folder: pathlib.Path, tests: str, **order: object) -> Bench:
+def run(folder: pathlib.Path, tests: str, *, scale: int = 1, **order: object) -> Bench:
     suite = folder / "suites"
-    suite.mkdir()
-    (suite / "test_made_up.py").write_text(SUITE + textwrap.dedent(tests))
+    suite.mkdir(parents=True)
+    (suite / "test_made_up.py").write_text(f"{SUITE}\nSCALE = {scale}\n{textwrap.dedent(tests)}")
     return run_suites(Order(journal=str(folder / "journal"), folder=str(suite), **order))  # type: ignore[arg-type]
 
 
@@ -79,7 +81,7 @@ def test_what_takes_long_and_goes_on_is_no_hang(tmp_path: pathlib.Path) -> None:
 
     def test_long():
         start("long")
-        until = time.time() + 12
+        until = time.time() + 12 * SCALE
         while time.time() < until:
             alive()
             time.sleep(0.1)
@@ -87,16 +89,19 @@ def test_what_takes_long_and_goes_on_is_no_hang(tmp_path: pathlib.Path) -> None:
 
     def test_hangs_in_the_end():
         start("hangs")
-        until = time.time() + 6
+        until = time.time() + 6 * SCALE
         while time.time() < until:
             alive()
             time.sleep(0.1)
         time.sleep(600)
     """
-    bench = run(tmp_path, tests, longest_s=5.0)
+    for scale in SCALES:
+        bench = run(tmp_path / str(scale), tests, scale=scale, longest_s=5.0 * scale)
+        if len(bench.problems) <= 1:  # else this machine held up what goes on, too
+            break
     assert verdicts(bench) == {"first": "faster", "long": "faster", "hangs": "not run"}
     (why,) = bench.problems
-    assert "it did not go on for 5 s: it hangs" in why
+    assert f"it did not go on for {5 * scale} s: it hangs" in why
 
 
 @pytest.mark.slow
@@ -105,10 +110,13 @@ def test_what_comes_before_the_first_comparison_has_its_own_time(tmp_path: pathl
     del test_first
 
     def test_imports_for_long():
-        time.sleep(4)
+        time.sleep(4 * SCALE)
         measured("late")
     """
-    bench = run(tmp_path, tests, longest_s=2.0)
+    for scale in SCALES:
+        bench = run(tmp_path / str(scale), tests, scale=scale, longest_s=2.0 * scale)
+        if not bench.problems:  # else this machine held it up after its start
+            break
     assert verdicts(bench) == {"late": "faster"}
     assert bench.problems == ()
 
@@ -149,13 +157,16 @@ def test_what_the_budget_cuts_off_or_leaves_no_time_for_is_left_out(tmp_path: pa
     def test_last():
         measured("last")
     """
-    started = time.monotonic()
-    bench = run(tmp_path, tests, budget_s=15.0)
-    assert time.monotonic() - started < 120
+    for scale in SCALES:
+        started = time.monotonic()
+        bench = run(tmp_path / str(scale), tests, budget_s=15.0 * scale, longest_s=180.0 * scale)
+        assert time.monotonic() - started < 120 * scale
+        if "first" in verdicts(bench) and "while it ran" in bench.skipped.get("test_made_up.py::test_long", ""):
+            break
     assert (verdicts(bench), bench.problems, bench.failed) == ({"first": "faster"}, (), {})
     assert bench.skipped == {
-        "test_made_up.py::test_long": "the time budget of 15 s ended while it ran",
-        "test_made_up.py::test_last": "the time budget of 15 s ended before this test",
+        "test_made_up.py::test_long": f"the time budget of {15 * scale} s ended while it ran",
+        "test_made_up.py::test_last": f"the time budget of {15 * scale} s ended before this test",
     }
 
 
@@ -163,19 +174,24 @@ def test_what_the_budget_cuts_off_or_leaves_no_time_for_is_left_out(tmp_path: pa
 def test_what_stood_still_for_long_when_the_budget_ended_may_hang(tmp_path: pathlib.Path) -> None:
     """The default budget is shorter than the time after which a test hangs: a GPU that hangs would be no finding."""
     tests = "def test_hangs():\n    start('hangs')\n    time.sleep(600)\n"
-    bench = run(tmp_path, tests, budget_s=15.0, longest_s=24.0)
+    for scale in SCALES:
+        bench = run(tmp_path / str(scale), tests, budget_s=15.0 * scale, longest_s=24.0 * scale)
+        if bench.problems:  # else it did not stand still for long yet
+            break
     (problem,) = bench.problems
-    assert re.fullmatch(
-        r"test_made_up.py::test_hangs: the time budget of 15 s ended while it ran; it had not gone on for \d+ s: it may hang",
-        problem,
-    )
-    assert bench.skipped == {"test_made_up.py::test_hangs": "the time budget of 15 s ended while it ran"}
+    ended = f"the time budget of {15 * scale} s ended while it ran"
+    assert re.fullmatch(rf"test_made_up.py::test_hangs: {ended}; it had not gone on for \d+ s: it may hang", problem)
+    assert bench.skipped == {"test_made_up.py::test_hangs": ended}
 
 
 @pytest.mark.slow
 def test_a_budget_that_ends_in_the_first_test_is_the_reason(tmp_path: pathlib.Path) -> None:
-    bench = run(tmp_path, "del test_first\ndef test_long():\n    time.sleep(600)\n", budget_s=15.0)
-    assert bench.skipped == {"test_made_up.py::test_long": "the time budget of 15 s ended while it ran"}
+    tests = "del test_first\ndef test_long():\n    time.sleep(600)\n"
+    for scale in SCALES:
+        bench = run(tmp_path / str(scale), tests, budget_s=15.0 * scale, longest_s=180.0 * scale)
+        if list(bench.skipped) != ["all tests"]:  # the first test began
+            break
+    assert bench.skipped == {"test_made_up.py::test_long": f"the time budget of {15 * scale} s ended while it ran"}
 
 
 @pytest.mark.slow
@@ -189,11 +205,14 @@ def test_what_was_measured_before_the_budget_cut_it_off_stays(tmp_path: pathlib.
     def test_figure():
         pass
     """
-    bench, _ = in_passes(tmp_path, tests, budget_s=25.0)
+    for scale in SCALES:
+        bench, _ = in_passes(tmp_path / str(scale), tests, budget_s=25.0 * scale, longest_s=180.0 * scale)
+        if "one" in verdicts(bench):  # else three processes did not fit
+            break
     assert verdicts(bench)["one"] == "faster"
     assert bench.problems == ()
     left_out = {"test_made_up.py::test_first", "test_made_up.py::test_figure"}
-    assert bench.skipped == dict.fromkeys(left_out, "the time budget of 25 s ended before this test")
+    assert bench.skipped == dict.fromkeys(left_out, f"the time budget of {25 * scale} s ended before this test")
 
 
 def test_the_suites_that_were_ordered_are_recorded(tmp_path: pathlib.Path) -> None:
@@ -274,11 +293,14 @@ def processes(name):
 """
 
 
-def in_passes(folder: pathlib.Path, tests: str, **order: object) -> tuple[Bench, list[list[str]]]:
+def in_passes(folder: pathlib.Path, tests: str, *, scale: int = 1, **order: object) -> tuple[Bench, list[list[str]]]:
     """Run a suite in three processes; return also which comparison ran in which process."""
     counted = folder / "counted"
     variables = {"COUNTED": str(counted)}
-    bench = run(folder, PASSES + textwrap.dedent(tests), variables=variables, **{"passes": Passes(3, 0.1), **order})
+    bench = run(
+        folder, PASSES + textwrap.dedent(tests), scale=scale, variables=variables, **{"passes": Passes(3, 0.1), **order}
+    )
+    counted.touch()  # by nobody, if no time was left
     return bench, [line.split() for line in counted.read_text().splitlines()]
 
 
@@ -354,10 +376,13 @@ def test_what_does_not_fit_into_all_processes_is_left_out(tmp_path: pathlib.Path
         compare("one", 2.0)
 
     def test_slow(compare):
-        time.sleep(14)
+        time.sleep(14 * SCALE)
         compare("slow", 2.0)
     """
-    bench, ran = in_passes(tmp_path, tests, budget_s=30.0)
+    for scale in SCALES:
+        bench, ran = in_passes(tmp_path / str(scale), tests, scale=scale, budget_s=30.0 * scale)
+        if "one" in verdicts(bench):  # else three processes did not fit
+            break
     assert verdicts(bench)["one"] == "faster"
     assert "slow" not in verdicts(bench)
     assert "time budget" in bench.skipped["test_made_up.py::test_slow"]
@@ -370,10 +395,13 @@ def test_what_fits_into_one_more_process_of_two_is_not_measured_again(tmp_path: 
     tests = """
     @pytest.mark.priority(1)
     def test_slow(compare):
-        time.sleep(10)
+        time.sleep(10 * SCALE)
         compare("slow", 2.0)
     """
-    bench, ran = in_passes(tmp_path, tests, budget_s=26.0)
+    for scale in SCALES:
+        bench, ran = in_passes(tmp_path / str(scale), tests, scale=scale, budget_s=26.0 * scale)
+        if ran:  # else not even one process fitted
+            break
     assert [name for name, _ in ran] == ["slow"]
     assert "slow" not in verdicts(bench)
     assert "1 of 3 processes" in bench.skipped["test_made_up.py::test_slow"]

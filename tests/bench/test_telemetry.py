@@ -78,14 +78,18 @@ def test_without_a_gpu_nothing_is_asked() -> None:
 
 
 def test_an_nvml_that_is_missing_is_said() -> None:
-    host = Host(environment={"PATH": os.environ["PATH"]})
-    with Telemetry(host, machine()) as telemetry:
-        time.sleep(3)
-    told = telemetry.added_to(held(time.time(), 1.0))
+    for seconds in (3, 20, 100):  # as above
+        host = Host(environment={"PATH": os.environ["PATH"]})
+        with Telemetry(host, machine()) as telemetry:
+            time.sleep(seconds)
+        told = telemetry.added_to(held(time.time(), 1.0))
+        why = told.skipped.get("clocks and heat meanwhile", "")
+        if not why or "libnvidia-ml.so.1" in why:  # else it says that NVML did not finish
+            break
     if os.path.exists("/proc/driver/nvidia"):
         assert told.skipped == {}
     else:
-        assert "libnvidia-ml.so.1" in told.skipped["clocks and heat meanwhile"]
+        assert "libnvidia-ml.so.1" in why
 
 
 def described(gpus: int) -> dict[str, Described]:

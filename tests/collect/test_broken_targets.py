@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import time
+from typing import Any
 
 import pytest
 from doctor_command import (
@@ -19,6 +21,7 @@ from doctor_command import (
     hear_interrupts,
     make_target,
     run_doctor,
+    with_more_time,
 )
 from made_up_root import make_gpu_root
 from simulated import Simulate
@@ -53,7 +56,12 @@ def test_tensorflow_that_dies_of_a_signal(tmp_path: pathlib.Path, simulate: Simu
 
 def test_tensorflow_that_hangs(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     target = make_target(tmp_path / "venv", HANGS)
-    document = diagnose("--python", str(target), "--deadline", "3", environment=simulate())
+    variables = simulate()
+    document = with_more_time(
+        lambda deadline: diagnose("--python", str(target), "--deadline", deadline, environment=variables),
+        lambda document: document["causes"][0]["id"] == "TFW001",
+        (3, 20, 60),
+    )
     assert document["causes"][0]["id"] == "TFW001"
     assert "did not respond within" in document["causes"][0]["title"]
 
@@ -105,12 +113,16 @@ def test_python_that_hangs(tmp_path: pathlib.Path) -> None:
 def test_hanging_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     root, target = make_gpu_root(tmp_path / "root"), make_target(tmp_path / "venv", None)
     variables = simulate(faults={"cuInit": "hang", "nvmlInit": "hang"})
-    document = diagnose(
-        "--root", str(root), "--python", str(target), "--quick", "--deadline", "4", environment=variables
-    )  # long enough for one GPU to start
+    document = with_more_time(
+        lambda deadline: diagnose(
+            "--root", str(root), "--python", str(target), "--quick", "--deadline", deadline, environment=variables
+        ),
+        lambda document: any(cause["id"] == "DRV008" and "'cuInit'" in cause["title"] for cause in document["causes"]),
+        (4, 20, 60),  # the first is long enough for one GPU to start
+    )
     hung = next(cause for cause in document["causes"] if cause["id"] == "DRV008")
     assert hung["label"] == "gpu_hang"
-    assert "did not respond within 4 s during 'cuInit'" in hung["title"]
+    assert re.search(r"did not respond within \d+ s during 'cuInit'", hung["title"])
 
 
 def test_crashing_driver(tmp_path: pathlib.Path, simulate: Simulate) -> None:
@@ -196,7 +208,7 @@ def alive(pattern: str) -> list[str]:
     return found
 
 
-def wait_until(condition: object, seconds: float = 30) -> bool:
+def wait_until(condition: object, seconds: float = 150) -> bool:
     """Whether the condition came true in time."""
     assert callable(condition)
     end = time.monotonic() + seconds
@@ -207,25 +219,34 @@ def wait_until(condition: object, seconds: float = 30) -> bool:
     return False
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_prints_what_is_known(tmp_path: pathlib.Path, number: signal.Signals) -> None:
-    target = make_target(tmp_path / "venv", HANGS)
+def interrupted(target: pathlib.Path, number: signal.Signals, after_s: float) -> dict[str, Any]:
+    """The document of a doctor that waits for TensorFlow, and is interrupted some time after that has begun."""
     child = f"{target}/bin/python"
     doctor = subprocess.Popen(
         doctor_argv("--python", str(target), "--format", "json"),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(), preexec_fn=hear_interrupts,
     )  # fmt: skip
     assert wait_until(lambda: any("run_tensorflow" in line and line.startswith(child) for line in alive(child)))
-    time.sleep(1)
+    time.sleep(after_s)
     doctor.send_signal(number)
-    output, errors = doctor.communicate(timeout=60)
+    output, errors = doctor.communicate(timeout=150)
     assert doctor.returncode == 130
     assert errors == b""
-    document = json.loads(output)
-    assert document["interrupted"] is True
-    assert document["target"]["version"]
     assert wait_until(lambda: not [line for line in alive(child) if line.startswith(child)])
+    document: dict[str, Any] = json.loads(output)
+    return document
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_prints_what_is_known(tmp_path: pathlib.Path, number: signal.Signals) -> None:
+    target = make_target(tmp_path / "venv", HANGS)
+    for after_s in (1, 5, 20):  # on a busy machine the target's Python describes itself later
+        document = interrupted(target, number, after_s)
+        assert document["interrupted"] is True
+        if document["target"]["version"]:
+            break
+    assert document["target"]["version"]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
@@ -253,13 +274,17 @@ def test_killed_it_leaves_no_child_behind(tmp_path: pathlib.Path) -> None:
 @pytest.mark.skipif(not shutil.which("script"), reason="needs script(1) for a terminal")
 def test_a_terminal_is_told_what_is_waited_for(tmp_path: pathlib.Path) -> None:
     target = make_target(tmp_path / "venv", HANGS)
-    command = " ".join(doctor_argv("--python", str(target), "--deadline", "3"))
-    done = subprocess.run(
-        ["script", "-qec", command, "/dev/null"],
-        capture_output=True,
-        env=clean_environment(TERM="xterm"),
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    # Two of those waited for are named; on a busy machine the other processes take long, too.
+    for deadline_s in (3, 20, 60):
+        command = " ".join(doctor_argv("--python", str(target), "--deadline", str(deadline_s)))
+        done = subprocess.run(
+            ["script", "-qec", command, "/dev/null"],
+            capture_output=True,
+            env=clean_environment(TERM="xterm"),
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        assert b"Traceback" not in done.stdout
+        if b"waiting for TensorFlow to import" in done.stdout:
+            break
     assert b"waiting for TensorFlow to import" in done.stdout
-    assert b"Traceback" not in done.stdout

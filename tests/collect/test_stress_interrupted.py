@@ -23,7 +23,8 @@ pytestmark = [
 ]
 
 LONG_S = 300.0  # for TensorFlow to be imported three times on a slow machine
-END_S = 30.0
+END_S = 150.0
+LATE_S = 30.0  # the work would take minutes
 
 
 @pytest.fixture(scope="module")
@@ -117,4 +118,4 @@ def test_a_load_that_takes_too_long_leaves_nothing_behind_and_a_fact(
     assert found["level"] == "deep"
     if "stress" in found:  # else TensorFlow itself took the time
         assert [gpu["attempt"]["outcome"] for gpu in found["stress"]["gpus"]]
-        assert found["stress"]["seconds"] < 60
+        assert found["stress"]["seconds"] < 60 + LATE_S

@@ -28,7 +28,9 @@ if "tfgpu_doctor" in sys.orig_argv:
     while os.path.exists({held!r}):
         time.sleep(0.1)
 """
-PATIENCE_S = 120
+PATIENCE_S = 240
+LONG_S = 900  # for a run with the longest deadline
+EXPECTED = {"good0": "reported", "good1": "reported", "killed": "died", "hanging": "hung", "broken": "not started"}
 
 
 def children() -> set[int]:
@@ -115,17 +117,42 @@ def alive(pid: int) -> bool:
         return False
 
 
+def is_late(report: dict[str, Any]) -> bool:
+    """Whether a busy machine may explain an outcome: the doctor did not end in time, or Ray gave up a node or its task."""
+    ours = ("the doctor ended with ", "its report is corrupt")
+    of_ray = report["outcome"] in ("died", "disappeared") and not report["reason"].startswith(ours)
+    return of_ray or report["outcome"] == "hung"
+
+
+def examined_while_one_dies(
+    cluster: Any, folder: pathlib.Path, deadline_s: int
+) -> tuple[dict[str, Node], subprocess.Popen[str], str]:
+    """New nodes of each kind, and the run of the doctor that examined them, with what it wrote to standard error."""
+    folder.mkdir()
+    nodes = {
+        name: Node(cluster, folder / name, hold=name in ("killed", "hanging"), broken=name == "broken")
+        for name in EXPECTED
+    }
+    run = start(cluster, folder / "out", "--deadline", str(deadline_s))
+    wait_for(lambda: nodes["killed"].pids() and nodes["hanging"].pids())
+    cluster.remove_node(nodes["killed"].ray, allow_graceful=False)
+    _, errors = run.communicate(timeout=LONG_S)
+    return nodes, run, errors
+
+
 def test_who_dies_hangs_or_is_broken_is_named_and_all_others_report(cluster: Any, tmp_path: pathlib.Path) -> None:
-    good = [Node(cluster, tmp_path / f"good{number}") for number in range(2)]
-    killed = Node(cluster, tmp_path / "killed", hold=True)
-    hanging = Node(cluster, tmp_path / "hanging", hold=True)
-    broken = Node(cluster, tmp_path / "broken", broken=True)
-    out = tmp_path / "out"
-    run = start(cluster, out, "--deadline", "60")
-    wait_for(lambda: killed.pids() and hanging.pids())
-    cluster.remove_node(killed.ray, allow_graceful=False)
-    _, errors = run.communicate(timeout=300)
-    found = reports(out)
+    for deadline_s in (60, 240):
+        folder = tmp_path / str(deadline_s)
+        out = folder / "out"
+        nodes, run, errors = examined_while_one_dies(cluster, folder, deadline_s)
+        found = reports(out)
+        outcomes = {name: found[node.id[:8]] for name, node in nodes.items()}
+        if not any(each["outcome"] != EXPECTED[name] and is_late(each) for name, each in outcomes.items()):
+            break
+        for name in EXPECTED.keys() - {"killed"}:
+            cluster.remove_node(nodes[name].ray, allow_graceful=False)
+    good = [nodes["good0"], nodes["good1"]]
+    killed, hanging, broken = (nodes[name] for name in ("killed", "hanging", "broken"))
     assert run.returncode == 1, errors
     assert {found[node.id[:8]]["outcome"] for node in good} == {"reported"}
     assert all(found[node.id[:8]]["report"]["results"] for node in good)
@@ -141,8 +168,8 @@ def test_who_dies_hangs_or_is_broken_is_named_and_all_others_report(cluster: Any
     # The same command does what is missing, and leaves alone what is there.
     before = {node.id: (out / f"{found[node.id[:8]]['node']}.json").stat().st_mtime_ns for node in good}
     hanging.held.unlink()
-    again = start(cluster, out)
-    _, errors = again.communicate(timeout=300)
+    again = start(cluster, out, "--deadline", "240")
+    _, errors = again.communicate(timeout=LONG_S)
     found = reports(out)
     assert found[hanging.id[:8]]["outcome"] == "reported", errors
     assert found[killed.id[:8]]["outcome"] == "disappeared"
@@ -166,9 +193,9 @@ def test_after_an_interrupt_what_has_arrived_is_there_and_nothing_runs_on(cluste
 
 def test_another_order_needs_another_folder(cluster: Any, tmp_path: pathlib.Path) -> None:
     first = start(cluster, tmp_path / "out")
-    first.communicate(timeout=300)
+    first.communicate(timeout=LONG_S)
     second = start(cluster, tmp_path / "out", "--level", "standard")
-    _, errors = second.communicate(timeout=300)
+    _, errors = second.communicate(timeout=LONG_S)
     assert second.returncode == 2
     assert "set another folder" in errors
 
@@ -181,7 +208,7 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: pathlib.Path) -> None
     }
     done = subprocess.run(
         [sys.executable, "-m", "tfgpu_doctor", "fleet", "run", "--ray", "127.0.0.1:1", "--out", str(tmp_path / "out")],
-        capture_output=True, text=True, check=False, timeout=300, env=environment,
+        capture_output=True, text=True, check=False, timeout=LONG_S, env=environment,
     )  # fmt: skip
     assert done.returncode == 2
     assert "127.0.0.1:1" in done.stderr
@@ -209,7 +236,7 @@ def test_who_is_slow_is_looked_at_again_beside_a_good_peer(cluster: Any, tmp_pat
         )  # fmt: skip
         (out / file_name(name)).write_bytes(encode_node(report))
     run = start(cluster, out)
-    text, errors = run.communicate(timeout=300)
+    text, errors = run.communicate(timeout=LONG_S)
     second = {json.loads(path.read_text())["node"] for path in (out / "second").glob("*.json")}
     assert second == {slow, peer}, errors
     assert run.returncode == 1
@@ -258,7 +285,6 @@ def test_a_node_whose_tensorflow_is_broken_is_named(cluster: Any, tmp_path: path
 
 def test_a_node_whose_gpus_are_taken_is_busy_and_not_judged(cluster: Any, tmp_path: pathlib.Path) -> None:
     taken = Node(cluster, tmp_path / "taken")
-    out = tmp_path / "out"
     code = (
         f"import ray, time\nray.init(address={cluster.address!r}, log_to_driver=False)\n"
         "@ray.remote(num_gpus=2)\ndef hold():\n    time.sleep(600)\n"
@@ -277,15 +303,23 @@ def test_a_node_whose_gpus_are_taken_is_busy_and_not_judged(cluster: Any, tmp_pa
         "run",
         "--ray",
         cluster.address,
-        "--out",
-        str(out),
         "--level",
         "deep",
+        "--no-retest",
     ]
     try:
-        done = subprocess.run(
-            [*command, "--deadline", "30", "--no-retest"], text=True, capture_output=True, timeout=400, check=False
-        )
+        for deadline_s in (30, 180):
+            out = tmp_path / f"out{deadline_s}"
+            done = subprocess.run(
+                [*command, "--out", str(out), "--deadline", str(deadline_s)],
+                text=True,
+                capture_output=True,
+                timeout=LONG_S,
+                check=False,
+            )
+            others = [each for id, each in reports(out).items() if id != taken.id[:8]]
+            if not any(map(is_late, others)):
+                break
     finally:
         holder.kill()
         holder.wait()
@@ -296,7 +330,7 @@ def test_a_node_whose_gpus_are_taken_is_busy_and_not_judged(cluster: Any, tmp_pa
     assert "hung" not in done.stdout
     document = subprocess.run(
         [sys.executable, "-m", "tfgpu_doctor", "fleet", "report", str(out), "--format", "json"],
-        text=True, capture_output=True, timeout=100, check=False,
+        text=True, capture_output=True, timeout=LONG_S, check=False,
     )  # fmt: skip
     statuses = json.loads(document.stdout)["statuses"]
     assert [name[-8:] for name in statuses["not judged"] if name.endswith(taken.id[:8])] == [taken.id[:8]]

@@ -136,8 +136,8 @@ def test_a_health_check_drains_only_so_many_nodes(lab: Lab, out: pathlib.Path) -
     check.write_text(f"#!/bin/bash\nSLURM_CONF={lab.environment['SLURM_CONF']} exec {emitted}\n")
     check.chmod(0o755)
     lab.configure(HealthCheckProgram=str(check), HealthCheckInterval="3")
-    until(lambda: len(lab.drained()) == 2, 60)
-    until(lambda: len((lab.folder / "calls").read_text().splitlines()) >= 3 * 4 * 3, 60)  # three times on four nodes
+    until(lambda: len(lab.drained()) == 2)
+    until(lambda: len((lab.folder / "calls").read_text().splitlines()) >= 3 * 4 * 3)  # three times on four nodes
     assert len(lab.drained()) == 2
     assert len(list((out / "drained").iterdir())) == 2
 
@@ -161,7 +161,7 @@ def hanging(lab: Lab, out: pathlib.Path, *nodes: str) -> str:
     )
     (out.parent / "doctor").chmod(0o755)
     number = lab.submit(path)
-    until(lambda: sorted(reports(out)) == [node for node in NODES if node not in nodes], 60)
+    until(lambda: sorted(reports(out)) == [node for node in NODES if node not in nodes])
     return number
 
 
@@ -177,7 +177,7 @@ def test_a_job_that_is_cancelled_leaves_its_rows(lab: Lab, out: pathlib.Path) ->
 def test_a_job_at_its_time_limit_leaves_its_rows(lab: Lab, out: pathlib.Path) -> None:
     number = hanging(lab, out, "n1")
     lab.run("scontrol", "update", f"JobId={number}", "TimeLimit=1")
-    until(lambda: len(reports(out)) == 4, 90)
+    until(lambda: len(reports(out)) == 4)
     assert reports(out)["n1"].outcome == "interrupted"
     assert "time limit" in reports(out)["n1"].reason
 
@@ -186,7 +186,7 @@ def test_a_node_that_dies_has_a_row(lab: Lab, out: pathlib.Path) -> None:
     number = hanging(lab, out, "n4")
     lab.kill("n4")
     try:
-        lab.wait(number, seconds=150)
+        lab.wait(number)
         assert {node: each.outcome for node, each in reports(out).items()} == {
             "n1": "reported", "n2": "reported", "n3": "reported", "n4": "disappeared",
         }  # fmt: skip
@@ -219,9 +219,9 @@ def test_a_round_over_the_nodes_two_at_a_time(lab: Lab, out: pathlib.Path) -> No
     assert started.returncode == 0, started.stderr
     assert "3 of 3 nodes have a job, 2 at a time" in started.stderr
     assert json.loads((out / "expected.json").read_text()) == ["n1", "n2", "n3"]
-    until(lambda: sorted(reports(out)) == ["n2", "n3"], 60)
+    until(lambda: sorted(reports(out)) == ["n2", "n3"])
     lab.run("scancel", busy)
-    until(lambda: sorted(reports(out)) == ["n1", "n2", "n3"], 60)
+    until(lambda: sorted(reports(out)) == ["n1", "n2", "n3"])
     assert lab.state("n4") == "IDLE+DRAIN"
 
 
@@ -235,7 +235,7 @@ def test_a_round_never_runs_more_at_a_time(lab: Lab, out: pathlib.Path) -> None:
     slow.chmod(0o755)
     path = script(lab, out, "--at-once", "1", "--gpus", "2", "--command", str(slow))
     subprocess.run(["bash", path], capture_output=True, env=lab.environment, cwd=out.parent, check=True)
-    until(lambda: sorted(reports(out)) == list(NODES), 90)
+    until(lambda: sorted(reports(out)) == list(NODES))
     assert (out.parent / "most").read_text().split() == ["1"] * 4
 
 

@@ -55,7 +55,10 @@ def test_output_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def test_deadline_ends_it_with_what_it_started(tmp_path: pathlib.Path) -> None:
-    assert run(CHILD, str(tmp_path / "file"), deadline_s=1.5) is None
+    for deadline_s in (1.5, 10, 60):  # on a busy machine two interpreters start slowly
+        assert run(CHILD, str(tmp_path / "file"), deadline_s=deadline_s) is None
+        if (tmp_path / "file").exists():
+            break
     assert not is_written_on(tmp_path / "file")
 
 
@@ -73,14 +76,14 @@ def test_exception_ends_it(tmp_path: pathlib.Path) -> None:
 def test_it_ends_with_a_doctor_that_is_killed(tmp_path: pathlib.Path) -> None:
     file, lock = tmp_path / "file", tmp_path / "lock"
     doctor = subprocess.Popen([sys.executable, __file__, str(file), str(lock)])
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not file.exists() and time.monotonic() < until:
         time.sleep(0.02)
     with pytest.raises(Busy):
         acquire(str(lock), patience_s=0)
     os.kill(doctor.pid, signal.SIGKILL)
     doctor.wait()
-    acquire(str(lock), patience_s=10).release(remove=True)
+    acquire(str(lock), patience_s=60).release(remove=True)
     assert not is_written_on(file)
 
 

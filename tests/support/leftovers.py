@@ -18,7 +18,7 @@ from tfgpu_doctor.host.cache import cache_folder
 from tfgpu_doctor.host.owner import is_abandoned
 
 _MARK = "LEFT_BY_TESTS"
-_SETTLES_S = 20.0  # for programs that end because their parent did
+_SETTLES_S = 120.0  # for programs that end because their parent did
 
 
 @contextlib.contextmanager

@@ -8,6 +8,13 @@ import shlex
 import subprocess
 import sys
 
+_TOO_BUSY = 3.0  # processes that want to run, for each CPU
+
+
+def is_too_busy() -> bool:
+    """Whether this machine has so much other work that a recording may hold little else."""
+    return os.getloadavg()[0] > _TOO_BUSY * (os.cpu_count() or 1)
+
 
 def record_program(
     folder: pathlib.Path, arguments: str, *more: str, for_s: int = 3

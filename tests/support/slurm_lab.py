@@ -22,6 +22,7 @@ from simulated import machine, simulate_in
 
 NODES = ("n1", "n2", "n3", "n4")
 _PORT = 16817  # of slurmctld in up.sh
+_PATIENCE_S = 240.0  # on a busy machine
 _PROGRAMS = ("slurmctld", "slurmd", "munged", "srun")
 # A node's machine is the one that a file names, as far as the node's device rules allow: to a job without a GPU, the driver
 # shows none. The examined Python has no TensorFlow.
@@ -90,12 +91,9 @@ class Lab:
         """What jobs have printed."""
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("job-*.out")))
 
-    def wait(self, *numbers: str, seconds: float = 120) -> None:
+    def wait(self, *numbers: str) -> None:
         """Wait for the end of jobs."""
-        until(
-            lambda: not self.run("squeue", "--noheader", "--states=PD,R,CG,CF", "-j", ",".join(numbers)),
-            seconds,
-        )
+        until(lambda: not self.run("squeue", "--noheader", "--states=PD,R,CG,CF", "-j", ",".join(numbers)))
 
     def kill(self, node: str) -> None:
         """End a node as a power failure does: its daemon and what runs under it, by their control group."""
@@ -115,8 +113,8 @@ class Lab:
         self.configure()
         for path in (*self.folder.glob("machine-*"), *self.folder.glob("job-*.out"), *self.folder.glob("calls")):
             path.unlink()
-        until(lambda: not self.run("squeue", "--noheader"), 60)
-        until(self._are_idle, 60)
+        until(lambda: not self.run("squeue", "--noheader"))
+        until(self._are_idle)
 
     def _are_idle(self) -> bool:
         """Put nodes back that are not in service, also those that a script drained only now."""
@@ -135,9 +133,9 @@ class Lab:
         return text.partition(f" {name}=")[2].partition(end)[0]
 
 
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+def until(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + _PATIENCE_S
     while not holds():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.1)
@@ -198,9 +196,11 @@ def running_lab(folder: pathlib.Path, driver: pathlib.Path) -> Iterator[Lab]:
         (folder / "doctor").chmod(0o755)
         slurm, had_munge = folder / "slurm", munges()
         try:
-            subprocess.run([_scripts() / "up.sh", slurm, str(len(NODES))], check=True, timeout=60, capture_output=True)
+            subprocess.run(
+                [_scripts() / "up.sh", slurm, str(len(NODES))], check=True, timeout=_PATIENCE_S, capture_output=True
+            )
             yield Lab(folder)
         finally:
-            subprocess.run([_scripts() / "down.sh", slurm], check=False, timeout=60, capture_output=True)
+            subprocess.run([_scripts() / "down.sh", slurm], check=False, timeout=_PATIENCE_S, capture_output=True)
             until(lambda: not _is_taken(_PORT))
             end_if_started(had_munge)

@@ -9,10 +9,13 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from installed import skip_without_tensorflow
-from recorded_program import record_program
+from recorded_program import is_too_busy, record_program
 
 from tfgpu_doctor.tracing.recording import AGAIN
 
@@ -20,7 +23,6 @@ skip_without_tensorflow()
 pytestmark = [pytest.mark.tensorflow]
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs.py"
-_TOO_BUSY = 3.0  # processes that want to run, for each CPU
 # What a training waits for where other work has the CPUs: its pipeline, the threads of an iterator that ends, or the start of
 # operations. Recorded again.
 OF_STARVED = ("unexplained", "input_cpu_bound", "epoch_end", "launch_bound")
@@ -45,23 +47,63 @@ MAKE_MANY_STEPS = (
     "slow_start",
     "evaluation",
 )
+_RECORDINGS = 3
 
 
-def record(folder: pathlib.Path, name: str, *more: str, for_s: int = 3) -> subprocess.CompletedProcess[str]:
-    return record_program(folder, f"{shlex.quote(str(PROGRAMS))} {name}", *more, for_s=for_s)
+@dataclass(frozen=True)
+class Recorded:
+    document: dict[str, Any]
+    exit_code: int
+    folder: pathlib.Path  # in which the doctor was started
+
+    @property
+    def verdict(self) -> str:
+        return str(self.document["verdict"])
+
+    @property
+    def causes(self) -> dict[str, Any]:
+        return {each["label"]: each for each in self.document["causes"]}
+
+
+def recorded_until(
+    enough: Callable[[Recorded], bool], folder: pathlib.Path, arguments: str, *more: str, for_s: int = 3
+) -> Recorded:
+    """Record a program; up to three times where other work has the CPUs. Skips the test where that work is all there is."""
+    for number in range(_RECORDINGS):
+        (place := folder / str(number)).mkdir()
+        done = record_program(place, arguments, "--format", "json", *more, for_s=for_s)
+        assert done.stdout, done.stderr
+        found = Recorded(json.loads(done.stdout), done.returncode, place)
+        if enough(found) or found.verdict not in (*OF_STARVED, *AGAIN):
+            break
+    skip_if_too_busy(found.verdict, found.document["why"])
+    return found
+
+
+def skip_if_too_busy(verdict: str, why: str) -> None:
+    if verdict in AGAIN and is_too_busy():
+        pytest.skip(f"this machine is too busy to record a training: {why}")
+
+
+def named(word: str) -> Callable[[Recorded], bool]:
+    return lambda found: found.verdict == word
+
+
+def of_programs(name: str) -> str:
+    return f"{shlex.quote(str(PROGRAMS))} {name}"
 
 
 def test_a_recording_is_kept_and_read_again(tmp_path: pathlib.Path) -> None:
-    done = record(tmp_path, "serial_map", "--format", "json", "--save", "kept")
-    document = json.loads(done.stdout)
-    assert (document["verdict"], done.returncode) == ("input_serial_map", 1)
+    found = recorded_until(named("input_serial_map"), tmp_path, of_programs("serial_map"), "--save", "kept")
+    document, folder = found.document, found.folder
+    assert (found.verdict, found.exit_code) == ("input_serial_map", 1)
     assert document["steps"]["count"] >= 3
     assert document["gain"]["step_ms_at_best"] < document["steps"]["mean_ms"]
     assert any(stage["is_slowest"] and stage["path"].endswith("Map") for stage in document["pipeline"])
-    assert sorted(each.name for each in (tmp_path / "kept").iterdir()) == ["plugins", "python_samples.json"]
+    assert sorted(each.name for each in (folder / "kept").iterdir()) == ["plugins", "python_samples.json"]
     again = subprocess.run(
         [sys.executable, "-m", "tfgpu_doctor", "trace", "kept", "--format", "json"],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
+        capture_output=True, text=True, cwd=folder, check=False,
     )  # fmt: skip
     assert json.loads(again.stdout)["verdict"] == "input_serial_map"
 
@@ -69,16 +111,11 @@ def test_a_recording_is_kept_and_read_again(tmp_path: pathlib.Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_bottleneck_is_named(tmp_path: pathlib.Path, name: str) -> None:
-    for _ in range(3):
-        done = record(tmp_path, name, "--format", "json", for_s=1 if name in MAKE_MANY_STEPS else 3)
-        document = json.loads(done.stdout)
-        if document["verdict"] == CHOSEN[name] or document["verdict"] not in OF_STARVED:
-            break
-    if document["verdict"] in AGAIN and os.getloadavg()[0] > _TOO_BUSY * (os.cpu_count() or 1):
-        pytest.skip(f"this machine is too busy to record a training: {document['why']}")
-    assert document["verdict"] == CHOSEN[name]
-    assert document["healthy"] is (CHOSEN[name] == "compute_bound")
-    assert done.returncode == (0 if document["healthy"] else 1)
+    for_s = 1 if name in MAKE_MANY_STEPS else 3
+    found = recorded_until(named(CHOSEN[name]), tmp_path, of_programs(name), for_s=for_s)
+    assert found.verdict == CHOSEN[name]
+    assert found.document["healthy"] is (CHOSEN[name] == "compute_bound")
+    assert found.exit_code == (0 if found.document["healthy"] else 1)
 
 
 CACHES = {
@@ -90,10 +127,9 @@ CACHES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CACHES)
 def test_a_cache_is_advised_where_nothing_is_random(tmp_path: pathlib.Path, name: str) -> None:
-    done = record(tmp_path, name, "--format", "json")
     # The end of an epoch may take more (epoch_end): each of these epochs has an iterator of its own.
-    causes = {each["label"]: each for each in json.loads(done.stdout)["causes"]}
-    cause = causes["input_cpu_bound"]
+    found = recorded_until(lambda each: "input_cpu_bound" in each.causes, tmp_path, of_programs(name))
+    cause = found.causes["input_cpu_bound"]
     begin, advice = CACHES[name]
     assert cause["fix"]["text"].startswith(begin)
     assert advice in cause["fix"]["text"]
@@ -124,32 +160,38 @@ def test_a_program_that_profiles_too_few_of_its_steps(tmp_path: pathlib.Path, ve
 
 @pytest.mark.slow
 def test_reductions_between_two_processes_are_named(tmp_path: pathlib.Path) -> None:
-    done = record_program(tmp_path, shlex.quote(str(RING)), "--format", "json")
-    document = json.loads(done.stdout)
-    assert (document["verdict"], done.returncode) == ("collectives", 1)
-    assert document["shares"]["collectives"] > 0.5
-    assert any("CollectiveReduce" in line for line in document["causes"][0]["evidence"])
+    found = recorded_until(named("collectives"), tmp_path, shlex.quote(str(RING)))
+    assert (found.verdict, found.exit_code) == ("collectives", 1)
+    assert found.document["shares"]["collectives"] > 0.5
+    assert any("CollectiveReduce" in line for line in found.document["causes"][0]["evidence"])
 
 
 @pytest.mark.slow
 def test_the_function_that_holds_the_steps_up_is_named(tmp_path: pathlib.Path) -> None:
-    done = record(tmp_path, "slow_callback")
-    assert "on_train_batch_end (programs.py:" in done.stdout
+    found = recorded_until(named("host_callback"), tmp_path, of_programs("slow_callback"))
+    assert "on_train_batch_end (programs.py:" in str(found.causes["host_callback"])
 
 
 @pytest.mark.slow
 def test_in_the_program_itself(tmp_path: pathlib.Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(PROGRAMS.parent)!r}); import programs, tfgpu_doctor\n"
-        "with tfgpu_doctor.trace(seconds=3) as answer:\n    programs.serial_map(12)\n"
-        "assert answer.report.verdict == 'input_serial_map', answer.report\nassert '<iframe' in answer._repr_html_()\n"
+        "with tfgpu_doctor.trace(seconds=3) as answer:\n    programs.serial_map(float(sys.argv[1]))\n"
+        "assert '<iframe' in answer._repr_html_()\nprint(answer.report.verdict, answer.report.why, sep='\\n')\n"
     )
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "input_serial_map" in done.stdout
+    for seconds in ("12", "60", "60"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, seconds],
+            capture_output=True, text=True, env=environment, cwd=tmp_path, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        *shown, verdict, why = done.stdout.split("\n")[:-1]
+        if verdict not in (*OF_STARVED, *AGAIN):
+            break
+    skip_if_too_busy(verdict, why)
+    assert verdict == "input_serial_map"
+    assert "input_serial_map" in "\n".join(shown)
 
 
 def test_a_program_without_tensorflow(tmp_path: pathlib.Path) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 LOST, RESET_REQUIRED = 15, 16  # nvmlReturn_t of a GPU that stopped responding
 _AGAIN_S = 0.1
+_STARVED = 0.5  # of a CPU
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SAYING = threading.Lock()
 
@@ -64,13 +65,18 @@ class Reader:
         self.answered_at = time.monotonic()
         return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
-    def wants_cpu(self) -> bool:
-        """Whether the thread computes or waits for a CPU; one that waits for the driver does neither."""
+    def wants_cpu(self, share: float = 1.0) -> bool:
+        """Whether the thread computes or waits for a CPU, and got no more than this share of one since it asked.
+
+        One that waits for the driver does neither; one that spins in it gets a whole CPU.
+        """
         try:
             with open("/proc/self/task/%s/stat" % self._thread.native_id) as file:
-                return file.read().rpartition(")")[2].split()[0] == "R"
-        except (OSError, IndexError):
+                state = file.read().rpartition(")")[2].split()
+            used_s = (int(state[11]) + int(state[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError, ValueError):
             return False
+        return state[0] == "R" and used_s <= share * max(_AGAIN_S, time.monotonic() - self.asked_at)
 
     def note(self, error: Any) -> None:
         """Keep the first error that says that this GPU cannot be read."""
@@ -151,7 +157,7 @@ def describe(ask: Any, handle: Any, row: dict[str, object]) -> None:
 def read(nvml: Any, indices: Any, quiet_s: float, ends_at: float) -> bool:
     """Read those GPUs concurrently; give up those that do not respond once no other responds any longer.
 
-    Returns whether this program itself ran without an error, whatever NVML answered.
+    Returns whether this program itself ran without an error, whatever NVML answered, and had the CPUs that it needed.
     """
     done = queue.Queue()  # type: Any
     waiting = {index: Reader(nvml, index, done) for index in indices}
@@ -165,10 +171,12 @@ def read(nvml: Any, indices: Any, quiet_s: float, ends_at: float) -> bool:
             silent = max(each.answered_at for each in readers) <= now
             if time.monotonic() >= ends_at or (silent and not any(each.wants_cpu() for each in waiting.values())):
                 break
+    starved = [index for index, reader in waiting.items() if reader.wants_cpu(_STARVED)]
     for index, reader in waiting.items():
-        waited = round(time.monotonic() - reader.asked_at, 3)
-        say(troubles={index: dict(reader.known(), call=reader.call, seconds=waited)})
-    return not any(each.broken for each in readers if each.index not in waiting)
+        if index not in starved:
+            waited = round(time.monotonic() - reader.asked_at, 3)
+            say(troubles={index: dict(reader.known(), call=reader.call, seconds=waited)})
+    return not starved and not any(each.broken for each in readers if each.index not in waiting)
 
 
 def excluded(nvml: Any) -> list[str]:

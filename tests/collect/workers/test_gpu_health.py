@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -137,23 +137,41 @@ def numbers(found: Nvml) -> list[int]:
     return [gpu.index for gpu in found.gpus]
 
 
+def ask_in_time(
+    variables: Mapping[str, str], silent: Sequence[int], *, deadline_s: float, locked: Sequence[int] = ()
+) -> tuple[Nvml, float]:
+    """What the probe makes of a machine some of whose GPUs hang, and the deadline at which it tells of each GPU.
+
+    On a busy machine that is a later one. Never is a GPU accused that does not hang, unless it waits for one that does.
+    """
+    for each_s in (deadline_s, 30.0, 90.0):
+        found = ask(variables, deadline_s=each_s)
+        told = [trouble.index for trouble in found.troubles]
+        assert set(told) <= {*silent, *locked}, found.troubles
+        if told == list(silent) and len(found.gpus) + len(told) == found.count and found.attempt.seconds < each_s:
+            break
+    return found, each_s
+
+
 @pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetTemperature", "nvmlDeviceGetNvLinkState"])
 def test_a_gpu_that_hangs_costs_its_deadline_once(simulate: Simulate, call: str) -> None:
-    found = ask(simulate({"count": 3}, {"faults": {call: "hang"}}, {"count": 4}), deadline_s=DEADLINE_S)
+    variables = simulate({"count": 3}, {"faults": {call: "hang"}}, {"count": 4})
+    found, deadline_s = ask_in_time(variables, [3], deadline_s=DEADLINE_S)
     assert found.works
     assert (found.count, numbers(found)) == (8, [0, 1, 2, 4, 5, 6, 7])
     (trouble,) = found.troubles
     assert (trouble.index, trouble.is_silent) == (3, True)
     assert trouble.call.startswith(call)
-    assert 0 < trouble.seconds < DEADLINE_S
-    assert found.attempt.seconds < DEADLINE_S  # the child ended itself
+    assert 0 < trouble.seconds < deadline_s
+    assert found.attempt.seconds < deadline_s  # the child ended itself
     known = (GPU, "00000000:04:00.0")
     assert (trouble.name, trouble.pci_address) == (("", "") if "Handle" in call else known)
 
 
 @pytest.mark.slow
 def test_a_gpu_that_holds_the_lock_does_not_hide_the_others(simulate: Simulate) -> None:
-    found = ask(simulate({}, {"faults": {"nvmlDeviceGetHandleByIndex": "wedge"}}, {}), deadline_s=2 * DEADLINE_S)
+    variables = simulate({}, {"faults": {"nvmlDeviceGetHandleByIndex": "wedge"}}, {})
+    found, _ = ask_in_time(variables, [1], deadline_s=2 * DEADLINE_S, locked=[0, 2])
     assert found.works
     assert numbers(found) == [0, 2]
     assert [(trouble.index, trouble.is_silent) for trouble in found.troubles] == [(1, True)]
@@ -162,7 +180,7 @@ def test_a_gpu_that_holds_the_lock_does_not_hide_the_others(simulate: Simulate) 
 @pytest.mark.slow
 def test_two_gpus_that_hang_are_both_named(simulate: Simulate) -> None:
     hangs = {"faults": {"nvmlDeviceGetPowerUsage": "hang"}}
-    found = ask(simulate({}, hangs, hangs), deadline_s=2 * DEADLINE_S)
+    found, _ = ask_in_time(simulate({}, hangs, hangs), [1, 2], deadline_s=2 * DEADLINE_S)
     assert numbers(found) == [0]
     assert [trouble.index for trouble in found.troubles] == [1, 2]
 
