@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.tracing.python_samples import besides_steps as besides_steps
     from tfgpu_doctor.tracing.python_samples import looks_besides_steps as looks_besides_steps
     from tfgpu_doctor.tracing.python_samples import named as named
+    from tfgpu_doctor.tracing.python_samples import of_pipeline as of_pipeline
     from tfgpu_doctor.tracing.python_samples import of_user as of_user
     from tfgpu_doctor.tracing.python_samples import own_frames as own_frames
     from tfgpu_doctor.tracing.reading import Unreadable as Unreadable
@@ -50,6 +51,7 @@ __getattr__ = exported(
         "looks_besides_steps": "python_samples",
         "make_cause": "result",
         "named": "python_samples",
+        "of_pipeline": "python_samples",
         "of_user": "python_samples",
         "own_frames": "python_samples",
         "recorder_module": "notebook",

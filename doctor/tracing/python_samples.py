@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -18,6 +19,8 @@ _FRAMEWORK = re.compile(r"[/\\](tensorflow|keras|tf_keras|tensorflow_core|wrapt)
 _INSTALLED = re.compile(
     r"([/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<(?!string>|stdin>|ipython)|[/\\]Lib[/\\])"
 )
+# What py_function, generators and Keras' datasets call, on threads of the input pipeline.
+_PIPELINE = re.compile(r"(script_ops|from_generator_op|py_dataset_adapter|data_adapter|data_utils)\.py$")
 _INNER = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")  # named by the function around them
 # What Keras and TensorFlow do besides steps: the function, and what the path of its module holds.
 _BESIDES = {
@@ -78,6 +81,11 @@ def of_user(stack: tuple[Frame, ...]) -> Frame | None:
         if not _INSTALLED.search(frame[0]) and frame[2] not in _INNER:
             innermost, entered = innermost or frame, frame
     return innermost
+
+
+def of_pipeline(stack: Sequence[Frame]) -> bool:
+    """Whether TensorFlow or Keras called it: Python's threading did not start its thread, or their data code is in it."""
+    return not stack[-1][0].endswith("threading.py") or any(_PIPELINE.search(file) for file, _, _ in stack)
 
 
 def in_callback(stack: tuple[Frame, ...]) -> bool:
@@ -150,19 +158,23 @@ def host_work(samples: list[Sample], times: list[Interval]) -> HostWork:
 
 
 def pipeline_places(samples: list[Sample], times: list[Interval]) -> list[tuple[str, float]]:
-    """The user's places in which other threads are while the program waits for input, and their shares of 1."""
+    """The user's places in which the pipeline's threads are while the program waits for input, and their shares of 1."""
     found: list[Frame] = []
     looked = 0
     for sample, inside in zip(samples, _inside(samples, times), strict=True):
         if inside:
             looked += 1
-            found += {frame[::2]: frame for stack in sample.others if (frame := of_user(stack))}.values()
+            found += {frame[::2]: frame for stack in sample.others if (frame := _of_pipeline(stack))}.values()
     return [(name, number / looked) for name, number in named(found)] if looked else []
 
 
 def python_elsewhere(samples: list[Sample]) -> list[Interval]:
-    """The time around looks that found the user's code on another thread: a pipeline's, as nobody else starts threads."""
-    return union(_around(sample) for sample in samples if any(of_user(stack) for stack in sample.others))
+    """The time around looks that found the user's code on a thread of the pipeline; threads of the program's own are none."""
+    return union(_around(sample) for sample in samples if any(map(_of_pipeline, sample.others)))
+
+
+def _of_pipeline(stack: tuple[Frame, ...]) -> Frame | None:
+    return of_user(stack) if stack and of_pipeline(stack) else None
 
 
 def python_of_program(samples: list[Sample]) -> list[Interval]:

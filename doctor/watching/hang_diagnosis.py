@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tfgpu_doctor.tracing import of_user, own_frames
+from tfgpu_doctor.tracing import of_pipeline, of_user, own_frames
 from tfgpu_doctor.watching.agent import Look, Stack
 from tfgpu_doctor.watching.thread_states import ThreadState
 
@@ -16,8 +16,6 @@ _CUT = 40  # frames of the recorder's stacks: those of a deeper one have no oute
 _READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "openat", "flock")
 _PLUMBING = ("pipe:", "socket:", "anon_inode:", "/dev/null", "/memfd:")  # of the process's own threads, mostly
 _ITERATORS = re.compile(r"(iterator_ops|dataset_adapter|data_adapter|input_lib)")
-# Threads of the input pipeline: what py_function, generators and Keras' datasets call
-_PIPELINE = re.compile(r"(script_ops|from_generator_op|py_dataset_adapter|data_adapter|data_utils)\.py$")
 _FRAMEWORK = re.compile(r"[\\/](tensorflow|keras|tf_keras)[\\/]")
 _THREADS = re.compile(r"([\\/]threading|concurrent[\\/]futures[\\/]_base)\.py$")
 _AWAITS = ("join", "_shutdown", "result", "result_iterator")  # functions of these modules that wait for another thread
@@ -67,7 +65,7 @@ def diagnose_hang(seen: HangEvidence) -> Diagnosis:
     seen = _at_training(seen)
     evidence = [*_native_words(seen.native), *([seen.unable] if seen.unable else [])]
     judges = (
-        _stopped, _exit, _driver, _serves, _read, _pipeline, _collective, _input, _python, _native, _job,
+        _stopped, _exit, _driver, _serves, _read, _pipeline, _collective, _native, _input, _python, _job,
     )  # fmt: skip
     for judge in judges:
         if found := judge(seen):
@@ -78,6 +76,8 @@ def diagnose_hang(seen: HangEvidence) -> Diagnosis:
     words = []
     if seen.look and seen.look.stack:
         words.append(f"{seen.whose} is in {in_words(seen.look.stack[:1])}, called from {_called_from(seen.look.stack)}")
+        if place := _place_elsewhere(seen.look.others or ()):
+            words.append(f"a thread that the program started is in {place}")
     if seen.unanswered_s > 0:
         words.append(
             f"its Python has not answered for {seen.unanswered_s:.0f} s: native code holds Python's lock (the GIL)"
@@ -92,7 +92,7 @@ def _at_training(seen: HangEvidence) -> HangEvidence:
         return seen
     if not any(_THREADS.search(file) and name in _AWAITS for file, _, name in look.stack[:_DEEP]):
         return seen
-    threads = [each for each in look.others or () if each and own_frames(each) and not _is_of_pipeline(each)]
+    threads = [each for each in look.others or () if each and own_frames(each) and not of_pipeline(each)]
     found = next(filter(_trains, threads), threads[0] if threads and seen.stepped else None)
     if found is None:
         return seen
@@ -180,13 +180,8 @@ def _pipeline(seen: HangEvidence) -> Diagnosis | None:
     look = seen.look
     if look is None or not look.stack or of_user(look.stack):
         return None
-    place = _place_elsewhere([each for each in look.others or () if _is_of_pipeline(each)])
+    place = _place_elsewhere([each for each in look.others or () if of_pipeline(each)])
     return _waits_for(place) if place else None
-
-
-def _is_of_pipeline(stack: Stack) -> bool:
-    """Whether TensorFlow or Keras called it: Python's threading did not start its thread, or their data code is in it."""
-    return not stack[-1][0].endswith("threading.py") or any(_PIPELINE.search(file) for file, _, _ in stack)
 
 
 def _collective(seen: HangEvidence) -> Diagnosis | None:
@@ -232,8 +227,6 @@ def _input(seen: HangEvidence) -> Diagnosis | None:
     look = seen.look
     if look is None or not look.stack or of_user(look.stack):
         return None
-    if place := _place_elsewhere(look.others or ()):
-        return _waits_for(place)
     if any(_ITERATORS.search(file) for file, _, _ in look.stack[:_DEEP]):
         return Diagnosis(
             "input", {"place": "the input pipeline"}, [f"{seen.whose} waits in {in_words(look.stack[:1])}"]

@@ -216,6 +216,19 @@ def test_waits_that_nothing_explains_are_no_health(tmp_path: pathlib.Path) -> No
     assert report.shares.idle > 0.7
 
 
+def test_a_thread_of_the_program_s_own_is_no_pipeline(tmp_path: pathlib.Path) -> None:
+    """One that looks at the GPUs now and then, and sleeps between."""
+    made_trace.save(
+        tmp_path, training(step_ms=20.0, input_ms=10.0, compute_ms=8.0, stage="Iterator::Root::Prefetch::BatchV2::Map")
+    )
+    watches = [["/home/me/gpu_monitor.py", 22, "run"], ["/usr/lib/python3.12/threading.py", 1032, "_bootstrap"]]
+    loads = [["/home/me/train.py", 31, "load"], ["/x/site-packages/tensorflow/python/ops/script_ops.py", 1, "_call"]]
+    for other, verdict in ((watches, "input_serial_map"), (loads, "input_python")):
+        rows = [[round(at * 1e6), FIT, [other]] for at in range(1, 250, 10)]
+        (tmp_path / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.01, "samples": rows}))
+        assert made_trace.judged(tmp_path)[0].verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("known", "lost", "verdict"), [(6, 24, "input_serial_map"), (25, 5, "input_serial_map"), (0, 30, "unexplained")]
 )

@@ -102,7 +102,14 @@ DESTRUCTOR = ["syscall (libc.so.6)", "tensorflow::data::IteratorResource::~Itera
             HangEvidence(look(IN_TENSORFLOW, (OWN_THREAD,), workers=2), 0, [main(), RECORDER]),
             "collective", "TF_CONFIG names 2 workers",
         ),
-        (HangEvidence(look(IN_TENSORFLOW, (OWN_THREAD,)), 0, [main(), RECORDER]), "input", "upload (train.py:70)"),
+        (
+            HangEvidence(look(IN_TENSORFLOW, (OWN_THREAD,)), 0, [main(), RECORDER]),
+            "unknown", "a thread that the program started is in upload (train.py:70)",
+        ),
+        (
+            HangEvidence(look(IN_TENSORFLOW, (OWN_THREAD,)), 0, [main()], native=["ncclAllReduce (libnccl.so.2)"]),
+            "collective", "ncclAllReduce",
+        ),
         (HangEvidence(look(IN_HOROVOD), 0, [main(), RECORDER], job=("HOROVOD_SIZE", 4)), "collective", "HOROVOD_SIZE says 4"),
         (HangEvidence(look(IN_HOROVOD), 0, [main(), RECORDER]), "collective", "_allreduce (mpi_ops.py:95)"),
         (
