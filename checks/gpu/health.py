@@ -28,7 +28,19 @@ _WORDS = {
     "system_reboot": "a reboot",
     "drain_p2p": "stopping all peer-to-peer traffic",
     "drain_and_reset": "a reset once the programs that use it have ended",
+    "recover_imex_domain": "a recovery of the IMEX domain that connects several nodes",
 }
+# What the driver requests that a reset of the GPU would not give.
+_INSTEAD = {
+    "node_reboot": "reboot.",
+    "system_reboot": "reboot.",
+    "drain_p2p": "end the programs that copy between GPUs, and switch UVM persistence mode off; then run `tfgpu-doctor` again: "
+    "the driver then requests something else.",
+    "recover_imex_domain": "restart nvidia-imex on all nodes of the domain.",
+}
+# So many make DCGM ask for another card, as NVIDIA's field diagnostic does: dcgmi health and dcgm_gpu_hardware_limits.h of
+# https://github.com/NVIDIA/DCGM
+_MOST_RETIRED_PAGES = 63
 _UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot", "drain_and_reset")
 
 
@@ -155,6 +167,14 @@ def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
             told,
             "Have the card replaced: NVIDIA sets this flag for cards that need replacement.",
         )
+    retired = (pages.uncorrected or 0) + (pages.corrected or 0) if pages else 0
+    if retired >= _MOST_RETIRED_PAGES:
+        yield _memory_finding(
+            gpu,
+            f"{title(gpu)} has {retired} retired pages: it can retire hardly more",
+            told,
+            f"Run `dcgmi diag -r 3`, and have the card replaced: NVIDIA's DCGM fails a card with {_MOST_RETIRED_PAGES} or more.",
+        )
     if (rows and rows.pending) or (pages and pages.pending):
         what = (
             "rows of its memory are pending remapping"
@@ -223,14 +243,13 @@ def no_reset_is_asked_for(nvml: Nvml, cuda_driver: CudaDriver | None = None, run
         if action == "none":
             yield Evidence(f"GPU {gpu.index}: the driver requests no action")
             continue
-        reboot = action in ("node_reboot", "system_reboot")
         yield Finding(
             f"{title(gpu)} has had a fault, and the driver requests {_WORDS.get(action, action)}",
             cause="hardware_ecc_error" if _has_errors(gpu) else "gpu_reset_required",
             severity="error" if action in _UNUSABLE else "warning",
             blocks=not (runtime and runtime.computes),
             evidence=(f"NVML reports the recovery action {action!r}", *_said_of_memory(gpu)),
-            fix=Fix(f"{_ASK_KERNEL} Then {'reboot.' if reboot else _RESET.format(index=gpu.index)}"),
+            fix=Fix(f"{_ASK_KERNEL} Then {_INSTEAD.get(action) or _RESET.format(index=gpu.index)}"),
             devices=(device_of(gpu),),
             figures=memory_errors(gpu),
         )

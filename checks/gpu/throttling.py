@@ -14,7 +14,7 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.tags import PARTIAL
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
-_LAPTOP = re.compile(r"laptop|max-q|mobile|\bmx ?\d", re.IGNORECASE)
+_LAPTOP = re.compile(r"laptop|max-q(?!.*workstation)|mobile|\bmx ?\d", re.IGNORECASE)
 # Any other reason is normal: idle, a power cap under load, clocks set by a user.
 _SLOWING = {
     "hw_thermal_slowdown": "by heat, in hardware",

@@ -15,6 +15,8 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.tags import UNFIT
 
+_RESET_ALL = "Reset all GPUs and NVSwitches together, or reboot the host. Have the switch checked if it comes back."
+
 
 @check(
     "XID002",
@@ -52,11 +54,14 @@ def switches_report_no_fault(
         fatal = [each for each in rows if each.is_news and FATAL.search(each.message.text)]
         chief = (fatal or rows)[0]
         severity = severity_of(chief, broken=broken) if fatal else "info"
+        unlisted = bool(fatal) and chief.row is None
+        if unlisted:  # the switch itself says how grave it is
+            severity = "error" if broken else "warning"
         news = news or severity != "info"
         yield Finding(
             f"the NVSwitch at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: "
             + (chief.row.meaning if chief.row else "a code that is not in the doctor's table"),
-            cause=label_of(chief.row)[0] if severity != "info" else UNDETERMINED,
+            cause="nvswitch_fault" if unlisted else label_of(chief.row)[0] if severity != "info" else UNDETERMINED,
             severity=severity,
             confidence="medium",
             evidence=(
@@ -68,7 +73,7 @@ def switches_report_no_fault(
                 ),
                 f"source: {reach(kernel_log)}",
             ),
-            fix=Fix(chief.row.action if chief.row else UNKNOWN_CODE),
+            fix=Fix(chief.row.action if chief.row else _RESET_ALL if unlisted else UNKNOWN_CODE),
             devices=(address,),
             figures=figures_of(address, chief.rows),
             blocks=not computes,

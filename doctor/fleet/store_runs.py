@@ -20,7 +20,8 @@ def earlier_in_store(store: Store, columns: Columns, notes: list[str]) -> Earlie
     if reports:
         began = median_low(sorted(began for _, began in reports))
         itself = same_run(store, reports, began.date())
-        runs = [run for run in _before(runs, began) if run not in itself]
+        same = [run for run, known in itself.items() if known <= reports or reports <= known]
+        runs = [run for run in _before(runs, began) if run not in same]
     chosen = chosen_of(runs, notes)
     earlier = EarlierRuns(columns.measured_now(), len(chosen))
     with connect() as connection:

@@ -142,7 +142,8 @@ def _put(
     there = intact(run)
     if not there:
         _write(store, run, rows)
-    replaced = [each for each in earlier if each != run]
+    # One that has other reports as well is another run: a node out of service keeps its old file in the folder.
+    replaced = [each for each, reports in earlier.items() if each != run and reports <= rows.reports]
     for each in replaced:
         remove(each)
     outcome: _Outcome = "already there" if there else "replaced" if replaced else "added"

@@ -76,6 +76,21 @@ def test_a_run_that_is_put_in_again_with_more_reports_replaces_the_first(store: 
     assert rows(store, "nodes", "count(*)") == [(12,)]
 
 
+def test_a_report_that_stays_in_the_folder_does_not_replace_the_run_of_the_day_before(
+    store: Store, tmp_path: pathlib.Path
+) -> None:
+    """A node that left service after the first run reports no more: its file is that of the first day in the second run, too."""
+    fleet = small()
+    for day in (0, 1):
+        fleet.write(tmp_path / str(day), day)
+    kept = min(os.listdir(tmp_path / "0"))
+    shutil.copy(tmp_path / "0" / kept, tmp_path / "1" / kept)
+    assert [ingest(str(tmp_path / str(day)), store).outcome for day in (0, 1)] == ["added", "added"]
+    assert len(store.runs()) == 2
+    assert ingest(str(tmp_path / "1"), store).outcome == "already there"
+    assert len(store.runs()) == 2
+
+
 def test_two_runs_of_a_day_are_two(store: Store, tmp_path: pathlib.Path) -> None:
     fleet = small()
     fleet.write(tmp_path / "a", 0)

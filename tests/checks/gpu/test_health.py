@@ -231,6 +231,21 @@ def test_errors_of_the_past_or_that_were_corrected_are_evidence_alone(judge: Jud
     assert judge.passes(memory_is_sound, server(changed(SERVER, **parts)))
 
 
+@pytest.mark.parametrize(("uncorrected", "found"), [(24, False), (25, True)])
+def test_a_card_that_can_retire_hardly_a_page_more_is_to_be_replaced(
+    judge: Judge, uncorrected: int, found: bool
+) -> None:
+    health = changed(
+        SERVER, ecc=None, remapped_rows=None, retired_pages=RetiredPages(corrected=38, uncorrected=uncorrected)
+    )
+    if found:
+        finding = judge.finding(memory_is_sound, server(health))
+        assert (finding.cause, finding.severity) == ("hardware_ecc_error", "error")
+        assert "63 retired pages" in finding.message
+    else:
+        assert judge.passes(memory_is_sound, server(health))
+
+
 @pytest.mark.parametrize(("action", "severity"), [("gpu_reset", "error"), ("", "error"), ("none", "warning")])
 def test_uncorrected_errors_are_an_error_unless_the_driver_contained_them(
     judge: Judge, action: str, severity: str
@@ -299,6 +314,7 @@ def test_a_driver_that_does_not_say_is_not_judged(judge: Judge) -> None:
         ("node_reboot", "error", "a reboot"),
         ("drain_p2p", "warning", "peer-to-peer"),
         ("drain_and_reset", "error", "once the programs that use it have ended"),
+        ("recover_imex_domain", "warning", "the IMEX domain"),
         ("9", "warning", "requests 9"),
     ],
 )
@@ -307,7 +323,10 @@ def test_an_action_is_told(judge: Judge, action: str, severity: str, words: str)
     finding = judge.finding(no_reset_is_asked_for, server(changed(SERVER, recovery_action=action), runtime=run))
     assert (finding.cause, finding.severity, finding.blocks) == ("gpu_reset_required", severity, True)
     assert words in finding.message
-    assert finding.fix and ("reboot." in finding.fix.text)
+    assert finding.fix
+    instead = {"drain_p2p": "copy between GPUs", "recover_imex_domain": "nvidia-imex"}.get(action, "reboot.")
+    assert instead in finding.fix.text
+    assert ("--gpu-reset" in finding.fix.text) is (action not in ("node_reboot", "drain_p2p", "recover_imex_domain"))
 
 
 def test_a_gpu_that_computes_all_the_same_needs_its_reset(judge: Judge) -> None:

@@ -220,6 +220,7 @@ def test_a_gpu_without_a_limit_is_not_judged(judge: Judge) -> None:
         ("NVIDIA GeForce MX450", True),
         ("GeForce MX 150", True),
         ("NVIDIA GeForce RTX 3090", False),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", False),  # a desktop card of 300 W
         ("NVIDIA A100-SXM4-80GB", False),
         ("NVIDIA RTX A4000", False),
         ("GeForce GTX TITAN X", False),

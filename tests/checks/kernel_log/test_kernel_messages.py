@@ -393,6 +393,20 @@ def test_a_fatal_sxid_is_an_error_where_the_fabric_is_incomplete(judge: Judge, t
     assert labels == ["nvswitch_fault"], "the fabric is its consequence"
 
 
+@pytest.mark.parametrize("text", ["Fatal, Link 00 MINION Watchdog timer ran out", "Non-fatal, Link 00 something new"])
+def test_a_code_that_is_not_listed_is_as_grave_as_the_switch_says(judge: Judge, text: str) -> None:
+    """22010, HW_MINION_WATCHDOG: NVIDIA's open kernel modules, intr_ls10.c."""
+    works = with_switches(kernel_log=log(sxid(22010, text)))
+    fails = with_switches(kernel_log=log(sxid(22010, text)), cuda_driver=SYSTEM_NOT_READY, runtime=None)
+    fatal = text.startswith("Fatal")
+    for machine, severity in ((works, "warning"), (fails, "error")):
+        finding = judge.finding(switches_report_no_fault, machine)
+        assert (finding.severity, finding.cause) == (
+            (severity, "nvswitch_fault") if fatal else ("info", "undetermined")
+        )
+        assert ("Reset all GPUs and NVSwitches" in str(finding.fix)) is fatal
+
+
 @pytest.mark.parametrize("code", [11004, 10001])
 def test_a_fatal_sxid_that_is_no_fault_of_the_switch_is_a_note_where_cuda_works(judge: Judge, code: int) -> None:
     finding = judge.finding(switches_report_no_fault, with_switches(kernel_log=log(sxid(code, "Fatal, Link 1"))))

@@ -20,6 +20,7 @@ from tfgpu_doctor.checks.python.import_order import no_local_file_hides_modules,
 from tfgpu_doctor.diagnose.engine import diagnose, run_checks
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.notebooks import Notebooks
 from tfgpu_doctor.model.facts.python import Runtime, Target
 
 if TYPE_CHECKING:
@@ -128,6 +129,72 @@ def test_another_environment_that_is_active_is_the_one_to_diagnose(judge: Judge,
     assert finding.fix and finding.fix.commands == ("tfgpu-doctor --python /home/user/project/.venv",)
 
 
+def test_a_python_that_was_named_is_the_one_to_install_into(judge: Judge) -> None:
+    """Conda activates its base in every shell; whoever names a virtual environment does not mean conda's base."""
+    base = variables(CONDA_PREFIX="/home/user/miniconda3")
+    named = Notebooks(target_was_named=True)
+    finding = judge.finding(tensorflow_is_installed, target=target(**BARE), environment=base, notebooks=named)
+    assert (finding.cause, finding.confidence) == ("wrong_python_environment", "high")
+    assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",)
+    assert "another environment is active: /home/user/miniconda3" in finding.evidence
+    assert "`tfgpu-doctor --python /home/user/miniconda3` examines the active one" in finding.fix.text
+
+
+def test_a_python_that_was_named_may_refuse_pip(judge: Judge) -> None:
+    there = target(executable="/usr/bin/python3", prefix="/usr", externally_managed=True, **BARE)
+    finding = judge.finding(tensorflow_is_installed, target=there, notebooks=Notebooks(target_was_named=True))
+    assert finding.cause == "externally_managed_python"
+    assert finding.fix and finding.fix.commands == ()
+    assert "`tfgpu-doctor --python /home/user/venv` examines the active one" in finding.fix.text
+
+
+OWN: dict[str, Any] = {
+    **BARE,
+    "executable": "/home/user/.local/share/pipx/venvs/tfgpu-doctor/bin/python",
+    "prefix": "/home/user/.local/share/pipx/venvs/tfgpu-doctor",
+    "distributions": (distribution("tfgpu-doctor", "1.0.0"),),
+    "is_of_one_tool": True,
+}
+
+
+@pytest.mark.parametrize("version", ["3.12.7", "3.14.2"])
+@pytest.mark.parametrize("named", [False, True])
+def test_tensorflow_is_not_installed_into_the_doctors_own_environment(
+    judge: Judge, version: str, named: bool
+) -> None:
+    """Nobody trains in it: TensorFlow there would make the diagnosis healthy, and the user's Python would still have none."""
+    finding = judge.finding(
+        tensorflow_is_installed,
+        target=target(version=version, **OWN),
+        environment=DEACTIVATED,
+        notebooks=Notebooks(target_was_named=named),
+    )
+    assert finding.cause == "wrong_python_environment"
+    assert finding.message == "TensorFlow is not installed in this Python, which is tfgpu-doctor's own"
+    assert finding.fix and "(`tfgpu-doctor --python PATH` examines it)" in finding.fix.text
+    assert "https://docs.astral.sh/uv" in finding.fix.text
+    assert finding.fix.commands == (
+        "uv venv --seed --python 3.13 tensorflow-gpu",
+        "uv pip install --python tensorflow-gpu 'tensorflow[and-cuda]'",
+        "tfgpu-doctor --python tensorflow-gpu",
+    )
+
+
+@pytest.mark.parametrize("version", ["3.12.7", "3.14.2"])
+def test_beside_the_doctors_own_environment_the_active_one_counts(judge: Judge, version: str) -> None:
+    finding = judge.finding(tensorflow_is_installed, target=target(version=version, **OWN))
+    assert finding.cause == "wrong_python_environment"
+    assert finding.fix and finding.fix.commands == ("tfgpu-doctor --python /home/user/venv",)
+
+
+def test_a_project_that_has_the_doctor_among_its_packages_is_not_the_doctors_own(judge: Judge) -> None:
+    for changes in ({"is_of_one_tool": False}, {"distributions": (distribution("pip", "24.0"),)}):
+        there = target(**{**OWN, **changes})
+        finding = judge.finding(tensorflow_is_installed, target=there, environment=DEACTIVATED)
+        assert finding.fix and "pip install" in finding.fix.commands[0]
+        assert OWN["executable"] in finding.fix.commands[0]
+
+
 @pytest.mark.parametrize("active", ["/home/user/venv", "/home/user/venv/", "/home/user/./venv", ""])
 def test_an_environment_that_is_the_target_itself_is_no_other(judge: Judge, active: str) -> None:
     environment = Environment(variables={"VIRTUAL_ENV": active})
@@ -218,6 +285,14 @@ def test_a_python_of_32_bits_on_arm_is_not_told_to_install_a_wheel_without_cuda(
     assert finding.cause == "unsupported_python_version"
     assert finding.fix and finding.fix.commands == ()
     assert "64-bit Python" in finding.fix.text
+    assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
+
+
+def test_on_arm_too_nothing_is_installed_into_the_doctors_own_environment(judge: Judge) -> None:
+    finding = judge.finding(
+        tensorflow_is_installed, system=ARM, target=target(**OWN), environment=DEACTIVATED
+    )
+    assert finding.fix and finding.fix.commands == ()
     assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
 
 

@@ -147,6 +147,13 @@ def test_the_details_of_an_sxid_do_not_replace_what_it_says() -> None:
     assert "Severity 1" in cut.text
 
 
+def test_a_line_that_is_not_fatal_hides_no_fatal_one() -> None:
+    form = "NVRM: Xid (PCI:0001:00:00): 145, {} XC1 i0 Link 10 (0x1 0x2)"
+    said = ("RLW_REMAP Fatal", "RLW_RXPIPE Nonfatal", "RLW_REMAP Fatal", "RLW_RXPIPE Nonfatal")
+    found, _ = gather([Line(form.format(each), 9.0 - place) for place, each in enumerate(said)])
+    assert sorted(("Nonfatal" in each.text, each.count) for each in found) == [(False, 2), (True, 2)]
+
+
 def test_messages_alike_are_counted() -> None:
     lines = [Line(XID.replace("1234", str(age)), float(age)) for age in (900, 30, 500)]
     (found,), left_out = gather(lines)
