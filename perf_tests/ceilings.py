@@ -14,6 +14,7 @@ from tfgpu_doctor.perf_tests.variables import FACTS_VARIABLE
 if TYPE_CHECKING:
     from tfgpu_doctor.model.facts.nvidia import NvmlGpu
 
+_GAIN = 1.2  # between two peaks
 PEAK_SIDE = 8192  # large enough for any GPU to come near its peak
 _OF_DATA_SHEETS = {
     "bfloat16": "fp16",
@@ -50,6 +51,18 @@ def memory_ceiling(tf: Any, device: str) -> dict[str, Any]:
 def peak_teraflops(model: GpuModel | None, precision: str) -> float | None:
     """Return the peak (TFLOP/s) of a model at a precision, named as for `peak_name`; None if it is unknown."""
     return model.peak_teraflops.get(_OF_DATA_SHEETS[precision]) if model else None
+
+
+def why_no_gain(tf: Any, device: str, precision: str) -> str:
+    """Return why a precision need not be faster than float32 on this GPU; empty if it is to be, or if its peaks are unknown.
+
+    Tensor cores of GeForce cards multiply in TF32 at the peak of float32.
+    """
+    model = model_of(tf, device)
+    peak, usual = peak_teraflops(model, precision), peak_teraflops(model, "float32")
+    if model is None or not peak or not usual or peak >= _GAIN * usual:
+        return ""
+    return f"by its data sheet, {model.name} computes {peak:g} TFLOP/s in {precision} and {usual:g} in float32: no gain is due"
 
 
 def compute_ceiling(tf: Any, device: str, precision: str) -> dict[str, Any]:

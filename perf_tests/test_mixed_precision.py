@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tfgpu_doctor.model.facts.bench import Comparison
-from tfgpu_doctor.perf_tests.ceilings import compute_ceiling, peak_name
+from tfgpu_doctor.perf_tests.ceilings import compute_ceiling, peak_name, why_no_gain
 from tfgpu_doctor.perf_tests.loss_scale import loss_scaled
 from tfgpu_doctor.perf_tests.networks import TENSOR_CORES, Training, why_no_tensor_cores
 from tfgpu_doctor.perf_tests.placement import short_device
@@ -135,6 +135,8 @@ def test_speed(
 ) -> None:
     """Compare the forward and backward pass on tensor cores with full float32; measure the memory of both."""
     tensor_cores(precision)
+    if why := why_no_gain(tensorflow, gpu, precision):
+        pytest.skip(why)
     memory = tensorflow.config.experimental
     shape = shape_of(tensorflow, gpu, kind)
     steps = [Step(tensorflow, gpu, kind, each, shape) for each in (precision, "float32")]

@@ -150,7 +150,8 @@ def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
             gpu,
             f"{title(gpu)} has had {uncorrected} uncorrectable memory errors since the driver was loaded",
             told + (("the driver requests no action: it contained the errors",) if contained else ()),
-            f"First {reset} If errors recur, run `dcgmi diag -r 3` and have the card replaced.",
+            ("Start the program again: no reset is needed." if contained else f"First {reset}")
+            + " If errors recur, run `dcgmi diag -r 3` and have the card replaced.",
             "warning" if contained else "error",
         )
     if rows and rows.failed:

@@ -48,11 +48,11 @@ def render_prometheus(fleet: Fleet) -> str:
         ("files_refused", "Files that are not a node report.", [({}, sum(each.fault for each in fleet.files))]),
         ("exit_code", "Exit code of the comparison.", [({}, fleet.exit_code)]),
     )  # fmt: skip
-    return exposition("tfgpu_doctor_fleet_", families) + exposition("tfgpu_", [_of_nodes(fleet)])
+    return exposition("tfgpu_doctor_fleet_", [*families, _of_nodes(fleet)])
 
 
 def _of_nodes(fleet: Fleet) -> Family:
-    """The causes of each node, as `check --format prometheus` gives them on the node itself."""
+    """The causes of each node; `check --format prometheus` gives them on the node itself by another name."""
     samples: list[Sample] = [
         ({"node": node, "id": each.id, "label": each.label, "severity": each.severity}, 1)
         for each in fleet.causes

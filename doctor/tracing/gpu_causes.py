@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.tracing.case import HIGH, MODERATE, Case, Found
 from tfgpu_doctor.tracing.gpu_streams import COLLECTIVE, COPY, events_of, kind_of
-from tfgpu_doctor.tracing.gpu_work import capability, kernels_within
+from tfgpu_doctor.tracing.gpu_work import capability, has_tensor_cores, kernels_within
 from tfgpu_doctor.tracing.intervals import clip, length, union
 from tfgpu_doctor.tracing.kernel_names import FLOAT32, SIXTEEN, TF32, is_fallback, is_layout, is_product, precision
 from tfgpu_doctor.tracing.recorded import Event
 
-_TENSOR_CORES, _WITH_TF32 = 7.0, 8.0  # compute capability
+_WITH_TF32 = 8.0  # compute capability
 _STAYS = 1 / 8  # of a product's time: V100, T4 and A100 multiply at least 8 times as fast in 16 bit as in float32
 _IN_TURN = 0.2  # of the GPUs' time, at most, in which two of them compute
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
@@ -116,9 +116,9 @@ def collectives(case: Case) -> Found:
 
 def _float32(case: Case) -> Found | None:
     """Matrix products in float32 alone, on a GPU that has tensor cores."""
-    able = capability(case.profile, case.times.gpu)
-    if not re.fullmatch(r"\d{1,3}\.\d{1,3}", able, re.ASCII) or float(able) < _TENSOR_CORES:
+    if not has_tensor_cores(case.profile, case.times.gpu):
         return None
+    able = capability(case.profile, case.times.gpu)
     products = _kernels(case, is_product)
     if any(precision(each.name) in (SIXTEEN, TF32) for each in products):
         return None

@@ -20,6 +20,8 @@ _SHAPES = re.compile(r"(half|bfloat16|float|double)\[")
 _SIXTEEN = ("half", "bfloat16")
 _SHAPED = 0.5  # of the kernels' time, from which on the shapes decide
 _LOOKS = 500
+_TENSOR_CORES = 7.0  # compute capability
+_LEAST_WITH_TENSOR_CORES = 30  # multiprocessors at 7.5
 _KNOWN = 0.2  # of the kernels' time: with less known, nothing is said
 
 
@@ -94,6 +96,18 @@ def _in_16_bit(kernels: Callable[[], Iterable[tuple[Stream, Event]]], durations:
     if shaped > _SHAPED * whole:
         return round(shaped_16 / whole, 4)
     return round(named_16 / named, 4) if named > _KNOWN * whole else None
+
+
+def has_tensor_cores(profile: Profile, gpu: str) -> bool:
+    """Whether the profile says so: from compute capability 7.0 on, but for the small chips of 7.5 (GTX 16, T600, MX450).
+
+    Those have at most 24 multiprocessors, the others 30 or more: checks/data/gpus.json, with its sources.
+    """
+    able = capability(profile, gpu)
+    if not re.fullmatch(r"\d{1,3}\.\d{1,3}", able, re.ASCII) or float(able) < _TENSOR_CORES:
+        return False
+    count = profile.devices.get(gpu, {}).get("core_count")
+    return able != "7.5" or not isinstance(count, int) or count >= _LEAST_WITH_TENSOR_CORES
 
 
 def capability(profile: Profile, gpu: str) -> str:

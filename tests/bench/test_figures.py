@@ -17,6 +17,7 @@ skip_without_scipy()
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 from tfgpu_doctor.perf_tests import test_device_placement, test_graph_execution, test_pipeline, test_profiler  # noqa: E402
+from tfgpu_doctor.perf_tests.ceilings import why_no_gain  # noqa: E402
 from tfgpu_doctor.perf_tests.work import Product  # noqa: E402
 
 ELSEWHERE = """
@@ -97,14 +98,34 @@ def test_gpus_agree_in_a_process_with_op_determinism(tmp_path: pathlib.Path) -> 
 def test_a_peak_is_measured_only_where_the_gpu_has_it(
     name: str, capability: tuple[int, int], precision: str, why: str
 ) -> None:
+    with pytest.raises(pytest.skip.Exception, match=why):
+        test_device_placement.test_peak(0.1, of_gpu(name, capability), "GPU:0", nothing, precision)
+
+
+def of_gpu(name: str, capability: tuple[int, int]) -> types.SimpleNamespace:
+    """A TensorFlow that has this GPU."""
     options = types.SimpleNamespace(
         get_device_details=lambda _: {"device_name": name, "compute_capability": capability},
         enable_tensor_float_32_execution=nothing,
     )
-    config = types.SimpleNamespace(experimental=options, list_physical_devices=lambda _: ["the GPU"])
-    fake = types.SimpleNamespace(config=config)
-    with pytest.raises(pytest.skip.Exception, match=why):
-        test_device_placement.test_peak(0.1, fake, "GPU:0", nothing, precision)
+    return types.SimpleNamespace(
+        config=types.SimpleNamespace(experimental=options, list_physical_devices=lambda _: ["the GPU"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "why"),
+    [
+        ("NVIDIA GeForce RTX 4090", "tf32", "82.6 TFLOP/s in tf32 and 82.6 in float32"),
+        ("NVIDIA GeForce RTX 4090", "float16", ""),
+        ("NVIDIA H200", "tf32", ""),
+        ("a GPU that nobody knows", "tf32", ""),
+    ],
+)
+def test_a_precision_is_to_be_faster_only_where_the_data_sheet_says_so(name: str, precision: str, why: str) -> None:
+    found = why_no_gain(of_gpu(name, (8, 9)), "GPU:0", precision)
+    assert why in found
+    assert bool(why) is bool(found)
 
 
 @pytest.mark.parametrize(("on_gpu_s", "crossover"), [(2.0, []), (0.5, [16.0])])

@@ -441,9 +441,17 @@ def test_tensor_cores_that_are_used(tmp_path: pathlib.Path, name: str) -> None:
     assert (report.verdict, report.causes) == ("compute_bound", ())
 
 
-def test_float32_on_a_gpu_without_tensor_cores(tmp_path: pathlib.Path) -> None:
-    report = judged(tmp_path, [*host(2.0), gpu(kernel(SGEMM, 0.5, 18.5), capability=(6, 1))])
-    assert report.verdict == "compute_bound"
+@pytest.mark.parametrize(
+    ("capability", "multiprocessors", "verdict"),
+    [((6, 1), 20, "compute_bound"), ((7, 5), 24, "compute_bound"), ((7, 5), 30, "fp32"), ((7, 5), "", "fp32")],
+)
+def test_float32_on_a_gpu_without_tensor_cores(
+    tmp_path: pathlib.Path, capability: tuple[int, int], multiprocessors: made_trace.Stat, verdict: str
+) -> None:
+    """A GTX 1660 Ti has 24 multiprocessors of capability 7.5, an RTX 2060 has 30."""
+    plane = gpu(kernel(SGEMM, 0.5, 18.5), capability=capability)
+    plane.stats["core_count"] = multiprocessors
+    assert judged(tmp_path, [*host(2.0), plane]).verdict == verdict
 
 
 @pytest.mark.parametrize("odd", ["abc", "", 10**30, -1.5])
