@@ -7,9 +7,12 @@ import shlex
 from collections.abc import Sequence
 
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.cudnn_code import cudnn_cap
 from tfgpu_doctor.knowledge.release_needs import folders_not_looked_in
+from tfgpu_doctor.knowledge.requirements import requirements_on
 from tfgpu_doctor.model import Fix
 from tfgpu_doctor.model.facts.machine import Environment, System
+from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
 BUILDS_FOR_ARM = (
@@ -49,8 +52,13 @@ def requirement(system: System | None) -> str:
     return "tensorflow" if system and system.os != "Linux" else "tensorflow[and-cuda]"
 
 
-def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, why: str) -> Fix:
-    """Return the fix that installs this TensorFlow's CUDA libraries with pip, if the release supports that."""
+def bring_cuda_libraries(
+    target: Target, tensorflow: TensorFlow, knowledge: Knowledge, why: str, cuda_driver: CudaDriver | None = None
+) -> Fix:
+    """Return the fix that installs this TensorFlow's CUDA libraries with pip, if the release supports that.
+
+    If CUDA lists a GPU that newer releases of cuDNN have no code for, pip gets an older cuDNN.
+    """
     first = knowledge.boundaries["first_release_with_working_cuda_extra"].value
     nightly = tensorflow.distribution == "tf-nightly"
     if not nightly and version(tensorflow.version) < version(first):
@@ -67,7 +75,10 @@ def bring_cuda_libraries(target: Target, tensorflow: TensorFlow, knowledge: Know
     folders = ", ".join(f"nvidia/{name}" for name in missed)
     repair = shlex.join(["tfgpu-doctor", "fix", "--apply", "--python", target.executable])
     then = f" This release does not search {folders}: after that, run `{repair}`." if folders else ""
-    return Fix(f"{why}{then}", pip(target, "install", wanted))
+    capabilities = [gpu.compute_capability for gpu in (cuda_driver.gpus if cuda_driver else ())]
+    needed = requirements_on(target, tensorflow.distribution, "nvidia-cudnn")
+    caps = [cap for each in needed if (cap := cudnn_cap(each, capabilities, knowledge))]
+    return Fix(f"{why}{then}", pip(target, "install", wanted, *caps))
 
 
 def reinstall(target: Target, wheel: str) -> Fix:

@@ -6,10 +6,10 @@ from tfgpu_doctor.checks.commands import bring_cuda_libraries
 from tfgpu_doctor.checks.libraries.lost_libraries import CUDA, failed_loads, said_of
 from tfgpu_doctor.checks.tensorflow.wheel import is_from_index
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import Evidence, Finding, NotMeasured, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
-from tfgpu_doctor.model.facts.nvidia import Libraries
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Libraries
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
 from tfgpu_doctor.model.facts.resolution import Resolution
 from tfgpu_doctor.model.tags import LIBRARIES
@@ -36,6 +36,7 @@ def cuda_libraries_are_installed(
     knowledge: Knowledge,
     resolution: Resolution | None = None,
     runtime: Runtime | None = None,
+    cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
     """The wheel does not include CUDA: after `pip install tensorflow`, TensorFlow cannot use a GPU unless a toolkit of the
     same major version is installed. It then logs "Could not find cuda drivers", although the driver works.
@@ -58,7 +59,14 @@ def cuda_libraries_are_installed(
             raise Skip(
                 "this TensorFlow is not the wheel of the package index: only a run shows where it looks for CUDA"
             )
-        yield _not_installed(tensorflow, cuda_libraries, target, knowledge, cudart, absent, runtime)
+        again = bring_cuda_libraries(
+            target,
+            tensorflow,
+            knowledge,
+            "Install the libraries that this TensorFlow was built with, using pip; the driver itself works.",
+            cuda_driver,
+        )
+        yield _not_installed(tensorflow, cuda_libraries, cudart, absent, runtime, again)
     elif not wanted:
         raise NotMeasured("TensorFlow did not report which libraries it opens")
     elif absent and not runtime:
@@ -78,11 +86,10 @@ def _found_by_tensorflow(resolution: Resolution | None, runtime: Runtime | None)
 def _not_installed(
     tensorflow: TensorFlow,
     libraries: Libraries,
-    target: Target,
-    knowledge: Knowledge,
     cudart: str,
     absent: list[str],
     runtime: Runtime | None,
+    again: Fix,
 ) -> Finding:
     others = _other_toolkits(libraries)
     said = [said_of(load) for load in (failed_loads(runtime) if runtime else ())]
@@ -97,12 +104,7 @@ def _not_installed(
             f"not found: {', '.join(absent)}",
             *said[:2],
         ),
-        fix=bring_cuda_libraries(
-            target,
-            tensorflow,
-            knowledge,
-            "Install the libraries that this TensorFlow was built with, using pip; the driver itself works.",
-        ),
+        fix=again,
     )
 
 

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, library_path_without, prepend_library_path
 from tfgpu_doctor.checks.copies import evidence_of, repair
+from tfgpu_doctor.checks.libraries.cudnn_code import loaded_cudnn, without_code
 from tfgpu_doctor.checks.libraries.taken_copies import files_in_use
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import Requirement, requirements_on
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.facts.machine import Environment
-from tfgpu_doctor.model.facts.nvidia import Libraries, LibraryFile
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Libraries, LibraryFile
 from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target, TensorFlow
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 from tfgpu_doctor.model.tags import LIBRARIES
@@ -32,7 +33,10 @@ _COMPLAINT = re.compile(
     stage=Stage.LIBRARIES,
     after=("LIB004", "LIB009", "PKG009"),
     causes=("cudnn_version_mismatch", "ld_library_path_shadows_pip_libs"),
-    sources=("https://docs.nvidia.com/deeplearning/cudnn/latest/developer/forward-compatibility.html",),
+    sources=(
+        "https://docs.nvidia.com/deeplearning/cudnn/latest/developer/forward-compatibility.html",
+        "https://docs.nvidia.com/deeplearning/sdk/cudnn-support-matrix/index.html",
+    ),
 )
 def cudnn_fits(
     tensorflow: TensorFlow,
@@ -42,11 +46,14 @@ def cudnn_fits(
     cuda_libraries: Libraries | None = None,
     resolution: Resolution | None = None,
     runtime: Runtime | None = None,
+    cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
     """cuDNN must have the major version that TensorFlow was built with, and at least the same minor version; otherwise the
-    first convolution fails. A folder on LD_LIBRARY_PATH takes precedence over the copy that pip installed.
+    first convolution fails. A folder on LD_LIBRARY_PATH takes precedence over the copy that pip installed. From 9.11 on, cuDNN
+    has no code for GPUs before Turing (compute capability 7.5): there, matrix products work and convolutions fail.
 
-    Fix: remove the older copy from LD_LIBRARY_PATH, or install the cuDNN that this release requires with pip.
+    Fix: remove the older copy from LD_LIBRARY_PATH, or install the cuDNN that this release requires with pip; for a GPU before
+    Turing, one before 9.11.
     """
     said = next((found for line in (runtime.log if runtime else ()) if (found := _COMPLAINT.search(line))), None)
     done = [
@@ -55,8 +62,9 @@ def cudnn_fits(
     needed = next(iter(requirements_on(target, tensorflow.distribution, "nvidia-cudnn")), None)
     installed = target.find(needed.name) if needed else None
     again = bring_cuda_libraries(
-        target, tensorflow, knowledge, "Install the cuDNN that this TensorFlow requires, using pip."
+        target, tensorflow, knowledge, "Install the cuDNN that this TensorFlow requires, using pip.", cuda_driver
     )
+    in_use = loaded_cudnn(runtime, resolution, cuda_libraries, installed)
     copies = tuple(copy for copy in (cuda_libraries.copies if cuda_libraries else ()) if _is_cudnn(copy))
     places = tuple(f"{copy.path} (found in {copy.found_in})" for copy in copies)
     if said:
@@ -65,13 +73,27 @@ def cudnn_fits(
         yield _shadowed(message, said.string, copies, environment, resolution) or Finding(
             message, cause="cudnn_version_mismatch", evidence=(said.string, *places), fix=again
         )
+    elif lacking := without_code(in_use, tensorflow, target, needed, knowledge, runtime, cuda_driver):
+        yield lacking
     elif done:
         yield Evidence(f"a convolution on {done[0].device} gave the same result as the CPU")
     elif older := _older_copy(resolution, needed, environment, again):
         yield older
-    elif not tensorflow.cudnn_version:
+    else:
+        yield from _by_the_wheel(tensorflow, needed, installed, places, again)
+
+
+def _by_the_wheel(
+    tensorflow: TensorFlow,
+    needed: Requirement | None,
+    installed: Distribution | None,
+    places: tuple[str, ...],
+    again: Fix,
+) -> Yielded:
+    """Yield how the installed wheel fits TensorFlow's requirement."""
+    if not tensorflow.cudnn_version:
         raise Skip("this TensorFlow does not report which cuDNN it was built with")
-    elif needed and installed and (needed.is_undercut_by(installed.version) or _is_other_major(needed, installed)):
+    if needed and installed and (needed.is_undercut_by(installed.version) or _is_other_major(needed, installed)):
         yield Finding(
             f"cuDNN {installed.version} is installed, but TensorFlow {tensorflow.version} requires {needed.specifier}",
             cause="cudnn_version_mismatch",

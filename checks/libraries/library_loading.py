@@ -9,7 +9,7 @@ from tfgpu_doctor.checks.copies import counted
 from tfgpu_doctor.checks.libraries.lost_libraries import LostLibrary, folders_of, lost_libraries, opened_loads
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
-from tfgpu_doctor.model.facts.nvidia import Libraries
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Libraries
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
 from tfgpu_doctor.model.facts.resolution import Resolution
 from tfgpu_doctor.model.tags import LIBRARIES
@@ -88,6 +88,7 @@ def every_library_opens(
     knowledge: Knowledge,
     runtime: Runtime | None = None,
     resolution: Resolution | None = None,
+    cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
     """If a single library cannot be opened, TensorFlow registers no GPU. If a part of cuDNN is missing, the first
     convolution fails.
@@ -95,7 +96,9 @@ def every_library_opens(
     Fix: add the folder that contains the library to LD_LIBRARY_PATH, or install the missing library.
     """
     lost = lost_libraries(cuda_libraries, resolution, runtime)
-    whole_set = bring_cuda_libraries(target, tensorflow, knowledge, "Install one matching set of libraries, using pip.")
+    whole_set = bring_cuda_libraries(
+        target, tensorflow, knowledge, "Install one matching set of libraries, using pip.", cuda_driver
+    )
     for missing in dict.fromkeys(each.missing for each in lost):
         those = [each for each in lost if each.missing == missing]
         yield _finding(those, cuda_libraries, target, whole_set)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 
 from tfgpu_doctor.checks.commands import NOT_FROM_PIP, has_no_cuda_wheel, pip, requirement
+from tfgpu_doctor.checks.python.replacement import replace_with_cuda_build
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, with_another_python
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease
 from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Environment, System
+from tfgpu_doctor.model.facts.notebooks import Notebooks
+from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
 from tfgpu_doctor.model.tags import version_of
 
@@ -19,6 +21,7 @@ _PIP = "https://www.tensorflow.org/install/pip"
 _CPU_ONLY = ("tensorflow-cpu", "intel-tensorflow", "tensorflow-intel", "tf-nightly-cpu", "tensorflow-cpu-aws")
 # Right under pytest and in the GitHub action too, which have no such option.
 _ANOTHER = "Use the Python that has TensorFlow (`tfgpu-doctor --python PATH` examines it)"
+_UV = "uv (https://docs.astral.sh/uv)"
 _NO_MEMORY = ("Cannot allocate memory", "failed to map segment", "MemoryError")
 # strerror of EAGAIN, EMFILE, ENFILE and ENOMEM: this process may start no other, whatever its program is
 _NOT_STARTED = ("Resource temporarily unavailable", "Too many open files", _NO_MEMORY[0])
@@ -76,12 +79,16 @@ def _lacks_resources(attempt: Attempt) -> bool:
     sources=(_PIP,),
 )
 def tensorflow_is_installed(
-    target: Target, environment: Environment, knowledge: Knowledge, system: System | None = None
+    target: Target,
+    environment: Environment,
+    knowledge: Knowledge,
+    system: System | None = None,
+    notebooks: Notebooks | None = None,
 ) -> Yielded:
     """The most common reason for an unused GPU: the Python in use is not the one that pip installed TensorFlow into.
 
     Fix: use the right interpreter (`tfgpu-doctor --python PATH` examines it), or install TensorFlow into this one; where
-    TensorFlow has no wheel for this Python, create an environment with another one.
+    TensorFlow has no wheel for this Python, or it is tfgpu-doctor's own, create an environment with another one.
     """
     if not target.attempt.answered:
         raise NotMeasured("the packages of the target could not be read")
@@ -93,7 +100,7 @@ def tensorflow_is_installed(
     )
     if target.tensorflow_file:
         yield Evidence(target.tensorflow_file)
-    elif target.bits == 32 or (python and not has_wheels):
+    elif not target.is_doctors_own and (target.bits == 32 or (python and not has_wheels)):
         known = target.bits == 32 or version(python) < version(newest.pythons[-1])
         yield Finding(
             f"TensorFlow is not installed and {'has' if known else 'may have'} no wheel for "
@@ -107,51 +114,66 @@ def tensorflow_is_installed(
             fix=_another_python(newest, system, by_nvidia=by_nvidia),
         )
     else:
-        active = _other_environment(target, environment)
-        refuses = target.externally_managed and not active
-        yield Finding(
-            "TensorFlow is not installed in this Python" + (", which rejects pip installations" if refuses else ""),
-            cause="externally_managed_python" if refuses else "wrong_python_environment",
-            confidence="medium" if refuses else "high",
-            evidence=(
-                f"no tensorflow on the search path of {target.executable}",
-                *(["its standard library contains the file EXTERNALLY-MANAGED (PEP 668)"] if refuses else ()),
-                *([f"another environment is active: {active}"] if active else ()),
-            ),
-            fix=_where_it_may_be(target, active, system, by_nvidia=by_nvidia),
-        )
+        active = environment.other_than(target.prefix)
+        meant = notebooks is not None and notebooks.target_was_named and not target.is_doctors_own
+        if active and not meant:
+            fix = Fix("Diagnose the active environment.", (_diagnose(active),))
+        else:
+            fix = _where_it_may_be(target, active, newest, system, by_nvidia=by_nvidia)
+        yield _not_installed(target, active, fix, refuses=target.externally_managed and (meant or not active))
+
+
+def _not_installed(target: Target, active: str, fix: Fix, *, refuses: bool) -> Finding:
+    reason = ", which rejects pip installations" if refuses else ""
+    return Finding(
+        "TensorFlow is not installed in this Python"
+        + (", which is tfgpu-doctor's own" if target.is_doctors_own else reason),
+        cause="externally_managed_python" if refuses else "wrong_python_environment",
+        confidence="medium" if refuses else "high",
+        evidence=(
+            f"no tensorflow on the search path of {target.executable}",
+            *(["its standard library contains the file EXTERNALLY-MANAGED (PEP 668)"] if refuses else ()),
+            *([f"another environment is active: {active}"] if active else ()),
+        ),
+        fix=fix,
+    )
 
 
 def _another_python(newest: TensorFlowRelease, system: System | None, *, by_nvidia: bool) -> Fix:
     if by_nvidia:
         return Fix(f"Use a 64-bit Python for TensorFlow. {NOT_FROM_PIP}")
-    install = with_another_python(newest, cuda=system is None or system.os == "Linux")
     return Fix(
-        f"Use a 64-bit Python {newest.pythons[-2]} or {newest.pythons[-1]} for TensorFlow. uv (https://docs.astral.sh/uv) "
-        "downloads one if this machine has none.",
-        (*install, f"tfgpu-doctor --python {NEW_ENVIRONMENT}"),
+        f"Use a 64-bit Python {newest.pythons[-2]} or {newest.pythons[-1]} for TensorFlow. {_UV} downloads one if this "
+        "machine has none.",
+        _new_environment(newest, system),
     )
 
 
-def _other_environment(target: Target, environment: Environment) -> str:
-    """Return the environment that the shell has activated, if it is not the target. If a virtual environment was created
-    inside conda, conda's variable is set too; the virtual environment takes precedence."""
-    active = environment.get("VIRTUAL_ENV") or environment.get("CONDA_PREFIX") or ""
-    return active if active and os.path.normpath(active) != os.path.normpath(target.prefix) else ""
+def _new_environment(newest: TensorFlowRelease, system: System | None) -> tuple[str, ...]:
+    install = with_another_python(newest, cuda=system is None or system.os == "Linux")
+    return (*install, f"tfgpu-doctor --python {NEW_ENVIRONMENT}")
 
 
-def _where_it_may_be(target: Target, active: str, system: System | None, *, by_nvidia: bool) -> Fix:
-    if active:
-        return Fix("Diagnose the active environment.", (shlex.join(["tfgpu-doctor", "--python", active]),))
+def _diagnose(environment: str) -> str:
+    return shlex.join(["tfgpu-doctor", "--python", environment])
+
+
+def _where_it_may_be(
+    target: Target, active: str, newest: TensorFlowRelease, system: System | None, *, by_nvidia: bool
+) -> Fix:
+    other = f" `{_diagnose(active)}` examines the active one." if active else ""
     if by_nvidia:
-        return Fix(f"{_ANOTHER}. {NOT_FROM_PIP}")
+        return Fix(f"{_ANOTHER}. {NOT_FROM_PIP}{other}")
+    if target.is_doctors_own:
+        text = f"{_ANOTHER}, or create an environment for it: {_UV} downloads that Python if this machine has none."
+        return Fix(text, _new_environment(newest, system))
     if target.externally_managed:
         return Fix(
             f"{_ANOTHER}. This Python rejects pip: to install TensorFlow, first create a virtual environment "
-            "(`python3 -m venv`)."
+            f"(`python3 -m venv`).{other}"
         )
     return Fix(
-        f"{_ANOTHER}, or install TensorFlow into this one.",
+        f"{_ANOTHER}, or install TensorFlow into this one.{other}",
         pip(target, "install", requirement(system)),
     )
 
@@ -166,12 +188,16 @@ def _where_it_may_be(target: Target, active: str, system: System | None, *, by_n
     sources=(_PIP,),
 )
 def one_distribution_owns_tensorflow(
-    target: Target, knowledge: Knowledge, runtime: Runtime | None = None, system: System | None = None
+    target: Target,
+    knowledge: Knowledge,
+    runtime: Runtime | None = None,
+    system: System | None = None,
+    cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
     """tensorflow, tensorflow-cpu, tensorflow-gpu, tf-nightly and intel-tensorflow all install into the same folder. The
     last one installed overwrites files of the others, with unpredictable results.
 
-    Fix: uninstall all of them, then install one.
+    Fix: uninstall all of them, then install one, of the same release.
     """
     owners = list(dict.fromkeys(target.tensorflow_owners))
     if not owners:
@@ -184,17 +210,20 @@ def one_distribution_owns_tensorflow(
             severity="warning" if runtime and runtime.gpus else "error",
             confidence="high" if set(owners) & set(_CPU_ONLY) else "medium",
             evidence=(f"each lists tensorflow/__init__.py in its RECORD: {', '.join(owners)}",),
-            fix=_install_one(target, owners, system, knowledge),
+            fix=_install_one(target, owners, system, knowledge, cuda_driver),
         )
     else:
         yield Evidence(f"{owners[0]} owns it")
 
 
-def _install_one(target: Target, owners: list[str], system: System | None, knowledge: Knowledge) -> Fix:
+def _install_one(
+    target: Target, owners: list[str], system: System | None, knowledge: Knowledge, cuda_driver: CudaDriver | None
+) -> Fix:
     text = "Uninstall all of them, then install one."
     if has_no_cuda_wheel(system, knowledge):
         return Fix(f"{text} {NOT_FROM_PIP}")
-    return Fix(text, (*pip(target, "uninstall", "-y", *owners), *pip(target, "install", requirement(system))))
+    versions = {name: found.version if (found := target.find(name)) else "" for name in owners}
+    return replace_with_cuda_build(target, versions, knowledge, text, system, cuda_driver)
 
 
 @check(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.commands import NOT_FROM_PIP, has_no_cuda_wheel, pip, requirement
+from tfgpu_doctor.checks.python.replacement import install_cuda_build
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.release_needs import needs_of, with_another_python
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.project import Project
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
 _GPU_PACKAGE = re.compile(r"tensorflow[-_]gpu(?:\[.*?\])?(.*)", re.IGNORECASE)
+_EXACTLY = re.compile(r".*[^<>=!~]\s*={2,3}\s*([\w.]+)\s*")
 _LOWER_BOUNDS = ("==", "~=", ">=", ">", "===")
 _MEANS_ON = ("1", "true", "True")  # the values that TensorFlow's lazy_loader.py accepts
 
@@ -29,7 +32,7 @@ def requirements_exist(project: Project, target: Target, knowledge: Knowledge, s
     """The package tensorflow-gpu ended with 2.11. Later versions are empty: they fail during installation, and pip then
     installs no other requirement either.
 
-    Fix: require `tensorflow[and-cuda]` instead.
+    Fix: require `tensorflow[and-cuda]` instead, of the same release.
     """
     if not project.requirements:
         raise Skip("no file in the working folder names a TensorFlow package")
@@ -43,17 +46,40 @@ def requirements_exist(project: Project, target: Target, knowledge: Knowledge, s
             f"{empty[0].file} requires {empty[0].words}, which is empty: tensorflow-gpu ended with {last}",
             cause="tensorflow_gpu_package_removed",
             evidence=(*(f"{each.file}: {each.words}" for each in empty), "TensorFlow is not installed"),
-            fix=_replace(target, system, knowledge),
+            fix=_replace(target, empty[0].words, system, knowledge),
         )
     else:
         yield Evidence(", ".join(dict.fromkeys(each.words for each in project.requirements)))
 
 
-def _replace(target: Target, system: System | None, knowledge: Knowledge) -> Fix:
+def _replace(target: Target, words: str, system: System | None, knowledge: Knowledge) -> Fix:
     if has_no_cuda_wheel(system, knowledge):
         return Fix(f"Remove it. {NOT_FROM_PIP}")
-    wanted = requirement(system)
-    return Fix(f"Replace it with `{wanted}`, and install again.", pip(target, "install", wanted))
+    newest = knowledge.tensorflow_releases[-1]
+    python = ".".join(target.version.split(".")[:2])
+    fitting = [each for each in knowledge.tensorflow_releases if not python or python in each.pythons]
+    if not fitting:
+        return Fix(
+            f"Replace it with `{requirement(system)}`. TensorFlow {newest.version} has no wheel for Python {python}: use another "
+            "one, which uv (https://docs.astral.sh/uv) downloads.",
+            with_another_python(newest, cuda=system is None or system.os == "Linux"),
+        )
+    named = next((each for each in fitting if each.version == _named_release(words, knowledge)), None)
+    if named is None and fitting[-1].cuda_extra:
+        wanted = requirement(system)
+        return Fix(f"Replace it with `{wanted}`, and install again.", pip(target, "install", wanted))
+    release = named or fitting[-1]
+    needs = needs_of(knowledge, release.version, "linux")
+    package = requirement(system) if needs and needs.cuda_extra else "tensorflow"
+    text = f"Replace it with `{package}=={release.version}`, and install again."
+    return install_cuda_build(target, release.version, knowledge, text, system)
+
+
+def _named_release(words: str, knowledge: Knowledge) -> str:
+    """Return the release of TensorFlow that a requirement names: "2.15.1" for "tensorflow-gpu==2.15.1"."""
+    found = _EXACTLY.fullmatch(words)
+    named = version(found.group(1)) if found else version("0")
+    return next((each.version for each in knowledge.tensorflow_releases if version(each.version) == named), "")
 
 
 def _asks_for_empty(words: str, first: str) -> bool:

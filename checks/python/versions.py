@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip
+from tfgpu_doctor.checks.python.protobuf_range import accepted_protobuf, repair_protobuf
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import requirements_on
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
-from tfgpu_doctor.model.facts.python import Runtime, Target, TensorFlow
+from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.nvidia import CudaDriver
+from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target, TensorFlow
 from tfgpu_doctor.model.tags import version_of
 
 _NUMPY = re.compile(
-    r"_ARRAY_API not found|compiled using NumPy 1\.x|numpy\.dtype size changed|numpy\.core\.(?:umath|multiarray) failed"
+    r"_ARRAY_API not found|compiled using NumPy 1\.x|numpy\.(?:dtype|ndarray) size changed"
+    r"|compiled against A[BP]I version 0x|numpy\._?core\.(?:umath|multiarray) failed"
 )
+_MODULE = re.compile(r'File ".*[/\\](?:site|dist)-packages[/\\](\w+)[/\\.]')
+_OF_TENSORFLOW = ("tensorflow", "keras", "numpy", "ml_dtypes")  # TensorFlow's metadata bounds their versions
 _PROTOBUF = re.compile(
     r"Descriptors cannot (?:not )?be created directly|google\.protobuf|'MessageFactory' object has no"
 )
@@ -39,9 +45,10 @@ def _complaint(runtime: Runtime | None, pattern: re.Pattern[str]) -> str:
     sources=("https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",),
 )
 def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, runtime: Runtime | None = None) -> Yielded:
-    """Compiled code built for NumPy 1 cannot be loaded with NumPy 2: TensorFlow releases before 2.18 fail to import.
+    """Compiled code built for NumPy 1 cannot be loaded with NumPy 2: TensorFlow releases before 2.18 fail to import. They also
+    fail if a package that they import, such as pandas or h5py, was built for another NumPy.
 
-    Fix: `pip install 'numpy<2'`, or a newer TensorFlow.
+    Fix: `pip install 'numpy<2'`, or a newer TensorFlow; update the package that was built for another NumPy.
     """
     numpy = target.find("numpy")
     if not numpy:
@@ -53,13 +60,19 @@ def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, run
         and version(tensorflow.version).release[:2] < version(first).release[:2]
     )
     predicted = is_old and version(numpy.version).major >= _NUMPY_2
-    if complaint or (predicted and not (runtime and runtime.version)):
+    failed = _failed_module(runtime, complaint)
+    if failed and not predicted:
+        yield _built_for_another(target, numpy, failed, complaint)
+    elif complaint or (predicted and not (runtime and runtime.version)):
         again = pip(target, "install", "--force-reinstall", "--no-deps", f"numpy=={numpy.version}")
         yield Finding(
             f"NumPy {numpy.version} is not compatible with TensorFlow {tensorflow.version}, which was built for "
             + ("NumPy 1" if predicted else "a different version"),
             cause="numpy_abi_mismatch",
-            evidence=(*([complaint] if complaint else ()), f"TensorFlow {first} and newer is built for NumPy 2"),
+            evidence=(
+                *([complaint] if complaint else ()),
+                *([f"TensorFlow {first} and newer is built for NumPy 2"] if predicted else ()),
+            ),
             fix=Fix(
                 "Install a compatible NumPy, or a newer TensorFlow.",
                 pip(target, "install", "numpy<2") if predicted else again,
@@ -67,6 +80,31 @@ def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, run
         )
     else:
         yield Evidence(f"NumPy {numpy.version} with TensorFlow {tensorflow.version}")
+
+
+def _failed_module(runtime: Runtime | None, complaint: str) -> str:
+    """Return the installed module that raised the complaint; empty if it is one of TensorFlow's own or not known."""
+    raised = [each.strip() for each in (runtime.import_error, *runtime.import_traceback)] if runtime else []
+    if not runtime or not complaint or complaint not in raised:
+        return ""
+    modules = [found.group(1) for line in runtime.import_traceback if (found := _MODULE.search(line))]
+    return modules[-1] if modules and modules[-1] not in _OF_TENSORFLOW else ""
+
+
+def _built_for_another(target: Target, numpy: Distribution, module: str, complaint: str) -> Finding:
+    package = target.find(module.lower().replace("_", "-"))
+    commands: tuple[str, ...] = ()
+    if package and version(numpy.version) > version("0") and "+" not in numpy.version:
+        kept = f"numpy=={numpy.version}"  # the one that TensorFlow was installed with
+        commands = pip(target, "install", "--upgrade", "--force-reinstall", package.name, kept)
+    return Finding(
+        f"{f'{package.name} {package.version}' if package else module} was built for a NumPy other than the installed "
+        f"{numpy.version}",
+        cause="numpy_abi_mismatch",
+        confidence="medium",
+        evidence=(complaint, f"the traceback of `import tensorflow` ends in {module}"),
+        fix=Fix(f"Update {module} to a build for this NumPy, or install the NumPy that it was built for.", commands),
+    )
 
 
 @check(
@@ -79,26 +117,40 @@ def numpy_fits(target: Target, tensorflow: TensorFlow, knowledge: Knowledge, run
     causes=("protobuf_incompatible",),
     sources=("https://protobuf.dev/news/2022-05-06/",),
 )
-def protobuf_fits(target: Target, tensorflow: TensorFlow, runtime: Runtime | None = None) -> Yielded:
-    """TensorFlow's generated code works only with a range of protobuf versions; with others the import fails.
+def protobuf_fits(
+    target: Target,
+    tensorflow: TensorFlow,
+    knowledge: Knowledge,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Yielded:
+    """TensorFlow's generated code works only with a range of protobuf versions; with others the import fails. Releases
+    before 2.12 fail with protobuf 4, although the metadata of some of them does not exclude it.
 
-    Fix: install a protobuf in the range that TensorFlow's metadata requires.
+    Fix: install a protobuf in the range; reinstall one that is in the range, but damaged.
     """
     protobuf = target.find("protobuf")
-    wanted = next(
-        (each for each in requirements_on(target, tensorflow.distribution, "protobuf") if not each.extra), None
-    )
-    if not protobuf or not wanted:
+    accepted = accepted_protobuf(target, tensorflow, knowledge, environment)
+    if not protobuf or not accepted:
         raise NotMeasured("the protobuf version, or the version that TensorFlow requires, is unknown")
     complaint = _complaint(runtime, _PROTOBUF)
+    wanted = accepted.requirement
     fits = wanted.allows(protobuf.version)
-    if complaint or (not fits and not (runtime and runtime.version)):
+    if complaint and fits:
+        reason, fix = repair_protobuf(target, protobuf.version, wanted.specifier, complaint, knowledge)
+        yield Finding(
+            f"protobuf {protobuf.version} {reason}",
+            cause="protobuf_incompatible",
+            evidence=(complaint, *accepted.evidence),
+            fix=fix,
+        )
+    elif complaint or (not fits and not (runtime and runtime.version)):
         yield Finding(
             f"protobuf {protobuf.version} is not compatible with TensorFlow {tensorflow.version}, which requires "
             f"{wanted.specifier}",
             cause="protobuf_incompatible",
             severity="error" if complaint or not runtime else "warning",
-            evidence=(*([complaint] if complaint else ()), f"Requires-Dist: protobuf{wanted.specifier}"),
+            evidence=(*([complaint] if complaint else ()), *accepted.evidence),
             fix=Fix("Install a protobuf in that range.", pip(target, "install", f"protobuf{wanted.specifier}")),
         )
     else:
@@ -117,7 +169,11 @@ def protobuf_fits(target: Target, tensorflow: TensorFlow, runtime: Runtime | Non
     sources=("https://www.tensorflow.org/install/pip",),
 )
 def nvidia_wheels_fit(
-    target: Target, tensorflow: TensorFlow, knowledge: Knowledge, runtime: Runtime | None = None
+    target: Target,
+    tensorflow: TensorFlow,
+    knowledge: Knowledge,
+    runtime: Runtime | None = None,
+    cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
     """Torch pins each nvidia-* wheel to one version. If installed after TensorFlow, it replaces the versions that
     TensorFlow needs.
@@ -153,6 +209,7 @@ def nvidia_wheels_fit(
                 "Move torch to a separate environment, then install TensorFlow's versions here."
                 if by_torch
                 else "Install the versions that TensorFlow requires.",
+                cuda_driver,
             ),
         )
     else:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tfgpu_doctor.advise.target_spec import TargetSpec
+from tfgpu_doctor.advise.installing import ABOUT_UV, install_into
+from tfgpu_doctor.advise.target_spec import NEW_PYTHON, TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, needs_of
 
 _JETSON = "https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/index.html"
 _SOURCE = "https://www.tensorflow.org/install/source"
@@ -66,9 +67,15 @@ def _metal(spec: TargetSpec, knowledge: Knowledge) -> Alternative:
         return Alternative(
             "TensorFlow's wheels for Macs with Intel CPUs have no GPU support; use another machine.", _METAL
         )
-    install = spec.install or shlex.join([spec.interpreter or "python", "-m", "pip", "install"])
-    return Alternative(
-        f"To use a Mac's GPU, install Apple's Metal plug-in; the newest TensorFlow release that it lists is {last}.",
-        _METAL,
-        (f"{install} 'tensorflow=={last}.*' tensorflow-metal",),
-    )
+    needs = needs_of(knowledge, last, "macos", "arm64")
+    assert needs is not None
+    fits = spec.python in ("", *needs.pythons)
+    spec = spec if fits else replace(spec, python="", **NEW_PYTHON)
+    commands = install_into(spec, spec.python or needs.pythons[-1], f"tensorflow=={last}.*", "tensorflow-metal")
+    text = f"To use a Mac's GPU, install Apple's Metal plug-in; the newest TensorFlow release that it lists is {last}."
+    if not fits:
+        text += f" That release has wheels for Python {', '.join(needs.pythons)}."
+    if not spec.interpreter:
+        commands.append(f"tfgpu-doctor --python {NEW_ENVIRONMENT}")
+        text += "" if spec.base else f" {ABOUT_UV}"
+    return Alternative(text, _METAL, tuple(commands))

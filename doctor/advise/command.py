@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import click
+import msgspec
 
 from tfgpu_doctor.advise.advise import advise as give_advice
 from tfgpu_doctor.advise.page import render_advice, render_advice_json
@@ -17,7 +18,7 @@ from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 from tfgpu_doctor.model.facts import Facts
 
 _NOTHING_FITS, _NOT_JUDGED, _INTERRUPTED = 1, 3, 130
-_FACTS = ("system", "driver", "driver_libraries", "nvml", "cuda_driver", "target", "pci")
+_FACTS = ("system", "driver", "driver_libraries", "nvml", "cuda_driver", "target", "pci", "environment")
 
 
 @click.command()
@@ -79,6 +80,7 @@ def _this_machine(python: str | None, knowledge: Knowledge) -> TargetSpec | None
     facts = examine(python=configuration.python, quick=True, only=_FACTS)
     if python and other is None and not (facts.target and facts.target.version):
         version_of(python)  # which says why it is none
+    facts = facts if other else _with_active_environment(facts)
     spec = spec_of(facts, knowledge)
     if why := why_no_gpu(facts, spec):
         note(why)
@@ -87,6 +89,17 @@ def _this_machine(python: str | None, knowledge: Knowledge) -> TargetSpec | None
     if other is None:
         return spec
     return dataclasses.replace(spec, python=".".join(other.split(".")[:2]), **NEW_PYTHON)
+
+
+def _with_active_environment(facts: Facts) -> Facts:
+    """Replace the doctor's own environment, into which nobody installs TensorFlow, by the one that the shell activated."""
+    own, environment = facts.target, facts.environment
+    active = environment.other_than(own.prefix) if own and own.is_doctors_own and environment else ""
+    found = examine(python=active, quick=True, only=("target",)).target if active else None
+    if found is None or not found.attempt.answered:
+        return facts
+    note(f"this advice is for the active environment {active}; for another one, use --python")
+    return msgspec.structs.replace(facts, target=found)
 
 
 def why_no_gpu(facts: Facts, spec: TargetSpec) -> str:

@@ -9,9 +9,13 @@ from packaging.requirements import Requirement
 
 from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, folders_not_looked_in
+from tfgpu_doctor.knowledge.compute_capability import kernels_for
+from tfgpu_doctor.knowledge.cudnn_code import cudnn_cap
+from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, folders_not_looked_in, new_environment
+from tfgpu_doctor.knowledge.requirements import Requirement as Needed
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
+ABOUT_UV = "uv (https://docs.astral.sh/uv) creates the environment, and downloads that Python if this machine has none."
 _NOT_ON_INDEX = ("tensorrt", "tensorrt-bindings", "tensorrt-libs")
 
 
@@ -24,13 +28,10 @@ def cuda_extra_works(release: TensorFlowRelease) -> bool:
 def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
     """Return the commands in order, none as root: create an environment if needed, install TensorFlow, check the result."""
     python = spec.python or wheels.pythons[-1]
-    caps = [*_caps(release, knowledge)]
+    caps = [*_caps(release, knowledge), *_cudnn_caps(release, spec, knowledge)]
     if not release.cuda_extra:
         return _with_conda(release, wheels, python, caps, spec.os)
     target = spec.interpreter or NEW_ENVIRONMENT
-    interpreter = spec.interpreter or f"{NEW_ENVIRONMENT}/bin/python"
-    install = spec.install or shlex.join([interpreter, "-m", "pip", "install"])
-    made = [] if spec.interpreter else [f"python{python} -m venv {NEW_ENVIRONMENT}"]
     if cuda_extra_works(release):
         wanted = [f"tensorflow[and-cuda]=={release.version}"]
     else:
@@ -38,16 +39,28 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
         wanted = [f"tensorflow=={release.version}", *pins]
     repair = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if folders_not_looked_in(release) else []
     return [
-        *made,
-        f"{install} {shlex.join([*wanted, *caps])}",
+        *install_into(spec, python, *wanted, *caps),
         *repair,
         f"tfgpu-doctor --python {shlex.quote(target)}",
     ]
 
 
+def install_into(spec: TargetSpec, python: str, *packages: str) -> list[str]:
+    """Return the commands that install packages into the target, or into a new environment with that Python."""
+    if spec.interpreter:
+        install = spec.install or shlex.join([spec.interpreter, "-m", "pip", "install"])
+        return [f"{install} {shlex.join(packages)}"]
+    if not spec.base:
+        return [*new_environment(python, *packages)]
+    pip = [f"{NEW_ENVIRONMENT}/bin/python", "-m", "pip", "install"]
+    return [shlex.join([spec.base, "-m", "venv", NEW_ENVIRONMENT]), shlex.join([*pip, *packages])]
+
+
 def notes_for(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
     """Return the notes to read before the commands."""
     notes = []
+    if release.cuda_extra and not spec.interpreter and not spec.base:
+        notes.append(ABOUT_UV)
     folders = ", ".join(f"nvidia/{name}" for name in folders_not_looked_in(release))
     if folders:
         notes.append(
@@ -61,6 +74,11 @@ def notes_for(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge
     if not release.cuda_extra:
         notes.append(
             "This release has no extra [and-cuda]: conda installs CUDA and cuDNN (https://www.tensorflow.org/install/pip)."
+        )
+    if _cudnn_caps(release, spec, knowledge):
+        row = knowledge.boundaries["first_cudnn_without_pre_turing"]
+        notes.append(
+            f"cuDNN {row.value} and newer have no code for GPUs before Turing ({row.source}): the command asks for an older one."
         )
     if spec.os == "wsl":
         notes.append("In WSL, do not install an NVIDIA driver: WSL uses the Windows driver.")
@@ -79,6 +97,17 @@ def _caps(release: TensorFlowRelease, knowledge: Knowledge) -> list[str]:
         for name, boundary, cap in rules
         if name not in bounded and version(release.version) < version(knowledge.boundaries[boundary].value)
     ]
+
+
+def _cudnn_caps(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge) -> list[str]:
+    """Return the upper bound of cuDNN for GPUs that newer releases of it have no code for."""
+    wheels = release.wheels_for(spec.wheels_os, spec.architecture)
+    given = (spec.gpu.compute_capability if spec.gpu else "", spec.lowest_capability)
+    built = wheels.compute_capabilities if wheels else ()
+    capabilities = [each for each in given if kernels_for(each, built) in ("native", "ptx")]
+    parsed = [each for each in map(Requirement, release.cuda_extra) if each.name.startswith("nvidia-cudnn")]
+    needed = [Needed(each.name, str(each.specifier), "and-cuda") for each in parsed]
+    return [cap for each in needed if (cap := cudnn_cap(each, capabilities, knowledge))]
 
 
 def _with_conda(release: TensorFlowRelease, wheels: Wheels, python: str, caps: list[str], os: str) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfgpu_doctor.advise.advise import Advice, Rejected
+from tfgpu_doctor.advise.installing import ABOUT_UV
 from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.model.plain_text import clean
 from tfgpu_doctor.render.json_document import as_json
@@ -97,6 +98,8 @@ def _lifts(advice: Advice) -> Iterator[str]:
         yield _item(f"{lift.change}: TensorFlow {lift.release}")
         if advice.release is None:
             yield from (f"      {command}" for command in lift.commands)
+    if advice.release is None and any(each.startswith("uv venv ") for lift in advice.lifts for each in lift.commands):
+        yield textwrap.fill(ABOUT_UV, _WIDTH)
 
 
 def _rejected(advice: Advice, verbose: bool) -> Iterator[str]:

@@ -14,7 +14,8 @@ ARCHITECTURES = ("x86_64", "aarch64", "arm64")
 _OS = {"Linux": "linux", "Windows": "windows", "Darwin": "macos"}
 _ARCHITECTURE = {"AMD64": "x86_64", "amd64": "x86_64"}
 _REJECTED = (803, 804)  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
-NEW_PYTHON: dict[str, Any] = {"interpreter": "", "install": ""}  # what a target without the Python of this machine has
+# what a target without the Python of this machine has
+NEW_PYTHON: dict[str, Any] = {"interpreter": "", "install": "", "base": ""}
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,11 @@ class TargetSpec:
     glibc: str = ""
     other_libc: bool = False  # Linux with a C library other than glibc
     gpu: Gpu | None = None
+    lowest_capability: str = ""  # of all GPUs, if there are several
     board: str = ""  # the model of a single-board computer, for example a Jetson
     interpreter: str = ""  # the Python to install into; empty to create a new environment
     install: str = ""  # the command that installs packages into it; empty for its pip
+    base: str = ""  # a Python of that version which rejects pip, to create an environment with
 
     @property
     def wheels_os(self) -> str:
@@ -53,14 +56,19 @@ class TargetSpec:
 
 
 def spec_of(facts: Facts, knowledge: Knowledge) -> TargetSpec:
-    """Return the target for an examined machine. Of several GPUs, the one with the highest compute capability counts."""
-    system, target = facts.system, facts.target
+    """Return the target for an examined machine. Of several GPUs, the one with the highest compute capability counts.
+
+    The doctor's own environment is no target, and its Python no limit: nobody's program runs there.
+    """
+    system, target = facts.system, None if facts.target and facts.target.is_doctors_own else facts.target
     os = ("wsl" if system.wsl else _OS.get(system.os, system.os)) if system else "linux"
     architecture = _ARCHITECTURE.get(system.architecture, system.architecture) if system else "x86_64"
     answered = target is not None and target.attempt.answered
-    usable = target is not None and answered and not target.externally_managed
+    managed = target is not None and answered and target.externally_managed
+    usable = target is not None and answered and not managed
     driver = _driver(facts, "Windows" if os in ("windows", "wsl") else "Linux", knowledge)
     module = _module(facts)
+    gpus = sorted(gpus_of(facts, knowledge), key=lambda gpu: version(gpu.compute_capability), reverse=True)
     return TargetSpec(
         os=os,
         architecture=architecture,
@@ -69,10 +77,12 @@ def spec_of(facts: Facts, knowledge: Knowledge) -> TargetSpec:
         module=module if module != driver else "",
         glibc=system.glibc if system else "",
         other_libc=bool(system and system.os == "Linux" and not system.glibc),
-        gpu=max(gpus_of(facts, knowledge), key=lambda gpu: version(gpu.compute_capability), default=None),
+        gpu=gpus[0] if gpus else None,
+        lowest_capability=gpus[-1].compute_capability if len(gpus) > 1 else "",
         board=system.board if system else "",
         interpreter=target.executable if target and usable else "",
         install=_install_into(target) if target and usable else "",
+        base=target.executable if target and managed else "",
     )
 
 

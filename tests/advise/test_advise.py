@@ -133,18 +133,18 @@ HERE = "/home/jane/.venv/bin/python"
 @pytest.mark.parametrize(
     ("fields", "change", "made"),
     [
-        ({"os": "windows", "python": "3.12"}, "WSL 2 instead of native Windows", "python3.12 -m venv tensorflow-gpu"),
-        ({"glibc": "2.17", "python": "3.13"}, "a system (or container) with glibc 2.27 or newer", "python3.13 -m venv tensorflow-gpu"),
-        ({"python": "3.14"}, "Python 3.10 to 3.13", "python3.13 -m venv tensorflow-gpu"),
+        ({"os": "windows", "python": "3.12"}, "WSL 2 instead of native Windows", "uv venv --seed --python 3.12 tensorflow-gpu"),
+        ({"glibc": "2.17", "python": "3.13"}, "a system (or container) with glibc 2.27 or newer", "uv venv --seed --python 3.13 tensorflow-gpu"),
+        ({"python": "3.14"}, "Python 3.10 to 3.13", "uv venv --seed --python 3.13 tensorflow-gpu"),
     ],
 )  # fmt: skip
 def test_another_system_or_python_does_not_have_the_environment_of_this_one(
     fields: dict[str, str], change: str, made: str
 ) -> None:
-    here = {"interpreter": HERE, "install": f"uv pip install --python {HERE}"}
+    here = {"interpreter": HERE, "install": f"uv pip install --python {HERE}", "base": "/usr/bin/python3"}
     lift = next(each for each in advice_for("8.0", **fields, **here).lifts if each.change == change)
     assert lift.commands[0] == made
-    assert not any(HERE in command for command in lift.commands)
+    assert not any(HERE in command or "/usr/bin" in command for command in lift.commands)
 
 
 def test_a_newer_driver_leaves_the_environment() -> None:
@@ -201,6 +201,29 @@ def test_the_way_out(capability: str, fields: dict[str, str], words: list[str]) 
     assert all(way.source.startswith("https://") for way in advice.alternatives)
 
 
+PAIR = "'tensorflow==2.18.*' tensorflow-metal"
+NEW = "uv venv --seed --python {} tensorflow-gpu", f"uv pip install --python tensorflow-gpu {PAIR}"
+ON_MAC = {"interpreter": HERE, "install": f"{HERE} -m pip install"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "commands"),
+    [
+        ({"python": "3.12", **ON_MAC}, [f"{HERE} -m pip install {PAIR}"]),
+        ({"python": "3.13", **ON_MAC}, [NEW[0].format("3.12"), NEW[1]]),  # TensorFlow 2.18 has no wheel for it
+        ({"python": "3.14", "base": "/opt/homebrew/bin/python3"}, [NEW[0].format("3.12"), NEW[1]]),
+        ({"python": "3.11"}, [NEW[0].format("3.11"), NEW[1]]),
+        ({}, [NEW[0].format("3.12"), NEW[1]]),
+    ],
+)
+def test_a_mac_gets_a_python_that_the_release_for_metal_has_wheels_for(
+    fields: dict[str, str], commands: list[str]
+) -> None:
+    [way] = advice_for("", os="macos", architecture="arm64", **fields).alternatives
+    assert [*way.commands] == [*commands, "tfgpu-doctor --python tensorflow-gpu"][: 3 if len(commands) > 1 else 1]
+    assert ("https://docs.astral.sh/uv" in way.text) == (len(commands) > 1)
+
+
 def test_an_old_gpu_is_not_sent_to_a_container_that_is_too_new() -> None:
     assert not any("nvcr.io" in command for way in advice_for("3.0").alternatives for command in way.commands)
 
@@ -208,7 +231,19 @@ def test_an_old_gpu_is_not_sent_to_a_container_that_is_too_new() -> None:
 def test_the_commands_of_a_release_whose_extra_works() -> None:
     advice = advice_for(python="3.9")
     assert advice.commands == (
-        "python3.9 -m venv tensorflow-gpu",
+        "uv venv --seed --python 3.9 tensorflow-gpu",
+        "uv pip install --python tensorflow-gpu 'tensorflow[and-cuda]==2.20.0'",
+        "tfgpu-doctor --python tensorflow-gpu",
+    )
+    assert advice.notes == (
+        "uv (https://docs.astral.sh/uv) creates the environment, and downloads that Python if this machine has none.",
+    )
+
+
+def test_an_environment_is_made_with_the_python_that_is_there() -> None:
+    advice = advice_for(python="3.9", base="/opt/my python/bin/python3.9")
+    assert advice.commands == (
+        "'/opt/my python/bin/python3.9' -m venv tensorflow-gpu",
         "tensorflow-gpu/bin/python -m pip install 'tensorflow[and-cuda]==2.20.0'",
         "tfgpu-doctor --python tensorflow-gpu",
     )
@@ -224,6 +259,26 @@ def test_a_library_that_is_not_found_is_linked() -> None:
     )
     assert "nvidia/cusolver" in advice.notes[0]
     assert "LD_LIBRARY_PATH" in advice.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("capability", "lowest", "release", "cap"),
+    [
+        ("7.0", "", "2.21.0", " 'nvidia-cudnn-cu12<9.11'"),
+        ("6.1", "", "2.21.0", " 'nvidia-cudnn-cu12<9.11'"),
+        ("8.6", "6.0", "2.21.0", " 'nvidia-cudnn-cu12<9.11'"),
+        ("8.6", "3.7", "2.21.0", ""),  # this release has no code for it either
+        ("7.5", "", "2.21.0", ""),
+        ("", "", "2.21.0", ""),
+        ("5.2", "", "2.16.2", ""),  # this release pins an older cuDNN
+    ],
+)
+def test_a_gpu_before_turing_gets_a_cudnn_with_code_for_it(
+    capability: str, lowest: str, release: str, cap: str
+) -> None:
+    advice = advice_for(capability, lowest_capability=lowest, driver="550.54.15")
+    assert advice.commands[1].endswith(f" 'tensorflow[and-cuda]=={release}'{cap}")
+    assert any("no code for GPUs before Turing" in note for note in advice.notes) is bool(cap)
 
 
 def test_the_packages_of_an_extra_that_does_not_work_are_named_one_by_one() -> None:

@@ -7,13 +7,16 @@ import pathlib
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 from doctor_command import make_target, run_doctor
+from healthy import distribution, target
 from locations import RECORDS
 
 from tfgpu_doctor.advise import command
 from tfgpu_doctor.cli.main import run
-from tfgpu_doctor.model.facts import decode_facts
+from tfgpu_doctor.model.facts import Facts, decode_facts
+from tfgpu_doctor.model.facts.machine import Environment
 
 A100 = ("--gpu", "A100", "--driver", "470.57.02", "--python", "3.10")
 
@@ -31,7 +34,7 @@ def test_advise_as_text() -> None:
     assert "\nTensorFlow 2.14.1: machine code for this GPU, CUDA 11.8" in done.stdout
     assert "  • 2.15.0 to 2.21.0: requires driver 525.60.13 or newer for CUDA 12, this is 470.57.02\n" in done.stdout
     assert "  • driver 525.60.13 or newer: TensorFlow 2.21.0\n" in done.stdout
-    assert "    python3.10 -m venv tensorflow-gpu\n" in done.stdout
+    assert "    uv venv --seed --python 3.10 tensorflow-gpu\n" in done.stdout
 
 
 def test_advise_names_each_release_where_that_is_asked() -> None:
@@ -99,7 +102,10 @@ def test_a_python_beside_a_described_machine_is_asked_for_its_version(command: s
 def test_the_commands_of_a_change_are_shown_where_nothing_works_without_it() -> None:
     done = run_doctor("advise", "--gpu", "L4", "--python", "3.14")
     assert done.returncode == 1
-    assert "  • Python 3.10 to 3.13: TensorFlow 2.21.0\n      python3.13 -m venv tensorflow-gpu\n" in done.stdout
+    assert (
+        "  • Python 3.10 to 3.13: TensorFlow 2.21.0\n      uv venv --seed --python 3.13 tensorflow-gpu\n" in done.stdout
+    )
+    assert "uv (https://docs.astral.sh/uv) creates the environment" in done.stdout
 
 
 def test_a_compute_capability_stands_for_a_gpu() -> None:
@@ -135,6 +141,52 @@ def test_advise_for_this_machine(
     assert run(["advise", "--python", "3.12", "--format", "json"]) == (0 if release else 1)
     found = json.loads(capsys.readouterr().out)
     assert (found["target"]["gpu"]["name"], found["target"]["python"], found["release"]) == (gpu, "3.12", release)
+
+
+OWN = target(
+    executable="/home/user/.local/share/pipx/venvs/tfgpu-doctor/bin/python", version="3.14.2", is_of_one_tool=True,
+    prefix="/home/user/.local/share/pipx/venvs/tfgpu-doctor", distributions=(distribution("tfgpu-doctor", "1.0.0"),),
+)  # fmt: skip
+HERS = target(executable="/home/user/venv/bin/python", prefix="/home/user/venv", version="3.9.7")
+
+
+@pytest.mark.parametrize(
+    ("variables", "first"),
+    [
+        ({}, "uv venv --seed --python 3.13 tensorflow-gpu"),
+        (
+            {"VIRTUAL_ENV": "/home/user/venv"},
+            "/home/user/venv/bin/python -m pip install 'tensorflow[and-cuda]==2.20.0'",
+        ),
+    ],
+)
+def test_tensorflow_is_not_advised_for_the_doctors_own_environment(
+    variables: dict[str, str], first: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = decode_facts(RECORDS["cloud-vm-t4-healthy"].read_bytes())
+    here = msgspec.structs.replace(here, target=OWN, environment=Environment(variables=variables))
+    asked = []
+
+    def examine(*, python: str | None, **_: Any) -> Facts:
+        asked.append(python)
+        return msgspec.structs.replace(here, target=HERS) if python else here
+
+    monkeypatch.setattr(command, "examine", examine)
+    assert run(["advise", "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["commands"][0] == first
+    assert not any(OWN.executable in each for each in json.loads(out)["commands"])
+    assert asked == [None, *variables.values()]
+    assert ("the active environment /home/user/venv" in err) == bool(variables)
+
+
+def test_the_active_environment_of_a_python_that_is_named_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = decode_facts(RECORDS["cloud-vm-t4-healthy"].read_bytes())
+    monkeypatch.setattr(command, "examine", lambda **options: msgspec.structs.replace(here, target=OWN))
+    assert run(["advise", "--python", "3.12", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["commands"][0] == "uv venv --seed --python 3.12 tensorflow-gpu"
 
 
 @pytest.mark.parametrize(("name", "told"), [("wsl1", "WSL 2"), ("colab-without-gpu", "--gpu")])

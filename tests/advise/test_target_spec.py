@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from healthy import distribution, target
 from locations import RECORDS
 
 from tfgpu_doctor.advise.advise import advise
@@ -43,6 +44,7 @@ def test_of_several_gpus_the_newest_counts() -> None:
     gpus = (NvmlGpu(0, "Quadro K620", compute_capability="5.0"), NvmlGpu(1, "NVIDIA L4", compute_capability="8.9"))
     found = spec_of(Facts(system=LINUX, nvml=Nvml(attempt(), driver_version="550.54.15", gpus=gpus)), KNOWLEDGE)
     assert found.gpu and found.gpu.name == "NVIDIA L4"
+    assert found.lowest_capability == "5.0"
     assert found.driver == "550.54.15"
 
 
@@ -108,6 +110,25 @@ def test_another_c_library_is_no_glibc() -> None:
     advice = advise(spec_of(Facts(system=musl), KNOWLEDGE), KNOWLEDGE)
     assert advice.release is None
     assert advice.lifts[0].change == "a system (or container) with glibc 2.27 or newer"
+
+
+def test_a_python_that_refuses_pip_makes_the_environment() -> None:
+    found = target(executable="/usr/bin/python3", prefix="/usr", version="3.12.3", externally_managed=True)
+    spec = spec_of(Facts(system=LINUX, target=found), KNOWLEDGE)
+    assert (spec.python, spec.interpreter, spec.install, spec.base) == ("3.12", "", "", "/usr/bin/python3")
+    assert advise(spec, KNOWLEDGE).commands[0] == "/usr/bin/python3 -m venv tensorflow-gpu"
+
+
+def test_the_doctors_own_environment_is_none_to_install_into() -> None:
+    mine = target(version="3.14.2", is_of_one_tool=True, distributions=(distribution("tfgpu-doctor", "1.0.0"),))
+    spec = spec_of(Facts(system=LINUX, target=mine), KNOWLEDGE)
+    assert (spec.python, spec.interpreter, spec.install, spec.base) == ("", "", "", "")
+    advice = advise(spec, KNOWLEDGE)
+    assert advice.release and advice.release.version == "2.21.0"
+    assert advice.commands[:2] == (
+        "uv venv --seed --python 3.13 tensorflow-gpu",
+        "uv pip install --python tensorflow-gpu 'tensorflow[and-cuda]==2.21.0'",
+    )
 
 
 def test_nothing_known_limits_nothing() -> None:

@@ -11,7 +11,7 @@ import sys
 import msgspec
 import pytest
 from doctor_command import run_doctor
-from healthy import broken, distribution, target
+from healthy import broken, cuda_gpu, distribution, target
 from made_up_wheels import make_wheel
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, pip
@@ -33,6 +33,32 @@ def test_the_extra_works_from_one_release_on(release: str, command: str) -> None
     assert " ".join(fix.commands).rpartition(" ")[2].strip("'") == command
     assert fix.text.startswith("They are missing.")
     assert ("pip cannot install them for this release" in fix.text) is (not command)
+
+
+@pytest.mark.parametrize(
+    ("specifier", "capabilities", "cap"),
+    [
+        ("<10.0,>=9.3.0.75", ("7.0",), " 'nvidia-cudnn-cu12<9.11'"),
+        ("<10.0,>=9.3.0.75", ("8.6", "6.1"), " 'nvidia-cudnn-cu12<9.11'"),
+        ("<10.0,>=9.3.0.75", ("7.5", "12.0"), ""),
+        ("<10.0,>=9.3.0.75", ("",), ""),
+        ("<10.0,>=9.3.0.75", (), ""),
+        ("==9.3.0.75", ("7.0",), ""),
+        (">=9.12.0.46", ("7.0",), ""),
+    ],
+)
+def test_a_gpu_before_turing_gets_a_cudnn_with_code_for_it(
+    specifier: str, capabilities: tuple[str, ...], cap: str
+) -> None:
+    facts = broken()
+    assert facts.tensorflow
+    assert facts.cuda_driver
+    requires = (f'nvidia-cudnn-cu12{specifier}; extra == "and-cuda"',)
+    there = target(distributions=(distribution("tensorflow", "2.20.0", requires=requires), distribution("pip", "26.1")))
+    gpus = tuple(cuda_gpu(index, compute_capability=each) for index, each in enumerate(capabilities))
+    driver = msgspec.structs.replace(facts.cuda_driver, gpus=gpus)
+    fix = bring_cuda_libraries(there, facts.tensorflow, read_knowledge(), "They are missing.", driver)
+    assert fix.commands[0].partition(" install ")[2] == f"'tensorflow[and-cuda]==2.20.0'{cap}"
 
 
 def test_in_an_environment_of_uv_uv_stands_for_pip() -> None:

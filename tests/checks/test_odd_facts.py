@@ -269,6 +269,7 @@ FACTS = {
         working_folder=PATHS,
         user_site=PATHS,
         externally_managed=st.booleans(),
+        is_of_one_tool=st.booleans(),
         conda_packages=table(WORDS, WORDS),
         distributions=many(DISTRIBUTIONS, 6),
         tensorflow_file=PATHS,

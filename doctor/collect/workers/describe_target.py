@@ -15,6 +15,8 @@ if not SAFE_PATH:
 OWNED = b"tensorflow/__init__.py,"
 WITH_REQUIREMENTS = ("tensorflow", "tf-nightly", "torch")
 CONDA_RECORDS = ("tensorflow", "_tflow_select", "cudatoolkit", "cudnn", "cuda-", "libcudnn")
+# pipx writes the first (its commit 201ae5a), `uv tool` the second (its crate uv-tool); both read 2026-11-28
+TOOL_RECORDS = ("pipx_metadata.json", "uv-receipt.toml")
 EXPORTED = ("export LD_LIBRARY_PATH", "export XLA_FLAGS")
 MOST_BYTES = 64 << 20  # of a file; the longest RECORDs of real packages have a few MiB
 HIDING = ("tensorflow", "keras", "numpy", "google", "six", "wrapt", "absl", "h5py", "requests", "packaging")
@@ -192,6 +194,7 @@ def main() -> None:
         "working_folder": working_folder,
         "user_site": user_site,
         "externally_managed": sys.prefix == sys.base_prefix and is_file(library, "EXTERNALLY-MANAGED"),
+        "is_of_one_tool": any(is_file(sys.prefix, name) for name in TOOL_RECORDS),
         "conda_packages": conda_packages(),
         "distributions": found,
         "tensorflow_owners": owners,

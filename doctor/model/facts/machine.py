@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os.path
+
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.redaction import (
     Count,
@@ -141,3 +143,11 @@ class Environment(Fact, frozen=True):
     def get(self, name: str) -> str | None:
         """A variable's value, None if it is not set."""
         return self.variables.get(name)
+
+    def other_than(self, prefix: str) -> str:
+        """The environment that the shell has activated, empty if it is the one with that prefix.
+
+        If a virtual environment was created inside conda, conda's variable is set too; the virtual environment counts.
+        """
+        active = self.get("VIRTUAL_ENV") or self.get("CONDA_PREFIX") or ""
+        return active if active and os.path.normpath(active) != os.path.normpath(prefix) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from healthy import SITE
+from healthy import SITE, cuda_gpu
 
 from tfgpu_doctor.checks.libraries.run_time_compiler import cudnn_finds_its_compiler
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
@@ -62,6 +62,21 @@ def test_where_no_copy_is_installed_the_fix_is_to_install_one(judge: Judge) -> N
     assert finding.fix is not None
     assert finding.fix.commands == ()
     assert "cuda-nvrtc" in finding.fix.text
+
+
+@pytest.mark.parametrize("elsewhere", [(), (COPY,)])
+@pytest.mark.parametrize(("capability", "told"), [("7.0", False), ("6.1", False), ("7.5", True), ("", True)])
+def test_a_newer_cudnn_is_no_way_out_for_a_gpu_before_turing(
+    judge: Judge, capability: str, told: bool, elsewhere: tuple[str, ...]
+) -> None:
+    finding = judge.finding(
+        cudnn_finds_its_compiler,
+        resolution=resolution(elsewhere=elsewhere),
+        tensorflow={"version": "2.21.0"},
+        cuda_driver={"gpus": (cuda_gpu(), cuda_gpu(1, compute_capability=capability))},
+    )
+    assert finding.fix
+    assert ("from 9.11 on" in finding.fix.text) is told
 
 
 def test_what_is_found_is_the_evidence(judge: Judge) -> None:

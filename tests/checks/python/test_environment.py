@@ -131,7 +131,7 @@ def test_another_environment_that_is_active_is_the_one_to_diagnose(judge: Judge,
 
 def test_a_python_that_was_named_is_the_one_to_install_into(judge: Judge) -> None:
     """Conda activates its base in every shell; whoever names a virtual environment does not mean conda's base."""
-    base = variables(CONDA_PREFIX="/home/user/miniconda3")
+    base = Environment(variables={"CONDA_PREFIX": "/home/user/miniconda3"})
     named = Notebooks(target_was_named=True)
     finding = judge.finding(tensorflow_is_installed, target=target(**BARE), environment=base, notebooks=named)
     assert (finding.cause, finding.confidence) == ("wrong_python_environment", "high")
@@ -159,9 +159,7 @@ OWN: dict[str, Any] = {
 
 @pytest.mark.parametrize("version", ["3.12.7", "3.14.2"])
 @pytest.mark.parametrize("named", [False, True])
-def test_tensorflow_is_not_installed_into_the_doctors_own_environment(
-    judge: Judge, version: str, named: bool
-) -> None:
+def test_tensorflow_is_not_installed_into_the_doctors_own_environment(judge: Judge, version: str, named: bool) -> None:
     """Nobody trains in it: TensorFlow there would make the diagnosis healthy, and the user's Python would still have none."""
     finding = judge.finding(
         tensorflow_is_installed,
@@ -289,9 +287,7 @@ def test_a_python_of_32_bits_on_arm_is_not_told_to_install_a_wheel_without_cuda(
 
 
 def test_on_arm_too_nothing_is_installed_into_the_doctors_own_environment(judge: Judge) -> None:
-    finding = judge.finding(
-        tensorflow_is_installed, system=ARM, target=target(**OWN), environment=DEACTIVATED
-    )
+    finding = judge.finding(tensorflow_is_installed, system=ARM, target=target(**OWN), environment=DEACTIVATED)
     assert finding.fix and finding.fix.commands == ()
     assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
 
@@ -347,7 +343,7 @@ def test_two_owners_are_one_too_many(judge: Judge, other: str, confidence: str, 
     assert f"tensorflow, {other}" in finding.evidence[0]
     assert finding.fix and finding.fix.commands == (
         f"{PYTHON} -m pip uninstall -y tensorflow {other}",
-        f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",
+        f"{PYTHON} -m pip install 'tensorflow[and-cuda]==2.20.0'",
     )
 
 
@@ -362,7 +358,7 @@ def test_of_two_owners_on_arm_no_wheel_without_cuda_is_installed(judge: Judge) -
 def test_of_two_owners_elsewhere_the_one_without_the_cuda_extra_is_installed(judge: Judge, os: str) -> None:
     there = packages(("tensorflow-cpu", "2.19.0"), tensorflow_owners=("tensorflow", "tensorflow-cpu"))
     finding = judge.finding(one_distribution_owns_tensorflow, system={"os": os}, target=there, runtime=UNUSED)
-    assert finding.fix and finding.fix.commands[1] == f"{PYTHON} -m pip install tensorflow"
+    assert finding.fix and finding.fix.commands[1] == f"{PYTHON} -m pip install tensorflow==2.20.0"
 
 
 def test_two_owners_are_a_warning_where_the_gpu_is_listed(judge: Judge) -> None:

@@ -32,6 +32,31 @@ def test_a_package_that_holds_nothing(judge: Judge, words: str) -> None:
     assert finding.fix and finding.fix.commands == ("/home/user/venv/bin/python -m pip install 'tensorflow[and-cuda]'",)
 
 
+@pytest.mark.parametrize(
+    ("words", "python", "wanted"),
+    [
+        ("tensorflow-gpu==2.15.1", "3.11.9", "'tensorflow[and-cuda]==2.15.1'"),
+        ("tensorflow_gpu == 2.16.1", "3.12.3", "'tensorflow[and-cuda]==2.16.1'"),
+        ("tensorflow-gpu==2.12", "3.11.9", "tensorflow==2.12.0"),
+        ("tensorflow-gpu==2.14.1", "3.11.9", "tensorflow==2.14.1"),
+        ("tensorflow-gpu==2.15.99", "3.11.9", "'tensorflow[and-cuda]'"),
+        ("tensorflow-gpu>=2.13", "3.8.10", "tensorflow==2.13.1"),
+    ],
+)
+def test_the_release_that_the_project_names_is_required(judge: Judge, words: str, python: str, wanted: str) -> None:
+    there = target(**{**BARE, "version": python})
+    finding = judge.finding(requirements_exist, project=project(words), target=there)
+    assert finding.fix and finding.fix.commands == (f"/home/user/venv/bin/python -m pip install {wanted}",)
+    assert f"`{wanted.strip(chr(39))}`" in finding.fix.text
+
+
+def test_a_python_without_a_release_is_replaced(judge: Judge) -> None:
+    there = target(**{**BARE, "version": "3.99.0"})
+    finding = judge.finding(requirements_exist, project=project("tensorflow-gpu"), target=there)
+    assert finding.fix and finding.fix.commands[0].startswith("uv venv --seed --python 3.13 ")
+    assert "no wheel for Python 3.99" in finding.fix.text
+
+
 def test_on_arm_the_package_to_require_is_nvidias(judge: Judge) -> None:
     system = {"architecture": "aarch64", "cpu_flags": ("asimd",)}
     finding = judge.finding(requirements_exist, system=system, project=project("tensorflow-gpu"), target=target(**BARE))

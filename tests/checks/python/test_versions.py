@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from built_machines import failed_import, packages
 from healthy import distribution, runtime, target
+from packaging.specifiers import SpecifierSet
 
 from tfgpu_doctor.checks.python.versions import numpy_fits, nvidia_wheels_fit, protobuf_fits
 from tfgpu_doctor.model import Check
+from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.python import Runtime, Target
 
 if TYPE_CHECKING:
@@ -73,6 +75,10 @@ def test_numpy_2_does_not_fit_a_build_for_numpy_1(
         "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header",
         "ImportError: numpy.core.umath failed to import",
         "ImportError: numpy.core.multiarray failed to import",
+        "ImportError: numpy._core.multiarray failed to import",
+        "RuntimeError: module compiled against API version 0xe but this version of numpy is 0xd",
+        "RuntimeError: module compiled against ABI version 0x1000009 but this version of numpy is 0x2000000",
+        "ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Expected 88 from C header",
     ],
 )
 @pytest.mark.parametrize("where", ["error", "traceback", "log"])
@@ -91,6 +97,58 @@ def test_the_imports_own_complaint_counts(judge: Judge, complaint: str, where: s
     assert finding.evidence[0] == complaint
     assert finding.fix
     assert finding.fix.commands == (f"{PYTHON} -m pip install --force-reinstall --no-deps numpy==2.1.3",)
+
+
+SITE = "/home/user/venv/lib/python3.12/site-packages"
+RESIZED = "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject"
+BY_PANDAS = (  # https://github.com/tensorflow/tensorflow/issues/98406
+    f'  File "{SITE}/tensorflow/python/keras/engine/data_adapter.py", line 65, in <module>',
+    f'  File "{SITE}/pandas/_libs/__init__.py", line 18, in <module>',
+    '  File "pandas/_libs/interval.pyx", line 1, in init pandas._libs.interval',
+)
+
+
+@pytest.mark.parametrize("changed", ["dtype", "ndarray"])
+@pytest.mark.parametrize("separator", ["/", "\\"])
+def test_a_package_that_was_built_for_another_numpy_is_named(judge: Judge, changed: str, separator: str) -> None:
+    error = RESIZED.replace("dtype", changed)
+    run = failed_import(error, *(line.replace("/", separator) for line in BY_PANDAS))
+    there = packages(("numpy", "1.23.5"), ("pandas", "2.1.4"))
+    finding = judge.finding(numpy_fits, target=there, tensorflow={"version": "2.12.0"}, runtime=run)
+    assert (finding.cause, finding.severity, finding.confidence) == ("numpy_abi_mismatch", "error", "medium")
+    assert finding.message == "pandas 2.1.4 was built for a NumPy other than the installed 1.23.5"
+    assert finding.evidence[0] == error
+    assert "built for NumPy 2" not in str(finding.evidence)
+    assert finding.fix and finding.fix.commands == (
+        f"{PYTHON} -m pip install --upgrade --force-reinstall pandas numpy==1.23.5",
+    )
+
+
+def test_a_module_of_an_unknown_package_is_named_without_a_command(judge: Judge) -> None:
+    run = failed_import(RESIZED, f'  File "{SITE}/cv2/__init__.py", line 181, in <module>')
+    finding = judge.finding(numpy_fits, runtime=run)
+    assert finding.message == "cv2 was built for a NumPy other than the installed 2.1.3"
+    assert finding.fix and finding.fix.commands == ()
+
+
+@pytest.mark.parametrize(
+    "last",
+    [f"{SITE}/numpy/core/__init__.py", f"{SITE}/tensorflow/__init__.py", f"{SITE}/ml_dtypes/__init__.py", "/p/a.py"],
+)
+def test_tensorflows_own_modules_are_not_named(judge: Judge, last: str) -> None:
+    run = failed_import(RESIZED, f'  File "{last}", line 1, in <module>')
+    assert judge.finding(numpy_fits, runtime=run).message.startswith("NumPy 2.1.3 is not compatible with TensorFlow")
+
+
+def test_a_traceback_of_another_error_names_no_package(judge: Judge) -> None:
+    run = msgspec.structs.replace(failed_import("ImportError: odd", *BY_PANDAS), log=(RESIZED,))
+    assert judge.finding(numpy_fits, runtime=run).message.startswith("NumPy 2.1.3 is not compatible with TensorFlow")
+
+
+def test_numpy_2_explains_the_failure_of_a_package_too(judge: Judge) -> None:
+    run = failed_import(RESIZED, *BY_PANDAS)
+    finding = judge.finding(numpy_fits, tensorflow={"version": "2.15.1"}, runtime=run)
+    assert finding.message == "NumPy 2.1.3 is not compatible with TensorFlow 2.15.1, which was built for NumPy 1"
 
 
 def test_a_tensorflow_that_was_imported_has_a_numpy_that_fits(judge: Judge) -> None:
@@ -169,6 +227,101 @@ def test_the_complaint_of_protobuf_counts(judge: Judge, complaint: str) -> None:
     finding = judge.finding(protobuf_fits, runtime=failed_import(complaint))
     assert (finding.cause, finding.severity) == ("protobuf_incompatible", "error")
     assert finding.evidence[0] == complaint
+
+
+def with_protobuf(version: str, release: str, requires: str, installer: str = "pip") -> dict[str, Any]:
+    """Sections: TensorFlow of that release, which requires `protobuf` so, and a protobuf."""
+    owner = distribution("tensorflow", release, requires=(f"protobuf{requires}",), installer=installer)
+    there = target(distributions=(distribution("protobuf", version), owner))
+    return {"target": there, "tensorflow": {"version": release}}
+
+
+@pytest.mark.parametrize("release", ["2.4.0", "2.6.4", "2.7.2", "2.8.1", "2.9.0"])
+@pytest.mark.parametrize("version", ["4.21.0", "4.25.8", "6.33.1"])
+@pytest.mark.parametrize(
+    ("run", "severity"),
+    [(None, "error"), (failed_import(DESCRIPTORS), "error"), (failed_import("ImportError: odd"), "warning")],
+)
+def test_a_release_that_does_not_exclude_protobuf_4(
+    judge: Judge, release: str, version: str, run: Runtime | None, severity: str
+) -> None:
+    finding = judge.finding(protobuf_fits, **with_protobuf(version, release, ">=3.9.2"), runtime=run)
+    assert (finding.cause, finding.severity) == ("protobuf_incompatible", severity)
+    assert (
+        finding.message
+        == f"protobuf {version} is not compatible with TensorFlow {release}, which requires >=3.9.2,<3.21"
+    )
+    assert "Requires-Dist: protobuf>=3.9.2" in finding.evidence
+    assert "metadata" in finding.evidence[-1]
+    assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'protobuf>=3.9.2,<3.21'",)
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "3.19.6", "3.20.3"])
+def test_protobuf_3_fits_such_a_release(judge: Judge, version: str) -> None:
+    assert judge.passes(protobuf_fits, **with_protobuf(version, "2.8.0", ">=3.9.2"), runtime=None)
+
+
+@pytest.mark.parametrize(
+    ("release", "installer"), [("2.11.0", "conda"), ("2.8.0+nv22.6", "pip"), ("2.12.0", "pip"), ("", "pip")]
+)
+def test_a_build_whose_generated_code_is_not_known_accepts_protobuf_4(
+    judge: Judge, release: str, installer: str
+) -> None:
+    assert judge.passes(protobuf_fits, **with_protobuf("4.21.12", release, ">=3.9.2", installer), runtime=None)
+
+
+def test_the_implementation_in_python_accepts_older_code(judge: Judge) -> None:
+    chosen = Environment(variables={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"})
+    sections = with_protobuf("4.25.8", "2.8.0", ">=3.9.2")
+    assert judge.passes(protobuf_fits, **sections, environment=chosen, runtime=None)
+
+
+GENCODE = (
+    "google.protobuf.runtime_version.VersionError: Detected incompatible Protobuf Gencode/Runtime versions when loading "
+    "tensorflow/core/framework/attr_value.proto: gencode {} runtime {}. Runtime version cannot be older than the linked gencode version."
+)
+DAMAGED = "ImportError: cannot import name 'descriptor' from 'google.protobuf' (unknown location)"
+NO_RUNTIME_VERSION = "ImportError: cannot import name 'runtime_version' from 'google.protobuf'"
+NO_PROTOTYPE = "AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
+
+
+@pytest.mark.parametrize(
+    ("version", "requires", "complaint", "message", "wanted"),
+    [
+        ("5.28.1", ">=5.28.0", GENCODE.format("5.28.3", "5.28.1"), "made for 5.28.3", ">=5.28.0,>=5.28.3,<6"),
+        ("5.29.0", "<6,>=3.20.3", GENCODE.format("6.31.1", "5.29.0"), "made for 6.31.1", ""),
+        ("7.36.2", ">=5.28.0", GENCODE.format("5.28.3", "7.36.2"), "made for 5.28.3", ">=5.28.0,>=5.28.3,<6"),
+        ("5.29.0", ">=5.28.0", GENCODE.format("5.28.3", "5.28.1"), "is damaged", "==5.29.0"),
+        ("4.25.8", "<5,>=3.20.3", DESCRIPTORS, "rejects older", "<5,>=3.20.3,<3.21"),
+        ("5.28.3", ">=5.28.0", DESCRIPTORS, "rejects older", ""),
+        ("6.33.1", ">=5.28.0", NO_PROTOTYPE, "rejects older", ">=5.28.0,<6.30"),
+        ("4.25.8", "<6,>=3.20.3", NO_RUNTIME_VERSION, "made for 5.27", "<6,>=3.20.3,>=5.27"),
+        ("4.25.8", "<5,>=3.20.3", NO_RUNTIME_VERSION, "made for 5.27", ""),
+        ("5.28.3", ">=5.28.0", NO_RUNTIME_VERSION, "is damaged", "==5.28.3"),
+        ("5.28.3", ">=5.28.0", DAMAGED, "is damaged", "==5.28.3"),
+        ("5.28.3", ">=5.28.0", NO_PROTOTYPE, "is damaged", "==5.28.3"),
+    ],
+)
+def test_a_protobuf_within_the_range_that_fails_is_not_asked_for_again(
+    judge: Judge, version: str, requires: str, complaint: str, message: str, wanted: str
+) -> None:
+    sections = with_protobuf(version, "2.20.0", requires)
+    finding = judge.finding(protobuf_fits, **sections, runtime=failed_import(complaint))
+    assert (finding.cause, finding.severity) == ("protobuf_incompatible", "error")
+    assert message in finding.message
+    assert "which requires" not in finding.message
+    assert finding.evidence == (complaint, f"Requires-Dist: protobuf{SpecifierSet(requires)}")
+    options = ["--force-reinstall", "--no-deps"] if wanted.startswith("==") else []
+    expected = [[PYTHON, "-m", "pip", "install", *options, f"protobuf{wanted}"]] if wanted else []
+    assert finding.fix and [shlex.split(each) for each in finding.fix.commands] == expected
+    assert not wanted or options or not SpecifierSet(wanted).contains(version)
+
+
+def test_a_damaged_protobuf_of_unknown_version_is_installed_again(judge: Judge) -> None:
+    sections = with_protobuf("", "2.20.0", ">=5.28.0")
+    finding = judge.finding(protobuf_fits, **sections, runtime=failed_import(DAMAGED))
+    assert finding.fix
+    assert finding.fix.commands == (f"{PYTHON} -m pip install --force-reinstall --no-deps 'protobuf>=5.28.0'",)
 
 
 def test_a_tensorflow_that_was_imported_has_a_protobuf_that_fits(judge: Judge) -> None:
@@ -314,7 +467,7 @@ def test_a_wheel_of_unknown_version_is_no_fault(judge: Judge, version: str) -> N
     ("check", "sections"),
     [
         (numpy_fits, {"tensorflow": {"version": "2.15.1"}}),
-        (protobuf_fits, {"runtime": failed_import(DESCRIPTORS)}),
+        (protobuf_fits, {"runtime": failed_import(DAMAGED)}),
         (nvidia_wheels_fit, {"target": packages((CUBLAS, "12.1.3.1"), executable=JANES)}),
     ],
 )

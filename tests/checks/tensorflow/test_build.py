@@ -51,7 +51,7 @@ def test_a_build_without_cuda_is_to_be_replaced(judge: Judge, name: str) -> None
     assert finding.evidence == (f"build_info.py of {name} 2.20.0 says is_cuda_build: False",)
     assert finding.fix and finding.fix.commands == (
         f"{PYTHON} -m pip uninstall -y {name}",
-        f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",
+        f"{PYTHON} -m pip install 'tensorflow[and-cuda]==2.20.0'",
     )
 
 

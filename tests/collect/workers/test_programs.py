@@ -228,6 +228,7 @@ def test_the_interpreter_is_described(
     assert not any(path.endswith("inside") for path in description["search_path"])
     assert (description["user_site"], description["externally_managed"]) == ("", False)
     assert (description["conda_packages"], description["local_modules"]) == ({}, [])
+    assert description["is_of_one_tool"] is False
 
 
 def test_the_description_is_the_fact(description: dict[str, Any]) -> None:
@@ -471,6 +472,18 @@ def test_a_python_that_the_system_manages_is_told(
     (managed,) = interpreter.answers("describe_target", cwd=elsewhere, python=interpreter.base, PYTHONHOME=home)
     assert plain["prefix"] == managed["prefix"] == home
     assert (plain["externally_managed"], managed["externally_managed"]) == (False, True)
+
+
+@pytest.mark.parametrize("record", ["pipx_metadata.json", "uv-receipt.toml"])
+def test_an_environment_of_one_tool_is_told(
+    interpreter: Interpreter, record: str, tmp_path: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """pipx and `uv tool` leave a record in each environment that they make."""
+    environment = tmp_path / "venvs/tfgpu-doctor"
+    interpreter.run("-m", "venv", "--without-pip", str(environment), cwd=elsewhere, python=interpreter.base)
+    (environment / record).touch()
+    (answer,) = interpreter.answers("describe_target", cwd=elsewhere, python=environment / "bin/python")
+    assert (answer["prefix"], answer["is_of_one_tool"]) == (str(environment), True)
 
 
 def test_a_local_module_hides_the_package(
