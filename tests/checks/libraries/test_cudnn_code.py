@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from checks.conftest import Judge
 
 BUILT = {"compute_capabilities": ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90")}
-V100 = {"name": "Tesla V100-SXM2-16GB", "compute_capability": "7.0", "multiprocessors": 80}
+V100: dict[str, Any] = {"name": "Tesla V100-SXM2-16GB", "compute_capability": "7.0", "multiprocessors": 80}
 BROKE = "InternalError: CUDNN_STATUS_EXECUTION_FAILED_CUDART"
 
 
