@@ -101,7 +101,7 @@ def test_fix_that_does_not_help_is_taken_back(
         "fix", "--apply", "--yes", "--python", str(target), environment={**variables, **offline(tmp_path / "shelf")}
     )
     assert done.returncode == 1
-    assert "Not fixed: PKG007 is still there (protobuf 6.31.0 is not compatible with" in done.stdout
+    assert "Not fixed: PKG007 is still there (protobuf 6.31.0 rejects older generated code" in done.stdout
     assert "All changes are undone" in done.stdout
     assert tree(target) == before
 
