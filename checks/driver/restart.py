@@ -58,7 +58,13 @@ def no_driver_waits_for_a_restart(
         yield _not_loaded(driver, waiting, restart, module_files)
     elif _is_mismatch(cuda_driver, nvml):
         raise Skip("DRV006 judges a libcuda that does not match the loaded module")
-    elif on_disk and driver.version and on_disk != driver.version:
+    else:
+        yield from _loaded(driver, on_disk, waiting, restart)
+
+
+def _loaded(driver: Driver, on_disk: str, waiting: list[str], restart: Restart | None) -> Yielded:
+    """Yield whether another driver than the loaded one is installed."""
+    if on_disk and driver.version and on_disk != driver.version:
         yield Finding(
             f"driver {on_disk} is installed, but {driver.version} is loaded until the machine is restarted",
             cause="reboot_pending",

@@ -133,12 +133,10 @@ def libraries_match_module(
     compat = bool(copy and copy.kind == "compat") or of_image is not None
     differ = bool(copy and copy.kind == "driver" and not compat and _is_other(copy.version, driver.version))
     module = driver.version or "of unknown version"
+    on_disk = module_files.file.version if module_files and module_files.file else ""
     evidence = [f"libcuda is {copy.real_path}"] if copy else []
     evidence += [f"{of_image.real_path} of the image has the same version"] if of_image else []
-    evidence += [f"/proc/driver/nvidia/version says {driver.version}"] if driver.version else []
-    on_disk = module_files.file.version if module_files and module_files.file else ""
-    evidence += [f"the module on disk for this kernel is {on_disk}"] if on_disk else []
-    evidence += [f"NVML says: {nvml.error_text}"] if nvml and told_by_nvml else []
+    evidence += _said_of_versions(driver, on_disk, nvml if told_by_nvml else None)
     evidence += [f"cuInit returned {cuda_driver.init_code}, {cuda_driver.init_name}"] if refused else []
     if copy and copy.version and copy.version == driver.version and not (refused or told_by_nvml):
         yield Evidence(f"libcuda and the kernel module are both {driver.version}")
@@ -162,6 +160,13 @@ def libraries_match_module(
         )
     else:
         raise NotMeasured("the versions of libcuda and of the kernel module are not both known, or cannot be compared")
+
+
+def _said_of_versions(driver: Driver, on_disk: str, nvml: Nvml | None) -> list[str]:
+    """Return the versions of the loaded module and of the one on disk, and NVML's complaint, where they are known."""
+    said = [f"/proc/driver/nvidia/version says {driver.version}"] if driver.version else []
+    said += [f"the module on disk for this kernel is {on_disk}"] if on_disk else []
+    return said + ([f"NVML says: {nvml.error_text}"] if nvml else [])
 
 
 def _mounted_compat(

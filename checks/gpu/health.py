@@ -38,9 +38,6 @@ _INSTEAD = {
     "the driver then requests something else.",
     "recover_imex_domain": "restart nvidia-imex on all nodes of the domain.",
 }
-# So many make DCGM ask for another card, as NVIDIA's field diagnostic does: dcgmi health and dcgm_gpu_hardware_limits.h of
-# https://github.com/NVIDIA/DCGM
-_MOST_RETIRED_PAGES = 63
 _UNUSABLE = ("gpu_reset", "bus_reset", "node_reboot", "system_reboot", "drain_and_reset")
 
 
@@ -100,13 +97,15 @@ def every_gpu_answers(
     causes=("gpu_reset_required", "hardware_ecc_error"),
     sources=(_MEMORY_ERRORS, "https://docs.nvidia.com/deploy/dynamic-page-retirement/index.html"),
 )
-def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
+def memory_is_sound(
+    nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None
+) -> Yielded:
     """ECC detects errors in the GPU's memory. An uncorrectable error ends the program that encounters it. Pending rows are
     replaced with spare rows at the next reset; a row without a spare left means a failing card.
 
     Fix: reset the GPU or reboot; if errors recur, or remapping failed, have the card replaced.
     """
-    gpus = [(gpu, list(_memory_findings(gpu))) for gpu in gpus_in_use(nvml, cuda_driver)]
+    gpus = [(gpu, list(_memory_findings(gpu, knowledge))) for gpu in gpus_in_use(nvml, cuda_driver)]
     if not any(findings or _counts_errors(gpu) for gpu, findings in gpus):
         raise NotMeasured("; ".join(dict.fromkeys(_why_not_measured(gpu) for gpu, _ in gpus)) or "NVML lists no GPU")
     computes = bool(runtime and runtime.computes)
@@ -119,8 +118,8 @@ def memory_is_sound(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: 
             )
 
 
-def _has_errors(gpu: NvmlGpu) -> bool:
-    return any(each.cause == "hardware_ecc_error" for each in _memory_findings(gpu))
+def _has_errors(gpu: NvmlGpu, knowledge: Knowledge) -> bool:
+    return any(each.cause == "hardware_ecc_error" for each in _memory_findings(gpu, knowledge))
 
 
 def _counts_errors(gpu: NvmlGpu) -> bool:
@@ -138,7 +137,7 @@ def _why_not_measured(gpu: NvmlGpu) -> str:
     return "ECC is on, but NVML reports no number of uncorrectable errors"
 
 
-def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
+def _memory_findings(gpu: NvmlGpu, knowledge: Knowledge) -> Iterable[Finding]:
     ecc, rows, pages = gpu.health.ecc, gpu.health.remapped_rows, gpu.health.retired_pages
     told = tuple(_said_of_memory(gpu))
     reset = _RESET.format(index=gpu.index)
@@ -169,12 +168,13 @@ def _memory_findings(gpu: NvmlGpu) -> Iterable[Finding]:
             "Have the card replaced: NVIDIA sets this flag for cards that need replacement.",
         )
     retired = (pages.uncorrected or 0) + (pages.corrected or 0) if pages else 0
-    if retired >= _MOST_RETIRED_PAGES:
+    most = int(knowledge.boundaries["most_retired_pages"].value)
+    if retired >= most:
         yield _memory_finding(
             gpu,
             f"{title(gpu)} has {retired} retired pages: it can retire hardly more",
             told,
-            f"Run `dcgmi diag -r 3`, and have the card replaced: NVIDIA's DCGM fails a card with {_MOST_RETIRED_PAGES} or more.",
+            f"Run `dcgmi diag -r 3`, and have the card replaced: NVIDIA's DCGM fails a card with {most} or more.",
         )
     if (rows and rows.pending) or (pages and pages.pending):
         what = (
@@ -231,7 +231,9 @@ def _said_of_memory(gpu: NvmlGpu) -> Iterable[str]:
     causes=("gpu_reset_required", "hardware_ecc_error"),
     sources=("https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html",),
 )
-def no_reset_is_asked_for(nvml: Nvml, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None) -> Yielded:
+def no_reset_is_asked_for(
+    nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver | None = None, runtime: Runtime | None = None
+) -> Yielded:
     """After a fault, the driver reports what the GPU needs: nothing, a reset, or a reboot.
 
     Fix: end the programs that use the GPU, then reset it (`nvidia-smi --gpu-reset -i N`) or reboot, as the driver requests.
@@ -246,7 +248,7 @@ def no_reset_is_asked_for(nvml: Nvml, cuda_driver: CudaDriver | None = None, run
             continue
         yield Finding(
             f"{title(gpu)} has had a fault, and the driver requests {_WORDS.get(action, action)}",
-            cause="hardware_ecc_error" if _has_errors(gpu) else "gpu_reset_required",
+            cause="hardware_ecc_error" if _has_errors(gpu, knowledge) else "gpu_reset_required",
             severity="error" if action in _UNUSABLE else "warning",
             blocks=not (runtime and runtime.computes),
             evidence=(f"NVML reports the recovery action {action!r}", *_said_of_memory(gpu)),

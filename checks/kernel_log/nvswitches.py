@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.gpu.links import fabric_is_incomplete
 from tfgpu_doctor.checks.kernel_log.kernel_messages import BEFORE, UNKNOWN_CODE, XIDS
 from tfgpu_doctor.checks.kernel_log.signs import nothing_is_known
-from tfgpu_doctor.checks.kernel_log.xids import FATAL, ago, by_device, label_of, reach, read_log, reported, severity_of
+from tfgpu_doctor.checks.kernel_log.xids import (
+    FATAL,
+    Reported,
+    ago,
+    by_device,
+    label_of,
+    reach,
+    read_log,
+    reported,
+    severity_of,
+)
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
@@ -51,32 +63,36 @@ def switches_report_no_fault(
     broken = (refused and not computes) or fabric_is_incomplete(nvml) or not known
     news = False
     for address, rows in by_device(found).items():
-        fatal = [each for each in rows if each.is_news and FATAL.search(each.message.text)]
-        chief = (fatal or rows)[0]
-        severity = severity_of(chief, broken=broken) if fatal else "info"
-        unlisted = bool(fatal) and chief.row is None
-        if unlisted:  # the switch itself says how grave it is
-            severity = "error" if broken else "warning"
-        news = news or severity != "info"
-        yield Finding(
-            f"the NVSwitch at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: "
-            + (chief.row.meaning if chief.row else "a code that is not in the doctor's table"),
-            cause="nvswitch_fault" if unlisted else label_of(chief.row)[0] if severity != "info" else UNDETERMINED,
-            severity=severity,
-            confidence="medium",
-            evidence=(
-                chief.message.text,
-                *(
-                    [f"it also reported {', '.join(each.name for each in rows if each is not chief)}"]
-                    if rows[1:]
-                    else ()
-                ),
-                f"source: {reach(kernel_log)}",
-            ),
-            fix=Fix(chief.row.action if chief.row else _RESET_ALL if unlisted else UNKNOWN_CODE),
-            devices=(address,),
-            figures=figures_of(address, chief.rows),
-            blocks=not computes,
-        )
+        finding = _about(address, rows, kernel_log, broken=broken)
+        news = news or finding.severity != "info"
+        yield replace(finding, blocks=not computes)
     if not news:
         yield Evidence(f"{'no SXid' if not found else 'no fatal SXid that matters now'} in {reach(kernel_log)}")
+
+
+def _about(address: str, rows: list[Reported], kernel_log: KernelLog, *, broken: bool) -> Finding:
+    """Return the finding about one switch: its gravest fatal code counts, else its first one as a note."""
+    fatal = [each for each in rows if each.is_news and FATAL.search(each.message.text)]
+    chief = (fatal or rows)[0]
+    others = [each.name for each in rows if each is not chief]
+    severity = severity_of(chief, broken=broken) if fatal else "info"
+    cause = label_of(chief.row)[0] if severity != "info" else UNDETERMINED
+    meaning, action = "a code that is not in the doctor's table", UNKNOWN_CODE
+    if chief.row:
+        meaning, action = chief.row.meaning, chief.row.action
+    elif fatal:  # the switch itself says how grave it is
+        severity, cause, action = "error" if broken else "warning", "nvswitch_fault", _RESET_ALL
+    return Finding(
+        f"the NVSwitch at {address} reported {chief.name}, last {ago(chief.message.last_age_s)}: {meaning}",
+        cause=cause,
+        severity=severity,
+        confidence="medium",
+        evidence=(
+            chief.message.text,
+            *([f"it also reported {', '.join(others)}"] if others else ()),
+            f"source: {reach(kernel_log)}",
+        ),
+        fix=Fix(action),
+        devices=(address,),
+        figures=figures_of(address, chief.rows),
+    )

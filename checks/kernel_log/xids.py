@@ -10,7 +10,7 @@ from tfgpu_doctor.checks.devices import Row
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.schema import Xid
 from tfgpu_doctor.model import SEVERITIES, UNDETERMINED, Confidence, NotMeasured, Severity
-from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
+from tfgpu_doctor.model.facts.kernel import NOT_FATAL, KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 
@@ -20,7 +20,6 @@ RECOVERY_ACTION = 154
 _NO_RESET = re.compile(r"\bto 0x\w+ \((?:None|Drain P2P)\b")  # an Xid 154 that asks for no reset, or no longer
 # An SXid says itself whether it is fatal, in words or as a severity (NVSWITCH_ERROR_SEVERITY_FATAL is 1).
 FATAL = re.compile(r"\d, (?:Fatal|Severity 1)\b")
-_NOT_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)  # and so does an Xid of NVLink
 _FOLLOWS = re.compile(r"caused by previous Xid (\d+)")  # an Xid 45 that names its reason
 # A fatal error of NVLink 5 needs a reset; it takes the channels of the programs with it.
 _ENDS_PROGRAMS = re.compile(r"\): 1(?:4[4-9]|50), .*\bFatal\b|caused by previous Xid 1(?:4[4-9]|50)\b")
@@ -148,7 +147,7 @@ def is_fault(row: Xid | None, text: str) -> bool:
         return False
     if row.kind == "sxid":
         return bool(FATAL.search(text))
-    return not (_NOT_FATAL.search(text) or (row.code == RECOVERY_ACTION and _NO_RESET.search(text)))
+    return not (NOT_FATAL.search(text) or (row.code == RECOVERY_ACTION and _NO_RESET.search(text)))
 
 
 def severity_of(each: Reported, *, broken: bool) -> Severity:

@@ -50,6 +50,11 @@ def of_fix(changes: Collection[Change], prefix: str, kept: str, links: Collectio
     ]
 
 
+def is_of_installers(name: str) -> bool:
+    """Whether a path, relative to the prefix, is in a folder that only installers write to."""
+    return _INSTALLERS.match(name) is not None
+
+
 def _listed(change: Change, prefix: str, kept: str) -> Iterator[str]:
     """Yield the paths outside of the installers' folders in a list as it was before the fix, and as it is now."""
     before = [os.path.join(kept, change.kept)] if change.kept else []

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from tfgpu_doctor.fix.bounds import Bounds
-from tfgpu_doctor.fix.installed import of_fix
+from tfgpu_doctor.fix.installed import is_of_installers, of_fix
 from tfgpu_doctor.fix.record import Change, Journal, Manifest, Record
 from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.host.entries import Entry, digest, walk
@@ -44,6 +44,8 @@ def compare(manifest: Manifest, prefix: str, journal: Journal, kept: str) -> lis
         if before and after and _is_untouched(before, after, path in copied):
             continue
         found.append(Change(path, before, after, manifest.kept.get(path, "")))
+    if not any(map(is_of_installers, manifest.entries)):
+        return found  # a layout in which nobody knows where installers write
     return of_fix(found, prefix, kept, {change.path for change in journal.changes})
 
 

@@ -339,3 +339,18 @@ def test_what_a_person_writes_meanwhile_is_not_undone(venv: pathlib.Path) -> Non
     after = tree(venv)
     assert {name: after.get(name) for name in before} == before
     assert set(after) - set(before) == {*own, "results", "share"}
+
+
+def test_where_nobody_knows_the_folders_of_installers_everything_is_undone(tmp_path: pathlib.Path) -> None:
+    """Beside lib/python3.12/site-packages and the like: an unusual layout."""
+    (tmp_path / "odd/packages").mkdir(parents=True)
+    (tmp_path / "odd/packages/old.py").write_text("old")
+    before = tree(tmp_path)
+
+    def pip(step: PipStep, lock: int, beat: object) -> None:
+        (tmp_path / "odd/packages/new.py").write_text("new")
+
+    assert not apply(
+        make_plan(pip_step(tmp_path, "install", "x")), tmp_path, pip=pip, look_again=lambda: make_report("fail")
+    ).repaired
+    assert tree(tmp_path) == before

@@ -55,7 +55,6 @@ _BY_PROCESS = ("out_of_memory", "api_mismatch")
 # What the driver of the switches writes after a message: `Severity 1 Engine instance 12`, then numbers.
 _DETAILS = re.compile(r"SXid \(PCI:[^)]*\): \d+, (?:Severity \d|Data )")
 # Kinds that may occur hundreds of times, each for another device; they are dropped first.
-_NOT_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
 _MANY = ("pci_corrected", "pci_nonfatal", "iommu_fault", "out_of_memory")
 
 
@@ -89,7 +88,7 @@ def gather(lines: Iterable[Line]) -> tuple[tuple[KernelMessage, ...], int]:
     for line in lines:
         if message := understand(line):
             process = message.process if message.kind in _BY_PROCESS else ""
-            mild = message.kind == "xid" and bool(_NOT_FATAL.search(message.text))  # such a line hides no fatal one
+            mild = message.kind == "xid" and message.is_not_fatal  # such a line hides no fatal one
             key = (message.kind, message.code, message.pci_address, message.boots_ago, process, mild)
             found[key] = _together(found[key], message) if key in found else message
     rows = sorted(found.values(), key=lambda each: (each.kind in _MANY, each.boots_ago, _age(each.last_age_s)))

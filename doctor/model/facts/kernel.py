@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.redaction import Count, FilePath, Number, ProcessName, Release, Text, Version
+
+NOT_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
 
 
 class KernelMessage(Fact, frozen=True):
@@ -21,6 +25,11 @@ class KernelMessage(Fact, frozen=True):
     first_age_s: Number | None = None
     last_age_s: Number | None = None
     boots_ago: Count = 0  # 0 since the last boot, 1 in the one before it
+
+    @property
+    def is_not_fatal(self) -> bool:
+        """Whether its text says so: one code of NVLink has fatal and other messages."""
+        return bool(NOT_FATAL.search(self.text))
 
     @property
     def is_gone(self) -> bool:
