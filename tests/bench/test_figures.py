@@ -9,6 +9,7 @@ import types
 from typing import Any
 
 import pytest
+import stand_in_tensorflow
 from installed import skip_without_scipy, skip_without_tensorflow
 from stand_in_run import run_on_stand_in
 
@@ -119,6 +120,7 @@ def of_gpu(name: str, capability: tuple[int, int]) -> types.SimpleNamespace:
         ("NVIDIA GeForce RTX 4090", "tf32", "82.6 TFLOP/s in tf32 and 82.6 in float32"),
         ("NVIDIA GeForce RTX 4090", "float16", ""),
         ("NVIDIA H200", "tf32", ""),
+        (stand_in_tensorflow.NAME, "tf32", ""),  # else the tests of the suites would leave the comparison out
         ("a GPU that nobody knows", "tf32", ""),
     ],
 )

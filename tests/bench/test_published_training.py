@@ -77,7 +77,7 @@ def test_the_suite_measures_both_on_a_gpu(tmp_path: pathlib.Path) -> None:
         assert (metric.unit, metric.device) == ("samples/s", "GPU:0")
         assert metric.value > 0
         assert "batch 4, mixed_float16, XLA, generated data" in metric.about
-    assert "no reference for NVIDIA GeForce RTX 3090" in found[CNN].about
+    assert "no reference for NVIDIA A10" in found[CNN].about
 
 
 def test_the_suite_measures_what_a_training_reads(tmp_path: pathlib.Path) -> None:

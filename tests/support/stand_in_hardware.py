@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-MEMORY_MIB, CONTEXT_MIB = 24576, 500  # of an RTX 3090; of a CUDA context
+MEMORY_MIB, CONTEXT_MIB = 24576, 500  # of an A10; of a CUDA context
 _SHARE = 0.9  # what TensorFlow takes at once, without growth
 _PYNVML = '''"""NVML's count of memory in use, from the ledgers of the processes that are alive, and the libcuda that comes with it.
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-NAME, CAPABILITY = "NVIDIA GeForce RTX 3090", (8, 6)
+NAME, CAPABILITY = "NVIDIA A10", (8, 6)
 _MEMORY = {"current": 1 << 20, "peak": 1 << 21}  # bytes; TensorFlow counts none for a CPU
 _GPU, _CPU = re.compile(r"gpu:(\d+)", re.IGNORECASE), re.compile(r"CPU:([1-9]\d*)")
 
